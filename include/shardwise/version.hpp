@@ -1,0 +1,10 @@
+#pragma once
+
+#if __cplusplus < 202002L
+#error "shardwise needs C++20: compile with -std=c++20 or newer."
+#endif
+
+#define SHARDWISE_VERSION_MAJOR 0
+#define SHARDWISE_VERSION_MINOR 1
+#define SHARDWISE_VERSION_PATCH 0
+#define SHARDWISE_VERSION "0.1.0"
