@@ -62,7 +62,8 @@ struct fp16 {
     const std::uint32_t exponent = (h >> 10) & 0x1fU;
     const std::uint32_t mantissa = h & 0x3ffU;
     if (exponent == 0x1fU) return std::bit_cast<float>(sign | 0x7f80'0000U | (mantissa << 13));
-    if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | mantissa << 13);
+    if (exponent != 0)
+      return std::bit_cast<float>(sign | ((exponent + 112) << 23) | mantissa << 13);
     const float subnormal = static_cast<float>(mantissa) * 0x1p-24F;
     return sign != 0 ? -subnormal : subnormal;
   }
@@ -103,19 +104,20 @@ struct dtype_of<std::uint8_t> : std::integral_constant<Dtype, Dtype::uint8> {};
 
 /// A type that collectives can move and reduce.
 template <class T>
-concept Element = requires { detail::dtype_of<T>::value; };
+concept Element = requires {
+  detail::dtype_of<T>::value;
+};
 
 /// A type that layers compute with.
 template <class T>
 concept Real = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bf16> ||
-               std::same_as<T, fp16>;
+    std::same_as<T, fp16>;
 
 template <Element T>
 inline constexpr Dtype dtype_v = detail::dtype_of<T>::value;
 
 /// The type in which sums of T are kept: float for the two-byte types, T itself otherwise.
 template <Element T>
-using accumulate_t =
-    std::conditional_t<std::same_as<T, bf16> || std::same_as<T, fp16>, float, T>;
+using accumulate_t = std::conditional_t<std::same_as<T, bf16> || std::same_as<T, fp16>, float, T>;
 
 }  // namespace shardwise
