@@ -1,0 +1,56 @@
+#pragma once
+// Who computes. A backend is an object: it owns handles, settings and caches of its library.
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise {
+
+/// A weight and the number of times that it has changed: a kernel that keeps a packed copy packs
+/// anew when the version differs from that of its copy.
+template <class T>
+struct Weight {
+  const T* data = nullptr;
+  std::uint64_t version = 0;
+};
+
+/// Whether a result replaces what the output holds or is added to it.
+enum class Write : bool { replace, add };
+
+/// The products of one linear layer, with what a library keeps for them (packed weights, plans for
+/// each number of rows, scratch memory). All matrices are row-major and dense; any of rows, in and
+/// out may be zero, and a sum over nothing writes zeros (or adds nothing).
+///
+///     forward         y[rows, out]  = activation(x[rows, in] · w[out, in]ᵀ + bias[out])
+///     backward_input  dx[rows, in]  = dy[rows, out] · w[out, in]
+///     backward_weight dw[out, in]  (+)= dy[rows, out]ᵀ · x[rows, in],   db[out] (+)= Σ_rows dy
+///
+/// `bias` and `db` may be null. Products accumulate in accumulate_t<T>.
+template <class K, class T>
+concept LinearKernel =
+    requires(K& kernel, std::size_t rows, const T* in, Weight<T> weight, T* out, Write write) {
+      kernel.forward(rows, in, weight, in, Activation::relu, out);
+      kernel.backward_input(rows, in, weight, out);
+      kernel.backward_weight(rows, in, in, write, out, out);
+    };
+
+/// A computing engine that offers the dtype T.
+///
+///     B::Linear<T>(backend, in, out)   the kernel of one linear layer
+///     backend.for_each(n, f)           calls f(i) once for every i in [0, n), in any order
+///
+/// A dtype that the backend lacks has no `B::Linear<T>`.
+/// valid: `Backend<Reference, double>`      invalid: `Backend<OneDnn, double>` (oneDNN has none)
+template <class B, class T>
+concept Backend = Real<T> && requires(B& backend) {
+  typename B::template Linear<T>;
+  requires LinearKernel<typename B::template Linear<T>, T>;
+  requires std::constructible_from<typename B::template Linear<T>, B&, std::size_t, std::size_t>;
+  backend.for_each(std::size_t{}, [](std::size_t) {});
+};
+
+}  // namespace shardwise

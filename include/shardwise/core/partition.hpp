@@ -1,0 +1,44 @@
+#pragma once
+// How an axis is cut over ranks: the one function that every shard's size and place comes from.
+
+#include <cstddef>
+
+#include "shardwise/core/shape.hpp"
+
+namespace shardwise {
+
+/// Which of how many ranks.
+struct Place {
+  int rank = 0;
+  int size = 1;
+
+  friend constexpr bool operator==(const Place&, const Place&) = default;
+};
+
+/// A run of neighbouring elements of one axis.
+struct Block {
+  std::size_t offset = 0;
+  std::size_t size = 0;
+
+  constexpr std::size_t end() const { return offset + size; }
+  friend constexpr bool operator==(const Block&, const Block&) = default;
+};
+
+/// The elements of an axis that a rank holds: contiguous, balanced, never a part of a unit.
+/// The first `units mod size` ranks hold one unit more; with fewer units than ranks the last ones
+/// hold nothing. 10 units over 4 ranks are cut into 3, 3, 2 and 2.
+constexpr Block block_of(const Dim& dim, Place place) {
+  const auto rank = static_cast<std::size_t>(place.rank);
+  const auto size = static_cast<std::size_t>(place.size);
+  const std::size_t share = dim.units / size;
+  const std::size_t longer = dim.units % size;
+  const std::size_t first = rank * share + (rank < longer ? rank : longer);
+  return {first * dim.grain, (share + (rank < longer ? 1 : 0)) * dim.grain};
+}
+
+/// The rank's part of `dim` as an axis of its own.
+constexpr Dim local_dim(const Dim& dim, Place place) {
+  return {dim.axis, block_of(dim, place).size / (dim.grain == 0 ? 1 : dim.grain), dim.grain};
+}
+
+}  // namespace shardwise

@@ -1,0 +1,154 @@
+#pragma once
+// The named axes of a tensor and how far each one reaches.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+/// What an axis of a tensor means. Activations have the first six, weights `output` and `input`.
+enum class Axis : std::uint8_t {
+  batch,
+  sequence,
+  feature,
+  channel,
+  height,
+  width,
+  output,
+  input
+};
+
+constexpr std::string_view name(Axis axis) {
+  constexpr std::string_view names[] = {"batch",  "sequence", "feature", "channel",
+                                        "height", "width",    "output",  "input"};
+  return names[static_cast<std::size_t>(axis)];
+}
+
+/// A size that is given at run time: `Linear<split::output, dynamic, 512>`.
+inline constexpr std::size_t dynamic = static_cast<std::size_t>(-1);
+
+/// One axis: `units` things that a split keeps whole, each of `grain` neighbouring elements.
+/// A plain feature has grain 1, a flattened channel has grain height * width.
+struct Dim {
+  Axis axis = Axis::batch;
+  std::size_t units = 0;
+  std::size_t grain = 1;
+
+  constexpr bool known() const { return units != dynamic; }
+  constexpr std::size_t extent() const { return known() ? units * grain : dynamic; }
+
+  friend constexpr bool operator==(const Dim&, const Dim&) = default;
+};
+
+/// The axes of a tensor, outermost first. A value, usable in constant expressions.
+/// The batch of a shape that a model is bound to may be `dynamic`.
+class Shape {
+ public:
+  static constexpr std::size_t max_rank = 6;
+
+  constexpr Shape() = default;
+  constexpr Shape(std::initializer_list<Dim> dims) {
+    for (const Dim& dim : dims) append(dim);
+  }
+
+  constexpr std::size_t rank() const { return rank_; }
+  constexpr const Dim& operator[](std::size_t i) const { return dims_[i]; }
+  constexpr Dim& operator[](std::size_t i) { return dims_[i]; }
+  constexpr const Dim* begin() const { return dims_.data(); }
+  constexpr const Dim* end() const { return dims_.data() + rank_; }
+  constexpr const Dim& back() const { return dims_[rank_ - 1]; }
+
+  /// Throws argument_error beyond `max_rank` axes.
+  constexpr void append(const Dim& dim) {
+    if (rank_ == max_rank) throw argument_error("a shape has at most 6 axes");
+    dims_[rank_++] = dim;
+  }
+
+  /// The same axes with the innermost one replaced.
+  constexpr Shape with_back(const Dim& dim) const {
+    Shape result = *this;
+    if (rank_ == 0) {
+      result.append(dim);
+    } else {
+      result.dims_[rank_ - 1] = dim;
+    }
+    return result;
+  }
+
+  /// Where `axis` stands, or `rank()` if the tensor has no such axis.
+  constexpr std::size_t find(Axis axis) const {
+    for (std::size_t i = 0; i < rank_; ++i) {
+      if (dims_[i].axis == axis) return i;
+    }
+    return rank_;
+  }
+
+  constexpr bool has(Axis axis) const { return find(axis) != rank_; }
+
+  /// Number of elements of the axes [first, last).
+  constexpr std::size_t elements(std::size_t first, std::size_t last) const {
+    std::size_t product = 1;
+    for (std::size_t i = first; i < last; ++i) product *= dims_[i].extent();
+    return product;
+  }
+
+  constexpr std::size_t elements() const { return elements(0, rank_); }
+
+  /// Number of rows, where a row is one run along the innermost axis.
+  constexpr std::size_t rows() const { return rank_ == 0 ? 1 : elements(0, rank_ - 1); }
+
+  friend constexpr bool operator==(const Shape& a, const Shape& b) {
+    if (a.rank_ != b.rank_) return false;
+    for (std::size_t i = 0; i < a.rank_; ++i) {
+      if (!(a.dims_[i] == b.dims_[i])) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::array<Dim, max_rank> dims_{};
+  std::size_t rank_ = 0;
+};
+
+/// "[batch 64, feature 32*49]": units, and the grain where it is not 1; "?" for `dynamic`.
+inline std::string to_string(const Shape& shape) {
+  std::string text = "[";
+  for (const Dim& dim : shape) {
+    if (text.size() > 1) text += ", ";
+    text += std::string(name(dim.axis)) + ' ';
+    text += dim.known() ? std::to_string(dim.units) : "?";
+    if (dim.grain != 1) text += '*' + std::to_string(dim.grain);
+  }
+  return text + ']';
+}
+
+/// A shape in a type, for tensors whose extents the compiler knows: `Extents<Dim{Axis::batch, 32},
+/// Dim{Axis::feature, 608}>`. An extent may be `dynamic`; `Extents<>` leaves even the rank open.
+template <Dim... Dims>
+struct Extents {
+  /// Whether `shape` has these axes with these sizes.
+  static constexpr bool admits(const Shape& shape) {
+    if constexpr (sizeof...(Dims) == 0) {
+      return true;
+    } else {
+      const Shape wanted = pattern();
+      if (wanted.rank() != shape.rank()) return false;
+      for (std::size_t i = 0; i < wanted.rank(); ++i) {
+        if (wanted[i].axis != shape[i].axis) return false;
+        if (wanted[i].known() && !(wanted[i] == shape[i])) return false;
+      }
+      return true;
+    }
+  }
+
+  static constexpr Shape pattern() { return Shape{Dims...}; }
+  static constexpr bool is_static = sizeof...(Dims) > 0 && (Dims.known() && ...);
+};
+
+}  // namespace shardwise
