@@ -1,0 +1,149 @@
+#pragma once
+// Random numbers as a pure function of where they are used, so that every rank draws its own slice
+// of a tensor and the whole is the same at any rank count.
+//
+// The generator is Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
+// 1, 2, 3", SC 2011): it turns a counter of 128 bits and a key of 64 bits into four words of 32.
+// Nothing here allocates, and only the constructor of a stream throws.
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string>
+
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+using PhiloxCounter = std::array<std::uint32_t, 4>;
+using PhiloxKey = std::array<std::uint32_t, 2>;
+using PhiloxBlock = std::array<std::uint32_t, 4>;
+
+/// The block that belongs to `counter` under `key`: ten rounds. A bijection of the counter.
+constexpr PhiloxBlock philox4x32_10(PhiloxCounter counter, PhiloxKey key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t even = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t odd = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<std::uint32_t>(odd >> 32) ^ counter[1] ^ key[0],
+               static_cast<std::uint32_t>(odd),
+               static_cast<std::uint32_t>(even >> 32) ^ counter[3] ^ key[1],
+               static_cast<std::uint32_t>(even)};
+    key = {key[0] + 0x9E3779B9U, key[1] + 0xBB67AE85U};
+  }
+  return counter;
+}
+
+/// What a run starts from. Equal seeds give equal weights, masks and data order.
+struct Seed {
+  std::uint64_t value = 0;
+};
+
+/// The ordinal of draws that belong to no layer: the order of samples and made-up data. Layers
+/// count from 0.
+inline constexpr std::uint64_t data_ordinal = (std::uint64_t{1} << 24) - 1;
+
+namespace detail {
+
+/// The upper 24 bits as a number in [0, 1): exact in float, so equal in float and double.
+constexpr float to_uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+
+/// Two words to two independent standard normals (Box and Muller 1958), at most 6.7 in magnitude.
+inline std::array<double, 2> box_muller(std::uint32_t radius_word, std::uint32_t angle_word) {
+  const double radius = std::sqrt(-2.0 * std::log((radius_word + 1.0) * 0x1p-32));
+  const double angle = 2.0 * std::numbers::pi * (angle_word * 0x1p-32);
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+}  // namespace detail
+
+/// The random numbers of one tensor at one step, indexed by *global* element.
+///
+/// Element i takes word i % 4 of the block with this counter and key:
+///
+///     counter  i / 4 in 62 bits, two zero bits, step in 32, ordinal in 24, tensor in 8
+///     key      seed in 64
+///
+/// No two of (seed, ordinal, tensor, step, i) share a word, since each has bits of its own.
+///
+/// Uniforms have 24 bits and normals come from double arithmetic, whatever the dtype of the tensor:
+/// whoever fills one computes in double from them and rounds once, so that models of all dtypes
+/// start from the same numbers, each rounded to its own dtype. Bits and uniforms are the same on
+/// every machine, normals as far as its log, cos and sin are.
+class RandomStream {
+ public:
+  /// `ordinal`: the layer's number among those that own parameters or randomness, below 2^24.
+  /// `step`: the training step of a mask, 0 for initial weights, below 2^32.
+  /// `tensor`: the number among the layer's tensors (0 weight, 1 bias), below 2^8.
+  /// Throws argument_error for a number above its bound.
+  constexpr RandomStream(Seed seed, std::uint64_t ordinal, std::uint64_t step,
+                         std::uint64_t tensor = 0)
+      : key_{static_cast<std::uint32_t>(seed.value), static_cast<std::uint32_t>(seed.value >> 32)},
+        step_(narrow(step, 32, "step")),
+        place_(narrow(ordinal, 24, "ordinal") | narrow(tensor, 8, "tensor") << 24) {}
+
+  /// 32 random bits of element `i`.
+  constexpr std::uint32_t bits(std::uint64_t i) const { return block(i)[i % 4]; }
+
+  /// Element `i` of the uniform distribution on [0, 1), a multiple of 2^-24.
+  constexpr float uniform(std::uint64_t i) const { return detail::to_uniform(bits(i)); }
+
+  /// Element `i` of the standard normal distribution.
+  double normal(std::uint64_t i) const {
+    const PhiloxBlock words = block(i);
+    return detail::box_muller(words[i & 2U], words[(i & 2U) + 1])[i & 1U];
+  }
+
+  /// Calls f(i, bits(i)) for i = begin, ..., end - 1 and computes each block once.
+  template <class F>
+  constexpr void for_each_bits(std::uint64_t begin, std::uint64_t end, F f) const {
+    for (std::uint64_t i = begin; i < end;) {
+      const PhiloxBlock words = block(i);
+      do f(i, words[i % 4]);
+      while (++i < end && i % 4 != 0);
+    }
+  }
+
+  /// Calls f(i, uniform(i)) for i = begin, ..., end - 1 and computes each block once.
+  template <class F>
+  constexpr void for_each_uniform(std::uint64_t begin, std::uint64_t end, F f) const {
+    for_each_bits(begin, end,
+                  [&f](std::uint64_t i, std::uint32_t word) { f(i, detail::to_uniform(word)); });
+  }
+
+  /// Calls f(i, normal(i)) for i = begin, ..., end - 1 and computes each pair once.
+  template <class F>
+  void for_each_normal(std::uint64_t begin, std::uint64_t end, F f) const {
+    for (std::uint64_t i = begin; i < end;) {
+      const PhiloxBlock words = block(i);
+      do {
+        const auto pair = detail::box_muller(words[i & 2U], words[(i & 2U) + 1]);
+        do f(i, pair[i & 1U]);
+        while (++i < end && i % 2 != 0);
+      } while (i < end && i % 4 != 0);
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t narrow(std::uint64_t value, int bits, const char* name) {
+    if (value >> bits != 0)
+      throw argument_error(std::string("random stream: ") + name + " " + std::to_string(value) +
+                           " does not fit its " + std::to_string(bits) +
+                           " bits of the generator's counter; number from 0 upwards");
+    return static_cast<std::uint32_t>(value);
+  }
+
+  /// The block that holds element `i`.
+  constexpr PhiloxBlock block(std::uint64_t i) const {
+    const std::uint64_t number = i / 4;
+    return philox4x32_10({static_cast<std::uint32_t>(number),
+                          static_cast<std::uint32_t>(number >> 32), step_, place_},
+                         key_);
+  }
+
+  PhiloxKey key_;
+  std::uint32_t step_;
+  std::uint32_t place_;  // ordinal and, above it, tensor
+};
+
+}  // namespace shardwise
