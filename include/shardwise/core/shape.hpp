@@ -13,16 +13,7 @@
 namespace shardwise {
 
 /// What an axis of a tensor means. Activations have the first six, weights `output` and `input`.
-enum class Axis : std::uint8_t {
-  batch,
-  sequence,
-  feature,
-  channel,
-  height,
-  width,
-  output,
-  input
-};
+enum class Axis : std::uint8_t { batch, sequence, feature, channel, height, width, output, input };
 
 constexpr std::string_view name(Axis axis) {
   constexpr std::string_view names[] = {"batch",  "sequence", "feature", "channel",

@@ -53,7 +53,7 @@ concept ShardedLayout = detail::is_sharded<L>;
 /// valid: `Partial`, `Sharded<Axis::batch>`      invalid: `int`, `Axis`, `const Partial`
 template <class L>
 concept Layout = std::same_as<L, Invariant> || std::same_as<L, Replicated> ||
-                 std::same_as<L, Partial> || ShardedLayout<L>;
+    std::same_as<L, Partial> || ShardedLayout<L>;
 
 /// The layout of the gradient of a tensor laid out as L. `dual_t<dual_t<L>>` is L.
 template <Layout L>

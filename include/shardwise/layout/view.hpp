@@ -1,0 +1,90 @@
+#pragma once
+// A rank's part of a global tensor, in memory that somebody else owns.
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "shardwise/core/box.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/layout/local_shape.hpp"
+
+namespace shardwise {
+
+/// What the rank at `place` holds of a tensor of shape `global` laid out as L: dense, row-major, of
+/// shape `local()`. T may be const. E states the extents that the compiler is to know.
+template <class T, Layout L, class E = Extents<>>
+class View {
+ public:
+  using value_type = std::remove_const_t<T>;
+  using layout = L;
+
+  View() = default;
+
+  /// Throws shape_error if `global` has no axis for L or does not fit E.
+  View(T* data, const Shape& global, Place place)
+      : data_(data), global_(global), local_(local_shape<L>(global, place)), place_(place) {
+    if constexpr (!std::same_as<E, Extents<>>) {
+      if (!E::admits(global)) {
+        throw shape_error("a view of extents " + to_string(E::pattern()) +
+                          " cannot show a tensor " + to_string(global) +
+                          ": known extents must be equal");
+      }
+    }
+  }
+
+  /// As above, and throws shape_error if `memory` does not hold exactly the local elements.
+  View(std::span<T> memory, const Shape& global, Place place) : View(memory.data(), global, place) {
+    if (memory.size() != local_.elements()) {
+      throw shape_error("rank " + std::to_string(place.rank) + " of " + std::to_string(place.size) +
+                        " holds " + to_string(local_) + " of " + to_string(global) + " as " +
+                        layout_name<L>() + ", which is " + std::to_string(local_.elements()) +
+                        " elements, but was given memory of " + std::to_string(memory.size()));
+    }
+  }
+
+  /// To const elements, and to extents of which the compiler knows less.
+  operator View<const T, L, E>() const requires(!std::is_const_v<T>) {
+    return {data_, global_, place_};
+  }
+  operator View<const T, L>() const requires(!std::same_as<E, Extents<>>) {
+    return {data_, global_, place_};
+  }
+
+  T* data() const { return data_; }
+  T& operator[](std::size_t i) const { return data_[i]; }
+  std::span<T> span() const { return {data_, size()}; }
+
+  const Shape& global() const { return global_; }
+  const Shape& local() const { return local_; }
+  Place place() const { return place_; }
+
+  /// Elements in local memory.
+  std::size_t size() const { return local_.elements(); }
+  /// Local runs along the innermost axis, and how long each is.
+  std::size_t rows() const { return local_.rows(); }
+  std::size_t columns() const { return local_.rank() == 0 ? 1 : local_.back().extent(); }
+
+ private:
+  T* data_ = nullptr;
+  Shape global_;
+  Shape local_;
+  Place place_;
+};
+
+/// Calls f(global index, local index, length) for every run of local elements that is contiguous
+/// in the global tensor too; what is numbered by global element is numbered by this.
+template <class T, Layout L, class E, class F>
+void for_each_global_run(const View<T, L, E>& view, F&& f) {
+  BoxIn in_global{view.global(), {}};
+  if constexpr (ShardedLayout<L>) {
+    const std::size_t axis = split_position<L>(view.global());
+    in_global.begin[axis] = local_block<L>(view.global(), view.place()).offset;
+  }
+  for_each_run(view.local(), in_global, BoxIn{view.local(), {}}, f);
+}
+
+}  // namespace shardwise
