@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Includes point upwards only, and a foreign library's header stays in the one place that wraps it.
+# Usage: check_includes.sh [root]    Prints each include that breaks a rule; exit code 1 if any did.
+set -euo pipefail
+cd "${1:-$(dirname "$0")/..}"
+
+# What the headers of each folder may include, as folders or single files under shardwise/.
+declare -A may=(
+  [core]="core"
+  [layout]="core layout"
+  [comm]="core comm"
+  [backend]="core backend"
+  [redistribute]="core layout comm redistribute"
+  [layers]="core layout comm backend redistribute layers"
+  [model]="core layout comm backend redistribute layers/layer.hpp model"
+  [train]="core layout comm backend redistribute layers/layer.hpp model train"
+  [data]="core data"
+)
+
+# Foreign headers, and the only headers that may include them.
+foreign=(
+  'mpi\.h'                        'comm/mpi\.hpp'
+  'nccl\.h'                       'comm/nccl\.hpp'
+  '(cu[a-z]*[._].*|cuda.*|cublas.*|cudnn.*)' '(backend/cuda/.*|comm/nccl\.hpp)'
+  '(oneapi/)?dnnl.*'              'backend/onednn/.*'
+  'c?blas.*\.h'                   'backend/cblas\.hpp'
+  'zlib\.h'                       'data/.*'
+)
+
+declare -A includes_of=()  # header -> the headers of ours that it includes
+declare -A wraps=()        # header -> the foreign header that it includes
+failures=0
+wrong() {
+  echo "$1:$2: includes $3: $4"
+  failures=$((failures + 1))
+}
+
+allowed() {  # allowed <folder> <included path>
+  local part
+  for part in ${may[$1]}; do
+    [[ $2 == "$part" || $2 == "$part"/* ]] && return 0
+  done
+  return 1
+}
+
+check_ours() {  # check_ours <file> <line> <path of the header> <included path>
+  local folder=${3%%/*}
+  includes_of[$3]+=" $4"
+  if [[ $3 != */* || $4 == version.hpp ]]; then
+    return  # the umbrella may include everything that is portable
+  elif [[ ! -v may[$folder] ]]; then
+    wrong "$1" "$2" "$4" "no rule for the folder $folder; write one in cmake/check_includes.sh"
+  elif ! allowed "$folder" "$4"; then
+    wrong "$1" "$2" "$4" "$folder may include only: ${may[$folder]}"
+  fi
+}
+
+check_foreign() {  # check_foreign <file> <line> <path of the header> <included path>
+  local i
+  for ((i = 0; i < ${#foreign[@]}; i += 2)); do
+    if [[ $4 =~ ^${foreign[i]}$ ]]; then
+      wraps[$3]=$4
+      [[ $3 =~ ^${foreign[i + 1]}$ ]] || wrong "$1" "$2" "<$4>" "only ${foreign[i + 1]} may"
+    fi
+  done
+}
+
+check_umbrella() {  # nothing that it reaches may need a foreign library
+  local -A seen=()
+  local queue=(shardwise.hpp) header
+  while ((${#queue[@]} > 0)); do
+    header=${queue[0]}
+    queue=("${queue[@]:1}")
+    [[ ! -v seen[$header] ]] || continue
+    seen[$header]=1
+    [[ ! -v wraps[$header] ]] ||
+      wrong include/shardwise/shardwise.hpp 1 "$header" "it needs <${wraps[$header]}>; the umbrella is portable"
+    # shellcheck disable=SC2206  # a list of paths without spaces
+    queue+=(${includes_of[$header]-})
+  done
+}
+
+count=0
+while IFS=: read -r file line text; do
+  header=${file#include/shardwise/}
+  if [[ $text =~ ^[[:space:]]*#[[:space:]]*include[[:space:]]*[\"\<]([^\">]+)[\"\>] ]]; then
+    path=${BASH_REMATCH[1]}
+    count=$((count + 1))
+    if [[ $path == shardwise/* ]]; then
+      check_ours "$file" "$line" "$header" "${path#shardwise/}"
+    else
+      [[ $text != *\"* ]] || wrong "$file" "$line" "$path" 'write "shardwise/<folder>/<name>.hpp"'
+      check_foreign "$file" "$line" "$header" "$path"
+    fi
+  fi
+done < <(grep -rnE '^\s*#\s*include' include/shardwise)
+check_umbrella
+
+echo "include order: $count includes, $failures against the rules"
+[[ $count -gt 0 && $failures -eq 0 ]]

@@ -1,0 +1,26 @@
+# Sources that must not compile, and the sentence that the compiler must give.
+#
+#   #if CASE == 1  // expect: a regular expression (no semicolon, no square brackets)
+#
+# Each case is a test that passes only if a static assertion fails with that sentence; with CASE=0
+# the same source must compile, so that a typing error cannot pass for the expected one.
+
+function(shardwise_compile_fail name source)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+  set(compile ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -I${PROJECT_SOURCE_DIR}/include)
+  add_test(NAME ${name}.control COMMAND ${compile} -DCASE=0 ${source})
+  set(tests ${name}.control)
+  file(STRINGS ${source} cases REGEX "^#(el)?if CASE == [0-9]+")
+  foreach(line IN LISTS cases)
+    if(NOT line MATCHES "CASE == ([0-9]+) *// expect: (.+)$")
+      message(FATAL_ERROR "${source}: a case without its `// expect: <regex>`: ${line}")
+    endif()
+    set(case ${CMAKE_MATCH_1})
+    set(sentence "${CMAKE_MATCH_2}")
+    add_test(NAME ${name}.${case} COMMAND ${compile} -DCASE=${case} ${source})
+    set_tests_properties(${name}.${case} PROPERTIES
+      PASS_REGULAR_EXPRESSION "error: static.assert[^\n]*${sentence}")
+    list(APPEND tests ${name}.${case})
+  endforeach()
+  set_tests_properties(${tests} PROPERTIES TIMEOUT 120)
+endfunction()

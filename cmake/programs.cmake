@@ -1,0 +1,53 @@
+# Programs of this project: each links the parts that its sources ask for, or is skipped with the
+# reason in ${PROJECT_BINARY_DIR}/skipped.txt, which `./dev test` shows.
+
+find_package(CLI11 CONFIG QUIET)
+file(WRITE ${PROJECT_BINARY_DIR}/skipped.txt "")
+
+# A part, what in a path or an include line asks for it, the target, and where to get it.
+set(SHARDWISE_PARTS onednn data cli)
+set(SHARDWISE_PART_onednn "/onednn[./]|<oneapi/|<dnnl" shardwise::onednn "libdnnl-dev (oneDNN 2)")
+set(SHARDWISE_PART_data "/data/|<zlib.h>" shardwise::data "zlib1g-dev")
+set(SHARDWISE_PART_cli "<CLI/" CLI11::CLI11 "libcli11-dev")
+
+# Sets `targets` to what the sources have to be linked with, `missing` to the packages to install.
+function(shardwise_needs targets missing)
+  set(link shardwise::shardwise)
+  set(absent)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS ${source} includes REGEX "^ *# *include")
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
+    foreach(part IN LISTS SHARDWISE_PARTS)
+      list(GET SHARDWISE_PART_${part} 0 pattern)
+      list(GET SHARDWISE_PART_${part} 1 target)
+      list(GET SHARDWISE_PART_${part} 2 package)
+      if("${path} ${includes}" MATCHES "${pattern}")
+        if(TARGET ${target})
+          list(APPEND link ${target})
+        else()
+          list(APPEND absent ${package})
+        endif()
+      endif()
+    endforeach()
+  endforeach()
+  list(REMOVE_DUPLICATES link)
+  list(REMOVE_DUPLICATES absent)
+  set(${targets} ${link} PARENT_SCOPE)
+  set(${missing} ${absent} PARENT_SCOPE)
+endfunction()
+
+function(shardwise_skip name)
+  message(STATUS "shardwise: skipped ${name}: not installed: ${ARGN}")
+  file(APPEND ${PROJECT_BINARY_DIR}/skipped.txt "${name}: not installed: ${ARGN}\n")
+endfunction()
+
+# shardwise_program(name source...): defines the target, unless something that it needs is missing.
+function(shardwise_program name)
+  shardwise_needs(link missing ${ARGN})
+  if(missing)
+    shardwise_skip(${name} ${missing})
+    return()
+  endif()
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE ${link})
+endfunction()
