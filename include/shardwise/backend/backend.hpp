@@ -31,12 +31,12 @@ enum class Write : bool { replace, add };
 ///
 /// `bias` and `db` may be null. Products accumulate in accumulate_t<T>.
 template <class K, class T>
-concept LinearKernel =
-    requires(K& kernel, std::size_t rows, const T* in, Weight<T> weight, T* out, Write write) {
-      kernel.forward(rows, in, weight, in, Activation::relu, out);
-      kernel.backward_input(rows, in, weight, out);
-      kernel.backward_weight(rows, in, in, write, out, out);
-    };
+concept LinearKernel = requires(K& kernel, std::size_t rows, const T* in, Weight<T> weight, T* out,
+                                Write write) {
+  kernel.forward(rows, in, weight, in, Activation::relu, out);
+  kernel.backward_input(rows, in, weight, out);
+  kernel.backward_weight(rows, in, in, write, out, out);
+};
 
 /// A computing engine that offers the dtype T.
 ///

@@ -1,0 +1,122 @@
+#pragma once
+// The backend that the others are checked against: plain loops, every dtype, nothing to install.
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// Σ a[k] b[k]. Kept in 16 running sums, which the compiler turns into vectors, added in order at
+/// the end. Every product of `Reference` over the innermost axis is summed here.
+template <Real T>
+accumulate_t<T> dot(const T* a, const T* b, std::size_t n) {
+  using A = accumulate_t<T>;
+  constexpr std::size_t lanes = 16;
+  std::array<A, lanes> sums{};
+  std::size_t k = 0;
+  for (; k + lanes <= n; k += lanes) {
+    for (std::size_t l = 0; l < lanes; ++l)
+      sums[l] += static_cast<A>(a[k + l]) * static_cast<A>(b[k + l]);
+  }
+  for (std::size_t l = 0; k < n; ++k, ++l) sums[l] += static_cast<A>(a[k]) * static_cast<A>(b[k]);
+  A sum = 0;
+  for (const A lane : sums) sum += lane;
+  return sum;
+}
+
+/// sums[k] += factor * row[k].
+template <Real T>
+void add_scaled(accumulate_t<T>* sums, T factor, const T* row, std::size_t n) {
+  using A = accumulate_t<T>;
+  const A scale = static_cast<A>(factor);
+  for (std::size_t k = 0; k < n; ++k) sums[k] += scale * static_cast<A>(row[k]);
+}
+
+/// out = sum, or out += sum; rounded once either way.
+template <Real T>
+void store(T& out, accumulate_t<T> sum, Write write) {
+  using A = accumulate_t<T>;
+  out = static_cast<T>(write == Write::add ? static_cast<A>(out) + sum : sum);
+}
+
+}  // namespace detail
+
+/// Readable loops on the calling thread. Sums are kept in accumulate_t<T>, in an order that
+/// depends on nothing but the sizes.
+class Reference {
+ public:
+  template <Real T>
+  class Linear;
+
+  template <class F>
+  void for_each(std::size_t n, F f) {
+    for (std::size_t i = 0; i < n; ++i) f(i);
+  }
+};
+
+/// The products of one linear layer; see LinearKernel for shapes. Packs nothing, so the version of
+/// a weight is of no concern, and allocates in its constructor only.
+template <Real T>
+class Reference::Linear {
+ public:
+  Linear(Reference&, std::size_t in, std::size_t out) : in_(in), out_(out), sums_(in) {}
+
+  void forward(std::size_t rows, const T* x, Weight<T> weight, const T* bias, Activation activation,
+               T* y) {
+    visit(activation, [&](auto f) {
+      for (std::size_t r = 0; r < rows; ++r) {
+        for (std::size_t o = 0; o < out_; ++o) {
+          A sum = detail::dot(x + r * in_, weight.data + o * in_, in_);
+          if (bias != nullptr) sum += static_cast<A>(bias[o]);
+          y[r * out_ + o] = static_cast<T>(f.value(sum));
+        }
+      }
+    });
+  }
+
+  void backward_input(std::size_t rows, const T* dy, Weight<T> weight, T* dx) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      clear();
+      for (std::size_t o = 0; o < out_; ++o)
+        detail::add_scaled(sums_.data(), dy[r * out_ + o], weight.data + o * in_, in_);
+      write(dx + r * in_, Write::replace);
+    }
+  }
+
+  void backward_weight(std::size_t rows, const T* x, const T* dy, Write write_mode, T* dw, T* db) {
+    for (std::size_t o = 0; o < out_; ++o) {
+      clear();
+      for (std::size_t r = 0; r < rows; ++r)
+        detail::add_scaled(sums_.data(), dy[r * out_ + o], x + r * in_, in_);
+      write(dw + o * in_, write_mode);
+    }
+    if (db == nullptr) return;
+    for (std::size_t o = 0; o < out_; ++o) {
+      A sum = 0;
+      for (std::size_t r = 0; r < rows; ++r) sum += static_cast<A>(dy[r * out_ + o]);
+      detail::store(db[o], sum, write_mode);
+    }
+  }
+
+ private:
+  using A = accumulate_t<T>;
+
+  void clear() { sums_.assign(in_, A(0)); }
+
+  void write(T* row, Write write_mode) {
+    for (std::size_t k = 0; k < in_; ++k) detail::store(row[k], sums_[k], write_mode);
+  }
+
+  std::size_t in_;
+  std::size_t out_;
+  std::vector<A> sums_;  // one row of a result before it is rounded
+};
+
+}  // namespace shardwise
