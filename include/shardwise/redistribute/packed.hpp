@@ -1,0 +1,66 @@
+#pragma once
+// Blocks of an axis as the blocks of a collective: a collective knows blocks that lie one after
+// another, which the shards of an axis do only if it is the outermost one.
+
+#include <cstddef>
+#include <span>
+
+#include "shardwise/core/memory.hpp"
+#include "shardwise/redistribute/local_moves.hpp"
+
+namespace shardwise::detail {
+
+/// One number for each rank, in memory of the pool.
+class Counts {
+ public:
+  template <class CountOf>
+  Counts(Pool& pool, int ranks, CountOf count_of)
+      : buffer_(pool.take(static_cast<std::size_t>(ranks) * sizeof(std::size_t))),
+        ranks_(static_cast<std::size_t>(ranks)) {
+    for (int rank = 0; rank < ranks; ++rank) values()[rank] = count_of(rank);
+  }
+
+  operator std::span<const std::size_t>() const { return {values(), ranks_}; }
+
+ private:
+  std::size_t* values() const { return static_cast<std::size_t*>(buffer_.data()); }
+
+  Buffer buffer_;
+  std::size_t ranks_;
+};
+
+/// How many elements of a tensor each rank holds when `axis` is split.
+inline Counts shard_counts(Pool& pool, const Shape& whole, std::size_t axis, int ranks) {
+  return Counts(pool, ranks, [&](int rank) {
+    return with_block(whole, axis, {rank, ranks}).elements();
+  });
+}
+
+/// Whether the shards of `axis` lie one after another in the whole tensor.
+inline bool lies_in_blocks(const Shape& whole, std::size_t axis) {
+  return whole.elements(0, axis) <= 1;
+}
+
+/// Copies a tensor into memory where the shards of `axis` lie one after another.
+template <class T>
+void pack(const Shape& whole, std::size_t axis, int ranks, const T* tensor, T* packed) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Shape shard = with_block(whole, axis, {rank, ranks});
+    const Block block = block_of(whole[axis], {rank, ranks});
+    copy_box(shard, tensor, BoxIn{whole, {}}.at(axis, block.offset), packed, BoxIn{shard, {}});
+    packed += shard.elements();
+  }
+}
+
+/// The inverse of `pack`.
+template <class T>
+void unpack(const Shape& whole, std::size_t axis, int ranks, const T* packed, T* tensor) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Shape shard = with_block(whole, axis, {rank, ranks});
+    const Block block = block_of(whole[axis], {rank, ranks});
+    copy_box(shard, packed, BoxIn{shard, {}}, tensor, BoxIn{whole, {}}.at(axis, block.offset));
+    packed += shard.elements();
+  }
+}
+
+}  // namespace shardwise::detail

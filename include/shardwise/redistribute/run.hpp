@@ -1,0 +1,85 @@
+#pragma once
+// Running a redistribution on memory that the caller owns.
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "shardwise/core/memory.hpp"
+#include "shardwise/redistribute/collective_moves.hpp"
+#include "shardwise/redistribute/local_moves.hpp"
+#include "shardwise/redistribute/redistribute.hpp"
+
+namespace shardwise {
+
+/// A communicator that the compiler knows to have one rank; all its redistributions are nothing.
+template <class C>
+concept AloneByType = Communicator<C> && requires {
+  requires std::integral_constant<int, C::size()>::value == 1;
+};
+
+/// Whether R on C leaves every element where it is, so that its input may serve as its output.
+template <class R, Communicator C>
+inline constexpr bool moves_nothing = R::movement == Movement::none || AloneByType<C>;
+
+namespace detail {
+
+inline void check_views(const Shape& in, Place in_place, const Shape& out, Place out_place,
+                        Place ranks, std::string_view what) {
+  const std::string place = "rank " + std::to_string(ranks.rank);
+  if (!(in == out)) {
+    throw shape_error(place + ", " + std::string(what) + ": the input is a tensor " +
+                      to_string(in) + " and the output " + to_string(out) +
+                      "; a redistribution changes the layout alone, so they must be equal");
+  }
+  if (!(in_place == ranks) || !(out_place == ranks)) {
+    throw argument_error(place + ", " + std::string(what) +
+                         ": the views were made for another rank or number of ranks (input " +
+                         std::to_string(in_place.rank) + " of " + std::to_string(in_place.size) +
+                         ", output " + std::to_string(out_place.rank) + " of " +
+                         std::to_string(out_place.size) + ") than the communicator's " +
+                         std::to_string(ranks.size) + " ranks");
+  }
+}
+
+}  // namespace detail
+
+/// The place of the calling rank.
+template <Communicator C>
+constexpr Place place_of(const C& ranks) {
+  return {ranks.rank(), ranks.size()};
+}
+
+/// out = in, laid out as To. A collective: every rank of `ranks` calls it, with the same shape.
+/// in and out are tensors of equal global shape and may be the same memory if nothing moves or for
+/// `Partial -> Invariant` and `Partial -> Replicated`; `pool` lends memory for packing.
+/// sends    what `Redistribute<From, To>::operation()` says, all elements of the tensor
+/// throws   shape_error, argument_error for views that do not fit; the communicator's errors
+template <Communicator C, class T, Layout From, Layout To>
+void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
+  using R = Redistribute<From, To>;
+  if (!(in.global() == out.global()) || !(in.place() == place_of(ranks)) ||
+      !(out.place() == place_of(ranks))) {
+    detail::check_views(in.global(), in.place(), out.global(), out.place(), place_of(ranks),
+                        layout_name<From>() + " -> " + layout_name<To>());
+  }
+  if constexpr (moves_nothing<R, C>) {
+    detail::keep(in, out);
+  } else if constexpr (R::movement == Movement::keep_first) {
+    detail::keep_first(in, out);
+  } else if constexpr (R::movement == Movement::slice) {
+    detail::slice(in, out);
+  } else if constexpr (R::movement == Movement::pad) {
+    detail::pad(in, out);
+  } else if constexpr (R::movement == Movement::all_gather) {
+    detail::all_gather(ranks, pool, in, out);
+  } else if constexpr (R::movement == Movement::all_reduce) {
+    ranks.all_reduce(in.span(), out.span());
+  } else if constexpr (R::movement == Movement::reduce_scatter) {
+    detail::reduce_scatter(ranks, pool, in, out);
+  } else {
+    detail::all_to_all(ranks, pool, in, out);
+  }
+}
+
+}  // namespace shardwise
