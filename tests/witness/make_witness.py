@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Makes values/*.hpp: what PyTorch computes for linear layers, activations, losses, initialisers
+and optimisers. Run it with a Python that has PyTorch; see README.md."""
+
+import pathlib
+from unittest import mock
+
+import torch
+from torch.nn import functional
+
+HERE = pathlib.Path(__file__).parent
+
+
+# The formulas of formula.hpp.
+
+
+def made(tensor, *shape, dtype=torch.float64):
+    r = torch.arange(torch.Size(shape).numel()) % 2003
+    return (((r * r * tensor + r * 7919) % 2003 - 1001).to(dtype) / 1024.0).reshape(shape)
+
+
+def made_labels(rows, classes):
+    return (torch.arange(rows) * 7 + 3) % classes
+
+
+def sample(values, count=500):
+    flat = values.detach().reshape(-1)
+    return flat[(torch.arange(count) * 1237 + 11) % flat.numel()]
+
+
+# Writing.
+
+
+def number(value):
+    return f"{value:.17g}"
+
+
+class Header:
+    """A C++ header with the values of one subject."""
+
+    def __init__(self, name, comment):
+        self.name = name
+        self.lines = [
+            "#pragma once",
+            "// clang-format off",
+            f"// Made with PyTorch {torch.__version__} by make_witness.py. Do not edit.",
+            "//",
+            *(f"// {line}".rstrip() for line in comment.strip().splitlines()),
+            "",
+            f"namespace witness::{name} {{",
+            "",
+        ]
+
+    def comment(self, text):
+        self.lines.append(f"// {text}")
+
+    def scalar(self, name, value):
+        self.lines.append(f"inline constexpr double {name} = {number(value.item())};")
+
+    def array(self, name, tensor):
+        values = tensor.detach().to(torch.float64).reshape(-1).tolist()
+        self.lines.append(f"inline constexpr double {name}[{len(values)}] = {{")
+        self.rows(values)
+        self.lines.append("};")
+
+    def rows(self, values, indent="    "):
+        line = indent
+        for text in (number(value) + ", " for value in values):
+            if len(line) + len(text) > 100:
+                self.lines.append(line.rstrip())
+                line = indent
+            line += text
+        self.lines.append(line.rstrip().rstrip(","))
+
+    def write(self):
+        self.lines += ["", f"}}  // namespace witness::{self.name}", ""]
+        (HERE / "values" / f"{self.name}.hpp").write_text("\n".join(self.lines))
+
+
+# Subjects.
+
+
+def linear():
+    out = Header("linear", """
+y = x W^T + b and its gradients in double. Row-major.
+x [5, 7] = made(1), W [6, 7] = made(2), b [6] = made(3), dy [5, 6] = made(4).
+dx and dW are the same with and without bias.""")
+    x, w, b = (made(1, 5, 7), made(2, 6, 7), made(3, 6))
+    for tensor in (x, w, b):
+        tensor.requires_grad_()
+    y = functional.linear(x, w, b)
+    y.backward(made(4, 5, 6))
+    out.array("y", y)
+    out.array("y_without_bias", functional.linear(x, w))
+    out.array("dx", x.grad)
+    out.array("dw", w.grad)
+    out.array("db", b.grad)
+    out.write()
+
+
+def activations():
+    out = Header("activations", """
+Values and derivatives in double on one grid: -6, -5.875, ..., 6 and some large magnitudes.""")
+    far = torch.tensor([8.0, 10, 20, 50, 100, 1000], dtype=torch.float64)
+    grid = torch.cat([torch.arange(-48, 49).to(torch.float64) / 8, far, -far])
+    out.array("x", grid)
+    functions = {
+        "relu": functional.relu,
+        "gelu_erf": lambda x: functional.gelu(x, approximate="none"),
+        "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+        "silu": functional.silu,
+        "tanh": torch.tanh,
+        "sigmoid": torch.sigmoid,
+    }
+    for name, function in functions.items():
+        x = grid.clone().requires_grad_()
+        y = function(x)
+        y.sum().backward()
+        out.array(name, y)
+        out.array(f"{name}_derivative", x.grad)
+    out.write()
+
+
+def losses():
+    out = Header("losses", """
+Losses and their gradients in double. Row-major.
+mean squared error: prediction [4, 5] = made(5), target [4, 5] = made(6), mean over all elements.
+cross-entropy: mean over rows, label of row r = made_label(r, classes); logits
+  plain    [6, 10]: 4 made(7)
+  shifted  [6, 10]: 4 made(7), +10000 on even rows, -10000 on odd ones
+  wide     [6, 10]: 10000 made(7), so that most probabilities are 0
+  sequence [2, 3, 5] (batch, sequence, class), flattened to [6, 5]: 4 made(8)
+Names that end in _smooth have label smoothing 0.1.""")
+    prediction = made(5, 4, 5).requires_grad_()
+    loss = functional.mse_loss(prediction, made(6, 4, 5))
+    loss.backward()
+    out.scalar("mean_squared", loss)
+    out.array("mean_squared_gradient", prediction.grad)
+
+    shift = torch.tensor([1e4, -1e4] * 3, dtype=torch.float64).reshape(6, 1)
+    cases = {
+        "plain": 4 * made(7, 6, 10),
+        "shifted": 4 * made(7, 6, 10) + shift,
+        "wide": 10000 * made(7, 6, 10),
+        "sequence": 4 * made(8, 2, 3, 5).flatten(0, 1),
+    }
+    for name, logits in cases.items():
+        for smoothing, suffix in ((0.0, ""), (0.1, "_smooth")):
+            z = logits.clone().requires_grad_()
+            loss = functional.cross_entropy(
+                z, made_labels(*z.shape), reduction="mean", label_smoothing=smoothing)
+            loss.backward()
+            out.scalar(f"{name}{suffix}", loss)
+            out.array(f"{name}{suffix}_gradient", z.grad)
+    out.write()
+
+
+def recorded(method, call):
+    """The arguments with which `call` calls the tensor method `method` on each tensor that it fills,
+    which it still does; checks that the numbers drawn fit them."""
+    original = getattr(torch.Tensor, method)
+    calls = []
+
+    def record(tensor, first, second, **others):
+        calls.append((first, second))
+        result = original(tensor, first, second, **others)
+        if method == "uniform_":
+            largest = tensor.abs().max().item()
+            least = 0.9 * second if tensor.numel() > 100 else 0
+            assert first == -second and least < largest <= second * (1 + 1e-6), largest
+        else:
+            assert first == 0 and abs(tensor.std().item() / second - 1) < 0.05, tensor.std()
+        return result
+
+    with mock.patch.object(torch.Tensor, method, record):
+        call()
+    return [second for _, second in calls]
+
+
+def initialisers():
+    out = Header("initialisers", """
+Bounds of the uniform and standard deviations of the normal initialisers, as PyTorch passes them
+to the functions that draw, for weights [out, in]. Kaiming: fan-in, gain of ReLU; Xavier: gain 1.
+The default is that of torch.nn.Linear, for its weight and for its bias.""")
+    out.lines += [
+        "struct Bounds {",
+        "  int out, in;",
+        "  double default_weight, default_bias, kaiming_uniform, kaiming_normal;",
+        "  double xavier_uniform, xavier_normal;",
+        "};",
+        "",
+        "inline constexpr Bounds bounds[] = {",
+    ]
+    torch.manual_seed(1)
+    init = torch.nn.init
+    shapes = ((512, 784), (10, 512), (608, 1024), (96, 33), (256, 64))
+    for shape in shapes:
+        w = torch.empty(shape)
+        weight, bias = recorded("uniform_", lambda: torch.nn.Linear(shape[1], shape[0]))
+        values = [weight, bias]
+        for method, function in (
+            ("uniform_", lambda: init.kaiming_uniform_(w, nonlinearity="relu")),
+            ("normal_", lambda: init.kaiming_normal_(w, nonlinearity="relu")),
+            ("uniform_", lambda: init.xavier_uniform_(w)),
+            ("normal_", lambda: init.xavier_normal_(w)),
+        ):
+            values += recorded(method, function)
+        assert len(values) == 6, values
+        out.lines.append(f"    {{{shape[0]}, {shape[1]},")
+        out.rows(values, indent="     ")
+        out.lines[-1] += "},"
+    out.lines.append("};")
+    out.write()
+
+
+def optimisers():
+    out = Header("optimisers", """
+Six parameters over ten steps in double: start made(9, i), gradient of step t (from 0)
+made(10, 6 t + i). values[t] are the parameters after step t. Dampening is 0, weight decay of SGD is
+added to the gradient, that of AdamW is decoupled.""")
+    out.lines += [
+        "struct Sgd {",
+        "  double rate, momentum, weight_decay;",
+        "  bool nesterov;",
+        "  double values[10][6];",
+        "};",
+        "",
+        "struct AdamW {",
+        "  double rate, beta1, beta2, epsilon, weight_decay;",
+        "  double values[10][6];",
+        "};",
+        "",
+    ]
+
+    def run(make):
+        parameter = torch.nn.Parameter(made(9, 6))
+        optimiser = make([parameter])
+        gradients = made(10, 10, 6)
+        steps = []
+        for gradient in gradients:
+            parameter.grad = gradient.clone()
+            optimiser.step()
+            steps.append(parameter.detach().clone())
+        return steps
+
+    def emit(settings, steps):
+        out.lines.append(f"    {{{settings}, {{")
+        for step in steps:
+            out.lines.append("        {" + ", ".join(map(number, step.tolist())) + "},")
+        out.lines.append("    }},")
+
+    out.lines.append("inline constexpr Sgd sgd[] = {")
+    for rate, momentum, decay, nesterov in (
+        (0.1, 0.0, 0.0, False), (0.1, 0.9, 0.0, False), (0.1, 0.9, 0.0, True),
+        (0.1, 0.0, 0.01, False), (0.1, 0.9, 0.01, False), (0.1, 0.9, 0.01, True),
+    ):
+        steps = run(lambda p: torch.optim.SGD(
+            p, lr=rate, momentum=momentum, weight_decay=decay, nesterov=nesterov))
+        emit(f"{rate}, {momentum}, {decay}, {str(nesterov).lower()}", steps)
+    out.lines += ["};", ""]
+
+    default = torch.optim.AdamW([torch.nn.Parameter(made(9, 6))]).defaults
+    assert (default["lr"], default["betas"], default["eps"], default["weight_decay"]) == (
+        1e-3, (0.9, 0.999), 1e-8, 0.01)
+    out.comment("The first has PyTorch's defaults.")
+    out.lines.append("inline constexpr AdamW adamw[] = {")
+    for rate, beta1, beta2, epsilon, decay in (
+        (1e-3, 0.9, 0.999, 1e-8, 0.01), (0.05, 0.8, 0.95, 1e-2, 0.1), (0.01, 0.9, 0.999, 1e-8, 0.0),
+    ):
+        steps = run(lambda p: torch.optim.AdamW(
+            p, lr=rate, betas=(beta1, beta2), eps=epsilon, weight_decay=decay))
+        emit(f"{rate}, {beta1}, {beta2}, {epsilon}, {decay}", steps)
+    out.lines.append("};")
+    out.write()
+
+
+def unsharded():
+    out = Header("unsharded", """
+One step of SGD on one linear layer, the whole of it on one rank. Row-major.
+X [32, 1024] = made(11), W [608, 1024] = made(12) / 32, b [608] = made(13),
+target [32, 608] = made(14), y = X W^T + b, loss = mean over all elements of (y - target)^2,
+learning rate 0.3. Names that end in _float were computed in float, the others in double.
+Of the large tensors: element sample_index(k, size) for k below 500, and over all elements the sum
+and the sum of squares.""")
+    for dtype, suffix in ((torch.float64, ""), (torch.float32, "_float")):
+        x = made(11, 32, 1024, dtype=dtype).requires_grad_()
+        w = (made(12, 608, 1024, dtype=dtype) / 32).requires_grad_()
+        b = made(13, 608, dtype=dtype).requires_grad_()
+        y = functional.linear(x, w, b)
+        loss = functional.mse_loss(y, made(14, 32, 608, dtype=dtype))
+        loss.backward()
+        torch.optim.SGD([w, b], lr=0.3).step()
+        out.scalar(f"loss{suffix}", loss)
+        out.array(f"db{suffix}", b.grad)
+        out.array(f"updated_b{suffix}", b)
+        for name, tensor in (("y", y), ("dw", w.grad), ("dx", x.grad), ("updated_w", w)):
+            out.array(f"{name}{suffix}", sample(tensor))
+            if dtype == torch.float64:
+                out.scalar(f"{name}_sum", tensor.sum())
+                out.scalar(f"{name}_squares", (tensor * tensor).sum())
+    out.write()
+
+
+if __name__ == "__main__":
+    (HERE / "values").mkdir(exist_ok=True)
+    for subject in (linear, activations, losses, initialisers, optimisers, unsharded):
+        subject()
