@@ -1,0 +1,81 @@
+#pragma once
+// What a rank calls: the part of a collective on which all ranks must agree, and how messages
+// print it.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise {
+
+enum class Operation : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  gather,
+  scatter,
+  all_to_all,
+  send,
+  receive,
+  barrier,
+  split
+};
+
+constexpr std::string_view name(Operation operation) {
+  constexpr std::string_view names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                        "gather",     "scatter",    "all_to_all",     "send",
+                                        "receive",    "barrier",    "split"};
+  return names[static_cast<std::size_t>(operation)];
+}
+
+/// How the values of the ranks become one. A NaN on any rank gives NaN, in max and min too.
+enum class Reduction : std::uint8_t { sum, max, min };
+
+constexpr std::string_view name(Reduction reduction) {
+  constexpr std::string_view names[] = {"sum", "max", "min"};
+  return names[static_cast<std::size_t>(reduction)];
+}
+
+/// One call of one rank. Every field must be the same on all ranks of the group; only a send and
+/// its receive name each other in `root`.
+struct Call {
+  Operation operation = Operation::barrier;
+  Dtype dtype = Dtype::uint8;
+  Reduction reduction = Reduction::sum;
+  int root = -1;  ///< the root; the partner of a send or receive; -1 where there is none
+  int tag = 0;    ///< of a send or receive
+  std::size_t elements =
+      0;  ///< of one rank's buffer, or of all blocks together if counts are given
+  std::span<const std::size_t> counts{};  ///< elements of each rank's block, in rank order
+};
+
+/// For example "all_reduce(sum, float32, 640 elements)", "barrier()".
+inline std::string to_string(const Call& call) {
+  std::string text(name(call.operation));
+  if (call.operation == Operation::barrier || call.operation == Operation::split)
+    return text + "()";
+  text += '(';
+  const bool reduces =
+      call.operation == Operation::all_reduce || call.operation == Operation::reduce_scatter;
+  if (reduces) (text += name(call.reduction)) += ", ";
+  (text += name(call.dtype)) += ", ";
+  text += std::to_string(call.elements) + (call.elements == 1 ? " element" : " elements");
+  if (!call.counts.empty()) {
+    text += " in counts";
+    for (const std::size_t count : call.counts) text += ' ' + std::to_string(count);
+  }
+  if (call.operation == Operation::send || call.operation == Operation::receive) {
+    text += call.operation == Operation::send ? ", to " : ", from ";
+    text += std::to_string(call.root) + ", tag " + std::to_string(call.tag);
+  } else if (call.root >= 0) {
+    text += ", root " + std::to_string(call.root);
+  }
+  return text + ')';
+}
+
+}  // namespace shardwise

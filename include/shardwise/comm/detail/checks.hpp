@@ -1,0 +1,66 @@
+#pragma once
+// The mistakes in a call that a rank can see alone.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <string>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail {
+
+inline std::string prefix(Operation operation) { return std::string(name(operation)) + ": "; }
+
+inline void check_elements(Operation operation, const char* buffer, std::size_t has,
+                           std::size_t wants) {
+  if (has == wants) return;
+  throw shape_error(prefix(operation) + buffer + " has " + std::to_string(has) +
+                    " elements and must have " + std::to_string(wants));
+}
+
+inline void check_counts(Operation operation, std::size_t counts, int ranks) {
+  if (counts == static_cast<std::size_t>(ranks)) return;
+  throw shape_error(prefix(operation) + std::to_string(counts) + " counts are given for " +
+                    std::to_string(ranks) + " ranks; give one for each rank");
+}
+
+inline void check_rank(Operation operation, const char* role, int rank, int ranks) {
+  if (rank >= 0 && rank < ranks) return;
+  throw argument_error(prefix(operation) + role + ' ' + std::to_string(rank) +
+                       " is no rank of this group; its ranks are 0 to " +
+                       std::to_string(ranks - 1));
+}
+
+inline void check_partner(Operation operation, const char* role, int partner, int rank, int ranks) {
+  check_rank(operation, role, partner, ranks);
+  if (partner == rank)
+    throw argument_error(prefix(operation) + role + ' ' + std::to_string(partner) +
+                         " is the calling rank itself; messages go to other ranks");
+}
+
+/// `in` and `out` may share no element, unless `in` begins exactly at `allowed`.
+template <class T>
+void check_overlap(Operation operation, std::span<const T> in, std::span<T> out,
+                   const T* allowed = nullptr) {
+  if (in.empty() || out.empty() || in.data() == allowed) return;
+  const std::less_equal<const T*> before;
+  if (before(in.data() + in.size(), out.data()) || before(out.data() + out.size(), in.data()))
+    return;
+  throw argument_error(prefix(operation) + "input and output overlap; use two buffers" +
+                       (allowed != nullptr ? ", or work exactly in place" : ""));
+}
+
+inline std::size_t total(std::span<const std::size_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+/// Where rank r's block begins.
+inline std::size_t offset(std::span<const std::size_t> counts, int rank) {
+  return total(counts.first(static_cast<std::size_t>(rank)));
+}
+
+}  // namespace shardwise::detail

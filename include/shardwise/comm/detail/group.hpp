@@ -1,0 +1,253 @@
+#pragma once
+// A group of ranks that are threads, and the one step of which all its collectives are made.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/job.hpp"
+#include "shardwise/comm/detail/mailbox.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail {
+
+/// What a rank publishes besides its call.
+struct Offer {
+  /// As a number of bytes: data that is not to be copied, but read where it lies.
+  static constexpr std::size_t in_place = std::numeric_limits<std::size_t>::max();
+
+  const void* data = nullptr;
+  std::size_t bytes = 0;
+  void* out = nullptr;  ///< memory that peers may write to
+};
+
+/// Where one rank publishes its part of one collective. Small data is copied here, so that its
+/// owner need not stay until everybody has read it.
+struct alignas(64) Slot {
+  static constexpr std::size_t capacity = 2048;
+
+  Call call;
+  std::uint64_t counts_digest = 0;
+  const void* data = nullptr;
+  void* out = nullptr;
+  alignas(64) std::byte copy[capacity];
+
+  bool copied() const { return data == copy; }
+
+  void publish(const Call& what, const Offer& offer) {
+    call = what;
+    counts_digest = digest(what.counts);
+    out = offer.out;
+    data = offer.bytes <= capacity ? copy : offer.data;
+    if (copied() && offer.bytes != 0) std::memcpy(copy, offer.data, offer.bytes);
+  }
+
+  /// Compares a digest instead of the counts themselves, which may lie in memory of a rank that has
+  /// gone on. One differing count always shows; several escape with a probability of 2^-64.
+  bool agrees(const Slot& other) const {
+    const Call& a = call;
+    const Call& b = other.call;
+    return a.operation == b.operation && a.dtype == b.dtype && a.reduction == b.reduction &&
+           a.root == b.root && a.tag == b.tag && a.elements == b.elements &&
+           a.counts.size() == b.counts.size() && counts_digest == other.counts_digest;
+  }
+
+ private:
+  static std::uint64_t digest(std::span<const std::size_t> counts) {
+    std::uint64_t hash = 0;
+    for (const std::size_t count : counts) {
+      hash = (hash ^ count) * 0x9e37'79b9'7f4a'7c15U;
+      hash ^= hash >> 32;
+    }
+    return hash;
+  }
+};
+
+/// Collective number e (from 1) runs so:
+///
+/// 1. A rank writes its slot and adds one to `arrivals_`. At e * P all have arrived. This counter
+///    is the only judge: either every rank finds collective e complete, or (when it was poisoned
+///    before) none does. So no rank unwinds while a peer reads its memory.
+/// 2. Every rank compares all P calls before it reads any data. All see the same slots, so all come
+///    to the same verdict.
+/// 3. They read each other's data, which must not throw.
+/// 4. Unless all data was copied into the slots: they wait on `departures_` until all have read.
+///
+/// There are two slots a rank, used in turn: a rank writes the slot of e again in e + 2, which it
+/// can begin only after all have arrived in e + 1 and so have left e.
+class Group {
+ public:
+  Group(std::shared_ptr<Job> job, std::vector<int> ranks)
+      : job_(std::move(job)),
+        ranks_(std::move(ranks)),
+        slots_(2 * ranks_.size()),
+        members_(ranks_.size()),
+        mailboxes_(ranks_.size() * ranks_.size()) {
+    for (Member& member : members_) member.pointers.resize(2 * ranks_.size() * sizeof(void*));
+  }
+
+  const std::shared_ptr<Job>& job() const { return job_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  int job_rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  /// Publishes `offer` and calls read(slots) when all ranks have agreed on `call`.
+  template <class Read>
+  void exchange(int rank, const Call& call, const Offer& offer, Read&& read) {
+    static_assert(
+        noexcept(read(std::span<const Slot>())),
+        "what runs while ranks read each other's memory must not throw: mark it noexcept");
+    const std::span<const Slot> slots = arrive(rank, call, offer);
+    bool agreed = true;
+    bool all_copied = true;
+    for (const Slot& slot : slots) {
+      agreed &= slot.agrees(slots[0]);
+      all_copied &= slot.copied();
+    }
+    if (agreed && all_copied) return read(slots);
+    std::string quarrel;
+    if (agreed)
+      read(slots);
+    else
+      quarrel = describe_quarrel(rank, slots);
+    depart(rank, call);
+    if (!agreed) throw collective_error(quarrel);
+  }
+
+  /// The data of all ranks as pointers to T. Valid until this rank's next call.
+  template <class T>
+  std::span<const T* const> pointers(int rank, std::span<const Slot> slots) noexcept {
+    const auto all = scratch<const T*>(rank, 0);
+    for (std::size_t r = 0; r < slots.size(); ++r)
+      ::new (&all[r]) const T*(static_cast<const T*>(slots[r].data));
+    return all;
+  }
+
+  /// The outputs of all ranks, from element `first` on. As `pointers`.
+  template <class T>
+  std::span<T* const> outputs(int rank, std::span<const Slot> slots, std::size_t first) noexcept {
+    const auto all = scratch<T*>(rank, 1);
+    for (std::size_t r = 0; r < slots.size(); ++r)
+      ::new (&all[r]) T*(static_cast<T*>(slots[r].out) + first);
+    return all;
+  }
+
+  void send(int rank, const Call& call, std::span<const std::byte> bytes) {
+    if (job_->aborted()) job_->fail(message_wait(call, nullptr, 0, call.root));
+    mailbox(rank, call.root).put(call, bytes);
+    job_->wake();
+  }
+
+  void receive(int rank, const Call& call, std::span<std::byte> bytes) {
+    Mailbox& box = mailbox(call.root, rank);
+    const Wait wait = message_wait(call, &box.sent(), box.next(), call.root);
+    if (job_->aborted()) job_->fail(wait);
+    job_->wait(job_rank(rank), wait);
+    bool accepted = false;
+    const Call sent = box.take(bytes, [&](const Call& message) {
+      return accepted = message.dtype == call.dtype && message.elements == call.elements &&
+                        message.tag == call.tag;
+    });
+    if (accepted) return;
+    throw collective_error("rank " + std::to_string(job_rank(call.root)) + " called " +
+                           to_string(sent) + ", rank " + std::to_string(job_rank(rank)) +
+                           " called " + to_string(call) +
+                           "; dtype, elements and tag of a message must be the same on both sides");
+  }
+
+ private:
+  /// What one rank alone reads and writes.
+  struct alignas(64) Member {
+    std::uint64_t collectives = 0;
+    std::uint64_t departures = 0;
+    bool broken = false;              // a collective of this group was given up
+    std::vector<std::byte> pointers;  // storage for two arrays of one pointer per rank
+  };
+
+  std::span<const Slot> arrive(int rank, const Call& call, const Offer& offer) {
+    Member& me = members_[static_cast<std::size_t>(rank)];
+    const std::uint64_t number = me.collectives + 1;
+    const Wait wait{&arrivals_, number * ranks_.size(), &call, number, ranks_, ranks_};
+    if (me.broken || job_->aborted()) job_->fail(wait);
+    const std::span<Slot> slots =
+        std::span(slots_).subspan((number & 1U) * ranks_.size(), ranks_.size());
+    slots[static_cast<std::size_t>(rank)].publish(call, offer);
+    me.collectives = number;
+    me.broken = true;  // until the wait has succeeded
+    meet(rank, wait);
+    me.broken = false;
+    return slots;
+  }
+
+  void depart(int rank, const Call& call) {
+    Member& me = members_[static_cast<std::size_t>(rank)];
+    me.departures += ranks_.size();
+    meet(rank, Wait{&departures_, me.departures, &call, me.collectives, ranks_, ranks_, false});
+  }
+
+  void meet(int rank, const Wait& wait) {
+    const std::uint64_t before = wait.counter->fetch_add(1);
+    if (before + 1 == wait.target)
+      job_->wake();
+    else
+      job_->wait(job_rank(rank), wait);
+  }
+
+  /// "rank 0 called all_reduce(...); ranks 1, 2 called barrier()". Empty if there is no memory.
+  std::string describe_quarrel(int rank, std::span<const Slot> slots) const noexcept try {
+    std::string text;
+    for (std::size_t r = 0; r < slots.size(); ++r) {
+      std::string who;
+      bool told = false;
+      for (std::size_t q = 0; q < slots.size(); ++q) {
+        if (!slots[q].agrees(slots[r])) continue;
+        told |= q < r;
+        who += (who.empty() ? "" : ", ") + std::to_string(ranks_[q]);
+      }
+      if (told) continue;
+      const bool one = who.find(',') == std::string::npos;
+      text += (text.empty() ? "" : "; ") + std::string(one ? "rank " : "ranks ") + who +
+              " called " + to_string(slots[r].call);
+    }
+    const std::uint64_t number = members_[static_cast<std::size_t>(rank)].collectives;
+    return "ranks disagree in collective " + std::to_string(number) + " of their group of " +
+           std::to_string(slots.size()) + ": " + text + "; all must make the same call";
+  } catch (...) {
+    return {};
+  }
+
+  Wait message_wait(const Call& call, std::atomic<std::uint64_t>* counter, std::uint64_t target,
+                    int partner) const {
+    return {counter, target, &call,
+            0,       ranks_, std::span(ranks_).subspan(static_cast<std::size_t>(partner), 1)};
+  }
+
+  Mailbox& mailbox(int from, int to) {
+    return mailboxes_[static_cast<std::size_t>(from) * ranks_.size() +
+                      static_cast<std::size_t>(to)];
+  }
+
+  template <class Pointer>
+  std::span<Pointer> scratch(int rank, std::size_t which) noexcept {
+    std::vector<std::byte>& bytes = members_[static_cast<std::size_t>(rank)].pointers;
+    return {reinterpret_cast<Pointer*>(bytes.data()) + which * ranks_.size(), ranks_.size()};
+  }
+
+  std::shared_ptr<Job> job_;
+  std::vector<int> ranks_;  // of the job, in the order of this group
+  std::vector<Slot> slots_;
+  std::vector<Member> members_;
+  std::vector<Mailbox> mailboxes_;
+  alignas(64) std::atomic<std::uint64_t> arrivals_{0};
+  alignas(64) std::atomic<std::uint64_t> departures_{0};
+};
+
+}  // namespace shardwise::detail

@@ -1,0 +1,232 @@
+#pragma once
+// How ranks that are threads wait for each other: spin, sleep, and find out when it is in vain.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail {
+
+/// Set in a counter of arrivals when a collective is given up. Each rank of a group of P adds one
+/// for each collective, so collective e is complete at e * P. A rank that gives up has itself
+/// arrived, and each rank arrives in a collective that was given up at most once and in none after
+/// it. So at a poisoned counter a collective is complete only if the count went past its target.
+inline constexpr std::uint64_t poison = std::uint64_t{1} << 63;
+
+constexpr bool complete(std::uint64_t counter, std::uint64_t target) {
+  return (counter & poison) == 0 ? counter >= target : (counter & ~poison) > target;
+}
+
+/// What a rank waits for: that `counter` reaches `target`.
+struct Wait {
+  std::atomic<std::uint64_t>* counter;
+  std::uint64_t target;
+  const Call* call;
+  std::uint64_t number;         ///< of the collective in its group, from 1; 0 for a message
+  std::span<const int> group;   ///< ranks of the job that take part
+  std::span<const int> needed;  ///< those of whom none may leave before
+  bool can_fail = true;
+
+  bool done() const { return complete(counter->load(), target); }
+
+  /// Makes sure that nobody finds this collective complete. False: it is complete.
+  bool give_up() const {
+    std::uint64_t seen = counter->load();
+    while (!complete(seen, target))
+      if ((seen & poison) != 0 || counter->compare_exchange_weak(seen, seen | poison)) return true;
+    return false;
+  }
+
+  /// For example "barrier(), collective 3 of ranks 0, 2".
+  std::string describe() const {
+    std::string text = to_string(*call);
+    if (number == 0) return text;
+    text += ", collective " + std::to_string(number) + " of ranks ";
+    for (std::size_t i = 0; i < group.size(); ++i)
+      text += (i == 0 ? "" : ", ") + std::to_string(group[i]);
+    return text;
+  }
+};
+
+inline void pause() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// The ranks that one run_ranks started. All that is slow (sleeping, leaving, explaining) happens
+/// under one mutex; a rank that goes on without sleeping touches two atomics that nobody writes.
+class Job {
+ public:
+  explicit Job(int ranks)
+      : ranks_(static_cast<std::size_t>(ranks)),
+        crowded_(static_cast<unsigned>(ranks) > std::thread::hardware_concurrency()) {}
+
+  /// Whether a rank has thrown, or all were found waiting for each other: no new call may begin.
+  bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+
+  /// Returns when the wait is done. Throws when it never will be.
+  void wait(int rank, const Wait& wait) {
+    if (!spin(wait) || !wait.done()) sleep(ranks_[static_cast<std::size_t>(rank)], wait);
+  }
+
+  /// To be called after a counter has reached what others may wait for.
+  void wake() {
+    if (sleepers_.load() == 0) return;
+    std::unique_lock lock(mutex_);
+    for (Rank& rank : ranks_)
+      if (rank.asleep_in != nullptr && rank.asleep_in->done()) rank.wake.notify_one();
+  }
+
+  /// A rank has returned: this concerns those who wait for it.
+  void leave(int rank) noexcept {
+    std::unique_lock lock(mutex_);
+    go(rank, "has returned", "");
+  }
+
+  /// A rank has thrown: this concerns everybody.
+  void abort(int rank, const char* reason) noexcept {
+    std::unique_lock lock(mutex_);
+    go(rank, "threw: ", reason);
+    if (aborted()) return;
+    reason_ = in_words([&] {
+      return "rank " + std::to_string(rank) + ' ' + ranks_[static_cast<std::size_t>(rank)].how;
+    });
+    aborted_.store(true, std::memory_order_release);
+  }
+
+  /// Says why a wait was given up, or why a call cannot begin.
+  [[noreturn]] void fail(const Wait& wait) {
+    std::unique_lock lock(mutex_);
+    throw_failure(wait);
+  }
+
+ private:
+  struct Rank {
+    const Wait* asleep_in = nullptr;
+    bool gone = false;
+    std::string how;
+    std::condition_variable wake;
+  };
+
+  bool spin(const Wait& wait) const {
+    const auto reached = [&] {
+      return wait.counter->load(std::memory_order_acquire) >= wait.target;
+    };
+    if (crowded_) {
+      for (int i = 0; i < 20; ++i, std::this_thread::yield())
+        if (reached()) return true;
+      return false;
+    }
+    for (int i = 0; i < 2000; ++i, pause())
+      if (reached()) return true;
+    return false;
+  }
+
+  void sleep(Rank& me, const Wait& wait) {
+    std::unique_lock lock(mutex_);
+    sleepers_.fetch_add(1);
+    me.asleep_in = &wait;
+    bool in_vain = false;
+    // Counted among the sleepers before looking: whoever completes the wait now sees it.
+    while (!wait.done()) {
+      if (hopeless(wait)) {
+        in_vain = wait.give_up();
+        break;
+      }
+      if (deadlocked())
+        declare_deadlock();
+      else
+        me.wake.wait(lock);
+    }
+    me.asleep_in = nullptr;
+    sleepers_.fetch_sub(1);
+    if (in_vain) throw_failure(wait);
+  }
+
+  bool hopeless(const Wait& wait) const {
+    if (!wait.can_fail) return false;
+    if (aborted()) return true;
+    for (const int rank : wait.needed)
+      if (ranks_[static_cast<std::size_t>(rank)].gone) return true;
+    return false;
+  }
+
+  /// Whether every rank that is still there sleeps, and none has anything to wake up for.
+  bool deadlocked() const {
+    for (const Rank& rank : ranks_) {
+      if (rank.gone) continue;
+      if (rank.asleep_in == nullptr || rank.asleep_in->done() || hopeless(*rank.asleep_in))
+        return false;
+    }
+    return true;
+  }
+
+  void declare_deadlock() {
+    reason_ = in_words([&] {
+      std::string all = "no rank can go on, each waits for another: ";
+      for (std::size_t r = 0; r < ranks_.size(); ++r) {
+        const Rank& rank = ranks_[r];
+        all += (r == 0 ? "rank " : "; rank ") + std::to_string(r) + ' ';
+        all += rank.gone ? rank.how : "waits in " + rank.asleep_in->describe();
+      }
+      return all;
+    });
+    deadlock_ = true;
+    aborted_.store(true, std::memory_order_release);
+    notify_all();
+  }
+
+  void go(int rank, const char* how, const char* reason) {
+    Rank& me = ranks_[static_cast<std::size_t>(rank)];
+    me.gone = true;
+    me.how = in_words([&] { return std::string(how) + reason; });
+    notify_all();
+  }
+
+  /// What `words` returns, or nothing if there is no memory for it: a rank must be able to leave.
+  template <class Words>
+  static std::string in_words(Words words) noexcept try {
+    return words();
+  } catch (...) {
+    return {};
+  }
+
+  [[noreturn]] void throw_failure(const Wait& wait) const {
+    const std::string where = "in " + wait.describe() + ": ";
+    if (deadlock_) throw collective_error(where + reason_);
+    for (const int rank : wait.needed) {
+      const Rank& peer = ranks_[static_cast<std::size_t>(rank)];
+      if (peer.gone && !aborted())
+        throw peer_error(where + "rank " + std::to_string(rank) + ' ' + peer.how);
+    }
+    throw peer_error(where + reason_);
+  }
+
+  void notify_all() {
+    for (Rank& rank : ranks_)
+      if (rank.asleep_in != nullptr) rank.wake.notify_one();
+  }
+
+  alignas(64) std::atomic<int> sleepers_{0};
+  std::atomic<bool> aborted_{false};
+  alignas(64) std::mutex mutex_;
+  std::vector<Rank> ranks_;
+  std::string reason_;
+  bool deadlock_ = false;
+  bool crowded_;
+};
+
+}  // namespace shardwise::detail

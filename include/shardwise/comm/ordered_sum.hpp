@@ -1,0 +1,76 @@
+#pragma once
+// The one place where values of several ranks become one, and the order in which they do.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+template <Reduction R, class A>
+constexpr A combine(A a, A b) {
+  if constexpr (R == Reduction::sum) return static_cast<A>(a + b);
+  if constexpr (R == Reduction::max) return b > a || b != b ? b : a;
+  if constexpr (R == Reduction::min) return b < a || b != b ? b : a;
+}
+
+/// Elements that are reduced at a time: their sums stay in the first-level cache.
+inline constexpr std::size_t reduction_block = 1024;
+
+/// sums[i] = in[0][first + i] + in[1][first + i] + ..., from left to right.
+template <Reduction R, class T>
+void reduce_block(std::span<const T* const> in, std::size_t first, std::size_t count,
+                  accumulate_t<T>* sums) {
+  using A = accumulate_t<T>;
+  const T* a = in[0] + first;
+  if (in.size() == 1) {
+    for (std::size_t i = 0; i < count; ++i) sums[i] = static_cast<A>(a[i]);
+    return;
+  }
+  const T* b = in[1] + first;
+  for (std::size_t i = 0; i < count; ++i)
+    sums[i] = combine<R>(static_cast<A>(a[i]), static_cast<A>(b[i]));
+  for (std::size_t r = 2; r < in.size(); ++r) {
+    const T* c = in[r] + first;
+    for (std::size_t i = 0; i < count; ++i) sums[i] = combine<R>(sums[i], static_cast<A>(c[i]));
+  }
+}
+
+template <Reduction R, class T>
+void ordered_reduce(std::span<const T* const> in, std::size_t first, std::size_t count,
+                    std::span<T* const> outputs) {
+  std::array<accumulate_t<T>, reduction_block> sums;
+  for (std::size_t done = 0; done < count; done += reduction_block) {
+    const std::size_t n = std::min(reduction_block, count - done);
+    reduce_block<R>(in, first + done, n, sums.data());
+    for (T* out : outputs)
+      for (std::size_t i = 0; i < n; ++i) out[done + i] = static_cast<T>(sums[i]);
+  }
+}
+
+}  // namespace detail
+
+/// outputs[k][i] = in[0][first + i] + in[1][first + i] + ... for each i < count and every k, or max
+/// or min instead of +. Operands are taken in rank order, in accumulate_t<T>, and rounded once; the
+/// result does not depend on how a range is cut into calls. An output may be the very range of an
+/// input that is read.
+template <Element T>
+void ordered_sum(std::span<const T* const> in, std::size_t first, std::size_t count,
+                 std::span<T* const> outputs, Reduction reduction = Reduction::sum) {
+  switch (reduction) {
+    case Reduction::sum:
+      return detail::ordered_reduce<Reduction::sum>(in, first, count, outputs);
+    case Reduction::max:
+      return detail::ordered_reduce<Reduction::max>(in, first, count, outputs);
+    case Reduction::min:
+      return detail::ordered_reduce<Reduction::min>(in, first, count, outputs);
+  }
+}
+
+}  // namespace shardwise

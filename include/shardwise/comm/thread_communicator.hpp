@@ -1,0 +1,316 @@
+#pragma once
+// Collectives between ranks that are threads of one process and read each other's memory.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/detail/checks.hpp"
+#include "shardwise/comm/detail/group.hpp"
+#include "shardwise/comm/ordered_sum.hpp"
+#include "shardwise/comm/reads_peers.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+/// A rank among threads, as run_ranks hands it out. Copies stand for the same rank of the same
+/// group. It keeps the contract of `Communicator`, and further:
+///
+/// - Sums run in rank order: all ranks get the same bits, in every run.
+/// - Calls that differ are a collective_error on every rank, which says who called what. Nobody's
+///   memory has then been read; the group can go on if every rank catches the error.
+/// - When a rank throws, every other one of the job gets a peer_error in the call that it waits in
+///   or makes next, in groups made by split too. When a rank returns, those who wait for it do.
+/// - When all ranks wait for each other, each gets a collective_error that says who waits in what.
+/// - After the first calls nothing is allocated; split allocates.
+///
+/// Per rank and for n bytes on each, an all_reduce reads and writes 2n; everything else copies each
+/// element once, straight from the memory of the rank that has it to the rank that wants it. Data
+/// of at most 2 KiB is copied once more and saves the second of two waits.
+class ThreadCommunicator {
+  template <class T>
+  using In = std::type_identity_t<std::span<const T>>;
+  using Counts = std::span<const std::size_t>;
+  using Slots = std::span<const detail::Slot>;
+
+ public:
+  ThreadCommunicator(std::shared_ptr<detail::Group> group, int rank)
+      : group_(std::move(group)), rank_(rank) {}
+
+  int rank() const { return rank_; }
+  int size() const { return group_->size(); }
+
+  template <Element T>
+  void all_reduce(In<T> in, std::span<T> out, Reduction reduction = Reduction::sum) {
+    constexpr Operation operation = Operation::all_reduce;
+    detail::check_elements(operation, "the output", out.size(), in.size());
+    detail::check_overlap<T>(operation, in, out, out.data());
+    const Call call{
+        .operation = operation, .dtype = dtype_v<T>, .reduction = reduction, .elements = in.size()};
+    group_->exchange(rank_, call, {in.data(), in.size_bytes(), out.data()},
+                     [&](Slots slots) noexcept {
+                       const auto inputs = group_->pointers<T>(rank_, slots);
+                       if (slots[0].copied())
+                         ordered_sum<T>(inputs, 0, out.size(), std::array{out.data()}, reduction);
+                       else
+                         reduce_share<T>(slots, inputs, in.size(), reduction);
+                     });
+  }
+
+  template <Element T>
+  void all_gather(In<T> in, std::span<T> out, Counts counts) {
+    const std::size_t mine = check_blocks(Operation::all_gather, counts, in.size(), "the input");
+    check_whole(Operation::all_gather, counts, out.size(), "the output");
+    detail::check_overlap<T>(Operation::all_gather, in, out, out.data() + mine);
+    const Call call{.operation = Operation::all_gather,
+                    .dtype = dtype_v<T>,
+                    .elements = out.size(),
+                    .counts = counts};
+    read_peers(call, in,
+               [&](std::span<const T* const> blocks) noexcept { collect(blocks, counts, out); });
+  }
+
+  template <Element T>
+  void reduce_scatter(In<T> in, std::span<T> out, Counts counts,
+                      Reduction reduction = Reduction::sum) {
+    constexpr Operation operation = Operation::reduce_scatter;
+    const std::size_t begin = check_blocks(operation, counts, out.size(), "the output");
+    check_whole(operation, counts, in.size(), "the input");
+    detail::check_overlap<T>(operation, in, out);
+    const Call call{.operation = operation,
+                    .dtype = dtype_v<T>,
+                    .reduction = reduction,
+                    .elements = in.size(),
+                    .counts = counts};
+    read_peers(call, in, [&](std::span<const T* const> inputs) noexcept {
+      ordered_sum<T>(inputs, begin, out.size(), std::array{out.data()}, reduction);
+    });
+  }
+
+  template <Element T>
+  void broadcast(std::span<T> data, int root) {
+    detail::check_rank(Operation::broadcast, "root", root, size());
+    const Call call{.operation = Operation::broadcast,
+                    .dtype = dtype_v<T>,
+                    .root = root,
+                    .elements = data.size()};
+    const bool is_root = rank_ == root;
+    read_peers(call, is_root ? data : std::span<T>(), [&](std::span<const T* const> all) noexcept {
+      if (!is_root) copy(all[index(root)], data);
+    });
+  }
+
+  template <Element T>
+  void gather(In<T> in, std::span<T> out, Counts counts, int root) {
+    constexpr Operation operation = Operation::gather;
+    detail::check_rank(operation, "root", root, size());
+    const std::size_t mine = check_blocks(operation, counts, in.size(), "the input");
+    const bool is_root = rank_ == root;
+    if (is_root) {
+      check_whole(operation, counts, out.size(), "the output");
+      detail::check_overlap<T>(operation, in, out, out.data() + mine);
+    }
+    const Call call{.operation = operation,
+                    .dtype = dtype_v<T>,
+                    .root = root,
+                    .elements = detail::total(counts),
+                    .counts = counts};
+    read_peers(call, in, [&](std::span<const T* const> blocks) noexcept {
+      if (is_root) collect(blocks, counts, out);
+    });
+  }
+
+  template <Element T>
+  void scatter(In<T> in, std::span<T> out, Counts counts, int root) {
+    constexpr Operation operation = Operation::scatter;
+    detail::check_rank(operation, "root", root, size());
+    const std::size_t begin = check_blocks(operation, counts, out.size(), "the output");
+    const bool is_root = rank_ == root;
+    if (is_root) {
+      check_whole(operation, counts, in.size(), "the input");
+      detail::check_overlap<T>(operation, in, out);
+    }
+    const Call call{.operation = operation,
+                    .dtype = dtype_v<T>,
+                    .root = root,
+                    .elements = detail::total(counts),
+                    .counts = counts};
+    read_peers(call, is_root ? in : In<T>(), [&](std::span<const T* const> all) noexcept {
+      if (!out.empty()) copy(all[index(root)] + begin, out);
+    });
+  }
+
+  template <Element T>
+  void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received);
+
+  /// A message for rank `to`. Does not wait; what nobody receives is dropped with the group.
+  template <Element T>
+  void send(std::span<const T> data, int to, int tag = 0) {
+    detail::check_partner(Operation::send, "receiver", to, rank_, size());
+    const Call call{.operation = Operation::send,
+                    .dtype = dtype_v<T>,
+                    .root = to,
+                    .tag = tag,
+                    .elements = data.size()};
+    group_->send(rank_, call, std::as_bytes(data));
+  }
+
+  /// The next message of rank `from`. If it does not fit this call it is dropped, and both calls
+  /// stand in the collective_error.
+  template <Element T>
+  void receive(std::span<T> data, int from, int tag = 0) {
+    detail::check_partner(Operation::receive, "sender", from, rank_, size());
+    const Call call{.operation = Operation::receive,
+                    .dtype = dtype_v<T>,
+                    .root = from,
+                    .tag = tag,
+                    .elements = data.size()};
+    group_->receive(rank_, call, std::as_writable_bytes(data));
+  }
+
+  void barrier() {
+    group_->exchange(rank_, Call{Operation::barrier}, {}, [](Slots) noexcept {});
+  }
+
+  ThreadCommunicator split(int color, int key);
+
+  /// See ReadsPeers.
+  template <class T, class F>
+  void read_peers(const Call& call, std::span<T> mine, F&& f) {
+    using Value = std::remove_const_t<T>;
+    static_assert(std::is_nothrow_invocable_v<F&, std::span<const Value* const>>,
+                  "what read_peers runs while peers read each other's memory must not throw, and "
+                  "takes std::span<const T* const>: mark it noexcept");
+    group_->exchange(rank_, call, {mine.data(), mine.size_bytes()},
+                     [&](Slots slots) noexcept { f(group_->pointers<Value>(rank_, slots)); });
+  }
+
+ private:
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+  template <class T>
+  static void copy(const T* from, std::span<T> to) noexcept {
+    if (from != to.data()) std::copy_n(from, to.size(), to.data());
+  }
+
+  template <class T>
+  static void collect(std::span<const T* const> blocks, Counts counts, std::span<T> out) noexcept {
+    for (std::size_t r = 0, begin = 0; r < blocks.size(); begin += counts[r++])
+      if (counts[r] != 0) copy(blocks[r], out.subspan(begin, counts[r]));
+  }
+
+  /// Reduces this rank's share of `elements`, in whole cache lines, into everybody's output.
+  template <class T>
+  void reduce_share(Slots slots, std::span<const T* const> inputs, std::size_t elements,
+                    Reduction reduction) noexcept {
+    constexpr std::size_t line = 64 / sizeof(T);
+    const std::size_t lines = (elements + line - 1) / line;
+    const auto begins = [&](std::size_t rank) {
+      return std::min(elements, lines * rank / slots.size() * line);
+    };
+    const std::size_t first = begins(index(rank_));
+    const auto outputs = group_->outputs<T>(rank_, slots, first);
+    ordered_sum<T>(inputs, first, begins(index(rank_) + 1) - first, outputs, reduction);
+  }
+
+  /// Checks this rank's own block; returns where it begins.
+  std::size_t check_blocks(Operation operation, Counts counts, std::size_t has,
+                           const char* buffer) const {
+    detail::check_counts(operation, counts.size(), size());
+    detail::check_elements(operation, buffer, has, counts[index(rank_)]);
+    return detail::offset(counts, rank_);
+  }
+
+  static void check_whole(Operation operation, Counts counts, std::size_t has, const char* buffer) {
+    detail::check_elements(operation, buffer, has, detail::total(counts));
+  }
+
+  std::shared_ptr<detail::Group> group_;
+  int rank_;
+};
+
+template <Element T>
+void ThreadCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
+  constexpr Operation operation = Operation::all_to_all;
+  detail::check_counts(operation, sent.size(), size());
+  detail::check_counts(operation, received.size(), size());
+  check_whole(operation, sent, in.size(), "the input");
+  check_whole(operation, received, out.size(), "the output");
+  detail::check_overlap<T>(operation, in, out);
+
+  struct Part {
+    const T* in;
+    Counts sent, received;
+  } const mine{in.data(), sent, received};
+  struct {
+    std::size_t from, to, sent, received;
+  } unequal{};
+  bool agreed = true;
+  // Counts differ from rank to rank, so they are compared here, by all ranks alike.
+  const Call call{.operation = operation, .dtype = dtype_v<T>};
+  group_->exchange(rank_, call, {&mine, detail::Offer::in_place}, [&](Slots slots) noexcept {
+    const auto parts = group_->pointers<Part>(rank_, slots);
+    for (std::size_t from = 0; from < parts.size(); ++from)
+      for (std::size_t to = 0; to < parts.size(); ++to)
+        if (parts[from]->sent[to] != parts[to]->received[from]) {
+          agreed = false;
+          unequal = {from, to, parts[from]->sent[to], parts[to]->received[from]};
+        }
+    for (std::size_t from = 0, begin = 0; agreed && from < parts.size(); begin += received[from++])
+      if (received[from] != 0)
+        copy(parts[from]->in + detail::offset(parts[from]->sent, rank_),
+             out.subspan(begin, received[from]));
+  });
+  if (agreed) return;
+  const auto rank_name = [&](std::size_t rank) {
+    return "rank " + std::to_string(group_->job_rank(static_cast<int>(rank)));
+  };
+  throw collective_error("ranks disagree in all_to_all: " + rank_name(unequal.from) + " sends " +
+                         std::to_string(unequal.sent) + " elements to " + rank_name(unequal.to) +
+                         ", which called it to receive " + std::to_string(unequal.received) +
+                         " from there; the two counts must be the same");
+}
+
+/// Takes two exchanges: colors and keys, then the new group, which the first rank of each makes.
+inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
+  struct Choice {
+    int color, key;
+  } const mine{color, key};
+  std::vector<Choice> choices(index(size()));
+  std::vector<int> members;
+  const Call call{.operation = Operation::split};
+  group_->exchange(rank_, call, {&mine, sizeof(mine)}, [&](Slots slots) noexcept {
+    const auto all = group_->pointers<Choice>(rank_, slots);
+    std::transform(all.begin(), all.end(), choices.begin(), [](const Choice* c) { return *c; });
+  });
+  for (int r = 0; r < size(); ++r)
+    if (choices[index(r)].color == color) members.push_back(r);
+  std::stable_sort(members.begin(), members.end(),
+                   [&](int a, int b) { return choices[index(a)].key < choices[index(b)].key; });
+
+  const int maker = members.front();
+  const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
+  std::shared_ptr<detail::Group> made;
+  if (rank_ == maker) {
+    for (int& member : members) member = group_->job_rank(member);
+    made = std::make_shared<detail::Group>(group_->job(), std::move(members));
+  }
+  group_->exchange(rank_, call, {&made, detail::Offer::in_place}, [&](Slots slots) noexcept {
+    if (rank_ != maker)
+      made = *group_->pointers<std::shared_ptr<detail::Group>>(rank_, slots)[index(maker)];
+  });
+  return {std::move(made), static_cast<int>(place)};
+}
+
+static_assert(ReadsPeers<ThreadCommunicator>);
+
+}  // namespace shardwise

@@ -1,0 +1,167 @@
+#pragma once
+// Runs a function on P ranks that are threads of this process.
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/detail/group.hpp"
+#include "shardwise/comm/detail/job.hpp"
+#include "shardwise/comm/thread_communicator.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// To be called in a catch block. Throws the exception as it leaves rank `rank`: our types are kept
+/// and get the rank in front, all others become a rank_error.
+[[noreturn]] inline void rethrow_with_rank(int rank) {
+  try {
+    throw;
+  } catch (error& ours) {
+    ours.add_place("rank " + std::to_string(rank));
+    throw;
+  } catch (const std::exception& other) {
+    throw rank_error(rank, std::current_exception(), other.what());
+  } catch (...) {
+    throw rank_error(rank, std::current_exception(), "threw what is no std::exception");
+  }
+}
+
+/// To be called in a catch block. What the exception says; nothing if there is no memory for it.
+inline std::string reason() noexcept try {
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "what is no std::exception";
+  }
+} catch (...) {
+  return {};
+}
+
+/// The exception that run_ranks throws: the first one that is not the consequence of another.
+class Failure {
+ public:
+  /// To be called in a catch block, before the other ranks learn of it.
+  void record(int rank) noexcept {
+    try {
+      rethrow_with_rank(rank);
+    } catch (const peer_error&) {
+      keep(true);
+    } catch (...) {
+      keep(false);
+    }
+  }
+
+  void rethrow() const {
+    if (exception_) std::rethrow_exception(exception_);
+  }
+
+ private:
+  void keep(bool consequence) noexcept {
+    std::unique_lock lock(mutex_);
+    if (exception_ && (consequence || !consequence_)) return;
+    exception_ = std::current_exception();
+    consequence_ = consequence;
+  }
+
+  std::mutex mutex_;
+  std::exception_ptr exception_;
+  bool consequence_ = false;
+};
+
+template <class F>
+void run_rank(const std::shared_ptr<Group>& group, int rank, F& f, Failure& failure) noexcept {
+  try {
+    ThreadCommunicator communicator(group, rank);
+    std::invoke(f, communicator);
+    group->job()->leave(rank);
+  } catch (...) {
+    const std::string why = reason();
+    failure.record(rank);
+    group->job()->abort(rank, why.c_str());
+  }
+}
+
+/// Threads that begin together or not at all, and are joined whatever happens.
+class RankThreads {
+ public:
+  RankThreads() = default;
+  RankThreads(const RankThreads&) = delete;
+  RankThreads& operator=(const RankThreads&) = delete;
+  ~RankThreads() {
+    decide(State::cancelled);
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  template <class Body>
+  void start(int ranks, Body body) {
+    threads_.reserve(static_cast<std::size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank) {
+      try {
+        threads_.emplace_back([this, body, rank] {
+          state_.wait(State::undecided);
+          if (state_.load() == State::running) body(rank);
+        });
+      } catch (const std::exception& e) {
+        throw rank_error(rank, std::current_exception(),
+                         std::string("the system could not start its thread: ") + e.what() +
+                             "; run fewer ranks than " + std::to_string(ranks));
+      }
+    }
+    decide(State::running);
+  }
+
+ private:
+  enum class State { undecided, running, cancelled };
+
+  void decide(State state) {
+    State undecided = State::undecided;
+    state_.compare_exchange_strong(undecided, state);
+    state_.notify_all();
+  }
+
+  std::atomic<State> state_{State::undecided};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace detail
+
+/// Calls f(ThreadCommunicator&) on `ranks` threads, one for each rank, and returns when all have
+/// ended. All ranks share the one f. The calling thread only waits.
+///
+/// If ranks throw, all threads are ended and joined first. Then the first exception that is not
+/// merely a peer_error comes out: errors of this library with their type, "rank 2: " in front of
+/// the message; any other as a rank_error that holds it.
+///
+/// throws  argument_error if ranks < 1, memory_error if there is no memory for their buffers,
+///         rank_error if a thread cannot be started
+template <class F>
+void run_ranks(int ranks, F f) {
+  if (ranks < 1)
+    throw argument_error("run_ranks: " + std::to_string(ranks) +
+                         " ranks were asked for; at least one is needed");
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  const auto group =
+      std::make_shared<detail::Group>(std::make_shared<detail::Job>(ranks), std::move(all));
+  detail::Failure failure;
+  {
+    detail::RankThreads threads;
+    threads.start(ranks, [&](int rank) { detail::run_rank(group, rank, f, failure); });
+  }
+  failure.rethrow();
+}
+
+}  // namespace shardwise
