@@ -4,9 +4,10 @@
 #
 # A patch is a unified diff (-p1) below two kinds of lines:
 #   # trap: <which trap it plants, in words>
-#   # red: <regex of the ctest names that must go red>, or `compile`: static_tests must not compile
+#   # red: <regex of the ctest names that must go red>, or `compile` for those of tests/static
 #
-# Exit code 1 if a mutant survives, does not apply or does not compile, or if a test is red without.
+# A mutant is killed by a test that fails or by a static assertion; it has to compile otherwise.
+# Exit code 1 if one survives, does not apply or does not compile, or if a test is red without any.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 work=$PWD/build/mutants
@@ -22,7 +23,7 @@ copy_tree() {  # files that did not change keep their time, so that nothing else
   (cd "$tree" && find . -type f -printf '%P\n' | sort) | comm -13 "$work/files" - |
     while read -r file; do rm "$tree/$file"; done
   while read -r file; do
-    cmp -s "$file" "$tree/$file" || { mkdir -p "$tree/${file%/*}" && cp "$file" "$tree/$file"; }
+    cmp -s "$file" "$tree/$file" || install -D "$file" "$tree/$file"
   done <"$work/files"
 }
 
@@ -30,30 +31,24 @@ tests_of() {  # tests_of <regex>: the names that ctest knows
   ctest --test-dir "$build" -N -R "^($1)$" | sed -n 's/^ *Test *#[0-9]*: //p'
 }
 
-build_tests() {  # build_tests <regex>; names and targets differ in dots, examples in a prefix
-  local targets
-  mapfile -t targets < <(tests_of "$1" | grep -v '^\(house\|compile_fail\)\.' |
-    sed 's/^example\.//; s/\./_/g')
-  [[ ${#targets[@]} -eq 0 ]] || cmake --build "$build" -j 2 --target "${targets[@]}"
+build_tests() {  # build_tests <red>; tests and targets differ in dots, examples in a prefix
+  local targets=(static_tests)
+  [[ $1 == compile ]] || mapfile -t targets < <(tests_of "$1" |
+    sed '/^\(house\|compile_fail\)\./d; s/^example\.//; s/\./_/g')
+  [[ ${#targets[@]} -eq 0 ]] || cmake --build "$build" -j 2 --target "${targets[@]}" -- -k 0
 }
 
-run_tests() { ctest --test-dir "$build" -R "^($1)$" -j 2 --output-on-failure; }
+run_tests() {  # run_tests <red>
+  [[ $1 == compile ]] || ctest --test-dir "$build" -R "^($1)$" -j 2 --output-on-failure
+}
 
 verdict() {  # verdict <red>: what becomes of the mutant that now stands in the copy
-  if [[ $1 == compile ]]; then
-    if cmake --build "$build" -j 2 --target static_tests >"$log" 2>&1; then
-      echo survived
-    elif grep -q 'static assertion failed' "$log"; then
-      echo killed
-    else
-      echo 'no static assertion'
-    fi
-  elif ! build_tests "$1" >"$log" 2>&1; then
-    echo 'does not compile'
-  elif run_tests "$1" >>"$log" 2>&1; then
-    echo survived
+  local errors
+  if build_tests "$1" >"$log" 2>&1; then
+    if run_tests "$1" >>"$log" 2>&1; then echo survived; else echo killed; fi
   else
-    echo killed
+    errors=$(grep 'error: ' "$log")
+    if grep -qv 'static assertion' <<<"$errors"; then echo 'does not compile'; else echo killed; fi
   fi
 }
 
@@ -67,27 +62,24 @@ fi
 mkdir -p "$work"
 copy_tree
 cmake -S "$tree" -B "$build" -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_CXX_FLAGS=-O1 \
-  -DSHARDWISE_BENCH=OFF -DSHARDWISE_TEST_TIMEOUT=120 >"$work/configure.log" || {
+  -DSHARDWISE_BENCH=OFF -DSHARDWISE_TEST_TIMEOUT=120 >"$work/configure.log" 2>&1 || {
   cat "$work/configure.log"
   exit 1
 }
 
 echo "mutants: building and running the tests concerned, which must be green as they are"
-all=
+reds=()
 for patch in "${patches[@]}"; do
   red=$(field red "$patch")
   [[ -n $red ]] || { echo "$patch: no line '# red: <regex>'"; exit 1; }
-  if [[ $red == compile ]]; then
-    cmake --build "$build" -j 2 --target static_tests
-  else
-    [[ -n $(tests_of "$red") ]] || { echo "$patch: no test is named $red"; exit 1; }
-    all+=${all:+|}$red
-  fi
+  [[ $red == compile || -n $(tests_of "$red") ]] || { echo "$patch: no test is named $red"; exit 1; }
+  reds+=("$red")
 done
-if [[ -n $all ]]; then
-  build_tests "$all"
-  run_tests "$all"
-fi
+mapfile -t once < <(printf '%s\n' "${reds[@]}" | sort -u)
+for red in "${once[@]}"; do
+  build_tests "$red"
+  run_tests "$red"
+done
 
 survivors=0
 printf '\n%-28s %-20s %5s  %s\n' mutant result s trap
