@@ -16,18 +16,18 @@ struct Place {
 };
 
 /// A run of neighbouring elements of one axis.
-struct Block {
+struct Interval {
   std::size_t offset = 0;
   std::size_t size = 0;
 
   constexpr std::size_t end() const { return offset + size; }
-  friend constexpr bool operator==(const Block&, const Block&) = default;
+  friend constexpr bool operator==(const Interval&, const Interval&) = default;
 };
 
 /// The elements of an axis that a rank holds: contiguous, balanced, never a part of a unit.
 /// The first `units mod size` ranks hold one unit more; with fewer units than ranks the last ones
 /// hold nothing. 10 units over 4 ranks are cut into 3, 3, 2 and 2.
-constexpr Block block_of(const Dim& dim, Place place) {
+constexpr Interval block_of(const Dim& dim, Place place) {
   const auto rank = static_cast<std::size_t>(place.rank);
   const auto size = static_cast<std::size_t>(place.size);
   const std::size_t share = dim.units / size;

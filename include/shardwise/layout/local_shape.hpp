@@ -34,7 +34,7 @@ constexpr Shape local_shape(const Shape& global, Place place) {
 
 /// The block of the split axis that the rank holds; an empty block at 0 if L splits nothing.
 template <Layout L>
-constexpr Block local_block(const Shape& global, Place place) {
+constexpr Interval local_block(const Shape& global, Place place) {
   if constexpr (ShardedLayout<L>) {
     return block_of(global[split_position<L>(global)], place);
   } else {

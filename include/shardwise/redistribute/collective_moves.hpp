@@ -35,7 +35,7 @@ void all_gather(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
     const auto copy_blocks = [&](std::span<const T* const> peers) noexcept {
       for (int rank = 0; rank < ranks.size(); ++rank) {
         const Shape shard = with_block(whole, axis, {rank, ranks.size()});
-        const Block block = block_of(whole[axis], {rank, ranks.size()});
+        const Interval block = block_of(whole[axis], {rank, ranks.size()});
         copy_box(shard, peers[static_cast<std::size_t>(rank)], BoxIn{shard, {}}, out.data(),
                  BoxIn{whole, {}}.at(axis, block.offset));
       }
@@ -58,7 +58,7 @@ void reduce_scatter(C& ranks, Pool& pool, View<const T, Partial> in, View<T, To>
   if (lies_in_blocks(whole, axis)) {
     ranks.reduce_scatter(in.span(), out.span(), counts);
   } else if constexpr (ReadsPeers<C>) {
-    const Block block = local_block<To>(whole, out.place());
+    const Interval block = local_block<To>(whole, out.place());
     const auto sum_block = [&](std::span<const T* const> peers) noexcept {
       for_each_run(out.local(), BoxIn{whole, {}}.at(axis, block.offset), BoxIn{out.local(), {}},
                    [&](std::size_t from, std::size_t to, std::size_t length) {
@@ -83,12 +83,12 @@ void all_to_all(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
   const std::size_t from_axis = split_position<From>(whole);
   const std::size_t to_axis = split_position<To>(whole);
   if constexpr (ReadsPeers<C>) {
-    const Block mine = local_block<To>(whole, out.place());
+    const Interval mine = local_block<To>(whole, out.place());
     const auto copy_blocks = [&](std::span<const T* const> peers) noexcept {
       for (int rank = 0; rank < ranks.size(); ++rank) {
         const Place peer{rank, ranks.size()};
         const Shape held = with_block(whole, from_axis, peer);
-        const Block theirs = block_of(whole[from_axis], peer);
+        const Interval theirs = block_of(whole[from_axis], peer);
         copy_box(with_block(out.local(), from_axis, peer), peers[static_cast<std::size_t>(rank)],
                  BoxIn{held, {}}.at(to_axis, mine.offset), out.data(),
                  BoxIn{out.local(), {}}.at(from_axis, theirs.offset));

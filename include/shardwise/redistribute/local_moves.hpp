@@ -19,7 +19,7 @@ inline Shape with_block(Shape whole, std::size_t axis, Place of) {
 template <class T, Layout From, ShardedLayout To>
 void slice(View<const T, From> in, View<T, To> out) {
   const std::size_t axis = split_position<To>(out.global());
-  const Block block = local_block<To>(out.global(), out.place());
+  const Interval block = local_block<To>(out.global(), out.place());
   copy_box(out.local(), in.data(), BoxIn{in.local(), {}}.at(axis, block.offset), out.data(),
            BoxIn{out.local(), {}});
 }
@@ -28,7 +28,7 @@ void slice(View<const T, From> in, View<T, To> out) {
 template <class T, ShardedLayout From, Layout To>
 void pad(View<const T, From> in, View<T, To> out) {
   const std::size_t axis = split_position<From>(in.global());
-  const Block block = local_block<From>(in.global(), in.place());
+  const Interval block = local_block<From>(in.global(), in.place());
   std::fill_n(out.data(), out.size(), T{});
   copy_box(in.local(), in.data(), BoxIn{in.local(), {}}, out.data(),
            BoxIn{out.local(), {}}.at(axis, block.offset));

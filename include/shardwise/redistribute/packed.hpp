@@ -46,7 +46,7 @@ template <class T>
 void pack(const Shape& whole, std::size_t axis, int ranks, const T* tensor, T* packed) {
   for (int rank = 0; rank < ranks; ++rank) {
     const Shape shard = with_block(whole, axis, {rank, ranks});
-    const Block block = block_of(whole[axis], {rank, ranks});
+    const Interval block = block_of(whole[axis], {rank, ranks});
     copy_box(shard, tensor, BoxIn{whole, {}}.at(axis, block.offset), packed, BoxIn{shard, {}});
     packed += shard.elements();
   }
@@ -57,7 +57,7 @@ template <class T>
 void unpack(const Shape& whole, std::size_t axis, int ranks, const T* packed, T* tensor) {
   for (int rank = 0; rank < ranks; ++rank) {
     const Shape shard = with_block(whole, axis, {rank, ranks});
-    const Block block = block_of(whole[axis], {rank, ranks});
+    const Interval block = block_of(whole[axis], {rank, ranks});
     copy_box(shard, packed, BoxIn{shard, {}}, tensor, BoxIn{whole, {}}.at(axis, block.offset));
     packed += shard.elements();
   }

@@ -1,0 +1,47 @@
+#pragma once
+// From images to features: the same memory with fewer axes.
+
+#include <concepts>
+#include <type_traits>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/layers/layer.hpp"
+
+namespace shardwise {
+
+/// [batch, channel, ...] -> [batch, feature], one unit for each channel and a grain of everything
+/// behind it: shards stay whole planes, and a row-parallel layer behind it finds its inputs in
+/// place.
+/// layout   Sharded<channel> -> Sharded<feature>;   L -> L for Invariant, Replicated, Partial,
+///          Sharded<batch>;   any other split becomes Sharded<channel> first (all-to-all)
+/// sends    nothing
+/// throws   shape_error if x does not begin with batch and channel
+struct Flatten {
+  static constexpr Saves saves = Saves::nothing;
+  static constexpr bool reshapes = true;
+
+  template <Layout Wanted>
+  using wants = std::conditional_t<std::same_as<Wanted, Sharded<Axis::feature>>,
+                                   Sharded<Axis::channel>, Wanted>;
+
+  template <Layout Offered, Layout Wanted>
+  using takes =
+      std::conditional_t<ShardedLayout<Offered> && !std::same_as<Offered, Sharded<Axis::batch>>,
+                         Sharded<Axis::channel>, Offered>;
+
+  template <Layout In>
+  using gives =
+      std::conditional_t<std::same_as<In, Sharded<Axis::channel>>, Sharded<Axis::feature>, In>;
+
+  constexpr Shape output_shape(const Shape& x) const {
+    if (x.rank() == 0) return x;
+    if (x.rank() < 2 || x[0].axis != Axis::batch || x[1].axis != Axis::channel) {
+      throw shape_error("the input is a tensor " + to_string(x) +
+                        ", but Flatten takes [batch, channel, ...]");
+    }
+    const std::size_t plane = x[1].grain * x.elements(2, x.rank());
+    return Shape{x[0], {Axis::feature, x[1].units, plane}};
+  }
+};
+
+}  // namespace shardwise

@@ -1,0 +1,31 @@
+#pragma once
+// Gather policies: a redistribution written into the model, where its author wants it.
+
+#include "shardwise/layers/layer.hpp"
+
+namespace shardwise {
+
+/// Lays the stream out as L from here on. The redistribution that this needs, and its adjoint in
+/// backward, follow from what the layer before gives:
+///
+///     To<Invariant>                 behind a column-parallel layer: all-gather
+///     To<Invariant>                 behind a row-parallel layer: all-reduce
+///     To<Sharded<Axis::sequence>>   behind a row-parallel layer: reduce-scatter over another axis
+///
+/// Leave it out to keep an output sharded, and the next layer decides.
+template <Layout L>
+struct To {
+  static constexpr Saves saves = Saves::nothing;
+  static constexpr bool reshapes = true;
+
+  template <Layout Wanted>
+  using wants = L;
+  template <Layout Offered, Layout Wanted>
+  using takes = L;
+  template <Layout In>
+  using gives = In;
+
+  constexpr Shape output_shape(const Shape& in) const { return in; }
+};
+
+}  // namespace shardwise

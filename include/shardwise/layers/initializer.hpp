@@ -1,0 +1,95 @@
+#pragma once
+// How parameters begin: bounds from the *global* fans, numbers by global element.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "shardwise/core/philox.hpp"
+#include "shardwise/layout/view.hpp"
+
+namespace shardwise {
+
+/// A distribution to draw initial values from: uniform on [-scale, scale), normal with standard
+/// deviation `scale`, or the constant `scale`.
+struct Initializer {
+  enum class Kind : std::uint8_t { constant, uniform, normal };
+
+  Kind kind = Kind::constant;
+  double scale = 0.0;
+};
+
+/// The inputs and outputs of one unit of a layer, counted over all ranks.
+struct Fans {
+  std::size_t in = 0;
+  std::size_t out = 0;
+};
+
+namespace init {
+
+/// A rule that turns fans into a distribution.
+using Rule = Initializer (*)(const Fans&);
+
+/// sqrt(numerator / denominator), and 0 for a layer without inputs, which has nothing to draw.
+inline double root_of_ratio(double numerator, std::size_t denominator) {
+  return denominator == 0 ? 0.0 : std::sqrt(numerator / static_cast<double>(denominator));
+}
+
+/// Zeros.
+inline Initializer zeros(const Fans&) { return {}; }
+
+/// U(-b, b), b = 1 / sqrt(fan_in): what torch.nn.Linear begins with, weight and bias.
+inline Initializer torch_linear(const Fans& fans) {
+  return {Initializer::Kind::uniform, root_of_ratio(1.0, fans.in)};
+}
+
+/// U(-b, b), b = sqrt(6 / fan_in); gain of ReLU. He et al. 2015, equation 10.
+inline Initializer kaiming_uniform(const Fans& fans) {
+  return {Initializer::Kind::uniform, root_of_ratio(6.0, fans.in)};
+}
+
+/// N(0, 2 / fan_in); gain of ReLU. He et al. 2015, equation 10.
+inline Initializer kaiming_normal(const Fans& fans) {
+  return {Initializer::Kind::normal, root_of_ratio(2.0, fans.in)};
+}
+
+/// U(-b, b), b = sqrt(6 / (fan_in + fan_out)). Glorot and Bengio 2010, equation 16.
+inline Initializer xavier_uniform(const Fans& fans) {
+  return {Initializer::Kind::uniform, root_of_ratio(6.0, fans.in + fans.out)};
+}
+
+/// N(0, 2 / (fan_in + fan_out)). Glorot and Bengio 2010, equation 12.
+inline Initializer xavier_normal(const Fans& fans) {
+  return {Initializer::Kind::normal, root_of_ratio(2.0, fans.in + fans.out)};
+}
+
+}  // namespace init
+
+/// Fills a rank's part of a parameter. Element i of the global tensor takes number i of the stream,
+/// so every split of it has the same values, and no rank draws more than its own part.
+template <class T, Layout Stored>
+void initialize(View<T, Stored> parameter, const Initializer& initial, const RandomStream& stream) {
+  for_each_global_run(parameter, [&](std::size_t global, std::size_t local, std::size_t length) {
+    T* values = parameter.data() + local;
+    const auto put = [&](std::uint64_t i, double value) {
+      values[i - global] = static_cast<T>(static_cast<accumulate_t<T>>(value));
+    };
+    const double scale = initial.scale;
+    switch (initial.kind) {
+      case Initializer::Kind::constant:
+        for (std::size_t i = 0; i < length; ++i) put(global + i, scale);
+        break;
+      case Initializer::Kind::uniform:
+        stream.for_each_uniform(global, global + length, [&](std::uint64_t i, float u) {
+          put(i, scale * (2.0 * static_cast<double>(u) - 1.0));
+        });
+        break;
+      case Initializer::Kind::normal:
+        stream.for_each_normal(global, global + length,
+                               [&](std::uint64_t i, double z) { put(i, scale * z); });
+        break;
+    }
+  });
+}
+
+}  // namespace shardwise

@@ -1,0 +1,170 @@
+#pragma once
+// What a layer says about itself, published as a concept.
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/layers/initializer.hpp"
+#include "shardwise/layout/layout.hpp"
+#include "shardwise/redistribute/redistribute.hpp"
+
+namespace shardwise {
+
+/// What a layer needs again in its backward.
+enum class Saves : std::uint8_t { nothing, input, output };
+
+/// One parameter in terms of layouts: how the ranks store it and how the layer uses it.
+/// What its gradient owes before a step is the adjoint of getting from one to the other.
+template <Layout Stored, Layout Used>
+struct ParameterUse {
+  using stored = Stored;
+  using used = Used;
+  using debt = adjoint_t<Redistribute<Stored, Used>>;
+
+  static_assert(Redistribute<Stored, Used>::movement == Movement::none ||
+                    Redistribute<Stored, Used>::movement == Movement::keep_first,
+                "a parameter is used where it is stored: from Stored to Used nothing may move. "
+                "Store it as it is used, or as Invariant if it is used as Replicated or Partial.");
+};
+
+/// One parameter in terms of numbers: its global shape and how it begins.
+struct ParameterSpec {
+  std::string_view name;
+  Shape shape;
+  Initializer initial;
+};
+
+/// An exchange between ranks inside a layer, named so that it is run, transposed and planned like
+/// any other redistribution. Its values are of type `accumulate_t` of the layer's dtype.
+template <class R>
+struct Exchange {
+  using redistribution = R;
+};
+
+/// Layouts of a layer that works on every element or every whole row alone: it keeps what it is
+/// offered, except that a sum must be complete first. A Partial becomes what the next layer wants
+/// if that is sharded, else Invariant.
+struct KeepsLayout {
+  template <Layout Wanted>
+  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
+
+  template <Layout Offered, Layout Wanted>
+  using takes = std::conditional_t<!std::same_as<Offered, Partial>, Offered,
+                                   std::conditional_t<ShardedLayout<Wanted>, Wanted, Invariant>>;
+
+  template <Layout In>
+  using gives = In;
+
+  constexpr Shape output_shape(const Shape& in) const { return in; }
+};
+
+/// A layer computes; it never sees a communicator.
+///
+///     struct Halve : KeepsLayout {                     // a minimal layer
+///       static constexpr Saves saves = Saves::nothing;
+///       template <class Frame, class X, class Y>
+///       void forward(Frame&, X x, Y y) const;          // x: View<const T, In>, y: View<T, Out>
+///       template <class Frame, class DY, class DX>
+///       void backward(Frame&, Nothing, DY dy, DX dx) const;  // duals: View<const T, dual_t<Out>>,
+///     };                                                     //        View<T, dual_t<In>>
+///
+/// Layouts      `takes<Offered, Wanted>`: the layout that it wants its input in, when the layer
+///              before offers `Offered` and the one behind would like `Wanted`.
+///              `gives<In>`: the layout of its output. `wants<Wanted>`: what it would like to be
+///              offered. All three come with `KeepsLayout` where that fits.
+/// Shapes       `output_shape(in)`: global shapes; throws shape_error for an input that it cannot
+///              take. Extents may be `dynamic` while a model is bound.
+/// Backward     gets what `saves` names as its second argument (`Nothing{}` otherwise), *assigns*
+///              dx, and writes parameter gradients by `frame.write()`. If
+///              `Frame::input_gradient` is false, dx has no memory and is left alone.
+///
+/// Optional members:
+///     template <Layout In> using parameters = std::tuple<ParameterUse<Stored, Used>, ...>;
+///     std::array<ParameterSpec, n> parameter_specs(const Shape& in) const;
+///     template <Layout In> using exchanges = std::tuple<Exchange<Redistribute<F, T>>, ...>;
+///     std::array<Shape, n> exchange_shapes(const Shape& in) const;
+///     static constexpr bool random = true;     draws random numbers: `frame.random()`
+///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
+///     static constexpr bool reshapes = true;   no forward and backward: the memory stays as it is
+///     static constexpr Activation activation;  an element-wise function that products can fuse
+///     static std::string name();               for messages; the type's own name otherwise
+///
+/// valid: `Relu`, `Linear<split::output, 3, 4>`      invalid: `int`, a struct without `saves`
+template <class L>
+concept Layer = requires(const L& layer, const Shape& in) {
+  typename L::template takes<Invariant, Invariant>;
+  typename L::template gives<typename L::template takes<Invariant, Invariant>>;
+  typename L::template wants<Invariant>;
+  { L::saves } -> std::convertible_to<Saves>;
+  { layer.output_shape(in) } -> std::convertible_to<Shape>;
+};
+
+/// What a layer that saves nothing gets in its backward.
+struct Nothing {};
+
+namespace detail {
+
+template <class L, class In>
+struct parameters_of {
+  using type = std::tuple<>;
+};
+template <class L, class In>
+requires requires { typename L::template parameters<In>; }
+struct parameters_of<L, In> {
+  using type = typename L::template parameters<In>;
+};
+
+template <class L, class In>
+struct exchanges_of {
+  using type = std::tuple<>;
+};
+template <class L, class In>
+requires requires { typename L::template exchanges<In>; }
+struct exchanges_of<L, In> {
+  using type = typename L::template exchanges<In>;
+};
+
+template <class L>
+inline constexpr bool draws_random = requires {
+  requires L::random;
+};
+template <class L>
+inline constexpr bool only_reshapes = requires {
+  requires L::reshapes;
+};
+template <class L>
+inline constexpr bool works_in_place = requires {
+  requires L::in_place;
+};
+
+template <class L>
+consteval Activation activation_of() {
+  if constexpr (requires { L::activation; }) {
+    return L::activation;
+  } else {
+    return Activation::none;
+  }
+}
+
+/// Whether the layer's product can apply the activation behind it (`L::fuses<In>`).
+template <class L, class In>
+inline constexpr bool fuses_activation = requires {
+  requires L::template fuses<In>;
+};
+
+}  // namespace detail
+
+/// The parameters and the exchanges of a layer that is given its input as In, as a std::tuple.
+template <class L, Layout In>
+using parameters_t = typename detail::parameters_of<L, In>::type;
+template <class L, Layout In>
+using exchanges_t = typename detail::exchanges_of<L, In>::type;
+
+}  // namespace shardwise

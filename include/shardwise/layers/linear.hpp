@@ -1,0 +1,250 @@
+#pragma once
+// The linear layer: one template over the split of its weight.
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/layers/initializer.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/view.hpp"
+
+namespace shardwise {
+
+/// Along which axis a layer's weight is cut.
+namespace split {
+
+/// Not at all: every rank has the whole weight, and works on what it is given.
+struct none {};
+
+/// By output feature (column-parallel).
+struct output {};
+
+/// By input feature (row-parallel).
+struct input {};
+
+}  // namespace split
+
+template <class S>
+concept Split =
+    std::same_as<S, split::none> || std::same_as<S, split::output> || std::same_as<S, split::input>;
+
+namespace detail {
+
+/// The layouts of a linear layer, by split.
+template <Split S>
+struct LinearLayouts;
+
+template <>
+struct LinearLayouts<split::output> {
+  template <Layout Wanted>
+  using wants = Replicated;
+  template <Layout Offered, Layout Wanted>
+  using takes = Replicated;
+  template <Layout In>
+  using gives = Sharded<Axis::feature>;
+  template <Layout In>
+  using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
+  template <Layout In>
+  using bias = weight<In>;
+};
+
+template <>
+struct LinearLayouts<split::input> {
+  template <Layout Wanted>
+  using wants = Sharded<Axis::feature>;
+  template <Layout Offered, Layout Wanted>
+  using takes = Sharded<Axis::feature>;
+  template <Layout In>
+  using gives = Partial;
+  template <Layout In>
+  using weight = ParameterUse<Sharded<Axis::input>, Sharded<Axis::input>>;
+  template <Layout In>
+  using bias = ParameterUse<Invariant, Partial>;
+};
+
+/// Rows may be anywhere, features must be whole.
+template <>
+struct LinearLayouts<split::none> {
+  template <Layout L>
+  static constexpr bool has_whole_rows =
+      std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::batch>> ||
+      std::same_as<L, Sharded<Axis::sequence>>;
+
+  template <Layout Wanted>
+  using wants = std::conditional_t<has_whole_rows<Wanted>, Wanted, Invariant>;
+  template <Layout Offered, Layout Wanted>
+  using takes = std::conditional_t<has_whole_rows<Offered>, Offered, wants<Wanted>>;
+  template <Layout In>
+  using gives = In;
+  template <Layout In>
+  using weight =
+      ParameterUse<Invariant,
+                   std::conditional_t<std::same_as<In, Invariant>, Invariant, Replicated>>;
+  template <Layout In>
+  using bias = weight<In>;
+};
+
+/// A size from the type, or from the constructor where the type says `dynamic`.
+template <std::size_t N>
+struct Size {
+  static constexpr std::size_t value() { return N; }
+};
+template <>
+struct Size<dynamic> {
+  std::size_t given;
+  constexpr std::size_t value() const { return given; }
+};
+
+}  // namespace detail
+
+/// y = x Wᵀ + b on the innermost axis, which must be `feature`.
+///
+///                split::output             split::input              split::none
+/// x per rank     [..., In]                 [..., In/P]               [..., In]
+/// W per rank     [Out/P, In]               [Out, In/P]               [Out, In]
+/// b per rank     [Out/P]                   [Out], added on rank 0    [Out]
+/// y per rank     [..., Out/P]              [..., Out], a summand     [..., Out]
+/// layout         Replicated ->             Sharded<feature> ->       L -> L for Invariant,
+///                Sharded<feature>          Partial                   Sharded<batch>, <sequence>
+/// gradient owes  nothing                   nothing                   all-reduce unless Invariant
+///
+/// In and Out are sizes over all ranks, or `dynamic` and then given at construction, in this order.
+/// Shards follow the units and grain of the input's features; Out/P is cut by `block_of`.
+/// sends    nothing
+/// throws   shape_error if x has another innermost axis or extent than In features
+/// source   Shoeybi et al. 2019, section 3
+template <Split S, std::size_t In, std::size_t Out, bool Bias = true>
+class Linear : public detail::LinearLayouts<S> {
+  using Layouts = detail::LinearLayouts<S>;
+
+ public:
+  static constexpr Saves saves = Saves::input;
+  static constexpr std::size_t in_features = In;
+  static constexpr std::size_t out_features = Out;
+
+  /// All sizes are in the type.
+  constexpr Linear() requires(In != dynamic && Out != dynamic) = default;
+
+  /// One size is `dynamic`.
+  constexpr explicit Linear(std::size_t size) requires((In == dynamic) != (Out == dynamic)) {
+    if constexpr (In == dynamic) in_.given = size;
+    if constexpr (Out == dynamic) out_.given = size;
+  }
+
+  /// Both sizes are `dynamic`.
+  constexpr Linear(std::size_t in, std::size_t out) requires(In == dynamic && Out == dynamic) {
+    in_.given = in;
+    out_.given = out;
+  }
+
+  /// The same layer with other initial values:
+  /// `Linear<...>{}.initialized_by(init::xavier_uniform)`.
+  constexpr Linear initialized_by(init::Rule weight, init::Rule bias = init::zeros) const {
+    Linear other = *this;
+    other.weight_rule_ = weight;
+    other.bias_rule_ = bias;
+    return other;
+  }
+
+  constexpr std::size_t in() const { return in_.value(); }
+  constexpr std::size_t out() const { return out_.value(); }
+
+  /// A product over complete rows can apply the activation behind it.
+  template <Layout X>
+  static constexpr bool fuses = !std::same_as<typename Layouts::template gives<X>, Partial>;
+
+  template <Layout X>
+  using parameters = std::conditional_t<
+      Bias, std::tuple<typename Layouts::template weight<X>, typename Layouts::template bias<X>>,
+      std::tuple<typename Layouts::template weight<X>>>;
+
+  constexpr Shape output_shape(const Shape& x) const {
+    if (x.rank() > 0) check_input(x);
+    return x.with_back({Axis::feature, out()});
+  }
+
+  auto parameter_specs(const Shape& x) const {
+    const Dim inputs = x.rank() > 0 ? x.back() : Dim{Axis::feature, in()};
+    const Dim outputs{Axis::output, out()};
+    const Fans fans{in(), out()};
+    const ParameterSpec weight{"weight", Shape{outputs, {Axis::input, inputs.units, inputs.grain}},
+                               weight_rule_(fans)};
+    if constexpr (Bias) {
+      return std::array{weight, ParameterSpec{"bias", Shape{outputs}, bias_rule_(fans)}};
+    } else {
+      return std::array{weight};
+    }
+  }
+
+  /// The products of the rank's part of the weight.
+  template <class Frame>
+  static auto make_state(Frame& frame) {
+    using T = typename Frame::dtype;
+    using B = typename Frame::backend_type;
+    static_assert(Backend<B, T>, "the backend does not compute in this dtype; see its table");
+    const Shape& weight = frame.template parameter<0>().local();
+    return typename B::template Linear<T>(frame.backend(), weight[1].extent(), weight[0].extent());
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    frame.state().forward(x.rows(), x.data(), weight_of(frame), bias_of(frame), Frame::activation,
+                          y.data());
+  }
+
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, X x, DY dy, DX dx) const {
+    using T = typename Frame::dtype;
+    T* bias_gradient = nullptr;
+    if constexpr (Bias) bias_gradient = frame.template gradient<1>().data();
+    auto& products = frame.state();
+    products.backward_weight(x.rows(), x.data(), dy.data(), frame.write(),
+                             frame.template gradient<0>().data(), bias_gradient);
+    if constexpr (Frame::input_gradient) {
+      products.backward_input(x.rows(), dy.data(), weight_of(frame), dx.data());
+    }
+  }
+
+ private:
+  constexpr void check_input(const Shape& x) const {
+    const Dim& last = x.back();
+    if (last.axis != Axis::feature || (last.known() && last.extent() != in())) {
+      throw shape_error("the input is a tensor " + to_string(x) + ", but the weight has " +
+                        std::to_string(in()) + " input features (" + std::to_string(out()) +
+                        " output): the innermost axis must be feature with that extent");
+    }
+  }
+
+  template <class Frame>
+  static auto weight_of(Frame& frame) {
+    return Weight<typename Frame::dtype>{frame.template parameter<0>().data(), frame.version()};
+  }
+
+  template <class Frame>
+  static const typename Frame::dtype* bias_of(Frame& frame) {
+    if constexpr (Bias) {
+      return frame.template parameter<1>().data();
+    } else {
+      return nullptr;
+    }
+  }
+
+  [[no_unique_address]] detail::Size<In> in_{};
+  [[no_unique_address]] detail::Size<Out> out_{};
+  init::Rule weight_rule_ = init::torch_linear;
+  init::Rule bias_rule_ = init::torch_linear;
+};
+
+template <std::size_t In, std::size_t Out, bool Bias = true>
+using ColumnParallelLinear = Linear<split::output, In, Out, Bias>;
+
+template <std::size_t In, std::size_t Out, bool Bias = true>
+using RowParallelLinear = Linear<split::input, In, Out, Bias>;
+
+}  // namespace shardwise

@@ -1,0 +1,94 @@
+#pragma once
+// The two passes that decide where the data is: what is wanted, from right to left; what is offered
+// and taken, from left to right. Types only.
+
+#include <concepts>
+#include <cstddef>
+#include <tuple>
+
+#include "shardwise/layout/layout.hpp"
+#include "shardwise/redistribute/redistribute.hpp"
+
+namespace shardwise {
+
+/// The layouts at the two ends of a layer or model: what it is offered, and what the part behind
+/// it would like to be given.
+template <Layout Offered, Layout Wanted>
+struct Ends {
+  using offered = Offered;
+  using wanted = Wanted;
+};
+
+/// What L would like to be offered when `Wanted` is wanted of it.
+template <class L, Layout Wanted>
+using wants_t = typename L::template wants<Wanted>;
+
+/// What L takes between these ends.
+template <class L, class E>
+using takes_t = typename L::template takes<typename E::offered, typename E::wanted>;
+
+namespace detail {
+
+template <class L, class E>
+struct gives {
+  using type = typename L::template gives<takes_t<L, E>>;
+};
+template <class L, class E>
+requires requires { typename L::template gives_between<typename E::offered, typename E::wanted>; }
+struct gives<L, E> {
+  using type = typename L::template gives_between<typename E::offered, typename E::wanted>;
+};
+
+}  // namespace detail
+
+/// What L gives between these ends.
+template <class L, class E>
+using gives_t = typename detail::gives<L, E>::type;
+
+/// The layout that a model gives by itself: `output_layout_t<Mlp, Invariant>` is Partial if its
+/// last layer is row-parallel.
+template <class L, Layout Offered = Invariant, Layout Wanted = Invariant>
+using output_layout_t = gives_t<L, Ends<Offered, Wanted>>;
+
+namespace detail {
+
+/// What a stream is wanted as in front of the layers Ls.
+template <Layout Wanted, class... Ls>
+struct wanted_before {
+  using type = Wanted;
+};
+template <Layout Wanted, class L, class... Ls>
+struct wanted_before<Wanted, L, Ls...> {
+  using type = wants_t<L, typename wanted_before<Wanted, Ls...>::type>;
+};
+
+/// A missing redistribution, said where a model is put together.
+template <class Consumer, Layout Offered, Layout Taken>
+consteval bool edge_must_exist() {
+  static_assert(redistributable<Offered, Taken>,
+                "Consumer takes a layout (Taken) to which there is no redistribution from what it "
+                "is offered (Offered). Put To<Invariant> in front of it, which says what a value "
+                "that all ranks hold is to count as.");
+  return true;
+}
+
+/// The ends of every layer of a chain, and what the chain gives.
+template <class Decided, Layout Offered, Layout Wanted, class... Ls>
+struct chain;
+template <class... Decided, Layout Offered, Layout Wanted>
+struct chain<std::tuple<Decided...>, Offered, Wanted> {
+  using ends = std::tuple<Decided...>;
+  using gives = Offered;
+};
+template <class... Decided, Layout Offered, Layout Wanted, class L, class... Ls>
+struct chain<std::tuple<Decided...>, Offered, Wanted, L, Ls...> {
+  using here = Ends<Offered, typename wanted_before<Wanted, Ls...>::type>;
+  static_assert(edge_must_exist<L, Offered, takes_t<L, here>>());
+  using rest = chain<std::tuple<Decided..., here>, gives_t<L, here>, Wanted, Ls...>;
+  using ends = typename rest::ends;
+  using gives = typename rest::gives;
+};
+
+}  // namespace detail
+
+}  // namespace shardwise

@@ -1,0 +1,44 @@
+#pragma once
+// Names of layers and models for messages.
+
+#include <string>
+#include <string_view>
+
+namespace shardwise {
+
+namespace detail {
+
+template <class L>
+constexpr std::string_view raw_type_name() {
+  const std::string_view text = __PRETTY_FUNCTION__;  // "... [with L = NAME; ...]" or "[L = NAME]"
+  const std::size_t begin = text.find("L = ") + 4;
+  const std::size_t semicolon = text.find(';', begin);
+  const std::size_t end = semicolon == std::string_view::npos ? text.rfind(']') : semicolon;
+  return text.substr(begin, end - begin);
+}
+
+/// The name without the namespaces in which this library and its parts lie.
+inline std::string without_namespaces(std::string_view raw) {
+  std::string text(raw);
+  for (const std::string_view prefix :
+       {"shardwise::", "(anonymous namespace)::", "{anonymous}::"}) {
+    for (std::size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix)) {
+      text.erase(at, prefix.size());
+    }
+  }
+  return text;
+}
+
+}  // namespace detail
+
+/// "RowParallelLinear<512, 10>": what the layer calls itself, or else the name of its type.
+template <class L>
+std::string name_of() {
+  if constexpr (requires { L::name(); }) {
+    return L::name();
+  } else {
+    return detail::without_namespaces(detail::raw_type_name<L>());
+  }
+}
+
+}  // namespace shardwise

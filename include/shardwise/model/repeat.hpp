@@ -1,0 +1,60 @@
+#pragma once
+// The same block many times, each time with parameters of its own.
+
+#include <cstddef>
+#include <type_traits>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/model/extents.hpp"
+#include "shardwise/model/residual.hpp"
+
+namespace shardwise {
+
+/// block(block(...block(x))), N times. The stream is converted once, in front of the first block,
+/// to a layout that the block brings back: `stream_t` of what the block gives and wants. All blocks
+/// then have one type, which is compiled once.
+/// throws   shape_error if the block gives another shape than it takes
+template <std::size_t N, class Block>
+class Repeat {
+  static_assert(N > 0, "Repeat<N, Block> needs N of at least 1.");
+
+  /// One time through the block, from a stream laid out as L.
+  template <Layout L, Layout Wanted>
+  using after = stream_t<gives_t<Block, Ends<L, Wanted>>, wants_t<Block, Wanted>>;
+
+ public:
+  using repeated_block = Block;  ///< tells a Repeat, also one derived from, from a layer
+  static constexpr std::size_t times = N;
+
+  template <Layout Wanted>
+  using wants = wants_t<Block, Wanted>;
+  template <Layout Offered, Layout Wanted>
+  using takes = after<stream_t<Offered, wants_t<Block, Wanted>>, wants_t<Block, Wanted>>;
+  template <Layout Offered, Layout Wanted>
+  using gives_between = takes<Offered, Wanted>;
+
+  /// The ends of every block when the stream is laid out as L.
+  template <Layout L>
+  using block_ends = Ends<L, wants_t<Block, L>>;
+
+  constexpr Repeat() requires std::is_default_constructible_v<Block>
+  = default;
+  constexpr explicit Repeat(const Block& block) : block_(block) {}
+
+  constexpr const Block& block() const { return block_; }
+  constexpr std::size_t in() const { return detail::features_in(block_); }
+
+  constexpr Shape output_shape(const Shape& in) const {
+    const Shape out = block_.output_shape(in);
+    if (N > 1 && in.rank() > 0 && !(in == out)) {
+      throw shape_error("a block that is repeated takes " + to_string(in) + " and gives " +
+                        to_string(out) + ": the two shapes must be equal");
+    }
+    return out;
+  }
+
+ private:
+  [[no_unique_address]] Block block_;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,57 @@
+#pragma once
+// A block whose result is added to its input.
+
+#include <concepts>
+#include <type_traits>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/model/decide.hpp"
+#include "shardwise/model/extents.hpp"
+
+namespace shardwise {
+
+/// The layout of a stream that passes through blocks: a Partial becomes what is wanted if that is
+/// sharded, else Invariant, as does a Replicated; anything else stays as it is.
+template <Layout Offered, Layout Wanted>
+using stream_t =
+    std::conditional_t<std::same_as<Offered, Partial>,
+                       std::conditional_t<ShardedLayout<Wanted>, Wanted, Invariant>,
+                       std::conditional_t<std::same_as<Offered, Replicated>, Invariant, Offered>>;
+
+/// y = x + block(x). The stream keeps its layout: x is converted once, before it branches, and the
+/// block's result is brought to the same layout before it is added.
+/// throws   shape_error if the block gives another shape than it takes
+template <class Block>
+class Residual {
+ public:
+  using residual_block = Block;  ///< tells a Residual, also one derived from, from a layer
+
+  template <Layout Wanted>
+  using wants = stream_t<Wanted, Invariant>;
+  template <Layout Offered, Layout Wanted>
+  using takes = stream_t<Offered, Wanted>;
+  template <Layout Offered, Layout Wanted>
+  using gives_between = stream_t<Offered, Wanted>;
+
+  constexpr Residual() requires std::is_default_constructible_v<Block>
+  = default;
+  constexpr explicit Residual(const Block& block) : block_(block) {}
+
+  constexpr const Block& block() const { return block_; }
+  constexpr std::size_t in() const { return detail::features_in(block_); }
+
+  constexpr Shape output_shape(const Shape& in) const {
+    const Shape out = block_.output_shape(in);
+    if (in.rank() > 0 && !(in == out)) {
+      throw shape_error("a residual adds its input " + to_string(in) +
+                        " to what its block gives, " + to_string(out) +
+                        ": the two shapes must be equal");
+    }
+    return in.rank() > 0 ? in : out;
+  }
+
+ private:
+  [[no_unique_address]] Block block_;
+};
+
+}  // namespace shardwise

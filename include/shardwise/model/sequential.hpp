@@ -1,0 +1,134 @@
+#pragma once
+// Layers one after another.
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/model/decide.hpp"
+#include "shardwise/model/extents.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// A flat pack of layers, found by number.
+template <std::size_t I, class L>
+struct Numbered {
+  [[no_unique_address]] L layer;
+};
+
+template <class Indices, class... Ls>
+struct Layers;
+template <std::size_t... Is, class... Ls>
+struct Layers<std::index_sequence<Is...>, Ls...> : Numbered<Is, Ls>... {
+  constexpr Layers() = default;
+  constexpr explicit Layers(const Ls&... layers) : Numbered<Is, Ls>{layers}... {}
+};
+
+template <std::size_t I, class L>
+constexpr const L& numbered(const Numbered<I, L>& entry) {
+  return entry.layer;
+}
+
+/// Checks that features meet from each layer to the next.
+template <std::size_t Produced, class Producer>
+consteval void check_features() {}
+template <std::size_t Produced, class Producer, class L, class... Ls>
+consteval void check_features() {
+  static_assert(extents_must_meet<Producer, L, Produced, static_features_in<L>()>());
+  constexpr bool same_producer = KeepsShape<L>;
+  using Next = std::conditional_t<same_producer, Producer, L>;
+  check_features<static_features_out<L>(Produced), Next, Ls...>();
+}
+
+template <class... Ls>
+constexpr std::size_t first_features(const Ls&... layers) {
+  std::size_t found = dynamic;
+  bool open = true;
+  (
+      [&] {
+        if (open && found == dynamic) found = features_in(layers);
+        open = open && KeepsShape<Ls>;
+      }(),
+      ...);
+  return found;
+}
+
+}  // namespace detail
+
+/// Each layer takes what the one before gives. Between two neighbours stands the one redistribution
+/// that the decision of both needs (see decide.hpp).
+///
+///     struct Mlp : Sequential<ColumnParallelLinear<784, 512>, Relu, RowParallelLinear<512, 10>>
+///     {};
+///
+/// Deriving a type of your own keeps its name in messages and errors. Layers whose sizes are
+/// `dynamic` are given to the constructor, all in order: `using Mlp::Sequential::Sequential;`.
+template <class... Ls>
+class Sequential : detail::Layers<std::index_sequence_for<Ls...>, Ls...> {
+  static_assert(sizeof...(Ls) > 0, "Sequential needs at least one layer.");
+  using Layers = detail::Layers<std::index_sequence_for<Ls...>, Ls...>;
+
+  template <Layout Offered, Layout Wanted>
+  using chain = detail::chain<std::tuple<>, Offered, Wanted, Ls...>;
+
+ public:
+  using composition = Sequential;  ///< tells a Sequential, also one derived from, from a layer
+
+  static constexpr std::size_t size = sizeof...(Ls);
+
+  /// The type of layer I.
+  template <std::size_t I>
+  using layer_type = std::tuple_element_t<I, std::tuple<Ls...>>;
+
+  /// The ends of layer I when the whole stands between `Offered` and `Wanted`.
+  template <std::size_t I, Layout Offered, Layout Wanted>
+  using ends_of = std::tuple_element_t<I, typename chain<Offered, Wanted>::ends>;
+
+  template <Layout Wanted>
+  using wants = typename detail::wanted_before<Wanted, Ls...>::type;
+  template <Layout Offered, Layout Wanted>
+  using takes = takes_t<layer_type<0>, ends_of<0, Offered, Wanted>>;
+  template <Layout Offered, Layout Wanted>
+  using gives_between = typename chain<Offered, Wanted>::gives;
+
+  /// All sizes are in the types.
+  constexpr Sequential() requires(std::is_default_constructible_v<Ls>&&...) {
+    detail::check_features<dynamic, void, Ls...>();
+  }
+
+  constexpr explicit Sequential(const Ls&... layers) : Layers(layers...) {
+    detail::check_features<dynamic, void, Ls...>();
+  }
+
+  template <std::size_t I>
+  constexpr const layer_type<I>& layer() const {
+    return detail::numbered<I, layer_type<I>>(*this);
+  }
+
+  constexpr Shape output_shape(const Shape& in) const { return shape_before<size>(in); }
+
+  /// The shape that layer I gets.
+  template <std::size_t I>
+  constexpr Shape shape_before(const Shape& in) const {
+    return fold_shapes(in, std::make_index_sequence<I>{});
+  }
+
+  constexpr std::size_t in() const { return first_features(std::index_sequence_for<Ls...>{}); }
+
+ private:
+  template <std::size_t... Is>
+  constexpr Shape fold_shapes(Shape shape, std::index_sequence<Is...>) const {
+    ((shape = layer<Is>().output_shape(shape)), ...);
+    return shape;
+  }
+
+  template <std::size_t... Is>
+  constexpr std::size_t first_features(std::index_sequence<Is...>) const {
+    return detail::first_features(layer<Is>()...);
+  }
+};
+
+}  // namespace shardwise
