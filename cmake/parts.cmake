@@ -2,11 +2,22 @@
 # Where it is not installed, the target does not exist and whoever links it fails by name.
 
 if(SHARDWISE_ONEDNN)
-  find_package(dnnl 2.6 CONFIG QUIET)  # its interface changed in 3.0
-  if(dnnl_FOUND)
+  # Not through Debian's dnnl-config.cmake, which fails where OpenCL's headers are missing: we need
+  # none of them. Version 3 changed the interface and is not taken.
+  find_path(SHARDWISE_DNNL_INCLUDE oneapi/dnnl/dnnl_version.h)
+  find_library(SHARDWISE_DNNL_LIBRARY dnnl)
+  mark_as_advanced(SHARDWISE_DNNL_INCLUDE SHARDWISE_DNNL_LIBRARY)
+  set(version)
+  if(SHARDWISE_DNNL_INCLUDE AND SHARDWISE_DNNL_LIBRARY)
+    file(STRINGS ${SHARDWISE_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h version
+         REGEX "define DNNL_VERSION_MAJOR 2$")
+  endif()
+  if(version)
     add_library(shardwise_onednn INTERFACE)
     add_library(shardwise::onednn ALIAS shardwise_onednn)
-    target_link_libraries(shardwise_onednn INTERFACE shardwise::shardwise DNNL::dnnl)
+    target_include_directories(shardwise_onednn SYSTEM INTERFACE ${SHARDWISE_DNNL_INCLUDE})
+    target_link_libraries(shardwise_onednn
+      INTERFACE shardwise::shardwise ${SHARDWISE_DNNL_LIBRARY})
   endif()
 endif()
 
