@@ -1,0 +1,334 @@
+// What happens when ranks disagree, throw, leave, or wait for each other: everybody learns of it.
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using Counts = std::vector<std::size_t>;
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// The message of the Error that f throws; "nothing" or "another error: ..." if it does not.
+template <class Error, class F>
+std::string message(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  } catch (const std::exception& e) {
+    return std::string("another error: ") + e.what();
+  }
+  return "nothing";
+}
+
+/// Every rank makes its call; each must get a collective_error in which all the words stand.
+void check_mismatch(int ranks, const std::vector<std::string>& words,
+                    const std::function<void(ThreadCommunicator&)>& call) {
+  run_ranks(ranks, [&](ThreadCommunicator& c) {
+    const std::string what = message<collective_error>([&] { call(c); });
+    CAPTURE(what);
+    for (const std::string& word : words) {
+      CAPTURE(word);
+      CHECK(has(what, word));
+    }
+    c.barrier();  // who catches it on every rank may go on
+  });
+}
+
+void work(std::vector<float>& data, ThreadCommunicator& c) { c.all_reduce<float>(data, data); }
+
+}  // namespace
+
+TEST_CASE("calls that differ are told to every rank, with both calls") {
+  for (const std::size_t n : {std::size_t{4}, std::size_t{4000}}) {
+    const std::string count = std::to_string(n);
+    for (int odd = 0; odd < 3; ++odd) {
+      const std::string who = "rank " + std::to_string(odd) + " called ";
+      const std::string usual = "called all_reduce(sum, float32, " + count + " elements)";
+      check_mismatch(3, {usual, who + "barrier()"}, [&](ThreadCommunicator& c) {
+        std::vector<float> data(n);
+        c.rank() == odd ? c.barrier() : c.all_reduce<float>(data, data);
+      });
+      check_mismatch(3, {usual, who + "all_reduce(sum, float32, 1 element)"},
+                     [&](ThreadCommunicator& c) {
+                       std::vector<float> data(c.rank() == odd ? 1 : n);
+                       c.all_reduce<float>(data, data);
+                     });
+      check_mismatch(3, {usual, who + "all_reduce(sum, int32, " + count + " elements)"},
+                     [&](ThreadCommunicator& c) {
+                       std::vector<float> data(n);
+                       std::vector<std::int32_t> other(n);
+                       c.rank() == odd ? c.all_reduce<std::int32_t>(other, other)
+                                       : c.all_reduce<float>(data, data);
+                     });
+      check_mismatch(3, {usual, who + "all_reduce(min, float32, " + count + " elements)"},
+                     [&](ThreadCommunicator& c) {
+                       std::vector<float> data(n);
+                       c.all_reduce<float>(data, data,
+                                           c.rank() == odd ? Reduction::min : Reduction::sum);
+                     });
+      check_mismatch(3, {", root 1)", who + "broadcast(float32, " + count + " elements, root 2)"},
+                     [&](ThreadCommunicator& c) {
+                       std::vector<float> data(n);
+                       c.broadcast(std::span(data), c.rank() == odd ? 2 : 1);
+                     });
+      check_mismatch(3, {"in counts 1 1 1)", "in counts 0 2 1)"}, [&](ThreadCommunicator& c) {
+        const Counts counts = c.rank() == odd ? Counts{0, 2, 1} : Counts{1, 1, 1};
+        std::vector<float> mine(counts[static_cast<std::size_t>(c.rank())]);
+        std::vector<float> all(3);
+        c.all_gather<float>(mine, all, counts);
+      });
+    }
+  }
+}
+
+TEST_CASE("in all_to_all, what one rank sends is what the other receives") {
+  check_mismatch(3, {"rank 2 sends 5 elements to rank 0", "to receive 4"},
+                 [](ThreadCommunicator& c) {
+                   Counts sent{4, 4, 4};
+                   if (c.rank() == 2) sent[0] = 5;
+                   std::vector<float> in(c.rank() == 2 ? 13 : 12);
+                   std::vector<float> out(12);
+                   c.all_to_all<float>(in, sent, out, Counts{4, 4, 4});
+                 });
+}
+
+TEST_CASE("in a group made by split, ranks are called by their numbers in the job") {
+  check_mismatch(4, {"called barrier()", "called split()"}, [](ThreadCommunicator& world) {
+    ThreadCommunicator pair = world.split(world.rank() / 2, -world.rank());
+    const bool first = world.rank() % 2 == 0;
+    const std::string what =
+        message<collective_error>([&] { first ? pair.barrier() : void(pair.split(0, 0)); });
+    CHECK(has(what, "rank " + std::to_string(world.rank() / 2 * 2) + " called barrier()"));
+    CHECK(has(what, "rank " + std::to_string(world.rank() / 2 * 2 + 1) + " called split()"));
+    throw collective_error(what);
+  });
+}
+
+TEST_CASE("a message that does not fit names both sides") {
+  const std::string what = message<collective_error>([] {
+    run_ranks(2, [](ThreadCommunicator& c) {
+      std::vector<float> data(3);
+      std::vector<double> wide(4);
+      if (c.rank() == 0) c.send(std::span<const float>(data), 1, 5);
+      if (c.rank() == 1) c.receive(std::span(wide), 0, 6);
+    });
+  });
+  CHECK(has(what, "rank 0 called send(float32, 3 elements, to 1, tag 5)"));
+  CHECK(has(what, "rank 1 called receive(float64, 4 elements, from 0, tag 6)"));
+}
+
+TEST_CASE("a rank sees its own mistakes before anybody waits") {
+  run_ranks(2, [](ThreadCommunicator& c) {
+    std::vector<float> three(3), four(4), eight(8);
+    const Counts counts{3, 4};
+    const std::size_t rank = static_cast<std::size_t>(c.rank());
+    std::vector<float> mine(counts[rank]);
+    CHECK_THROWS_AS(c.all_reduce<float>(three, four), shape_error);
+    CHECK_THROWS_AS(c.all_gather<float>(eight, three, counts), shape_error);
+    CHECK_THROWS_AS(c.all_gather<float>(mine, eight, counts), shape_error);
+    CHECK_THROWS_AS(c.all_gather<float>(mine, eight, Counts{3, 4, 1}), shape_error);
+    CHECK_THROWS_AS(c.reduce_scatter<float>(eight, mine, counts), shape_error);
+    CHECK_THROWS_AS(c.broadcast(std::span(three), 2), argument_error);
+    CHECK_THROWS_AS(c.broadcast(std::span(three), -1), argument_error);
+    CHECK_THROWS_AS(c.gather<float>(mine, eight, counts, c.rank()), shape_error);
+    CHECK_THROWS_AS(c.scatter<float>(eight, mine, counts, c.rank()), shape_error);
+    CHECK_THROWS_AS(c.all_to_all<float>(eight, counts, eight, counts), shape_error);
+    CHECK_THROWS_AS(c.send(std::span<const float>(three), c.rank()), argument_error);
+    CHECK_THROWS_AS(c.receive(std::span(three), 2), argument_error);
+    CHECK_THROWS_AS(c.all_reduce<float>(std::span(eight).first(4), std::span(eight).subspan(2, 4)),
+                    argument_error);
+    c.barrier();
+  });
+  SingleRank single;
+  std::vector<float> three(3), four(4);
+  CHECK_THROWS_AS(single.all_reduce<float>(three, four), shape_error);
+  CHECK_THROWS_AS(single.all_gather<float>(three, three, Counts{4}), shape_error);
+  CHECK_THROWS_AS(single.broadcast(std::span(three), 1), argument_error);
+  CHECK_THROWS_AS(single.send(std::span<const float>(three), 0), argument_error);
+}
+
+TEST_CASE("run_ranks carries any exception out, with its rank") {
+  const auto in_rank_1 = [](auto throws) {
+    return [throws] {
+      run_ranks(3, [&](ThreadCommunicator& c) {
+        if (c.rank() == 1) throws();
+        c.barrier();
+      });
+    };
+  };
+  CHECK(message<shape_error>(in_rank_1([] { throw shape_error("bad shape"); })) ==
+        "rank 1: bad shape");
+  const auto ours = in_rank_1([] { throw numeric_error("loss is NaN"); });
+  CHECK(message<numeric_error>(ours) == "rank 1: loss is NaN");
+  CHECK(message<rank_error>(in_rank_1([] { throw std::out_of_range("too far"); })) ==
+        "rank 1: too far");
+  CHECK(has(message<rank_error>(in_rank_1([] { throw 42; })), "rank 1: "));
+  try {
+    in_rank_1([] { throw 42; })();
+  } catch (const rank_error& e) {
+    CHECK(e.rank() == 1);
+    CHECK_THROWS_AS(std::rethrow_exception(e.cause()), int);
+  }
+  CHECK(has(message<argument_error>([] { run_ranks(0, [](ThreadCommunicator&) {}); }), "0 ranks"));
+  CHECK_THROWS_AS(run_ranks(-3, [](ThreadCommunicator&) {}), argument_error);
+}
+
+TEST_CASE("peers are told which rank threw what, and in which collective they waited") {
+  std::array<std::string, 3> told;
+  const std::string cause = message<rank_error>([&] {
+    run_ranks(3, [&](ThreadCommunicator& c) {
+      c.barrier();
+      if (c.rank() == 2) throw std::runtime_error("bad luck");
+      std::vector<float> data(5);
+      auto& mine = told[static_cast<std::size_t>(c.rank())];
+      mine = message<peer_error>([&] { work(data, c); });
+      CHECK(has(message<peer_error>([&] { c.barrier(); }), "bad luck"));
+      CHECK_THROWS_AS(c.send(std::span<const float>(data), 2), peer_error);
+      CHECK_THROWS_AS(c.receive(std::span(data), 2), peer_error);
+    });
+  });
+  CHECK(cause == "rank 2: bad luck");
+  for (const int rank : {0, 1})
+    CHECK(told[static_cast<std::size_t>(rank)] ==
+          "in all_reduce(sum, float32, 5 elements), collective 2 of ranks 0, 1, 2: "
+          "rank 2 threw: bad luck");
+}
+
+TEST_CASE("a rank that returns early concerns only those who wait for it") {
+  std::atomic<int> finished = 0;
+  const std::string what = message<peer_error>([&] {
+    run_ranks(4, [&](ThreadCommunicator& world) {
+      ThreadCommunicator pair = world.split(world.rank() / 2, 0);
+      if (world.rank() == 3) return;
+      if (world.rank() < 2)
+        for (int i = 0; i < 100; ++i) pair.barrier();
+      ++finished;
+      if (world.rank() == 2) pair.barrier();
+    });
+  });
+  CHECK(has(what, "rank 2: in barrier(), collective 1 of ranks 2, 3: rank 3 has returned"));
+  CHECK(finished >= 1);
+
+  // What was sent before leaving still arrives; what was not never will.
+  run_ranks(2, [](ThreadCommunicator& c) {
+    std::vector<float> data{7};
+    if (c.rank() == 0) return c.send(std::span<const float>(data), 1);
+    data = {0};
+    c.receive(std::span(data), 0);
+    CHECK(data[0] == 7);
+    CHECK(has(message<peer_error>([&] { c.receive(std::span(data), 0); }), "rank 0 has returned"));
+  });
+}
+
+TEST_CASE("an exception inside a wait that nobody else joins reaches a nested run") {
+  const std::string what = message<shape_error>([] {
+    run_ranks(2, [](ThreadCommunicator& outer) {
+      run_ranks(2, [&](ThreadCommunicator& inner) {
+        if (outer.rank() == 1 && inner.rank() == 0) throw shape_error("inner");
+        inner.barrier();
+      });
+      outer.barrier();
+    });
+  });
+  CHECK(what == "rank 1: rank 0: inner");
+}
+
+TEST_CASE("ranks that wait for each other are told so") {
+  const auto check_deadlock = [](int ranks, const std::vector<std::string>& words, auto body) {
+    std::atomic<int> told = 0;
+    CHECK_THROWS_AS(run_ranks(ranks,
+                              [&](ThreadCommunicator& c) {
+                                const std::string what =
+                                    message<collective_error>([&] { body(c); });
+                                if (what == "nothing") return;
+                                ++told;
+                                CAPTURE(what);
+                                for (const std::string& word : words) CHECK(has(what, word));
+                                throw collective_error(what);
+                              }),
+                    collective_error);
+    CHECK(told == 2);
+  };
+  check_deadlock(2, {"rank 0 waits in receive(", "rank 1 waits in all_reduce("},
+                 [](ThreadCommunicator& c) {
+                   std::vector<float> data(5);
+                   c.rank() == 0 ? c.receive(std::span(data), 1) : work(data, c);
+                 });
+  check_deadlock(2, {"rank 0 waits in receive(", "rank 1 waits in receive("},
+                 [](ThreadCommunicator& c) {
+                   std::vector<float> data(5);
+                   c.receive(std::span(data), 1 - c.rank());
+                 });
+  check_deadlock(2, {"collective 1 of ranks 0, 1", "collective 1 of ranks 1, 0"},
+                 [](ThreadCommunicator& c) {
+                   ThreadCommunicator first = c.split(0, 0);
+                   ThreadCommunicator second = c.split(0, -c.rank());
+                   (c.rank() == 0 ? first : second).barrier();
+                   (c.rank() == 0 ? second : first).barrier();
+                 });
+  // The third rank leaves without having anything to do with it.
+  check_deadlock(3, {"rank 0 waits in receive(", "rank 1 waits in receive(", "rank 2 has returned"},
+                 [](ThreadCommunicator& c) {
+                   std::vector<float> data(5);
+                   if (c.rank() == 2)
+                     std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                   else
+                     c.receive(std::span(data), 1 - c.rank());
+                 });
+}
+
+TEST_CASE("ranks that sleep are woken") {
+  run_ranks(3, [](ThreadCommunicator& c) {
+    std::vector<float> data(3000, 1);
+    for (int i = 0; i < 9; ++i) {
+      if (i % 3 == c.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      work(data, c);
+      if (i % 3 == c.rank()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        for (int to = 0; to < 3; ++to)
+          if (to != c.rank()) c.send(std::span<const float>(data), to);
+      } else {
+        c.receive(std::span(data), i % 3);
+      }
+    }
+    CHECK(data[2999] == 19683);
+  });
+}
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+TEST_CASE("a thread that cannot be started is an error, and the others end") {
+  const pid_t child = fork();
+  if (child == 0) {  // so that the limit on address space is not ours
+    const rlimit limit{std::size_t{1} << 30, std::size_t{1} << 30};
+    setrlimit(RLIMIT_AS, &limit);
+    std::atomic<int> started = 0;
+    const std::string what =
+        message<rank_error>([&] { run_ranks(1000, [&](ThreadCommunicator&) { ++started; }); });
+    _exit(has(what, "could not start its thread") && started == 0 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+#endif
