@@ -1,0 +1,80 @@
+#pragma once
+// Labelled images in memory, and batches of them as numbers that a model takes.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+/// Which part of a data set.
+enum class Part { train, test };
+
+/// Images with a label each.
+struct ImageSet {
+  std::vector<std::uint8_t> pixels;  // [count, channels, height, width], row-major
+  std::vector<std::int32_t> labels;  // [count], each in [0, classes)
+  std::size_t count = 0;
+  std::size_t channels = 0;
+  std::size_t height = 0;
+  std::size_t width = 0;
+  std::size_t classes = 0;
+
+  /// Elements of one image.
+  std::size_t image_size() const { return channels * height * width; }
+};
+
+/// How a pixel x in 0..255 becomes a number: (x / 255 - mean) / deviation.
+struct Normalisation {
+  double mean = 0;
+  double deviation = 1;
+};
+
+/// The number of each of the 256 pixels, computed in double and rounded once to float.
+template <Real T>
+std::array<T, 256> normalised_pixels(Normalisation by) {
+  std::array<T, 256> numbers{};
+  for (std::size_t x = 0; x < numbers.size(); ++x) {
+    const double number = (static_cast<double>(x) / 255.0 - by.mean) / by.deviation;
+    numbers[x] = T(static_cast<accumulate_t<T>>(number));
+  }
+  return numbers;
+}
+
+/// Copies the images and labels with the numbers `chosen` into a batch.
+///
+///     images [chosen.size(), channels, height, width], row-major    labels [chosen.size()]
+///
+/// throws  shape_error if `images` or `labels` has another size, argument_error if a chosen number
+///         is no image of the set
+template <Real T>
+void copy_batch(const ImageSet& set, std::span<const std::uint32_t> chosen, Normalisation by,
+                std::span<T> images, std::span<std::int32_t> labels) {
+  const std::size_t size = set.image_size();
+  if (images.size() != chosen.size() * size || labels.size() != chosen.size())
+    throw shape_error(
+        "batch of " + std::to_string(chosen.size()) + " images of " + std::to_string(size) +
+        " pixels: the memory given holds " + std::to_string(images.size()) + " pixels and " +
+        std::to_string(labels.size()) + " labels; give " + std::to_string(chosen.size() * size) +
+        " and " + std::to_string(chosen.size()));
+  const std::array<T, 256> number = normalised_pixels<T>(by);
+  for (std::size_t b = 0; b < chosen.size(); ++b) {
+    const std::size_t i = chosen[b];
+    if (i >= set.count)
+      throw argument_error("batch: image " + std::to_string(i) + " was chosen from a set of " +
+                           std::to_string(set.count) + "; choose below that");
+    const auto image = std::span(set.pixels).subspan(i * size, size);
+    std::transform(image.begin(), image.end(), images.subspan(b * size, size).begin(),
+                   [&number](std::uint8_t pixel) { return number[pixel]; });
+    labels[b] = set.labels[i];
+  }
+}
+
+}  // namespace shardwise
