@@ -1,0 +1,10 @@
+// The laws of redistribution in fp16.
+
+#include "laws/redistribution.hpp"
+
+using namespace testing;
+
+TEST_CASE("one rank, known to the compiler") { check_laws<shardwise::fp16, Alone>(); }
+TEST_CASE("threads that read each other's memory") { check_laws<shardwise::fp16, Threads>(); }
+TEST_CASE("ranks that must pack") { check_laws<shardwise::fp16, PlainThreads>(); }
+TEST_CASE("ranks whose calls are counted") { check_laws<shardwise::fp16, CountedThreads>(); }

@@ -1,0 +1,38 @@
+#pragma once
+// Shapes with the axes batch, sequence and feature, each of them outermost, in the middle and
+// innermost, chosen for a number of ranks.
+
+#include <array>
+#include <vector>
+
+#include "shardwise/core/shape.hpp"
+
+namespace testing {
+
+inline std::vector<shardwise::Shape> shapes_for(int ranks) {
+  using shardwise::Axis;
+  using shardwise::Dim;
+  using shardwise::Shape;
+  const auto p = static_cast<std::size_t>(ranks);
+  const std::array<std::array<Dim, 3>, 8> sizes{{
+      {{{Axis::batch, p}, {Axis::sequence, p}, {Axis::feature, 2 * p}}},            // even
+      {{{Axis::batch, p + 1}, {Axis::sequence, 5}, {Axis::feature, 7}}},            // uneven
+      {{{Axis::batch, 2}, {Axis::sequence, 1}, {Axis::feature, 3}}},                // few units
+      {{{Axis::batch, 1}, {Axis::sequence, 1}, {Axis::feature, 2 * p + 1}}},        // one row
+      {{{Axis::batch, 2, 3}, {Axis::sequence, 3, 2}, {Axis::feature, p + 2, 4}}},   // grains
+      {{{Axis::batch, 0}, {Axis::sequence, 3}, {Axis::feature, 5}}},                // empty batch
+      {{{Axis::batch, 3}, {Axis::sequence, p + 1, 2}, {Axis::feature, 0}}},         // no features
+      {{{Axis::batch, 1, 5}, {Axis::sequence, 2 * p - 1}, {Axis::feature, 1, 6}}},  // one unit
+  }};
+  constexpr std::array<std::array<std::size_t, 3>, 6> orders{
+      {{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 2, 1}, {1, 0, 2}, {2, 1, 0}}};
+  std::vector<Shape> shapes;
+  for (const auto& dims : sizes)
+    for (const auto& order : orders)
+      shapes.push_back({dims[order[0]], dims[order[1]], dims[order[2]]});
+  // With an axis between that nobody splits.
+  shapes.push_back({{Axis::batch, 3}, {Axis::channel, 2}, {Axis::sequence, 4}, {Axis::feature, 5}});
+  return shapes;
+}
+
+}  // namespace testing
