@@ -38,6 +38,9 @@ inline double root_of_ratio(double numerator, std::size_t denominator) {
 /// Zeros.
 inline Initializer zeros(const Fans&) { return {}; }
 
+/// Ones.
+inline Initializer ones(const Fans&) { return {Initializer::Kind::constant, 1.0}; }
+
 /// U(-b, b), b = 1 / sqrt(fan_in): what torch.nn.Linear begins with, weight and bias.
 inline Initializer torch_linear(const Fans& fans) {
   return {Initializer::Kind::uniform, root_of_ratio(1.0, fans.in)};

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "shardwise/backend/activation.hpp"
+#include "shardwise/comm/call.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layout/layout.hpp"
@@ -34,18 +35,24 @@ struct ParameterUse {
                 "Store it as it is used, or as Invariant if it is used as Replicated or Partial.");
 };
 
-/// One parameter in terms of numbers: its global shape and how it begins.
+/// One parameter in terms of numbers: its global shape, and how it begins.
 struct ParameterSpec {
   std::string_view name;
   Shape shape;
-  Initializer initial;
+  init::Rule begins = init::zeros;
+  Fans fans{};  ///< of the layer over all ranks, for rules that depend on them
 };
 
-/// An exchange between ranks inside a layer, named so that it is run, transposed and planned like
-/// any other redistribution. Its values are of type `accumulate_t` of the layer's dtype.
-template <class R>
+/// An exchange between ranks inside a layer or loss, named so that it is run, transposed and
+/// planned like any other redistribution. Its values are of type `accumulate_t` of the layer's
+/// dtype. A reduction other than a sum has no adjoint, and is for all-reduces only.
+template <class R, Reduction Op = Reduction::sum>
 struct Exchange {
   using redistribution = R;
+  static constexpr Reduction reduction = Op;
+
+  static_assert(Op == Reduction::sum || R::movement != Movement::reduce_scatter,
+                "an exchange by maximum or minimum must end whole on every rank.");
 };
 
 /// Layouts of a layer that works on every element or every whole row alone: it keeps what it is

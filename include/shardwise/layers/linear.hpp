@@ -169,14 +169,14 @@ class Linear : public detail::LinearLayouts<S> {
     return x.with_back({Axis::feature, out()});
   }
 
-  auto parameter_specs(const Shape& x) const {
+  constexpr auto parameter_specs(const Shape& x) const {
     const Dim inputs = x.rank() > 0 ? x.back() : Dim{Axis::feature, in()};
     const Dim outputs{Axis::output, out()};
     const Fans fans{in(), out()};
     const ParameterSpec weight{"weight", Shape{outputs, {Axis::input, inputs.units, inputs.grain}},
-                               weight_rule_(fans)};
+                               weight_rule_, fans};
     if constexpr (Bias) {
-      return std::array{weight, ParameterSpec{"bias", Shape{outputs}, bias_rule_(fans)}};
+      return std::array{weight, ParameterSpec{"bias", Shape{outputs}, bias_rule_, fans}};
     } else {
       return std::array{weight};
     }
@@ -188,7 +188,7 @@ class Linear : public detail::LinearLayouts<S> {
     using T = typename Frame::dtype;
     using B = typename Frame::backend_type;
     static_assert(Backend<B, T>, "the backend does not compute in this dtype; see its table");
-    const Shape& weight = frame.template parameter<0>().local();
+    const Shape weight = frame.template parameter_shape<0>();
     return typename B::template Linear<T>(frame.backend(), weight[1].extent(), weight[0].extent());
   }
 

@@ -53,10 +53,13 @@ constexpr Place place_of(const C& ranks) {
 /// out = in, laid out as To. A collective: every rank of `ranks` calls it, with the same shape.
 /// in and out are tensors of equal global shape and may be the same memory if nothing moves or for
 /// `Partial -> Invariant` and `Partial -> Replicated`; `pool` lends memory for packing.
+/// `reduction` may be another one than a sum where the movement is an all-reduce: the maximum of a
+/// softmax, for example.
 /// sends    what `Redistribute<From, To>::operation()` says, all elements of the tensor
 /// throws   shape_error, argument_error for views that do not fit; the communicator's errors
 template <Communicator C, class T, Layout From, Layout To>
-void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
+void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
+                  Reduction reduction = Reduction::sum) {
   using R = Redistribute<From, To>;
   if (!(in.global() == out.global()) || !(in.place() == place_of(ranks)) ||
       !(out.place() == place_of(ranks))) {
@@ -74,7 +77,7 @@ void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out)
   } else if constexpr (R::movement == Movement::all_gather) {
     detail::all_gather(ranks, pool, in, out);
   } else if constexpr (R::movement == Movement::all_reduce) {
-    ranks.all_reduce(in.span(), out.span());
+    ranks.all_reduce(in.span(), out.span(), reduction);
   } else if constexpr (R::movement == Movement::reduce_scatter) {
     detail::reduce_scatter(ranks, pool, in, out);
   } else {

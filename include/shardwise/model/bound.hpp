@@ -1,0 +1,267 @@
+#pragma once
+// A layer bound to a context, to layouts and to an input shape: what runs.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/model/context.hpp"
+#include "shardwise/model/decide.hpp"
+#include "shardwise/model/finite.hpp"
+#include "shardwise/model/frame.hpp"
+#include "shardwise/model/names.hpp"
+#include "shardwise/model/parameter.hpp"
+#include "shardwise/model/run.hpp"
+
+namespace shardwise {
+
+/// What is known of a layer's place in a model at compile time.
+template <class Context, class Use, Activation Fused = Activation::none>
+struct Setting {
+  using context = Context;
+  static constexpr bool trains = Use::trains;
+  static constexpr bool input_gradient = Use::input_gradient;
+  static constexpr Activation activation = Fused;
+};
+
+/// Hands out ordinals and places for parameters while a model is bound, in model order.
+template <class Context>
+struct Binder {
+  explicit Binder(Run<Context>& bound_run) : run(bound_run) {}
+
+  Run<Context>& run;
+  std::uint64_t next_ordinal = 0;
+
+  /// Room for a parameter of `elements` local elements.
+  ParameterSlot reserve(std::size_t elements, bool owes) {
+    auto& memory = run.parameters;
+    if (owes) {
+      memory.size += elements;
+      return {std::exchange(memory.owing, memory.owing + elements), true};
+    }
+    constexpr std::size_t line = 64 / sizeof(typename Context::dtype);
+    const std::size_t rounded = (elements + line - 1) / line * line;
+    memory.size += rounded;
+    return {std::exchange(plain_, plain_ + rounded), false};
+  }
+
+ private:
+  std::size_t plain_ = 0;
+};
+
+/// The gradient that goes back from a part of a model, or nothing where nobody asked for it.
+template <class T, class E, class S>
+using input_gradient_t =
+    std::conditional_t<S::input_gradient, Value<T, dual_t<typename E::offered>>, Nothing>;
+
+/// A layer between the ends E. Compositions have specialisations of their own.
+///
+///     forward(run, Value<T, offered>)        -> Value<T, gives>
+///     backward(run, Value<T, dual(gives)>)   -> Value<T, dual(offered)>, or Nothing
+template <class L, class S, class E>
+class Bound {
+  using Ctx = typename S::context;
+  using T = typename Ctx::dtype;
+  using In = takes_t<L, E>;
+  using Out = gives_t<L, E>;
+  using F = Frame<L, In, S>;
+  using Parameters = parameters_t<L, In>;
+  static constexpr std::size_t parameter_count = F::parameter_count;
+
+  static_assert(Layer<L>,
+                "L is no layer: it must say takes, gives, wants, saves and output_shape; see "
+                "layers/layer.hpp for what each of them is.");
+
+ public:
+  static constexpr bool owns_parameters = parameter_count > 0;
+  /// Whether anything of this layer runs backward.
+  static constexpr bool goes_backward = S::trains && (S::input_gradient || owns_parameters);
+
+  Bound(const L& layer, const Shape& in, Binder<Ctx>& binder) : layer_(layer), in_(in) {
+    if constexpr (parameter_count > 0) {
+      parameters_.specs = layer.parameter_specs(in);
+      reserve(binder, std::make_index_sequence<parameter_count>{});
+    }
+    if constexpr (parameter_count > 0 || detail::draws_random<L>) {
+      ordinal_ = binder.next_ordinal++;
+    }
+    if constexpr (has_state) {
+      F frame(binder.run, parameters_, ordinal_, {}, 0);
+      state_.emplace(L::make_state(frame));
+    }
+  }
+
+  Value<T, Out> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
+    Value<T, In> x = converted<In>(run, std::move(offered));
+    check_input(x.global());
+    const Shape out_shape = layer_.output_shape(x.global());
+    if constexpr (detail::only_reshapes<L>) {
+      in_shape_ = x.global();
+      return Value<T, Out>(std::move(x), out_shape);
+    } else {
+      const View<const T, In> in = x.view();
+      if constexpr (S::trains && L::saves == Saves::input) {
+        if (run.training) saved_ = x;
+      }
+      Value<T, Out> y = detail::works_in_place<L> && x.may_write()
+                            ? Value<T, Out>(std::move(x), out_shape)
+                            : Value<T, Out>(run.pool, out_shape, run.place());
+      with_frame(run, in.global(), [&](auto& frame) { layer_.forward(frame, in, y.writable()); });
+      keep_output(run, in.global(), y);
+      if (run.finds_non_finite) require_finite(run.ranks, y.view().span());
+      return y;
+    }
+  }
+
+  /// Takes over the output of a product that applied this activation itself.
+  void adopt(Run<Ctx>& run, const Value<T, Out>& y) { keep_output(run, y.global(), y); }
+
+  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>> dy) {
+    if constexpr (detail::only_reshapes<L>) {
+      return converted<dual_t<typename E::offered>>(run,
+                                                    Value<T, dual_t<In>>(std::move(dy), in_shape_));
+    } else {
+      const auto saved = take_saved();
+      const View<const T, dual_t<Out>> in = dy.view();
+      Value<T, dual_t<In>> dx;
+      View<T, dual_t<In>> dx_view;
+      if constexpr (S::input_gradient) {
+        dx = detail::works_in_place<L> && dy.may_write()
+                 ? Value<T, dual_t<In>>(std::move(dy), in_shape_)
+                 : Value<T, dual_t<In>>(run.pool, in_shape_, run.place());
+        dx_view = dx.writable();
+      }
+      with_frame(run, in_shape_, [&](auto& frame) {
+        if constexpr (L::saves == Saves::nothing) {
+          layer_.backward(frame, Nothing{}, in, dx_view);
+        } else {
+          layer_.backward(frame, saved.view(), in, dx_view);
+        }
+      });
+      if constexpr (S::input_gradient) {
+        return converted<dual_t<typename E::offered>>(run, std::move(dx));
+      } else {
+        return {};
+      }
+    }
+  }
+
+  /// Calls f(parameter, stream of its initial values) for each parameter; `path` ends in ".".
+  template <class Visitor>
+  void visit_parameters(Run<Ctx>& run, const std::string& path, Visitor&& f) {
+    visit(run, path, f, std::make_index_sequence<parameter_count>{});
+  }
+
+  /// Gives up what forward saved.
+  void forget() {
+    saved_ = {};
+    went_forward_ = false;
+  }
+
+ private:
+  static constexpr bool has_state = requires(F & frame) { L::make_state(frame); };
+  static constexpr bool saves_output = L::saves == Saves::output;
+
+  template <class Framed, bool Has>
+  struct state_of {
+    using type = Nothing;
+  };
+  template <class Framed>
+  struct state_of<Framed, true> {
+    using type = decltype(L::make_state(std::declval<Framed&>()));
+  };
+  using State = typename state_of<F, has_state>::type;
+  using Saved = Value<T, std::conditional_t<saves_output, Out, In>>;
+
+  template <std::size_t... Is>
+  void reserve(Binder<Ctx>& binder, std::index_sequence<Is...>) {
+    ((parameters_.slots[Is] =
+          [&] {
+            using Use = std::tuple_element_t<Is, Parameters>;
+            const Shape local =
+                local_shape<typename Use::stored>(parameters_.specs[Is].shape, binder.run.place());
+            return binder.reserve(local.elements(), owes_reduction<Use>);
+          }()),
+     ...);
+  }
+
+  /// A model is bound to the innermost axes that it was given; a batch may have any size.
+  void check_input(const Shape& x) const {
+    if constexpr (owns_parameters) {
+      for (std::size_t i = 1; i <= in_.rank() && i <= x.rank(); ++i) {
+        const Dim& bound = in_[in_.rank() - i];
+        if (bound.known() && bound.axis != Axis::batch && !(bound == x[x.rank() - i])) {
+          throw shape_error("the input is a tensor " + to_string(x) +
+                            ", but the model was bound to " + to_string(in_) +
+                            ": all axes but batch must be equal");
+        }
+      }
+    }
+  }
+
+  template <class Call>
+  void with_frame(Run<Ctx>& run, const Shape& in, Call&& call) {
+    typename F::Shapes exchange_shapes{};
+    if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
+    F frame(run, parameters_, ordinal_, exchange_shapes, sample_elements(in));
+    if constexpr (has_state) {
+      StatefulFrame<F, State> stateful(frame, *state_);
+      call(stateful);
+    } else {
+      call(frame);
+    }
+  }
+
+  static std::uint64_t sample_elements(const Shape& in) {
+    if constexpr (detail::draws_random<L>) {
+      return in.rank() > 0 && in[0].axis == Axis::batch ? in.elements(1, in.rank()) : 0;
+    } else {
+      return 0;
+    }
+  }
+
+  void keep_output([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] const Shape& in,
+                   [[maybe_unused]] const Value<T, Out>& y) {
+    if constexpr (S::trains) {
+      in_shape_ = in;
+      went_forward_ = run.training;
+      if constexpr (saves_output) {
+        if (run.training) saved_ = y;
+      }
+    }
+  }
+
+  Saved take_saved() {
+    if (!std::exchange(went_forward_, false)) {
+      throw argument_error(
+          "backward without a forward before it: run forward in training mode first, once for each "
+          "backward");
+    }
+    return std::exchange(saved_, {});
+  }
+
+  template <class Visitor, std::size_t... Is>
+  void visit(Run<Ctx>& run, const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
+    (f(detail::parameter_at<std::tuple_element_t<Is, Parameters>>(
+         run, path, parameters_.specs[Is], parameters_.slots[Is], ordinal_, Is)),
+     ...);
+  }
+
+  [[no_unique_address]] L layer_;
+  Shape in_;        // as bound
+  Shape in_shape_;  // of the last forward
+  [[no_unique_address]] BoundParameters<parameter_count> parameters_;
+  std::uint64_t ordinal_ = 0;
+  std::optional<State> state_;
+  Saved saved_;
+  bool went_forward_ = false;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,108 @@
+#pragma once
+// A Repeat that runs.
+
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/model/bound.hpp"
+#include "shardwise/model/bound_sequential.hpp"
+#include "shardwise/model/repeat.hpp"
+
+namespace shardwise {
+
+template <class L, class E>
+requires requires { typename L::repeated_block; }
+struct OwnsParameters<L, E>
+    : OwnsParameters<typename L::repeated_block, typename L::template block_ends<takes_t<L, E>>> {};
+
+/// Only the first block's own input gradient may be unwanted, so it has a type of its own then.
+template <class L, class S, class E>
+requires requires { typename L::repeated_block; }
+class Bound<L, S, E> {
+  using Ctx = typename S::context;
+  using T = typename Ctx::dtype;
+  using Stream = takes_t<L, E>;
+  using Block = typename L::repeated_block;
+  using BlockEnds = typename L::template block_ends<Stream>;
+  using BlockGives = gives_t<Block, BlockEnds>;
+
+  struct LaterUse {
+    static constexpr bool trains = S::trains;
+    static constexpr bool input_gradient =
+        S::trains && (S::input_gradient || OwnsParameters<L, E>::value);
+  };
+  struct FirstUse {
+    static constexpr bool trains = S::trains;
+    static constexpr bool input_gradient = S::input_gradient;
+  };
+  using First = Bound<Block, Setting<Ctx, FirstUse>, BlockEnds>;
+  using Later = Bound<Block, Setting<Ctx, LaterUse>, BlockEnds>;
+
+ public:
+  static constexpr bool goes_backward =
+      S::trains && (S::input_gradient || OwnsParameters<L, E>::value);
+
+  Bound(const L& repeat, const Shape& in, Binder<Ctx>& binder)
+      : repeat_(repeat), first_(repeat.block(), in, binder) {
+    for (std::size_t i = 1; i < L::times; ++i) later_.emplace_back(repeat.block(), in, binder);
+  }
+
+  Value<T, Stream> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
+    Value<T, Stream> x = converted<Stream>(run, std::move(offered));
+    repeat_.output_shape(x.global());
+    x = at_block(0, [&] { return converted<Stream>(run, first_.forward(run, std::move(x))); });
+    for (std::size_t i = 1; i < L::times; ++i) {
+      x = at_block(
+          i, [&] { return converted<Stream>(run, later_[i - 1].forward(run, std::move(x))); });
+    }
+    return x;
+  }
+
+  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>> dy) {
+    for (std::size_t i = L::times; i-- > 1;) {
+      dy = at_block(i, [&] {
+        return later_[i - 1].backward(run, converted<dual_t<BlockGives>>(run, std::move(dy)));
+      });
+    }
+    auto dx = at_block(
+        0, [&] { return first_.backward(run, converted<dual_t<BlockGives>>(run, std::move(dy))); });
+    if constexpr (S::input_gradient) {
+      return converted<dual_t<typename E::offered>>(run, std::move(dx));
+    } else {
+      return dx;
+    }
+  }
+
+  template <class Visitor>
+  void visit_parameters(Run<Ctx>& run, const std::string& path, Visitor&& f) {
+    first_.visit_parameters(run, path + "0.", f);
+    for (std::size_t i = 1; i < L::times; ++i) {
+      later_[i - 1].visit_parameters(run, path + std::to_string(i) + ".", f);
+    }
+  }
+
+  void forget() {
+    first_.forget();
+    for (Later& block : later_) block.forget();
+  }
+
+ private:
+  template <class Call>
+  static auto at_block(std::size_t i, Call&& call) {
+    try {
+      return call();
+    } catch (error& e) {
+      e.add_place("time " + std::to_string(i), detail::IsComposition<Block> ? " / " : ": ");
+      throw;
+    }
+  }
+
+  [[no_unique_address]] L repeat_;
+  First first_;
+  std::deque<Later> later_;
+};
+
+}  // namespace shardwise

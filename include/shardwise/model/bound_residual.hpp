@@ -1,0 +1,81 @@
+#pragma once
+// A Residual that runs.
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "shardwise/model/bound.hpp"
+#include "shardwise/model/bound_sequential.hpp"
+#include "shardwise/model/residual.hpp"
+
+namespace shardwise {
+
+template <class L, class E>
+requires requires { typename L::residual_block; }
+struct OwnsParameters<L, E>
+    : OwnsParameters<typename L::residual_block, Ends<takes_t<L, E>, takes_t<L, E>>> {};
+
+namespace detail {
+
+/// sum + addend, in the memory of `sum` if nobody else holds it. Both are whole values of the same
+/// layout, never Partial and Replicated.
+template <class Context, class T, Layout L>
+Value<T, L> added(Run<Context>& run, Value<T, L> sum, const Value<T, L>& addend) {
+  using A = accumulate_t<T>;
+  const View<const T, L> a = sum.view();
+  Value<T, L> result =
+      sum.may_write() ? std::move(sum) : Value<T, L>(run.pool, a.global(), run.place());
+  run.backend.for_each(
+      a.size(), [a = a.data(), b = addend.view().data(), out = result.writable().data()](
+                    std::size_t i) { out[i] = static_cast<T>(static_cast<A>(a[i]) + b[i]); });
+  return result;
+}
+
+}  // namespace detail
+
+template <class L, class S, class E>
+requires requires { typename L::residual_block; }
+class Bound<L, S, E> {
+  using Ctx = typename S::context;
+  using T = typename Ctx::dtype;
+  using Stream = takes_t<L, E>;
+  using Block = typename L::residual_block;
+  using BlockEnds = Ends<Stream, Stream>;
+  using BlockGives = gives_t<Block, BlockEnds>;
+
+ public:
+  static constexpr bool goes_backward =
+      S::trains && (S::input_gradient || OwnsParameters<L, E>::value);
+
+  Bound(const L& residual, const Shape& in, Binder<Ctx>& binder)
+      : residual_(residual), block_(residual.block(), in, binder) {}
+
+  Value<T, Stream> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
+    const Value<T, Stream> x = converted<Stream>(run, std::move(offered));
+    residual_.output_shape(x.global());
+    return detail::added(run, converted<Stream>(run, block_.forward(run, x)), x);
+  }
+
+  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>> dy) {
+    auto dx = block_.backward(run, converted<dual_t<BlockGives>>(run, dy));
+    if constexpr (S::input_gradient) {
+      return converted<dual_t<typename E::offered>>(run, detail::added(run, std::move(dx), dy));
+    } else {
+      return dx;
+    }
+  }
+
+  template <class Visitor>
+  void visit_parameters(Run<Ctx>& run, const std::string& path, Visitor&& f) {
+    block_.visit_parameters(run, path, f);
+  }
+
+  void forget() { block_.forget(); }
+
+ private:
+  [[no_unique_address]] L residual_;
+  Bound<Block, S, BlockEnds> block_;
+};
+
+}  // namespace shardwise

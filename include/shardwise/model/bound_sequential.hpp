@@ -1,0 +1,203 @@
+#pragma once
+// A Sequential that runs.
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/model/bound.hpp"
+#include "shardwise/model/sequential.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+template <class L>
+concept IsComposition = requires {
+  typename L::composition;
+}
+|| requires { typename L::residual_block; }
+|| requires { typename L::repeated_block; };
+
+/// Adds layer I to the place of an error that passes.
+template <std::size_t I, class L, class Call>
+decltype(auto) at_layer(Call&& call) {
+  try {
+    return call();
+  } catch (error& e) {
+    e.add_place(std::to_string(I) + ": " + name_of<L>(), IsComposition<L> ? " / " : ": ");
+    throw;
+  }
+}
+
+/// The settings of layer I of a Sequential: whether anything before it wants a gradient, and which
+/// activation its product applies.
+template <class L, class S, class E, std::size_t I>
+struct SettingAt;
+
+template <std::size_t I, class B>
+struct NumberedBound {
+  B bound;
+};
+
+}  // namespace detail
+
+/// Whether a layer or composition between the ends E owns parameters.
+template <class L, class E>
+struct OwnsParameters
+    : std::bool_constant<(std::tuple_size_v<parameters_t<L, takes_t<L, E>>> > 0)> {};
+
+namespace detail {
+
+template <class L, Layout Offered, Layout Wanted, std::size_t... Is>
+consteval bool any_owns_parameters(std::index_sequence<Is...>) {
+  return (OwnsParameters<typename L::template layer_type<Is>,
+                         typename L::template ends_of<Is, Offered, Wanted>>::value ||
+          ...);
+}
+
+}  // namespace detail
+
+template <class L, class E>
+requires requires { typename L::composition; }
+struct OwnsParameters<L, E>
+    : std::bool_constant<detail::any_owns_parameters<L, typename E::offered, typename E::wanted>(
+          std::make_index_sequence<L::size>{})> {};
+
+namespace detail {
+
+template <class L, class S, class E, std::size_t I>
+struct SettingAt {
+  using Layer = typename L::template layer_type<I>;
+  using Here = typename L::template ends_of<I, typename E::offered, typename E::wanted>;
+
+  /// The activation behind layer I, if layer I can apply it and nothing moves in between.
+  static consteval Activation fused() {
+    if constexpr (I + 1 == L::size) {
+      return Activation::none;
+    } else {
+      using Next = typename L::template layer_type<I + 1>;
+      using After = typename L::template ends_of<I + 1, typename E::offered, typename E::wanted>;
+      constexpr bool stays = std::same_as<gives_t<Layer, Here>, takes_t<Next, After>>;
+      if constexpr (activation_of<Next>() != Activation::none && stays) {
+        constexpr bool is_enough = !S::trains || Next::saves == Saves::output;
+        return is_enough && fuses_activation<Layer, takes_t<Layer, Here>> ? Next::activation
+                                                                          : Activation::none;
+      } else {
+        return Activation::none;
+      }
+    }
+  }
+
+  struct Use {
+    static constexpr bool trains = S::trains;
+    static constexpr bool input_gradient =
+        S::trains &&
+        (S::input_gradient || any_owns_parameters<L, typename E::offered, typename E::wanted>(
+                                  std::make_index_sequence<I>{}));
+  };
+
+  using type = Bound<Layer, Setting<typename S::context, Use, fused()>, Here>;
+};
+
+template <class L, class S, class E, class Indices>
+struct BoundLayers;
+template <class L, class S, class E, std::size_t... Is>
+struct BoundLayers<L, S, E, std::index_sequence<Is...>>
+    : NumberedBound<Is, typename SettingAt<L, S, E, Is>::type>... {
+  BoundLayers(const L& layers, const Shape& in, Binder<typename S::context>& binder)
+      : NumberedBound<Is, typename SettingAt<L, S, E, Is>::type>{
+            at_layer<Is, typename L::template layer_type<Is>>([&] {
+              return typename SettingAt<L, S, E, Is>::type(
+                  layers.template layer<Is>(), layers.template shape_before<Is>(in), binder);
+            })}... {}
+};
+
+}  // namespace detail
+
+template <class L, class S, class E>
+requires requires { typename L::composition; }
+class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::size>> {
+  using Ctx = typename S::context;
+  using T = typename Ctx::dtype;
+  using Layers = detail::BoundLayers<L, S, E, std::make_index_sequence<L::size>>;
+
+  template <std::size_t I>
+  using Place = detail::SettingAt<L, S, E, I>;
+  template <std::size_t I>
+  using layer_type = typename L::template layer_type<I>;
+
+ public:
+  static constexpr bool goes_backward =
+      S::trains && (S::input_gradient || OwnsParameters<L, E>::value);
+
+  Bound(const L& layers, const Shape& in, Binder<Ctx>& binder) : Layers(layers, in, binder) {}
+
+  auto forward(Run<Ctx>& run, Value<T, typename E::offered> x) {
+    return forward_from<0>(run, std::move(x));
+  }
+
+  auto backward(Run<Ctx>& run, Value<T, dual_t<gives_t<L, E>>> dy) {
+    return backward_from<L::size - 1>(run, std::move(dy));
+  }
+
+  template <class Visitor>
+  void visit_parameters(Run<Ctx>& run, const std::string& path, Visitor&& f) {
+    visit(run, path, f, std::make_index_sequence<L::size>{});
+  }
+
+  void forget() { forget(std::make_index_sequence<L::size>{}); }
+
+ private:
+  template <std::size_t I>
+  auto& bound() {
+    return static_cast<detail::NumberedBound<I, typename Place<I>::type>&>(*this).bound;
+  }
+
+  template <std::size_t I, class X>
+  auto forward_from(Run<Ctx>& run, X x) {
+    if constexpr (I == L::size) {
+      return x;
+    } else {
+      auto y =
+          detail::at_layer<I, layer_type<I>>([&] { return bound<I>().forward(run, std::move(x)); });
+      if constexpr (Place<I>::fused() != Activation::none) {
+        bound<I + 1>().adopt(run, y);
+        return forward_from<I + 2>(run, std::move(y));
+      } else {
+        return forward_from<I + 1>(run, std::move(y));
+      }
+    }
+  }
+
+  template <std::size_t I, class DY>
+  input_gradient_t<T, E, S> backward_from(Run<Ctx>& run, DY dy) {
+    using B = typename Place<I>::type;
+    if constexpr (!B::goes_backward) {
+      return {};
+    } else {
+      auto dx = detail::at_layer<I, layer_type<I>>(
+          [&] { return bound<I>().backward(run, std::move(dy)); });
+      if constexpr (I == 0 || std::same_as<decltype(dx), Nothing>) {
+        return dx;
+      } else {
+        return backward_from<I - 1>(run, std::move(dx));
+      }
+    }
+  }
+
+  template <class Visitor, std::size_t... Is>
+  void visit(Run<Ctx>& run, const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
+    (bound<Is>().visit_parameters(run, path + std::to_string(Is) + ".", f), ...);
+  }
+
+  template <std::size_t... Is>
+  void forget(std::index_sequence<Is...>) {
+    (bound<Is>().forget(), ...);
+  }
+};
+
+}  // namespace shardwise

@@ -1,0 +1,96 @@
+#pragma once
+// Collectives that a model will call, as values to compare and add up.
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise {
+
+/// Which ranks take part: the axis of the mesh over which layers are split.
+enum class MeshAxis : std::uint8_t { tensor };
+
+/// One collective: what is called, over which ranks, on how many elements of the *global* tensor.
+struct Collective {
+  Operation operation = Operation::all_reduce;
+  std::size_t elements = 0;
+  Dtype dtype = Dtype::float32;
+  MeshAxis mesh_axis = MeshAxis::tensor;
+
+  friend constexpr bool operator==(const Collective&, const Collective&) = default;
+
+  /// Elements that the ranks pass in, summed over all of them: summands count on every rank,
+  /// blocks count once.
+  constexpr std::size_t elements_passed_in(int ranks) const {
+    const bool summands =
+        operation == Operation::all_reduce || operation == Operation::reduce_scatter;
+    return summands ? elements * static_cast<std::size_t>(ranks) : elements;
+  }
+
+  /// Bytes that all ranks together send by the ring algorithm (Patarasu and Yuan 2009): n (P - 1)
+  /// for a gather or scatter, twice that for an all-reduce; an all-to-all sends n (P - 1) / P.
+  constexpr std::size_t bytes_sent(int ranks) const {
+    const auto p = static_cast<std::size_t>(ranks);
+    const std::size_t bytes = elements * size_of(dtype);
+    if (operation == Operation::all_to_all) return bytes * (p - 1) / p;
+    return bytes * (p - 1) * (operation == Operation::all_reduce ? 2 : 1);
+  }
+};
+
+constexpr Collective all_reduce(std::size_t elements, Dtype dtype = Dtype::float32) {
+  return {Operation::all_reduce, elements, dtype};
+}
+constexpr Collective all_gather(std::size_t elements, Dtype dtype = Dtype::float32) {
+  return {Operation::all_gather, elements, dtype};
+}
+constexpr Collective reduce_scatter(std::size_t elements, Dtype dtype = Dtype::float32) {
+  return {Operation::reduce_scatter, elements, dtype};
+}
+constexpr Collective all_to_all(std::size_t elements, Dtype dtype = Dtype::float32) {
+  return {Operation::all_to_all, elements, dtype};
+}
+
+/// Collectives in the order in which they are called. Usable inside a constant expression, such as
+/// `static_assert(plan<Mlp, 4>(batch{64}).forward == collectives{all_reduce(640)})`.
+class collectives {
+ public:
+  constexpr collectives() = default;
+  constexpr collectives(std::initializer_list<Collective> entries) : entries_(entries) {}
+
+  constexpr void add(const Collective& entry) { entries_.push_back(entry); }
+  constexpr std::size_t size() const { return entries_.size(); }
+  constexpr bool empty() const { return entries_.empty(); }
+  constexpr const Collective& operator[](std::size_t i) const { return entries_[i]; }
+  constexpr auto begin() const { return entries_.begin(); }
+  constexpr auto end() const { return entries_.end(); }
+
+  constexpr std::size_t bytes_sent(int ranks) const {
+    std::size_t sum = 0;
+    for (const Collective& entry : entries_) sum += entry.bytes_sent(ranks);
+    return sum;
+  }
+
+  friend constexpr bool operator==(const collectives& a, const collectives& b) {
+    if (a.size() != b.size()) return false;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (!(a[i] == b[i])) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::vector<Collective> entries_;
+};
+
+/// "all_reduce(640 x float32)".
+inline std::string to_string(const Collective& entry) {
+  return std::string(name(entry.operation)) + '(' + std::to_string(entry.elements) + " x " +
+         std::string(name(entry.dtype)) + ')';
+}
+
+}  // namespace shardwise

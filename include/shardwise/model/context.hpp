@@ -1,0 +1,37 @@
+#pragma once
+// What a model is compiled for: named once, for all of its layers.
+
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/comm/communicator.hpp"
+
+namespace shardwise {
+
+/// Dtype, backend and communicator of a model.
+///     Context<float, Reference, ThreadCommunicator>
+template <Real T, class B, Communicator C>
+struct Context {
+  using dtype = T;
+  using backend = B;
+  using communicator = C;
+};
+
+/// What a model is used for. A model that only goes forward has no gradients and saves nothing;
+/// the gradient of the model's own input, and what it sends, is computed only on request.
+struct Train {
+  static constexpr bool trains = true;
+  static constexpr bool input_gradient = false;
+};
+struct TrainWithInputGradient {
+  static constexpr bool trains = true;
+  static constexpr bool input_gradient = true;
+};
+struct ForwardOnly {
+  static constexpr bool trains = false;
+  static constexpr bool input_gradient = false;
+};
+
+template <class U>
+concept ModelUse = std::same_as<U, Train> || std::same_as<U, TrainWithInputGradient> ||
+    std::same_as<U, ForwardOnly>;
+
+}  // namespace shardwise

@@ -1,0 +1,109 @@
+#pragma once
+// What a layer sees while it runs: its parameters, state, randomness and exchanges.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/core/philox.hpp"
+#include "shardwise/model/exchanges.hpp"
+#include "shardwise/model/run.hpp"
+
+namespace shardwise {
+
+/// What a bound layer keeps of its parameters, whatever its type.
+template <std::size_t N>
+struct BoundParameters {
+  std::array<ParameterSlot, N> slots{};
+  std::array<ParameterSpec, N> specs{};
+};
+
+/// A layer's part of the rank's run. `Setting` holds what is known at compile time: `context`,
+/// `trains`, `input_gradient` and the `activation` that is fused into the layer's product.
+template <class L, Layout In, class Setting>
+class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
+  using Ctx = typename Setting::context;
+  using Base = Exchanger<Ctx, exchanges_t<L, In>>;
+  using Parameters = parameters_t<L, In>;
+  template <std::size_t I>
+  using Use = std::tuple_element_t<I, Parameters>;
+
+ public:
+  using dtype = typename Ctx::dtype;
+  using backend_type = typename Ctx::backend;
+  static constexpr Activation activation = Setting::activation;
+  static constexpr bool input_gradient = Setting::input_gradient;
+  static constexpr std::size_t parameter_count = std::tuple_size_v<Parameters>;
+  using Bound = BoundParameters<parameter_count>;
+
+  Frame(Run<Ctx>& run, const Bound& bound, std::uint64_t ordinal,
+        const typename Base::Shapes& exchange_shapes, std::uint64_t sample_elements)
+      : Base(run, exchange_shapes),
+        run_(run),
+        bound_(bound),
+        ordinal_(ordinal),
+        sample_elements_(sample_elements) {}
+
+  backend_type& backend() { return run_.backend; }
+
+  /// Parameter I as the layer uses it. Null data where the rank's summand is zero.
+  template <std::size_t I>
+  View<const dtype, typename Use<I>::used> parameter() const {
+    using R = Redistribute<typename Use<I>::stored, typename Use<I>::used>;
+    const bool is_zero = R::movement == Movement::keep_first && run_.place().rank != 0;
+    return {is_zero ? nullptr : run_.parameters.values + position<I>(), bound_.specs[I].shape,
+            run_.place()};
+  }
+
+  /// The shape of the rank's part of parameter I.
+  template <std::size_t I>
+  Shape parameter_shape() const {
+    return local_shape<typename Use<I>::stored>(bound_.specs[I].shape, run_.place());
+  }
+
+  /// Where the gradient of parameter I goes; it is the gradient of the parameter as used.
+  template <std::size_t I>
+  View<dtype, dual_t<typename Use<I>::used>> gradient() const {
+    return {run_.parameters.gradients + position<I>(), bound_.specs[I].shape, run_.place()};
+  }
+
+  /// Whether gradients replace what is there or are added to it.
+  Write write() const { return run_.write; }
+
+  /// Changes whenever parameters change.
+  std::uint64_t version() const { return run_.version; }
+
+  bool training() const { return run_.training; }
+
+  /// The layer's random numbers of this step, indexed from `first_element()` on by global element.
+  RandomStream random() const { return RandomStream(run_.seed, ordinal_, run_.step); }
+
+  /// Elements of this step that went through this layer before this batch.
+  std::uint64_t first_element() const { return run_.first_sample * sample_elements_; }
+
+ private:
+  template <std::size_t I>
+  std::size_t position() const {
+    return run_.parameters.position(bound_.slots[I]);
+  }
+
+  Run<Ctx>& run_;
+  const Bound& bound_;
+  std::uint64_t ordinal_;
+  std::uint64_t sample_elements_;
+};
+
+/// A frame of a layer that keeps state between calls (`L::make_state(frame)`).
+template <class F, class State>
+struct StatefulFrame : F {
+  StatefulFrame(const F& frame, State& state) : F(frame), state_(state) {}
+
+  State& state() { return state_; }
+
+ private:
+  State& state_;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,271 @@
+#pragma once
+// A model: an architecture bound to a context, with its parameters.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/layout/tensor.hpp"
+#include "shardwise/model/bound_repeat.hpp"
+#include "shardwise/model/bound_residual.hpp"
+#include "shardwise/model/bound_sequential.hpp"
+#include "shardwise/model/plan.hpp"
+
+namespace shardwise {
+
+/// An architecture on one rank. Every rank of the communicator makes one, with equal arguments, and
+/// calls its members in the same order.
+///
+/// `Architecture` is a layer or a composition, `Ctx` a Context, `E` the layouts at the model's two
+/// ends, `Use` one of Train, TrainWithInputGradient and ForwardOnly.
+///
+/// Initial weights depend on the seed and the architecture, not on the number of ranks. A rank
+/// holds its own part of sharded parameters only. After the first steps nothing is allocated any
+/// more.
+template <class Architecture, class Ctx, class E = Ends<Invariant, Invariant>, ModelUse Use = Train>
+class Model {
+ public:
+  using architecture = Architecture;
+  using context = Ctx;
+  using ends = E;
+  using use = Use;
+  using dtype = typename Ctx::dtype;
+  using backend_type = typename Ctx::backend;
+  using communicator = typename Ctx::communicator;
+  using input_layout = typename E::offered;
+  using output_layout = typename E::wanted;
+  using input_view = View<const dtype, input_layout>;
+  using output_view = View<const dtype, output_layout>;
+  using output_gradient_view = View<const dtype, dual_t<output_layout>>;
+  using input_gradient_view = View<const dtype, dual_t<input_layout>>;
+
+  /// A model whose sizes are all in its type.
+  Model(communicator& ranks, Seed seed,
+        backend_type backend = {}) requires std::is_default_constructible_v<Architecture>
+      : Model(Architecture{}, ranks, seed, Shape{}, std::move(backend)) {}
+
+  /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed
+  /// where the first layer does not know its features, or where they come in grains.
+  /// throws   shape_error for layers that do not meet, with the layer's place; memory_error
+  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in = {},
+        backend_type backend = {})
+      : backend_(std::move(backend)),
+        run_{ranks, backend_},
+        architecture_(architecture),
+        bound_(bind(in)) {
+    run_.seed = seed;
+    auto& memory = run_.parameters;
+    values_ = run_.pool.take(memory.size * sizeof(dtype));
+    memory.values = static_cast<dtype*>(values_.data());
+    std::fill_n(memory.values, memory.size, dtype{});
+    if constexpr (Use::trains) {
+      gradients_ = run_.pool.take(memory.size * sizeof(dtype));
+      memory.gradients = static_cast<dtype*>(gradients_.data());
+      std::fill_n(memory.gradients, memory.size, dtype{});
+    }
+    visit_parameters(
+        [](auto& p) { initialize(p.value, p.spec.begins(p.spec.fans), p.initial_stream); });
+  }
+
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  /// The model's output for training: saves what backward needs and drops out. What is returned
+  /// stays valid until the next call of forward, evaluate or backward.
+  /// sends    `plan().forward`
+  /// throws   shape_error and others, with the layer's place
+  output_view forward(input_view x) requires(Use::trains) {
+    run_.training = true;
+    const output_view y = run_forward(x);
+    samples_ += x.global().rank() > 0 ? x.global()[0].extent() : 0;
+    return y;
+  }
+
+  /// The model's output for use: saves nothing, drops nothing.
+  output_view evaluate(input_view x) {
+    run_.training = false;
+    run_.finds_non_finite = false;
+    return run_forward(x);
+  }
+
+  /// Adds the parameters' gradients for the last forward, given the gradient of its output, and
+  /// returns the gradient of its input if the model's use asks for it. Gradients are whole after
+  /// `settle_gradients`.
+  /// sends    `plan().backward`
+  auto backward(output_gradient_view dy) requires(Use::trains) {
+    using Bound = decltype(bound_);
+    static_assert(Bound::goes_backward,
+                  "nothing in this model has a gradient: it has no parameters, and its use does "
+                  "not ask for the gradient of its input (TrainWithInputGradient does).");
+    output_ = {};
+    auto dx = at_model([&] {
+      using Gives = gives_t<Architecture, E>;
+      Value<dtype, dual_t<output_layout>> given(dy);
+      return bound_.backward(run_, converted<dual_t<Gives>>(run_, std::move(given)));
+    });
+    run_.write = Write::add;
+    run_.first_sample = samples_;
+    if constexpr (Use::input_gradient) {
+      input_gradient_ = std::move(dx);
+      return input_gradient_.view();
+    }
+  }
+
+  /// Sums the gradients that are one summand on each rank. Once for each step.
+  /// sends    `plan().settle`
+  void settle_gradients() requires(Use::trains) {
+    auto& memory = run_.parameters;
+    if (memory.owing == 0) return;
+    const std::span<dtype> owed(memory.gradients, memory.owing);
+    run_.ranks.all_reduce(std::span<const dtype>(owed), owed);
+  }
+
+  /// Ends a step: gradients begin anew, and randomness goes on to the next step. To be called after
+  /// `values()` have been changed.
+  void next_step() {
+    discard_step();
+    ++run_.step;
+    ++run_.version;
+  }
+
+  /// Forgets what forward saved and all gradients, and leaves parameters and step as they are: the
+  /// step can be run again.
+  void discard_step() {
+    bound_.forget();
+    output_ = {};
+    run_.write = Write::replace;
+    run_.first_sample = 0;
+    samples_ = 0;
+    run_.finds_non_finite = false;
+  }
+
+  /// Runs forward again on the same numbers and throws numeric_error, naming the first layer whose
+  /// output is not finite on any rank. Returns if there is none.
+  void find_non_finite(input_view x) requires(Use::trains) {
+    discard_step();
+    run_.finds_non_finite = true;
+    forward(x);
+    discard_step();
+  }
+
+  /// All parameters of this rank in one piece, and their gradients in the same order.
+  std::span<dtype> values() { return {run_.parameters.values, run_.parameters.size}; }
+  std::span<dtype> gradients() requires(Use::trains) {
+    return {run_.parameters.gradients, run_.parameters.size};
+  }
+
+  /// Says that parameters were written to, so that packed copies of them are made anew.
+  void values_changed() { ++run_.version; }
+
+  /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp.
+  template <class F>
+  void visit_parameters(F&& f) {
+    bound_.visit_parameters(run_, "", [&](auto parameter) { f(parameter); });
+  }
+
+  /// The whole parameter `name`, on every rank. A collective: every rank calls it.
+  /// throws   argument_error for a name that is not there, with those that are
+  Tensor<dtype, Invariant> gather(const std::string& name) {
+    return gather_part(name, [](auto& parameter) { return parameter.value; });
+  }
+
+  /// The whole gradient of parameter `name`, on every rank, once it is settled. A collective.
+  Tensor<dtype, Invariant> gather_gradient(const std::string& name) requires(Use::trains) {
+    return gather_part(name, [](auto& parameter) { return parameter.gradient; });
+  }
+
+  /// Sets parameter `name` from a whole tensor, of which every rank takes its part.
+  /// throws   argument_error for a name that is not there, shape_error for another shape
+  void set(const std::string& name, View<const dtype, Invariant> whole) {
+    find(name,
+         [&](auto& parameter) { redistribute(run_.ranks, run_.pool, whole, parameter.value); });
+    values_changed();
+  }
+
+  /// What the model sends for inputs of shape `in`.
+  Plan plan(const Shape& in) const {
+    return plan_of<E, Use>(architecture_, run_.ranks.size(), in, dtype_v<dtype>);
+  }
+
+  const Architecture& layers() const { return architecture_; }
+  communicator& ranks() { return run_.ranks; }
+  backend_type& backend() { return run_.backend; }
+  Run<Ctx>& run() { return run_; }
+
+  /// Number of the training step, from 1 on. Setting it restores the randomness of that step.
+  std::uint64_t step() const { return run_.step; }
+  void set_step(std::uint64_t step) { run_.step = step; }
+
+ private:
+  using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
+
+  BoundArchitecture bind(const Shape& in) {
+    Binder<Ctx> binder(run_);
+    const Shape known = in.rank() > 0 ? in : detail::complete_input(architecture_, {});
+    return at_model([&] { return BoundArchitecture(architecture_, known, binder); });
+  }
+
+  output_view run_forward(input_view x) {
+    output_ = {};
+    output_ = at_model([&] {
+      return converted<output_layout>(run_, bound_.forward(run_, Value<dtype, input_layout>(x)));
+    });
+    return output_.view();
+  }
+
+  template <class Call>
+  static auto at_model(Call&& call) -> decltype(call()) {
+    try {
+      return call();
+    } catch (error& e) {
+      e.add_place(name_of<Architecture>(), detail::IsComposition<Architecture> ? " / " : ": ");
+      throw;
+    }
+  }
+
+  template <class F>
+  void find(const std::string& name, F&& f) {
+    bool found = false;
+    std::string names;
+    visit_parameters([&](auto& parameter) {
+      names += (names.empty() ? "" : ", ") + parameter.name;
+      if (parameter.name != name) return;
+      found = true;
+      f(parameter);
+    });
+    if (!found) {
+      throw argument_error(name_of<Architecture>() + " has no parameter named '" + name +
+                           "'; it has " + names);
+    }
+  }
+
+  template <class Part>
+  Tensor<dtype, Invariant> gather_part(const std::string& name, Part part) {
+    Tensor<dtype, Invariant> whole{Shape{}};
+    find(name, [&](auto& parameter) {
+      whole = Tensor<dtype, Invariant>(parameter.spec.shape, run_.place());
+      auto mine = part(parameter);
+      using Part_ = decltype(mine);
+      redistribute(run_.ranks, run_.pool, View<const dtype, typename Part_::layout>(mine),
+                   whole.view());
+    });
+    return whole;
+  }
+
+  backend_type backend_;
+  Run<Ctx> run_;
+  Architecture architecture_;
+  BoundArchitecture bound_;
+  Buffer values_;
+  Buffer gradients_;
+  Value<dtype, output_layout> output_;
+  Value<dtype, dual_t<input_layout>> input_gradient_;
+  std::uint64_t samples_ = 0;
+};
+
+}  // namespace shardwise

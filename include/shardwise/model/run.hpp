@@ -1,0 +1,80 @@
+#pragma once
+// What all parts of a model share while it runs, and how values go from one layout to another.
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/core/memory.hpp"
+#include "shardwise/core/philox.hpp"
+#include "shardwise/model/value.hpp"
+#include "shardwise/redistribute/run.hpp"
+
+namespace shardwise {
+
+/// Where a parameter lies in the memory of all parameters. Those whose gradients owe a reduction
+/// lie together, so that one collective settles them all.
+struct ParameterSlot {
+  std::size_t offset = 0;
+  bool owes = false;
+};
+
+/// All parameters of a rank in one piece of memory, and all gradients in another, in the same
+/// order: first those that owe a reduction.
+template <class T>
+struct ParameterMemory {
+  T* values = nullptr;
+  T* gradients = nullptr;  // null in a model that only goes forward
+  std::size_t size = 0;
+  std::size_t owing = 0;
+
+  std::size_t position(const ParameterSlot& slot) const {
+    return slot.offset + (slot.owes ? 0 : owing);
+  }
+};
+
+/// The state of one model on one rank.
+template <class Context>
+struct Run {
+  using dtype = typename Context::dtype;
+
+  typename Context::communicator& ranks;
+  typename Context::backend& backend;
+  Pool pool{};
+  ParameterMemory<dtype> parameters{};
+  Seed seed{};
+  std::uint64_t step = 1;          ///< keys the randomness of layers; 0 is for initial weights
+  std::uint64_t first_sample = 0;  ///< samples of this step that went forward before this batch
+  std::uint64_t version = 1;       ///< counts changes of the parameters
+  Write write = Write::replace;    ///< whether gradients begin anew or are added to
+  bool training = true;
+  bool finds_non_finite = false;  ///< look for the layer that gives what is no number
+
+  Place place() const { return place_of(ranks); }
+};
+
+/// The same tensor laid out as To; its memory is reused where nothing moves, or in place where
+/// nobody else holds it.
+template <Layout To, class Context, class T, Layout From>
+Value<T, To> converted(Run<Context>& run, Value<T, From> value) {
+  using R = Redistribute<From, To>;
+  const Shape shape = value.global();
+  if constexpr (moves_nothing<R, typename Context::communicator>) {
+    return Value<T, To>(std::move(value), shape);
+  } else {
+    if constexpr (R::movement == Movement::all_reduce) {
+      if (value.may_write()) {
+        const View<const T, From> in = value.view();
+        Value<T, To> sum(std::move(value), shape);
+        redistribute(run.ranks, run.pool, in, sum.writable());
+        return sum;
+      }
+    }
+    Value<T, To> result(run.pool, shape, run.place());
+    redistribute(run.ranks, run.pool, value.view(), result.writable());
+    return result;
+  }
+}
+
+}  // namespace shardwise

@@ -1,0 +1,42 @@
+#pragma once
+// The portable parts, in the order in which they build on each other. Backends and communicators
+// that need a library have headers of their own: backend/onednn/onednn.hpp, data/fashion_mnist.hpp.
+
+#include "shardwise/version.hpp"
+
+// What one rank holds
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/partition.hpp"
+#include "shardwise/core/philox.hpp"
+#include "shardwise/core/shape.hpp"
+
+// How a tensor lies over ranks
+#include "shardwise/layout/layout.hpp"
+#include "shardwise/layout/tensor.hpp"
+#include "shardwise/layout/view.hpp"
+
+// Who talks, and who computes
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+
+// From layout to layout
+#include "shardwise/redistribute/redistribute.hpp"
+#include "shardwise/redistribute/run.hpp"
+
+// Layers
+#include "shardwise/layers/dropout.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/flatten.hpp"
+#include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/linear.hpp"
+
+// Models
+#include "shardwise/model/model.hpp"
+#include "shardwise/model/plan.hpp"
+#include "shardwise/model/repeat.hpp"
+#include "shardwise/model/residual.hpp"
+#include "shardwise/model/sequential.hpp"
