@@ -142,7 +142,7 @@ inline std::vector<std::string> broken_laws(const Trial& trial) {
 struct Alone {
   using Communicator = shardwise::SingleRank;
   static constexpr std::string_view name = "by type";
-  static constexpr std::array ranks{1};
+  static constexpr std::array rank_counts{1};
   template <class F>
   static void run(int, F f) {
     Communicator alone;
@@ -153,7 +153,7 @@ struct Alone {
 template <class C>
 struct OnThreads {
   using Communicator = C;
-  static constexpr std::array ranks{1, 2, 3, 4, 5, 8};
+  static constexpr std::array rank_counts{1, 2, 3, 4, 5, 8};
   template <class F>
   static void run(int ranks, F f) {
     shardwise::run_ranks(ranks, [&](shardwise::ThreadCommunicator& threads) {
@@ -197,7 +197,7 @@ std::vector<Trial> all_trials(int ranks) {
 template <class T, class Way>
 void check_laws() {
   using C = typename Way::Communicator;
-  for (const int ranks : Way::ranks) {
+  for (const int ranks : Way::rank_counts) {
     std::vector<Trial> trials = all_trials<C>(ranks);
     Way::run(ranks, [&](C& communicator) {
       shardwise::Pool pool;
