@@ -72,6 +72,13 @@ class Shape {
     return result;
   }
 
+  /// The same axes without the innermost one: one element for each row.
+  constexpr Shape without_back() const {
+    Shape result = *this;
+    if (rank_ > 0) --result.rank_;
+    return result;
+  }
+
   /// Where `axis` stands, or `rank()` if the tensor has no such axis.
   constexpr std::size_t find(Axis axis) const {
     for (std::size_t i = 0; i < rank_; ++i) {
