@@ -12,16 +12,25 @@
 
 namespace shardwise::detail {
 
+/// `condition ? a : b` on the bits. (g++ turns the plain form into a branch where a is a constant,
+/// and then the loop around it does not vectorise.)
+template <class A>
+constexpr A select(bool condition, A a, A b) {
+  using Bits = std::conditional_t<sizeof(A) == 4, std::uint32_t, std::uint64_t>;
+  const Bits mask = Bits{0} - static_cast<Bits>(condition);
+  return std::bit_cast<A>((std::bit_cast<Bits>(a) & mask) | (std::bit_cast<Bits>(b) & ~mask));
+}
+
 /// `x`, at least `lowest`; NaN stays NaN.
 template <class A>
 constexpr A at_least(A x, A lowest) {
-  return x < lowest ? lowest : x;
+  return select(x < lowest, lowest, x);
 }
 
 /// `x`, at most `highest`; NaN stays NaN.
 template <class A>
 constexpr A at_most(A x, A highest) {
-  return x > highest ? highest : x;
+  return select(x > highest, highest, x);
 }
 
 /// Beyond this magnitude exp leaves the normal numbers of A, or comes close to it.
@@ -90,7 +99,7 @@ inline float normal_distribution(float x) {
   polynomial = polynomial * t - 0.284496736F;
   polynomial = polynomial * t + 0.254829592F;
   const float upper_tail = 0.5F * polynomial * t * exponential(-a * a);
-  return x < 0.0F ? upper_tail : 1.0F - upper_tail;
+  return select(x < 0.0F, upper_tail, 1.0F - upper_tail);
 }
 inline double normal_distribution(double x) { return 0.5 * std::erfc(-x * 0.70710678118654752440); }
 

@@ -1,0 +1,101 @@
+#pragma once
+// Times several ways of doing one thing against each other, in one run.
+//
+// On a shared machine only ratios that were taken side by side mean anything: every round runs each
+// candidate once, so that whatever disturbs the machine disturbs them all alike.
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+/// One way to do the thing.
+struct Candidate {
+  std::string name;
+  std::function<void()> run;
+};
+
+/// Median, 10th and 90th percentile of a sample.
+struct Spread {
+  double median = 0;
+  double p10 = 0;
+  double p90 = 0;
+
+  static Spread of(std::vector<double> sample) {
+    std::sort(sample.begin(), sample.end());
+    const auto at = [&](double part) {
+      return sample[static_cast<std::size_t>(part * static_cast<double>(sample.size() - 1) + 0.5)];
+    };
+    return {at(0.5), at(0.1), at(0.9)};
+  }
+};
+
+/// What one candidate took.
+struct Timing {
+  std::string name;
+  Spread seconds;  // for one call
+  Spread speed;    // time of the first candidate over time of this one, in the same round
+};
+
+/// How long to measure.
+struct Effort {
+  int rounds = 51;
+  double sample_seconds = 2e-3;  // a sample repeats a short call until it lasts about this long
+};
+
+namespace detail {
+
+inline double seconds_of(const std::function<void()>& run, int calls) {
+  using clock = std::chrono::steady_clock;
+  const auto start = clock::now();
+  for (int i = 0; i < calls; ++i) run();
+  return std::chrono::duration<double>(clock::now() - start).count() / calls;
+}
+
+}  // namespace detail
+
+/// Warms every candidate up, then times them in turns; the order is reversed in every second round.
+inline std::vector<Timing> interleave(const std::vector<Candidate>& candidates,
+                                      const Effort& effort = {}) {
+  std::vector<int> calls;
+  for (const Candidate& candidate : candidates) {
+    candidate.run();
+    const double once = detail::seconds_of(candidate.run, 3);
+    calls.push_back(std::max(1, static_cast<int>(effort.sample_seconds / once)));
+  }
+
+  const std::size_t count = candidates.size();
+  std::vector<std::vector<double>> seconds(count);
+  std::vector<std::vector<double>> speed(count);
+  for (int round = 0; round < effort.rounds; ++round) {
+    for (std::size_t turn = 0; turn < count; ++turn) {
+      const std::size_t c = round % 2 == 0 ? turn : count - 1 - turn;
+      seconds[c].push_back(detail::seconds_of(candidates[c].run, calls[c]));
+    }
+    for (std::size_t c = 0; c < count; ++c)
+      speed[c].push_back(seconds[0].back() / seconds[c].back());
+  }
+
+  std::vector<Timing> timings;
+  for (std::size_t c = 0; c < count; ++c)
+    timings.push_back({candidates[c].name, Spread::of(seconds[c]), Spread::of(speed[c])});
+  return timings;
+}
+
+/// One line a candidate: time of a call in microseconds, and speed against the first candidate.
+inline void print(const std::string& title, const std::vector<Timing>& timings) {
+  std::printf("%s\n", title.c_str());
+  for (const Timing& timing : timings) {
+    std::printf("  %-34s %10.2f us [%10.2f, %10.2f]   speed %.3f [%.3f, %.3f]\n",
+                timing.name.c_str(), timing.seconds.median * 1e6, timing.seconds.p10 * 1e6,
+                timing.seconds.p90 * 1e6, timing.speed.median, timing.speed.p10, timing.speed.p90);
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace bench

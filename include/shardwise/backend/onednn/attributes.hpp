@@ -1,0 +1,55 @@
+#pragma once
+// What a primitive does besides its product.
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/onednn/check.hpp"
+#include "shardwise/backend/onednn/handle.hpp"
+
+namespace shardwise::detail::onednn {
+
+inline void append(dnnl_post_ops_t post_ops, Activation activation, const Purpose& purpose) {
+  const auto eltwise = [&](dnnl_alg_kind_t kind, float alpha) {
+    check(dnnl_post_ops_append_eltwise(post_ops, 1.0F, kind, alpha, 0.0F),
+          "dnnl_post_ops_append_eltwise", purpose);
+  };
+  switch (activation) {
+    case Activation::none:
+      return;
+    case Activation::relu:
+      return eltwise(dnnl_eltwise_relu, 0.0F);
+    case Activation::gelu:
+      return eltwise(dnnl_eltwise_gelu_erf, 0.0F);
+    case Activation::gelu_tanh:
+      return eltwise(dnnl_eltwise_gelu_tanh, 0.0F);
+    case Activation::silu:
+      return eltwise(dnnl_eltwise_swish, 1.0F);
+    case Activation::tanh:
+      return eltwise(dnnl_eltwise_tanh, 0.0F);
+    case Activation::sigmoid:
+      return eltwise(dnnl_eltwise_logistic, 0.0F);
+  }
+}
+
+/// Scratch memory is ours, what the output holds is added to for Write::add, then the activation.
+inline Attributes attributes(Write write, Activation activation, const Purpose& purpose) {
+  dnnl_primitive_attr_t attr = nullptr;
+  check(dnnl_primitive_attr_create(&attr), "dnnl_primitive_attr_create", purpose);
+  Attributes result(attr);
+  check(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user),
+        "dnnl_primitive_attr_set_scratchpad_mode", purpose);
+
+  dnnl_post_ops_t post_ops = nullptr;
+  check(dnnl_post_ops_create(&post_ops), "dnnl_post_ops_create", purpose);
+  const PostOps owner(post_ops);
+  if (write == Write::add)
+    check(dnnl_post_ops_append_sum(post_ops, 1.0F), "dnnl_post_ops_append_sum", purpose);
+  append(post_ops, activation, purpose);
+  check(dnnl_primitive_attr_set_post_ops(attr, post_ops), "dnnl_primitive_attr_set_post_ops",
+        purpose);
+  return result;
+}
+
+}  // namespace shardwise::detail::onednn

@@ -1,0 +1,45 @@
+#pragma once
+// Turns a refusal of oneDNN into an error that says which call refused what.
+
+#include <oneapi/dnnl/dnnl.h>
+#include <oneapi/dnnl/dnnl_debug.h>
+
+#include <cstddef>
+#include <string>
+
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail::onednn {
+
+/// What a call works for; messages quote it.
+struct Purpose {
+  const char* product = "engine";  // "forward", "backward_input", ...
+  Dtype dtype = Dtype::float32;
+  std::size_t rows = 0;
+  std::size_t in = 0;
+  std::size_t out = 0;
+};
+
+[[noreturn]] inline void refuse(dnnl_status_t status, const char* call, const Purpose& purpose) {
+  const dnnl_version_t* version = dnnl_version();
+  std::string text = "oneDNN " + std::to_string(version->major) + '.' +
+                     std::to_string(version->minor) + '.' + std::to_string(version->patch) + ": " +
+                     call + " returned " + dnnl_status2str(status) + " for " + purpose.product +
+                     " in " + std::string(name(purpose.dtype)) + " with " +
+                     std::to_string(purpose.rows) + " rows, " + std::to_string(purpose.in) +
+                     " in, " + std::to_string(purpose.out) + " out";
+  if (status == dnnl_unimplemented)
+    text += std::string("; the instruction set is ") +
+            dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa()) +
+            ", and bfloat16 needs AVX-512: use float, or the backend Reference";
+  if (status == dnnl_out_of_memory) text += "; use fewer rows at once, or smaller layers";
+  throw backend_error(text);
+}
+
+/// Throws backend_error unless `status` is success.
+inline void check(dnnl_status_t status, const char* call, const Purpose& purpose) {
+  if (status != dnnl_success) refuse(status, call, purpose);
+}
+
+}  // namespace shardwise::detail::onednn

@@ -1,0 +1,131 @@
+#pragma once
+// The CPU engine: matrix products by oneDNN, for float and bf16. Link -ldnnl (and -ldl before
+// glibc 2.34). Needs oneDNN 2.x; its interface changed with 3.0.
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/onednn/session.hpp"
+#include "shardwise/backend/onednn/threads.hpp"
+#include "shardwise/backend/onednn/weight_gradient.hpp"
+#include "shardwise/backend/onednn/weight_product.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+
+#if DNNL_VERSION_MAJOR != 2
+#error "shardwise: the oneDNN backend is written for oneDNN 2.x (libdnnl-dev of Debian 12 is 2.6.3)"
+#endif
+
+namespace shardwise {
+
+/// The dtypes that oneDNN 2 multiplies.
+template <class T>
+concept OneDnnReal = std::same_as<T, float> || std::same_as<T, bf16>;
+
+/// oneDNN with `threads` OpenMP threads: one by default, because each rank computes on a thread of
+/// its own. The setting holds during calls of this object only; the program's own stays as it was.
+///
+/// An object and its kernels belong to one thread at a time, and it outlives its kernels. bf16
+/// needs a processor with AVX-512; products are summed in float.
+class OneDnn {
+ public:
+  template <OneDnnReal T>
+  class Linear;
+
+  /// Throws argument_error for fewer than one thread, backend_error if the library refuses.
+  explicit OneDnn(int threads = 1) : threads_(threads) {
+    if (threads < 1)
+      throw argument_error("OneDnn: the number of threads is " + std::to_string(threads) +
+                           "; it must be at least 1");
+  }
+
+  template <class F>
+  void for_each(std::size_t n, F f) {
+    for (std::size_t i = 0; i < n; ++i) f(i);
+  }
+
+ private:
+  int threads_;
+  detail::onednn::Session session_;
+};
+
+/// The products of one linear layer; see LinearKernel for shapes. Weights are packed where that
+/// pays (see PackedWeight), primitives are kept for the last row counts, and a call whose row count
+/// was seen before allocates nothing of ours. Throws backend_error if the library refuses.
+template <OneDnnReal T>
+class OneDnn::Linear {
+ public:
+  Linear(OneDnn& backend, std::size_t in, std::size_t out)
+      : backend_(&backend),
+        in_(in),
+        out_(out),
+        forward_(Direction::forward, dtype_v<T>, in, out),
+        backward_input_(Direction::backward_input, dtype_v<T>, in, out),
+        backward_weight_(dtype_v<T>, in, out),
+        sums_(out) {}
+
+  void forward(std::size_t rows, const T* x, Weight<T> weight, const T* bias, Activation activation,
+               T* y) {
+    if (rows == 0 || out_ == 0) return;
+    if (in_ == 0) return forward_of_nothing(rows, bias, activation, y);
+    const ThreadLimit limit(backend_->threads_);
+    forward_.run(backend_->session_, rows, x, weight.data, weight.version, bias, activation, y);
+  }
+
+  void backward_input(std::size_t rows, const T* dy, Weight<T> weight, T* dx) {
+    if (rows == 0 || in_ == 0) return;
+    if (out_ == 0) {
+      std::fill(dx, dx + rows * in_, T{});
+      return;
+    }
+    const ThreadLimit limit(backend_->threads_);
+    backward_input_.run(backend_->session_, rows, dy, weight.data, weight.version, nullptr,
+                        Activation::none, dx);
+  }
+
+  void backward_weight(std::size_t rows, const T* x, const T* dy, Write write, T* dw, T* db) {
+    if (db != nullptr) detail::onednn::column_sums(rows, out_, dy, write, sums_, db);
+    if (in_ == 0 || out_ == 0) return;
+    if (rows == 0) {
+      if (write == Write::replace) std::fill(dw, dw + out_ * in_, T{});
+      return;
+    }
+    const ThreadLimit limit(backend_->threads_);
+    if constexpr (std::same_as<T, float>) {
+      backward_weight_.run(rows, x, dy, write, dw);
+    } else {
+      backward_weight_.run(backend_->session_, rows, x, dy, write, dw);
+    }
+  }
+
+ private:
+  using Direction = detail::onednn::Direction;
+  using ThreadLimit = detail::onednn::ThreadLimit;
+
+  /// A layer without inputs gives activation(bias).
+  void forward_of_nothing(std::size_t rows, const T* bias, Activation activation, T* y) {
+    visit(activation, [&](auto f) {
+      for (std::size_t i = 0; i < rows * out_; ++i) {
+        const float sum = bias == nullptr ? 0.0F : static_cast<float>(bias[i % out_]);
+        y[i] = static_cast<T>(f.value(sum));
+      }
+    });
+  }
+
+  OneDnn* backend_;
+  std::size_t in_;
+  std::size_t out_;
+  detail::onednn::WeightProduct forward_;
+  detail::onednn::WeightProduct backward_input_;
+  detail::onednn::WeightGradient backward_weight_;
+  std::vector<float> sums_;  // a bias gradient before it is rounded
+};
+
+}  // namespace shardwise

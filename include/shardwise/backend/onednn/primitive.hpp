@@ -1,0 +1,85 @@
+#pragma once
+// A primitive with the memory objects of its arguments: created once, run many times.
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+
+#include "shardwise/backend/onednn/check.hpp"
+#include "shardwise/backend/onednn/handle.hpp"
+#include "shardwise/backend/onednn/matrix.hpp"
+#include "shardwise/backend/onednn/session.hpp"
+
+namespace shardwise::detail::onednn {
+
+/// An argument of a primitive: DNNL_ARG_... and the layout of its memory.
+struct Argument {
+  int kind;
+  MatrixDesc desc;
+};
+
+/// The descriptor of a primitive for the operation `op` (a dnnl_..._desc_t).
+inline Descriptor describe(Session& session, const_dnnl_op_desc_t op, const Attributes& attr,
+                           const Purpose& purpose, const_dnnl_primitive_desc_t hint = nullptr) {
+  dnnl_primitive_desc_t desc = nullptr;
+  check(dnnl_primitive_desc_create(&desc, op, attr.get(), session.engine(), hint),
+        "dnnl_primitive_desc_create", purpose);
+  return Descriptor(desc);
+}
+
+/// Running it allocates nothing of ours: memory objects are made here, and a call only puts the
+/// caller's pointers into them.
+class Primitive {
+ public:
+  Primitive(Session& session, const Descriptor& desc, std::initializer_list<Argument> arguments,
+            const Purpose& purpose)
+      : purpose_(purpose) {
+    dnnl_primitive_t handle = nullptr;
+    check(dnnl_primitive_create(&handle, desc.get()), "dnnl_primitive_create", purpose);
+    handle_.reset(handle);
+    const MatrixDesc* scratch =
+        dnnl_primitive_desc_query_md(desc.get(), dnnl_query_scratchpad_md, 0);
+    scratch_bytes_ = dnnl_memory_desc_get_size(scratch);
+    add(session, {DNNL_ARG_SCRATCHPAD, *scratch});
+    for (const Argument& argument : arguments) add(session, argument);
+  }
+
+  /// Runs it on these addresses, in the order of the constructor's arguments, and waits. oneDNN
+  /// takes inputs and outputs as void*; which of them it writes follows from their kinds.
+  void run(Session& session, std::initializer_list<const void*> data) {
+    set(0, session.scratch().reserve(scratch_bytes_));
+    std::size_t i = 1;
+    for (const void* address : data) set(i++, const_cast<void*>(address));
+    check(dnnl_primitive_execute(handle_.get(), session.stream(), static_cast<int>(count_),
+                                 args_.data()),
+          "dnnl_primitive_execute", purpose_);
+    check(dnnl_stream_wait(session.stream()), "dnnl_stream_wait", purpose_);
+  }
+
+ private:
+  static constexpr std::size_t max_arguments = 5;  // scratch, two factors, product, bias
+
+  void add(Session& session, const Argument& argument) {
+    dnnl_memory_t memory = nullptr;
+    check(dnnl_memory_create(&memory, &argument.desc, session.engine(), DNNL_MEMORY_NONE),
+          "dnnl_memory_create", purpose_);
+    memories_[count_].reset(memory);
+    args_[count_++] = {argument.kind, memory};
+  }
+
+  void set(std::size_t i, void* data) {
+    check(dnnl_memory_set_data_handle(args_[i].memory, data), "dnnl_memory_set_data_handle",
+          purpose_);
+  }
+
+  Purpose purpose_;
+  PrimitiveHandle handle_;
+  std::size_t scratch_bytes_ = 0;
+  std::size_t count_ = 0;
+  std::array<Memory, max_arguments> memories_;
+  std::array<dnnl_exec_arg_t, max_arguments> args_{};
+};
+
+}  // namespace shardwise::detail::onednn

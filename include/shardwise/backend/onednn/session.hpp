@@ -1,0 +1,35 @@
+#pragma once
+// What all primitives of one backend object share.
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "shardwise/backend/onednn/buffer.hpp"
+#include "shardwise/backend/onednn/check.hpp"
+#include "shardwise/backend/onednn/handle.hpp"
+
+namespace shardwise::detail::onednn {
+
+/// Engine, stream and scratch memory. For one thread at a time: primitives run one after another
+/// and so can share their scratch.
+class Session {
+ public:
+  Session() {
+    dnnl_engine_t engine = nullptr;
+    check(dnnl_engine_create(&engine, dnnl_cpu, 0), "dnnl_engine_create", {});
+    engine_.reset(engine);
+    dnnl_stream_t stream = nullptr;
+    check(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags), "dnnl_stream_create", {});
+    stream_.reset(stream);
+  }
+
+  dnnl_engine_t engine() const { return engine_.get(); }
+  dnnl_stream_t stream() const { return stream_.get(); }
+  Buffer& scratch() { return scratch_; }
+
+ private:
+  Engine engine_;
+  Stream stream_;
+  Buffer scratch_;
+};
+
+}  // namespace shardwise::detail::onednn

@@ -1,0 +1,76 @@
+#pragma once
+// The gradients of a linear layer's parameters.
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/onednn/plan_cache.hpp"
+#include "shardwise/backend/onednn/products.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise::detail::onednn {
+
+/// dw[out, in] (+)= dy[rows, out]ᵀ x[rows, in]. Extents are not zero.
+class WeightGradient {
+ public:
+  WeightGradient(Dtype dtype, std::size_t in, std::size_t out)
+      : purpose_{"backward_weight", dtype, 0, in, out} {}
+
+  /// dnnl_sgemm is the kernel inside the library's `inner_product` and takes a factor for what dw
+  /// holds; at 16 rows it needs a third of `matmul`'s time, at 512 it is ahead by 10 %.
+  void run(std::size_t rows, const float* x, const float* dy, Write write, float* dw) {
+    Purpose purpose = purpose_;
+    purpose.rows = rows;
+    const dnnl_dim_t in = as_dim(purpose_.in);
+    const dnnl_dim_t out = as_dim(purpose_.out);
+    check(dnnl_sgemm('T', 'N', out, in, as_dim(rows), 1.0F, dy, out, x, in,
+                     write == Write::add ? 1.0F : 0.0F, dw, in),
+          "dnnl_sgemm", purpose);
+  }
+
+  /// bfloat16 has no such function; `matmul` is two to four times as fast there as `inner_product`
+  /// with plain matrices.
+  void run(Session& session, std::size_t rows, const bf16* x, const bf16* dy, Write write,
+           bf16* dw) {
+    Primitive& primitive = plans_.get({rows, write}, [&] {
+      Purpose purpose = purpose_;
+      purpose.rows = rows;
+      return matrix_product(
+          session,
+          {transposed(purpose.out, rows, purpose), row_major(rows, purpose.in, purpose),
+           row_major(purpose.out, purpose.in, purpose), false, Activation::none, write},
+          purpose);
+    });
+    primitive.run(session, {dy, x, dw});
+  }
+
+ private:
+  struct Key {
+    std::size_t rows;
+    Write write;
+
+    bool operator==(const Key&) const = default;
+  };
+
+  Purpose purpose_;
+  PlanCache<Key> plans_;
+};
+
+/// db[out] (+)= Σ_rows dy[rows, out], summed in float in the order of the rows.
+template <class T>
+void column_sums(std::size_t rows, std::size_t out, const T* dy, Write write,
+                 std::vector<float>& sums, T* db) {
+  std::fill(sums.begin(), sums.end(), 0.0F);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const T* row = dy + r * out;
+    for (std::size_t o = 0; o < out; ++o) sums[o] += static_cast<float>(row[o]);
+  }
+  for (std::size_t o = 0; o < out; ++o)
+    db[o] = static_cast<T>(write == Write::add ? static_cast<float>(db[o]) + sums[o] : sums[o]);
+}
+
+}  // namespace shardwise::detail::onednn
