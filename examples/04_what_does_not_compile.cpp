@@ -1,0 +1,28 @@
+// What does not compile, and what the compiler then says.
+//
+//     784 ──column──> 512 ──relu──> 512   ✗   500 ──row──> 10
+//
+// With -DCASE=0 this file is a program; every other case is a mistake, and the test of this example
+// demands the sentence behind `expect:` from the compiler.
+
+#include "shardwise/shardwise.hpp"
+
+namespace sw = shardwise;
+
+#if CASE == 0  // the control: features meet
+struct Mlp
+    : sw::Sequential<sw::ColumnParallelLinear<784, 512>, sw::Relu, sw::RowParallelLinear<512, 10>> {
+};
+#endif
+
+#if CASE == \
+    1  // expect: Consumer takes Expected features, but Producer in front of it gives Produced
+struct Mlp
+    : sw::Sequential<sw::ColumnParallelLinear<784, 512>, sw::Relu, sw::RowParallelLinear<500, 10>> {
+};
+#endif
+
+int main() {
+  const Mlp model;
+  return model.in() == 784 ? 0 : 1;
+}
