@@ -73,7 +73,7 @@ class Pool {
   /// A buffer of at least `bytes` bytes of any content. Throws memory_error if there are none.
   Buffer take(std::size_t bytes) {
     const SizeClass size = size_class(bytes);
-    Buffer::Block* block = free_[size.number];
+    Buffer::Block* block = size.number < free_.size() ? free_[size.number] : nullptr;
     if (block != nullptr) {
       free_[size.number] = block->next;
     } else {

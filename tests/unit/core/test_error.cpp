@@ -1,0 +1,57 @@
+// Messages gain places while an error travels outwards.
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "shardwise/core/error.hpp"
+
+using namespace shardwise;
+
+TEST_CASE("places stand in front, the outermost first") {
+  shape_error e("10 is not 12");
+  CHECK(std::string(e.what()) == "10 is not 12");
+  e.add_place("2: Relu");
+  CHECK(std::string(e.what()) == "2: Relu: 10 is not 12");
+  e.add_place("Mlp", " / ");
+  CHECK(std::string(e.what()) == "Mlp / 2: Relu: 10 is not 12");
+  e.add_place("rank 3");
+  CHECK(std::string(e.what()) == "rank 3: Mlp / 2: Relu: 10 is not 12");
+}
+
+TEST_CASE("a place can be added while an error passes, and its type stays") {
+  const auto inner = [] { throw numeric_error("the loss is not a number"); };
+  const auto outer = [&] {
+    try {
+      inner();
+    } catch (error& e) {
+      e.add_place("step 7");
+      throw;
+    }
+  };
+  CHECK_THROWS_WITH_AS(outer(), "step 7: the loss is not a number", numeric_error);
+}
+
+TEST_CASE("a foreign exception keeps itself and its rank") {
+  std::exception_ptr cause;
+  try {
+    throw std::out_of_range("17");
+  } catch (...) {
+    cause = std::current_exception();
+  }
+  const rank_error e(5, cause, "17");
+  CHECK(e.rank() == 5);
+  CHECK(std::string(e.what()) == "rank 5: 17");
+  CHECK_THROWS_AS(std::rethrow_exception(e.cause()), std::out_of_range);
+}
+
+TEST_CASE_TEMPLATE("each kind can be told apart and all are one", E, shape_error, argument_error,
+                   collective_error, peer_error, numeric_error, data_error, memory_error,
+                   backend_error) {
+  static_assert(std::is_base_of_v<error, E> && std::is_base_of_v<std::exception, E>);
+  CHECK_THROWS_AS(throw E("text"), E);
+  CHECK_THROWS_AS(throw E("text"), error);
+  CHECK_THROWS_WITH_AS(throw E("text"), "text", std::exception);
+}

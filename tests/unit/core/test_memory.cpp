@@ -1,0 +1,140 @@
+// The pool: what goes back comes again, and a program that repeats itself asks for nothing new.
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "shardwise/core/memory.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+/// Takes and gives back buffers of random sizes, in random order; the same for the same seed.
+void random_program(Pool& pool, std::uint64_t seed) {
+  std::vector<Buffer> held;
+  std::uint64_t state = seed;
+  for (int step = 0; step < 2000; ++step) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    const std::uint64_t draw = state >> 33;
+    if (held.size() < 40 && draw % 2 == 0) {
+      held.push_back(pool.take((draw >> 1) % 20'000));
+    } else if (!held.empty()) {
+      std::swap(held[(draw >> 1) % held.size()], held.back());
+      held.pop_back();
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("memory is aligned, disjoint and as large as asked for") {
+  Pool pool;
+  std::vector<Buffer> held;
+  for (std::size_t bytes = 0; bytes < 3000; bytes += 37) {
+    held.push_back(pool.take(bytes));
+    CHECK(reinterpret_cast<std::uintptr_t>(held.back().data()) % 64 == 0);
+    std::memset(held.back().data(), static_cast<int>(held.size()), bytes);
+  }
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    const auto* bytes = static_cast<const unsigned char*>(held[i].data());
+    bool untouched = true;
+    for (std::size_t k = 0; k < i * 37; ++k) untouched = untouched && bytes[k] == i + 1;
+    CHECK(untouched);
+  }
+}
+
+TEST_CASE("sizes around a power of two get enough") {
+  Pool pool;
+  for (std::size_t power = 64; power <= (std::size_t{1} << 20); power *= 2) {
+    for (const std::size_t bytes :
+         {power - 1, power, power + 1, power + power / 4, power + power / 4 + 1, 2 * power - 1}) {
+      const std::size_t before = pool.reserved();
+      const Buffer buffer = pool.take(bytes);
+      std::memset(buffer.data(), 1, bytes);  // the address sanitizer looks on
+      const std::size_t got = pool.reserved() - before;
+      if (got != 0) {  // a new block, not one used again
+        CHECK(got >= bytes);
+        CHECK(got <= bytes + bytes / 4 + 64);
+      }
+    }
+  }
+}
+
+TEST_CASE("what is given back is used again") {
+  Pool pool;
+  void* first = pool.take(1000).data();
+  CHECK(pool.take(1000).data() == first);
+  const Buffer held = pool.take(1000);
+  CHECK(held.data() == first);
+  CHECK(pool.take(1000).data() != first);
+}
+
+TEST_CASE("the second round of a program asks the system for nothing") {
+  Pool pool;
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
+    random_program(pool, seed);
+    const std::size_t reserved = pool.reserved();
+    random_program(pool, seed);
+    CHECK(pool.reserved() == reserved);
+  }
+  CHECK(pool.reserved() > 0);
+}
+
+TEST_CASE("copies share a block and the last one gives it back") {
+  Pool pool;
+  Buffer a = pool.take(10);
+  void* const memory = a.data();
+  CHECK(a.unique());
+  {
+    const Buffer b = a;
+    CHECK(b.data() == memory);
+    CHECK_FALSE(a.unique());
+    CHECK_FALSE(b.unique());
+  }
+  CHECK(a.unique());
+
+  Buffer c = std::move(a);
+  CHECK(c.unique());
+  CHECK(c.data() == memory);
+  Buffer d = c;
+  c = Buffer();
+  CHECK(c.data() == nullptr);
+  CHECK(d.unique());
+  CHECK(pool.take(10).data() != memory);  // still held by d
+  d = pool.take(5000);
+  CHECK(pool.take(10).data() == memory);
+}
+
+TEST_CASE("a buffer survives assignment to itself") {
+  Pool pool;
+  Buffer a = pool.take(10);
+  Buffer& same = a;
+  a = same;
+  CHECK(a.unique());
+  CHECK(a.data() != nullptr);
+}
+
+TEST_CASE("a default-made buffer holds nothing") {
+  const Buffer nothing;
+  CHECK(nothing.data() == nullptr);
+  CHECK_FALSE(nothing.unique());
+  const Buffer copy = nothing;
+  CHECK(copy.data() == nullptr);
+}
+
+TEST_CASE("more than there is is an error that says how much") {
+  Pool pool;
+  const Buffer held = pool.take(100);
+  for (const std::size_t bytes : {std::size_t{1} << 60, static_cast<std::size_t>(-1),
+                                  static_cast<std::size_t>(-200), std::size_t{1} << 63}) {
+    CHECK_THROWS_WITH_AS(pool.take(bytes), doctest::Contains(std::to_string(bytes).c_str()),
+                         memory_error);
+    CHECK_THROWS_WITH_AS(pool.take(bytes),
+                         doctest::Contains(std::to_string(pool.reserved()).c_str()), memory_error);
+  }
+  CHECK(pool.take(100).data() != nullptr);  // and the pool goes on
+}
