@@ -1,0 +1,108 @@
+#pragma once
+// What a loss says about itself, what it sees while it runs, and what it sends.
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/model/exchanges.hpp"
+#include "shardwise/model/plan.hpp"
+
+namespace shardwise {
+
+/// The samples of one batch, and of all batches of its step together.
+struct BatchShare {
+  std::size_t samples = 1;
+  std::size_t of_step = 1;
+};
+
+/// A loss's part of the rank's run: the exchanges that it names, and the backend.
+template <class Context, class Exchanges>
+class LossFrame : public Exchanger<Context, Exchanges> {
+  using Base = Exchanger<Context, Exchanges>;
+
+ public:
+  LossFrame(Run<Context>& run, const typename Base::Shapes& exchange_shapes, BatchShare share)
+      : Base(run, exchange_shapes), backend_(run.backend), share_(share) {}
+
+  typename Context::backend& backend() { return backend_; }
+
+  /// The number of terms that the step's mean is taken over, if this batch has `terms` of them over
+  /// all ranks: their sum divided by this is the batch's part of the step's loss.
+  /// throws   argument_error if there are none
+  double terms_of_step(std::size_t terms) const {
+    if (terms == 0 || share_.samples == 0) {
+      throw argument_error(
+          "the loss is a mean, but the whole batch is empty: give at least one sample");
+    }
+    return static_cast<double>(terms) * static_cast<double>(share_.of_step) /
+           static_cast<double>(share_.samples);
+  }
+
+  /// The sum of one number of each rank. Exchange I must be Partial -> Invariant, of one element.
+  template <std::size_t I>
+  double sum_of_ranks(double mine) {
+    auto in = this->template exchange_input<I>();
+    auto& number = in.writable()[0];
+    number = static_cast<std::remove_reference_t<decltype(number)>>(mine);
+    return static_cast<double>(this->template exchange<I>(std::move(in)).view()[0]);
+  }
+
+ private:
+  typename Context::backend& backend_;
+  BatchShare share_;
+};
+
+/// A loss turns a prediction and a target into one number, the same on every rank, and into the
+/// gradient of the prediction. Like a layer it never sees a communicator: it names its exchanges.
+///
+///     struct Mean {                                            // a minimal loss
+///       template <Layout L>
+///       using exchanges = std::tuple<>;                        // Exchange<...>, as in layer.hpp
+///       template <Layout L>
+///       constexpr std::array<Shape, 0> exchange_shapes(const Shape& prediction) const;
+///       template <class Frame, Real T, Layout L>
+///       double operator()(Frame& frame, View<const T, L> prediction, Target target,
+///                         View<T, dual_t<L>> gradient) const;  // assigns the gradient
+///     };
+///
+/// Loss and gradient are a mean over `frame.terms_of_step(terms)` terms, where `terms` counts those
+/// of the whole batch, not of a rank. The prediction is whole or in shards, `target` is Invariant.
+///
+/// valid: `CrossEntropy`, `MeanSquaredError`      invalid: `int`, `Relu`
+template <class L>
+concept Loss = requires(const L& loss, const Shape& prediction) {
+  typename L::template exchanges<Invariant>;
+  {
+    loss.template exchange_shapes<Invariant>(prediction)
+    } -> std::convertible_to<
+        std::array<Shape, std::tuple_size_v<typename L::template exchanges<Invariant>>>>;
+};
+
+/// What `loss` sends for a prediction of global shape `prediction` laid out as L.
+template <Layout L, Loss Chosen>
+constexpr collectives loss_plan(const Chosen& loss, const Shape& prediction,
+                                Dtype dtype = Dtype::float32) {
+  using Exchanges = typename Chosen::template exchanges<L>;
+  collectives list;
+  detail::add_exchanges<Exchanges>(list, loss.template exchange_shapes<L>(prediction),
+                                   detail::PlanDtypes{dtype}.exchanges(),
+                                   std::make_index_sequence<std::tuple_size_v<Exchanges>>{});
+  return list;
+}
+
+/// What one training step of `model` with `loss` sends for inputs of shape `in`.
+template <class M, Loss Chosen>
+Plan plan_step(const M& model, const Shape& in, const Chosen& loss) {
+  Plan plan = model.plan(in);
+  plan.loss = loss_plan<typename M::output_layout>(loss, model.layers().output_shape(in),
+                                                   dtype_v<typename M::dtype>);
+  return plan;
+}
+
+}  // namespace shardwise

@@ -1,0 +1,62 @@
+#pragma once
+// Stochastic gradient descent.
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/train/optimizer.hpp"
+
+namespace shardwise {
+
+/// g' = g + weight_decay p;   without momentum  p -= learning_rate g'
+///                            with momentum     v = momentum v + g';   p -= learning_rate v
+///                            with Nesterov's   v = momentum v + g';
+///                                              p -= learning_rate (g' + momentum v)
+/// v begins as 0.
+/// source   torch.optim.SGD without dampening; Sutskever et al. 2013 for Nesterov's form
+struct Sgd {
+  double learning_rate = 1e-3;
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+
+  /// throws   argument_error for negative options, and for nesterov without momentum
+  void check() const {
+    constexpr double any = std::numeric_limits<double>::infinity();
+    detail::check_option("Sgd", "learning_rate", learning_rate, any);
+    detail::check_option("Sgd", "momentum", momentum, any);
+    detail::check_option("Sgd", "weight_decay", weight_decay, any);
+    if (nesterov && momentum == 0) {
+      throw argument_error(
+          "Sgd: nesterov changes how momentum is used, but momentum is 0: set momentum, for "
+          "example to 0.9, or leave nesterov out");
+    }
+  }
+
+  constexpr std::size_t moments() const { return momentum == 0 ? 0 : 1; }
+
+  template <class A>
+  struct Update {
+    A rate;
+    A momentum;
+    A decay;
+    bool nesterov;
+
+    constexpr A operator()(A value, A gradient, A* moments) const {
+      const A decayed = gradient + decay * value;
+      if (momentum == 0) return value - rate * decayed;
+      moments[0] = momentum * moments[0] + decayed;
+      return value - rate * (nesterov ? decayed + momentum * moments[0] : moments[0]);
+    }
+  };
+
+  template <class A>
+  constexpr Update<A> update(std::uint64_t) const {
+    return {static_cast<A>(learning_rate), static_cast<A>(momentum), static_cast<A>(weight_decay),
+            nesterov};
+  }
+};
+
+}  // namespace shardwise
