@@ -17,6 +17,7 @@ template <Layout L>
 struct To {
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool reshapes = true;
+  static constexpr bool keeps_shape = true;
 
   template <Layout Wanted>
   using wants = L;

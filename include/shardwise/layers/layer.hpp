@@ -59,6 +59,8 @@ struct Exchange {
 /// offered, except that a sum must be complete first. A Partial becomes what the next layer wants
 /// if that is sharded, else Invariant.
 struct KeepsLayout {
+  static constexpr bool keeps_shape = true;
+
   template <Layout Wanted>
   using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
 
@@ -100,6 +102,7 @@ struct KeepsLayout {
 ///     static constexpr bool random = true;     draws random numbers: `frame.random()`
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
 ///     static constexpr bool reshapes = true;   no forward and backward: the memory stays as it is
+///     static constexpr bool keeps_shape = true;  the output is of the input's shape, always
 ///     static constexpr Activation activation;  an element-wise function that products can fuse
 ///     static std::string name();               for messages; the type's own name otherwise
 ///

@@ -16,8 +16,11 @@ concept StatesFeatures = requires {
   { L::out_features } -> std::convertible_to<std::size_t>;
 };
 
+/// A layer whose output has the shape of its input, which leaves features to its neighbours.
 template <class L>
-concept KeepsShape = std::derived_from<L, KeepsLayout>;
+concept KeepsShape = requires {
+  requires L::keeps_shape;
+};
 
 /// The number of features that L takes and gives, as far as its type says; `dynamic` is unknown.
 template <class L>

@@ -16,6 +16,10 @@ namespace detail {
 /// A flat pack of layers, found by number.
 template <std::size_t I, class L>
 struct Numbered {
+  constexpr Numbered() requires std::is_default_constructible_v<L>
+  = default;
+  constexpr explicit Numbered(const L& given) : layer(given) {}
+
   [[no_unique_address]] L layer;
 };
 
@@ -24,7 +28,7 @@ struct Layers;
 template <std::size_t... Is, class... Ls>
 struct Layers<std::index_sequence<Is...>, Ls...> : Numbered<Is, Ls>... {
   constexpr Layers() = default;
-  constexpr explicit Layers(const Ls&... layers) : Numbered<Is, Ls>{layers}... {}
+  constexpr explicit Layers(const Ls&... layers) : Numbered<Is, Ls>(layers)... {}
 };
 
 template <std::size_t I, class L>
