@@ -1,0 +1,190 @@
+// What models will send, pinned for stated endpoints. All of it is known to the compiler.
+
+#include <concepts>
+#include <cstddef>
+
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/flatten.hpp"
+#include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/plan.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using Features = Sharded<Axis::feature>;
+using Batch = Sharded<Axis::batch>;
+using Sequence = Sharded<Axis::sequence>;
+
+using Column = ColumnParallelLinear<20, 15>;
+using Row = RowParallelLinear<15, 10>;
+
+constexpr bool input_gradient = true;
+
+/// Whether a plan is exactly this.
+constexpr bool is(const Plan& plan, const collectives& forward, const collectives& backward,
+                  const collectives& settle = {}) {
+  return plan.forward == forward && plan.backward == backward && plan.settle == settle &&
+         plan.loss.empty();
+}
+
+// --- one layer ---------------------------------------------------------------------------------
+
+// Column, Invariant -> Sharded: nothing forward, one all-reduce backward, and none without anybody
+// who asks for the gradient of the input.
+static_assert(is(plan<Column, 4, Invariant, Features, input_gradient>(batch{64}), {},
+                 {all_reduce(64 * 20)}));
+static_assert(is(plan<Column, 4, Invariant, Features>(batch{64}), {}, {}));
+
+// Row, Sharded -> Invariant: one all-reduce forward, nothing backward.
+static_assert(is(plan<Row, 4, Features, Invariant, input_gradient>(batch{64}),
+                 {all_reduce(64 * 10)}, {}));
+// Offered what it takes, it needs nothing in front of it; given as it is, nothing behind it.
+static_assert(is(plan<Row, 4, Features, Partial, input_gradient>(batch{64}), {}, {}));
+// A whole input is cut at no cost; its gradient is gathered.
+static_assert(is(plan<Row, 4, Invariant, Partial, input_gradient>(batch{64}), {},
+                 {all_gather(64 * 15)}));
+
+// Not split: nothing moves, and where rows are split all parameters owe a sum, in one collective.
+using Whole = Linear<split::none, 20, 15>;
+static_assert(is(plan<Whole, 4, Invariant, Invariant, input_gradient>(batch{64}), {}, {}));
+static_assert(is(plan<Whole, 4, Batch, Batch, input_gradient>(batch{64}), {}, {},
+                 {all_reduce(20 * 15 + 15)}));
+static_assert(is(plan<Linear<split::none, 20, 15, false>, 4, Batch, Batch>(batch{64}), {}, {},
+                 {all_reduce(20 * 15)}));
+static_assert(is(plan<Sequential<Whole, Relu, Linear<split::none, 15, 10>>, 4, Batch, Batch>(batch{
+                     64}),
+                 {}, {}, {all_reduce(20 * 15 + 15 + 15 * 10 + 10)}));
+
+// --- column, GELU, row -------------------------------------------------------------------------
+
+struct Mlp : Sequential<Column, Gelu, Row> {};
+
+static_assert(is(plan<Mlp, 4, Invariant, Invariant, input_gradient>(batch{64}),
+                 {all_reduce(64 * 10)}, {all_reduce(64 * 20)}));
+static_assert(is(plan<Mlp, 4>(batch{64}), {all_reduce(64 * 10)}, {}));
+// The plan does not depend on the number of ranks, and a row's bias owes nothing at any.
+static_assert(is(plan<Mlp, 1>(batch{64}), {all_reduce(64 * 10)}, {}));
+static_assert(is(plan<Mlp, 8>(batch{64}), {all_reduce(64 * 10)}, {}));
+
+// The same on a stream that is split by sequence: one all-gather and one reduce-scatter each way.
+constexpr Shape text{{Axis::batch, 2}, {Axis::sequence, 16}, {Axis::feature, 20}};
+static_assert(is(plan<Mlp, 4, Sequence, Sequence, input_gradient>(text),
+                 {all_gather(2 * 16 * 20), reduce_scatter(2 * 16 * 10)},
+                 {all_gather(2 * 16 * 10), reduce_scatter(2 * 16 * 20)}));
+static_assert(is(plan<Mlp, 4, Sequence, Sequence>(text),
+                 {all_gather(2 * 16 * 20), reduce_scatter(2 * 16 * 10)},
+                 {all_gather(2 * 16 * 10)}));
+
+// Row, ReLU, row: a reduce-scatter, and not an all-reduce.
+using Rows = Sequential<RowParallelLinear<20, 15>, Relu, Row>;
+static_assert(is(plan<Rows, 4, Features, Invariant, input_gradient>(batch{64}),
+                 {reduce_scatter(64 * 15), all_reduce(64 * 10)}, {all_gather(64 * 15)}));
+static_assert(is(plan<Rows, 4, Invariant, Invariant, input_gradient>(batch{64}),
+                 {reduce_scatter(64 * 15), all_reduce(64 * 10)},
+                 {all_gather(64 * 15), all_gather(64 * 20)}));
+
+// Two column-parallel layers: what the first gives is gathered, its gradient reduce-scattered.
+using Columns = Sequential<Column, Relu, ColumnParallelLinear<15, 10>>;
+static_assert(is(plan<Columns, 4, Invariant, Features>(batch{64}), {all_gather(64 * 15)},
+                 {reduce_scatter(64 * 15)}));
+
+// --- gather policies -----------------------------------------------------------------------------
+
+static_assert(is(plan<Sequential<Column, To<Invariant>>, 4, Invariant, Invariant>(batch{64}),
+                 {all_gather(64 * 15)}, {}));
+static_assert(is(plan<Sequential<Row, To<Invariant>>, 4, Features, Invariant>(batch{64}),
+                 {all_reduce(64 * 10)}, {}));
+static_assert(is(plan<Sequential<Row, To<Batch>>, 4, Features, Batch>(batch{64}),
+                 {reduce_scatter(64 * 10)}, {all_gather(64 * 10)}));
+constexpr Shape hidden{{Axis::batch, 2}, {Axis::sequence, 16}, {Axis::feature, 15}};
+static_assert(is(plan<Sequential<Row, To<Sequence>>, 4, Features, Sequence>(hidden),
+                 {reduce_scatter(2 * 16 * 10)}, {all_gather(2 * 16 * 10)}));
+static_assert(is(plan<Sequential<Column, To<Batch>>, 4, Invariant, Batch>(batch{64}),
+                 {all_to_all(64 * 15)}, {all_to_all(64 * 15)}));
+// To what it already is, nothing.
+static_assert(is(plan<Sequential<Column, To<Features>, Row>, 4>(batch{64}), {all_reduce(64 * 10)},
+                 {}));
+
+// --- blocks --------------------------------------------------------------------------------------
+
+using Block = Sequential<ColumnParallelLinear<20, 30>, Gelu, RowParallelLinear<30, 20>>;
+static_assert(is(plan<Residual<Block>, 4, Invariant, Invariant, input_gradient>(batch{64}),
+                 {all_reduce(64 * 20)}, {all_reduce(64 * 20)}));
+static_assert(is(plan<Residual<Block>, 4>(batch{64}), {all_reduce(64 * 20)}, {}));
+static_assert(is(plan<Residual<Block>, 4, Sequence, Sequence, input_gradient>(text),
+                 {all_gather(2 * 16 * 20), reduce_scatter(2 * 16 * 20)},
+                 {all_gather(2 * 16 * 20), reduce_scatter(2 * 16 * 20)}));
+// Three blocks: each sends forward; backward the first one's input gradient is wanted by nobody.
+static_assert(is(plan<Repeat<3, Residual<Block>>, 4>(batch{64}),
+                 {all_reduce(1280), all_reduce(1280), all_reduce(1280)},
+                 {all_reduce(1280), all_reduce(1280)}));
+static_assert(is(plan<Repeat<2, Block>, 4, Invariant, Invariant, input_gradient>(batch{64}),
+                 {all_reduce(1280), all_reduce(1280)}, {all_reduce(1280), all_reduce(1280)}));
+// What stands behind layers with parameters has an input gradient, whether anybody asked or not.
+static_assert(is(plan<Sequential<Block, Block>, 4>(batch{64}), {all_reduce(1280), all_reduce(1280)},
+                 {all_reduce(1280)}));
+// What stands in front of all parameters has none, and sends nothing backward.
+static_assert(
+    is(plan<Sequential<To<Batch>, Relu, To<Invariant>, Column>, 4, Invariant, Features>(batch{64}),
+       {all_gather(64 * 20)}, {}));
+
+// Behind Flatten a row-parallel layer finds its planes in place.
+constexpr Shape images{{Axis::batch, 2}, {Axis::channel, 5}, {Axis::height, 2}, {Axis::width, 2}};
+static_assert(is(plan<Sequential<Relu, Flatten, RowParallelLinear<20, 10>>, 4,
+                      Sharded<Axis::channel>, Invariant, input_gradient>(images),
+                 {all_reduce(20)}, {}));
+
+// --- forward only --------------------------------------------------------------------------------
+
+static_assert(is(plan_of<Ends<Invariant, Invariant>, ForwardOnly>(
+                     Mlp{}, 4, Shape{{Axis::batch, 64}, {Axis::feature, 20}}),
+                 {all_reduce(640)}, {}));
+static_assert(is(plan_of<Ends<Batch, Batch>, ForwardOnly>(
+                     Whole{}, 4, Shape{{Axis::batch, 64}, {Axis::feature, 20}}),
+                 {}, {}));
+
+// --- dtypes and sizes ----------------------------------------------------------------------------
+
+static_assert(plan<Mlp, 4>(batch{64}, Dtype::bfloat16).forward ==
+              collectives{all_reduce(640, Dtype::bfloat16)});
+static_assert(plan<Mlp, 4>(batch{0}).forward == collectives{all_reduce(0)});  // still called
+// Sizes given at construction give the same plan.
+constexpr Shape in{{Axis::batch, 64}, {Axis::feature, 20}};
+constexpr ColumnParallelLinear<dynamic, dynamic> given(20, 15);
+static_assert(is(plan_of<Ends<Invariant, Features>, TrainWithInputGradient>(given, 4, in), {},
+                 {all_reduce(64 * 20)}));
+
+// A collective's own arithmetic, on 4 ranks.
+static_assert(all_reduce(640).elements_passed_in(4) == 4 * 640);
+static_assert(reduce_scatter(640).elements_passed_in(4) == 4 * 640);
+static_assert(all_gather(640).elements_passed_in(4) == 640);
+static_assert(all_to_all(640).elements_passed_in(4) == 640);
+static_assert(all_reduce(640).bytes_sent(4) == 2 * 3 * 640 * 4);
+static_assert(all_gather(640, Dtype::float64).bytes_sent(4) == 3 * 640 * 8);
+static_assert(reduce_scatter(640, Dtype::bfloat16).bytes_sent(4) == 3 * 640 * 2);
+static_assert(all_to_all(640).bytes_sent(4) == 640 * 4 * 3 / 4);
+static_assert(all_reduce(640).bytes_sent(1) == 0 && all_to_all(640).bytes_sent(1) == 0);
+static_assert(plan<Mlp, 4, Invariant, Invariant, input_gradient>(batch{64}).bytes_sent() ==
+              all_reduce(640).bytes_sent(4) + all_reduce(1280).bytes_sent(4));
+static_assert(plan<Whole, 4, Batch, Batch>(batch{64}).bytes_sent() ==
+              all_reduce(315).bytes_sent(4));
+
+// --- parameters of a rank
+// --------------------------------------------------------------------------
+
+template <class M>
+constexpr std::size_t held(int rank, int ranks) {
+  return parameters_of_rank<Ends<Invariant, Invariant>>(M{}, Place{rank, ranks}, in);
+}
+// Column: 15 outputs over 4 ranks are 4, 4, 4, 3; row: 15 inputs likewise, and a bias on all.
+static_assert(held<Mlp>(0, 1) == 20 * 15 + 15 + 15 * 10 + 10);
+static_assert(held<Mlp>(0, 4) == 20 * 4 + 4 + 4 * 10 + 10);
+static_assert(held<Mlp>(3, 4) == 20 * 3 + 3 + 3 * 10 + 10);
+static_assert(held<Column>(0, 8) == 42 && held<Column>(7, 8) == 21);
+static_assert(held<Column>(15, 16) == 0);          // more ranks than features
+static_assert(held<Whole>(3, 4) == 20 * 15 + 15);  // whole on every rank
+static_assert(held<Repeat<3, Residual<Block>>>(1, 2) == 3 * (20 * 15 + 15 + 15 * 20 + 20));
+
+}  // namespace
