@@ -1,0 +1,202 @@
+// What redistributions refuse, what they leave where, and what memory they take. That they are
+// right is shown in tests/laws.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layout/tensor.hpp"
+#include "shardwise/redistribute/run.hpp"
+#include "support/plain_communicator.hpp"
+
+using namespace shardwise;
+using testing::PlainCommunicator;
+
+namespace {
+
+using BySequence = Sharded<Axis::sequence>;
+using ByFeature = Sharded<Axis::feature>;
+
+const Shape global{{Axis::batch, 2}, {Axis::sequence, 3}, {Axis::feature, 5}};
+
+template <class C, class From, class To>
+std::string message_of(C& ranks, const Tensor<float, From>& in, Tensor<float, To>& out) {
+  Pool pool;
+  try {
+    redistribute(ranks, pool, in.view(), out.view());
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+template <class T, class L>
+std::vector<T> elements(const Tensor<T, L>& tensor) {
+  return {tensor.data(), tensor.data() + tensor.size()};
+}
+
+template <class L>
+Tensor<float, L> filled(Place place, float value) {
+  Tensor<float, L> tensor(global, place);
+  std::fill_n(tensor.data(), tensor.size(), value);
+  return tensor;
+}
+
+}  // namespace
+
+TEST_CASE("unequal shapes are refused on every rank, before anybody waits") {
+  std::array<std::string, 3> messages;
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    const Shape other{{Axis::batch, 2}, {Axis::sequence, 3}, {Axis::feature, 6}};
+    const Tensor<float, BySequence> in(global, place_of(ranks));
+    Tensor<float, Invariant> out(other, place_of(ranks));
+    messages[static_cast<std::size_t>(ranks.rank())] = message_of(ranks, in, out);
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string& text = messages[static_cast<std::size_t>(rank)];
+    CAPTURE(text);
+    CHECK(has(text, "rank " + std::to_string(rank)));
+    CHECK(has(text, "Sharded<sequence> -> Invariant"));
+    CHECK(has(text, "[batch 2, sequence 3, feature 5]"));
+    CHECK(has(text, "[batch 2, sequence 3, feature 6]"));
+  }
+}
+
+TEST_CASE("equal sizes with another grain or order are other shapes") {
+  SingleRank alone;
+  Pool pool;
+  const Tensor<float, Invariant> in(Shape{{Axis::batch, 2}, {Axis::feature, 6}});
+  for (const Shape& shape :
+       {Shape{{Axis::batch, 2}, {Axis::feature, 3, 2}}, Shape{{Axis::feature, 6}, {Axis::batch, 2}},
+        Shape{{Axis::batch, 2}, {Axis::channel, 6}}}) {
+    Tensor<float, Replicated> out(shape);
+    CHECK_THROWS_AS(redistribute(alone, pool, in.view(), out.view()), shape_error);
+  }
+}
+
+TEST_CASE("views made for another rank or rank count are refused") {
+  SingleRank alone;
+  Pool pool;
+  const Tensor<float, Partial> in(global, {1, 2});
+  Tensor<float, Invariant> out(global);
+  CHECK_THROWS_AS(redistribute(alone, pool, in.view(), out.view()), argument_error);
+  const std::string text = message_of(alone, in, out);
+  CHECK(has(text, "rank 0"));
+  CHECK(has(text, "Partial -> Invariant"));
+  CHECK(has(text, "input 1 of 2"));
+  CHECK(has(text, "output 0 of 1"));
+  CHECK(has(text, "1 ranks"));
+
+  const Tensor<float, Partial> right(global);
+  Tensor<float, Invariant> wrong(global, {0, 2});
+  CHECK_THROWS_AS(redistribute(alone, pool, right.view(), wrong.view()), argument_error);
+}
+
+TEST_CASE("ranks whose tensors differ in shape all get an error") {
+  for (const bool plain : {false, true}) {
+    CAPTURE(plain);
+    const auto mismatch = [&] {
+      run_ranks(2, [&](ThreadCommunicator& threads) {
+        Pool pool;
+        const auto features = static_cast<std::size_t>(5 + threads.rank());
+        const Shape shape{{Axis::batch, 2}, {Axis::feature, features}};
+        const Tensor<float, ByFeature> in(shape, place_of(threads));
+        Tensor<float, Invariant> out(shape, place_of(threads));
+        if (plain) {
+          PlainCommunicator ranks(threads);
+          redistribute(ranks, pool, in.view(), out.view());
+        } else {
+          redistribute(threads, pool, in.view(), out.view());
+        }
+      });
+    };
+    CHECK_THROWS_AS(mismatch(), collective_error);
+  }
+}
+
+TEST_CASE("from the same value to summands: the first rank keeps, or each its block") {
+  run_ranks(3, [](ThreadCommunicator& ranks) {
+    Pool pool;
+    const Place place = place_of(ranks);
+    Tensor<float, Partial> out = filled<Partial>(place, 99);
+    const auto same = filled<Invariant>(place, 4);
+    redistribute(ranks, pool, same.view(), out.view());
+    CHECK(elements(out) == std::vector<float>(30, ranks.rank() == 0 ? 4.F : 0.F));
+
+    const auto block = filled<BySequence>(place, 4);
+    redistribute(ranks, pool, block.view(), out.view());
+    for (std::size_t i = 0; i < out.size(); ++i)
+      CHECK(out[i] == (i / 5 % 3 == static_cast<std::size_t>(place.rank) ? 4.F : 0.F));
+  });
+}
+
+TEST_CASE("nothing that moves changes the tensor that one rank alone holds") {
+  SingleRank alone;
+  Pool pool;
+  Tensor<float, Partial> in(global);
+  in[3] = 4;
+  Tensor<float, ByFeature> out(global);
+  redistribute(alone, pool, std::as_const(in).view(), out.view());
+  CHECK(elements(out) == elements(in));
+  CHECK(pool.reserved() == 0);
+}
+
+TEST_CASE("the pool is asked for nothing new from the second time on") {
+  const auto all_moves = [](auto& ranks, Pool& pool) {
+    const Place place = place_of(ranks);
+    Tensor<float, Partial> sum(global, place);
+    Tensor<float, ByFeature> features(global, place);
+    Tensor<float, BySequence> sequences(global, place);
+    Tensor<float, Replicated> same(global, place);
+    redistribute(ranks, pool, std::as_const(sum).view(), features.view());
+    redistribute(ranks, pool, std::as_const(features).view(), sequences.view());
+    redistribute(ranks, pool, std::as_const(sequences).view(), same.view());
+    redistribute(ranks, pool, std::as_const(sum).view(), same.view());
+  };
+  for (const bool plain : {false, true}) {
+    run_ranks(4, [&](ThreadCommunicator& threads) {
+      Pool pool;
+      PlainCommunicator packing(threads);
+      const auto once = [&] { plain ? all_moves(packing, pool) : all_moves(threads, pool); };
+      once();
+      const std::size_t reserved = pool.reserved();
+      CHECK(reserved > 0);
+      for (int i = 0; i < 3; ++i) once();
+      CHECK(pool.reserved() == reserved);
+    });
+  }
+}
+
+TEST_CASE("redistributions run in groups made by split, whose neighbours are theirs") {
+  run_ranks(5, [](ThreadCommunicator& world) {
+    ThreadCommunicator ranks = world.split(world.rank() % 2, -world.rank());  // in reverse order
+    Pool pool;
+    const Place place = place_of(ranks);
+    const auto shard = filled<BySequence>(place, static_cast<float>(place.rank));
+    Tensor<float, Invariant> whole(global, place);
+    redistribute(ranks, pool, shard.view(), whole.view());
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      const std::size_t row = i / 5 % 3;
+      const std::size_t owner = place.size == 3 ? row : row / 2;  // 3 rows: 1, 1, 1 or 2, 1
+      CHECK(whole[i] == static_cast<float>(owner));
+    }
+  });
+}
+
+static_assert(AloneByType<SingleRank>);
+static_assert(!AloneByType<ThreadCommunicator>);
+static_assert(!AloneByType<PlainCommunicator<SingleRank>>);
+static_assert(moves_nothing<Redistribute<Partial, ByFeature>, SingleRank>);
+static_assert(!moves_nothing<Redistribute<Partial, ByFeature>, ThreadCommunicator>);
+static_assert(moves_nothing<Redistribute<Invariant, Replicated>, ThreadCommunicator>);
+static_assert(!moves_nothing<Redistribute<Invariant, Partial>, ThreadCommunicator>);
