@@ -1,0 +1,144 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <limits>
+
+#include "shardwise/backend/activation.hpp"
+#include "witness/values/activations.hpp"
+
+using namespace shardwise;
+using namespace shardwise::activations;
+
+namespace {
+
+/// The textbook forms in double.
+double plain(Activation activation, double x) {
+  switch (activation) {
+    case Activation::relu:
+      return x > 0 ? x : 0;
+    case Activation::gelu:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+    case Activation::tanh:
+      return std::tanh(x);
+    case Activation::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::none:
+      break;
+  }
+  return x;
+}
+
+/// The slope at the input x, whatever F takes it from.
+template <class F, class A>
+A slope_at(A x) {
+  return F::slope(F::slope_from_output ? F::value(x) : x);
+}
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("values are those of the formula", F, Relu, Identity, Gelu, GeluTanh, Silu, Tanh,
+                   Sigmoid) {
+  for (double x = -12; x <= 12; x += 1.0 / 128) {
+    const double exact = plain(F::kind, x);
+    CHECK(F::value(x) == doctest::Approx(exact).epsilon(1e-12));
+    // In float: 2e-7 of the larger of x and 1 is three units in the last place.
+    const double close = 2e-7 * std::max(1.0, std::abs(x));
+    CHECK(std::abs(static_cast<double>(F::value(static_cast<float>(x))) - exact) <= close);
+  }
+}
+
+TEST_CASE_TEMPLATE("slopes are those of finite differences", F, Identity, Gelu, GeluTanh, Silu,
+                   Tanh, Sigmoid) {
+  constexpr double h = 1e-5;  // error h^2 from the next term, 1e-16 / h from rounding
+  for (double x = -9; x <= 9; x += 1.0 / 64) {
+    const double difference = (F::value(x + h) - F::value(x - h)) / (2 * h);
+    CHECK(std::abs(slope_at<F>(x) - difference) <= 1e-9);
+    const double in_float = static_cast<double>(slope_at<F>(static_cast<float>(x)));
+    CHECK(std::abs(in_float - difference) <= 1e-6);
+  }
+}
+
+TEST_CASE("values and slopes are PyTorch's") {
+  // PyTorch's double results; ours differ by rounding alone.
+  const auto agree = [](auto f, const double* values, const double* slopes) {
+    using F = decltype(f);
+    for (std::size_t i = 0; i < std::size(witness::activations::x); ++i) {
+      const double x = witness::activations::x[i];
+      CAPTURE(x);
+      CHECK(std::abs(F::value(x) - values[i]) <= 1e-14 * std::max(1.0, std::abs(x)));
+      CHECK(std::abs(slope_at<F>(x) - slopes[i]) <= 1e-14);
+    }
+  };
+  namespace pytorch = witness::activations;
+  agree(Relu{}, pytorch::relu, pytorch::relu_derivative);
+  agree(Gelu{}, pytorch::gelu_erf, pytorch::gelu_erf_derivative);
+  agree(GeluTanh{}, pytorch::gelu_tanh, pytorch::gelu_tanh_derivative);
+  agree(Silu{}, pytorch::silu, pytorch::silu_derivative);
+  agree(Tanh{}, pytorch::tanh, pytorch::tanh_derivative);
+  agree(Sigmoid{}, pytorch::sigmoid, pytorch::sigmoid_derivative);
+}
+
+TEST_CASE("the slope of relu is 0 up to 0 and 1 beyond") {
+  CHECK(slope_at<Relu>(-1.0) == 0);
+  CHECK(slope_at<Relu>(-0.0) == 0);
+  CHECK(slope_at<Relu>(0.0) == 0);
+  CHECK(slope_at<Relu>(1e-300) == 1);
+  CHECK(slope_at<Relu>(2.0F) == 1);
+}
+
+TEST_CASE_TEMPLATE("far out there are limits and no overflow", A, float, double) {
+  const auto far_out = [](auto f, A below, A above, A slope_above) {
+    using F = decltype(f);
+    const A huge = std::numeric_limits<A>::max();
+    for (const A x : {static_cast<A>(-infinity), -huge, A(-1e30), A(-1000)}) {
+      CHECK(std::abs(F::value(x) - below) <= A(1e-30));
+      CHECK(std::abs(slope_at<F>(x)) <= A(1e-30));
+    }
+    for (const A x : {A(1000), A(1e30), huge, static_cast<A>(infinity)}) {
+      CHECK(F::value(x) == (above == 0 ? x : above));
+      CHECK(slope_at<F>(x) == slope_above);
+    }
+  };
+  far_out(Relu{}, 0, 0, 1);  // above 0: the value is x itself
+  far_out(Gelu{}, 0, 0, 1);
+  far_out(GeluTanh{}, 0, 0, 1);
+  far_out(Silu{}, 0, 0, 1);
+  far_out(Tanh{}, -1, 1, 0);
+  far_out(Sigmoid{}, 0, 1, 0);
+}
+
+TEST_CASE_TEMPLATE("NaN stays NaN", F, Relu, Identity, Gelu, GeluTanh, Silu, Tanh, Sigmoid) {
+  CHECK(std::isnan(F::value(std::numeric_limits<float>::quiet_NaN())));
+  CHECK(std::isnan(F::value(std::numeric_limits<double>::quiet_NaN())));
+}
+
+TEST_CASE("small inputs keep their relative accuracy") {
+  for (const float x : {1e-3F, 1e-6F, 1e-20F, -1e-6F}) {
+    CHECK(Tanh::value(x) == doctest::Approx(std::tanh(static_cast<double>(x))).epsilon(3e-7));
+    CHECK(Gelu::value(x) == doctest::Approx(plain(Activation::gelu, x)).epsilon(3e-7));
+    CHECK(Silu::value(x) == doctest::Approx(plain(Activation::silu, x)).epsilon(3e-7));
+  }
+  CHECK(Tanh::value(0.0F) == 0.0F);
+  CHECK(Gelu::value(0.0F) == 0.0F);
+  CHECK(Sigmoid::value(0.0F) == 0.5F);
+}
+
+TEST_CASE("visit finds the function object of each activation") {
+  for (const Activation activation :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
+        Activation::silu, Activation::tanh, Activation::sigmoid}) {
+    CHECK(visit(activation, [](auto f) { return decltype(f)::kind; }) == activation);
+  }
+  CHECK(name(Activation::none) == "none");
+  CHECK(name(Activation::gelu_tanh) == "gelu_tanh");
+  CHECK(name(Activation::sigmoid) == "sigmoid");
+}

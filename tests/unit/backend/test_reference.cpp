@@ -1,0 +1,92 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "unit/backend/linear_problem.hpp"
+
+using namespace shardwise;
+using backend_test::LinearProblem;
+
+static_assert(Backend<Reference, float> && Backend<Reference, double>);
+static_assert(Backend<Reference, bf16> && Backend<Reference, fp16>);
+static_assert(!Backend<Reference, int>);  // nothing computes with integers
+static_assert(!Backend<int, float>);      // has no kernels
+static_assert(!LinearKernel<Reference, float>);
+
+TEST_CASE_TEMPLATE("the reference agrees with naive loops", T, float, double, bf16, fp16) {
+  Reference backend;
+  for (const std::size_t rows : {1U, 2U, 5U, 17U}) {
+    for (const std::size_t in : {1U, 15U, 16U, 33U, 200U}) {
+      for (const std::size_t out : {1U, 3U, 16U, 37U}) {
+        CAPTURE(rows);
+        CAPTURE(in);
+        CAPTURE(out);
+        CHECK(backend_test::products_are_exact<Reference, T>(backend, rows, in, out));
+      }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("an empty extent gives sums over nothing", T, float, double, bf16, fp16) {
+  Reference backend;
+  for (const backend_test::Sizes& size : backend_test::empty_products) {
+    CAPTURE(size.rows);
+    CAPTURE(size.in);
+    CAPTURE(size.out);
+    CHECK(backend_test::products_are_exact<Reference, T>(backend, size.rows, size.in, size.out));
+  }
+}
+
+TEST_CASE_TEMPLATE("an activation is applied to the sum before it is rounded", T, float, double,
+                   bf16, fp16) {
+  Reference backend;
+  const auto problem = LinearProblem<T>::of_integers(4, 6, 5);
+  Reference::Linear<T> kernel(backend, 6, 5);
+  const std::vector<double> sums = problem.forward(true);
+  for (const Activation activation : {Activation::gelu, Activation::gelu_tanh, Activation::silu,
+                                      Activation::tanh, Activation::sigmoid}) {
+    std::vector<T> y(4 * 5);
+    kernel.forward(4, problem.x.data(), {problem.w.data(), 1}, problem.bias.data(), activation,
+                   y.data());
+    visit(activation, [&](auto f) {
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const auto expected = static_cast<T>(f.value(static_cast<accumulate_t<T>>(sums[i])));
+        CHECK(LinearProblem<T>::number(y[i]) == LinearProblem<T>::number(expected));
+      }
+    });
+  }
+}
+
+TEST_CASE("two-byte dtypes are summed in float") {
+  // 1 + 300 * 2^-9 in bf16 steps would stay at 1, because 2^-9 is below half of its spacing there.
+  Reference backend;
+  Reference::Linear<bf16> kernel(backend, 301, 1);
+  std::vector<bf16> x(301, bf16(0x1p-9F));
+  x[0] = bf16(1.0F);
+  const std::vector<bf16> w(301, bf16(1.0F));
+  bf16 y;
+  kernel.forward(1, x.data(), {w.data(), 1}, nullptr, Activation::none, &y);
+  CHECK(static_cast<float>(y) == static_cast<float>(bf16(1.0F + 300 * 0x1p-9F)));
+}
+
+TEST_CASE("float sums stay within their bound") {
+  Reference backend;
+  const auto problem = LinearProblem<float>::of_reals(7, 1000, 9);
+  Reference::Linear<float> kernel(backend, 1000, 9);
+  std::vector<float> y(7 * 9);
+  kernel.forward(7, problem.x.data(), {problem.w.data(), 1}, nullptr, Activation::none, y.data());
+  const std::vector<double> exact = problem.forward(false);
+  for (std::size_t i = 0; i < y.size(); ++i)
+    CHECK(std::abs(static_cast<double>(y[i]) - exact[i]) <= backend_test::float_bound(1000));
+}
+
+TEST_CASE("for_each visits every index once") {
+  Reference backend;
+  std::vector<int> visits(100);
+  backend.for_each(visits.size(), [&](std::size_t i) { ++visits[i]; });
+  CHECK(visits == std::vector<int>(100, 1));
+  backend.for_each(0, [](std::size_t) { FAIL("there is nothing to visit"); });
+}

@@ -1,0 +1,258 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/backend/reference.hpp"
+#include "unit/backend/linear_problem.hpp"
+
+using namespace shardwise;
+using backend_test::LinearProblem;
+
+static_assert(Backend<OneDnn, float> && Backend<OneDnn, bf16>);
+static_assert(!Backend<OneDnn, double>);  // oneDNN 2 has no double
+static_assert(!Backend<OneDnn, fp16>);    // and no product in binary16
+
+namespace {
+
+/// The sizes at which oneDNN takes another path: one row, few, from 256 on; remainders of blocks.
+constexpr std::array<std::size_t, 9> row_counts = {1, 2, 7, 16, 31, 64, 255, 256, 300};
+
+template <class T>
+std::vector<T> forward(OneDnn::Linear<T>& kernel, const LinearProblem<T>& problem,
+                       std::uint64_t version, Activation activation = Activation::none) {
+  auto y = backend_test::unwritten<T>(problem.rows * problem.out);
+  kernel.forward(problem.rows, problem.x.data(), {problem.w.data(), version}, problem.bias.data(),
+                 activation, y.data());
+  return y;
+}
+
+template <class T>
+std::vector<T> backward_input(OneDnn::Linear<T>& kernel, const LinearProblem<T>& problem,
+                              std::uint64_t version) {
+  auto dx = backend_test::unwritten<T>(problem.rows * problem.in);
+  kernel.backward_input(problem.rows, problem.dy.data(), {problem.w.data(), version}, dx.data());
+  return dx;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("integer-valued products are exact", T, float, bf16) {
+  OneDnn backend;
+  for (const std::size_t rows : row_counts) {
+    for (const backend_test::Sizes& size :
+         {backend_test::Sizes{rows, 1, 1}, {rows, 16, 64}, {rows, 33, 5}, {rows, 200, 130}}) {
+      CAPTURE(rows);
+      CAPTURE(size.in);
+      CAPTURE(size.out);
+      CHECK(backend_test::products_are_exact<OneDnn, T>(backend, rows, size.in, size.out));
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("an empty extent gives sums over nothing", T, float, bf16) {
+  OneDnn backend;
+  for (const backend_test::Sizes& size : backend_test::empty_products) {
+    CAPTURE(size.rows);
+    CAPTURE(size.in);
+    CAPTURE(size.out);
+    CHECK(backend_test::products_are_exact<OneDnn, T>(backend, size.rows, size.in, size.out));
+  }
+}
+
+TEST_CASE("float sums stay within their bound") {
+  OneDnn backend;
+  const auto close = [](const std::vector<float>& ours, const std::vector<double>& exact,
+                        std::size_t length) {
+    bool all = true;
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      all = all &&
+            std::abs(static_cast<double>(ours[i]) - exact[i]) <= backend_test::float_bound(length);
+    return all;
+  };
+  for (const std::size_t rows : row_counts) {
+    const auto problem = LinearProblem<float>::of_reals(rows, 300, 70);
+    OneDnn::Linear<float> kernel(backend, 300, 70);
+    CAPTURE(rows);
+    CHECK(close(forward(kernel, problem, 1), problem.forward(true), 301));
+    CHECK(close(backward_input(kernel, problem, 1), problem.backward_input(), 70));
+    auto dw = problem.dw;
+    auto db = problem.db;
+    kernel.backward_weight(rows, problem.x.data(), problem.dy.data(), Write::add, dw.data(),
+                           db.data());
+    CHECK(close(dw, problem.weight_gradient(Write::add), rows + 1));
+    CHECK(close(db, problem.bias_gradient(Write::add), rows + 1));
+  }
+}
+
+TEST_CASE_TEMPLATE("activations are those of the reference", T, float, bf16) {
+  OneDnn backend;
+  Reference reference;
+  const auto problem = LinearProblem<T>::of_reals(19, 40, 35);
+  OneDnn::Linear<T> kernel(backend, 40, 35);
+  Reference::Linear<T> oracle(reference, 40, 35);
+  // Sums are below 7 here: 8 eps sqrt(40) of them in float, and in bf16 half of its spacing
+  // below 8.
+  const float close = std::same_as<T, float> ? 1e-5F : 0x1p-5F;
+  for (const Activation activation :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
+        Activation::silu, Activation::tanh, Activation::sigmoid}) {
+    CAPTURE(name(activation));
+    std::vector<T> expected(19 * 35);
+    oracle.forward(19, problem.x.data(), {problem.w.data(), 1}, problem.bias.data(), activation,
+                   expected.data());
+    const std::vector<T> y = forward(kernel, problem, 1, activation);
+    float largest = 0;
+    for (std::size_t i = 0; i < y.size(); ++i)
+      largest =
+          std::max(largest, std::abs(static_cast<float>(y[i]) - static_cast<float>(expected[i])));
+    CHECK(largest <= close);
+  }
+}
+
+TEST_CASE_TEMPLATE("a weight that stays the same gives the same result packed and plain", T, float,
+                   bf16) {
+  OneDnn backend;
+  for (const std::size_t rows : row_counts) {
+    CAPTURE(rows);
+    const auto problem = LinearProblem<T>::of_integers(rows, 48, 70);
+    OneDnn::Linear<T> kernel(backend, 48, 70);
+    const auto y = backend_test::rounded<T>(problem.forward(true));
+    const auto dx = backend_test::rounded<T>(problem.backward_input());
+    for (int use = 0; use < 20; ++use) {
+      CHECK(backend_test::same(forward(kernel, problem, 1), y));
+      CHECK(backend_test::same(backward_input(kernel, problem, 1), dx));
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("a changed weight is packed anew", T, float, bf16) {
+  OneDnn backend;
+  auto problem = LinearProblem<T>::of_integers(16, 48, 70);
+  OneDnn::Linear<T> kernel(backend, 48, 70);
+  for (std::uint64_t version = 1; version <= 3; ++version) {
+    for (T& weight : problem.w) weight = static_cast<T>(static_cast<float>(weight) + 1.0F);
+    for (int use = 0; use < 20; ++use) {
+      CAPTURE(version);
+      CAPTURE(use);
+      CHECK(backend_test::same(forward(kernel, problem, version),
+                               backend_test::rounded<T>(problem.forward(true))));
+      CHECK(backend_test::same(backward_input(kernel, problem, version),
+                               backend_test::rounded<T>(problem.backward_input())));
+    }
+  }
+}
+
+TEST_CASE("an unchanged version is not packed again") {
+  // The copy is used: a weight that changes without a new version goes unnoticed.
+  OneDnn backend;
+  auto problem = LinearProblem<float>::of_integers(16, 48, 70);
+  OneDnn::Linear<float> kernel(backend, 48, 70);
+  for (int use = 0; use < 20; ++use) forward(kernel, problem, 5);
+  const auto before = forward(kernel, problem, 5);
+  for (float& weight : problem.w) weight += 1.0F;
+  CHECK(forward(kernel, problem, 5) == before);
+  CHECK(forward(kernel, problem, 6) == backend_test::rounded<float>(problem.forward(true)));
+}
+
+TEST_CASE("another weight with the same version is another weight") {
+  OneDnn backend;
+  const auto first = LinearProblem<float>::of_integers(16, 48, 70);
+  auto second = first;
+  for (float& weight : second.w) weight += 1.0F;
+  OneDnn::Linear<float> kernel(backend, 48, 70);
+  for (int use = 0; use < 20; ++use) forward(kernel, first, 1);
+  CHECK(forward(kernel, second, 1) == backend_test::rounded<float>(second.forward(true)));
+}
+
+TEST_CASE("more row counts than the cache holds") {
+  OneDnn backend;
+  OneDnn::Linear<float> kernel(backend, 24, 36);
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t rows = 1; rows <= 24; ++rows) {
+      const auto problem = LinearProblem<float>::of_integers(rows, 24, 36);
+      CAPTURE(rows);
+      CHECK(forward(kernel, problem, rows) == backend_test::rounded<float>(problem.forward(true)));
+      CHECK(backward_input(kernel, problem, rows) ==
+            backend_test::rounded<float>(problem.backward_input()));
+    }
+  }
+}
+
+TEST_CASE("NaN and infinity in come out as such") {
+  OneDnn backend;
+  OneDnn::Linear<float> kernel(backend, 3, 2);
+  const std::vector<float> x = {1, std::nanf(""), 0, INFINITY, 1, 1};
+  const std::vector<float> w = {1, 1, 1, 1, 1, 1};
+  std::vector<float> y(4);
+  kernel.forward(2, x.data(), {w.data(), 1}, nullptr, Activation::none, y.data());
+  CHECK(std::isnan(y[0]));
+  CHECK(std::isnan(y[1]));
+  CHECK(y[2] == INFINITY);
+  CHECK(y[3] == INFINITY);
+}
+
+TEST_CASE("each rank's thread has a backend of its own") {
+  std::array<bool, 4> exact{};
+  std::vector<std::thread> ranks;
+  for (std::size_t rank = 0; rank < exact.size(); ++rank) {
+    ranks.emplace_back([rank, &exact] {
+      OneDnn backend;
+      exact[rank] = backend_test::products_are_exact<OneDnn, float>(backend, 40, 64, 48 + rank);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  CHECK(exact == std::array<bool, 4>{true, true, true, true});
+}
+
+TEST_CASE("the number of threads holds during calls only") {
+  const auto& openmp = detail::onednn::OpenMp::instance();
+  REQUIRE(bool(openmp.max_threads));  // Debian's oneDNN is built with OpenMP
+  const int before = openmp.max_threads();
+  {
+    const detail::onednn::ThreadLimit limit(before + 3);
+    CHECK(openmp.max_threads() == before + 3);
+  }
+  CHECK(openmp.max_threads() == before);
+
+  OneDnn two(2);
+  CHECK(backend_test::products_are_exact<OneDnn, float>(two, 40, 64, 48));
+  CHECK(openmp.max_threads() == before);
+}
+
+TEST_CASE("what the library or the backend refuses is named") {
+  CHECK_THROWS_AS(OneDnn(0), argument_error);
+  CHECK_THROWS_AS(OneDnn(-1), argument_error);
+
+  using detail::onednn::Purpose;
+  try {
+    detail::onednn::check(dnnl_unimplemented, "dnnl_some_call",
+                          Purpose{"forward", Dtype::bfloat16, 16, 1024, 4096});
+    FAIL("a status other than success must throw");
+  } catch (const backend_error& refused) {
+    const std::string text = refused.what();
+    for (const char* part : {"oneDNN 2.", "dnnl_some_call", "unimplemented", "forward", "bfloat16",
+                             "16 rows", "1024 in", "4096 out"}) {
+      CAPTURE(text);
+      CHECK(text.find(part) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a request for too much memory is a memory error that says how much") {
+  detail::onednn::Buffer buffer;
+  const std::size_t bytes = std::size_t{1} << 62;
+  try {
+    buffer.reserve(bytes);
+    FAIL("nobody has that much memory");
+  } catch (const memory_error& refused) {
+    CHECK(std::string(refused.what()).find(std::to_string(bytes)) != std::string::npos);
+  }
+  CHECK(buffer.reserve(64) != nullptr);  // and the buffer is still good for less
+}
