@@ -40,3 +40,11 @@
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
+
+// Training
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "shardwise/train/step.hpp"
