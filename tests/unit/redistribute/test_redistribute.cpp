@@ -140,6 +140,20 @@ TEST_CASE("from the same value to summands: the first rank keeps, or each its bl
   });
 }
 
+TEST_CASE("an all-reduce may take the maximum or minimum instead of the sum") {
+  run_ranks(3, [](ThreadCommunicator& ranks) {
+    Pool pool;
+    const auto mine = filled<Partial>(place_of(ranks), static_cast<float>(5 - ranks.rank()));
+    Tensor<float, Invariant> out(global, place_of(ranks));
+    redistribute(ranks, pool, mine.view(), out.view(), Reduction::max);
+    CHECK(elements(out) == std::vector<float>(30, 5));
+    redistribute(ranks, pool, mine.view(), out.view(), Reduction::min);
+    CHECK(elements(out) == std::vector<float>(30, 3));
+    redistribute(ranks, pool, mine.view(), out.view());
+    CHECK(elements(out) == std::vector<float>(30, 12));
+  });
+}
+
 TEST_CASE("nothing that moves changes the tensor that one rank alone holds") {
   SingleRank alone;
   Pool pool;
