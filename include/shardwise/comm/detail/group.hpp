@@ -1,7 +1,6 @@
 #pragma once
 // A group of ranks that are threads, and the one step of which all its collectives are made.
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -37,17 +36,17 @@ struct alignas(64) Slot {
 
   Call call;
   std::uint64_t counts_digest = 0;
-  const void* data = nullptr;
+  const void* data = nullptr;  ///< null if copied
   void* out = nullptr;
   alignas(64) std::byte copy[capacity];
 
-  bool copied() const { return data == copy; }
+  bool copied() const { return data == nullptr; }
 
   void publish(const Call& what, const Offer& offer) {
     call = what;
     counts_digest = digest(what.counts);
     out = offer.out;
-    data = offer.bytes <= capacity ? copy : offer.data;
+    data = offer.bytes <= capacity ? nullptr : offer.data;
     if (copied() && offer.bytes != 0) std::memcpy(copy, offer.data, offer.bytes);
   }
 
@@ -74,13 +73,14 @@ struct alignas(64) Slot {
 
 /// Collective number e (from 1) runs so:
 ///
-/// 1. A rank writes its slot and adds one to `arrivals_`. At e * P all have arrived. This counter
-///    is the only judge: either every rank finds collective e complete, or (when it was poisoned
-///    before) none does. So no rank unwinds while a peer reads its memory.
+/// 1. A rank writes its slot and advances its own `arrived_`. When all P have, e is complete. A
+///    rank that gives up first stops one that has not arrived, and goes on as usual if there is
+///    none: so either every rank finds e complete or none ever does, and no rank unwinds while a
+///    peer reads its memory.
 /// 2. Every rank compares all P calls before it reads any data. All see the same slots, so all come
 ///    to the same verdict.
 /// 3. They read each other's data, which must not throw.
-/// 4. Unless all data was copied into the slots: they wait on `departures_` until all have read.
+/// 4. Unless all data was copied into the slots: they wait until all have advanced `departed_`.
 ///
 /// There are two slots a rank, used in turn: a rank writes the slot of e again in e + 2, which it
 /// can begin only after all have arrived in e + 1 and so have left e.
@@ -91,6 +91,8 @@ class Group {
         ranks_(std::move(ranks)),
         slots_(2 * ranks_.size()),
         members_(ranks_.size()),
+        arrived_(ranks_.size()),
+        departed_(ranks_.size()),
         mailboxes_(ranks_.size() * ranks_.size()) {
     for (Member& member : members_) member.pointers.resize(2 * ranks_.size() * sizeof(void*));
   }
@@ -126,8 +128,13 @@ class Group {
   template <class T>
   std::span<const T* const> pointers(int rank, std::span<const Slot> slots) noexcept {
     const auto all = scratch<const T*>(rank, 0);
-    for (std::size_t r = 0; r < slots.size(); ++r)
-      ::new (&all[r]) const T*(static_cast<const T*>(slots[r].data));
+    for (std::size_t r = 0; r < slots.size(); ++r) {
+      // The copy's address comes from the slot's, so that reading it need not wait for `data`.
+      if (slots[r].copied()) [[likely]]
+        ::new (&all[r]) const T*(reinterpret_cast<const T*>(slots[r].copy));
+      else
+        ::new (&all[r]) const T*(static_cast<const T*>(slots[r].data));
+    }
     return all;
   }
 
@@ -141,14 +148,14 @@ class Group {
   }
 
   void send(int rank, const Call& call, std::span<const std::byte> bytes) {
-    if (job_->aborted()) job_->fail(message_wait(call, nullptr, 0, call.root));
+    if (job_->aborted()) job_->fail(message_wait(call, {}, 0, call.root));
     mailbox(rank, call.root).put(call, bytes);
     job_->wake();
   }
 
   void receive(int rank, const Call& call, std::span<std::byte> bytes) {
     Mailbox& box = mailbox(call.root, rank);
-    const Wait wait = message_wait(call, &box.sent(), box.next(), call.root);
+    const Wait wait = message_wait(call, {&box.sent(), 1}, box.next(), call.root);
     if (job_->aborted()) job_->fail(wait);
     job_->wait(job_rank(rank), wait);
     bool accepted = false;
@@ -175,13 +182,15 @@ class Group {
   std::span<const Slot> arrive(int rank, const Call& call, const Offer& offer) {
     Member& me = members_[static_cast<std::size_t>(rank)];
     const std::uint64_t number = me.collectives + 1;
-    const Wait wait{&arrivals_, number * ranks_.size(), &call, number, ranks_, ranks_};
+    const Wait wait{arrived_, number * Progress::stride, &call, number, ranks_, ranks_};
     if (me.broken || job_->aborted()) job_->fail(wait);
     const std::span<Slot> slots =
         std::span(slots_).subspan((number & 1U) * ranks_.size(), ranks_.size());
     slots[static_cast<std::size_t>(rank)].publish(call, offer);
     me.collectives = number;
     me.broken = true;  // until the wait has succeeded
+    if (!arrived_[static_cast<std::size_t>(rank)].advance_from(wait.target - Progress::stride))
+      job_->fail(wait);
     meet(rank, wait);
     me.broken = false;
     return slots;
@@ -189,13 +198,14 @@ class Group {
 
   void depart(int rank, const Call& call) {
     Member& me = members_[static_cast<std::size_t>(rank)];
-    me.departures += ranks_.size();
-    meet(rank, Wait{&departures_, me.departures, &call, me.collectives, ranks_, ranks_, false});
+    me.departures += Progress::stride;
+    departed_[static_cast<std::size_t>(rank)].advance();
+    meet(rank, {departed_, me.departures, &call, me.collectives, ranks_, ranks_, false});
   }
 
+  /// The last rank to advance wakes those who sleep.
   void meet(int rank, const Wait& wait) {
-    const std::uint64_t before = wait.counter->fetch_add(1);
-    if (before + 1 == wait.target)
+    if (wait.done())
       job_->wake();
     else
       job_->wait(job_rank(rank), wait);
@@ -224,10 +234,10 @@ class Group {
     return {};
   }
 
-  Wait message_wait(const Call& call, std::atomic<std::uint64_t>* counter, std::uint64_t target,
+  Wait message_wait(const Call& call, std::span<Progress> sent, std::uint64_t target,
                     int partner) const {
-    return {counter, target, &call,
-            0,       ranks_, std::span(ranks_).subspan(static_cast<std::size_t>(partner), 1)};
+    return {sent, target, &call,
+            0,    ranks_, std::span(ranks_).subspan(static_cast<std::size_t>(partner), 1)};
   }
 
   Mailbox& mailbox(int from, int to) {
@@ -245,9 +255,9 @@ class Group {
   std::vector<int> ranks_;  // of the job, in the order of this group
   std::vector<Slot> slots_;
   std::vector<Member> members_;
+  std::vector<Progress> arrived_;
+  std::vector<Progress> departed_;
   std::vector<Mailbox> mailboxes_;
-  alignas(64) std::atomic<std::uint64_t> arrivals_{0};
-  alignas(64) std::atomic<std::uint64_t> departures_{0};
 };
 
 }  // namespace shardwise::detail

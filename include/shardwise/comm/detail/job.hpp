@@ -17,19 +17,25 @@
 
 namespace shardwise::detail {
 
-/// Set in a counter of arrivals when a collective is given up. Each rank of a group of P adds one
-/// for each collective, so collective e is complete at e * P. A rank that gives up has itself
-/// arrived, and each rank arrives in a collective that was given up at most once and in none after
-/// it. So at a poisoned counter a collective is complete only if the count went past its target.
-inline constexpr std::uint64_t poison = std::uint64_t{1} << 63;
+/// How far one rank has come. Goes up by `stride`; the lowest bit is set by a peer that gives up
+/// waiting for the next step, which then never happens.
+struct alignas(64) Progress {
+  static constexpr std::uint64_t stride = 2;
+  static constexpr std::uint64_t given_up = 1;
 
-constexpr bool complete(std::uint64_t counter, std::uint64_t target) {
-  return (counter & poison) == 0 ? counter >= target : (counter & ~poison) > target;
-}
+  std::atomic<std::uint64_t> value{0};
 
-/// What a rank waits for: that `counter` reaches `target`.
+  void advance() { value.fetch_add(stride); }
+
+  /// One step, unless a peer has given up waiting for it.
+  bool advance_from(std::uint64_t before) {
+    return value.compare_exchange_strong(before, before + stride);
+  }
+};
+
+/// What a rank waits for: that every one of `progress` reaches `target`.
 struct Wait {
-  std::atomic<std::uint64_t>* counter;
+  std::span<Progress> progress;
   std::uint64_t target;
   const Call* call;
   std::uint64_t number;         ///< of the collective in its group, from 1; 0 for a message
@@ -37,13 +43,23 @@ struct Wait {
   std::span<const int> needed;  ///< those of whom none may leave before
   bool can_fail = true;
 
-  bool done() const { return complete(counter->load(), target); }
+  bool done() const {
+    for (const Progress& one : progress)
+      if (one.value.load() < target) return false;
+    return true;
+  }
 
-  /// Makes sure that nobody finds this collective complete. False: it is complete.
+  /// Stops one rank that has not got there, so that nobody ever finds this wait done. False: it is
+  /// done, for everybody.
   bool give_up() const {
-    std::uint64_t seen = counter->load();
-    while (!complete(seen, target))
-      if ((seen & poison) != 0 || counter->compare_exchange_weak(seen, seen | poison)) return true;
+    for (Progress& one : progress) {
+      std::uint64_t seen = one.value.load();
+      while (seen < target) {
+        const bool stopped = (seen & Progress::given_up) != 0;
+        if (stopped || one.value.compare_exchange_weak(seen, seen | Progress::given_up))
+          return true;
+      }
+    }
     return false;
   }
 
@@ -79,10 +95,10 @@ class Job {
 
   /// Returns when the wait is done. Throws when it never will be.
   void wait(int rank, const Wait& wait) {
-    if (!spin(wait) || !wait.done()) sleep(ranks_[static_cast<std::size_t>(rank)], wait);
+    if (!spin(wait)) sleep(ranks_[static_cast<std::size_t>(rank)], wait);
   }
 
-  /// To be called after a counter has reached what others may wait for.
+  /// To be called after progress that others may wait for.
   void wake() {
     if (sleepers_.load() == 0) return;
     std::unique_lock lock(mutex_);
@@ -121,18 +137,21 @@ class Job {
     std::condition_variable wake;
   };
 
+  /// Looks some hundred nanoseconds without a pause, as peers mostly come at once, then for some
+  /// ten microseconds with pauses. With more ranks than cores, lets others run instead.
   bool spin(const Wait& wait) const {
-    const auto reached = [&] {
-      return wait.counter->load(std::memory_order_acquire) >= wait.target;
-    };
-    if (crowded_) {
-      for (int i = 0; i < 20; ++i, std::this_thread::yield())
-        if (reached()) return true;
-      return false;
-    }
-    for (int i = 0; i < 2000; ++i, pause())
-      if (reached()) return true;
-    return false;
+    constexpr int eager = 200;
+    const int tries = crowded_ ? 20 : 2000;
+    int tried = 0;
+    for (const Progress& one : wait.progress)
+      while (one.value.load(std::memory_order_acquire) < wait.target) {
+        if (++tried > tries) return false;
+        if (crowded_)
+          std::this_thread::yield();
+        else if (tried > eager)
+          pause();
+      }
+    return true;
   }
 
   void sleep(Rank& me, const Wait& wait) {

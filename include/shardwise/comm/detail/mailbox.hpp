@@ -1,25 +1,26 @@
 #pragma once
 // Messages from one rank to another, in the order in which they were sent.
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/job.hpp"
 
 namespace shardwise::detail {
 
 /// A queue with one sender and one receiver. The memory of received messages is used again.
 class Mailbox {
  public:
-  /// Messages ever sent; the receiver of message n waits until this is at least n.
-  std::atomic<std::uint64_t>& sent() { return sent_; }
-  /// The number of the message that the receiver takes next, from 1.
-  std::uint64_t next() const { return taken_ + 1; }
+  /// Goes on with each message that is sent.
+  Progress& sent() { return sent_; }
+  /// How far `sent` is when the message that the receiver takes next is there.
+  std::uint64_t next() const { return (taken_ + 1) * Progress::stride; }
 
   void put(const Call& call, std::span<const std::byte> bytes) {
     {
@@ -30,7 +31,7 @@ class Mailbox {
       message.call = call;
       ++waiting_;
     }
-    sent_.fetch_add(1);
+    sent_.advance();
   }
 
   /// Copies the next message, which must have been sent, if accept(its call) says so; drops it
@@ -66,7 +67,7 @@ class Mailbox {
   std::size_t first_ = 0;
   std::size_t waiting_ = 0;
   std::uint64_t taken_ = 0;  // the receiver's own
-  std::atomic<std::uint64_t> sent_{0};
+  Progress sent_;
 };
 
 }  // namespace shardwise::detail
