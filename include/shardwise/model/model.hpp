@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -45,32 +46,19 @@ class Model {
   using input_gradient_view = View<const dtype, dual_t<input_layout>>;
 
   /// A model whose sizes are all in its type.
-  Model(communicator& ranks, Seed seed,
-        backend_type backend = {}) requires std::is_default_constructible_v<Architecture>
-      : Model(Architecture{}, ranks, seed, Shape{}, std::move(backend)) {}
+  Model(communicator& ranks, Seed seed) requires std::is_default_constructible_v<Architecture>
+      : Model(Architecture{}, ranks, seed) {}
 
   /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed
   /// where the first layer does not know its features, or where they come in grains.
   /// throws   shape_error for layers that do not meet, with the layer's place; memory_error
-  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in = {},
-        backend_type backend = {})
-      : backend_(std::move(backend)),
-        run_{ranks, backend_},
-        architecture_(architecture),
-        bound_(bind(in)) {
-    run_.seed = seed;
-    auto& memory = run_.parameters;
-    values_ = run_.pool.take(memory.size * sizeof(dtype));
-    memory.values = static_cast<dtype*>(values_.data());
-    std::fill_n(memory.values, memory.size, dtype{});
-    if constexpr (Use::trains) {
-      gradients_ = run_.pool.take(memory.size * sizeof(dtype));
-      memory.gradients = static_cast<dtype*>(gradients_.data());
-      std::fill_n(memory.gradients, memory.size, dtype{});
-    }
-    visit_parameters(
-        [](auto& p) { initialize(p.value, p.spec.begins(p.spec.fans), p.initial_stream); });
-  }
+  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in = {})
+      : Model(architecture, ranks, seed, in, std::make_unique<backend_type>()) {}
+
+  /// A model that computes with the caller's backend, which must outlive it.
+  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in,
+        backend_type& backend)
+      : Model(architecture, ranks, seed, in, nullptr, backend) {}
 
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -204,6 +192,30 @@ class Model {
  private:
   using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
 
+  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in,
+        std::unique_ptr<backend_type> own)
+      : Model(architecture, ranks, seed, in, std::move(own), *own) {}
+
+  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in,
+        std::unique_ptr<backend_type>&& own, backend_type& backend)
+      : own_backend_(std::move(own)),
+        run_{ranks, backend},
+        architecture_(architecture),
+        bound_(bind(in)) {
+    run_.seed = seed;
+    auto& memory = run_.parameters;
+    values_ = run_.pool.take(memory.size * sizeof(dtype));
+    memory.values = static_cast<dtype*>(values_.data());
+    std::fill_n(memory.values, memory.size, dtype{});
+    if constexpr (Use::trains) {
+      gradients_ = run_.pool.take(memory.size * sizeof(dtype));
+      memory.gradients = static_cast<dtype*>(gradients_.data());
+      std::fill_n(memory.gradients, memory.size, dtype{});
+    }
+    visit_parameters(
+        [](auto& p) { initialize(p.value, p.spec.begins(p.spec.fans), p.initial_stream); });
+  }
+
   BoundArchitecture bind(const Shape& in) {
     Binder<Ctx> binder(run_);
     const Shape known = in.rank() > 0 ? in : detail::complete_input(architecture_, {});
@@ -257,7 +269,7 @@ class Model {
     return whole;
   }
 
-  backend_type backend_;
+  std::unique_ptr<backend_type> own_backend_;  // null if the caller's is used
   Run<Ctx> run_;
   Architecture architecture_;
   BoundArchitecture bound_;
