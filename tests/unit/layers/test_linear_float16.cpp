@@ -1,0 +1,17 @@
+// Every split and communicator of the linear layer in float16.
+
+#include "unit/layers/linear_cases.hpp"
+
+using shardwise::SingleRank;
+using shardwise::ThreadCommunicator;
+using T = shardwise::fp16;
+
+TEST_CASE("a linear layer in float16 on one rank") { testing::check_every_split<T, SingleRank>(); }
+
+TEST_CASE("a linear layer in float16 on thread ranks") {
+  testing::check_every_split<T, ThreadCommunicator>();
+}
+
+TEST_CASE("a linear layer in float16 on counted ranks calls what is planned") {
+  testing::check_every_split<T, testing::Counted>();
+}

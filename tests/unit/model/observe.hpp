@@ -1,0 +1,273 @@
+#pragma once
+// Runs a model on ranks and writes down what it did: whole tensors, put together from what the
+// ranks hold without the library's redistributions, and the calls that passed below them.
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/model/model.hpp"
+#include "support/oracle.hpp"
+#include "witness/formula.hpp"
+
+namespace testing {
+
+using Counted = shardwise::CountingCommunicator<shardwise::ThreadCommunicator>;
+using Whole = std::vector<double>;  ///< a global tensor
+
+/// What a model did, by the name of the tensor or of the part of a step.
+struct Observed {
+  std::map<std::string, Whole> tensors;
+  std::map<std::string, std::vector<std::vector<shardwise::CountedCall>>> calls;  ///< by rank
+  std::map<std::string, std::string> layouts;  ///< of parameters: "stored, used"
+  std::vector<std::size_t> values;             ///< parameter elements allocated, by rank
+  shardwise::Plan plan;
+  bool copies_are_equal = true;  ///< of what is Invariant or Replicated, bit by bit
+
+  const Whole& operator[](const std::string& name) const { return tensors.at(name); }
+};
+
+/// Collects from all ranks.
+class Recorder {
+ public:
+  explicit Recorder(int ranks) : ranks_(ranks) {
+    observed_.values.resize(static_cast<std::size_t>(ranks));
+  }
+
+  template <class T, shardwise::Layout L>
+  void put(const std::string& name, const shardwise::View<T, L>& mine) {
+    const std::scoped_lock lock(mutex_);
+    const Whole local(mine.data(), mine.data() + mine.size());
+    const auto [place, is_first] = observed_.tensors.try_emplace(name);
+    Whole& whole = place->second;
+    if constexpr (shardwise::ShardedLayout<L>) {
+      const auto owner = owners(mine.global(), L::axis, ranks_);
+      whole.resize(owner.size());
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < owner.size(); ++i)
+        if (owner[i] == static_cast<std::size_t>(mine.place().rank)) whole[i] = local.at(next++);
+      if (next != local.size()) observed_.copies_are_equal = false;
+    } else if constexpr (std::same_as<L, shardwise::Partial>) {
+      whole.resize(local.size());
+      for (std::size_t i = 0; i < local.size(); ++i) whole[i] += local[i];
+    } else if (is_first) {
+      whole = local;
+    } else if (whole != local) {
+      observed_.copies_are_equal = false;
+    }
+  }
+
+  template <class C>
+  void put_calls(const std::string& part, C& ranks) {
+    if constexpr (std::same_as<C, Counted>) {
+      const std::scoped_lock lock(mutex_);
+      auto& calls = observed_.calls[part];
+      calls.resize(static_cast<std::size_t>(ranks_));
+      calls[static_cast<std::size_t>(ranks.rank())] = {ranks.log().begin(), ranks.log().end()};
+      ranks.clear();
+    }
+  }
+
+  template <class F>
+  void with(F&& f) {
+    const std::scoped_lock lock(mutex_);
+    f(observed_);
+  }
+
+  Observed take() { return std::move(observed_); }
+
+ private:
+  int ranks_;
+  std::mutex mutex_;
+  Observed observed_;
+};
+
+enum class Data { integers, reals };
+
+/// Element `i` of tensor `number`: an integer in [-2, 2], or a multiple of 1/1024 in (-1, 1).
+inline double element(Data data, std::uint64_t number, std::size_t i) {
+  if (data == Data::reals)
+    return witness::made(static_cast<std::int64_t>(number), static_cast<std::int64_t>(i));
+  return static_cast<double>(static_cast<int>(small_integer(number, i)) % 3);
+}
+
+inline Whole elements(Data data, std::uint64_t number, std::size_t count) {
+  Whole whole(count);
+  for (std::size_t i = 0; i < count; ++i) whole[i] = element(data, number, i);
+  return whole;
+}
+
+/// A rank's part of `whole`.
+template <class T, shardwise::Layout L>
+shardwise::Tensor<T, L> part_of(const Whole& whole, const Shape& shape, Place place) {
+  static_assert(!std::same_as<L, shardwise::Partial>);
+  shardwise::Tensor<T, L> part(shape, place);
+  std::vector<std::size_t> owner(whole.size(), static_cast<std::size_t>(place.rank));
+  if constexpr (shardwise::ShardedLayout<L>) owner = owners(shape, L::axis, place.size);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    if (owner[i] == static_cast<std::size_t>(place.rank))
+      part[next++] = static_cast<T>(static_cast<shardwise::accumulate_t<T>>(whole[i]));
+  }
+  return part;
+}
+
+// What the tensors of a run are made from.
+inline std::uint64_t number_of_input(int pass) { return 10 + static_cast<std::uint64_t>(pass); }
+inline std::uint64_t number_of_output_gradient(int pass) {
+  return 20 + static_cast<std::uint64_t>(pass);
+}
+inline std::uint64_t number_of_parameter(std::size_t i) { return 30 + i; }
+
+struct Work {
+  Shape in;
+  Data data = Data::integers;
+  bool sets_parameters = true;  ///< else they stay as they were initialised
+  int passes = 1;               ///< forward and backward, before gradients are settled
+  int steps = 1;                ///< only the last one is written down
+};
+
+/// Sets all parameters to made-up values, in model order.
+template <class M>
+void set_parameters(M& model, Data data) {
+  using T = typename M::dtype;
+  std::vector<std::pair<std::string, Shape>> parameters;
+  model.visit_parameters([&](auto& p) { parameters.emplace_back(p.name, p.spec.shape); });
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, shape] = parameters[i];
+    const Whole whole = elements(data, number_of_parameter(i), shape.elements());
+    auto tensor = part_of<T, shardwise::Invariant>(whole, shape, place_of(model.ranks()));
+    model.set(name, tensor.view());
+  }
+}
+
+/// Steps of a model on one rank.
+template <class Architecture, class T, class E, class Use, class C>
+void run_model(const Architecture& architecture, C& ranks, const Work& work, Recorder& recorder) {
+  using namespace shardwise;
+  Model<Architecture, Context<T, Reference, C>, E, Use> model(architecture, ranks, Seed{5},
+                                                              work.in);
+  if (work.sets_parameters) set_parameters(model, work.data);
+  recorder.put_calls("set", ranks);
+  recorder.with([&](Observed& o) {
+    o.plan = model.plan(work.in);
+    o.values[static_cast<std::size_t>(ranks.rank())] = model.values().size();
+  });
+  const auto x_of = [&](int pass) {
+    return part_of<T, typename E::offered>(
+        elements(work.data, number_of_input(pass), work.in.elements()), work.in, place_of(ranks));
+  };
+  for (int step = 1; step <= work.steps; ++step) {
+    const bool last = step == work.steps;
+    for (int pass = 0; pass < work.passes; ++pass) {
+      const std::string number = std::to_string(pass);
+      const auto x = x_of(pass);
+      if constexpr (!Use::trains) {
+        recorder.put("output " + number, model.evaluate(x.view()));
+        recorder.put_calls("forward " + number, ranks);
+      } else {
+        const auto y = model.forward(x.view());
+        recorder.put_calls("forward " + number, ranks);
+        if (last) recorder.put("output " + number, y);
+        const auto dy = part_of<T, dual_t<typename E::wanted>>(
+            elements(work.data, number_of_output_gradient(pass), y.global().elements()), y.global(),
+            place_of(ranks));
+        if constexpr (Use::input_gradient) {
+          const auto dx = model.backward(dy.view());
+          if (last) recorder.put("input gradient " + number, dx);
+        } else {
+          model.backward(dy.view());
+        }
+        recorder.put_calls("backward " + number, ranks);
+      }
+    }
+    if constexpr (Use::trains) {
+      model.settle_gradients();
+      recorder.put_calls("settle", ranks);
+    }
+    if (!last) model.next_step();
+  }
+  model.visit_parameters([&](auto& p) {
+    using P = std::remove_reference_t<decltype(p)>;
+    recorder.put(p.name, p.value);
+    if constexpr (Use::trains) recorder.put(p.name + " gradient", p.gradient);
+    recorder.with([&](Observed& o) {
+      o.layouts[p.name] =
+          layout_name<typename P::stored>() + ", " + layout_name<typename P::used>();
+    });
+  });
+  const auto x = x_of(0);
+  recorder.put("evaluated", model.evaluate(x.view()));
+}
+
+/// Calls f(communicator) on every rank.
+template <class C, class F>
+void on_ranks(int ranks, F&& f) {
+  using namespace shardwise;
+  if constexpr (std::same_as<C, SingleRank>) {
+    SingleRank alone;
+    f(alone);
+  } else {
+    run_ranks(ranks, [&](ThreadCommunicator& threads) {
+      C communicator(threads);
+      f(communicator);
+    });
+  }
+}
+
+template <class Architecture, class T, class C, class E, class Use>
+Observed observe(const Architecture& architecture, int ranks, const Work& work) {
+  Recorder recorder(ranks);
+  on_ranks<C>(ranks, [&](C& communicator) {
+    run_model<Architecture, T, E, Use>(architecture, communicator, work, recorder);
+  });
+  return recorder.take();
+}
+
+/// Where the calls of a part of a step are others than planned; empty if they are those.
+inline std::string difference(const std::string& part, const shardwise::collectives& planned,
+                              const std::vector<std::vector<shardwise::CountedCall>>& calls) {
+  const int ranks = static_cast<int>(calls.size());
+  for (const auto& mine : calls) {
+    if (mine.size() != planned.size())
+      return part + ": " + std::to_string(mine.size()) + " calls, " +
+             std::to_string(planned.size()) + " planned; ";
+  }
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    std::size_t elements = 0;
+    for (const auto& mine : calls) {
+      elements += mine[i].elements;
+      if (mine[i].operation != planned[i].operation || mine[i].dtype != planned[i].dtype)
+        return part + ": call " + std::to_string(i) + " is " +
+               std::string(name(mine[i].operation)) + ", planned " + to_string(planned[i]) + "; ";
+    }
+    if (elements != planned[i].elements_passed_in(ranks))
+      return part + ": call " + std::to_string(i) + " passes in " + std::to_string(elements) +
+             " elements, planned " + to_string(planned[i]) + "; ";
+  }
+  return {};
+}
+
+/// The same for a whole run.
+inline std::string difference_from_plan(const Observed& observed) {
+  std::string found;
+  for (const auto& [part, calls] : observed.calls) {
+    if (part.starts_with("forward")) found += difference(part, observed.plan.forward, calls);
+    if (part.starts_with("backward")) found += difference(part, observed.plan.backward, calls);
+    if (part == "settle") found += difference(part, observed.plan.settle, calls);
+    if (part == "set") found += difference(part, {}, calls);
+  }
+  return found;
+}
+
+}  // namespace testing
