@@ -4,8 +4,9 @@
 // On a shared machine only ratios that were taken side by side mean anything: every round runs each
 // candidate once, so that whatever disturbs the machine disturbs them all alike.
 
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <functional>
@@ -42,19 +43,29 @@ struct Timing {
   Spread speed;    // time of the first candidate over time of this one, in the same round
 };
 
-/// How long to measure.
+/// What time is: the wall's, or that of the calling thread alone. The second leaves out the time
+/// that other programs take from it and is for work on one thread only.
+enum class Clock { wall, thread };
+
+/// How long to measure, and by which clock.
 struct Effort {
   int rounds = 51;
   double sample_seconds = 2e-3;  // a sample repeats a short call until it lasts about this long
+  Clock clock = Clock::wall;
 };
 
 namespace detail {
 
-inline double seconds_of(const std::function<void()>& run, int calls) {
-  using clock = std::chrono::steady_clock;
-  const auto start = clock::now();
+inline double now(Clock clock) {
+  timespec time{};
+  clock_gettime(clock == Clock::thread ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+inline double seconds_of(const std::function<void()>& run, int calls, Clock clock) {
+  const double start = now(clock);
   for (int i = 0; i < calls; ++i) run();
-  return std::chrono::duration<double>(clock::now() - start).count() / calls;
+  return (now(clock) - start) / calls;
 }
 
 }  // namespace detail
@@ -65,7 +76,7 @@ inline std::vector<Timing> interleave(const std::vector<Candidate>& candidates,
   std::vector<int> calls;
   for (const Candidate& candidate : candidates) {
     candidate.run();
-    const double once = detail::seconds_of(candidate.run, 3);
+    const double once = detail::seconds_of(candidate.run, 3, effort.clock);
     calls.push_back(std::max(1, static_cast<int>(effort.sample_seconds / once)));
   }
 
@@ -75,7 +86,7 @@ inline std::vector<Timing> interleave(const std::vector<Candidate>& candidates,
   for (int round = 0; round < effort.rounds; ++round) {
     for (std::size_t turn = 0; turn < count; ++turn) {
       const std::size_t c = round % 2 == 0 ? turn : count - 1 - turn;
-      seconds[c].push_back(detail::seconds_of(candidates[c].run, calls[c]));
+      seconds[c].push_back(detail::seconds_of(candidates[c].run, calls[c], effort.clock));
     }
     for (std::size_t c = 0; c < count; ++c)
       speed[c].push_back(seconds[0].back() / seconds[c].back());

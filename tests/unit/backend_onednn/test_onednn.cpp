@@ -21,8 +21,9 @@ static_assert(!Backend<OneDnn, fp16>);    // and no product in binary16
 
 namespace {
 
-/// The sizes at which oneDNN takes another path: one row, few, from 256 on; remainders of blocks.
-constexpr std::array<std::size_t, 9> row_counts = {1, 2, 7, 16, 31, 64, 255, 256, 300};
+/// The sizes at which oneDNN takes another path: one row, few, from 256 and from 1024 on;
+/// remainders of blocks.
+constexpr std::array<std::size_t, 8> row_counts = {1, 2, 7, 16, 31, 64, 256, 1024};
 
 template <class T>
 std::vector<T> forward(OneDnn::Linear<T>& kernel, const LinearProblem<T>& problem,

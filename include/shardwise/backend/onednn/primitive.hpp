@@ -70,6 +70,8 @@ class Primitive {
   }
 
   void set(std::size_t i, void* data) {
+    if (bound_[i] == data) return;
+    bound_[i] = data;
     check(dnnl_memory_set_data_handle(args_[i].memory, data), "dnnl_memory_set_data_handle",
           purpose_);
   }
@@ -80,6 +82,7 @@ class Primitive {
   std::size_t count_ = 0;
   std::array<Memory, max_arguments> memories_;
   std::array<dnnl_exec_arg_t, max_arguments> args_{};
+  std::array<void*, max_arguments> bound_{};  // the address in each memory object
 };
 
 }  // namespace shardwise::detail::onednn

@@ -26,7 +26,7 @@ class WeightProduct {
 
   void run(Session& session, std::size_t rows, const void* a, const void* w, std::uint64_t version,
            const void* bias, Activation activation, void* c) {
-    const bool packed = rows > 1 && weight_.count_use(w, version);
+    const bool packed = gains_from_packing(rows) && weight_.count_use(w, version);
     const Key key{rows, activation, bias != nullptr, packed};
     Primitive& primitive = plans_.get(key, [&] { return plan(session, key); });
     const void* weight = packed ? weight_.copy(session) : w;
@@ -60,11 +60,19 @@ class WeightProduct {
     return matrix_product(session, product, purpose);
   }
 
-  /// Which of oneDNN's two primitives is faster on plain weights. One row is a product of a matrix
-  /// and a vector, which only `inner_product` treats as such (up to 3 times as fast); from 256
-  /// float rows its kernel is ahead by 3 to 8 %. Between them `matmul` is, by 5 to 20 %.
+  /// One row is bound by reading the weight, however it lies, and from 1024 float rows the best
+  /// plain product is as fast as a packed one; in between, packing gains up to two times at 16
+  /// rows and 2 to 25 % from 128 on (bench/kernels/linear.cpp, layers 1024 <-> 4096, AVX-512).
+  bool gains_from_packing(std::size_t rows) const {
+    return rows > 1 && (purpose_.dtype != Dtype::float32 || rows < 1024);
+  }
+
+  /// Which of oneDNN's two primitives is the faster one on plain weights, by the same benchmark.
+  /// One row is a product of a matrix and a vector, which only `inner_product` treats as such. With
+  /// many float rows its kernel is ahead by 5 to 12 %, otherwise `matmul` is, by 5 to 20 %.
   bool prefers_inner_product(std::size_t rows) const {
-    return rows == 1 || (rows >= 256 && purpose_.dtype == Dtype::float32);
+    const std::size_t many = direction_ == Direction::forward ? 1024 : 256;
+    return rows == 1 || (rows >= many && purpose_.dtype == Dtype::float32);
   }
 
   MatrixProduct plain(const Key& key, const Purpose& purpose) const {
