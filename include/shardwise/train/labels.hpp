@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <type_traits>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/layout/view.hpp"

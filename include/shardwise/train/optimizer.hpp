@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 
