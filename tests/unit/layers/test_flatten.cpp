@@ -1,0 +1,77 @@
+// Flatten: shards stay whole planes, so the layer behind finds its inputs in place.
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/flatten.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "unit/model/observe.hpp"
+
+using namespace shardwise;
+using testing::Observed;
+
+namespace {
+
+// 5 channels of 2 x 3: planes of 6 features.
+const Shape images{{Axis::batch, 4}, {Axis::channel, 5}, {Axis::height, 2}, {Axis::width, 3}};
+
+template <class Architecture, Layout Offered>
+Observed run(int ranks) {
+  return testing::observe<Architecture, float, testing::Counted, Ends<Offered, Invariant>,
+                          TrainWithInputGradient>(Architecture{}, ranks, {images});
+}
+
+using Rows = Sequential<Relu, Flatten, RowParallelLinear<30, 3>>;
+using Wide = Sequential<Flatten, Linear<split::none, 30, 3>>;
+
+template <class Architecture, Layout Offered>
+void check() {
+  const Observed one = run<Architecture, Offered>(1);
+  for (const int ranks : {2, 3, 4, 8}) {
+    CAPTURE(ranks);
+    const Observed many = run<Architecture, Offered>(ranks);
+    CHECK(many.tensors == one.tensors);
+    CHECK(many.copies_are_equal);
+    CHECK(testing::difference_from_plan(many) == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("shape and grain") {
+  CHECK(Flatten{}.output_shape(images) == Shape{{Axis::batch, 4}, {Axis::feature, 5, 6}});
+  CHECK(Flatten{}.output_shape({{Axis::batch, 4}, {Axis::channel, 5, 2}, {Axis::height, 3}}) ==
+        Shape{{Axis::batch, 4}, {Axis::feature, 5, 6}});
+  CHECK(Flatten{}.output_shape({{Axis::batch, 4}, {Axis::channel, 5}}) ==
+        Shape{{Axis::batch, 4}, {Axis::feature, 5}});
+  CHECK_THROWS_AS(Flatten{}.output_shape({{Axis::batch, 4}}), shape_error);
+  CHECK_THROWS_AS(Flatten{}.output_shape({{Axis::channel, 4}, {Axis::batch, 2}}), shape_error);
+  CHECK_THROWS_WITH_AS(Flatten{}.output_shape({{Axis::batch, 4}, {Axis::feature, 7}}),
+                       "the input is a tensor [batch 4, feature 7], but Flatten takes [batch, "
+                       "channel, ...]",
+                       shape_error);
+}
+
+TEST_CASE("a row-parallel layer behind it has the weights of whole planes") {
+  run_ranks(3, [&](ThreadCommunicator& c) {
+    Model<Rows, Context<float, Reference, ThreadCommunicator>,
+          Ends<Sharded<Axis::channel>, Invariant>>
+        model(Rows{}, c, Seed{1}, images);
+    model.visit_parameters([&](auto& p) {
+      if (p.name != "2.weight") return;
+      const std::size_t channels = c.rank() == 2 ? 1 : 2;  // 5 channels over 3 ranks
+      CHECK(p.value.local() == Shape{{Axis::output, 3}, {Axis::input, channels, 6}});
+    });
+  });
+}
+
+TEST_CASE("the same numbers however the images are split") {
+  SUBCASE("by channel") { check<Rows, Sharded<Axis::channel>>(); }
+  SUBCASE("by height, which becomes channel") { check<Rows, Sharded<Axis::height>>(); }
+  SUBCASE("by batch, which becomes feature") { check<Rows, Sharded<Axis::batch>>(); }
+  SUBCASE("not at all") { check<Rows, Invariant>(); }
+  SUBCASE("by batch throughout") { check<Wide, Sharded<Axis::batch>>(); }
+  CHECK(run<Rows, Sharded<Axis::channel>>(3).tensors == run<Rows, Invariant>(1).tensors);
+}
