@@ -88,10 +88,13 @@ template <Layout L, Loss Chosen>
 constexpr collectives loss_plan(const Chosen& loss, const Shape& prediction,
                                 Dtype dtype = Dtype::float32) {
   using Exchanges = typename Chosen::template exchanges<L>;
+  constexpr std::size_t count = std::tuple_size_v<Exchanges>;
   collectives list;
-  detail::add_exchanges<Exchanges>(list, loss.template exchange_shapes<L>(prediction),
-                                   detail::PlanDtypes{dtype}.exchanges(),
-                                   std::make_index_sequence<std::tuple_size_v<Exchanges>>{});
+  if constexpr (count > 0) {
+    detail::add_exchanges<Exchanges>(list, loss.template exchange_shapes<L>(prediction),
+                                     detail::PlanDtypes{dtype}.exchanges(),
+                                     std::make_index_sequence<count>{});
+  }
   return list;
 }
 

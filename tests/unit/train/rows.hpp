@@ -1,0 +1,93 @@
+#pragma once
+// What the tests of losses and steps share.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layout/tensor.hpp"
+#include "shardwise/redistribute/run.hpp"
+#include "shardwise/train/loss.hpp"
+#include "witness/formula.hpp"
+
+namespace testing {
+
+using namespace shardwise;
+
+using Batch = Sharded<Axis::batch>;
+using Sequence = Sharded<Axis::sequence>;
+using Feature = Sharded<Axis::feature>;
+
+/// A whole tensor of T out of numbers.
+template <Real T>
+Tensor<T, Invariant> tensor_of(const Shape& shape, Place place,
+                               const std::vector<double>& numbers) {
+  Tensor<T, Invariant> tensor(shape, place);
+  for (std::size_t i = 0; i < tensor.size(); ++i) {
+    tensor[i] = static_cast<T>(static_cast<accumulate_t<T>>(numbers[i]));
+  }
+  return tensor;
+}
+
+inline std::vector<double> made(std::int64_t number, std::size_t size, double factor = 1) {
+  std::vector<double> numbers(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    numbers[i] = factor * witness::made(number, static_cast<std::int64_t>(i));
+  }
+  return numbers;
+}
+
+inline Tensor<std::int32_t, Invariant> made_labels(const Shape& shape, Place place,
+                                                   std::size_t classes) {
+  Tensor<std::int32_t, Invariant> labels(shape, place);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    labels[i] =
+        witness::made_label(static_cast<std::int64_t>(i), static_cast<std::int64_t>(classes));
+  }
+  return labels;
+}
+
+struct LossResult {
+  double loss = 0;
+  std::vector<double> gradient;  ///< of the whole prediction
+};
+
+/// The loss of a prediction that is laid out as L, and the whole gradient.
+template <Layout L, Real T, Communicator C, class Chosen, class Target>
+LossResult loss_of(C& ranks, const Chosen& chosen, const Shape& shape,
+                   const std::vector<double>& prediction, const Target& target,
+                   BatchShare share = {1, 1}) {
+  using Ctx = Context<T, Reference, C>;
+  Reference backend;
+  Run<Ctx> run{ranks, backend};
+  const Place place = place_of(ranks);
+  auto whole = tensor_of<T>(shape, place, prediction);
+  Tensor<T, L> mine(shape, place);
+  Tensor<T, L> gradient(shape, place);
+  redistribute(ranks, run.pool, View<const T, Invariant>(whole.view()), mine.view());
+  LossFrame<Ctx, typename Chosen::template exchanges<L>> frame(
+      run, chosen.template exchange_shapes<L>(shape), share);
+  LossResult result;
+  result.loss = chosen(frame, View<const T, L>(mine.view()), target, gradient.view());
+  redistribute(ranks, run.pool, View<const T, L>(gradient.view()), whole.view());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    result.gradient.push_back(static_cast<double>(static_cast<accumulate_t<T>>(whole[i])));
+  }
+  return result;
+}
+
+/// The largest difference between numbers and `expected`.
+template <class Expected>
+double largest_difference(const std::vector<double>& numbers, const Expected& expected) {
+  double largest = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const double difference = std::abs(numbers[i] - expected[i]);
+    if (!(difference <= largest)) largest = difference;
+  }
+  return largest;
+}
+
+}  // namespace testing

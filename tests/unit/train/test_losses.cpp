@@ -1,0 +1,325 @@
+// Losses against PyTorch, over every layout, dtype and number of ranks, and what they refuse.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "shardwise/comm/counting.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
+#include "unit/train/rows.hpp"
+#include "witness/values/losses.hpp"
+
+using namespace testing;
+namespace values = witness::losses;
+
+namespace {
+
+const Shape plain{{Axis::batch, 6}, {Axis::feature, 10}};
+const Shape sequence{{Axis::batch, 2}, {Axis::sequence, 3}, {Axis::feature, 5}};
+const Shape square{{Axis::batch, 4}, {Axis::feature, 5}};
+
+/// What rounding of dtype T leaves of a loss or gradient: its eps, with room for a few operations.
+template <class T>
+constexpr double rounding = 1e-14;
+template <>
+constexpr double rounding<float> = 2e-6;
+template <>
+constexpr double rounding<bf16> = 0.02;
+template <>
+constexpr double rounding<fp16> = 0.003;
+
+template <class Expected>
+struct Case {
+  const char* name;
+  Shape shape;
+  std::vector<double> logits;
+  double smoothing;
+  double loss;
+  const Expected& gradient;
+};
+
+std::vector<double> shifted_logits() {
+  auto logits = made(7, 60, 4);
+  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] += (i / 10) % 2 == 0 ? 1e4 : -1e4;
+  return logits;
+}
+
+template <Layout L, Real T, Communicator C, class Expected>
+void check_case(C& ranks, const Case<Expected>& c, double bound) {
+  const Shape rows = shardwise::detail::without_back(c.shape);
+  const auto labels = made_labels(rows, place_of(ranks), c.shape.back().extent());
+  const auto result =
+      loss_of<L, T>(ranks, CrossEntropy{c.smoothing}, c.shape, c.logits, labels.view());
+  INFO(c.name << " as " << layout_name<L>() << " in " << std::string(name(dtype_v<T>)) << " at "
+              << ranks.size());
+  CHECK(std::abs(result.loss - c.loss) <= bound * std::max(1.0, c.loss));
+  CHECK(largest_difference(result.gradient, c.gradient) <= bound);
+}
+
+template <Layout L, Real T, Communicator C>
+void check_plain(C& ranks) {
+  check_case<L, T>(ranks,
+                   Case<decltype(values::plain_gradient)>{"plain", plain, made(7, 60, 4), 0,
+                                                          values::plain, values::plain_gradient},
+                   rounding<T>);
+  check_case<L, T>(
+      ranks,
+      Case<decltype(values::plain_smooth_gradient)>{
+          "plain", plain, made(7, 60, 4), 0.1, values::plain_smooth, values::plain_smooth_gradient},
+      rounding<T>);
+}
+
+template <Layout L, Communicator C>
+void check_large(C& ranks) {
+  // A logit of 10^4 has a rounding of 2e-12, which is what the shift loses.
+  check_case<L, double>(
+      ranks,
+      Case<decltype(values::shifted_gradient)>{"shifted", plain, shifted_logits(), 0,
+                                               values::shifted, values::shifted_gradient},
+      2e-12);
+  check_case<L, double>(ranks,
+                        Case<decltype(values::shifted_smooth_gradient)>{
+                            "shifted", plain, shifted_logits(), 0.1, values::shifted_smooth,
+                            values::shifted_smooth_gradient},
+                        2e-12);
+  check_case<L, double>(ranks,
+                        Case<decltype(values::wide_gradient)>{"wide", plain, made(7, 60, 10000), 0,
+                                                              values::wide, values::wide_gradient},
+                        1e-14);
+  check_case<L, double>(ranks,
+                        Case<decltype(values::wide_smooth_gradient)>{
+                            "wide", plain, made(7, 60, 10000), 0.1, values::wide_smooth,
+                            values::wide_smooth_gradient},
+                        1e-14);
+}
+
+template <Layout L, Real T, Communicator C>
+void check_sequence(C& ranks) {
+  check_case<L, T>(
+      ranks,
+      Case<decltype(values::sequence_gradient)>{"sequence", sequence, made(8, 30, 4), 0,
+                                                values::sequence, values::sequence_gradient},
+      rounding<T>);
+  check_case<L, T>(ranks,
+                   Case<decltype(values::sequence_smooth_gradient)>{
+                       "sequence", sequence, made(8, 30, 4), 0.1, values::sequence_smooth,
+                       values::sequence_smooth_gradient},
+                   rounding<T>);
+}
+
+template <Real T, Communicator C>
+void check_cross_entropy(C& ranks) {
+  check_plain<Invariant, T>(ranks);
+  check_plain<Feature, T>(ranks);
+  check_plain<Batch, T>(ranks);
+  check_sequence<Invariant, T>(ranks);
+  check_sequence<Feature, T>(ranks);
+  check_sequence<Batch, T>(ranks);
+  check_sequence<Sequence, T>(ranks);
+}
+
+template <Layout L, Real T, Communicator C>
+void check_mean_squared(C& ranks) {
+  const auto target = tensor_of<T>(square, place_of(ranks), made(6, 20));
+  const auto result = loss_of<L, T>(ranks, MeanSquaredError{}, square, made(5, 20), target.view());
+  INFO(layout_name<L>() << " in " << std::string(name(dtype_v<T>)) << " at " << ranks.size());
+  CHECK(std::abs(result.loss - values::mean_squared) <= rounding<T>);
+  CHECK(largest_difference(result.gradient, values::mean_squared_gradient) <= rounding<T>);
+}
+
+template <Real T, Communicator C>
+void check_all(C& ranks) {
+  check_cross_entropy<T>(ranks);
+  check_mean_squared<Invariant, T>(ranks);
+  check_mean_squared<Feature, T>(ranks);
+  check_mean_squared<Batch, T>(ranks);
+}
+
+/// The message of the Error that `call` throws.
+template <class Error, class Call>
+std::string message_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+constexpr int rank_counts[] = {1, 2, 3, 4, 8};
+
+}  // namespace
+
+// 10 classes over 4 and 8 ranks and 5 over 8 are uneven, with empty shards; so are 6 and 4 rows.
+TEST_CASE("losses and gradients are PyTorch's in every layout, dtype and number of ranks") {
+  SingleRank alone;
+  check_all<double>(alone);
+  check_all<float>(alone);
+  check_all<bf16>(alone);
+  check_all<fp16>(alone);
+  for (const int size : rank_counts) {
+    run_ranks(size, [](ThreadCommunicator& ranks) {
+      check_all<double>(ranks);
+      check_all<float>(ranks);
+      check_all<bf16>(ranks);
+      check_all<fp16>(ranks);
+    });
+  }
+}
+
+TEST_CASE("large logits neither overflow nor lose their differences") {
+  for (const int size : rank_counts) {
+    run_ranks(size, [](ThreadCommunicator& ranks) {
+      check_large<Invariant>(ranks);
+      check_large<Feature>(ranks);
+      check_large<Batch>(ranks);
+    });
+  }
+}
+
+TEST_CASE("two classes over four ranks: two empty shards join") {
+  const Shape shape{{Axis::batch, 3}, {Axis::feature, 2}};
+  const std::vector<double> logits{0, 0, 1000, -1000, -1000, 1000};
+  for (const double smoothing : {0.0, 0.5}) {
+    SingleRank alone;
+    Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, 3}});
+    labels[2] = 1;
+    const auto expected =
+        loss_of<Invariant, double>(alone, CrossEntropy{smoothing}, shape, logits, labels.view());
+    if (smoothing == 0) CHECK(expected.loss == doctest::Approx(std::log(2.0) / 3).epsilon(1e-15));
+    run_ranks(4, [&](ThreadCommunicator& ranks) {
+      const auto result =
+          loss_of<Feature, double>(ranks, CrossEntropy{smoothing}, shape, logits, labels.view());
+      CHECK(result.loss == doctest::Approx(expected.loss).epsilon(1e-15));
+      CHECK(largest_difference(result.gradient, expected.gradient) <= 1e-16);
+    });
+  }
+}
+
+TEST_CASE("every rank gets the same bits") {
+  for (const int size : {2, 3, 8}) {
+    run_ranks(size, [](ThreadCommunicator& ranks) {
+      const auto labels = made_labels(Shape{plain[0]}, place_of(ranks), 10);
+      const auto target = tensor_of<float>(plain, place_of(ranks), made(6, 60));
+      const double numbers[] = {
+          loss_of<Feature, float>(ranks, CrossEntropy{0.1}, plain, made(7, 60), labels.view()).loss,
+          loss_of<Batch, float>(ranks, CrossEntropy{}, plain, made(7, 60), labels.view()).loss,
+          loss_of<Batch, float>(ranks, MeanSquaredError{}, plain, made(7, 60), target.view()).loss};
+      double first[] = {numbers[0], numbers[1], numbers[2]};
+      ranks.broadcast(std::span<double>(first), 0);
+      for (int i = 0; i < 3; ++i) CHECK(numbers[i] == first[i]);
+    });
+  }
+}
+
+TEST_CASE("a NaN on one rank makes the loss NaN on all") {
+  run_ranks(3, [](ThreadCommunicator& ranks) {
+    auto logits = made(7, 60);
+    logits[59] = std::numeric_limits<double>::quiet_NaN();
+    const auto labels = made_labels(Shape{plain[0]}, place_of(ranks), 10);
+    const auto target = tensor_of<double>(plain, place_of(ranks), made(6, 60));
+    const CrossEntropy entropy;
+    const MeanSquaredError squares;
+    CHECK(std::isnan(loss_of<Feature, double>(ranks, entropy, plain, logits, labels.view()).loss));
+    CHECK(std::isnan(loss_of<Batch, double>(ranks, entropy, plain, logits, labels.view()).loss));
+    CHECK(std::isnan(loss_of<Feature, double>(ranks, squares, plain, logits, target.view()).loss));
+  });
+}
+
+TEST_CASE("a label that is no class is refused on every rank, and nothing is sent") {
+  for (const std::int32_t wrong : {-1, 10}) {
+    run_ranks(3, [&](ThreadCommunicator& inner) {
+      CountingCommunicator ranks(inner);
+      auto labels = made_labels(Shape{plain[0]}, place_of(ranks), 10);
+      labels[4] = wrong;
+      const auto refused = [&](auto layout) {
+        using L = decltype(layout);
+        const std::string said = message_of<argument_error>([&] {
+          using Ctx = Context<float, Reference, decltype(ranks)>;
+          Reference backend;
+          Run<Ctx> run{ranks, backend};
+          Tensor<float, L> logits(plain, place_of(ranks));
+          Tensor<float, L> gradient(plain, place_of(ranks));
+          if (gradient.size() > 0) gradient[0] = 7;
+          const CrossEntropy loss;
+          LossFrame<Ctx, CrossEntropy::exchanges<L>> frame(run, loss.exchange_shapes<L>(plain), {});
+          try {
+            loss(frame, View<const float, L>(logits.view()), labels.view(), gradient.view());
+          } catch (...) {
+            CHECK((gradient.size() == 0 || gradient[0] == 7));
+            throw;
+          }
+        });
+        CHECK(said.find("label " + std::to_string(wrong) + " of row 4") != std::string::npos);
+        CHECK(said.find("10 classes") != std::string::npos);
+      };
+      refused(Invariant{});
+      refused(Feature{});
+      refused(Batch{});
+      CHECK(ranks.log().empty());
+    });
+  }
+}
+
+TEST_CASE("empty batches, shapes that do not meet and impossible options are refused") {
+  SingleRank alone;
+  const Shape empty{{Axis::batch, 0}, {Axis::feature, 10}};
+  Tensor<std::int32_t, Invariant> none(Shape{{Axis::batch, 0}});
+  Tensor<double, Invariant> no_target(empty);
+  const auto labels = made_labels(Shape{plain[0]}, {}, 10);
+  const auto target = tensor_of<double>(square, {}, made(6, 20));
+  const CrossEntropy loss;
+  CHECK_THROWS_AS((loss_of<Invariant, double>(alone, loss, empty, {}, none.view())),
+                  argument_error);
+  CHECK_THROWS_AS((loss_of<Batch, double>(alone, MeanSquaredError{}, empty, {}, no_target.view())),
+                  argument_error);
+  CHECK(message_of<shape_error>([&] {
+          loss_of<Invariant, double>(alone, MeanSquaredError{}, plain, made(5, 60), target.view());
+        }).find("[batch 4, feature 5]") != std::string::npos);
+  CHECK(message_of<shape_error>([&] {
+          loss_of<Invariant, double>(alone, loss, square, made(5, 20), labels.view());
+        }).find("[batch 6]") != std::string::npos);
+  for (const double smoothing : {-0.1, 1.1, std::nan("")}) {
+    const CrossEntropy impossible{smoothing};
+    CHECK_THROWS_AS(
+        (loss_of<Invariant, double>(alone, impossible, plain, made(7, 60), labels.view())),
+        argument_error);
+  }
+}
+
+TEST_CASE("a batch that is a part of a step counts with its part") {
+  SingleRank alone;
+  const auto labels = made_labels(Shape{plain[0]}, {}, 10);
+  const auto whole =
+      loss_of<Invariant, double>(alone, CrossEntropy{}, plain, made(7, 60), labels.view(), {6, 6});
+  const auto part =
+      loss_of<Invariant, double>(alone, CrossEntropy{}, plain, made(7, 60), labels.view(), {6, 18});
+  CHECK(part.loss == doctest::Approx(whole.loss / 3).epsilon(1e-15));
+  CHECK(part.gradient[5] == doctest::Approx(whole.gradient[5] / 3).epsilon(1e-15));
+}
+
+TEST_CASE("the plan of a loss is what it sends") {
+  static_assert(loss_plan<Invariant>(CrossEntropy{}, Shape{{Axis::batch, 64},
+                                                           {Axis::feature, 10}}) == collectives{});
+  static_assert(loss_plan<Feature>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}}) ==
+                collectives{all_reduce(64), all_reduce(128)});
+  static_assert(loss_plan<Feature>(CrossEntropy{0.1}, Shape{{Axis::batch, 64}, {Axis::feature, 10}},
+                                   Dtype::bfloat16) ==
+                collectives{all_reduce(64), all_reduce(192)});
+  static_assert(loss_plan<Batch>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}},
+                                 Dtype::float64) == collectives{all_reduce(1, Dtype::float64)});
+  static_assert(loss_plan<Feature>(MeanSquaredError{}, Shape{{Axis::feature, 10}}) ==
+                collectives{all_reduce(1)});
+  run_ranks(3, [](ThreadCommunicator& inner) {
+    CountingCommunicator ranks(inner);
+    const auto labels = made_labels(Shape{plain[0]}, place_of(ranks), 10);
+    loss_of<Feature, float>(ranks, CrossEntropy{}, plain, made(7, 60), labels.view());
+    REQUIRE(ranks.log().size() == 3);  // and the test's own all-gather of the gradient
+    CHECK(ranks.log()[0] == CountedCall{Operation::all_reduce, Dtype::float32, 6});
+    CHECK(ranks.log()[1] == CountedCall{Operation::all_reduce, Dtype::float32, 12});
+    CHECK(ranks.log()[2].operation == Operation::all_gather);
+  });
+}
