@@ -50,29 +50,36 @@ struct Trial {
 };
 
 template <class T>
-std::vector<T> narrow(const Values& values) {
+[[gnu::noinline]] std::vector<T> narrow(const Values& values) {
   std::vector<T> result;
   for (const float value : values) result.push_back(static_cast<T>(value));
   return result;
 }
 
 template <class T>
-Values widen(const std::vector<T>& values) {
+[[gnu::noinline]] Values widen(const std::vector<T>& values) {
   Values result;
   for (const T value : values) result.push_back(static_cast<float>(value));
   return result;
+}
+
+/// out = R of in. Compiled once for each R and C and kept out of line, because it is most of what
+/// this test compiles.
+template <class R, class T, class C>
+[[gnu::noinline]] void run(C& ranks, shardwise::Pool& pool, const Shape& shape,
+                           const std::vector<T>& in, std::vector<T>& out) {
+  const Place place = shardwise::place_of(ranks);
+  shardwise::redistribute(ranks, pool, shardwise::View<const T, typename R::from>(in, shape, place),
+                          shardwise::View<T, typename R::to>(out, shape, place));
 }
 
 /// R on memory of its own, which begins as what no result may contain.
 template <class R, class T, class C>
 std::vector<T> redistributed(C& ranks, shardwise::Pool& pool, const Shape& shape,
                              const std::vector<T>& in) {
-  using From = typename R::from;
-  using To = typename R::to;
-  const Place place = shardwise::place_of(ranks);
-  std::vector<T> out(shardwise::local_shape<To>(shape, place).elements(), static_cast<T>(99.F));
-  shardwise::redistribute(ranks, pool, shardwise::View<const T, From>(in, shape, place),
-                          shardwise::View<T, To>(out, shape, place));
+  const Shape local = shardwise::local_shape<typename R::to>(shape, shardwise::place_of(ranks));
+  std::vector<T> out(local.elements(), static_cast<T>(99.F));
+  run<R>(ranks, pool, shape, in, out);
   return out;
 }
 
@@ -111,9 +118,7 @@ void run_trial(C& ranks, shardwise::Pool& pool, Trial& trial) {
   }
   if constexpr (may_share_memory<R, C>) {
     std::vector<T> memory = x;
-    const Place place = shardwise::place_of(ranks);
-    shardwise::redistribute(ranks, pool, shardwise::View<const T, From>(memory, trial.shape, place),
-                            shardwise::View<T, To>(memory, trial.shape, place));
+    run<R>(ranks, pool, trial.shape, memory, memory);
     trial.in_place[rank] = widen(memory);
   }
 }
@@ -213,8 +218,8 @@ void check_laws() {
       const std::vector<std::string> broken = broken_laws(trial);
       CHECK(broken.empty());
       for (const std::string& law : broken) {
-        MESSAGE(trial.from.name << " -> " << trial.to.name << ' ' << to_string(trial.shape) << ", "
-                                << ranks << " ranks " << Way::name << ", "
+        MESSAGE(trial.from.name << " -> " << trial.to.name << " " << to_string(trial.shape) << ", "
+                                << ranks << " ranks, " << Way::name << ", "
                                 << name(shardwise::dtype_v<T>) << " breaks the law: " << law);
         if (++failures == 20) return;  // more would say nothing new
       }
