@@ -1,0 +1,148 @@
+// After the second training step nothing is allocated, on any rank. Counts every operator new of
+// the thread, which is why this is a program of its own.
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layers/dropout.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/model/residual.hpp"
+#include "shardwise/train/accuracy.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "shardwise/train/step.hpp"
+
+namespace {
+
+thread_local std::size_t allocations = 0;
+
+void* counted(std::size_t bytes, std::size_t alignment) {
+  ++allocations;
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+}
+
+void* counted_or_throw(std::size_t bytes, std::size_t alignment) {
+  void* memory = counted(bytes, alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+/// Not inlined, for g++ would take the pair of a new and a free for a mistake.
+[[gnu::noinline]] void released(void* p) { std::free(p); }
+
+constexpr std::size_t plain = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
+}  // namespace
+
+void* operator new(std::size_t n) { return counted_or_throw(n, plain); }
+void* operator new[](std::size_t n) { return counted_or_throw(n, plain); }
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return counted(n, plain); }
+void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return counted(n, plain); }
+void* operator new(std::size_t n, std::align_val_t a) {
+  return counted_or_throw(n, static_cast<std::size_t>(a));
+}
+void* operator new[](std::size_t n, std::align_val_t a) {
+  return counted_or_throw(n, static_cast<std::size_t>(a));
+}
+void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
+  return counted(n, static_cast<std::size_t>(a));
+}
+void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
+  return counted(n, static_cast<std::size_t>(a));
+}
+void operator delete(void* p) noexcept { released(p); }
+void operator delete[](void* p) noexcept { released(p); }
+void operator delete(void* p, std::size_t) noexcept { released(p); }
+void operator delete[](void* p, std::size_t) noexcept { released(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { released(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { released(p); }
+void operator delete(void* p, std::align_val_t) noexcept { released(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { released(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { released(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { released(p); }
+void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept { released(p); }
+void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { released(p); }
+
+using namespace shardwise;
+
+namespace {
+
+struct Block : Sequential<ColumnParallelLinear<9, 21>, Gelu, RowParallelLinear<21, 9>> {};
+struct Stream : Sequential<Linear<split::none, 9, 9>, Residual<Block>, Dropout<1, 4>,
+                           Residual<Sequential<Block, Dropout<1, 10>>>> {};
+struct Classifier
+    : Sequential<RowParallelLinear<9, 17>, Relu, Dropout<1, 4>, ColumnParallelLinear<17, 10>> {};
+
+/// What the rank allocates in steps 3 to 6, of which each is `step()`.
+template <class Step>
+std::size_t allocated_after_second(Step&& step) {
+  step();
+  step();
+  const std::size_t before = allocations;
+  for (int i = 0; i < 4; ++i) step();
+  return allocations - before;
+}
+
+template <class T, Communicator C>
+void check_classifier(C& ranks) {
+  using E = Ends<Invariant, Sharded<Axis::feature>>;
+  Model<Classifier, Context<T, Reference, C>, E> model(ranks, Seed{1});
+  Tensor<T, Invariant> x(Shape{{Axis::batch, 6}, {Axis::feature, 9}}, place_of(ranks));
+  Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, 6}}, place_of(ranks));
+  Optimizer optimizer(model, AdamW{});
+  CHECK(allocated_after_second([&] {
+          train_step(model, x.view(), labels.view(), CrossEntropy{0.1}, optimizer);
+        }) == 0);
+  CHECK(allocated_after_second([&] { count_correct(model, x.view(), labels.view()); }) == 0);
+}
+
+template <class T, Communicator C>
+void check_stream(C& ranks) {
+  using Sequence = Sharded<Axis::sequence>;
+  Model<Stream, Context<T, Reference, C>, Ends<Sequence, Sequence>> model(
+      Stream{}, ranks, Seed{1},
+      Shape{{Axis::batch, dynamic}, {Axis::sequence, 7}, {Axis::feature, 9}});
+  const Shape shape{{Axis::batch, 2}, {Axis::sequence, 7}, {Axis::feature, 9}};
+  Tensor<T, Sequence> x(shape, place_of(ranks));
+  Tensor<T, Invariant> target(shape, place_of(ranks));
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
+  CHECK(allocated_after_second([&] {
+          accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 4);
+          accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 4);
+          finish_step(model, optimizer);
+        }) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("the counter counts") {
+  const std::size_t before = allocations;
+  delete new int;
+  ::operator delete (::operator new (64, std::align_val_t{64}, std::nothrow), std::align_val_t{64});
+  CHECK(allocations == before + 2);
+}
+
+TEST_CASE("nothing is allocated after the second step") {
+  SingleRank alone;
+  check_classifier<float>(alone);
+  check_stream<float>(alone);
+  for (const int size : {1, 2, 4}) {
+    run_ranks(size, [](ThreadCommunicator& ranks) {
+      check_classifier<float>(ranks);
+      check_classifier<bf16>(ranks);
+      check_stream<float>(ranks);
+    });
+  }
+}

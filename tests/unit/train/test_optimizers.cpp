@@ -1,0 +1,113 @@
+// SGD and AdamW against PyTorch over ten steps, in every dtype, and the options that they refuse.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "witness/formula.hpp"
+#include "witness/values/optimisers.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+/// Ten steps of six parameters, which are the weight of one column-parallel layer.
+template <Real T, Communicator C, class Rule, class Expected>
+void follows(C& ranks, const Rule& rule, const Expected& expected, double bound) {
+  using A = accumulate_t<T>;
+  Model<Linear<split::output, 1, 6, false>, Context<T, Reference, C>> model(ranks, Seed{1});
+  const Interval mine = block_of({Axis::output, 6}, place_of(ranks));
+  for (std::size_t i = 0; i < mine.size; ++i) {
+    const auto at = static_cast<std::int64_t>(mine.offset + i);
+    model.values()[i] = static_cast<T>(static_cast<A>(witness::made(9, at)));
+  }
+  Optimizer optimizer(model, rule);
+  for (std::size_t step = 0; step < 10; ++step) {
+    for (std::size_t i = 0; i < mine.size; ++i) {
+      const auto at = static_cast<std::int64_t>(6 * step + mine.offset + i);
+      model.gradients()[i] = static_cast<T>(static_cast<A>(witness::made(10, at)));
+    }
+    optimizer.step();
+    for (std::size_t i = 0; i < mine.size; ++i) {
+      const auto value = static_cast<double>(static_cast<A>(model.values()[i]));
+      INFO("step " << step << ", element " << mine.offset + i);
+      CHECK(std::abs(value - expected.values[step][mine.offset + i]) <= bound);
+    }
+  }
+  CHECK(optimizer.steps() == 10);
+}
+
+/// In two-byte dtypes start, gradients and each of ten steps are rounded, to half an eps of 1.
+template <Real T, Communicator C>
+void all_follow(C& ranks, double bound) {
+  for (const auto& w : witness::optimisers::sgd) {
+    follows<T>(ranks, Sgd{w.rate, w.momentum, w.nesterov, w.weight_decay}, w, bound);
+  }
+  for (const auto& w : witness::optimisers::adamw) {
+    follows<T>(ranks, AdamW{w.rate, w.beta1, w.beta2, w.epsilon, w.weight_decay}, w, bound);
+  }
+}
+
+using One = Model<Linear<split::none, 1, 1>, Context<double, Reference, SingleRank>>;
+
+template <class Rule>
+std::string refusal(const Rule& rule) {
+  SingleRank alone;
+  One model(alone, Seed{1});
+  try {
+    Optimizer optimizer(model, rule);
+  } catch (const argument_error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("ten steps give PyTorch's parameters") {
+  SingleRank alone;
+  all_follow<double>(alone, 1e-15);
+  all_follow<float>(alone, 2e-6);
+  all_follow<bf16>(alone, 0.05);
+  all_follow<fp16>(alone, 0.008);
+  for (const int size : {1, 3, 8}) {
+    run_ranks(size, [](ThreadCommunicator& ranks) { all_follow<double>(ranks, 1e-15); });
+  }
+}
+
+TEST_CASE("the learning rate may change between steps") {
+  SingleRank alone;
+  One model(alone, Seed{1});
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.5});
+  model.values()[0] = 1;
+  model.gradients()[0] = 1;
+  optimizer.step();
+  CHECK(model.values()[0] == 0.5);
+  optimizer.set_learning_rate(0.25);
+  CHECK(optimizer.rule().learning_rate == 0.25);
+  optimizer.step();
+  CHECK(model.values()[0] == 0.25);
+  CHECK_THROWS_AS(optimizer.set_learning_rate(-1), argument_error);
+  CHECK_THROWS_AS(optimizer.set_learning_rate(std::nan("")), argument_error);
+  CHECK(optimizer.rule().learning_rate == 0.25);
+}
+
+TEST_CASE("options that make no sense are refused by name") {
+  CHECK(refusal(Sgd{}) == "");
+  CHECK(refusal(AdamW{}) == "");
+  CHECK(refusal(Sgd{.learning_rate = -0.1}).find("learning_rate is -0.1") != std::string::npos);
+  CHECK(refusal(Sgd{.momentum = -1}).find("momentum") != std::string::npos);
+  CHECK(refusal(Sgd{.weight_decay = std::nan("")}).find("weight_decay") != std::string::npos);
+  CHECK(refusal(Sgd{.nesterov = true}).find("nesterov") != std::string::npos);
+  CHECK(refusal(AdamW{.beta1 = 1}).find("beta1") != std::string::npos);
+  CHECK(refusal(AdamW{.beta2 = -0.1}).find("beta2") != std::string::npos);
+  CHECK(refusal(AdamW{.epsilon = -1}).find("epsilon") != std::string::npos);
+}
