@@ -84,7 +84,9 @@ class Bound {
   /// Whether anything of this layer runs backward.
   static constexpr bool goes_backward = S::trains && (S::input_gradient || owns_parameters);
 
+  /// Throws shape_error if the layer cannot take inputs of shape `in`, as far as that is known.
   Bound(const L& layer, const Shape& in, Binder<Ctx>& binder) : layer_(layer), in_(in) {
+    if (in.rank() > 0) layer.output_shape(in);
     if constexpr (parameter_count > 0) {
       parameters_.specs = layer.parameter_specs(in);
       reserve(binder, std::make_index_sequence<parameter_count>{});
@@ -128,7 +130,7 @@ class Bound {
       return converted<dual_t<typename E::offered>>(run,
                                                     Value<T, dual_t<In>>(std::move(dy), in_shape_));
     } else {
-      const auto saved = take_saved();
+      const Saved saved = std::exchange(saved_, {});
       const View<const T, dual_t<Out>> in = dy.view();
       Value<T, dual_t<In>> dx;
       View<T, dual_t<In>> dx_view;
@@ -160,10 +162,7 @@ class Bound {
   }
 
   /// Gives up what forward saved.
-  void forget() {
-    saved_ = {};
-    went_forward_ = false;
-  }
+  void forget() { saved_ = {}; }
 
  private:
   static constexpr bool has_state = requires(F & frame) { L::make_state(frame); };
@@ -231,20 +230,10 @@ class Bound {
                    [[maybe_unused]] const Value<T, Out>& y) {
     if constexpr (S::trains) {
       in_shape_ = in;
-      went_forward_ = run.training;
       if constexpr (saves_output) {
         if (run.training) saved_ = y;
       }
     }
-  }
-
-  Saved take_saved() {
-    if (!std::exchange(went_forward_, false)) {
-      throw argument_error(
-          "backward without a forward before it: run forward in training mode first, once for each "
-          "backward");
-    }
-    return std::exchange(saved_, {});
   }
 
   template <class Visitor, std::size_t... Is>
@@ -261,7 +250,6 @@ class Bound {
   std::uint64_t ordinal_ = 0;
   std::optional<State> state_;
   Saved saved_;
-  bool went_forward_ = false;
 };
 
 }  // namespace shardwise

@@ -47,6 +47,7 @@ class Bound<L, S, E> {
 
   Bound(const L& repeat, const Shape& in, Binder<Ctx>& binder)
       : repeat_(repeat), first_(repeat.block(), in, binder) {
+    repeat.output_shape(in);
     for (std::size_t i = 1; i < L::times; ++i) later_.emplace_back(repeat.block(), in, binder);
   }
 

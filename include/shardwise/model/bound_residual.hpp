@@ -49,7 +49,9 @@ class Bound<L, S, E> {
       S::trains && (S::input_gradient || OwnsParameters<L, E>::value);
 
   Bound(const L& residual, const Shape& in, Binder<Ctx>& binder)
-      : residual_(residual), block_(residual.block(), in, binder) {}
+      : residual_(residual), block_(residual.block(), in, binder) {
+    residual.output_shape(in);
+  }
 
   Value<T, Stream> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
     const Value<T, Stream> x = converted<Stream>(run, std::move(offered));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -70,6 +71,7 @@ class Model {
   output_view forward(input_view x) requires(Use::trains) {
     run_.training = true;
     const output_view y = run_forward(x);
+    may_go_backward_ = true;
     samples_ += x.global().rank() > 0 ? x.global()[0].extent() : 0;
     return y;
   }
@@ -85,11 +87,15 @@ class Model {
   /// returns the gradient of its input if the model's use asks for it. Gradients are whole after
   /// `settle_gradients`.
   /// sends    `plan().backward`
+  /// throws   argument_error without a forward since the last backward or evaluate; shape_error if
+  ///          dy is no gradient of that output
   auto backward(output_gradient_view dy) requires(Use::trains) {
     using Bound = decltype(bound_);
     static_assert(Bound::goes_backward,
                   "nothing in this model has a gradient: it has no parameters, and its use does "
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
+    check_output_gradient(dy);
+    may_go_backward_ = false;
     output_ = {};
     auto dx = at_model([&] {
       using Gives = gives_t<Architecture, E>;
@@ -125,6 +131,7 @@ class Model {
   /// step can be run again.
   void discard_step() {
     bound_.forget();
+    may_go_backward_ = false;
     output_ = {};
     run_.write = Write::replace;
     run_.first_sample = 0;
@@ -223,11 +230,38 @@ class Model {
   }
 
   output_view run_forward(input_view x) {
+    may_go_backward_ = false;
     output_ = {};
+    check_place(x.place(), "input");
     output_ = at_model([&] {
       return converted<output_layout>(run_, bound_.forward(run_, Value<dtype, input_layout>(x)));
     });
     return output_.view();
+  }
+
+  /// A view of another rank's part would be read beyond its end.
+  void check_place(Place place, std::string_view what) const {
+    const Place here = run_.place();
+    if (place == here) return;
+    throw argument_error(name_of<Architecture>() + ": the " + std::string(what) +
+                         " is the part of rank " + std::to_string(place.rank) + " of " +
+                         std::to_string(place.size) + ", but this is rank " +
+                         std::to_string(here.rank) + " of " + std::to_string(here.size) +
+                         ": make it with place_of(ranks) of the model's communicator");
+  }
+
+  void check_output_gradient(const output_gradient_view& dy) const {
+    if (!may_go_backward_) {
+      throw argument_error(name_of<Architecture>() +
+                           ": backward without a forward before it: run forward once for each "
+                           "backward, with no evaluate in between");
+    }
+    check_place(dy.place(), "gradient of the output");
+    if (!(dy.global() == output_.global())) {
+      throw shape_error(name_of<Architecture>() + ": the gradient of the output is a tensor " +
+                        to_string(dy.global()) + ", but the output was " +
+                        to_string(output_.global()) + ": they must be equal");
+    }
   }
 
   template <class Call>
@@ -278,6 +312,7 @@ class Model {
   Value<dtype, output_layout> output_;
   Value<dtype, dual_t<input_layout>> input_gradient_;
   std::uint64_t samples_ = 0;
+  bool may_go_backward_ = false;
 };
 
 }  // namespace shardwise

@@ -1,0 +1,73 @@
+// Blocks on streams, replicated and split by sequence, at 1 to 8 ranks against one rank.
+
+#include "shardwise/layers/dropout.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "unit/model/compare.hpp"
+
+using namespace shardwise;
+using testing::check_model;
+using testing::Data;
+using testing::Work;
+
+namespace {
+
+using Sequence = Sharded<Axis::sequence>;
+
+const Shape text{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, 6}};
+const Work reals{text, Data::reals, true, 2, 2};
+
+struct FeedForward
+    : Sequential<ColumnParallelLinear<6, 10>, Gelu, RowParallelLinear<10, 6>, Dropout<1, 8>> {};
+struct Stack : Repeat<3, Residual<FeedForward>> {};
+
+}  // namespace
+
+TEST_CASE("a residual block") {
+  struct Block : Residual<Sequential<ColumnParallelLinear<6, 9>, Relu, RowParallelLinear<9, 6>>> {};
+  const Work whole_numbers{text, Data::integers, true, 2};
+  SUBCASE("on a whole stream") { check_model<float>(Block{}, whole_numbers, 0); }
+  SUBCASE("on a stream split by sequence") {
+    check_model<float, Ends<Sequence, Sequence>>(Block{}, whole_numbers, 0);
+  }
+  SUBCASE("offered sums, which it completes before it branches") {
+    check_model<float, Ends<Invariant, Sequence>>(
+        Sequential<RowParallelLinear<6, 6>, Block, Relu>{}, whole_numbers, 0);
+  }
+}
+
+TEST_CASE("a residual block of nothing but a gather policy adds the stream to itself") {
+  struct Double : Sequential<Linear<split::none, 6, 6>, Residual<To<Sharded<Axis::feature>>>> {};
+  check_model<float>(Double{}, {text, Data::integers, true, 1}, 0);
+}
+
+TEST_CASE("three blocks") {
+  SUBCASE("on a whole stream") { check_model<double>(Stack{}, reals, 1e-12); }
+  SUBCASE("on a stream split by sequence") {
+    check_model<double, Ends<Sequence, Sequence>>(Stack{}, reals, 1e-12);
+  }
+  SUBCASE("without the gradient of the input, stream split in the model") {
+    struct Text : Sequential<To<Sequence>, Linear<split::none, 6, 6>, Dropout<1, 8>, Stack,
+                             ColumnParallelLinear<6, 4>, To<Invariant>> {};
+    check_model<double, Ends<Invariant, Invariant>, Train>(Text{}, reals, 1e-12);
+  }
+}
+
+TEST_CASE("the same stack whichever way its stream is laid out") {
+  const auto run = [&]<class E>(E) {
+    return testing::observe<Stack, double, ThreadCommunicator, E, TrainWithInputGradient>(Stack{},
+                                                                                          3, reals);
+  };
+  const auto whole = run(Ends<Invariant, Invariant>{});
+  const auto split = run(Ends<Sequence, Sequence>{});
+  for (const auto& [name, tensor] : whole.tensors) {
+    CAPTURE(name);
+    CHECK(testing::relative_difference(split[name], tensor) <= 1e-12);
+  }
+}
+
+TEST_CASE("a block that ends in a sum, repeated") {
+  struct Rows : Repeat<3, Sequential<RowParallelLinear<6, 6>, Relu>> {};
+  check_model<double>(Rows{}, reals, 1e-12);
+}
