@@ -92,7 +92,8 @@ class Shape {
   /// Number of elements of the axes [first, last).
   constexpr std::size_t elements(std::size_t first, std::size_t last) const {
     std::size_t product = 1;
-    for (std::size_t i = first; i < last; ++i) product *= dims_[i].extent();
+    // The second bound says what compilers cannot see: no shape has more axes.
+    for (std::size_t i = first; i < last && i < max_rank; ++i) product *= dims_[i].extent();
     return product;
   }
 

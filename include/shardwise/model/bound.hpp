@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -85,19 +84,13 @@ class Bound {
   static constexpr bool goes_backward = S::trains && (S::input_gradient || owns_parameters);
 
   /// Throws shape_error if the layer cannot take inputs of shape `in`, as far as that is known.
-  Bound(const L& layer, const Shape& in, Binder<Ctx>& binder) : layer_(layer), in_(in) {
+  Bound(const L& layer, const Shape& in, Binder<Ctx>& binder)
+      : layer_(layer),
+        in_(in),
+        parameters_(reserve(layer, in, binder)),
+        ordinal_(owns_parameters || detail::draws_random<L> ? binder.next_ordinal++ : 0),
+        state_(make_state(binder)) {
     if (in.rank() > 0) layer.output_shape(in);
-    if constexpr (parameter_count > 0) {
-      parameters_.specs = layer.parameter_specs(in);
-      reserve(binder, std::make_index_sequence<parameter_count>{});
-    }
-    if constexpr (parameter_count > 0 || detail::draws_random<L>) {
-      ordinal_ = binder.next_ordinal++;
-    }
-    if constexpr (has_state) {
-      F frame(binder.run, parameters_, ordinal_, {}, 0);
-      state_.emplace(L::make_state(frame));
-    }
   }
 
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
@@ -179,16 +172,33 @@ class Bound {
   using State = typename state_of<F, has_state>::type;
   using Saved = Value<T, std::conditional_t<saves_output, Out, In>>;
 
-  template <std::size_t... Is>
-  void reserve(Binder<Ctx>& binder, std::index_sequence<Is...>) {
-    ((parameters_.slots[Is] =
-          [&] {
-            using Use = std::tuple_element_t<Is, Parameters>;
-            const Shape local =
-                local_shape<typename Use::stored>(parameters_.specs[Is].shape, binder.run.place());
-            return binder.reserve(local.elements(), owes_reduction<Use>);
-          }()),
-     ...);
+  static BoundParameters<parameter_count> reserve(const L& layer, const Shape& in,
+                                                  Binder<Ctx>& binder) {
+    BoundParameters<parameter_count> parameters;
+    if constexpr (owns_parameters) {
+      parameters.specs = layer.parameter_specs(in);
+      const auto reserve_one = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+        using Use = std::tuple_element_t<I, Parameters>;
+        const Shape local =
+            local_shape<typename Use::stored>(parameters.specs[I].shape, binder.run.place());
+        parameters.slots[I] = binder.reserve(local.elements(), owes_reduction<Use>);
+      };
+      [&]<std::size_t... Is>(std::index_sequence<Is...>) {
+        (reserve_one(std::integral_constant<std::size_t, Is>{}), ...);
+      }
+      (std::make_index_sequence<parameter_count>{});
+    }
+    return parameters;
+  }
+
+  /// Made where it stays, since it need not move.
+  State make_state([[maybe_unused]] Binder<Ctx>& binder) {
+    if constexpr (has_state) {
+      F frame(binder.run, parameters_, ordinal_, {}, 0);
+      return L::make_state(frame);
+    } else {
+      return {};
+    }
   }
 
   /// A model is bound to the innermost axes that it was given; a batch may have any size.
@@ -211,7 +221,7 @@ class Bound {
     if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
     F frame(run, parameters_, ordinal_, exchange_shapes, sample_elements(in));
     if constexpr (has_state) {
-      StatefulFrame<F, State> stateful(frame, *state_);
+      StatefulFrame<F, State> stateful(frame, state_);
       call(stateful);
     } else {
       call(frame);
@@ -247,8 +257,8 @@ class Bound {
   Shape in_;        // as bound
   Shape in_shape_;  // of the last forward
   [[no_unique_address]] BoundParameters<parameter_count> parameters_;
-  std::uint64_t ordinal_ = 0;
-  std::optional<State> state_;
+  std::uint64_t ordinal_;
+  State state_;
   Saved saved_;
 };
 
