@@ -7,6 +7,7 @@
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise {
@@ -57,7 +58,7 @@ class Reference {
 
   template <class F>
   void for_each(std::size_t n, F f) {
-    for (std::size_t i = 0; i < n; ++i) f(i);
+    detail::independent_loop(n, f);
   }
 };
 

@@ -12,6 +12,7 @@
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 #include "shardwise/backend/onednn/threads.hpp"
 #include "shardwise/backend/onednn/weight_gradient.hpp"
@@ -48,7 +49,7 @@ class OneDnn {
 
   template <class F>
   void for_each(std::size_t n, F f) {
-    for (std::size_t i = 0; i < n; ++i) f(i);
+    detail::independent_loop(n, f);
   }
 
  private:
