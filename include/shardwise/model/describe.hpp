@@ -1,0 +1,151 @@
+#pragma once
+// A model as a table for people: what lies where, and what is sent.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/model/names.hpp"
+#include "shardwise/model/plan.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+inline std::string with_bytes(std::size_t bytes) {
+  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+}
+
+/// "all_reduce(640 x float32), 15360 bytes" for each collective of a list; nothing for none.
+inline std::string listed(const collectives& list, int ranks) {
+  std::string text;
+  for (const Collective& entry : list) {
+    if (!text.empty()) text += "; ";
+    text += to_string(entry) + ", " + with_bytes(entry.bytes_sent(ranks));
+  }
+  return text;
+}
+
+/// Collects the rows of the table.
+class Describer {
+ public:
+  using Row = std::array<std::string, 7>;
+
+  Describer(Place place, Dtype dtype) : place_(place), dtype_(dtype) {
+    rows_.push_back({"layer", "layout", "output here", "parameters", "here", "forward sends",
+                     "backward sends"});
+  }
+
+  template <class R, bool Returns>
+  void redistribution(const Shape& shape) {
+    using To = typename R::to;
+    if constexpr (!std::is_same_v<typename R::from, To>) {
+      PlanVisitor calls{{dtype_}};
+      calls.redistribution<R, Returns>(shape);
+      Row row{};
+      row[1] = layout_name<typename R::from>() + " -> " + layout_name<To>();
+      row[2] = to_string(local_shape<To>(shape, place_));
+      add(std::move(row), calls);
+    }
+  }
+
+  template <class L, class S, Layout In>
+  void layer(const L& layer, const Shape& in, const Shape& out) {
+    using Out = typename L::template gives<In>;
+    PlanVisitor calls{{dtype_}};
+    ParameterCounter here{place_};
+    ParameterCounter alone{{0, 1}};
+    calls.layer<L, S, In>(layer, in, out);
+    here.layer<L, S, In>(layer, in, out);
+    alone.layer<L, S, In>(layer, in, out);
+    Row row{};
+    row[0] = (path_.empty() ? "" : path_ + ' ') + name_of<L>();
+    row[1] = layout_name<In>();
+    if (!std::is_same_v<In, Out>) row[1] += " -> " + layout_name<Out>();
+    row[2] = to_string(local_shape<Out>(out, place_));
+    if (alone.elements > 0) {
+      row[3] = std::to_string(alone.elements);
+      row[4] = std::to_string(here.elements);
+    }
+    add(std::move(row), calls);
+  }
+
+  void enter(std::size_t number) {
+    lengths_.push_back(path_.size());
+    path_ += (path_.empty() ? "" : ".") + std::to_string(number);
+  }
+  void leave() {
+    path_.resize(lengths_.back());
+    lengths_.pop_back();
+  }
+
+  /// All rows, columns aligned: numbers to the right, text to the left.
+  std::string table() const {
+    std::array<std::size_t, std::tuple_size_v<Row>> widths{};
+    for (const Row& row : rows_)
+      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    std::string text;
+    for (const Row& row : rows_) {
+      std::string line;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        const std::string space(widths[i] - row[i].size(), ' ');
+        const bool is_number = i == 3 || i == 4;
+        line += (is_number ? space + row[i] : row[i] + space) + "  ";
+      }
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+    }
+    return text;
+  }
+
+ private:
+  void add(Row row, const PlanVisitor& calls) {
+    row[5] = listed(calls.forward, place_.size);
+    row[6] = listed(calls.returning, place_.size);
+    rows_.push_back(std::move(row));
+  }
+
+  Place place_;
+  Dtype dtype_;
+  std::vector<Row> rows_;
+  std::string path_;
+  std::vector<std::size_t> lengths_;
+};
+
+}  // namespace detail
+
+/// `architecture` between the ends E on inputs of shape `in`, as the rank at `place` sees it: a row
+/// for each layer, and a row for each redistribution between them, with what it and its adjoint
+/// send. Bytes are those that all ranks together send, see `Collective::bytes_sent`.
+/// throws   shape_error if the layers cannot take such inputs
+template <class E, class Use, class L>
+std::string describe(const L& architecture, Place place, const Shape& in,
+                     Dtype dtype = Dtype::float32) {
+  using S = Setting<void, Use>;
+  using Gives = gives_t<L, E>;
+  detail::Describer describer(place, dtype);
+  const Shape out = detail::Walk<L, S, E>::visit(architecture, in, describer);
+  describer.redistribution<Redistribute<Gives, typename E::wanted>, detail::walks_back<L, S, E>>(
+      out);
+  const Plan plan = plan_of<E, Use>(architecture, place.size, in, dtype);
+  const auto total = [&](const collectives& list) {
+    return detail::with_bytes(list.bytes_sent(place.size));
+  };
+  const std::string owed = detail::listed(plan.settle, place.size);
+  return name_of<L>() + " on " + to_string(in) + ' ' + std::string(name(dtype)) + ", rank " +
+         std::to_string(place.rank) + " of " + std::to_string(place.size) + '\n' +
+         describer.table() + "gradients settle by " + (owed.empty() ? "nothing" : owed) +
+         "\nin each step all ranks together send " + total(plan.forward) + " forward, " +
+         total(plan.backward) + " backward, " + total(plan.settle) + " to settle\n";
+}
+
+/// The same for a model on this rank. No collective: any rank may call it alone.
+template <class M>
+std::string describe(M& model, const Shape& in) {
+  return describe<typename M::ends, typename M::use>(model.layers(), place_of(model.ranks()), in,
+                                                     dtype_v<typename M::dtype>);
+}
+
+}  // namespace shardwise
