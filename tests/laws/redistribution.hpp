@@ -9,12 +9,14 @@
 //   calls        R makes the one collective that it declares, or none
 //
 // The ranks only run redistributions and note what they hold; the oracle judges when all have
-// ended, with layouts as values, so that the part which is compiled for every pair stays small.
+// ended. All but `run` sees layouts as values, because what is compiled for every pair has to stay
+// small.
 
 #include <doctest/doctest.h>
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +31,49 @@
 #include "support/shapes.hpp"
 
 namespace testing {
+
+/// out = R of in; where they are not the same, out begins as what no result may contain.
+template <class R, class T, class C>
+void run(C& ranks, shardwise::Pool& pool, const Shape& shape, const std::vector<T>& in,
+         std::vector<T>& out) {
+  using From = typename R::from;
+  using To = typename R::to;
+  const Place place = shardwise::place_of(ranks);
+  if (&in != &out)
+    out.assign(shardwise::local_shape<To>(shape, place).elements(), static_cast<T>(99.F));
+  shardwise::redistribute(ranks, pool, shardwise::View<const T, From>(in, shape, place),
+                          shardwise::View<T, To>(out, shape, place));
+}
+
+/// A pair From -> To as values.
+template <class T, class C>
+struct Pair {
+  using Run =
+      decltype(&run<shardwise::Redistribute<shardwise::Invariant, shardwise::Invariant>, T, C>);
+
+  Meaning from, to, dual_from, dual_to;
+  std::optional<shardwise::Operation> operation;
+  Run forward, adjoint;
+  Run reverse = nullptr;   ///< To -> From, where there is one
+  Run in_place = nullptr;  ///< forward, where its input may be its output
+};
+
+template <class T, class C>
+std::vector<Pair<T, C>> all_pairs() {
+  using namespace shardwise;
+  std::vector<Pair<T, C>> pairs;
+  for_each_pair([&]<class From, class To>() {
+    using R = Redistribute<From, To>;
+    pairs.push_back({meaning_of<From>(), meaning_of<To>(), meaning_of<dual_t<From>>(),
+                     meaning_of<dual_t<To>>(), R::operation(), run<R, T, C>,
+                     run<adjoint_t<R>, T, C>});
+    if constexpr (redistributable<To, From>)
+      pairs.back().reverse = run<Redistribute<To, From>, T, C>;
+    if constexpr (moves_nothing<R, C> || R::movement == Movement::all_reduce)
+      pairs.back().in_place = run<R, T, C>;
+  });
+  return pairs;
+}
 
 /// One pair on one tensor: what every rank put in and got out.
 struct Trial {
@@ -50,76 +95,51 @@ struct Trial {
 };
 
 template <class T>
-[[gnu::noinline]] std::vector<T> narrow(const Values& values) {
+std::vector<T> narrow(const Values& values) {
   std::vector<T> result;
   for (const float value : values) result.push_back(static_cast<T>(value));
   return result;
 }
 
 template <class T>
-[[gnu::noinline]] Values widen(const std::vector<T>& values) {
+Values widen(const std::vector<T>& values) {
   Values result;
   for (const T value : values) result.push_back(static_cast<float>(value));
   return result;
 }
 
-/// out = R of in. Compiled once for each R and C and kept out of line, because it is most of what
-/// this test compiles.
-template <class R, class T, class C>
-[[gnu::noinline]] void run(C& ranks, shardwise::Pool& pool, const Shape& shape,
-                           const std::vector<T>& in, std::vector<T>& out) {
-  const Place place = shardwise::place_of(ranks);
-  shardwise::redistribute(ranks, pool, shardwise::View<const T, typename R::from>(in, shape, place),
-                          shardwise::View<T, typename R::to>(out, shape, place));
-}
-
-/// R on memory of its own, which begins as what no result may contain.
-template <class R, class T, class C>
-std::vector<T> redistributed(C& ranks, shardwise::Pool& pool, const Shape& shape,
-                             const std::vector<T>& in) {
-  const Shape local = shardwise::local_shape<typename R::to>(shape, shardwise::place_of(ranks));
-  std::vector<T> out(local.elements(), static_cast<T>(99.F));
-  run<R>(ranks, pool, shape, in, out);
-  return out;
-}
-
-/// Whether the input of R may be its output.
-template <class R, class C>
-inline constexpr bool may_share_memory =
-    shardwise::moves_nothing<R, C> || R::movement == shardwise::Movement::all_reduce;
-
-/// Whether the log of a counting communicator holds what R declares for `elements` local ones.
-template <class R, class T, class C>
-bool calls_as_declared(const C& ranks, std::size_t elements) {
-  if (!R::operation()) return ranks.log().empty();
+/// Whether a counting communicator has seen the collective of `pair`, on `elements` local ones, and
+/// nothing else.
+template <class T, class C>
+bool calls_as_declared(const Pair<T, C>& pair, const C& ranks, std::size_t elements) {
+  if (!pair.operation) return ranks.log().empty();
   return ranks.log().size() == 1 &&
-         ranks.log()[0] == shardwise::CountedCall{*R::operation(), shardwise::dtype_v<T>, elements};
+         ranks.log()[0] == shardwise::CountedCall{*pair.operation, shardwise::dtype_v<T>, elements};
 }
 
-template <class From, class To, class T, class C>
-void run_trial(C& ranks, shardwise::Pool& pool, Trial& trial) {
-  using R = shardwise::Redistribute<From, To>;
+template <class T, class C>
+void run_trial(C& ranks, shardwise::Pool& pool, const Pair<T, C>& pair, Trial& trial) {
   const auto rank = static_cast<std::size_t>(ranks.rank());
-  const std::vector<T> x = narrow<T>(trial.x[rank]);
+  std::vector<T> x = narrow<T>(trial.x[rank]);
+  std::vector<T> rx, ry, back;
   if constexpr (requires { ranks.log(); }) ranks.clear();
 
-  const std::vector<T> rx = redistributed<R>(ranks, pool, trial.shape, x);
+  pair.forward(ranks, pool, trial.shape, x, rx);
   trial.rx[rank] = widen(rx);
   trial.x_after[rank] = widen(x);
   if constexpr (requires { ranks.log(); })
-    trial.as_declared[rank] = calls_as_declared<R, T>(ranks, x.size());
+    trial.as_declared[rank] = calls_as_declared(pair, ranks, x.size());
 
-  trial.ry[rank] = widen(
-      redistributed<shardwise::adjoint_t<R>>(ranks, pool, trial.shape, narrow<T>(trial.y[rank])));
+  pair.adjoint(ranks, pool, trial.shape, narrow<T>(trial.y[rank]), ry);
+  trial.ry[rank] = widen(ry);
 
-  if constexpr (shardwise::redistributable<To, From>) {
-    trial.back[rank] =
-        widen(redistributed<shardwise::Redistribute<To, From>>(ranks, pool, trial.shape, rx));
+  if (pair.reverse != nullptr) {
+    pair.reverse(ranks, pool, trial.shape, rx, back);
+    trial.back[rank] = widen(back);
   }
-  if constexpr (may_share_memory<R, C>) {
-    std::vector<T> memory = x;
-    run<R>(ranks, pool, trial.shape, memory, memory);
-    trial.in_place[rank] = widen(memory);
+  if (pair.in_place != nullptr) {
+    pair.in_place(ranks, pool, trial.shape, x, x);
+    trial.in_place[rank] = widen(x);
   }
 }
 
@@ -178,40 +198,29 @@ struct CountedThreads : OnThreads<shardwise::CountingCommunicator<shardwise::Thr
   static constexpr std::string_view name = "counted threads";
 };
 
-/// Every pair on every shape.
-template <class C>
-std::vector<Trial> all_trials(int ranks) {
-  const std::vector<Shape> shapes = shapes_for(ranks);
+/// Every pair on every shape, pair by pair.
+template <class T, class C>
+std::vector<Trial> all_trials(const std::vector<Pair<T, C>>& pairs,
+                              const std::vector<Shape>& shapes, int ranks) {
   std::vector<Trial> trials;
-  for_each_pair([&]<class From, class To>() {
-    for (const Shape& shape : shapes) {
-      trials.push_back(
-          {.from = meaning_of<From>(),
-           .to = meaning_of<To>(),
-           .dual_from = meaning_of<shardwise::dual_t<From>>(),
-           .dual_to = meaning_of<shardwise::dual_t<To>>(),
-           .shape = shape,
-           .ranks = ranks,
-           .has_reverse = shardwise::redistributable<To, From>,
-           .may_share_memory = may_share_memory<shardwise::Redistribute<From, To>, C>});
-    }
-  });
+  for (const Pair<T, C>& pair : pairs)
+    for (const Shape& shape : shapes)
+      trials.push_back({pair.from, pair.to, pair.dual_from, pair.dual_to, shape, ranks,
+                        pair.reverse != nullptr, pair.in_place != nullptr});
   return trials;
 }
 
 template <class T, class Way>
 void check_laws() {
   using C = typename Way::Communicator;
+  const std::vector<Pair<T, C>> pairs = all_pairs<T, C>();
   for (const int ranks : Way::rank_counts) {
-    std::vector<Trial> trials = all_trials<C>(ranks);
+    const std::vector<Shape> shapes = shapes_for(ranks);
+    std::vector<Trial> trials = all_trials(pairs, shapes, ranks);
     Way::run(ranks, [&](C& communicator) {
       shardwise::Pool pool;
-      auto trial = trials.begin();
-      for_each_pair([&]<class From, class To>() {
-        const std::size_t shapes = shapes_for(ranks).size();
-        for (std::size_t i = 0; i < shapes; ++i)
-          run_trial<From, To, T>(communicator, pool, *trial++);
-      });
+      for (std::size_t i = 0; i < trials.size(); ++i)
+        run_trial(communicator, pool, pairs[i / shapes.size()], trials[i]);
     });
     int failures = 0;
     for (const Trial& trial : trials) {
