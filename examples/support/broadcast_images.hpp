@@ -1,0 +1,34 @@
+#pragma once
+// Rank 0 reads, the others are told.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/data/image_set.hpp"
+
+namespace example {
+
+/// What `read()` gives on rank 0, on every rank. A collective: the sizes go first, so that every
+/// rank can make room for the rest. If `read` throws, the communicator stops the other ranks.
+template <shardwise::Communicator C, class Read>
+shardwise::ImageSet read_and_broadcast(C& ranks, Read read) {
+  shardwise::ImageSet set;
+  if (ranks.rank() == 0) set = read();
+
+  const std::array fields{&set.count, &set.channels, &set.height, &set.width, &set.classes};
+  std::array<std::int64_t, fields.size()> sizes{};
+  for (std::size_t i = 0; i < sizes.size(); ++i) sizes[i] = static_cast<std::int64_t>(*fields[i]);
+  ranks.broadcast(std::span<std::int64_t>(sizes), 0);
+  for (std::size_t i = 0; i < sizes.size(); ++i) *fields[i] = static_cast<std::size_t>(sizes[i]);
+
+  set.pixels.resize(set.count * set.image_size());
+  set.labels.resize(set.count);
+  ranks.broadcast(std::span(set.pixels), 0);
+  ranks.broadcast(std::span(set.labels), 0);
+  return set;
+}
+
+}  // namespace example

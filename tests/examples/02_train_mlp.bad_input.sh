@@ -1,0 +1,86 @@
+#!/bin/sh
+# What example 02 says to bad input.
+# Usage: 02_train_mlp.bad_input.sh PROGRAM
+# Each case must end with an exit code other than 0, not by a signal, print no result, and say the
+# sentence exactly once.
+program=$1
+work=$(mktemp -d)
+trap 'rm -r "$work"' EXIT
+failures=0
+
+complain() {
+  echo "FAILED: $1"
+  sed 's/^/    /' "$work/stdout" "$work/stderr"
+  failures=$((failures + 1))
+}
+
+refuses() {  # refuses <sentence> <argument>...
+  sentence=$1
+  shift
+  "$program" "$@" >"$work/stdout" 2>"$work/stderr"
+  code=$?
+  said=$(grep -c -e "$sentence" "$work/stderr")
+  if [ "$code" -eq 0 ] || [ "$code" -ge 128 ]; then
+    complain "exit code $code of: $*"
+  elif [ "$said" -ne 1 ]; then
+    complain "not once, but $said times '$sentence' on: $*"
+  elif grep -q '^epoch' "$work/stdout"; then
+    complain "a result was printed on: $*"
+  else
+    echo "$*"
+    sed 's/^/    /' "$work/stderr"
+  fi
+}
+
+# Two images of 28 by 28 in each part, as plain IDX files; labels as octal bytes.
+make_data() {  # make_data <folder> <label> <label>
+  mkdir "$1"
+  for part in train t10k; do
+    {
+      printf '\0\0\10\3\0\0\0\2\0\0\0\34\0\0\0\34'
+      head -c 1568 /dev/zero
+    } >"$1/$part-images-idx3-ubyte"
+    printf "\\0\\0\\10\\1\\0\\0\\0\\2\\$2\\$3" >"$1/$part-labels-idx1-ubyte"
+  done
+}
+
+refuses '0 ranks were asked for; at least one is needed' --synthetic -s 0
+refuses 'ranks were asked for; at least one is needed' --synthetic --ranks=-2
+refuses 'not expected: --no-such-option' --no-such-option
+refuses '--dtype: half not in {bf16,double,float}' --dtype half
+refuses 'Could not convert: --ranks = many' --ranks many
+refuses 'the batch size is 0; it must be 1 or more' --synthetic -s 3 -b 0
+refuses 'learning_rate is -1' --synthetic -s 2 --lr=-1
+refuses 'learning_rate is nan' --synthetic -s 2 --lr nan
+refuses 'Relu\|Linear.*holds a NaN or an infinity' --synthetic -s 3 --lr 1e30
+
+refuses 'install the Debian package dataset-fashion-mnist' -s 3 --data-dir "$work/nowhere"
+
+make_data "$work/good" 0 11
+"$program" -s 3 -e 1 --data-dir "$work/good" >"$work/stdout" 2>"$work/stderr" ||
+  complain 'good data were refused: the cases below prove nothing'
+
+make_data "$work/cut" 0 11
+head -c 1000 "$work/good/train-images-idx3-ubyte" >"$work/cut/train-images-idx3-ubyte"
+refuses 'train-images-idx3-ubyte.*cut short' -s 3 --data-dir "$work/cut"
+
+make_data "$work/cut-gzip" 0 11
+gzip -c "$work/good/t10k-labels-idx1-ubyte" | head -c 20 >"$work/cut-gzip/t10k-labels-idx1-ubyte.gz"
+refuses 't10k-labels-idx1-ubyte.gz.*cut short' -s 3 --data-dir "$work/cut-gzip"
+
+make_data "$work/swapped" 0 11
+cp "$work/good/train-labels-idx1-ubyte" "$work/swapped/train-images-idx3-ubyte"
+refuses 'are images and labels mixed up' -s 3 --data-dir "$work/swapped"
+
+make_data "$work/label" 0 12
+refuses 'gives image 1 the label 10; the classes are 0 to 9' -s 3 --data-dir "$work/label"
+
+# With too little memory, wherever it runs out. Sanitizers cannot start like that.
+if (ulimit -v 1000000 && "$program" --help) >"$work/stdout" 2>"$work/stderr"; then
+  ulimit -v 1000000
+  refuses 'no memory\|bad_alloc\|could not start\|out_of_memory' --synthetic -s 64
+else
+  echo 'skipped: too little memory, in a build with a sanitizer'
+fi
+
+[ "$failures" -eq 0 ]

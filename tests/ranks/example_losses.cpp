@@ -1,0 +1,116 @@
+// The perceptron of example 02 learns alike over any number of ranks; and this test would notice if
+// it did not, since it also trains one with a known bug.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <vector>
+
+#include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/data/fashion_mnist.hpp"
+#include "shardwise/data/sampler.hpp"
+#include "shardwise/data/synthetic.hpp"
+#include "shardwise/shardwise.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+/// A bias divided by the ranks and added by each of them: the value is right, the gradient is not.
+template <std::size_t In, std::size_t Out>
+struct RowWithDividedBias : RowParallelLinear<In, Out> {
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, X x, DY dy, DX dx) const {
+    RowParallelLinear<In, Out>::backward(frame, x, dy, dx);
+    using T = typename Frame::dtype;
+    const auto gradient = frame.template gradient<1>();
+    for (T& g : gradient.span()) g /= static_cast<T>(gradient.place().size);
+  }
+};
+
+template <std::size_t Hidden>
+struct Mlp : Sequential<ColumnParallelLinear<784, Hidden>, Relu, RowParallelLinear<Hidden, 10>> {};
+template <std::size_t Hidden>
+struct MlpWithBug
+    : Sequential<ColumnParallelLinear<784, Hidden>, Relu, RowWithDividedBias<Hidden, 10>> {};
+
+constexpr std::size_t batch_size = 32;
+
+/// The losses of `steps` steps over `ranks` ranks, which all ranks must agree on to the last bit.
+template <class Architecture, class T, class Backend>
+std::vector<double> losses(int ranks, std::size_t steps) {
+  const ImageSet images = make_synthetic_images(Seed{3}, Part::train, steps * batch_size);
+  const Batches batches(shuffled_order(images.count, Seed{3}, 1), batch_size);
+  std::vector<std::vector<double>> seen(static_cast<std::size_t>(ranks));
+  run_ranks(ranks, [&](ThreadCommunicator& communicator) {
+    Model<Architecture, Context<T, Backend, ThreadCommunicator>> model(communicator, Seed{1});
+    Optimizer optimizer(model, Sgd{.learning_rate = 0.005, .momentum = 0.9});
+    const Place place = place_of(communicator);
+    Tensor<T, Invariant> x({{Axis::batch, batch_size}, {Axis::feature, 784}}, place);
+    Tensor<std::int32_t, Invariant> labels({{Axis::batch, batch_size}}, place);
+    for (std::size_t b = 0; b < batches.size(); ++b) {
+      copy_batch(images, batches[b], fashion_mnist_normalisation, x.view().span(),
+                 labels.view().span());
+      seen[static_cast<std::size_t>(communicator.rank())].push_back(
+          train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer));
+    }
+  });
+  for (const auto& of_rank : seen) CHECK(of_rank == seen.front());
+  return seen.front();
+}
+
+/// The largest relative difference within the first `steps` losses.
+double largest_difference(std::span<const double> a, std::span<const double> b, std::size_t steps) {
+  double largest = 0;
+  for (std::size_t i = 0; i < steps; ++i) {
+    const double difference = std::abs(a[i] - b[i]) / std::abs(a[i]);
+    if (!(difference <= largest)) largest = difference;  // a NaN stays
+  }
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("in float, losses agree to 1e-5 over 20 steps and to 1e-3 over the run") {
+  constexpr std::size_t steps = 150;
+  const auto train = losses<Mlp<512>, float, OneDnn>;
+  const std::vector<double> alone = train(1, steps);
+  REQUIRE(alone.size() == steps);
+  CHECK(alone.back() < 0.5 * alone.front());  // it learns
+  for (const int ranks : {2, 3, 4, 8}) {
+    const std::vector<double> split = train(ranks, steps);
+    const double early = largest_difference(alone, split, 20);
+    const double late = largest_difference(alone, split, steps);
+    std::printf("float, %d ranks: loss %.9f of step 20, %.9f of step %zu; off by %.1e, %.1e\n",
+                ranks, split[19], split.back(), steps, early, late);
+    CHECK(early <= 1e-5);
+    CHECK(late <= 1e-3);
+  }
+}
+
+TEST_CASE("in double, losses agree to 1e-10 over 20 steps") {
+  constexpr std::size_t steps = 20;
+  const auto train = losses<Mlp<64>, double, Reference>;
+  const std::vector<double> alone = train(1, steps);
+  for (const int ranks : {2, 3, 4, 8}) {
+    const double difference = largest_difference(alone, train(ranks, steps), steps);
+    std::printf("double, %d ranks: off by %.1e\n", ranks, difference);
+    CHECK(difference <= 1e-10);
+  }
+}
+
+TEST_CASE("a bias divided by the number of ranks is noticed") {
+  constexpr std::size_t steps = 20;
+  const std::vector<double> right = losses<Mlp<512>, float, OneDnn>(1, steps);
+  const auto train = losses<MlpWithBug<512>, float, OneDnn>;
+  CHECK(train(1, steps) == right);  // alone, it is no bug
+  for (const int ranks : {2, 8}) {
+    const double difference = largest_difference(right, train(ranks, steps), steps);
+    std::printf("float with the bug, %d ranks: off by %.1e\n", ranks, difference);
+    CHECK(difference > 1e-5);
+  }
+}
