@@ -7,8 +7,8 @@
 #include <limits>
 #include <span>
 
+#include "ranks/model_observe.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "unit/model/observe.hpp"
 #include "witness/values/linear.hpp"
 
 using namespace shardwise;

@@ -8,10 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "ranks/model_observe.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "unit/model/observe.hpp"
 
 using namespace shardwise;
 

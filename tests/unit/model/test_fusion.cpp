@@ -2,10 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include "ranks/model_observe.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "unit/model/observe.hpp"
 
 using namespace shardwise;
 using testing::Observed;

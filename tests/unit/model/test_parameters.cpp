@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "ranks/model_observe.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "unit/model/observe.hpp"
 
 using namespace shardwise;
 using testing::Data;

@@ -1,6 +1,6 @@
 // The linear layer between other layouts, with and without a bias, and by what it is used for.
 
-#include "unit/layers/linear_cases.hpp"
+#include "ranks/model_linear_cases.hpp"
 
 using namespace shardwise;
 using testing::check_all_linear;

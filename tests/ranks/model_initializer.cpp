@@ -8,10 +8,10 @@
 #include <numeric>
 #include <set>
 
+#include "ranks/model_observe.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "unit/model/observe.hpp"
 #include "witness/values/initialisers.hpp"
 
 using namespace shardwise;

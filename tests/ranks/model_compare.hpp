@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "unit/model/observe.hpp"
+#include "ranks/model_observe.hpp"
 
 namespace testing {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "ranks/model_observe.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "unit/model/observe.hpp"
 
 namespace testing {
 

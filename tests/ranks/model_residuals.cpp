@@ -1,9 +1,9 @@
 // Residual blocks on whole and split streams, at 1 to 8 ranks against one rank.
 
+#include "ranks/model_compare.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "unit/model/compare.hpp"
 
 using namespace shardwise;
 using testing::check_model;

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "ranks/model_observe.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "unit/model/observe.hpp"
 
 using namespace shardwise;
 using testing::Observed;

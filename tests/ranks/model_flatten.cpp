@@ -4,10 +4,10 @@
 
 #include <string>
 
+#include "ranks/model_observe.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "unit/model/observe.hpp"
 
 using namespace shardwise;
 using testing::Observed;

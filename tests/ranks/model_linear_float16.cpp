@@ -1,6 +1,6 @@
 // Every split and communicator of the linear layer in float16.
 
-#include "unit/layers/linear_cases.hpp"
+#include "ranks/model_linear_cases.hpp"
 
 using shardwise::SingleRank;
 using shardwise::ThreadCommunicator;
