@@ -173,39 +173,38 @@ struct CrossEntropy {
     const detail::TargetShares<A> shares(label_smoothing, logits.global().back().extent());
     const std::size_t rows = logits.rows();
     const std::size_t width = sums_per_row();
-    const T* z = logits.data();
-    const auto local_label = [=](std::size_t row) {  // beyond mine.size if another rank has it
+    const auto logits_of = [&](std::size_t row) { return logits.data() + row * mine.size; };
+    const auto local_label = [&](std::size_t row) {  // beyond mine.size if another rank has it
       return static_cast<std::size_t>(labels[row]) - mine.offset;
     };
 
     auto largest_here = frame.template exchange_input<0>();
-    frame.backend().for_each(rows, [=, out = largest_here.writable().data()](std::size_t row) {
-      out[row] = detail::largest_of(z + row * mine.size, mine.size);
-    });
+    A* const my_largest = largest_here.writable().data();
+    for (std::size_t row = 0; row < rows; ++row) {
+      my_largest[row] = detail::largest_of(logits_of(row), mine.size);
+    }
     const auto maxima = frame.template exchange<0>(std::move(largest_here));
-    const A* largest = maxima.view().data();
+    const A* const largest = maxima.view().data();
 
     auto sums_here = frame.template exchange_input<1>();
-    frame.backend().for_each(rows, [=, out = sums_here.writable().data()](std::size_t row) {
+    A* const my_sums = sums_here.writable().data();
+    for (std::size_t row = 0; row < rows; ++row) {
       const auto sums =
-          detail::sums_of(z + row * mine.size, mine.size, local_label(row), largest[row], shares);
-      out[row * width] = sums.exponentials;
-      out[row * width + 1] = sums.label;
-      if (width > 2) out[row * width + 2] = sums.all;
-    });
+          detail::sums_of(logits_of(row), mine.size, local_label(row), largest[row], shares);
+      my_sums[row * width] = sums.exponentials;
+      my_sums[row * width + 1] = sums.label;
+      if (width > 2) my_sums[row * width + 2] = sums.all;
+    }
     const auto row_sums = frame.template exchange<1>(std::move(sums_here));
-    const A* totals = row_sums.view().data();
 
-    frame.backend().for_each(rows, [=, out = gradient.data()](std::size_t row) {
-      detail::row_gradient(z + row * mine.size, mine.size, local_label(row), largest[row],
-                           totals[row * width], shares, static_cast<A>(terms),
-                           out + row * mine.size);
-    });
     double sum = 0;
     for (std::size_t row = 0; row < rows; ++row) {
-      const A* of_row = totals + row * width;
-      sum += static_cast<double>(detail::row_loss(
-          detail::RowSums<A>{of_row[0], of_row[1], width > 2 ? of_row[2] : A(0)}, shares));
+      const A* const of_row = row_sums.view().data() + row * width;
+      const detail::RowSums<A> sums{of_row[0], of_row[1], width > 2 ? of_row[2] : A(0)};
+      sum += static_cast<double>(detail::row_loss(sums, shares));
+      detail::row_gradient(logits_of(row), mine.size, local_label(row), largest[row],
+                           sums.exponentials, shares, static_cast<A>(terms),
+                           gradient.data() + row * mine.size);
     }
     return sum;
   }

@@ -20,16 +20,14 @@ struct BatchShare {
   std::size_t of_step = 1;
 };
 
-/// A loss's part of the rank's run: the exchanges that it names, and the backend.
+/// A loss's part of the rank's run: the exchanges that it names, and its place in the step.
 template <class Context, class Exchanges>
 class LossFrame : public Exchanger<Context, Exchanges> {
   using Base = Exchanger<Context, Exchanges>;
 
  public:
   LossFrame(Run<Context>& run, const typename Base::Shapes& exchange_shapes, BatchShare share)
-      : Base(run, exchange_shapes), backend_(run.backend), share_(share) {}
-
-  typename Context::backend& backend() { return backend_; }
+      : Base(run, exchange_shapes), share_(share) {}
 
   /// The number of terms that the step's mean is taken over, if this batch has `terms` of them over
   /// all ranks: their sum divided by this is the batch's part of the step's loss.
@@ -53,7 +51,6 @@ class LossFrame : public Exchanger<Context, Exchanges> {
   }
 
  private:
-  typename Context::backend& backend_;
   BatchShare share_;
 };
 
