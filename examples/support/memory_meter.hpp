@@ -63,7 +63,8 @@ inline void* take_or_throw(std::size_t bytes) {
 
 }  // namespace example
 
-// The array forms and all others of the standard library call these.
+// The array forms and all others of the standard library call these. They cannot be inline.
+// NOLINTBEGIN(misc-definitions-in-headers)
 void* operator new(std::size_t bytes) { return example::detail::take_or_throw(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t) {
   return example::detail::take_or_throw(bytes);
@@ -80,3 +81,4 @@ void operator delete(void* block, std::align_val_t) noexcept { example::detail::
 void operator delete(void* block, std::size_t, std::align_val_t) noexcept {
   example::detail::give_back(block);
 }
+// NOLINTEND(misc-definitions-in-headers)
