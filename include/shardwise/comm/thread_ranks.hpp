@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -30,6 +31,11 @@ namespace detail {
   } catch (error& ours) {
     ours.add_place("rank " + std::to_string(rank));
     throw;
+  } catch (const std::bad_alloc&) {
+    throw memory_error(
+        "rank " + std::to_string(rank) +
+        ": the system has no more memory (std::bad_alloc). Use more ranks, a smaller "
+        "batch or a smaller model");
   } catch (const std::exception& other) {
     throw rank_error(rank, std::current_exception(), other.what());
   } catch (...) {

@@ -5,13 +5,11 @@
 
 namespace shardwise::detail {
 
-/// Calls f(i) for every i in [0, n). Tells the compiler that no round reads what another writes, so
-/// that it may vectorise work in place too, where input and output are the same memory.
+/// Calls f(i) for every i in [0, n). Tells g++ that no round reads what another writes, so that it
+/// vectorises work in place too, where input and output are the same memory; clang does by itself.
 template <class F>
 void independent_loop(std::size_t n, F f) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#elif defined(__GNUC__)
+#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC ivdep
 #endif
   for (std::size_t i = 0; i < n; ++i) f(i);
