@@ -35,6 +35,7 @@
 #include "shardwise/layers/linear.hpp"
 
 // Models
+#include "shardwise/model/describe.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/repeat.hpp"
@@ -42,9 +43,16 @@
 #include "shardwise/model/sequential.hpp"
 
 // Training
+#include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/gradient_check.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+
+// Data that needs no file
+#include "shardwise/data/image_set.hpp"
+#include "shardwise/data/sampler.hpp"
+#include "shardwise/data/synthetic.hpp"

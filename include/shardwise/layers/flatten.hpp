@@ -39,6 +39,9 @@ struct Flatten {
       throw shape_error("the input is a tensor " + to_string(x) +
                         ", but Flatten takes [batch, channel, ...]");
     }
+    for (std::size_t i = 1; i < x.rank(); ++i) {
+      if (!x[i].known()) return Shape{x[0], {Axis::feature, dynamic}};
+    }
     const std::size_t plane = x[1].grain * x.elements(2, x.rank());
     return Shape{x[0], {Axis::feature, x[1].units, plane}};
   }

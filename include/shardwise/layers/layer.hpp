@@ -51,8 +51,10 @@ struct Exchange {
   using redistribution = R;
   static constexpr Reduction reduction = Op;
 
-  static_assert(Op == Reduction::sum || R::movement != Movement::reduce_scatter,
-                "an exchange by maximum or minimum must end whole on every rank.");
+  static_assert(Op == Reduction::sum || R::movement == Movement::all_reduce ||
+                    R::movement == Movement::none,
+                "an exchange by maximum or minimum is an all-reduce: Redistribute<Partial, "
+                "Invariant> or Redistribute<Partial, Replicated>.");
 };
 
 /// Layouts of a layer that works on every element or every whole row alone: it keeps what it is
@@ -89,7 +91,7 @@ struct KeepsLayout {
 ///              `gives<In>`: the layout of its output. `wants<Wanted>`: what it would like to be
 ///              offered. All three come with `KeepsLayout` where that fits.
 /// Shapes       `output_shape(in)`: global shapes; throws shape_error for an input that it cannot
-///              take. Extents may be `dynamic` while a model is bound.
+///              take. Batch and sequence may be `dynamic` while a model is bound.
 /// Backward     gets what `saves` names as its second argument (`Nothing{}` otherwise), *assigns*
 ///              dx, and writes parameter gradients by `frame.write()`. If
 ///              `Frame::input_gradient` is false, dx has no memory and is left alone.
@@ -104,7 +106,6 @@ struct KeepsLayout {
 ///     static constexpr bool reshapes = true;   no forward and backward: the memory stays as it is
 ///     static constexpr bool keeps_shape = true;  the output is of the input's shape, always
 ///     static constexpr Activation activation;  an element-wise function that products can fuse
-///     static std::string name();               for messages; the type's own name otherwise
 ///
 /// valid: `Relu`, `Linear<split::output, 3, 4>`      invalid: `int`, a struct without `saves`
 template <class L>

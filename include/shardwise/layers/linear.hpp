@@ -10,6 +10,7 @@
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
@@ -246,5 +247,17 @@ using ColumnParallelLinear = Linear<split::output, In, Out, Bias>;
 
 template <std::size_t In, std::size_t Out, bool Bias = true>
 using RowParallelLinear = Linear<split::input, In, Out, Bias>;
+
+/// "RowParallelLinear<512, 10>".
+template <Split S, std::size_t In, std::size_t Out, bool Bias>
+struct NameOf<Linear<S, In, Out, Bias>> {
+  static std::string name() {
+    const auto size = [](std::size_t n) { return n == dynamic ? "dynamic" : std::to_string(n); };
+    const std::string kind = std::same_as<S, split::output>  ? "ColumnParallelLinear"
+                             : std::same_as<S, split::input> ? "RowParallelLinear"
+                                                             : "Linear";
+    return kind + '<' + size(In) + ", " + size(Out) + (Bias ? ">" : ", no bias>");
+  }
+};
 
 }  // namespace shardwise

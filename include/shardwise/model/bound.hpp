@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/frame.hpp"
-#include "shardwise/model/names.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/run.hpp"
 
@@ -41,18 +41,9 @@ struct Binder {
   /// Room for a parameter of `elements` local elements.
   ParameterSlot reserve(std::size_t elements, bool owes) {
     auto& memory = run.parameters;
-    if (owes) {
-      memory.size += elements;
-      return {std::exchange(memory.owing, memory.owing + elements), true};
-    }
-    constexpr std::size_t line = 64 / sizeof(typename Context::dtype);
-    const std::size_t rounded = (elements + line - 1) / line * line;
-    memory.size += rounded;
-    return {std::exchange(plain_, plain_ + rounded), false};
+    if (owes) return {std::exchange(memory.owing, memory.owing + elements), true};
+    return {std::exchange(memory.settled, memory.settled + memory.padded(elements)), false};
   }
-
- private:
-  std::size_t plain_ = 0;
 };
 
 /// The gradient that goes back from a part of a model, or nothing where nobody asked for it.
@@ -102,7 +93,7 @@ class Bound {
       return Value<T, Out>(std::move(x), out_shape);
     } else {
       const View<const T, In> in = x.view();
-      if constexpr (S::trains && L::saves == Saves::input) {
+      if constexpr (goes_backward && L::saves == Saves::input) {
         if (run.training) saved_ = x;
       }
       Value<T, Out> y = detail::works_in_place<L> && x.may_write()
@@ -176,6 +167,7 @@ class Bound {
                                                   Binder<Ctx>& binder) {
     BoundParameters<parameter_count> parameters;
     if constexpr (owns_parameters) {
+      require_known(in);
       parameters.specs = layer.parameter_specs(in);
       const auto reserve_one = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
         using Use = std::tuple_element_t<I, Parameters>;
@@ -189,6 +181,21 @@ class Bound {
       (std::make_index_sequence<parameter_count>{});
     }
     return parameters;
+  }
+
+  /// Parameters have the shape of what they meet, so that has to be known.
+  static void require_known(const Shape& in) {
+    bool known = in.rank() > 0;
+    for (const Dim& dim : in) {
+      known = known && (dim.known() || dim.axis == Axis::batch || dim.axis == Axis::sequence);
+    }
+    if (!known) {
+      throw shape_error(
+          "the shape of the layer's parameters follows from its input, of which only " +
+          to_string(in) +
+          " is known: give the Model the shape of its input, with extents for all "
+          "axes but batch and sequence");
+    }
   }
 
   /// Made where it stays, since it need not move.
@@ -240,7 +247,7 @@ class Bound {
                    [[maybe_unused]] const Value<T, Out>& y) {
     if constexpr (S::trains) {
       in_shape_ = in;
-      if constexpr (saves_output) {
+      if constexpr (goes_backward && saves_output) {
         if (run.training) saved_ = y;
       }
     }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/model/names.hpp"
+#include "shardwise/core/names.hpp"
 #include "shardwise/model/plan.hpp"
 
 namespace shardwise {

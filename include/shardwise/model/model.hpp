@@ -64,8 +64,9 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  /// The model's output for training: saves what backward needs and drops out. What is returned
-  /// stays valid until the next call of forward, evaluate or backward.
+  /// The model's output for training: saves what backward needs and drops out. x is read again by
+  /// backward and must stay as it is until then. What is returned stays valid until the next call
+  /// that runs the model or ends the step.
   /// sends    `plan().forward`
   /// throws   shape_error and others, with the layer's place
   output_view forward(input_view x) requires(Use::trains) {
@@ -110,11 +111,12 @@ class Model {
     }
   }
 
-  /// Sums the gradients that are one summand on each rank. Once for each step.
+  /// Sums the gradients that are one summand on each rank, once for each step: a second call does
+  /// nothing, and backward goes on only after `next_step` or `discard_step`.
   /// sends    `plan().settle`
   void settle_gradients() requires(Use::trains) {
     auto& memory = run_.parameters;
-    if (memory.owing == 0) return;
+    if (std::exchange(settled_, true) || memory.owing == 0) return;
     const std::span<dtype> owed(memory.gradients, memory.owing);
     run_.ranks.all_reduce(std::span<const dtype>(owed), owed);
   }
@@ -136,22 +138,34 @@ class Model {
     run_.write = Write::replace;
     run_.first_sample = 0;
     samples_ = 0;
+    settled_ = false;
     run_.finds_non_finite = false;
   }
+
+  /// Samples that went forward in this step, and whether any went backward.
+  std::uint64_t samples_of_step() const { return samples_; }
+  bool has_gradients() const { return run_.write == Write::add; }
 
   /// Runs forward again on the same numbers and throws numeric_error, naming the first layer whose
   /// output is not finite on any rank. Returns if there is none.
   void find_non_finite(input_view x) requires(Use::trains) {
+    const std::uint64_t first_sample = run_.first_sample;
     discard_step();
+    run_.first_sample = first_sample;
     run_.finds_non_finite = true;
-    forward(x);
+    try {
+      forward(x);
+    } catch (...) {
+      discard_step();
+      throw;
+    }
     discard_step();
   }
 
   /// All parameters of this rank in one piece, and their gradients in the same order.
-  std::span<dtype> values() { return {run_.parameters.values, run_.parameters.size}; }
+  std::span<dtype> values() { return {run_.parameters.values, run_.parameters.size()}; }
   std::span<dtype> gradients() requires(Use::trains) {
-    return {run_.parameters.gradients, run_.parameters.size};
+    return {run_.parameters.gradients, run_.parameters.size()};
   }
 
   /// Says that parameters were written to, so that packed copies of them are made anew.
@@ -211,13 +225,13 @@ class Model {
         bound_(bind(in)) {
     run_.seed = seed;
     auto& memory = run_.parameters;
-    values_ = run_.pool.take(memory.size * sizeof(dtype));
+    values_ = run_.pool.take(memory.size() * sizeof(dtype));
     memory.values = static_cast<dtype*>(values_.data());
-    std::fill_n(memory.values, memory.size, dtype{});
+    std::fill_n(memory.values, memory.size(), dtype{});
     if constexpr (Use::trains) {
-      gradients_ = run_.pool.take(memory.size * sizeof(dtype));
+      gradients_ = run_.pool.take(memory.size() * sizeof(dtype));
       memory.gradients = static_cast<dtype*>(gradients_.data());
-      std::fill_n(memory.gradients, memory.size, dtype{});
+      std::fill_n(memory.gradients, memory.size(), dtype{});
     }
     visit_parameters(
         [](auto& p) { initialize(p.value, p.spec.begins(p.spec.fans), p.initial_stream); });
@@ -255,6 +269,11 @@ class Model {
       throw argument_error(name_of<Architecture>() +
                            ": backward without a forward before it: run forward once for each "
                            "backward, with no evaluate in between");
+    }
+    if (settled_) {
+      throw argument_error(name_of<Architecture>() +
+                           ": backward after settle_gradients: its summands would be added to "
+                           "whole gradients. Settle once, after the last backward of a step");
     }
     check_place(dy.place(), "gradient of the output");
     if (!(dy.global() == output_.global())) {
@@ -312,6 +331,7 @@ class Model {
   Value<dtype, output_layout> output_;
   Value<dtype, dual_t<input_layout>> input_gradient_;
   std::uint64_t samples_ = 0;
+  bool settled_ = false;
   bool may_go_backward_ = false;
 };
 

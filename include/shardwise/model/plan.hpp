@@ -63,9 +63,12 @@ constexpr void add_exchanges(collectives& list, const std::array<Shape, N>& shap
 template <class Exchanges, std::size_t N, std::size_t... Is>
 constexpr void add_adjoint_exchanges(collectives& list, const std::array<Shape, N>& shapes,
                                      Dtype dtype, std::index_sequence<Is...>) {
-  (add_redistribution<adjoint_t<typename std::tuple_element_t<Is, Exchanges>::redistribution>>(
-       list, shapes[Is], dtype),
-   ...);
+  const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
+    if constexpr (One::reduction == Reduction::sum) {  // a maximum has no adjoint
+      add_redistribution<adjoint_t<typename One::redistribution>>(list, shape, dtype);
+    }
+  };
+  (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
 }
 
 /// Calls f(spec, type of use) for every parameter of a layer.

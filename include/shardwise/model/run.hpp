@@ -21,16 +21,24 @@ struct ParameterSlot {
 };
 
 /// All parameters of a rank in one piece of memory, and all gradients in another, in the same
-/// order: first those that owe a reduction.
+/// order: first those that owe a reduction, without gaps; then the others, each padded with zeros
+/// to whole cache lines.
 template <class T>
 struct ParameterMemory {
   T* values = nullptr;
-  T* gradients = nullptr;  // null in a model that only goes forward
-  std::size_t size = 0;
-  std::size_t owing = 0;
+  T* gradients = nullptr;   // null in a model that only goes forward
+  std::size_t owing = 0;    // elements whose gradients owe a reduction
+  std::size_t settled = 0;  // all others
+
+  static constexpr std::size_t padded(std::size_t elements) {
+    constexpr std::size_t line = 64 / sizeof(T);
+    return (elements + line - 1) / line * line;
+  }
+
+  std::size_t size() const { return padded(owing) + settled; }
 
   std::size_t position(const ParameterSlot& slot) const {
-    return slot.offset + (slot.owes ? 0 : owing);
+    return slot.offset + (slot.owes ? 0 : padded(owing));
   }
 };
 

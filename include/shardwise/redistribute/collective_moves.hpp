@@ -94,7 +94,10 @@ void all_to_all(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
                  BoxIn{out.local(), {}}.at(from_axis, theirs.offset));
       }
     };
-    ranks.read_peers(blocks_call<T>(Operation::all_to_all, whole, {}), in.span(), copy_blocks);
+    const Counts counts = shard_counts(pool, whole, from_axis, ranks.size());
+    Call call = blocks_call<T>(Operation::all_to_all, whole, counts);
+    call.tag = static_cast<int>(to_axis);  // ranks must agree on that axis too
+    ranks.read_peers(call, in.span(), copy_blocks);
   } else {
     const Counts sent = shard_counts(pool, in.local(), to_axis, ranks.size());
     const Counts received = shard_counts(pool, out.local(), from_axis, ranks.size());

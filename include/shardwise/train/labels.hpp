@@ -11,13 +11,6 @@
 
 namespace shardwise::detail {
 
-/// The shape without its innermost axis.
-constexpr Shape without_back(const Shape& shape) {
-  Shape rows;
-  for (std::size_t i = 0; i + 1 < shape.rank(); ++i) rows.append(shape[i]);
-  return rows;
-}
-
 /// Throws shape_error unless there is one label for each row of `logits`, and argument_error for a
 /// label that is no class. Sees the whole batch, so every rank throws the same.
 inline void check_labels(const Shape& logits, View<const std::int32_t, Invariant> labels) {
@@ -25,10 +18,10 @@ inline void check_labels(const Shape& logits, View<const std::int32_t, Invariant
     throw shape_error("the logits are a tensor " + to_string(logits) +
                       "; their innermost axis must be feature, which are the classes");
   }
-  if (!(labels.global() == without_back(logits))) {
+  if (!(labels.global() == logits.without_back())) {
     throw shape_error("the labels are a tensor " + to_string(labels.global()) + ", but logits " +
                       to_string(logits) +
-                      " need one label for each row: " + to_string(without_back(logits)));
+                      " need one label for each row: " + to_string(logits.without_back()));
   }
   const std::size_t classes = logits.back().extent();
   for (std::size_t row = 0; row < labels.size(); ++row) {

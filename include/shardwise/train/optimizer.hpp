@@ -48,7 +48,7 @@ inline void check_option(const char* rule, const char* option, double value, dou
 ///     Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
 ///
 /// Computes in accumulate_t of the model's dtype and keeps moments in it; parameters are rounded to
-/// the model's dtype once a step. The model must outlive the optimizer.
+/// the model's dtype once a step. The model must outlive the optimizer's last step.
 /// sends    nothing
 template <UpdateRule Rule, class M>
 class Optimizer {
@@ -62,7 +62,7 @@ class Optimizer {
   /// throws   argument_error for options of the rule, memory_error
   Optimizer(M& model, const Rule& rule) : model_(&model), rule_(checked(rule)) {
     const std::size_t count = model.values().size() * rule_.moments();
-    memory_ = model.run().pool.take(count * sizeof(A));
+    memory_ = pool_.take(count * sizeof(A));
     moments_ = static_cast<A*>(memory_.data());
     std::fill_n(moments_, count, A(0));
   }
@@ -78,8 +78,9 @@ class Optimizer {
           values[i] = static_cast<T>(update(static_cast<A>(values[i]), static_cast<A>(gradients[i]),
                                             moments + i * per_element));
         });
-    model_->values_changed();
   }
+
+  const M& model() const { return *model_; }
 
   const Rule& rule() const { return rule_; }
 
@@ -102,6 +103,7 @@ class Optimizer {
 
   M* model_;
   Rule rule_;
+  Pool pool_;
   Buffer memory_;
   A* moments_ = nullptr;
   std::uint64_t steps_ = 0;

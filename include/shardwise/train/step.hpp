@@ -71,9 +71,11 @@ double accumulate_step(M& model, typename M::input_view x, const Target& target,
                        std::size_t samples) {
   return detail::or_discard(model, [&] {
     const std::size_t here = detail::samples_of(x);
-    if (here > samples) {
-      throw argument_error("this batch has " + std::to_string(here) +
-                           " samples, but all batches of the step together were said to have " +
+    const std::size_t before = model.samples_of_step();
+    if (before + here > samples) {
+      throw argument_error("this batch has " + std::to_string(here) + " samples after " +
+                           std::to_string(before) +
+                           " in this step, but all its batches together were said to have " +
                            std::to_string(samples));
     }
     return detail::loss_and_gradients(model, x, target, loss, {here, samples});
@@ -82,8 +84,14 @@ double accumulate_step(M& model, typename M::input_view x, const Target& target,
 
 /// Ends a step: makes the gradients whole, and changes the parameters. A collective.
 /// sends    `plan().settle`
+/// throws   argument_error without a batch since the last step, or for another model's optimizer
 template <class M, UpdateRule Rule>
 void finish_step(M& model, Optimizer<Rule, M>& optimizer) {
+  if (!model.has_gradients() || &optimizer.model() != &model) {
+    throw argument_error(
+        "finish_step needs the gradients of at least one batch of this step, and the optimizer "
+        "that was made for this model");
+  }
   detail::or_discard(model, [&] { model.settle_gradients(); });
   optimizer.step();
   model.next_step();
@@ -91,7 +99,9 @@ void finish_step(M& model, Optimizer<Rule, M>& optimizer) {
 
 /// One step on one batch; returns its loss, the same number on every rank. A collective.
 /// sends    `plan_step(model, x.global(), loss)`
-/// throws   as `accumulate_step`; parameters and optimizer are then as before the step
+/// throws   as `accumulate_step`; parameters and optimizer are then as before the step on every
+///          rank that throws. An error that only one rank meets (memory, its backend) reaches the
+///          others in their next call, and ends the job
 template <class M, class Target, Loss Chosen, UpdateRule Rule>
 double train_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
                   Optimizer<Rule, M>& optimizer) {

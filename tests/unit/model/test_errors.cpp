@@ -125,7 +125,7 @@ TEST_CASE("an input of other features names model, layer and number") {
   const std::string message = misuse<shape_error>([](auto& model, auto& c) {
     model.forward(tensor({{Axis::batch, 4}, {Axis::feature, 8}}, place_of(c)).view());
   });
-  CHECK(begins(message, "Mlp / 0: Linear<split::output, 7, 6"));
+  CHECK(begins(message, "Mlp / 0: ColumnParallelLinear<7, 6"));
   CHECK(contains(message, "[batch 4, feature 8]"));
   CHECK(contains(message, "[feature 7]"));
 }
@@ -141,7 +141,7 @@ TEST_CASE("an input with another innermost axis") {
   const std::string message = misuse<shape_error>([](auto& model, auto& c) {
     model.evaluate(tensor({{Axis::feature, 7}, {Axis::batch, 4}}, place_of(c)).view());
   });
-  CHECK(begins(message, "Mlp / 0: Linear<split::output, 7, 6"));
+  CHECK(begins(message, "Mlp / 0: ColumnParallelLinear<7, 6"));
 }
 
 TEST_CASE("another rank's part of an input") {
@@ -158,7 +158,7 @@ TEST_CASE("sizes given at construction that do not meet name the layer that find
   const std::string message = message_of_all<shape_error>(
       [&](ThreadCommunicator& c) { Trained<Any> model(wrong, c, Seed{1}); });
   CHECK(begins(message, "Any / 2: Sequential<"));
-  CHECK(contains(message, " / 0: Linear<split::input, "));
+  CHECK(contains(message, " / 0: RowParallelLinear<"));
   CHECK(contains(message, "[feature 6]"));
   CHECK(contains(message, "9 input features"));
 }
@@ -167,7 +167,7 @@ TEST_CASE("a shape to bind to that the first layer does not take names the first
   const std::string message = message_of_all<shape_error>([](ThreadCommunicator& c) {
     Trained<Mlp> model(Mlp{}, c, Seed{1}, {{Axis::batch, dynamic}, {Axis::feature, 8}});
   });
-  CHECK(begins(message, "Mlp / 0: Linear<split::output, 7, 6"));
+  CHECK(begins(message, "Mlp / 0: ColumnParallelLinear<7, 6"));
   CHECK(contains(message, "[batch ?, feature 8]"));
 }
 

@@ -49,7 +49,7 @@ std::vector<double> shifted_logits() {
 
 template <Layout L, Real T, Communicator C, class Expected>
 void check_case(C& ranks, const Case<Expected>& c, double bound) {
-  const Shape rows = shardwise::detail::without_back(c.shape);
+  const Shape rows = c.shape.without_back();
   const auto labels = made_labels(rows, place_of(ranks), c.shape.back().extent());
   const auto result =
       loss_of<L, T>(ranks, CrossEntropy{c.smoothing}, c.shape, c.logits, labels.view());

@@ -31,14 +31,15 @@ inline std::string without_namespaces(std::string_view raw) {
 
 }  // namespace detail
 
-/// "RowParallelLinear<512, 10>": what the layer calls itself, or else the name of its type.
+/// What messages call a layer or model: the name of its type, unless a specialisation knows better.
+template <class L>
+struct NameOf {
+  static std::string name() { return detail::without_namespaces(detail::raw_type_name<L>()); }
+};
+
 template <class L>
 std::string name_of() {
-  if constexpr (requires { L::name(); }) {
-    return L::name();
-  } else {
-    return detail::without_namespaces(detail::raw_type_name<L>());
-  }
+  return NameOf<L>::name();
 }
 
 }  // namespace shardwise
