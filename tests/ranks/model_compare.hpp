@@ -38,9 +38,9 @@ void check_model(const Architecture& architecture, const Work& work, double boun
     CAPTURE(ranks);
     const Observed many = observe<Architecture, T, Counted, E, Use>(architecture, ranks, work);
     REQUIRE(many.tensors.size() == alone.tensors.size());
-    for (const auto& [name, whole] : alone.tensors) {
-      CAPTURE(name);
-      CHECK(relative_difference(many[name], whole) <= bound);
+    for (const auto& tensor : alone.tensors) {
+      CAPTURE(tensor.first);
+      CHECK(relative_difference(many[tensor.first], tensor.second) <= bound);
     }
     CHECK(many.copies_are_equal);
     CHECK(difference_from_plan(many) == "");
