@@ -48,7 +48,7 @@ struct Options {
   int ranks = 1;
   std::size_t batch = 64;
   int epochs = 5;
-  double learning_rate = 0.04;
+  double learning_rate = 0.008;
   std::string dtype = "float";
   std::uint64_t seed = 1;
   std::filesystem::path data_folder = sw::fashion_mnist_folder;
