@@ -82,7 +82,9 @@ class backend_error : public error {
 class rank_error : public error {
  public:
   rank_error(int rank, std::exception_ptr cause, const std::string& message)
-      : error("rank " + std::to_string(rank) + ": " + message), rank_(rank), cause_(std::move(cause)) {}
+      : error("rank " + std::to_string(rank) + ": " + message),
+        rank_(rank),
+        cause_(std::move(cause)) {}
 
   int rank() const noexcept { return rank_; }
   const std::exception_ptr& cause() const noexcept { return cause_; }
