@@ -43,7 +43,8 @@ constexpr Shape y{{Axis::batch, 64}, {Axis::feature, 10}};
 static_assert(Static{}.output_shape(x) == y && made.output_shape(x) == y);
 static_assert(Static{}.in() == 20 && made.in() == 20);
 static_assert(made.layer<0>().out() == 15 && made.layer<2>().in() == 15);
-static_assert(made.shape_before<2>(x) == Shape{{Axis::batch, 64}, {Axis::feature, 15}});
+static_assert(made.layer<1>().output_shape(made.layer<0>().output_shape(x)) ==
+              Shape{{Axis::batch, 64}, {Axis::feature, 15}});
 
 // A block in front says how many features it takes; element-wise layers leave it to the next.
 static_assert(Sequential<Relu, Static>{}.in() == 20);

@@ -91,6 +91,12 @@ struct LinearLayouts<split::none> {
   using bias = weight<In>;
 };
 
+[[noreturn]] inline void throw_wrong_features(const Shape& x, std::size_t in, std::size_t out) {
+  throw shape_error("the input is a tensor " + to_string(x) + ", but the weight has " +
+                    std::to_string(in) + " input features (" + std::to_string(out) +
+                    " output): the innermost axis must be feature with that extent");
+}
+
 /// A size from the type, or from the constructor where the type says `dynamic`.
 template <std::size_t N>
 struct Size {
@@ -216,9 +222,7 @@ class Linear : public detail::LinearLayouts<S> {
   constexpr void check_input(const Shape& x) const {
     const Dim& last = x.back();
     if (last.axis != Axis::feature || (last.known() && last.extent() != in())) {
-      throw shape_error("the input is a tensor " + to_string(x) + ", but the weight has " +
-                        std::to_string(in()) + " input features (" + std::to_string(out()) +
-                        " output): the innermost axis must be feature with that extent");
+      detail::throw_wrong_features(x, in(), out());
     }
   }
 

@@ -14,6 +14,7 @@
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
+#include "shardwise/model/extents.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/frame.hpp"
 #include "shardwise/model/parameter.hpp"
@@ -86,7 +87,7 @@ class Bound {
 
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
     Value<T, In> x = converted<In>(run, std::move(offered));
-    check_input(x.global());
+    if constexpr (owns_parameters) detail::require_as_bound(x.global(), in_);
     const Shape out_shape = layer_.output_shape(x.global());
     if constexpr (detail::only_reshapes<L>) {
       in_shape_ = x.global();
@@ -167,7 +168,7 @@ class Bound {
                                                   Binder<Ctx>& binder) {
     BoundParameters<parameter_count> parameters;
     if constexpr (owns_parameters) {
-      require_known(in);
+      detail::require_known(in);
       parameters.specs = layer.parameter_specs(in);
       const auto reserve_one = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
         using Use = std::tuple_element_t<I, Parameters>;
@@ -183,21 +184,6 @@ class Bound {
     return parameters;
   }
 
-  /// Parameters have the shape of what they meet, so that has to be known.
-  static void require_known(const Shape& in) {
-    bool known = in.rank() > 0;
-    for (const Dim& dim : in) {
-      known = known && (dim.known() || dim.axis == Axis::batch || dim.axis == Axis::sequence);
-    }
-    if (!known) {
-      throw shape_error(
-          "the shape of the layer's parameters follows from its input, of which only " +
-          to_string(in) +
-          " is known: give the Model the shape of its input, with extents for all "
-          "axes but batch and sequence");
-    }
-  }
-
   /// Made where it stays, since it need not move.
   State make_state([[maybe_unused]] Binder<Ctx>& binder) {
     if constexpr (has_state) {
@@ -205,20 +191,6 @@ class Bound {
       return L::make_state(frame);
     } else {
       return {};
-    }
-  }
-
-  /// A model is bound to the innermost axes that it was given; a batch may have any size.
-  void check_input(const Shape& x) const {
-    if constexpr (owns_parameters) {
-      for (std::size_t i = 1; i <= in_.rank() && i <= x.rank(); ++i) {
-        const Dim& bound = in_[in_.rank() - i];
-        if (bound.known() && bound.axis != Axis::batch && !(bound == x[x.rank() - i])) {
-          throw shape_error("the input is a tensor " + to_string(x) +
-                            ", but the model was bound to " + to_string(in_) +
-                            ": all axes but batch must be equal");
-        }
-      }
     }
   }
 

@@ -22,13 +22,17 @@ concept IsComposition = requires {
 || requires { typename L::residual_block; }
 || requires { typename L::repeated_block; };
 
+inline void add_layer(error& e, std::size_t number, std::string (*name)(), bool is_composition) {
+  e.add_place(std::to_string(number) + ": " + name(), is_composition ? " / " : ": ");
+}
+
 /// Adds layer I to the place of an error that passes.
 template <std::size_t I, class L, class Call>
 decltype(auto) at_layer(Call&& call) {
   try {
     return call();
   } catch (error& e) {
-    e.add_place(std::to_string(I) + ": " + name_of<L>(), IsComposition<L> ? " / " : ": ");
+    add_layer(e, I, name_of<L>, IsComposition<L>);
     throw;
   }
 }
@@ -108,11 +112,14 @@ struct BoundLayers;
 template <class L, class S, class E, std::size_t... Is>
 struct BoundLayers<L, S, E, std::index_sequence<Is...>>
     : NumberedBound<Is, typename SettingAt<L, S, E, Is>::type>... {
-  BoundLayers(const L& layers, const Shape& in, Binder<typename S::context>& binder)
+  /// `shape` is what a layer gets; bases are made in their order, so it can go from one to the
+  /// next.
+  BoundLayers(const L& layers, Shape shape, Binder<typename S::context>& binder)
       : NumberedBound<Is, typename SettingAt<L, S, E, Is>::type>{
             at_layer<Is, typename L::template layer_type<Is>>([&] {
-              return typename SettingAt<L, S, E, Is>::type(
-                  layers.template layer<Is>(), layers.template shape_before<Is>(in), binder);
+              if constexpr (Is > 0) shape = layers.template layer<Is - 1>().output_shape(shape);
+              return
+                  typename SettingAt<L, S, E, Is>::type(layers.template layer<Is>(), shape, binder);
             })}... {}
 };
 

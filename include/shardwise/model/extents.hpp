@@ -65,4 +65,31 @@ constexpr Shape complete_input(const L& layer, const Shape& leading) {
   return whole;
 }
 
+/// Throws shape_error unless parameters can be made for inputs of shape `in`: they have the shape
+/// of what they meet.
+inline void require_known(const Shape& in) {
+  bool known = in.rank() > 0;
+  for (const Dim& dim : in) {
+    known = known && (dim.known() || dim.axis == Axis::batch || dim.axis == Axis::sequence);
+  }
+  if (!known) {
+    throw shape_error("the shape of the layer's parameters follows from its input, of which only " +
+                      to_string(in) +
+                      " is known: give the Model the shape of its input, with extents for all axes "
+                      "but batch and sequence");
+  }
+}
+
+/// Throws shape_error unless x has the innermost axes that a layer was bound to; a batch may have
+/// any size.
+inline void require_as_bound(const Shape& x, const Shape& bound) {
+  for (std::size_t i = 1; i <= bound.rank() && i <= x.rank(); ++i) {
+    const Dim& dim = bound[bound.rank() - i];
+    if (dim.known() && dim.axis != Axis::batch && !(dim == x[x.rank() - i])) {
+      throw shape_error("the input is a tensor " + to_string(x) + ", but the model was bound to " +
+                        to_string(bound) + ": all axes but batch must be equal");
+    }
+  }
+}
+
 }  // namespace shardwise::detail

@@ -97,12 +97,12 @@ class Model {
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
     check_output_gradient(dy);
     may_go_backward_ = false;
-    output_ = {};
     auto dx = at_model([&] {
       using Gives = gives_t<Architecture, E>;
       Value<dtype, dual_t<output_layout>> given(dy);
       return bound_.backward(run_, converted<dual_t<Gives>>(run_, std::move(given)));
     });
+    output_ = {};
     run_.write = Write::add;
     run_.first_sample = samples_;
     if constexpr (Use::input_gradient) {

@@ -112,12 +112,8 @@ class Sequential : detail::Layers<std::index_sequence_for<Ls...>, Ls...> {
     return detail::numbered<I, layer_type<I>>(*this);
   }
 
-  constexpr Shape output_shape(const Shape& in) const { return shape_before<size>(in); }
-
-  /// The shape that layer I gets.
-  template <std::size_t I>
-  constexpr Shape shape_before(const Shape& in) const {
-    return fold_shapes(in, std::make_index_sequence<I>{});
+  constexpr Shape output_shape(const Shape& in) const {
+    return fold_shapes(in, std::index_sequence_for<Ls...>{});
   }
 
   constexpr std::size_t in() const { return first_features(std::index_sequence_for<Ls...>{}); }
