@@ -17,6 +17,7 @@
 #include "shardwise/model/extents.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/frame.hpp"
+#include "shardwise/model/goes_backward.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/run.hpp"
 
@@ -72,8 +73,6 @@ class Bound {
 
  public:
   static constexpr bool owns_parameters = parameter_count > 0;
-  /// Whether anything of this layer runs backward.
-  static constexpr bool goes_backward = S::trains && (S::input_gradient || owns_parameters);
 
   /// Throws shape_error if the layer cannot take inputs of shape `in`, as far as that is known.
   Bound(const L& layer, const Shape& in, Binder<Ctx>& binder)
@@ -94,7 +93,7 @@ class Bound {
       return Value<T, Out>(std::move(x), out_shape);
     } else {
       const View<const T, In> in = x.view();
-      if constexpr (goes_backward && L::saves == Saves::input) {
+      if constexpr (goes_backward<L, S, E> && L::saves == Saves::input) {
         if (run.training) saved_ = x;
       }
       Value<T, Out> y = detail::works_in_place<L> && x.may_write()
@@ -219,7 +218,7 @@ class Bound {
                    [[maybe_unused]] const Value<T, Out>& y) {
     if constexpr (S::trains) {
       in_shape_ = in;
-      if constexpr (goes_backward && saves_output) {
+      if constexpr (goes_backward<L, S, E> && saves_output) {
         if (run.training) saved_ = y;
       }
     }

@@ -13,11 +13,6 @@
 
 namespace shardwise {
 
-template <class L, class E>
-requires requires { typename L::repeated_block; }
-struct OwnsParameters<L, E>
-    : OwnsParameters<typename L::repeated_block, typename L::template block_ends<takes_t<L, E>>> {};
-
 /// Only the first block's own input gradient may be unwanted, so it has a type of its own then.
 template <class L, class S, class E>
 requires requires { typename L::repeated_block; }
@@ -29,24 +24,12 @@ class Bound<L, S, E> {
   using BlockEnds = typename L::template block_ends<Stream>;
   using BlockGives = gives_t<Block, BlockEnds>;
 
-  struct LaterUse {
-    static constexpr bool trains = S::trains;
-    static constexpr bool input_gradient =
-        S::trains && (S::input_gradient || OwnsParameters<L, E>::value);
-  };
-  struct FirstUse {
-    static constexpr bool trains = S::trains;
-    static constexpr bool input_gradient = S::input_gradient;
-  };
-  using First = Bound<Block, Setting<Ctx, FirstUse>, BlockEnds>;
-  using Later = Bound<Block, Setting<Ctx, LaterUse>, BlockEnds>;
+  using First = Bound<Block, Setting<Ctx, S>, BlockEnds>;
+  using Later = Bound<Block, Setting<Ctx, UseBehind<L, S, E>>, BlockEnds>;
 
  public:
-  static constexpr bool goes_backward =
-      S::trains && (S::input_gradient || OwnsParameters<L, E>::value);
-
   Bound(const L& repeat, const Shape& in, Binder<Ctx>& binder)
-      : repeat_(repeat), first_(repeat.block(), in, binder) {
+      : repeat_(repeat), first_(at_block(0, [&] { return First(repeat.block(), in, binder); })) {
     repeat.output_shape(in);
     for (std::size_t i = 1; i < L::times; ++i) later_.emplace_back(repeat.block(), in, binder);
   }

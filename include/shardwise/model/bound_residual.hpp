@@ -11,11 +11,6 @@
 
 namespace shardwise {
 
-template <class L, class E>
-requires requires { typename L::residual_block; }
-struct OwnsParameters<L, E>
-    : OwnsParameters<typename L::residual_block, Ends<takes_t<L, E>, takes_t<L, E>>> {};
-
 namespace detail {
 
 /// sum + addend, in the memory of `sum` if nobody else holds it. Both are whole values of the same
@@ -45,9 +40,6 @@ class Bound<L, S, E> {
   using BlockGives = gives_t<Block, BlockEnds>;
 
  public:
-  static constexpr bool goes_backward =
-      S::trains && (S::input_gradient || OwnsParameters<L, E>::value);
-
   Bound(const L& residual, const Shape& in, Binder<Ctx>& binder)
       : residual_(residual), block_(residual.block(), in, binder) {
     residual.output_shape(in);

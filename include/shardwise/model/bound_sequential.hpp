@@ -47,32 +47,6 @@ struct NumberedBound {
   B bound;
 };
 
-}  // namespace detail
-
-/// Whether a layer or composition between the ends E owns parameters.
-template <class L, class E>
-struct OwnsParameters
-    : std::bool_constant<(std::tuple_size_v<parameters_t<L, takes_t<L, E>>> > 0)> {};
-
-namespace detail {
-
-template <class L, Layout Offered, Layout Wanted, std::size_t... Is>
-consteval bool any_owns_parameters(std::index_sequence<Is...>) {
-  return (OwnsParameters<typename L::template layer_type<Is>,
-                         typename L::template ends_of<Is, Offered, Wanted>>::value ||
-          ...);
-}
-
-}  // namespace detail
-
-template <class L, class E>
-requires requires { typename L::composition; }
-struct OwnsParameters<L, E>
-    : std::bool_constant<detail::any_owns_parameters<L, typename E::offered, typename E::wanted>(
-          std::make_index_sequence<L::size>{})> {};
-
-namespace detail {
-
 template <class L, class S, class E, std::size_t I>
 struct SettingAt {
   using Layer = typename L::template layer_type<I>;
@@ -100,8 +74,7 @@ struct SettingAt {
     static constexpr bool trains = S::trains;
     static constexpr bool input_gradient =
         S::trains &&
-        (S::input_gradient || any_owns_parameters<L, typename E::offered, typename E::wanted>(
-                                  std::make_index_sequence<I>{}));
+        (S::input_gradient || any_owns_parameters<L, E>(std::make_index_sequence<I>{}));
   };
 
   using type = Bound<Layer, Setting<typename S::context, Use, fused()>, Here>;
@@ -133,14 +106,11 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
   using Layers = detail::BoundLayers<L, S, E, std::make_index_sequence<L::size>>;
 
   template <std::size_t I>
-  using Place = detail::SettingAt<L, S, E, I>;
+  using At = detail::SettingAt<L, S, E, I>;
   template <std::size_t I>
   using layer_type = typename L::template layer_type<I>;
 
  public:
-  static constexpr bool goes_backward =
-      S::trains && (S::input_gradient || OwnsParameters<L, E>::value);
-
   Bound(const L& layers, const Shape& in, Binder<Ctx>& binder) : Layers(layers, in, binder) {}
 
   auto forward(Run<Ctx>& run, Value<T, typename E::offered> x) {
@@ -161,7 +131,7 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
  private:
   template <std::size_t I>
   auto& bound() {
-    return static_cast<detail::NumberedBound<I, typename Place<I>::type>&>(*this).bound;
+    return static_cast<detail::NumberedBound<I, typename At<I>::type>&>(*this).bound;
   }
 
   template <std::size_t I, class X>
@@ -171,7 +141,7 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
     } else {
       auto y =
           detail::at_layer<I, layer_type<I>>([&] { return bound<I>().forward(run, std::move(x)); });
-      if constexpr (Place<I>::fused() != Activation::none) {
+      if constexpr (At<I>::fused() != Activation::none) {
         bound<I + 1>().adopt(run, y);
         return forward_from<I + 2>(run, std::move(y));
       } else {
@@ -182,8 +152,7 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
 
   template <std::size_t I, class DY>
   input_gradient_t<T, E, S> backward_from(Run<Ctx>& run, DY dy) {
-    using B = typename Place<I>::type;
-    if constexpr (!B::goes_backward) {
+    if constexpr (!goes_backward<layer_type<I>, typename At<I>::Use, typename At<I>::Here>) {
       return {};
     } else {
       auto dx = detail::at_layer<I, layer_type<I>>(

@@ -52,15 +52,15 @@ class Describer {
     }
   }
 
-  template <class L, class S, Layout In>
+  template <class L, Layout In, bool Returns>
   void layer(const L& layer, const Shape& in, const Shape& out) {
     using Out = typename L::template gives<In>;
     PlanVisitor calls{{dtype_}};
     ParameterCounter here{place_};
     ParameterCounter alone{{0, 1}};
-    calls.layer<L, S, In>(layer, in, out);
-    here.layer<L, S, In>(layer, in, out);
-    alone.layer<L, S, In>(layer, in, out);
+    calls.layer<L, In, Returns>(layer, in, out);
+    here.layer<L, In, Returns>(layer, in, out);
+    alone.layer<L, In, Returns>(layer, in, out);
     Row row{};
     row[0] = (path_.empty() ? "" : path_ + ' ') + name_of<L>();
     row[1] = layout_name<In>();
@@ -127,8 +127,7 @@ std::string describe(const L& architecture, Place place, const Shape& in,
   using Gives = gives_t<L, E>;
   detail::Describer describer(place, dtype);
   const Shape out = detail::Walk<L, S, E>::visit(architecture, in, describer);
-  describer.redistribution<Redistribute<Gives, typename E::wanted>, detail::walks_back<L, S, E>>(
-      out);
+  describer.redistribution<Redistribute<Gives, typename E::wanted>, goes_backward<L, S, E>>(out);
   const Plan plan = plan_of<E, Use>(architecture, place.size, in, dtype);
   const auto total = [&](const collectives& list) {
     return detail::with_bytes(list.bytes_sent(place.size));

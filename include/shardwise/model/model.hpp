@@ -91,8 +91,7 @@ class Model {
   /// throws   argument_error without a forward since the last backward or evaluate; shape_error if
   ///          dy is no gradient of that output
   auto backward(output_gradient_view dy) requires(Use::trains) {
-    using Bound = decltype(bound_);
-    static_assert(Bound::goes_backward,
+    static_assert(goes_backward<Architecture, Use, E>,
                   "nothing in this model has a gradient: it has no parameters, and its use does "
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
     check_output_gradient(dy);

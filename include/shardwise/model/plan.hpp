@@ -75,12 +75,13 @@ constexpr void add_adjoint_exchanges(collectives& list, const std::array<Shape, 
 template <class L, Layout In, class F>
 constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
   using Parameters = parameters_t<L, In>;
-  if constexpr (std::tuple_size_v < Parameters >> 0) {
+  using Indices = std::make_index_sequence<std::tuple_size_v<Parameters>>;
+  if constexpr (Indices::size() > 0) {
     const auto specs = layer.parameter_specs(in);
     [&]<std::size_t... Is>(std::index_sequence<Is...>) {
       (f(specs[Is], std::type_identity<std::tuple_element_t<Is, Parameters>>{}), ...);
     }
-    (std::make_index_sequence<std::tuple_size_v<Parameters>>{});
+    (Indices{});
   }
 }
 
@@ -97,15 +98,14 @@ struct PlanVisitor {
     if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, dtypes.values);
   }
 
-  template <class L, class S, Layout In>
+  template <class L, Layout In, bool Returns>
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {
     using Exchanges = exchanges_t<L, In>;
     using Indices = std::make_index_sequence<std::tuple_size_v<Exchanges>>;
-    constexpr bool owns_parameters = std::tuple_size_v < parameters_t < L, In >>> 0;
     if constexpr (Indices::size() > 0) {
       const auto shapes = layer.exchange_shapes(in);
       add_exchanges<Exchanges>(forward, shapes, dtypes.exchanges(), Indices{});
-      if constexpr (S::trains && (S::input_gradient || owns_parameters))
+      if constexpr (Returns)
         add_adjoint_exchanges<Exchanges>(returning, shapes, dtypes.exchanges(), Indices{});
     }
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
@@ -124,7 +124,7 @@ struct ParameterCounter {
 
   template <class R, bool Returns>
   constexpr void redistribution(const Shape&) {}
-  template <class L, class S, Layout In>
+  template <class L, Layout In, bool Returns>
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       using Stored = typename decltype(use)::type::stored;
@@ -144,7 +144,7 @@ constexpr Plan plan_of(const L& model, int ranks, const Shape& in, Dtype dtype =
   using Leave = Redistribute<gives_t<L, E>, typename E::wanted>;
   detail::PlanVisitor visitor{{dtype}};
   const Shape out = detail::Walk<L, S, E>::visit(model, in, visitor);
-  visitor.template redistribution<Leave, detail::walks_back<L, S, E>>(out);
+  visitor.template redistribution<Leave, goes_backward<L, S, E>>(out);
   Plan plan;
   plan.ranks = ranks;
   plan.forward = visitor.forward;

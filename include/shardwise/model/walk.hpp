@@ -14,10 +14,11 @@ namespace shardwise::detail {
 /// Visits L between the ends E as `Bound` runs it; S is a `Setting` without context. Returns the
 /// shape that L gives for `in`. A visitor has
 ///
-///     redistribution<R, returns>(shape)  R in front of what comes next, and whether its adjoint
-///                                        runs in backward
-///     layer<L, S, In>(layer, in, out)    a layer that takes `in`, laid out as In
-///     enter(number), leave()             what is visited in between is part `number`
+///     redistribution<R, returns>(shape)      R in front of what comes next, and whether its
+///                                            adjoint runs in backward
+///     layer<L, In, returns>(layer, in, out)  a layer that takes `in`, laid out as In, and whether
+///                                            its own backward runs
+///     enter(number), leave()                 what is visited in between is part `number`
 template <class L, class S, class E>
 struct Walk {
   using In = takes_t<L, E>;
@@ -26,14 +27,10 @@ struct Walk {
   static constexpr Shape visit(const L& layer, const Shape& in, Visitor& visitor) {
     visitor.template redistribution<Redistribute<typename E::offered, In>, S::input_gradient>(in);
     const Shape out = layer.output_shape(in);
-    visitor.template layer<L, S, In>(layer, in, out);
+    visitor.template layer<L, In, goes_backward<L, S, E>>(layer, in, out);
     return out;
   }
 };
-
-/// Whether anything of L runs backward.
-template <class L, class S, class E>
-inline constexpr bool walks_back = S::trains && (S::input_gradient || OwnsParameters<L, E>::value);
 
 template <class L, class S, class E>
 requires requires { typename L::composition; }
@@ -74,7 +71,7 @@ struct Walk<L, S, E> {
   static constexpr Shape visit(const L& residual, const Shape& in, Visitor& visitor) {
     visitor.template redistribution<Enter, S::input_gradient>(in);
     const Shape out = Walk<Block, S, BlockEnds>::visit(residual.block(), in, visitor);
-    visitor.template redistribution<Leave, walks_back<L, S, E>>(out);
+    visitor.template redistribution<Leave, goes_backward<L, S, E>>(out);
     return out;
   }
 };
@@ -87,11 +84,7 @@ struct Walk<L, S, E> {
   using BlockEnds = typename L::template block_ends<Stream>;
   using Enter = Redistribute<typename E::offered, Stream>;
   using Leave = Redistribute<gives_t<Block, BlockEnds>, Stream>;
-  struct LaterUse {
-    static constexpr bool trains = S::trains;
-    static constexpr bool input_gradient = walks_back<L, S, E>;
-  };
-  using Later = Setting<typename S::context, LaterUse>;
+  using Later = Setting<typename S::context, UseBehind<L, S, E>>;
 
   template <class Visitor>
   static constexpr Shape visit(const L& repeat, const Shape& in, Visitor& visitor) {
@@ -101,7 +94,7 @@ struct Walk<L, S, E> {
       visitor.enter(i);
       shape = i == 0 ? Walk<Block, S, BlockEnds>::visit(repeat.block(), shape, visitor)
                      : Walk<Block, Later, BlockEnds>::visit(repeat.block(), shape, visitor);
-      visitor.template redistribution<Leave, walks_back<L, S, E>>(shape);
+      visitor.template redistribution<Leave, goes_backward<L, S, E>>(shape);
       visitor.leave();
     }
     return shape;

@@ -24,8 +24,8 @@ inline constexpr bool moves_nothing = R::movement == Movement::none || AloneByTy
 
 namespace detail {
 
-inline void check_views(const Shape& in, Place in_place, const Shape& out, Place out_place,
-                        Place ranks, std::string_view what) {
+inline void require_meeting_views(const Shape& in, Place in_place, const Shape& out,
+                                  Place out_place, Place ranks, std::string_view what) {
   const std::string place = "rank " + std::to_string(ranks.rank);
   if (!(in == out)) {
     throw shape_error(place + ", " + std::string(what) + ": the input is a tensor " +
@@ -63,8 +63,9 @@ void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
   using R = Redistribute<From, To>;
   if (!(in.global() == out.global()) || !(in.place() == place_of(ranks)) ||
       !(out.place() == place_of(ranks))) {
-    detail::check_views(in.global(), in.place(), out.global(), out.place(), place_of(ranks),
-                        layout_name<From>() + " -> " + layout_name<To>());
+    detail::require_meeting_views(in.global(), in.place(), out.global(), out.place(),
+                                  place_of(ranks),
+                                  layout_name<From>() + " -> " + layout_name<To>());
   }
   if constexpr (moves_nothing<R, C>) {
     detail::keep(in, out);

@@ -103,6 +103,7 @@ struct Any : Sequential<ColumnParallelLinear<dynamic, dynamic>, Relu,
   using Sequential::Sequential;
 };
 struct Widens : Sequential<RowParallelLinear<7, 6>, Residual<ColumnParallelLinear<6, 5>>> {};
+struct Twice : Repeat<2, Sequential<ColumnParallelLinear<7, 5>, RowParallelLinear<5, 7>>> {};
 struct Again : Sequential<RowParallelLinear<7, 6>, Repeat<3, ColumnParallelLinear<6, 5>>> {};
 
 /// Refuses to be any but the first layer that draws random numbers.
@@ -181,6 +182,11 @@ TEST_CASE("blocks that do not bring back their shape are found when they are bou
   const std::string repeat =
       message_of_all<shape_error>([](ThreadCommunicator& c) { Trained<Again> model(c, Seed{1}); });
   CHECK(begins(repeat, "Again / 1: Repeat<3, "));
+
+  const std::string inside = message_of_all<shape_error>([](ThreadCommunicator& c) {
+    Trained<Twice> model(Twice{}, c, Seed{1}, {{Axis::batch, dynamic}, {Axis::feature, 8}});
+  });
+  CHECK(begins(inside, "Twice / time 0 / 0: ColumnParallelLinear<7, 5"));
 }
 
 TEST_CASE("an error in the second of repeated blocks says so") {

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "shardwise/backend/onednn/buffer.hpp"
 #include "shardwise/backend/onednn/matrix.hpp"
 #include "shardwise/backend/onednn/primitive.hpp"
 #include "shardwise/backend/onednn/products.hpp"
+#include "shardwise/backend/onednn/scratch.hpp"
 
 namespace shardwise::detail::onednn {
 
@@ -48,7 +48,7 @@ class PackedWeight {
 
   /// The copy of the weight that count_use() saw last, packed now if it is stale. After layout().
   const void* copy(Session& session) {
-    void* copy = buffer_.reserve(dnnl_memory_desc_get_size(&*layout_));
+    void* copy = memory_.reserve(dnnl_memory_desc_get_size(&*layout_));
     if (!fresh_) {
       pack_->run(session, {data_, copy});
       fresh_ = true;
@@ -63,7 +63,7 @@ class PackedWeight {
   bool fresh_ = false;
   std::optional<MatrixDesc> layout_;
   std::optional<Primitive> pack_;
-  Buffer buffer_;
+  Scratch memory_;
 };
 
 }  // namespace shardwise::detail::onednn

@@ -3,9 +3,9 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include "shardwise/backend/onednn/buffer.hpp"
 #include "shardwise/backend/onednn/check.hpp"
 #include "shardwise/backend/onednn/handle.hpp"
+#include "shardwise/backend/onednn/scratch.hpp"
 
 namespace shardwise::detail::onednn {
 
@@ -29,7 +29,7 @@ class Session {
  private:
   Engine engine_;
   Stream stream_;
-  Buffer scratch_;
+  Scratch scratch_;
 };
 
 }  // namespace shardwise::detail::onednn

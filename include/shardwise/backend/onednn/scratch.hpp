@@ -11,12 +11,12 @@ namespace shardwise::detail::onednn {
 
 /// Bytes at a 64-byte boundary, the length of a cache line and of the widest vector. It only ever
 /// grows, and growing does not keep the contents.
-class Buffer {
+class Scratch {
  public:
-  Buffer() = default;
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { release(); }
+  Scratch() = default;
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { release(); }
 
   /// At least `bytes` bytes; null if none were ever asked for. Throws memory_error.
   void* reserve(std::size_t bytes) {

@@ -1,0 +1,59 @@
+#pragma once
+// Which parts of a model run backward. What runs, what is planned and what is described ask here.
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/model/decide.hpp"
+
+namespace shardwise {
+
+/// Whether a layer or composition between the ends E owns parameters.
+template <class L, class E>
+struct OwnsParameters
+    : std::bool_constant<(std::tuple_size_v<parameters_t<L, takes_t<L, E>>> > 0)> {};
+
+namespace detail {
+
+/// Whether any of the layers Is of a Sequential does.
+template <class L, class E, std::size_t... Is>
+consteval bool any_owns_parameters(std::index_sequence<Is...>) {
+  return (OwnsParameters<
+              typename L::template layer_type<Is>,
+              typename L::template ends_of<Is, typename E::offered, typename E::wanted>>::value ||
+          ...);
+}
+
+}  // namespace detail
+
+template <class L, class E>
+requires requires { typename L::composition; }
+struct OwnsParameters<L, E>
+    : std::bool_constant<detail::any_owns_parameters<L, E>(std::make_index_sequence<L::size>{})> {};
+
+template <class L, class E>
+requires requires { typename L::residual_block; }
+struct OwnsParameters<L, E>
+    : OwnsParameters<typename L::residual_block, Ends<takes_t<L, E>, takes_t<L, E>>> {};
+
+template <class L, class E>
+requires requires { typename L::repeated_block; }
+struct OwnsParameters<L, E>
+    : OwnsParameters<typename L::repeated_block, typename L::template block_ends<takes_t<L, E>>> {};
+
+/// Whether anything of L runs backward, in the setting S and between the ends E.
+template <class L, class S, class E>
+inline constexpr bool goes_backward = S::trains &&
+                                      (S::input_gradient || OwnsParameters<L, E>::value);
+
+/// The use of what stands behind L: its input has a gradient if anything of L runs backward.
+template <class L, class S, class E>
+struct UseBehind {
+  static constexpr bool trains = S::trains;
+  static constexpr bool input_gradient = goes_backward<L, S, E>;
+};
+
+}  // namespace shardwise
