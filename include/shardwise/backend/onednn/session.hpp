@@ -24,7 +24,7 @@ class Session {
 
   dnnl_engine_t engine() const { return engine_.get(); }
   dnnl_stream_t stream() const { return stream_.get(); }
-  Buffer& scratch() { return scratch_; }
+  Scratch& scratch() { return scratch_; }
 
  private:
   Engine engine_;
