@@ -247,13 +247,13 @@ TEST_CASE("what the library or the backend refuses is named") {
 }
 
 TEST_CASE("a request for too much memory is a memory error that says how much") {
-  detail::onednn::Buffer buffer;
+  detail::onednn::Scratch scratch;
   const std::size_t bytes = std::size_t{1} << 62;
   try {
-    buffer.reserve(bytes);
+    scratch.reserve(bytes);
     FAIL("nobody has that much memory");
   } catch (const memory_error& refused) {
     CHECK(std::string(refused.what()).find(std::to_string(bytes)) != std::string::npos);
   }
-  CHECK(buffer.reserve(64) != nullptr);  // and the buffer is still good for less
+  CHECK(scratch.reserve(64) != nullptr);  // and it is still good for less
 }
