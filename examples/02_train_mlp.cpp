@@ -93,10 +93,11 @@ class Batch {
 /// The share of images that the model gets right.
 template <class M, class T>
 double accuracy(M& model, const sw::ImageSet& set, Batch<T>& batch) {
-  const sw::Batches batches(sw::stored_order(set.count), 500);
+  sw::DistributedSampler sampler(set.count, sw::place_of(model.ranks()),
+                                 {.batch_size = 500, .order = sw::SampleOrder::stored});
   std::size_t correct = 0;
-  for (std::size_t b = 0; b < batches.size(); ++b) {
-    batch.fill(set, batches[b]);
+  for (std::size_t b = 0; b < sampler.batches(); ++b) {
+    batch.fill(set, sampler.next().whole);
     correct += count_correct(model, batch.images(), batch.labels());
   }
   return static_cast<double>(correct) / static_cast<double>(set.count);
@@ -123,17 +124,16 @@ void train(sw::ThreadCommunicator& ranks, const Options& options) {
   }
 
   Batch<T> batch(sw::place_of(ranks));
+  sw::DistributedSampler sampler(train_set.count, sw::place_of(ranks),
+                                 {.batch_size = options.batch, .seed = sw::Seed{options.seed}});
   for (int epoch = 1; epoch <= options.epochs; ++epoch) {
-    const sw::Batches batches(sw::shuffled_order(train_set.count, sw::Seed{options.seed},
-                                                 static_cast<std::uint64_t>(epoch)),
-                              options.batch);
     const auto begin = std::chrono::steady_clock::now();
     double sum_of_losses = 0;
     {
-      example::ProgressBar bar("epoch " + std::to_string(epoch), batches.size(), speaks);
-      for (std::size_t b = 0; b < batches.size(); ++b) {
-        batch.fill(train_set, batches[b]);
-        const double steps = static_cast<double>(batches.size()) * options.epochs;
+      example::ProgressBar bar("epoch " + std::to_string(epoch), sampler.batches(), speaks);
+      for (std::size_t b = 0; b < sampler.batches(); ++b) {
+        batch.fill(train_set, sampler.next().whole);
+        const double steps = static_cast<double>(sampler.batches()) * options.epochs;
         optimizer.set_learning_rate(options.learning_rate *
                                     (1 - static_cast<double>(optimizer.steps()) / steps));
         const double mean = train_step(model, batch.images(), batch.labels(), loss, optimizer);

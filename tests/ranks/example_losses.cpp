@@ -44,16 +44,16 @@ constexpr std::size_t batch_size = 32;
 template <class Architecture, class T, class Backend>
 std::vector<double> losses(int ranks, std::size_t steps) {
   const ImageSet images = make_synthetic_images(Seed{3}, Part::train, steps * batch_size);
-  const Batches batches(shuffled_order(images.count, Seed{3}, 1), batch_size);
   std::vector<std::vector<double>> seen(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](ThreadCommunicator& communicator) {
     Model<Architecture, Context<T, Backend, ThreadCommunicator>> model(communicator, Seed{1});
     Optimizer optimizer(model, Sgd{.learning_rate = 0.005, .momentum = 0.9});
     const Place place = place_of(communicator);
+    DistributedSampler sampler(images.count, place, {.batch_size = batch_size, .seed = Seed{3}});
     Tensor<T, Invariant> x({{Axis::batch, batch_size}, {Axis::feature, 784}}, place);
     Tensor<std::int32_t, Invariant> labels({{Axis::batch, batch_size}}, place);
-    for (std::size_t b = 0; b < batches.size(); ++b) {
-      copy_batch(images, batches[b], fashion_mnist_normalisation, x.view().span(),
+    for (std::size_t b = 0; b < sampler.batches(); ++b) {
+      copy_batch(images, sampler.next().whole, fashion_mnist_normalisation, x.view().span(),
                  labels.view().span());
       seen[static_cast<std::size_t>(communicator.rank())].push_back(
           train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer));

@@ -1,5 +1,5 @@
 #pragma once
-// In which order samples are used, and how the order is cut into batches.
+// In which order samples are used, how the order is cut into batches, and a batch over the ranks.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,11 +12,25 @@
 #include <vector>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/partition.hpp"
 #include "shardwise/core/philox.hpp"
 
 namespace shardwise {
 
-/// The numbers 0, ..., count - 1 as they come: for evaluation.
+namespace detail {
+
+/// Puts 0, ..., order.size() - 1 in a random order, see shuffled_order.
+inline void shuffle(std::span<std::uint32_t> order, Seed seed, std::uint64_t epoch) {
+  const RandomStream draws(seed, data_ordinal, epoch);
+  std::iota(order.begin(), order.end(), 0U);
+  draws.for_each_bits(0, order.size(), [order](std::uint64_t i, std::uint32_t word) {
+    std::swap(order[i], order[word * (i + 1) >> 32]);
+  });
+}
+
+}  // namespace detail
+
+/// The numbers 0, ..., count - 1 as they come.
 /// Throws argument_error for a count of 2^32 or more.
 inline std::vector<std::uint32_t> stored_order(std::size_t count) {
   if (count > std::numeric_limits<std::uint32_t>::max())
@@ -37,36 +51,128 @@ inline std::vector<std::uint32_t> stored_order(std::size_t count) {
 inline std::vector<std::uint32_t> shuffled_order(std::size_t count, Seed seed,
                                                  std::uint64_t epoch) {
   std::vector<std::uint32_t> order = stored_order(count);
-  const RandomStream draws(seed, data_ordinal, epoch);
-  draws.for_each_bits(0, count, [&order](std::uint64_t i, std::uint32_t word) {
-    std::swap(order[i], order[word * (i + 1) >> 32]);
-  });
+  detail::shuffle(order, seed, epoch);
   return order;
 }
 
-/// An order cut into batches of one size; the last is smaller where the size does not divide.
-class Batches {
+/// Whether an epoch goes through the samples in shuffled_order or, for evaluation, in stored_order.
+enum class SampleOrder : std::uint8_t { shuffled, stored };
+
+/// What becomes of a last batch that is smaller than the others.
+enum class LastBatch : std::uint8_t { keep, drop };
+
+struct SamplerOptions {
+  std::size_t batch_size = 1;  ///< samples of a batch over all ranks together
+  Seed seed{};
+  SampleOrder order = SampleOrder::shuffled;
+  LastBatch last = LastBatch::keep;
+};
+
+/// Where a sampler stands. With the number of samples and the options, all batches to come follow
+/// from it; the number of ranks has no part in it.
+struct SamplerState {
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;  ///< samples of this epoch's order that were given
+
+  friend bool operator==(const SamplerState&, const SamplerState&) = default;
+};
+
+/// The numbers of a batch's samples, valid until the sampler is asked for the next batch.
+struct SampleBatch {
+  std::span<const std::uint32_t> whole;  ///< of all ranks: for inputs that are Invariant
+  std::span<const std::uint32_t> mine;   ///< the rank's block: for inputs that are Sharded<batch>
+};
+
+/// Cuts each epoch's order into batches, and each batch into a block for each rank:
+///
+///     order of the epoch   3 0 8 5 | 1 9 2 7 | 4 6     the same at every number of ranks
+///     2 ranks              3 0|8 5 | 1 9|2 7 | 4|6
+///     3 ranks              3 0|8|5 | 1 9|2|7 | 4|6|    a block may be empty
+///
+/// In an epoch every sample is given exactly once over all ranks, except those of a last batch that
+/// is dropped. A model sees the same batches at any number of ranks; blocks are those of
+/// `Sharded<Axis::batch>`.
+/// sends    nothing: each rank computes the order by itself
+class DistributedSampler {
  public:
-  /// Throws argument_error for a batch size of zero.
-  Batches(std::vector<std::uint32_t> order, std::size_t batch_size)
-      : order_(std::move(order)), batch_size_(batch_size) {
-    if (batch_size == 0) throw argument_error("batches: the batch size is 0; it must be 1 or more");
+  /// throws   argument_error for no samples or 2^32 and more, for a batch size of 0, and if the
+  /// only
+  ///          batch would be dropped
+  DistributedSampler(std::size_t samples, Place place, const SamplerOptions& options)
+      : options_(options), place_(place), order_(stored_order(samples)) {
+    if (samples == 0) {
+      throw argument_error(
+          "sampler: there are 0 samples; it needs at least one: look at the data set");
+    }
+    if (options.batch_size == 0) {
+      throw argument_error("sampler: the batch size is 0; it must be 1 or more");
+    }
+    if (batches() == 0) {
+      throw argument_error("sampler: a batch of " + std::to_string(options.batch_size) +
+                           " samples is never full with " + std::to_string(samples) +
+                           " samples, and a smaller one is to be dropped; keep it "
+                           "(LastBatch::keep), or make batches smaller");
+    }
+    state_.seed = options.seed.value;
   }
 
-  /// How many batches there are.
-  std::size_t size() const {
-    return order_.size() / batch_size_ + (order_.size() % batch_size_ != 0);
+  /// The next batch; after the last one of an epoch comes the first one of the next.
+  SampleBatch next() {
+    if (!is_ordered_ && options_.order == SampleOrder::shuffled) {
+      detail::shuffle(order_, Seed{state_.seed}, state_.epoch);
+    }
+    is_ordered_ = true;
+    const auto left = std::span<const std::uint32_t>(order_).subspan(state_.position);
+    const auto whole = left.first(std::min(options_.batch_size, left.size()));
+    const Interval block = block_of({Axis::batch, whole.size()}, place_);
+    state_.position += whole.size();
+    begin_epoch_if_over();
+    return {whole, whole.subspan(block.offset, block.size)};
   }
 
-  /// The samples of batch `b`, below size().
-  std::span<const std::uint32_t> operator[](std::size_t b) const {
-    const std::size_t begin = b * batch_size_;
-    return std::span(order_).subspan(begin, std::min(batch_size_, order_.size() - begin));
+  /// Batches of a whole epoch, and those that are still to come in this one: at least one.
+  std::size_t batches() const { return batches_in(order_.size()); }
+  std::size_t batches_left() const { return batches_in(order_.size() - state_.position); }
+
+  /// The epoch of the next batch, counted from 0.
+  std::uint64_t epoch() const { return state_.epoch; }
+
+  SamplerState state() const { return state_; }
+
+  /// Goes on from `state`, which may come from a sampler of another rank count or batch size.
+  /// throws   argument_error for a position beyond the samples or an epoch of 2^32 and more
+  void set_state(const SamplerState& state) {
+    if (state.position > order_.size() || state.epoch >> 32 != 0) {
+      throw argument_error("sampler: there is no position " + std::to_string(state.position) +
+                           " in epoch " + std::to_string(state.epoch) + " of " +
+                           std::to_string(order_.size()) +
+                           " samples; is this the state of a sampler of another data set?");
+    }
+    state_ = state;
+    is_ordered_ = false;
+    begin_epoch_if_over();
   }
 
  private:
+  std::size_t batches_in(std::size_t samples) const {
+    const std::size_t full = samples / options_.batch_size;
+    const bool rest = samples % options_.batch_size != 0;
+    return full + (rest && options_.last == LastBatch::keep ? 1 : 0);
+  }
+
+  void begin_epoch_if_over() {
+    if (batches_left() > 0) return;
+    ++state_.epoch;
+    state_.position = 0;
+    is_ordered_ = false;
+  }
+
+  SamplerOptions options_;
+  Place place_;
   std::vector<std::uint32_t> order_;
-  std::size_t batch_size_;
+  SamplerState state_;
+  bool is_ordered_ = false;  // order_ is that of the state's seed and epoch
 };
 
 }  // namespace shardwise
