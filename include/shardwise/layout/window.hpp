@@ -1,0 +1,52 @@
+#pragma once
+// A window that slides along one axis: what a convolution or a pooling reads for each output.
+
+#include <algorithm>
+#include <cstddef>
+
+#include "shardwise/core/partition.hpp"
+
+namespace shardwise {
+
+/// Output o reads the units  o stride - before + k dilation,  k = 0 ... kernel - 1,  of the axis;
+/// those that are not there are padding. Kernel, stride and dilation are at least 1. A value that
+/// can be a template argument: `Window{.kernel = 3, .stride = 2, .before = 1, .after = 1}`.
+/// source   ONNX operator Conv and torch.nn.Conv2d, which agree on it
+struct Window {
+  std::size_t kernel = 1;
+  std::size_t stride = 1;
+  std::size_t dilation = 1;
+  std::size_t before = 0;  ///< padding in front of the first unit
+  std::size_t after = 0;   ///< and behind the last one
+
+  /// Whether there is such a window: one of kernel, stride or dilation 0 reads nothing or stands.
+  constexpr bool valid() const { return kernel > 0 && stride > 0 && dilation > 0; }
+
+  /// Units from the first one that an output reads to the last one.
+  constexpr std::size_t reach() const { return (kernel - 1) * dilation + 1; }
+
+  /// How many outputs an axis of `units` units has; none if the padded axis is shorter than the
+  /// window.
+  constexpr std::size_t outputs(std::size_t units) const {
+    const std::size_t padded = before + units + after;
+    return padded < reach() ? 0 : (padded - reach()) / stride + 1;
+  }
+
+  /// The units, of `units`, between the first and the last that these outputs read; empty if they
+  /// read nothing but padding.
+  constexpr Interval reads(const Interval& outputs, std::size_t units) const {
+    if (outputs.size == 0) return {};
+    const std::size_t begin = clipped(outputs.offset * stride, units);
+    const std::size_t end = clipped((outputs.end() - 1) * stride + reach(), units);
+    return {begin, end - begin};
+  }
+
+  friend constexpr bool operator==(const Window&, const Window&) = default;
+
+ private:
+  constexpr std::size_t clipped(std::size_t in_padded, std::size_t units) const {
+    return in_padded < before ? 0 : std::min(in_padded - before, units);
+  }
+};
+
+}  // namespace shardwise

@@ -1,0 +1,73 @@
+// Windows against counting: every output's every tap, one at a time.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "shardwise/layout/window.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+/// Calls f(window) for windows with padding from none to beyond the kernel.
+template <class F>
+void for_each_window(F&& f) {
+  for (std::size_t kernel = 1; kernel <= 4; ++kernel)
+    for (std::size_t stride = 1; stride <= 3; ++stride)
+      for (std::size_t dilation = 1; dilation <= 3; ++dilation)
+        for (std::size_t before = 0; before <= 5; ++before)
+          for (std::size_t after : {std::size_t{0}, std::size_t{1}, std::size_t{5}})
+            f(Window{kernel, stride, dilation, before, after});
+}
+
+}  // namespace
+
+TEST_CASE("as many outputs as there are places for the window") {
+  for_each_window([](const Window& window) {
+    for (std::size_t units = 0; units <= 13; ++units) {
+      std::size_t places = 0;
+      const std::size_t padded = window.before + units + window.after;
+      for (std::size_t first = 0; first + (window.kernel - 1) * window.dilation < padded;
+           first += window.stride)
+        ++places;
+      CHECK(window.outputs(units) == places);
+    }
+  });
+}
+
+TEST_CASE("what some outputs read reaches from their first tap to their last") {
+  for_each_window([](const Window& window) {
+    for (std::size_t units = 0; units <= 13; ++units) {
+      const std::size_t outputs = window.outputs(units);
+      for (std::size_t begin = 0; begin <= outputs; ++begin) {
+        for (std::size_t end = begin; end <= outputs; ++end) {
+          std::size_t first = units, last = 0;  // of the units among the taps' range
+          for (std::size_t unit = 0; unit < units; ++unit) {
+            const std::size_t in_padded = unit + window.before;
+            const bool between =
+                begin < end && in_padded >= begin * window.stride &&
+                in_padded <= (end - 1) * window.stride + (window.kernel - 1) * window.dilation;
+            if (between) first = std::min(first, unit);
+            if (between) last = unit + 1;
+          }
+          const Interval reads = window.reads({begin, end - begin}, units);
+          CHECK(reads.size == (first < last ? last - first : 0));
+          if (reads.size > 0) CHECK(reads.offset == first);
+          CHECK(reads.end() <= units);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("29 rows over 4 ranks: each rank needs other rows beside its own") {
+  constexpr Window window{.kernel = 3, .stride = 2, .before = 1, .after = 1};
+  static_assert(window.outputs(29) == 15);
+  constexpr std::array<Interval, 4> needed{{{0, 8}, {7, 9}, {15, 9}, {23, 6}}};
+  for (int rank = 0; rank < 4; ++rank) {
+    const Interval outputs = block_of({Axis::height, 15}, {rank, 4});
+    CHECK(window.reads(outputs, 29) == needed[static_cast<std::size_t>(rank)]);
+  }
+}
