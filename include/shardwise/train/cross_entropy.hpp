@@ -79,14 +79,16 @@ constexpr void row_gradient(const T* logits, std::size_t count, std::size_t labe
 /// target_k = (1 - label_smoothing) [k is the label] + label_smoothing / classes.
 ///
 /// logits per rank   [..., classes], [..., classes/P] or a share of the rows
-/// labels            [...], the logits' shape without the innermost axis; whole on every rank
-/// layout   logits L, gradient L: Invariant, Sharded<feature>, Sharded<batch>, Sharded<sequence>
+/// labels            [...], the logits' shape without the innermost axis
+/// layout   logits L, gradient L: Invariant, Sharded<feature>, Sharded<batch>, Sharded<sequence>;
+///          labels Invariant, or split along with the rows of logits
 /// sends    Invariant         nothing
 ///          Sharded<feature>  an all-reduce (max) of one number a row, then one (sum) of two a row,
 ///                            of three with label smoothing
 ///          else              an all-reduce of one number
 /// throws   argument_error, on every rank and before anything is sent or written, for a label that
-///          is no class, an empty batch, or label_smoothing outside [0, 1]; shape_error
+///          is no class (if labels are split, on the rank that has it), an empty batch, or
+///          label_smoothing outside [0, 1]; shape_error
 /// source   label smoothing as torch.nn.CrossEntropyLoss defines it
 struct CrossEntropy {
   double label_smoothing = 0;
@@ -109,9 +111,8 @@ struct CrossEntropy {
     return shapes;
   }
 
-  template <class Frame, Real T, Layout L>
-  double operator()(Frame& frame, View<const T, L> logits,
-                    std::type_identity_t<View<const std::int32_t, Invariant>> labels,
+  template <class Frame, Real T, Layout L, class Labels>
+  double operator()(Frame& frame, View<const T, L> logits, const Labels& given_labels,
                     View<T, dual_t<L>> gradient) const {
     static_assert(
         std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
@@ -120,6 +121,8 @@ struct CrossEntropy {
         "batch or sequence. Let the model end in one of those: Ends<Offered, Invariant>.");
     check_smoothing();
     const double terms = frame.terms_of_step(logits.global().rows());
+    const auto labels = detail::labels_along<L>(given_labels);
+    detail::check_place(logits, labels);
     detail::check_labels(logits.global(), labels);
     if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
       return split_rows(frame, logits, labels, gradient, terms) / terms;
@@ -144,8 +147,8 @@ struct CrossEntropy {
   }
 
   /// The sum over the rank's rows, each of them whole.
-  template <class T, Layout L>
-  double whole_rows(View<const T, L> logits, View<const std::int32_t, Invariant> labels,
+  template <class T, Layout L, Layout Along>
+  double whole_rows(View<const T, L> logits, View<const std::int32_t, Along> labels,
                     View<T, L> gradient, double terms) const {
     using A = accumulate_t<T>;
     const std::size_t classes = logits.columns();

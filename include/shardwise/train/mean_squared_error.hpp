@@ -11,13 +11,14 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
+#include "shardwise/train/labels.hpp"
 
 namespace shardwise {
 
 /// loss = Σ (prediction - target)² / n,   gradient = 2 (prediction - target) / n,
 /// n the number of elements of the whole prediction. Each difference is computed in accumulate_t of
 /// the dtype, a rank's sum in double.
-/// layout   prediction L, gradient L, for Invariant and every Sharded; target Invariant and whole
+/// layout   prediction L, gradient L, for Invariant and every Sharded; target Invariant or L
 /// sends    nothing for Invariant, an all-reduce of one number for Sharded
 /// throws   shape_error if prediction and target differ in shape, argument_error for an empty batch
 struct MeanSquaredError {
@@ -30,27 +31,29 @@ struct MeanSquaredError {
     return std::array<Shape, std::tuple_size_v<exchanges<L>>>{};
   }
 
-  template <class Frame, Real T, Layout L>
-  double operator()(Frame& frame, View<const T, L> prediction,
-                    std::type_identity_t<View<const T, Invariant>> target,
+  template <class Frame, Real T, Layout L, class Target>
+  double operator()(Frame& frame, View<const T, L> prediction, const Target& given_target,
                     View<T, dual_t<L>> gradient) const {
     static_assert(std::same_as<L, Invariant> || ShardedLayout<L>,
                   "MeanSquaredError takes a prediction that is Invariant or Sharded, for a Partial "
                   "is no number yet and a Replicated would count once on each rank. Let the model "
                   "end in one of those: Ends<Offered, Invariant>.");
     using A = accumulate_t<T>;
+    const auto target = detail::target_along<T, L>(given_target);
     if (!(prediction.global() == target.global())) {
       throw shape_error("mean squared error: the prediction is a tensor " +
                         to_string(prediction.global()) + " and the target " +
                         to_string(target.global()) + "; they must be equal, axes included");
     }
+    detail::check_place(prediction, target);
     const double terms = frame.terms_of_step(prediction.global().elements());
     const A slope = static_cast<A>(2.0 / terms);
     double sum = 0;
     for_each_global_run(prediction, [&](std::size_t global, std::size_t local, std::size_t length) {
+      const std::size_t first = std::same_as<typename Target::layout, L> ? local : global;
       for (std::size_t i = 0; i < length; ++i) {
         const A difference =
-            static_cast<A>(prediction[local + i]) - static_cast<A>(target[global + i]);
+            static_cast<A>(prediction[local + i]) - static_cast<A>(target[first + i]);
         sum += static_cast<double>(difference * difference);
         gradient[local + i] = static_cast<T>(slope * difference);
       }
