@@ -32,7 +32,9 @@
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/rms_norm.hpp"
 
 // Models
 #include "shardwise/model/describe.hpp"

@@ -1,35 +1,24 @@
 #pragma once
 // The backend that the others are checked against: plain loops, every dtype, nothing to install.
 
-#include <array>
 #include <cstddef>
 #include <vector>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/independent_loop.hpp"
+#include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise {
 
 namespace detail {
 
-/// Σ a[k] b[k]. Kept in 16 running sums, which the compiler turns into vectors, added in order at
-/// the end. Every product of `Reference` over the innermost axis is summed here.
+/// Σ a[k] b[k]. Every product of `Reference` over the innermost axis is summed here.
 template <Real T>
 accumulate_t<T> dot(const T* a, const T* b, std::size_t n) {
   using A = accumulate_t<T>;
-  constexpr std::size_t lanes = 16;
-  std::array<A, lanes> sums{};
-  std::size_t k = 0;
-  for (; k + lanes <= n; k += lanes) {
-    for (std::size_t l = 0; l < lanes; ++l)
-      sums[l] += static_cast<A>(a[k + l]) * static_cast<A>(b[k + l]);
-  }
-  for (std::size_t l = 0; k < n; ++k, ++l) sums[l] += static_cast<A>(a[k]) * static_cast<A>(b[k]);
-  A sum = 0;
-  for (const A lane : sums) sum += lane;
-  return sum;
+  return lane_sum<A>(n, [=](std::size_t k) { return static_cast<A>(a[k]) * static_cast<A>(b[k]); });
 }
 
 /// sums[k] += factor * row[k].
@@ -38,13 +27,6 @@ void add_scaled(accumulate_t<T>* sums, T factor, const T* row, std::size_t n) {
   using A = accumulate_t<T>;
   const A scale = static_cast<A>(factor);
   for (std::size_t k = 0; k < n; ++k) sums[k] += scale * static_cast<A>(row[k]);
-}
-
-/// out = sum, or out += sum; rounded once either way.
-template <Real T>
-void store(T& out, accumulate_t<T> sum, Write write) {
-  using A = accumulate_t<T>;
-  out = static_cast<T>(write == Write::add ? static_cast<A>(out) + sum : sum);
 }
 
 }  // namespace detail

@@ -11,6 +11,7 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
+#include "shardwise/layers/detail/size.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
@@ -96,17 +97,6 @@ struct LinearLayouts<split::none> {
                     std::to_string(in) + " input features (" + std::to_string(out) +
                     " output): the innermost axis must be feature with that extent");
 }
-
-/// A size from the type, or from the constructor where the type says `dynamic`.
-template <std::size_t N>
-struct Size {
-  static constexpr std::size_t value() { return N; }
-};
-template <>
-struct Size<dynamic> {
-  std::size_t given;
-  constexpr std::size_t value() const { return given; }
-};
 
 }  // namespace detail
 
@@ -256,11 +246,11 @@ using RowParallelLinear = Linear<split::input, In, Out, Bias>;
 template <Split S, std::size_t In, std::size_t Out, bool Bias>
 struct NameOf<Linear<S, In, Out, Bias>> {
   static std::string name() {
-    const auto size = [](std::size_t n) { return n == dynamic ? "dynamic" : std::to_string(n); };
     const std::string kind = std::same_as<S, split::output>  ? "ColumnParallelLinear"
                              : std::same_as<S, split::input> ? "RowParallelLinear"
                                                              : "Linear";
-    return kind + '<' + size(In) + ", " + size(Out) + (Bias ? ">" : ", no bias>");
+    return kind + '<' + detail::size_name(In) + ", " + detail::size_name(Out) +
+           (Bias ? ">" : ", no bias>");
   }
 };
 

@@ -1,0 +1,294 @@
+#pragma once
+// What LayerNorm and RmsNorm share: rows that are brought to one scale, wherever their features
+// are.
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/layers/detail/norm_statistics.hpp"
+#include "shardwise/layers/detail/size.hpp"
+#include "shardwise/layers/layer.hpp"
+
+namespace shardwise {
+
+/// The parameters of a normalisation: for each feature a number of each.
+enum class Affine : std::uint8_t { none, weight, weight_and_bias };
+
+/// What a normalisation adds to the mean of the squares, so that a constant row divides by no zero.
+struct Epsilon {
+  double value = 1e-5;
+};
+
+namespace detail {
+
+/// How a normalisation uses its parameters, given its input as In.
+template <Layout In>
+using NormParameter = ParameterUse<
+    std::conditional_t<std::same_as<In, Sharded<Axis::feature>>, In, Invariant>,
+    std::conditional_t<std::same_as<In, Sharded<Axis::feature>> || std::same_as<In, Invariant>, In,
+                       Replicated>>;
+
+/// A sum over the features of each row, which a rank with whole rows has by itself.
+template <Layout In>
+using NormSum =
+    Exchange<std::conditional_t<std::same_as<In, Sharded<Axis::feature>>,
+                                Redistribute<Partial, Replicated>, Redistribute<In, In>>>;
+
+/// y = x̂ w + b with x̂ = (x - mean) scale and scale = 1 / sqrt(Σ (x - mean)² / N + epsilon), over
+/// the N features of each row; mean is Σ x / N if `Centred`, else 0.
+///
+/// It takes two passes, the sum first and then the squares of what is left: in one pass, Σ x² / N -
+/// mean² cancels, and at mean 1e4 and deviation 1 no digit of a float is left. Where features are
+/// split, each pass is an exchange. One exchange of every rank's mean, squares and count would be
+/// no sum, so it would have no adjoint; a sum has one, and backward needs no exchange of its own.
+///
+/// Backward, with g = dy w: dx = scale (g - Σ g / N - x̂ Σ g x̂ / N), without Σ g if not `Centred`.
+/// Up to factors that are the same on all ranks, Σ g x̂ is what the adjoint of the exchange of
+/// squares adds up, and Σ g that of the exchange of sums. Both sums of a row are kept until then:
+/// finding them again would take the forward's exchanges again.
+template <bool Centred, std::size_t N, Affine A>
+class RowNorm : public KeepsLayout {
+  static constexpr bool has_weight = A != Affine::none;
+  static constexpr bool has_bias = A == Affine::weight_and_bias;
+
+  static constexpr std::size_t of_totals = 0;  // the exchange of Σ x, if `Centred`
+  static constexpr std::size_t of_squares = Centred ? 1 : 0;
+
+ public:
+  static constexpr Saves saves = Saves::input;
+  static constexpr bool in_place = true;
+  static constexpr std::size_t in_features = N;
+  static constexpr std::size_t out_features = N;
+
+  /// The number of features is in the type. Throws argument_error for an epsilon below 0.
+  constexpr explicit RowNorm(Epsilon epsilon = {}) requires(N != dynamic)
+      : epsilon_(checked(epsilon)) {}
+
+  /// It is `dynamic`.
+  constexpr explicit RowNorm(std::size_t features, Epsilon epsilon = {}) requires(N == dynamic)
+      : features_{features}, epsilon_(checked(epsilon)) {}
+
+  constexpr std::size_t in() const { return features_.value(); }
+
+  template <Layout In>
+  using parameters = std::conditional_t<
+      has_bias, std::tuple<NormParameter<In>, NormParameter<In>>,
+      std::conditional_t<has_weight, std::tuple<NormParameter<In>>, std::tuple<>>>;
+
+  template <Layout In>
+  using exchanges =
+      std::conditional_t<Centred, std::tuple<NormSum<In>, NormSum<In>>, std::tuple<NormSum<In>>>;
+
+  constexpr Shape output_shape(const Shape& x) const {
+    if (x.rank() == 0) return Shape{{Axis::feature, in()}};
+    const Dim& last = x.back();
+    if (last.axis != Axis::feature || (last.known() && last.extent() != in())) {
+      throw shape_error("the input is a tensor " + to_string(x) +
+                        ", but the layer normalises rows of " + std::to_string(in()) +
+                        " features: the innermost axis must be feature with that extent");
+    }
+    return x;
+  }
+
+  constexpr auto parameter_specs(const Shape& x) const {
+    const Shape features{output_shape(x).back()};
+    const ParameterSpec weight{"weight", features, init::ones};
+    if constexpr (has_bias) {
+      return std::array{weight, ParameterSpec{"bias", features}};
+    } else {
+      return std::array{weight};
+    }
+  }
+
+  constexpr auto exchange_shapes(const Shape& x) const {
+    std::array<Shape, of_squares + 1> shapes{};
+    for (Shape& shape : shapes) shape = x.without_back();
+    return shapes;
+  }
+
+  template <class Frame>
+  static auto make_state(Frame& frame) {
+    using PerRow = decltype(frame.template exchange<0>(frame.template exchange_input<0>()));
+    NormState<PerRow, accumulate_t<typename Frame::dtype>> state;
+    if constexpr (has_weight) {
+      const std::size_t features = frame.template parameter_shape<0>().elements();
+      state.gradients.resize(has_bias ? 2 * features : features);
+    }
+    return state;
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    using T = typename Frame::dtype;
+    using Sum = accumulate_t<T>;
+    auto sums = sums_of(frame, x);
+    frame.backend().for_each(
+        x.rows(), [rows = statistics<Sum>(sums), n = x.columns(), in = x.data(), out = y.data(),
+                   weight = data_of<0, has_weight>(frame),
+                   bias = data_of<1, has_bias>(frame)](std::size_t r) {
+          const auto row = rows[r];
+          for (std::size_t i = 0; i < n; ++i) {
+            Sum value = row.normalised(in[r * n + i]);
+            if constexpr (has_weight) value *= static_cast<Sum>(weight[i]);
+            if constexpr (has_bias) value += static_cast<Sum>(bias[i]);
+            out[r * n + i] = static_cast<T>(value);
+          }
+        });
+    if (frame.training()) frame.state().sums = std::move(sums);
+  }
+
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, X x, DY dy, DX dx) const {
+    using T = typename Frame::dtype;
+    using Sum = accumulate_t<T>;
+    const auto sums = std::exchange(frame.state().sums, {});
+    const auto rows = statistics<Sum>(sums);
+    const auto g = [n = dy.columns(), dy = dy.data(), weight = data_of<0, has_weight>(frame)](
+                       std::size_t r, std::size_t i) {
+      const Sum d = static_cast<Sum>(dy[r * n + i]);
+      if constexpr (has_weight) return d * static_cast<Sum>(weight[i]);
+      return d;
+    };
+    auto along = adjoint_sum<of_squares>(frame, x, [=, n = x.columns(), in = x.data()](auto r) {
+      return [=, row = rows[r]](std::size_t i) { return g(r, i) * row.normalised(in[r * n + i]); };
+    });
+    decltype(along) level;
+    if constexpr (Centred) {
+      level = adjoint_sum<of_totals>(
+          frame, x, [=](auto r) { return [=](std::size_t i) { return g(r, i); }; });
+    }
+    if constexpr (has_weight) write_gradients(frame, rows, x, dy);
+    if constexpr (Frame::input_gradient) {
+      frame.backend().for_each(
+          x.rows(), [=, n = x.columns(), in = x.data(), out = dx.data(),
+                     features = static_cast<Sum>(this->in()), along = along.view().data(),
+                     level = level.view().data()](std::size_t r) {
+            const auto row = rows[r];
+            const Sum a = along[r] / features;
+            const Sum b = Centred ? level[r] / features : Sum(0);
+            for (std::size_t i = 0; i < n; ++i) {
+              const Sum d = g(r, i) - b - row.normalised(in[r * n + i]) * a;
+              out[r * n + i] = static_cast<T>(row.scale * d);
+            }
+          });
+    }
+  }
+
+ private:
+  static constexpr double checked(Epsilon epsilon) {
+    if (!(epsilon.value >= 0)) {
+      throw argument_error("a normalisation's epsilon is " + std::to_string(epsilon.value) +
+                           "; it is added to a mean of squares and must be at least 0");
+    }
+    return epsilon.value;
+  }
+
+  /// The values of parameter I, if there is one.
+  template <std::size_t I, bool Has, class Frame>
+  static const typename Frame::dtype* data_of(Frame& frame) {
+    if constexpr (Has) {
+      return frame.template parameter<I>().data();
+    } else {
+      return nullptr;
+    }
+  }
+
+  template <class Sum, class PerRow>
+  NormStatistics<Centred, Sum> statistics(const NormSums<PerRow>& sums) const {
+    return {sums, in(), epsilon_};
+  }
+
+  /// Both passes over x.
+  template <class Frame, class X>
+  auto sums_of(Frame& frame, X x) const {
+    using Sum = accumulate_t<typename Frame::dtype>;
+    decltype(frame.state().sums) sums;
+    if constexpr (Centred) {
+      sums.totals = row_sum<of_totals>(frame, x, [n = x.columns(), in = x.data()](auto r) {
+        return [=](std::size_t i) { return static_cast<Sum>(in[r * n + i]); };
+      });
+    }
+    sums.squares = row_sum<of_squares>(
+        frame, x, [rows = statistics<Sum>(sums), n = x.columns(), in = x.data()](auto r) {
+          return [=, mean = rows.mean(r)](std::size_t i) {
+            const Sum centred = static_cast<Sum>(in[r * n + i]) - mean;
+            return centred * centred;
+          };
+        });
+    return sums;
+  }
+
+  /// Exchange I of the sums of terms(r)(i) over the rank's features i, for each row r.
+  template <std::size_t I, class Frame, class X, class Terms>
+  static auto row_sum(Frame& frame, X x, Terms terms) {
+    auto mine = frame.template exchange_input<I>();
+    put_sums(frame, x, terms, mine.writable().data());
+    return frame.template exchange<I>(std::move(mine));
+  }
+
+  /// The same through the adjoint of exchange I.
+  template <std::size_t I, class Frame, class X, class Terms>
+  static auto adjoint_sum(Frame& frame, X x, Terms terms) {
+    auto mine = frame.template adjoint_input<I>();
+    put_sums(frame, x, terms, mine.writable().data());
+    return frame.template exchange_adjoint<I>(std::move(mine));
+  }
+
+  template <class Frame, class X, class Terms, class Sum>
+  static void put_sums(Frame& frame, X x, Terms terms, Sum* sums) {
+    frame.backend().for_each(
+        x.rows(), [=, n = x.columns()](std::size_t r) { sums[r] = lane_sum<Sum>(n, terms(r)); });
+  }
+
+  /// dw = Σ dy x̂ and db = Σ dy over the rank's rows, in their order.
+  template <class Frame, class Rows, class X, class DY>
+  static void write_gradients(Frame& frame, const Rows& rows, X x, DY dy) {
+    using Sum = accumulate_t<typename Frame::dtype>;
+    auto& sums = frame.state().gradients;
+    std::fill(sums.begin(), sums.end(), Sum(0));
+    const std::size_t n = x.columns();
+    Sum* const dw = sums.data();
+    Sum* const db = dw + (has_bias ? n : 0);
+    for (std::size_t r = 0; r < x.rows(); ++r) {
+      const auto row = rows[r];
+      for (std::size_t i = 0; i < n; ++i) {
+        const Sum d = static_cast<Sum>(dy[r * n + i]);
+        dw[i] += d * row.normalised(x[r * n + i]);
+        if constexpr (has_bias) db[i] += d;
+      }
+    }
+    write_gradient<0>(frame, dw, n);
+    if constexpr (has_bias) write_gradient<1>(frame, db, n);
+  }
+
+  template <std::size_t I, class Frame, class Sum>
+  static void write_gradient(Frame& frame, const Sum* sums, std::size_t n) {
+    auto* const gradient = frame.template gradient<I>().data();
+    for (std::size_t i = 0; i < n; ++i) store(gradient[i], sums[i], frame.write());
+  }
+
+  [[no_unique_address]] Size<N> features_{};
+  double epsilon_;
+};
+
+/// "LayerNorm<512>", "RmsNorm<512, no weight>".
+inline std::string norm_name(const char* kind, std::size_t features, Affine affine,
+                             Affine by_default) {
+  const std::string text = kind + ('<' + size_name(features));
+  if (affine == by_default) return text + '>';
+  if (affine == Affine::none) return text + ", no weight>";
+  return text + (affine == Affine::weight ? ", no bias>" : ", bias>");
+}
+
+}  // namespace detail
+
+}  // namespace shardwise
