@@ -15,6 +15,7 @@
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/group.hpp"
+#include "shardwise/comm/detail/quarrel.hpp"
 #include "shardwise/comm/ordered_sum.hpp"
 #include "shardwise/comm/reads_peers.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -271,13 +272,9 @@ void ThreadCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Cou
              out.subspan(begin, received[from]));
   });
   if (agreed) return;
-  const auto rank_name = [&](std::size_t rank) {
-    return "rank " + std::to_string(group_->job_rank(static_cast<int>(rank)));
-  };
-  throw collective_error("ranks disagree in all_to_all: " + rank_name(unequal.from) + " sends " +
-                         std::to_string(unequal.sent) + " elements to " + rank_name(unequal.to) +
-                         ", which called it to receive " + std::to_string(unequal.received) +
-                         " from there; the two counts must be the same");
+  const auto job_rank = [&](std::size_t rank) { return group_->job_rank(static_cast<int>(rank)); };
+  throw collective_error(detail::describe_unequal(job_rank(unequal.from), job_rank(unequal.to),
+                                                  unequal.sent, unequal.received));
 }
 
 /// Takes two exchanges: colors and keys, then the new group, which the first rank of each makes.

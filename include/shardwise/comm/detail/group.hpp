@@ -15,6 +15,7 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/job.hpp"
 #include "shardwise/comm/detail/mailbox.hpp"
+#include "shardwise/comm/detail/quarrel.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
@@ -51,23 +52,13 @@ struct alignas(64) Slot {
   }
 
   /// Compares a digest instead of the counts themselves, which may lie in memory of a rank that has
-  /// gone on. One differing count always shows; several escape with a probability of 2^-64.
+  /// gone on.
   bool agrees(const Slot& other) const {
     const Call& a = call;
     const Call& b = other.call;
     return a.operation == b.operation && a.dtype == b.dtype && a.reduction == b.reduction &&
            a.root == b.root && a.tag == b.tag && a.elements == b.elements &&
            a.counts.size() == b.counts.size() && counts_digest == other.counts_digest;
-  }
-
- private:
-  static std::uint64_t digest(std::span<const std::size_t> counts) {
-    std::uint64_t hash = 0;
-    for (const std::size_t count : counts) {
-      hash = (hash ^ count) * 0x9e37'79b9'7f4a'7c15U;
-      hash ^= hash >> 32;
-    }
-    return hash;
   }
 };
 
@@ -211,27 +202,11 @@ class Group {
       job_->wait(job_rank(rank), wait);
   }
 
-  /// "rank 0 called all_reduce(...); ranks 1, 2 called barrier()". Empty if there is no memory.
-  std::string describe_quarrel(int rank, std::span<const Slot> slots) const noexcept try {
-    std::string text;
-    for (std::size_t r = 0; r < slots.size(); ++r) {
-      std::string who;
-      bool told = false;
-      for (std::size_t q = 0; q < slots.size(); ++q) {
-        if (!slots[q].agrees(slots[r])) continue;
-        told |= q < r;
-        who += (who.empty() ? "" : ", ") + std::to_string(ranks_[q]);
-      }
-      if (told) continue;
-      const bool one = who.find(',') == std::string::npos;
-      text += (text.empty() ? "" : "; ") + std::string(one ? "rank " : "ranks ") + who +
-              " called " + to_string(slots[r].call);
-    }
-    const std::uint64_t number = members_[static_cast<std::size_t>(rank)].collectives;
-    return "ranks disagree in collective " + std::to_string(number) + " of their group of " +
-           std::to_string(slots.size()) + ": " + text + "; all must make the same call";
-  } catch (...) {
-    return {};
+  std::string describe_quarrel(int rank, std::span<const Slot> slots) const noexcept {
+    return detail::describe_quarrel(
+        members_[static_cast<std::size_t>(rank)].collectives, ranks_,
+        [&](std::size_t q, std::size_t r) { return slots[q].agrees(slots[r]); },
+        [&](std::size_t r) { return to_string(slots[r].call); });
   }
 
   Wait message_wait(const Call& call, std::span<Progress> sent, std::uint64_t target,

@@ -1,0 +1,55 @@
+#pragma once
+// How ranks that disagree are told apart, and what is said about them.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace shardwise::detail {
+
+/// One differing count always shows; several escape with a probability of 2^-64.
+inline std::uint64_t digest(std::span<const std::size_t> counts) {
+  std::uint64_t hash = 0;
+  for (const std::size_t count : counts) {
+    hash = (hash ^ count) * 0x9e37'79b9'7f4a'7c15U;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+/// "rank 0 called all_reduce(...); ranks 1, 2 called barrier()", for collective `number` of a
+/// group. `ranks` are the names of its members, agree(q, r) tells whether two of them made the same
+/// call, and call(r) is that call in words. Empty if there is no memory.
+template <class Agree, class InWords>
+std::string describe_quarrel(std::uint64_t number, std::span<const int> ranks, Agree agree,
+                             InWords call) noexcept try {
+  std::string text;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    std::string who;
+    bool told = false;
+    for (std::size_t q = 0; q < ranks.size(); ++q) {
+      if (!agree(q, r)) continue;
+      told |= q < r;
+      who += (who.empty() ? "" : ", ") + std::to_string(ranks[q]);
+    }
+    if (told) continue;
+    const bool one = who.find(',') == std::string::npos;
+    text += (text.empty() ? "" : "; ") + std::string(one ? "rank " : "ranks ") + who + " called " +
+            call(r);
+  }
+  return "ranks disagree in collective " + std::to_string(number) + " of their group of " +
+         std::to_string(ranks.size()) + ": " + text + "; all must make the same call";
+} catch (...) {
+  return {};
+}
+
+/// What rank `from` sends in an all_to_all and rank `to` does not expect.
+inline std::string describe_unequal(int from, int to, std::size_t sent, std::size_t received) {
+  return "ranks disagree in all_to_all: rank " + std::to_string(from) + " sends " +
+         std::to_string(sent) + " elements to rank " + std::to_string(to) +
+         ", which called it to receive " + std::to_string(received) +
+         " from there; the two counts must be the same";
+}
+
+}  // namespace shardwise::detail
