@@ -47,15 +47,16 @@ inline void check_option(const char* rule, const char* option, double value, dou
 ///
 ///     Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
 ///
-/// Computes in accumulate_t of the model's dtype and keeps moments in it; parameters are rounded to
-/// the model's dtype once a step. The model must outlive the optimizer's last step.
+/// Computes in accumulate_t of the dtype of the model's parameters and keeps moments in it;
+/// parameters are rounded to their dtype once a step. The model must outlive the optimizer's last
+/// step.
 /// sends    nothing
 template <UpdateRule Rule, class M>
 class Optimizer {
   static_assert(M::use::trains,
                 "an Optimizer needs gradients, and a model for ForwardOnly has none: make the "
                 "Model with Train or TrainWithInputGradient.");
-  using T = typename M::dtype;
+  using T = typename M::parameter_dtype;
   using A = accumulate_t<T>;
 
  public:
@@ -92,8 +93,15 @@ class Optimizer {
     rule_ = checked(changed);
   }
 
-  /// Steps done so far.
+  /// Steps done so far. Setting them continues another optimizer's count, as from a checkpoint.
   std::uint64_t steps() const { return steps_; }
+  void set_steps(std::uint64_t steps) { steps_ = steps; }
+
+  /// The numbers kept for the element `value` of the model's `values()`; those of the next element
+  /// follow, `rule().moments()` for each.
+  A* moments_of(const T* value) {
+    return moments_ + (value - model_->values().data()) * std::ptrdiff_t(rule_.moments());
+  }
 
  private:
   static const Rule& checked(const Rule& rule) {
