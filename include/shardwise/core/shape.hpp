@@ -12,12 +12,23 @@
 
 namespace shardwise {
 
-/// What an axis of a tensor means. Activations have the first six, weights `output` and `input`.
-enum class Axis : std::uint8_t { batch, sequence, feature, channel, height, width, output, input };
+/// What an axis of a tensor means. Weights have `output` and `input`, activations the others; the
+/// weight of a convolution has axes of space too, along which its taps lie.
+enum class Axis : std::uint8_t {
+  batch,
+  sequence,
+  feature,
+  channel,
+  height,
+  width,
+  output,
+  input,
+  depth
+};
 
 constexpr std::string_view name(Axis axis) {
-  constexpr std::string_view names[] = {"batch",  "sequence", "feature", "channel",
-                                        "height", "width",    "output",  "input"};
+  constexpr std::string_view names[] = {"batch", "sequence", "feature", "channel", "height",
+                                        "width", "output",   "input",   "depth"};
   return names[static_cast<std::size_t>(axis)];
 }
 

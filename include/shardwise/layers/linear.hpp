@@ -14,83 +14,12 @@
 #include "shardwise/layers/detail/size.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/split.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
 
-/// Along which axis a layer's weight is cut.
-namespace split {
-
-/// Not at all: every rank has the whole weight, and works on what it is given.
-struct none {};
-
-/// By output feature (column-parallel).
-struct output {};
-
-/// By input feature (row-parallel).
-struct input {};
-
-}  // namespace split
-
-template <class S>
-concept Split =
-    std::same_as<S, split::none> || std::same_as<S, split::output> || std::same_as<S, split::input>;
-
 namespace detail {
-
-/// The layouts of a linear layer, by split.
-template <Split S>
-struct LinearLayouts;
-
-template <>
-struct LinearLayouts<split::output> {
-  template <Layout Wanted>
-  using wants = Replicated;
-  template <Layout Offered, Layout Wanted>
-  using takes = Replicated;
-  template <Layout In>
-  using gives = Sharded<Axis::feature>;
-  template <Layout In>
-  using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
-  template <Layout In>
-  using bias = weight<In>;
-};
-
-template <>
-struct LinearLayouts<split::input> {
-  template <Layout Wanted>
-  using wants = Sharded<Axis::feature>;
-  template <Layout Offered, Layout Wanted>
-  using takes = Sharded<Axis::feature>;
-  template <Layout In>
-  using gives = Partial;
-  template <Layout In>
-  using weight = ParameterUse<Sharded<Axis::input>, Sharded<Axis::input>>;
-  template <Layout In>
-  using bias = ParameterUse<Invariant, Partial>;
-};
-
-/// Rows may be anywhere, features must be whole.
-template <>
-struct LinearLayouts<split::none> {
-  template <Layout L>
-  static constexpr bool has_whole_rows =
-      std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::batch>> ||
-      std::same_as<L, Sharded<Axis::sequence>>;
-
-  template <Layout Wanted>
-  using wants = std::conditional_t<has_whole_rows<Wanted>, Wanted, Invariant>;
-  template <Layout Offered, Layout Wanted>
-  using takes = std::conditional_t<has_whole_rows<Offered>, Offered, wants<Wanted>>;
-  template <Layout In>
-  using gives = In;
-  template <Layout In>
-  using weight =
-      ParameterUse<Invariant,
-                   std::conditional_t<std::same_as<In, Invariant>, Invariant, Replicated>>;
-  template <Layout In>
-  using bias = weight<In>;
-};
 
 [[noreturn]] inline void throw_wrong_features(const Shape& x, std::size_t in, std::size_t out) {
   throw shape_error("the input is a tensor " + to_string(x) + ", but the weight has " +
@@ -117,8 +46,8 @@ struct LinearLayouts<split::none> {
 /// throws   shape_error if x has another innermost axis or extent than In features
 /// source   Shoeybi et al. 2019, section 3
 template <Split S, std::size_t In, std::size_t Out, bool Bias = true>
-class Linear : public detail::LinearLayouts<S> {
-  using Layouts = detail::LinearLayouts<S>;
+class Linear : public detail::ProductLayouts<S, Axis::feature> {
+  using Layouts = detail::ProductLayouts<S, Axis::feature>;
 
  public:
   static constexpr Saves saves = Saves::input;

@@ -1,0 +1,89 @@
+#pragma once
+// Along which axis a layer's weight is cut, and the layouts that follow from it.
+
+#include <concepts>
+#include <type_traits>
+
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/layout.hpp"
+
+namespace shardwise {
+
+/// Along which axis a layer's weight is cut.
+namespace split {
+
+/// Not at all: every rank has the whole weight, and works on what it is given.
+struct none {};
+
+/// By output feature or channel (column-parallel).
+struct output {};
+
+/// By input feature or channel (row-parallel).
+struct input {};
+
+}  // namespace split
+
+template <class S>
+concept Split =
+    std::same_as<S, split::none> || std::same_as<S, split::output> || std::same_as<S, split::input>;
+
+namespace detail {
+
+/// The layouts of a layer y = x W + b, by split. Summed is the axis of x over which W sums; y has
+/// an axis of the same name.
+template <class S, Axis Summed>
+struct ProductLayouts;
+
+template <Axis Summed>
+struct ProductLayouts<split::output, Summed> {
+  template <Layout Wanted>
+  using wants = Replicated;
+  template <Layout Offered, Layout Wanted>
+  using takes = Replicated;
+  template <Layout In>
+  using gives = Sharded<Summed>;
+  template <Layout In>
+  using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
+  template <Layout In>
+  using bias = weight<In>;
+};
+
+template <Axis Summed>
+struct ProductLayouts<split::input, Summed> {
+  template <Layout Wanted>
+  using wants = Sharded<Summed>;
+  template <Layout Offered, Layout Wanted>
+  using takes = Sharded<Summed>;
+  template <Layout In>
+  using gives = Partial;
+  template <Layout In>
+  using weight = ParameterUse<Sharded<Axis::input>, Sharded<Axis::input>>;
+  template <Layout In>
+  using bias = ParameterUse<Invariant, Partial>;
+};
+
+/// Rows or images may be anywhere, each must be whole.
+template <Axis Summed>
+struct ProductLayouts<split::none, Summed> {
+  template <Layout L>
+  static constexpr bool has_whole_rows =
+      std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::batch>> ||
+      std::same_as<L, Sharded<Axis::sequence>>;
+
+  template <Layout Wanted>
+  using wants = std::conditional_t<has_whole_rows<Wanted>, Wanted, Invariant>;
+  template <Layout Offered, Layout Wanted>
+  using takes = std::conditional_t<has_whole_rows<Offered>, Offered, wants<Wanted>>;
+  template <Layout In>
+  using gives = In;
+  template <Layout In>
+  using weight =
+      ParameterUse<Invariant,
+                   std::conditional_t<std::same_as<In, Invariant>, Invariant, Replicated>>;
+  template <Layout In>
+  using bias = weight<In>;
+};
+
+}  // namespace detail
+
+}  // namespace shardwise
