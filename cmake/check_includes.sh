@@ -15,6 +15,7 @@ declare -A may=(
   [model]="core layout comm backend redistribute layers/layer.hpp model"
   [train]="core layout comm backend redistribute layers/layer.hpp model train"
   [data]="core data"
+  [checkpoint]="core layout comm train data checkpoint"
 )
 
 # Foreign headers, and the only headers that may include them.
@@ -25,6 +26,7 @@ foreign=(
   '(oneapi/)?dnnl.*'              'backend/onednn/.*'
   'c?blas.*\.h'                   'backend/cblas\.hpp'
   'zlib\.h'                       'data/.*'
+  'nlohmann/.*'                   'checkpoint/json\.hpp'
 )
 
 declare -A includes_of=()  # header -> the headers of ours that it includes

@@ -29,3 +29,13 @@ if(SHARDWISE_DATA)
     target_link_libraries(shardwise_data INTERFACE shardwise::shardwise ZLIB::ZLIB)
   endif()
 endif()
+
+if(SHARDWISE_CHECKPOINT)
+  find_package(nlohmann_json CONFIG QUIET)
+  if(nlohmann_json_FOUND)
+    add_library(shardwise_checkpoint INTERFACE)
+    add_library(shardwise::checkpoint ALIAS shardwise_checkpoint)
+    target_link_libraries(shardwise_checkpoint
+      INTERFACE shardwise::shardwise nlohmann_json::nlohmann_json)
+  endif()
+endif()

@@ -1,0 +1,64 @@
+#pragma once
+// All ranks go on, or all throw.
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail {
+
+/// The text of rank `root`, on every rank.
+template <Communicator C>
+std::string broadcast_text(C& ranks, const std::string& text, int root) {
+  std::int64_t length = static_cast<std::int64_t>(text.size());
+  ranks.broadcast(std::span(&length, 1), root);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(length));
+  if (ranks.rank() == root) bytes.assign(text.begin(), text.end());
+  ranks.broadcast(std::span(bytes), root);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Calls `call`, which must not communicate, on every rank, and returns when all have returned. If
+/// it throws on any, it throws on all: there the same exception, on the others a data_error with
+/// the message of the first of them. A collective.
+template <Communicator C, class Call>
+void on_all_ranks(C& ranks, Call&& call) {
+  std::exception_ptr mine;
+  std::string text;
+  try {
+    call();
+  } catch (const std::exception& e) {
+    mine = std::current_exception();
+    text = e.what();
+  } catch (...) {
+    mine = std::current_exception();
+    text = "threw what is no std::exception";
+  }
+  const std::int32_t fine = ranks.size();
+  std::int32_t first = mine ? ranks.rank() : fine;
+  ranks.all_reduce(std::span<const std::int32_t>(&first, 1), std::span(&first, 1), Reduction::min);
+  if (first == fine) return;
+  const std::string message = broadcast_text(ranks, text, first);
+  if (mine) std::rethrow_exception(mine);
+  throw data_error("rank " + std::to_string(first) + ": " + message);
+}
+
+/// Whether `value` is the same on all ranks. A collective.
+template <Communicator C>
+bool same_on_all_ranks(C& ranks, std::uint64_t value) {
+  const auto mine = static_cast<std::int64_t>(value);
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+  const std::span<const std::int64_t> in(&mine, 1);
+  ranks.all_reduce(in, std::span(&least, 1), Reduction::min);
+  ranks.all_reduce(in, std::span(&most, 1), Reduction::max);
+  return least == most;
+}
+
+}  // namespace shardwise::detail

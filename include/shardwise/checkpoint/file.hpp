@@ -1,0 +1,169 @@
+#pragma once
+// A file of a checkpoint: read and written at offsets, by several ranks at once, and made durable.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail {
+
+/// Which file stands behind a path, and how it was when it was looked at.
+struct FileIdentity {
+  std::uint64_t device = 0;
+  std::uint64_t number = 0;
+  std::uint64_t size = 0;
+  std::int64_t changed = 0;  ///< in nanoseconds
+
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
+/// An open file. Every error is a data_error that names it.
+class CheckpointFile {
+ public:
+  /// To read. Must be a regular file: a pipe has no offsets and a device no size.
+  static CheckpointFile open(const std::filesystem::path& path) {
+    CheckpointFile file(path, O_RDONLY | O_NONBLOCK, "opened");
+    if (!S_ISREG(file.status().st_mode)) file.fail("is no regular file");
+    return file;
+  }
+
+  /// To write; whatever was there is gone.
+  static CheckpointFile create(const std::filesystem::path& path) {
+    return {path, O_WRONLY | O_CREAT | O_TRUNC, "created"};
+  }
+
+  /// To write into what another rank has created.
+  static CheckpointFile open_to_write(const std::filesystem::path& path) {
+    return {path, O_WRONLY, "opened for writing"};
+  }
+
+  CheckpointFile(CheckpointFile&& other) noexcept
+      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+  CheckpointFile& operator=(CheckpointFile&&) = delete;
+  ~CheckpointFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+
+  std::uint64_t size() const { return static_cast<std::uint64_t>(status().st_size); }
+
+  FileIdentity identity() const {
+    const struct stat s = status();
+    return {static_cast<std::uint64_t>(s.st_dev), static_cast<std::uint64_t>(s.st_ino),
+            static_cast<std::uint64_t>(s.st_size),
+            std::int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec};
+  }
+
+  /// Fills `bytes` with what stands from `offset` on.
+  void read(std::uint64_t offset, std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t got =
+          ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (got == 0) {
+        fail("ends at byte " + std::to_string(offset) + ", " + std::to_string(bytes.size()) +
+             " bytes too early; it was cut short after it was opened, get it again");
+      }
+      if (!advance(got, offset, "read")) continue;
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+    }
+  }
+
+  /// Writes `bytes` from `offset` on.
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t put =
+          ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (!advance(put, offset, "written")) continue;
+      bytes = bytes.subspan(static_cast<std::size_t>(put));
+    }
+  }
+
+  /// Makes the file `size` bytes long and takes the room on the disk for it, so that a full disk
+  /// is found before anything is written. Where the file system cannot, the length alone is set.
+  void reserve(std::uint64_t size) const {
+    const auto length = static_cast<off_t>(size);
+    int code = length == 0 ? 0 : ::posix_fallocate(descriptor_, 0, length);
+    if (code == EOPNOTSUPP || code == EINVAL) {
+      code = ::ftruncate(descriptor_, length) == 0 ? 0 : errno;
+    }
+    if (code != 0) {
+      fail("no room for its " + std::to_string(size) + " bytes", code);
+    }
+  }
+
+  /// Returns when what was written will survive the machine's end.
+  void sync() const {
+    if (::fsync(descriptor_) != 0) fail("cannot be brought to the disk", errno);
+  }
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw data_error("checkpoint " + path_.string() + ": " + why);
+  }
+  [[noreturn]] void fail(const std::string& why, int code) const {
+    fail(why + ": " + std::generic_category().message(code));
+  }
+
+ private:
+  CheckpointFile(const std::filesystem::path& path, int flags, const char* what)
+      : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (descriptor_ < 0) fail(std::string("cannot be ") + what, errno);
+  }
+
+  struct stat status() const {
+    struct stat status {};
+    if (::fstat(descriptor_, &status) != 0) fail("cannot be looked at", errno);
+    return status;
+  }
+
+  /// Whether a call has moved bytes; not if it has to be tried again.
+  bool advance(ssize_t moved, std::uint64_t& offset, const char* what) const {
+    if (moved < 0 && errno == EINTR) return false;
+    if (moved < 0) {
+      fail("cannot be " + std::string(what) + " at byte " + std::to_string(offset), errno);
+    }
+    offset += static_cast<std::uint64_t>(moved);
+    return true;
+  }
+
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
+/// Gives a file another name, in one step: whoever looks finds the old file or the new one.
+inline void rename_file(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (std::rename(from.c_str(), to.c_str()) == 0) return;
+  const int code = errno;
+  throw data_error("checkpoint " + to.string() +
+                   ": cannot be put in its place: " + std::generic_category().message(code));
+}
+
+/// Makes the names in the folder of `path` durable.
+inline void sync_folder_of(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool synced = descriptor >= 0 && ::fsync(descriptor) == 0;
+  const int code = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (synced || code == EINVAL) return;  // some file systems have nothing to do for a folder
+  throw data_error("checkpoint folder " + folder.string() +
+                   ": cannot be brought to the disk: " + std::generic_category().message(code));
+}
+
+/// Removes a file that nobody needs; that it stays is no error.
+inline void remove_file(const std::filesystem::path& path) noexcept {
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,168 @@
+#pragma once
+// Reading a checkpoint on all ranks, each its own part, all or nothing.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwise/checkpoint/agree.hpp"
+#include "shardwise/checkpoint/part.hpp"
+#include "shardwise/checkpoint/save_parts.hpp"
+#include "shardwise/checkpoint/tensor_files.hpp"
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+struct LoadOptions {
+  TensorNames names{};             ///< as in SaveOptions
+  bool convert = false;            ///< load tensors of other dtypes too, rounded to ours
+  bool ignore_unexpected = false;  ///< the file may hold tensors that are not asked for
+};
+
+namespace detail {
+
+/// Collects all that does not fit, for one message.
+class Mismatches {
+ public:
+  void add(const std::string& kind, const std::string& what) { found_[kind].push_back(what); }
+
+  /// throws   data_error if anything was added
+  void raise(const std::string& where) const {
+    if (found_.empty()) return;
+    constexpr std::size_t most = 20;  // of each kind
+    std::string text = where + ": is not of this model";
+    for (const auto& [kind, names] : found_) {
+      text += "; " + kind + ": ";
+      for (std::size_t i = 0; i < std::min(most, names.size()); ++i) {
+        text += (i > 0 ? ", " : "") + names[i];
+      }
+      if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
+    }
+    throw data_error(text +
+                     ". Load it into the architecture that it was saved from, or give the "
+                     "names that its tensors have in the file");
+  }
+
+ private:
+  std::map<std::string, std::vector<std::string>> found_;
+};
+
+inline void compare(const TensorPart& part, const TensorInfo& info, bool convert,
+                    Mismatches& found) {
+  const std::vector<std::uint64_t> shape = file_shape(part.whole);
+  if (info.shape != shape) {
+    found.add("of another shape", in_quotes(part.name) + " is " + shape_text(info.shape) +
+                                      " in the file and " + shape_text(shape) + " here");
+  }
+  if (info.dtype == part.dtype || (convert && is_loadable(info.dtype))) return;
+  found.add("of another dtype",
+            in_quotes(part.name) + " is " + std::string(info.dtype.name) + " in the file and " +
+                std::string(part.dtype.name) + " here" +
+                (is_loadable(info.dtype) ? " (LoadOptions::convert loads it)" : ""));
+}
+
+/// Says which tensors, though nobody asks for them, may be in a file.
+using IsExpected = bool(const std::string& name);
+
+/// Holds what the files have against what is asked for.
+/// throws   data_error with all that is missing, unexpected, or of another shape or dtype
+inline void check_parts(const TensorFiles& files, const std::vector<TensorPart>& parts,
+                        const LoadOptions& options, IsExpected* is_expected) {
+  Mismatches found;
+  std::set<std::string> asked;
+  for (const TensorPart& part : parts) {
+    asked.insert(part.name);
+    const auto tensor = files.tensors().find(part.name);
+    if (tensor == files.tensors().end()) {
+      found.add("missing", in_quotes(part.name));
+    } else {
+      compare(part, tensor->second.info, options.convert, found);
+    }
+  }
+  for (const auto& [name, place] : files.tensors()) {
+    if (options.ignore_unexpected || asked.contains(name) || is_expected(name)) continue;
+    found.add("unexpected", in_quotes(name));
+  }
+  found.raise(files.name());
+}
+
+/// A rank's elements as they were read, before they become the model's.
+struct StagedPart {
+  const TensorPart* part = nullptr;
+  FileDtype dtype{};  // of the file
+  std::vector<std::byte> bytes{};
+};
+
+/// Reads the rank's elements of one tensor, which begins at `begin` in the file.
+inline std::vector<std::byte> read_part(const CheckpointFile& file, std::uint64_t begin,
+                                        const TensorPart& part, const FileDtype& dtype) {
+  const std::size_t size = dtype.bits / 8;
+  std::vector<std::byte> bytes(part.elements() * size);
+  for_each_run_of(part, [&](std::size_t whole, std::size_t local, std::size_t count) {
+    file.read(begin + whole * size, std::span(bytes).subspan(local * size, count * size));
+  });
+  return bytes;
+}
+
+/// Reads this rank's elements of all tensors.
+inline std::vector<StagedPart> read_parts(const TensorFiles& files,
+                                          const std::vector<TensorPart>& parts) {
+  std::vector<StagedPart> staged;
+  for (std::size_t i = 0; i < files.file_count(); ++i) {
+    const CheckpointFile file = files.open(i);
+    for (const TensorPart& part : parts) {
+      const TensorFiles::Place& place = files.tensors().at(part.name);
+      if (place.file != i) continue;
+      const FileDtype dtype = place.info.dtype;
+      staged.push_back({&part, dtype, read_part(file, files.begin_of(place), part, dtype)});
+    }
+  }
+  return staged;
+}
+
+}  // namespace detail
+
+/// Opens a checkpoint on all ranks. A collective.
+/// throws   data_error on every rank if one cannot read it, or if they do not see the same
+template <Communicator C>
+TensorFiles open_checkpoint(const std::filesystem::path& path, C& ranks) {
+  std::optional<TensorFiles> files;
+  detail::on_all_ranks(ranks, [&] { files.emplace(path); });
+  if (!detail::same_on_all_ranks(ranks, files->fingerprint())) {
+    throw data_error(files->name() +
+                     ": the ranks do not see the same file; it was changed while it was opened, or "
+                     "their file systems differ");
+  }
+  return std::move(*files);
+}
+
+/// Fills the memory of all parts from the tensors of their names. Each rank reads its own elements
+/// only. They are first read into memory beside the parts', as much again, and copied when all
+/// ranks have theirs: if anything fails on any rank, nothing has changed on any. A collective.
+///
+/// throws   data_error for tensors that are missing, unexpected (unless `is_expected(name)`), of
+///          another shape or dtype, all in one message, and for files that cannot be read;
+///          memory_error
+template <Communicator C>
+void load_parts(const TensorFiles& files, C& ranks, const std::vector<TensorPart>& parts,
+                const LoadOptions& options, detail::IsExpected* is_expected) {
+  std::vector<detail::StagedPart> staged;
+  detail::on_all_ranks(ranks, [&] {
+    detail::check_parts(files, parts, options, is_expected);
+    staged = detail::read_parts(files, parts);
+  });
+  for (const detail::StagedPart& from : staged) {
+    from.part->load(from.dtype, from.bytes.data(), from.part->memory, from.part->stride,
+                    from.part->elements());
+  }
+}
+
+}  // namespace shardwise

@@ -1,0 +1,85 @@
+#pragma once
+// A rank's part of one tensor of a checkpoint: where it lies in the tensor and in memory.
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/checkpoint/dtype.hpp"
+#include "shardwise/core/box.hpp"
+#include "shardwise/core/partition.hpp"
+#include "shardwise/layout/view.hpp"
+
+namespace shardwise {
+
+/// What a rank holds of a tensor with a name. Elements lie `stride` bytes apart, in row-major order
+/// of the box that they fill.
+struct TensorPart {
+  std::string name;
+  FileDtype dtype;
+  Shape whole;            ///< of the tensor
+  Shape local;            ///< of the box that this rank holds
+  BoxIn box;              ///< where the box begins in the tensor
+  bool is_split = false;  ///< or every rank holds all of it, with the same values
+  std::byte* memory = nullptr;
+  std::size_t stride = 0;
+  void (*load)(const FileDtype&, const std::byte* in, std::byte* out, std::size_t stride,
+               std::size_t count) = nullptr;  ///< converts from a file's dtype
+
+  std::size_t element_bytes() const { return dtype.bits / 8; }
+  std::size_t elements() const { return local.elements(); }
+};
+
+/// The part that `view` shows, as a tensor called `name`. `per_element` numbers are kept for each
+/// element of it, and `memory` is the first of them that belongs to this tensor.
+template <class A, class T, Layout L>
+TensorPart part_of(std::string name, const View<T, L>& view, A* memory,
+                   std::size_t per_element = 1) {
+  static_assert(ShardedLayout<L> || std::same_as<L, Invariant>,
+                "a checkpoint holds values, and summands or uses of a value are none");
+  TensorPart part{std::move(name),
+                  file_dtype_v<A>,
+                  view.global(),
+                  view.local(),
+                  BoxIn{view.global(), {}},
+                  ShardedLayout<L>,
+                  reinterpret_cast<std::byte*>(memory),
+                  per_element * sizeof(A),
+                  &detail::load_elements<A>};
+  if constexpr (ShardedLayout<L>) {
+    part.box = part.box.at(split_position<L>(view.global()),
+                           local_block<L>(view.global(), view.place()).offset);
+  }
+  return part;
+}
+
+namespace detail {
+
+/// The extents of a tensor as files have them.
+inline std::vector<std::uint64_t> file_shape(const Shape& shape) {
+  std::vector<std::uint64_t> extents;
+  for (const Dim& dim : shape) extents.push_back(dim.extent());
+  return extents;
+}
+
+/// Calls f(element of the tensor, element of the part, count) for every run of elements that are
+/// neighbours in both.
+template <class F>
+void for_each_run_of(const TensorPart& part, F&& f) {
+  for_each_run(part.local, part.box, BoxIn{part.local, {}}, f);
+}
+
+/// As above, for what the rank at `place` writes: its box, or, of what all ranks hold, a share.
+template <class F>
+void for_each_written_run(const TensorPart& part, Place place, F&& f) {
+  if (part.is_split) return for_each_run_of(part, f);
+  const Interval share = block_of({Axis::batch, part.elements()}, place);
+  if (share.size > 0) f(share.offset, share.offset, share.size);
+}
+
+}  // namespace detail
+
+}  // namespace shardwise

@@ -1,0 +1,297 @@
+#pragma once
+// Writing a checkpoint from all ranks.
+//
+// Each rank writes its own elements to their places in the file; none ever holds more of a tensor
+// than its part, and nothing goes over the communicator but the word that all went well. That asks
+// for a file system which all ranks share, as processes on one machine do. (Gathering in pieces on
+// one rank would do without, but sends every byte twice and leaves the others idle.)
+//
+// The new files stand beside the old ones until the last byte is on the disk. Then one rename makes
+// them the checkpoint: of the file itself, or of the index that names the files. Whatever fails
+// before leaves the old checkpoint as it was.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/checkpoint/agree.hpp"
+#include "shardwise/checkpoint/file.hpp"
+#include "shardwise/checkpoint/part.hpp"
+#include "shardwise/checkpoint/safetensors_header.hpp"
+#include "shardwise/checkpoint/tensor_files.hpp"
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+/// Names in a file, by the model's names; a name that is not here is the same in both.
+/// {{"0.weight", "fc1.weight"}} for what the file calls fc1.weight.
+using TensorNames = std::map<std::string, std::string>;
+
+struct SaveOptions {
+  TensorNames names{};
+  /// More bytes of tensors than this are split into several files with an index. A tensor is never
+  /// split, so one that is larger has a file of its own.
+  std::uint64_t max_shard_bytes = 5'000'000'000;
+  /// Kept in the file, and given back on loading.
+  std::map<std::string, std::string> metadata{};
+};
+
+namespace detail {
+
+/// One file to be written.
+struct NewFile {
+  std::filesystem::path path;
+  SafetensorsHeader header;
+  std::string first_bytes;               // length and header
+  std::vector<const TensorPart*> parts;  // in order of their offsets
+
+  std::uint64_t data_bytes() const {
+    return parts.empty() ? 0 : header.tensors.at(parts.back()->name).end;
+  }
+};
+
+/// Cuts the tensors into files, those of wide dtypes first, so that all are aligned.
+inline std::vector<NewFile> cut_into_files(const std::vector<TensorPart>& parts,
+                                           const SaveOptions& options) {
+  std::vector<const TensorPart*> order;
+  for (const TensorPart& part : parts) order.push_back(&part);
+  std::stable_sort(order.begin(), order.end(), [](const TensorPart* a, const TensorPart* b) {
+    return a->dtype.bits > b->dtype.bits;
+  });
+  std::vector<NewFile> files(1);
+  for (const TensorPart* part : order) {
+    const std::uint64_t bytes = part->whole.elements() * part->element_bytes();
+    std::uint64_t begin = files.back().data_bytes();
+    if (begin > 0 && begin + bytes > options.max_shard_bytes) {
+      files.emplace_back();
+      begin = 0;
+    }
+    NewFile& file = files.back();
+    const TensorInfo info{part->dtype, file_shape(part->whole), begin, begin + bytes};
+    if (!file.header.tensors.emplace(part->name, info).second) {
+      throw argument_error("checkpoint: two tensors are to be called " + in_quotes(part->name) +
+                           "; look at the names in the options");
+    }
+    file.parts.push_back(part);
+  }
+  for (NewFile& file : files) {
+    file.header.metadata = options.metadata;
+    file.header.metadata.emplace("format", "pt");  // of PyTorch: Hugging Face's readers ask for it
+    file.first_bytes = safetensors_header_bytes(file.header);
+  }
+  return files;
+}
+
+/// "model-b-00002-of-00003.safetensors" of "model.safetensors". Checkpoints that follow each other
+/// under one name alternate between a and b, so that new files never take the names of those in
+/// use.
+inline std::string shard_name(const std::filesystem::path& path, char generation,
+                              std::size_t number, std::size_t count) {
+  char text[64];
+  std::snprintf(text, sizeof text, "-%c-%05zu-of-%05zu.safetensors", generation, number, count);
+  return path.stem().string() + text;
+}
+
+/// The shards of the checkpoint that now stands at `path`; none if that has no index.
+inline std::set<std::string> shards_in_use(const std::filesystem::path& path) {
+  std::set<std::string> shards;
+  try {
+    const auto file = CheckpointFile::open(index_path(path));
+    const std::uint64_t bytes = std::min(file.size(), longest_safetensors_header);
+    const auto index = parse_safetensors_index(read_text(file, 0, bytes), "the old index");
+    for (const auto& [tensor, shard] : index.files) {
+      if (shard.starts_with(path.stem().string() + '-')) shards.insert(shard);
+    }
+  } catch (const error&) {  // no index, or one that nobody can read: nothing is in use
+  }
+  return shards;
+}
+
+/// Copies elements that lie `stride` bytes apart to `out`, one behind the other.
+inline void gather_elements(const TensorPart& part, std::size_t first, std::span<std::byte> out) {
+  const std::size_t bytes = part.element_bytes();
+  const std::byte* in = part.memory + first * part.stride;
+  for (std::size_t at = 0; at < out.size(); at += bytes, in += part.stride) {
+    std::memcpy(out.data() + at, in, bytes);
+  }
+}
+
+/// Writes what the rank at `place` has to write of one tensor, which begins at `begin` in the file.
+inline void write_part(const CheckpointFile& file, std::uint64_t begin, const TensorPart& part,
+                       Place place, std::span<std::byte> scratch) {
+  const std::size_t bytes = part.element_bytes();
+  const bool is_dense = part.stride == bytes;
+  const std::size_t most = is_dense ? part.elements() : scratch.size() / bytes;
+  for_each_written_run(part, place, [&](std::size_t whole, std::size_t local, std::size_t count) {
+    for (std::size_t done = 0; done < count; done += most) {
+      const std::size_t now = std::min(most, count - done);
+      std::span<std::byte> piece(part.memory + (local + done) * part.stride, now * bytes);
+      if (!is_dense) {
+        piece = scratch.first(now * bytes);
+        gather_elements(part, local + done, piece);
+      }
+      file.write(begin + (whole + done) * bytes, piece);
+    }
+  });
+}
+
+/// The files of one save, on one rank. They go again if the save does not succeed.
+class Saving {
+ public:
+  Saving(const std::filesystem::path& path, std::vector<NewFile> files)
+      : path_(path), files_(std::move(files)) {}
+
+  bool has_index() const { return files_.size() > 1; }
+  const std::vector<NewFile>& files() const { return files_; }
+
+  /// Which letter the shards get; rank 0 says it.
+  char free_generation() const {
+    const std::set<std::string> used = shards_in_use(path_);
+    return used.empty() || !used.begin()->starts_with(path_.stem().string() + "-a-") ? 'a' : 'b';
+  }
+
+  void name_files(char generation) {
+    if (!has_index()) files_.front().path = with_ending(path_, ".saving");
+    for (std::size_t i = 0; has_index() && i < files_.size(); ++i) {
+      files_[i].path = path_.parent_path() / shard_name(path_, generation, i + 1, files_.size());
+    }
+  }
+
+  /// Makes the files, at their full size and with their headers. On rank 0 only.
+  void create() const {
+    for (const NewFile& file : files_) {
+      const auto made = CheckpointFile::create(file.path);
+      made.reserve(file.first_bytes.size() + file.data_bytes());
+      made.write(0, std::as_bytes(std::span(file.first_bytes)));
+    }
+  }
+
+  /// Writes this rank's elements, and returns when they are on the disk.
+  void write(Place place) const {
+    std::vector<std::byte> scratch(std::size_t{1} << 18);
+    for (const NewFile& file : files_) {
+      const auto opened = CheckpointFile::open_to_write(file.path);
+      for (const TensorPart* part : file.parts) {
+        const std::uint64_t begin = file.header.tensors.at(part->name).begin;
+        write_part(opened, file.first_bytes.size() + begin, *part, place, scratch);
+      }
+      opened.sync();
+    }
+  }
+
+  /// Makes the new files the checkpoint, and removes those of the old one. On rank 0 only.
+  void publish() {
+    const std::set<std::string> old = shards_in_use(path_);
+    const std::filesystem::path index = index_path(path_);
+    if (has_index()) {
+      write_index(with_ending(index, ".saving"));
+      sync_folder_of(path_);
+    }
+    rename_file(has_index() ? with_ending(index, ".saving") : files_.front().path,
+                has_index() ? index : path_);
+    published_ = true;
+    sync_folder_of(path_);
+    remove_file(has_index() ? path_ : index);
+    for (const std::string& shard : old) remove_file(path_.parent_path() / shard);
+  }
+
+  /// Removes what a save that failed has left. On rank 0 only.
+  void clean_up() const noexcept {
+    if (published_) return;
+    for (const NewFile& file : files_) remove_file(file.path);
+    remove_file(with_ending(index_path(path_), ".saving"));
+  }
+
+ private:
+  static std::filesystem::path with_ending(std::filesystem::path path, const char* ending) {
+    return path += ending;
+  }
+
+  void write_index(const std::filesystem::path& path) const {
+    SafetensorsIndex index;
+    std::uint64_t total = 0;
+    for (const NewFile& file : files_) {
+      total += file.data_bytes();
+      for (const TensorPart* part : file.parts) {
+        index.files.emplace(part->name, file.path.filename().string());
+      }
+    }
+    const std::string text = safetensors_index_text(index, total);
+    const auto made = CheckpointFile::create(path);
+    made.write(0, std::as_bytes(std::span(text)));
+    made.sync();
+  }
+
+  std::filesystem::path path_;
+  std::vector<NewFile> files_;
+  bool published_ = false;
+};
+
+/// What is to be saved, checked as far as it can be without the disk.
+inline std::vector<NewFile> plan_save(const std::filesystem::path& path,
+                                      const std::vector<TensorPart>& parts,
+                                      const SaveOptions& options) {
+  if (path.extension() != ".safetensors" || path.stem().empty()) {
+    throw argument_error("checkpoint " + path.string() +
+                         ": the name of a checkpoint ends in .safetensors");
+  }
+  return cut_into_files(parts, options);
+}
+
+/// One number for all that the files say of their tensors.
+inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files) {
+  std::uint64_t value = 0;
+  for (const NewFile& file : files) value = fingerprint(file.first_bytes, value);
+  return value;
+}
+
+}  // namespace detail
+
+/// Writes the tensors of which each rank gives its part, as the checkpoint `path`, a name that ends
+/// in ".safetensors", in a folder that is there. One program at a time writes to a name. A
+/// collective; every rank gives the same tensors in the same order, and the same options.
+///
+/// sends    nothing but the word that each step went well on all ranks
+/// throws   data_error on every rank if any of them cannot write: the disk is full, the folder not
+///          there; the old checkpoint is then as it was. argument_error for another ending, for two
+///          tensors of one name, and for ranks that do not save the same
+template <Communicator C>
+void save_parts(const std::filesystem::path& path, C& ranks, const std::vector<TensorPart>& parts,
+                const SaveOptions& options) {
+  std::vector<detail::NewFile> files;
+  detail::on_all_ranks(ranks, [&] { files = detail::plan_save(path, parts, options); });
+  if (!detail::same_on_all_ranks(ranks, detail::fingerprint_of(files))) {
+    throw argument_error("checkpoint " + path.string() +
+                         ": the ranks do not save the same tensors with the same metadata; give "
+                         "each of them equal arguments");
+  }
+  detail::Saving saving(path, std::move(files));
+  const bool leads = ranks.rank() == 0;
+  std::uint8_t generation = leads ? static_cast<std::uint8_t>(saving.free_generation()) : 0;
+  ranks.broadcast(std::span(&generation, 1), 0);
+  saving.name_files(static_cast<char>(generation));
+  try {
+    detail::on_all_ranks(ranks, [&] {
+      if (leads) saving.create();
+    });
+    detail::on_all_ranks(ranks, [&] { saving.write(place_of(ranks)); });
+    detail::on_all_ranks(ranks, [&] {
+      if (leads) saving.publish();
+    });
+  } catch (...) {
+    if (leads) saving.clean_up();
+    throw;
+  }
+}
+
+}  // namespace shardwise

@@ -1,0 +1,179 @@
+#pragma once
+// The tensors of a checkpoint, in one file or in several with an index, as one set by name.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "shardwise/checkpoint/file.hpp"
+#include "shardwise/checkpoint/safetensors_header.hpp"
+#include "shardwise/checkpoint/safetensors_index.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+/// The index beside a checkpoint: "model.safetensors.index.json" of "model.safetensors".
+inline std::filesystem::path index_path(std::filesystem::path path) {
+  return path += ".index.json";
+}
+
+namespace detail {
+
+inline std::string where(const std::filesystem::path& path) {
+  return "checkpoint " + path.string();
+}
+
+/// `bytes` bytes of a file as text; `bytes` has been held against the file's size.
+inline std::string read_text(const CheckpointFile& file, std::uint64_t offset,
+                             std::uint64_t bytes) {
+  std::string text(bytes, '\0');
+  file.read(offset, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+/// A number that tells texts apart (Fowler, Noll, Vo: FNV-1a).
+inline std::uint64_t fingerprint(std::string_view text, std::uint64_t begin) {
+  for (const char c : text) begin = (begin ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return begin;
+}
+
+}  // namespace detail
+
+/// All tensors of a checkpoint. Headers are read and checked when it is made; data are read on
+/// request, any slice of them. Files are open only while they are read.
+class TensorFiles {
+ public:
+  /// Where a tensor is.
+  struct Place {
+    std::size_t file = 0;
+    TensorInfo info;
+  };
+
+  /// `path` is a safetensors file. If there is none, "<path>.index.json" names the files; such a
+  /// path can also be given itself.
+  /// throws   data_error for a file that cannot be read or is not as its format has it, and for
+  ///          files that do not hold what their index says; memory_error
+  explicit TensorFiles(const std::filesystem::path& path) : path_(path) {
+    const bool is_index = path.string().ends_with(".index.json");
+    std::error_code ignored;
+    if (is_index || (!std::filesystem::exists(path, ignored) &&
+                     std::filesystem::exists(index_path(path), ignored))) {
+      if (!is_index) path_ = index_path(path);
+      read_index();
+    } else {
+      read_file(path);
+    }
+  }
+
+  const std::map<std::string, Place>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  /// What messages call it.
+  std::string name() const { return detail::where(path_); }
+
+  /// Differs between checkpoints whose headers differ.
+  std::uint64_t fingerprint() const { return fingerprint_; }
+
+  std::size_t file_count() const { return files_.size(); }
+
+  /// File `i`, to read from.
+  /// throws   data_error if it cannot be opened, or is another than when its header was read
+  detail::CheckpointFile open(std::size_t i) const {
+    auto file = detail::CheckpointFile::open(files_[i].path);
+    if (file.identity() != files_[i].identity) {
+      file.fail("was changed while it was read; load it again");
+    }
+    return file;
+  }
+
+  /// Where in its file a tensor begins.
+  std::uint64_t begin_of(const Place& place) const {
+    return files_[place.file].data + place.info.begin;
+  }
+
+ private:
+  struct File {
+    std::filesystem::path path;
+    detail::FileIdentity identity;
+    std::uint64_t data = 0;  // where the data begin
+  };
+
+  void read_file(const std::filesystem::path& path) {
+    const auto file = detail::CheckpointFile::open(path);
+    const detail::FileIdentity identity = file.identity();
+    const std::string where = detail::where(path);
+    if (identity.size < 8) {
+      file.fail("has " + std::to_string(identity.size) +
+                " bytes, fewer than the 8 that begin a safetensors file");
+    }
+    std::array<unsigned char, 8> first{};
+    file.read(0, std::as_writable_bytes(std::span(first)));
+    const std::uint64_t length = safetensors_header_length(first, identity.size, where);
+    const std::string json = detail::read_text(file, 8, length);
+    SafetensorsHeader header = parse_safetensors_header(json, identity.size - 8 - length, where);
+    fingerprint_ = detail::fingerprint(json, fingerprint_);
+    for (auto& [name, info] : header.tensors) {
+      if (!tensors_.emplace(name, Place{files_.size(), std::move(info)}).second) {
+        file.fail("holds the tensor " + detail::in_quotes(name) + ", as another file of it does");
+      }
+    }
+    for (const auto& [key, text] : header.metadata) {
+      const auto known = metadata_.emplace(key, text).first;
+      if (known->second != text) {
+        file.fail("says " + detail::in_quotes(text) + " of " + detail::in_quotes(key) +
+                  " where another file of this checkpoint says " +
+                  detail::in_quotes(known->second) + ": they are from two checkpoints");
+      }
+    }
+    files_.push_back({path, identity, 8 + length});
+  }
+
+  void read_index() {
+    const auto file = detail::CheckpointFile::open(path_);
+    const std::uint64_t bytes = file.size();
+    if (bytes > longest_safetensors_header) {
+      file.fail("has " + std::to_string(bytes) + " bytes, and an index of at most " +
+                std::to_string(longest_safetensors_header) + " is read");
+    }
+    const SafetensorsIndex index =
+        parse_safetensors_index(detail::read_text(file, 0, bytes), name());
+    std::set<std::string> names;
+    for (const auto& [tensor, shard] : index.files) names.insert(shard);
+    for (const std::string& shard : names) read_file(path_.parent_path() / shard);
+    check_against(index);
+  }
+
+  void check_against(const SafetensorsIndex& index) const {
+    for (const auto& [tensor, shard] : index.files) {
+      const auto found = tensors_.find(tensor);
+      if (found == tensors_.end() || files_[found->second.file].path.filename() != shard) {
+        throw data_error(name() + ": says that the tensor " + detail::in_quotes(tensor) +
+                         " is in " + detail::in_quotes(shard) + ", but it is not");
+      }
+    }
+    for (const auto& [tensor, place] : tensors_) {
+      if (!index.files.contains(tensor)) {
+        throw data_error(detail::where(files_[place.file].path) + ": holds the tensor " +
+                         detail::in_quotes(tensor) + ", which its index " +
+                         path_.filename().string() + " does not know");
+      }
+    }
+  }
+
+  std::filesystem::path path_;
+  std::vector<File> files_;
+  std::map<std::string, Place> tensors_;
+  std::map<std::string, std::string> metadata_;
+  std::uint64_t fingerprint_ = 0xcbf29ce484222325U;
+};
+
+}  // namespace shardwise

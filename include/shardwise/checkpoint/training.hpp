@@ -1,0 +1,194 @@
+#pragma once
+// A whole run of training in a checkpoint, to go on from at any number of ranks.
+
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "shardwise/checkpoint/weights.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/data/sampler.hpp"
+#include "shardwise/train/optimizer.hpp"
+
+namespace shardwise {
+
+/// What load_checkpoint gives back: what belongs to neither the model nor its optimizer.
+struct LoadedCheckpoint {
+  SamplerState sampler;
+  std::map<std::string, std::string> metadata;
+};
+
+namespace detail {
+
+/// The numbers of a run that are no tensors. In the file they are metadata, as text.
+struct RunState {
+  std::uint64_t step = 0;
+  std::uint64_t seed = 0;
+  std::string rule;  // the optimizer's, with its number of moments: "AdamW, 2 moments"
+  std::uint64_t optimizer_steps = 0;
+  double learning_rate = 0;
+  SamplerState sampler{};
+
+  /// Calls f(key, member) for each.
+  template <class Self, class F>
+  static void visit(Self& self, F&& f) {
+    f("shardwise.step", self.step);
+    f("shardwise.seed", self.seed);
+    f("shardwise.optimizer", self.rule);
+    f("shardwise.optimizer.steps", self.optimizer_steps);
+    f("shardwise.optimizer.learning_rate", self.learning_rate);
+    f("shardwise.sampler.seed", self.sampler.seed);
+    f("shardwise.sampler.epoch", self.sampler.epoch);
+    f("shardwise.sampler.position", self.sampler.position);
+  }
+};
+
+inline std::string state_text(const std::string& text) { return text; }
+
+/// The shortest text that gives the same number back.
+template <class Number>
+std::string state_text(const Number& number) {
+  char text[32];
+  const auto [end, code] = std::to_chars(text, text + sizeof text, number);
+  return {text, end};
+}
+
+inline bool read_state(const std::string& text, std::string& out) {
+  out = text;
+  return true;
+}
+
+template <class Number>
+bool read_state(const std::string& text, Number& out) {
+  const char* end = text.data() + text.size();
+  const auto [last, code] = std::from_chars(text.data(), end, out);
+  return code == std::errc() && last == end;
+}
+
+template <UpdateRule Rule>
+std::string rule_text(const Rule& rule) {
+  return name_of<Rule>() + ", " + std::to_string(rule.moments()) + " moments";
+}
+
+/// Reads what RunState holds.
+/// throws   data_error if any of it is not there, no number, or no state of a run
+inline RunState read_run_state(const TensorFiles& files) {
+  RunState state;
+  RunState::visit(state, [&files](const char* key, auto& value) {
+    const auto found = files.metadata().find(key);
+    if (found == files.metadata().end()) {
+      throw data_error(files.name() + ": has no " + std::string(key) +
+                       " in its metadata, so it holds weights but no run of training; load_weights "
+                       "loads it");
+    }
+    if (!read_state(found->second, value)) {
+      throw data_error(files.name() + ": has " + in_quotes(found->second) + " as " + key +
+                       ", which is no number that can be there");
+    }
+  });
+  constexpr std::uint64_t bound = std::uint64_t{1} << 32;
+  const bool rate_is_fine = std::isfinite(state.learning_rate) && state.learning_rate >= 0;
+  if (!rate_is_fine || state.step == 0 || state.step >= bound || state.sampler.epoch >= bound) {
+    throw data_error(files.name() + ": its metadata are those of no run: step " +
+                     std::to_string(state.step) + ", epoch " + std::to_string(state.sampler.epoch) +
+                     ", learning rate " + std::to_string(state.learning_rate));
+  }
+  return state;
+}
+
+/// The parts of what the optimizer keeps: "optimizer.0.weight.moment1" for the second number of
+/// each element of "0.weight".
+template <class M, UpdateRule Rule>
+std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
+                                     const TensorNames& names) {
+  std::vector<TensorPart> parts;
+  const std::size_t count = optimizer.rule().moments();
+  model.visit_parameters([&](auto& parameter) {
+    auto* moments = optimizer.moments_of(parameter.value.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      parts.push_back(part_of(
+          optimizer_prefix + name_in_file(names, parameter.name) + ".moment" + std::to_string(i),
+          parameter.value, moments + i, count));
+    }
+  });
+  return parts;
+}
+
+template <class M, UpdateRule Rule>
+void check_own(const M& model, const Optimizer<Rule, M>& optimizer) {
+  if (&optimizer.model() != &model) {
+    throw argument_error("checkpoint: the optimizer was made for another model");
+  }
+}
+
+/// Parameters and moments of a run.
+template <class M, UpdateRule Rule>
+std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
+                                  const TensorNames& names) {
+  std::vector<TensorPart> parts = parameter_parts(model, names);
+  const std::vector<TensorPart> moments = moment_parts(model, optimizer, names);
+  parts.insert(parts.end(), moments.begin(), moments.end());
+  return parts;
+}
+
+}  // namespace detail
+
+/// Writes a run of training, between two steps, as one checkpoint: the parameters as save_weights
+/// does, and beside them
+///
+///     optimizer.<parameter>.moment<i>   what the optimizer keeps, cut like its parameter
+///     __metadata__                      step, seed, the optimizer's rule, steps and learning rate,
+///                                       the sampler's state, and `options.metadata`
+///
+/// Other options of the optimizer's rule are the program's and are not written. A collective.
+/// sends, throws   as save_parts; argument_error for another model's optimizer
+template <class M, UpdateRule Rule>
+void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule, M>& optimizer,
+                     const SamplerState& sampler, const SaveOptions& options = {}) {
+  detail::check_own(model, optimizer);
+  const detail::RunState state{
+      model.step(),      model.run().seed.value,         detail::rule_text(optimizer.rule()),
+      optimizer.steps(), optimizer.rule().learning_rate, sampler};
+  SaveOptions all = options;
+  detail::RunState::visit(state, [&all](const char* key, const auto& value) {
+    all.metadata[key] = detail::state_text(value);
+  });
+  save_parts(path, model.ranks(), detail::run_parts(model, optimizer, options.names), all);
+}
+
+/// Sets model and optimizer to where a saved run stood, at any number of ranks, and forgets a step
+/// that was begun; the sampler's state is returned. What the run does from there on is what it
+/// would have done; at the same number of ranks bit by bit. A collective.
+///
+/// throws   data_error for a file without a run or without its parameters, and for the run of
+///          another optimizer; else as load_parts. Model and optimizer are then as before on every
+///          rank
+template <class M, UpdateRule Rule>
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& path, M& model,
+                                 Optimizer<Rule, M>& optimizer, const LoadOptions& options = {}) {
+  detail::check_own(model, optimizer);
+  const std::vector<TensorPart> parts = detail::run_parts(model, optimizer, options.names);
+  const TensorFiles files = open_checkpoint(path, model.ranks());
+  const detail::RunState state = detail::read_run_state(files);
+  if (state.rule != detail::rule_text(optimizer.rule())) {
+    throw data_error(files.name() + ": was trained by another optimizer (" + state.rule +
+                     ") than is here (" + detail::rule_text(optimizer.rule()) +
+                     "); go on with that one, or begin a new one after load_weights");
+  }
+  load_parts(files, model.ranks(), parts, options, [](const std::string&) { return false; });
+  model.discard_step();
+  model.values_changed();
+  model.set_step(state.step);
+  model.run().seed = Seed{state.seed};
+  optimizer.set_steps(state.optimizer_steps);
+  optimizer.set_learning_rate(state.learning_rate);
+  return {state.sampler, files.metadata()};
+}
+
+}  // namespace shardwise

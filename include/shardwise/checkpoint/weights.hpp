@@ -1,0 +1,72 @@
+#pragma once
+// The parameters of a model in safetensors files, under their names.
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shardwise/checkpoint/load_parts.hpp"
+#include "shardwise/checkpoint/part.hpp"
+#include "shardwise/checkpoint/save_parts.hpp"
+
+namespace shardwise {
+
+/// Tensors whose names begin so are not parameters but what an optimiser keeps of them.
+inline constexpr const char* optimizer_prefix = "optimizer.";
+
+namespace detail {
+
+inline std::string name_in_file(const TensorNames& names, const std::string& name) {
+  const auto found = names.find(name);
+  return found == names.end() ? name : found->second;
+}
+
+/// This rank's parts of all parameters. Throws argument_error if `names` has a name that the model
+/// does not have.
+template <class M>
+std::vector<TensorPart> parameter_parts(M& model, const TensorNames& names) {
+  std::vector<TensorPart> parts;
+  TensorNames unused = names;
+  model.visit_parameters([&](auto& parameter) {
+    unused.erase(parameter.name);
+    parts.push_back(
+        part_of(name_in_file(names, parameter.name), parameter.value, parameter.value.data()));
+  });
+  if (!unused.empty()) {
+    throw argument_error("checkpoint: the options give a name for " +
+                         in_quotes(unused.begin()->first) + ", which the model does not have");
+  }
+  return parts;
+}
+
+inline bool is_of_optimizer(const std::string& name) { return name.starts_with(optimizer_prefix); }
+
+}  // namespace detail
+
+/// Writes a model's parameters as the safetensors file `path`, or as several with an index
+/// (`SaveOptions::max_shard_bytes`). A linear layer's weight is [output, input] here as in PyTorch,
+/// so `safetensors.torch.load_file` gives a state_dict. A collective: every rank writes its part.
+/// sends, throws   as save_parts
+template <class M>
+void save_weights(const std::filesystem::path& path, M& model, const SaveOptions& options = {}) {
+  save_parts(path, model.ranks(), detail::parameter_parts(model, options.names), options);
+}
+
+/// Sets a model's parameters from a file or an index of files, written at any number of ranks, by
+/// PyTorch, or by anybody else. What a checkpoint holds of an optimiser is left out. Each rank
+/// reads its own part. A collective; returns the file's metadata. throws   as load_parts; the model
+/// is then as before on every rank
+template <class M>
+std::map<std::string, std::string> load_weights(const std::filesystem::path& path, M& model,
+                                                const LoadOptions& options = {}) {
+  const std::vector<TensorPart> parts = detail::parameter_parts(model, options.names);
+  const TensorFiles files = open_checkpoint(path, model.ranks());
+  load_parts(files, model.ranks(), parts, options, detail::is_of_optimizer);
+  model.values_changed();
+  return files.metadata();
+}
+
+}  // namespace shardwise
