@@ -7,6 +7,7 @@
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/independent_loop.hpp"
+#include "shardwise/backend/detail/reference_convolution.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
 
@@ -37,6 +38,9 @@ class Reference {
  public:
   template <Real T>
   class Linear;
+
+  template <Real T>
+  using Convolution = detail::ReferenceConvolution<T>;
 
   template <class F>
   void for_each(std::size_t n, F f) {

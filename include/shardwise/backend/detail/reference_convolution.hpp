@@ -1,0 +1,131 @@
+#pragma once
+// Convolutions as readable loops: what the kernels of other backends are checked against.
+
+#include <cstddef>
+#include <vector>
+
+#include "shardwise/backend/convolution.hpp"
+#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/backend/detail/taps.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise::detail {
+
+/// See ConvolutionKernel for shapes. One plane of a result is summed at a time, input channel by
+/// input channel and tap by tap, whole rows at once; an order that depends on nothing but the
+/// sizes. Packs nothing, so the version of a weight is of no concern; allocates for larger planes
+/// than it has met only.
+template <Real T>
+class ReferenceConvolution {
+ public:
+  template <class Backend>
+  ReferenceConvolution(Backend&, const ConvolutionChannels& channels) : channels_(channels) {}
+
+  void forward(const ConvolutionCall& call, const T* x, Weight<T> weight, const T* bias,
+               Activation activation, T* y) {
+    const std::size_t stride = call.space[2].stride;
+    visit(activation, [&](auto f) {
+      for_each_output([&](std::size_t o, std::size_t first_input) {
+        for (std::size_t n = 0; n < call.images; ++n) {
+          clear(call.output_plane());
+          for (std::size_t i = 0; i < channels_.in; ++i) {
+            const T* plane = x + (n * inputs() + first_input + i) * call.input_plane();
+            const T* w = weight.data + (o * channels_.in + i) * call.taps();
+            for_each_tap_row(
+                call, [&](std::size_t tap, std::size_t in, std::size_t out, std::size_t length) {
+                  const A factor = static_cast<A>(w[tap]);
+                  for (std::size_t k = 0; k < length; ++k)
+                    sums_[out + k] += factor * static_cast<A>(plane[in + k * stride]);
+                });
+          }
+          const A shift = bias == nullptr ? A(0) : static_cast<A>(bias[o]);
+          T* result = y + (n * outputs() + o) * call.output_plane();
+          for (std::size_t k = 0; k < sums_.size(); ++k)
+            result[k] = static_cast<T>(f.value(sums_[k] + shift));
+        }
+      });
+    });
+  }
+
+  void backward_input(const ConvolutionCall& call, const T* dy, Weight<T> weight, T* dx) {
+    const std::size_t stride = call.space[2].stride;
+    for (std::size_t n = 0; n < call.images; ++n) {
+      for_each_input([&](std::size_t input, std::size_t i, std::size_t first_output) {
+        clear(call.input_plane());
+        for (std::size_t o = first_output; o < first_output + channels_.out; ++o) {
+          const T* plane = dy + (n * outputs() + o) * call.output_plane();
+          const T* w = weight.data + (o * channels_.in + i) * call.taps();
+          for_each_tap_row(
+              call, [&](std::size_t tap, std::size_t in, std::size_t out, std::size_t length) {
+                const A factor = static_cast<A>(w[tap]);
+                for (std::size_t k = 0; k < length; ++k)
+                  sums_[in + k * stride] += factor * static_cast<A>(plane[out + k]);
+              });
+        }
+        write(dx + (n * inputs() + input) * call.input_plane(), Write::replace);
+      });
+    }
+  }
+
+  void backward_weight(const ConvolutionCall& call, const T* x, const T* dy, Write write_mode,
+                       T* dw, T* db) {
+    const std::size_t stride = call.space[2].stride;
+    for_each_output([&](std::size_t o, std::size_t first_input) {
+      for (std::size_t i = 0; i < channels_.in; ++i) {
+        clear(call.taps());
+        for (std::size_t n = 0; n < call.images; ++n) {
+          const T* input = x + (n * inputs() + first_input + i) * call.input_plane();
+          const T* output = dy + (n * outputs() + o) * call.output_plane();
+          for_each_tap_row(
+              call, [&](std::size_t tap, std::size_t in, std::size_t out, std::size_t length) {
+                sums_[tap] += lane_sum<A>(length, [&](std::size_t k) {
+                  return static_cast<A>(output[out + k]) * static_cast<A>(input[in + k * stride]);
+                });
+              });
+        }
+        write(dw + (o * channels_.in + i) * call.taps(), write_mode);
+      }
+      if (db != nullptr) store(db[o], sum_of_channel(call, dy, o), write_mode);
+    });
+  }
+
+ private:
+  using A = accumulate_t<T>;
+
+  std::size_t inputs() const { return channels_.groups * channels_.in; }
+  std::size_t outputs() const { return channels_.groups * channels_.out; }
+
+  /// Calls f(output channel, first input channel of its group).
+  template <class F>
+  void for_each_output(F f) const {
+    for (std::size_t o = 0; o < outputs(); ++o) f(o, o / channels_.out * channels_.in);
+  }
+
+  /// Calls f(input channel, its number in its group, first output channel of that group).
+  template <class F>
+  void for_each_input(F f) const {
+    for (std::size_t i = 0; i < inputs(); ++i)
+      f(i, i % channels_.in, i / channels_.in * channels_.out);
+  }
+
+  A sum_of_channel(const ConvolutionCall& call, const T* dy, std::size_t channel) const {
+    A sum = 0;
+    for (std::size_t n = 0; n < call.images; ++n) {
+      const T* plane = dy + (n * outputs() + channel) * call.output_plane();
+      sum +=
+          lane_sum<A>(call.output_plane(), [=](std::size_t k) { return static_cast<A>(plane[k]); });
+    }
+    return sum;
+  }
+
+  void clear(std::size_t size) { sums_.assign(size, A(0)); }
+
+  void write(T* result, Write write_mode) const {
+    for (std::size_t k = 0; k < sums_.size(); ++k) store(result[k], sums_[k], write_mode);
+  }
+
+  ConvolutionChannels channels_;
+  std::vector<A> sums_;  // a plane of a result, or the taps of one, before they are rounded
+};
+
+}  // namespace shardwise::detail

@@ -1,0 +1,201 @@
+#pragma once
+// A convolution with small integer data, every product of which is worked out one element and one
+// tap at a time, and a check of a backend's kernel against it with ==.
+
+#include <array>
+#include <cstddef>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/convolution.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace backend_test {
+
+using shardwise::Activation;
+using shardwise::ConvolutionCall;
+using shardwise::ConvolutionChannels;
+using shardwise::SpatialAxis;
+using shardwise::Write;
+
+/// The products by their formulas, in double, where sums of small integers are exact.
+struct ConvolutionFormula {
+  ConvolutionChannels channels;
+  ConvolutionCall call;
+
+  using Numbers = std::vector<double>;
+
+  std::size_t inputs() const { return channels.groups * channels.in; }
+  std::size_t outputs() const { return channels.groups * channels.out; }
+  std::size_t x_size() const { return call.images * inputs() * call.input_plane(); }
+  std::size_t y_size() const { return call.images * outputs() * call.output_plane(); }
+  std::size_t w_size() const { return outputs() * channels.in * call.taps(); }
+
+  /// Calls f(element of y, element of x, element of w) for every product of the sums.
+  template <class F>
+  void for_each_product(F f) const {
+    const auto& s = call.space;
+    const auto along = [&](std::size_t axis, std::size_t output, std::size_t tap) {
+      const auto& a = s[axis];
+      const long at = static_cast<long>(output * a.stride + tap * a.dilation);
+      return at - static_cast<long>(a.before);
+    };
+    const auto is_inside = [&](std::size_t axis, long at) {
+      return at >= 0 && at < static_cast<long>(s[axis].input);
+    };
+    std::size_t y = 0;
+    for (std::size_t n = 0; n < call.images; ++n)
+      for (std::size_t o = 0; o < outputs(); ++o)
+        for (std::size_t p = 0; p < call.output_plane(); ++p, ++y)
+          for (std::size_t i = 0; i < channels.in; ++i)
+            for (std::size_t k = 0; k < call.taps(); ++k) {
+              const std::size_t group = o / channels.out;
+              const std::size_t image_channel = n * inputs() + group * channels.in + i;
+              const std::array<std::size_t, 3> at{p / s[2].output / s[1].output,
+                                                  p / s[2].output % s[1].output, p % s[2].output};
+              const std::array<std::size_t, 3> tap{k / s[2].kernel / s[1].kernel,
+                                                   k / s[2].kernel % s[1].kernel, k % s[2].kernel};
+              bool inside = true;
+              std::size_t x = image_channel;
+              for (std::size_t axis = 0; axis < 3; ++axis) {
+                const long position = along(axis, at[axis], tap[axis]);
+                inside = inside && is_inside(axis, position);
+                x = x * s[axis].input + static_cast<std::size_t>(position);
+              }
+              if (inside) f(y, x, (o * channels.in + i) * call.taps() + k);
+            }
+  }
+
+  /// The output channel of an element of y.
+  std::size_t channel_of(std::size_t y) const { return y / call.output_plane() % outputs(); }
+
+  Numbers forward(const Numbers& x, const Numbers& w, const Numbers& bias) const {
+    Numbers y(y_size());
+    if (!bias.empty())
+      for (std::size_t k = 0; k < y.size(); ++k) y[k] = bias[channel_of(k)];
+    for_each_product([&](std::size_t o, std::size_t i, std::size_t t) { y[o] += x[i] * w[t]; });
+    return y;
+  }
+  Numbers input_gradient(const Numbers& dy, const Numbers& w) const {
+    Numbers dx(x_size());
+    for_each_product([&](std::size_t o, std::size_t i, std::size_t t) { dx[i] += dy[o] * w[t]; });
+    return dx;
+  }
+  /// Added to `dw`.
+  Numbers weight_gradient(const Numbers& x, const Numbers& dy, Numbers dw) const {
+    for_each_product([&](std::size_t o, std::size_t i, std::size_t t) { dw[t] += dy[o] * x[i]; });
+    return dw;
+  }
+  /// Added to `db`.
+  Numbers bias_gradient(const Numbers& dy, Numbers db) const {
+    for (std::size_t k = 0; k < dy.size(); ++k) db[channel_of(k)] += dy[k];
+    return db;
+  }
+};
+
+inline std::string to_string(const ConvolutionFormula& f) {
+  std::string text = std::to_string(f.call.images) + " images, " +
+                     std::to_string(f.channels.groups) + " groups of " +
+                     std::to_string(f.channels.in) + " -> " + std::to_string(f.channels.out);
+  for (const SpatialAxis& a : f.call.space) {
+    text += "; " + std::to_string(a.input) + " -> " + std::to_string(a.output) + " by kernel " +
+            std::to_string(a.kernel) + ", stride " + std::to_string(a.stride) + ", dilation " +
+            std::to_string(a.dilation) + ", before " + std::to_string(a.before);
+  }
+  return text;
+}
+
+/// Kernels of 1 to 7 taps, strides and dilations of 1 to 3, padding from none to beyond the kernel,
+/// one to three axes of space of different sizes; now and then something is empty.
+inline ConvolutionFormula random_convolution(std::mt19937& random) {
+  const auto up_to = [&](std::size_t most) { return random() % (most + 1); };
+  const auto rarely = [&] { return random() % 16 == 0; };
+  ConvolutionFormula f;
+  f.channels = {1 + up_to(2), rarely() ? 0 : 1 + up_to(2), rarely() ? 0 : 1 + up_to(2)};
+  f.call.images = rarely() ? 0 : 1 + up_to(1);
+  const std::size_t axes = 1 + up_to(2);
+  for (std::size_t axis = 3 - axes; axis < 3; ++axis) {
+    SpatialAxis& a = f.call.space[axis];
+    a.kernel = 1 + up_to(axes == 3 ? 3 : 6);
+    a.stride = 1 + up_to(2);
+    a.dilation = 1 + up_to(2);
+    a.input = rarely() ? 0 : 1 + up_to(axes == 3 ? 5 : 9);
+    const std::size_t reach = (a.kernel - 1) * a.dilation + 1;
+    a.before = up_to(reach + 1);
+    const std::size_t padded = a.before + a.input + up_to(reach + 1);
+    a.output = padded < reach ? 0 : (padded - reach) / a.stride + 1;
+    if (rarely()) a.output = up_to(a.output);  // as on a rank with a part of the outputs
+    if (axes == 3) a.output = std::min<std::size_t>(a.output, 4);
+  }
+  return f;
+}
+
+/// Runs every product of B's kernel in T; whether all results are exact.
+template <class B, class T>
+bool convolutions_are_exact(B& backend, const ConvolutionFormula& f, std::mt19937& random) {
+  using A = shardwise::accumulate_t<T>;
+  using Numbers = ConvolutionFormula::Numbers;
+  const auto integers = [&](std::size_t size) {
+    Numbers numbers(size);
+    for (double& v : numbers) v = static_cast<double>(random() % 5) - 2;
+    return numbers;
+  };
+  const auto typed = [](const Numbers& numbers) {
+    std::vector<T> result;
+    for (const double v : numbers) result.push_back(static_cast<T>(static_cast<A>(v)));
+    return result;
+  };
+  const auto equal = [&](const std::vector<T>& a, const Numbers& expected) {
+    const std::vector<T> b = typed(expected);
+    if (a.size() != b.size()) return false;
+    for (std::size_t k = 0; k < a.size(); ++k)
+      if (static_cast<A>(a[k]) != static_cast<A>(b[k])) return false;
+    return true;
+  };
+  // What a kernel fails to write shows.
+  const auto unwritten = [](std::size_t size) {
+    return std::vector<T>(size, static_cast<T>(static_cast<A>(-999)));
+  };
+
+  const Numbers x = integers(f.x_size()), w = integers(f.w_size()), dy = integers(f.y_size());
+  const Numbers b = integers(f.outputs()), old_dw = integers(w.size()), old_db = integers(b.size());
+  const auto x_t = typed(x), w_t = typed(w), dy_t = typed(dy), b_t = typed(b);
+  typename B::template Convolution<T> kernel(backend, f.channels);
+  bool exact = true;
+
+  for (const bool with_bias : {false, true}) {
+    for (const Activation activation : {Activation::none, Activation::relu}) {
+      Numbers expected = f.forward(x, w, with_bias ? b : Numbers{});
+      if (activation == Activation::relu)
+        for (double& v : expected) v = v > 0 ? v : 0;
+      auto y = unwritten(f.y_size());
+      kernel.forward(f.call, x_t.data(), {w_t.data(), 1}, with_bias ? b_t.data() : nullptr,
+                     activation, y.data());
+      exact = exact && equal(y, expected);
+    }
+  }
+
+  auto dx = unwritten(f.x_size());
+  kernel.backward_input(f.call, dy_t.data(), {w_t.data(), 1}, dx.data());
+  exact = exact && equal(dx, f.input_gradient(dy, w));
+
+  for (const bool with_bias : {false, true}) {
+    auto dw = unwritten(w.size());
+    auto db = unwritten(b.size());
+    kernel.backward_weight(f.call, x_t.data(), dy_t.data(), Write::replace, dw.data(),
+                           with_bias ? db.data() : nullptr);
+    exact = exact && equal(dw, f.weight_gradient(x, dy, Numbers(w.size())));
+    exact = exact && (with_bias ? equal(db, f.bias_gradient(dy, Numbers(b.size())))
+                                : equal(db, Numbers(b.size(), -999)));
+    dw = typed(old_dw);
+    db = typed(old_db);
+    kernel.backward_weight(f.call, x_t.data(), dy_t.data(), Write::add, dw.data(),
+                           with_bias ? db.data() : nullptr);
+    exact = exact && equal(dw, f.weight_gradient(x, dy, old_dw));
+    exact = exact && equal(db, with_bias ? f.bias_gradient(dy, old_db) : old_db);
+  }
+  return exact;
+}
+
+}  // namespace backend_test

@@ -1,0 +1,93 @@
+// The reference kernel of convolutions against sums written out one tap at a time.
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "shardwise/backend/reference.hpp"
+#include "unit/backend/convolution_problem.hpp"
+
+using namespace shardwise;
+using backend_test::ConvolutionFormula;
+
+namespace {
+
+static_assert(ConvolutionBackend<Reference, double> && ConvolutionBackend<Reference, bf16>);
+static_assert(!ConvolutionBackend<Reference, int>);  // no dtype of layers
+struct Linears : Reference {                         // a backend, but without convolutions
+  template <Real T>
+  using Convolution = void;
+};
+static_assert(Backend<Linears, float> && !ConvolutionBackend<Linears, float>);
+
+/// Another one in every run; SHARDWISE_TEST_SEED repeats one.
+unsigned seed() {
+  const char* given = std::getenv("SHARDWISE_TEST_SEED");
+  return given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10))
+                          : std::random_device{}();
+}
+
+template <class T>
+void check_random(int count) {
+  const unsigned first = seed();
+  MESSAGE(count << " random convolutions from SHARDWISE_TEST_SEED=" << first);
+  std::mt19937 random(first);
+  Reference backend;
+  for (int k = 0; k < count; ++k) {
+    const ConvolutionFormula f = backend_test::random_convolution(random);
+    INFO("seed " << first << ", number " << k << ": " << to_string(f));
+    REQUIRE(backend_test::convolutions_are_exact<Reference, T>(backend, f, random));
+  }
+}
+
+ConvolutionCall plane(const SpatialAxis& height, const SpatialAxis& width) {
+  return {1, {SpatialAxis{}, height, width}};
+}
+
+}  // namespace
+
+TEST_CASE("every product of random convolutions in double") { check_random<double>(3000); }
+TEST_CASE("every product of random convolutions in float") { check_random<float>(200); }
+TEST_CASE("every product of random convolutions in bfloat16") { check_random<bf16>(200); }
+TEST_CASE("every product of random convolutions in float16") { check_random<fp16>(200); }
+
+TEST_CASE("padding that no tap gets out of: nothing but the bias") {
+  Reference backend;
+  Reference::Convolution<double> kernel(backend, {1, 1, 1});
+  // One element behind 3 of padding; the first two outputs of a kernel of 2 see none of it.
+  const ConvolutionCall call = plane({}, {.input = 1, .output = 2, .kernel = 2, .before = 3});
+  const double x = 7, bias = 5, w[] = {2, 3};
+  double y[] = {-1, -1};
+  kernel.forward(call, &x, {w, 1}, &bias, Activation::none, y);
+  CHECK(y[0] == 5);
+  CHECK(y[1] == 5);
+  double dx = -1;
+  kernel.backward_input(call, y, {w, 1}, &dx);
+  CHECK(dx == 0);
+}
+
+TEST_CASE("a sum over no input channels is zero, and the bias is added") {
+  Reference backend;
+  Reference::Convolution<float> kernel(backend, {1, 0, 2});
+  const ConvolutionCall call = plane({}, {.input = 3, .output = 3});
+  const float bias[] = {1, 2};
+  float y[] = {9, 9, 9, 9, 9, 9};
+  kernel.forward(call, nullptr, {nullptr, 1}, bias, Activation::none, y);
+  CHECK(y[2] == 1);
+  CHECK(y[3] == 2);
+  kernel.forward(call, nullptr, {nullptr, 1}, nullptr, Activation::none, y);
+  CHECK(y[2] == 0);
+  CHECK(y[3] == 0);
+}
+
+TEST_CASE("one kernel may meet planes of other sizes") {
+  Reference backend;
+  Reference::Convolution<double> kernel(backend, {1, 1, 1});
+  const double ones[] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+  double y[4] = {};
+  kernel.forward(plane({3, 2, 2}, {3, 2, 2}), ones, {ones, 1}, nullptr, Activation::none, y);
+  CHECK(y[3] == 4);
+  kernel.forward(plane({2, 1, 2}, {2, 1, 2}), ones, {ones, 1}, nullptr, Activation::none, y);
+  CHECK(y[0] == 4);
+}
