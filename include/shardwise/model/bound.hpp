@@ -32,20 +32,13 @@ struct Setting {
   static constexpr Activation activation = Fused;
 };
 
-/// Hands out ordinals and places for parameters while a model is bound, in model order.
+/// Hands out ordinals while a model is bound, in model order.
 template <class Context>
 struct Binder {
   explicit Binder(Run<Context>& bound_run) : run(bound_run) {}
 
   Run<Context>& run;
   std::uint64_t next_ordinal = 0;
-
-  /// Room for a parameter of `elements` local elements.
-  ParameterSlot reserve(std::size_t elements, bool owes) {
-    auto& memory = run.parameters;
-    if (owes) return {std::exchange(memory.owing, memory.owing + elements), true};
-    return {std::exchange(memory.settled, memory.settled + memory.padded(elements)), false};
-  }
 };
 
 /// The gradient that goes back from a part of a model, or nothing where nobody asked for it.
@@ -131,6 +124,9 @@ class Bound {
           layer_.backward(frame, saved.view(), in, dx_view);
         }
       });
+      for (const ParameterSlot& slot : parameters_.slots) {
+        run.parameters.collect(run.backend, slot, run.write);
+      }
       if constexpr (S::input_gradient) {
         return converted<dual_t<typename E::offered>>(run, std::move(dx));
       } else {
@@ -169,11 +165,13 @@ class Bound {
     if constexpr (owns_parameters) {
       detail::require_known(in);
       parameters.specs = layer.parameter_specs(in);
+      std::size_t in_layer = 0;
       const auto reserve_one = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
         using Use = std::tuple_element_t<I, Parameters>;
         const Shape local =
             local_shape<typename Use::stored>(parameters.specs[I].shape, binder.run.place());
-        parameters.slots[I] = binder.reserve(local.elements(), owes_reduction<Use>);
+        parameters.slots[I] =
+            binder.run.parameters.reserve(local.elements(), holding_of<Use>, in_layer);
       };
       [&]<std::size_t... Is>(std::index_sequence<Is...>) {
         (reserve_one(std::integral_constant<std::size_t, Is>{}), ...);

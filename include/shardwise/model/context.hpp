@@ -3,14 +3,16 @@
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/comm/communicator.hpp"
+#include "shardwise/model/precision.hpp"
 
 namespace shardwise {
 
-/// Dtype, backend and communicator of a model.
+/// Dtype or Precision, backend and communicator of a model.
 ///     Context<float, Reference, ThreadCommunicator>
-template <Real T, class B, Communicator C>
+template <PrecisionChoice P, class B, Communicator C>
 struct Context {
-  using dtype = T;
+  using precision = typename detail::precision_of<P>::type;
+  using dtype = typename precision::compute;  ///< of what goes from layer to layer
   using backend = B;
   using communicator = C;
 };

@@ -34,7 +34,7 @@ class Describer {
  public:
   using Row = std::array<std::string, 7>;
 
-  Describer(Place place, Dtype dtype) : place_(place), dtype_(dtype) {
+  Describer(Place place, const Sending& sending) : place_(place), sending_(sending) {
     rows_.push_back({"layer", "layout", "output here", "parameters", "here", "forward sends",
                      "backward sends"});
   }
@@ -43,7 +43,7 @@ class Describer {
   void redistribution(const Shape& shape) {
     using To = typename R::to;
     if constexpr (!std::is_same_v<typename R::from, To>) {
-      PlanVisitor calls{{dtype_}};
+      PlanVisitor calls{sending_};
       calls.redistribution<R, Returns>(shape);
       Row row{};
       row[1] = layout_name<typename R::from>() + " -> " + layout_name<To>();
@@ -55,7 +55,7 @@ class Describer {
   template <class L, Layout In, bool Returns>
   void layer(const L& layer, const Shape& in, const Shape& out) {
     using Out = typename L::template gives<In>;
-    PlanVisitor calls{{dtype_}};
+    PlanVisitor calls{sending_};
     ParameterCounter here{place_};
     ParameterCounter alone{{0, 1}};
     calls.layer<L, In, Returns>(layer, in, out);
@@ -108,7 +108,7 @@ class Describer {
   }
 
   Place place_;
-  Dtype dtype_;
+  Sending sending_;
   std::vector<Row> rows_;
   std::string path_;
   std::vector<std::size_t> lengths_;
@@ -122,19 +122,19 @@ class Describer {
 /// throws   shape_error if the layers cannot take such inputs
 template <class E, class Use, class L>
 std::string describe(const L& architecture, Place place, const Shape& in,
-                     Dtype dtype = Dtype::float32) {
+                     const Sending& sending = {}) {
   using S = Setting<void, Use>;
   using Gives = gives_t<L, E>;
-  detail::Describer describer(place, dtype);
+  detail::Describer describer(place, sending);
   const Shape out = detail::Walk<L, S, E>::visit(architecture, in, describer);
   describer.redistribution<Redistribute<Gives, typename E::wanted>, goes_backward<L, S, E>>(out);
-  const Plan plan = plan_of<E, Use>(architecture, place.size, in, dtype);
+  const Plan plan = plan_of<E, Use>(architecture, place.size, in, sending);
   const auto total = [&](const collectives& list) {
     return detail::with_bytes(list.bytes_sent(place.size));
   };
   const std::string owed = detail::listed(plan.settle, place.size);
-  return name_of<L>() + " on " + to_string(in) + ' ' + std::string(name(dtype)) + ", rank " +
-         std::to_string(place.rank) + " of " + std::to_string(place.size) + '\n' +
+  return name_of<L>() + " on " + to_string(in) + ' ' + std::string(name(sending.values)) +
+         ", rank " + std::to_string(place.rank) + " of " + std::to_string(place.size) + '\n' +
          describer.table() + "gradients settle by " + (owed.empty() ? "nothing" : owed) +
          "\nin each step all ranks together send " + total(plan.forward) + " forward, " +
          total(plan.backward) + " backward, " + total(plan.settle) + " to settle\n";
@@ -144,7 +144,7 @@ std::string describe(const L& architecture, Place place, const Shape& in,
 template <class M>
 std::string describe(M& model, const Shape& in) {
   return describe<typename M::ends, typename M::use>(model.layers(), place_of(model.ranks()), in,
-                                                     dtype_v<typename M::dtype>);
+                                                     model.sending());
 }
 
 }  // namespace shardwise

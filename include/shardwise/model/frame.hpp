@@ -53,7 +53,7 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
   View<const dtype, typename Use<I>::used> parameter() const {
     using R = Redistribute<typename Use<I>::stored, typename Use<I>::used>;
     const bool is_zero = R::movement == Movement::keep_first && run_.place().rank != 0;
-    return {is_zero ? nullptr : run_.parameters.values + position<I>(), bound_.specs[I].shape,
+    return {is_zero ? nullptr : run_.parameters.used(bound_.slots[I]), bound_.specs[I].shape,
             run_.place()};
   }
 
@@ -63,14 +63,14 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
     return local_shape<typename Use<I>::stored>(bound_.specs[I].shape, run_.place());
   }
 
-  /// Where the gradient of parameter I goes; it is the gradient of the parameter as used.
+  /// Where the layer writes the gradient of parameter I; it is that of the parameter as used.
   template <std::size_t I>
   View<dtype, dual_t<typename Use<I>::used>> gradient() const {
-    return {run_.parameters.gradients + position<I>(), bound_.specs[I].shape, run_.place()};
+    return {run_.parameters.written(bound_.slots[I]), bound_.specs[I].shape, run_.place()};
   }
 
   /// Whether gradients replace what is there or are added to it.
-  Write write() const { return run_.write; }
+  Write write() const { return run_.parameters.written_how(run_.write); }
 
   /// Changes whenever parameters change.
   std::uint64_t version() const { return run_.version; }
@@ -84,11 +84,6 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
   std::uint64_t first_element() const { return run_.first_sample * sample_elements_; }
 
  private:
-  template <std::size_t I>
-  std::size_t position() const {
-    return run_.parameters.position(bound_.slots[I]);
-  }
-
   Run<Ctx>& run_;
   const Bound& bound_;
   std::uint64_t ordinal_;

@@ -36,7 +36,10 @@ class Model {
   using context = Ctx;
   using ends = E;
   using use = Use;
-  using dtype = typename Ctx::dtype;
+  using precision = typename Ctx::precision;
+  using dtype = typename precision::compute;
+  using parameter_dtype = typename precision::parameter;
+  using gradient_dtype = typename precision::gradient;
   using backend_type = typename Ctx::backend;
   using communicator = typename Ctx::communicator;
   using input_layout = typename E::offered;
@@ -110,15 +113,21 @@ class Model {
     }
   }
 
-  /// Sums the gradients that are one summand on each rank, once for each step: a second call does
-  /// nothing, and backward goes on only after `next_step` or `discard_step`.
+  /// Sums the gradients that are one summand on each rank, in buckets and once for each step: a
+  /// second call does nothing, and backward goes on only after `next_step` or `discard_step`.
   /// sends    `plan().settle`
   void settle_gradients() requires(Use::trains) {
-    auto& memory = run_.parameters;
-    if (std::exchange(settled_, true) || memory.owing == 0) return;
-    const std::span<dtype> owed(memory.gradients, memory.owing);
-    run_.ranks.all_reduce(std::span<const dtype>(owed), owed);
+    if (!std::exchange(settled_, true)) detail::settle(run_);
   }
+
+  /// Settles gradients in collectives of at most `bytes` bytes, or of one element. Every rank calls
+  /// it with the same number.
+  void set_bucket_bytes(std::size_t bytes) { run_.bucket_bytes = bytes; }
+
+  /// What this step's gradients are multiplied by, 1 but under a loss scale. It is set before the
+  /// first backward of a step, and is 1 again with the next step.
+  double gradient_scale() const { return gradient_scale_; }
+  void set_gradient_scale(double scale) { gradient_scale_ = scale; }
 
   /// Ends a step: gradients begin anew, and randomness goes on to the next step. To be called after
   /// `values()` have been changed.
@@ -138,6 +147,7 @@ class Model {
     run_.first_sample = 0;
     samples_ = 0;
     settled_ = false;
+    gradient_scale_ = 1;
     run_.finds_non_finite = false;
   }
 
@@ -162,12 +172,12 @@ class Model {
   }
 
   /// All parameters of this rank in one piece, and their gradients in the same order.
-  std::span<dtype> values() { return {run_.parameters.values, run_.parameters.size()}; }
-  std::span<dtype> gradients() requires(Use::trains) {
-    return {run_.parameters.gradients, run_.parameters.size()};
+  std::span<parameter_dtype> values() { return run_.parameters.values(); }
+  std::span<gradient_dtype> gradients() requires(Use::trains) {
+    return run_.parameters.gradients();
   }
 
-  /// Says that parameters were written to, so that packed copies of them are made anew.
+  /// Says that parameters were written to, so that rounded and packed copies are made anew.
   void values_changed() { ++run_.version; }
 
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp.
@@ -178,18 +188,18 @@ class Model {
 
   /// The whole parameter `name`, on every rank. A collective: every rank calls it.
   /// throws   argument_error for a name that is not there, with those that are
-  Tensor<dtype, Invariant> gather(const std::string& name) {
-    return gather_part(name, [](auto& parameter) { return parameter.value; });
+  Tensor<parameter_dtype, Invariant> gather(const std::string& name) {
+    return gather_part<parameter_dtype>(name, [](auto& parameter) { return parameter.value; });
   }
 
   /// The whole gradient of parameter `name`, on every rank, once it is settled. A collective.
-  Tensor<dtype, Invariant> gather_gradient(const std::string& name) requires(Use::trains) {
-    return gather_part(name, [](auto& parameter) { return parameter.gradient; });
+  Tensor<gradient_dtype, Invariant> gather_gradient(const std::string& name) requires(Use::trains) {
+    return gather_part<gradient_dtype>(name, [](auto& parameter) { return parameter.gradient; });
   }
 
   /// Sets parameter `name` from a whole tensor, of which every rank takes its part.
   /// throws   argument_error for a name that is not there, shape_error for another shape
-  void set(const std::string& name, View<const dtype, Invariant> whole) {
+  void set(const std::string& name, View<const parameter_dtype, Invariant> whole) {
     find(name,
          [&](auto& parameter) { redistribute(run_.ranks, run_.pool, whole, parameter.value); });
     values_changed();
@@ -197,7 +207,12 @@ class Model {
 
   /// What the model sends for inputs of shape `in`.
   Plan plan(const Shape& in) const {
-    return plan_of<E, Use>(architecture_, run_.ranks.size(), in, dtype_v<dtype>);
+    return plan_of<E, Use>(architecture_, run_.ranks.size(), in, sending());
+  }
+
+  /// In what form it sends.
+  Sending sending() const {
+    return {dtype_v<dtype>, dtype_v<typename precision::reduce>, run_.bucket_bytes};
   }
 
   const Architecture& layers() const { return architecture_; }
@@ -223,15 +238,7 @@ class Model {
         architecture_(architecture),
         bound_(bind(in)) {
     run_.seed = seed;
-    auto& memory = run_.parameters;
-    values_ = run_.pool.take(memory.size() * sizeof(dtype));
-    memory.values = static_cast<dtype*>(values_.data());
-    std::fill_n(memory.values, memory.size(), dtype{});
-    if constexpr (Use::trains) {
-      gradients_ = run_.pool.take(memory.size() * sizeof(dtype));
-      memory.gradients = static_cast<dtype*>(gradients_.data());
-      std::fill_n(memory.gradients, memory.size(), dtype{});
-    }
+    run_.parameters.allocate(run_.pool, Use::trains);
     visit_parameters(
         [](auto& p) { initialize(p.value, p.spec.begins(p.spec.fans), p.initial_stream); });
   }
@@ -246,6 +253,7 @@ class Model {
     may_go_backward_ = false;
     output_ = {};
     check_place(x.place(), "input");
+    run_.parameters.update_copies(run_.backend, run_.version);
     output_ = at_model([&] {
       return converted<output_layout>(run_, bound_.forward(run_, Value<dtype, input_layout>(x)));
     });
@@ -308,14 +316,14 @@ class Model {
     }
   }
 
-  template <class Part>
-  Tensor<dtype, Invariant> gather_part(const std::string& name, Part part) {
-    Tensor<dtype, Invariant> whole{Shape{}};
+  template <class T, class Part>
+  Tensor<T, Invariant> gather_part(const std::string& name, Part part) {
+    Tensor<T, Invariant> whole{Shape{}};
     find(name, [&](auto& parameter) {
-      whole = Tensor<dtype, Invariant>(parameter.spec.shape, run_.place());
+      whole = Tensor<T, Invariant>(parameter.spec.shape, run_.place());
       auto mine = part(parameter);
       using Part_ = decltype(mine);
-      redistribute(run_.ranks, run_.pool, View<const dtype, typename Part_::layout>(mine),
+      redistribute(run_.ranks, run_.pool, View<const T, typename Part_::layout>(mine),
                    whole.view());
     });
     return whole;
@@ -325,11 +333,10 @@ class Model {
   Run<Ctx> run_;
   Architecture architecture_;
   BoundArchitecture bound_;
-  Buffer values_;
-  Buffer gradients_;
   Value<dtype, output_layout> output_;
   Value<dtype, dual_t<input_layout>> input_gradient_;
   std::uint64_t samples_ = 0;
+  double gradient_scale_ = 1;
   bool settled_ = false;
   bool may_go_backward_ = false;
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "shardwise/model/collectives.hpp"
+#include "shardwise/model/settle.hpp"
 #include "shardwise/model/walk.hpp"
 
 namespace shardwise {
@@ -25,24 +26,16 @@ struct Plan {
   collectives backward;
   collectives settle;  ///< of gradients, once for each step
   collectives loss;
+  collectives finish;  ///< of a step's end: whether gradients overflowed, and their norm
 
   /// Bytes that all ranks together send in one step, see `Collective::bytes_sent`.
   constexpr std::size_t bytes_sent() const {
     return forward.bytes_sent(ranks) + backward.bytes_sent(ranks) + settle.bytes_sent(ranks) +
-           loss.bytes_sent(ranks);
+           loss.bytes_sent(ranks) + finish.bytes_sent(ranks);
   }
 };
 
 namespace detail {
-
-/// The dtypes of a model's values and of the exchanges inside its layers.
-struct PlanDtypes {
-  Dtype values = Dtype::float32;
-
-  constexpr Dtype exchanges() const {
-    return values == Dtype::bfloat16 || values == Dtype::float16 ? Dtype::float32 : values;
-  }
-};
 
 /// The collective of R on a tensor of shape `shape`, if R communicates.
 template <class R>
@@ -87,15 +80,15 @@ constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
 
 /// Lists what forward calls, and in the same order what backward will call in the reverse order.
 struct PlanVisitor {
-  PlanDtypes dtypes;
+  Sending sending;
   collectives forward{};
   collectives returning{};
   std::size_t owed = 0;  ///< elements of gradients that are summands
 
   template <class R, bool Returns>
   constexpr void redistribution(const Shape& shape) {
-    add_redistribution<R>(forward, shape, dtypes.values);
-    if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, dtypes.values);
+    add_redistribution<R>(forward, shape, sending.values);
+    if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, sending.values);
   }
 
   template <class L, Layout In, bool Returns>
@@ -104,9 +97,9 @@ struct PlanVisitor {
     using Indices = std::make_index_sequence<std::tuple_size_v<Exchanges>>;
     if constexpr (Indices::size() > 0) {
       const auto shapes = layer.exchange_shapes(in);
-      add_exchanges<Exchanges>(forward, shapes, dtypes.exchanges(), Indices{});
+      add_exchanges<Exchanges>(forward, shapes, sending.exchanges(), Indices{});
       if constexpr (Returns)
-        add_adjoint_exchanges<Exchanges>(returning, shapes, dtypes.exchanges(), Indices{});
+        add_adjoint_exchanges<Exchanges>(returning, shapes, sending.exchanges(), Indices{});
     }
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       if (owes_reduction<typename decltype(use)::type>) owed += spec.shape.elements();
@@ -139,34 +132,34 @@ struct ParameterCounter {
 
 /// The plan of `model` between the ends E on inputs of shape `in`.
 template <class E, class Use, class L>
-constexpr Plan plan_of(const L& model, int ranks, const Shape& in, Dtype dtype = Dtype::float32) {
+constexpr Plan plan_of(const L& model, int ranks, const Shape& in, const Sending& sending = {}) {
   using S = Setting<void, Use>;
   using Leave = Redistribute<gives_t<L, E>, typename E::wanted>;
-  detail::PlanVisitor visitor{{dtype}};
+  detail::PlanVisitor visitor{sending};
   const Shape out = detail::Walk<L, S, E>::visit(model, in, visitor);
   visitor.template redistribution<Leave, goes_backward<L, S, E>>(out);
   Plan plan;
   plan.ranks = ranks;
   plan.forward = visitor.forward;
   for (std::size_t i = visitor.returning.size(); i-- > 0;) plan.backward.add(visitor.returning[i]);
-  if (Use::trains && visitor.owed > 0) plan.settle.add(all_reduce(visitor.owed, dtype));
+  if (Use::trains) plan.settle = detail::settling(visitor.owed, sending);
   return plan;
 }
 
 /// The plan of a model whose sizes are all in its type. `in` is the global shape of its input.
 template <class L, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant,
           bool InputGradient = false>
-constexpr Plan plan(const Shape& in, Dtype dtype = Dtype::float32) {
+constexpr Plan plan(const Shape& in, const Sending& sending = {}) {
   using Use = std::conditional_t<InputGradient, TrainWithInputGradient, Train>;
-  return plan_of<Ends<Offered, Wanted>, Use>(L{}, Ranks, in, dtype);
+  return plan_of<Ends<Offered, Wanted>, Use>(L{}, Ranks, in, sending);
 }
 
 /// The same for an input [batch, features], with the features that the model's first layer takes.
 template <class L, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant,
           bool InputGradient = false>
-constexpr Plan plan(batch samples, Dtype dtype = Dtype::float32) {
+constexpr Plan plan(batch samples, const Sending& sending = {}) {
   const Shape in = detail::complete_input(L{}, Shape{{Axis::batch, samples.size}});
-  return plan<L, Ranks, Offered, Wanted, InputGradient>(in, dtype);
+  return plan<L, Ranks, Offered, Wanted, InputGradient>(in, sending);
 }
 
 /// Elements of parameters that the rank at `place` holds; a sharded one counts with its block.

@@ -8,39 +8,12 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/model/parameter_memory.hpp"
+#include "shardwise/model/sending.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/run.hpp"
 
 namespace shardwise {
-
-/// Where a parameter lies in the memory of all parameters. Those whose gradients owe a reduction
-/// lie together, so that one collective settles them all.
-struct ParameterSlot {
-  std::size_t offset = 0;
-  bool owes = false;
-};
-
-/// All parameters of a rank in one piece of memory, and all gradients in another, in the same
-/// order: first those that owe a reduction, without gaps; then the others, each padded with zeros
-/// to whole cache lines.
-template <class T>
-struct ParameterMemory {
-  T* values = nullptr;
-  T* gradients = nullptr;   // null in a model that only goes forward
-  std::size_t owing = 0;    // elements whose gradients owe a reduction
-  std::size_t settled = 0;  // all others
-
-  static constexpr std::size_t padded(std::size_t elements) {
-    constexpr std::size_t line = 64 / sizeof(T);
-    return (elements + line - 1) / line * line;
-  }
-
-  std::size_t size() const { return padded(owing) + settled; }
-
-  std::size_t position(const ParameterSlot& slot) const {
-    return slot.offset + (slot.owes ? 0 : padded(owing));
-  }
-};
 
 /// The state of one model on one rank.
 template <class Context>
@@ -50,12 +23,13 @@ struct Run {
   typename Context::communicator& ranks;
   typename Context::backend& backend;
   Pool pool{};
-  ParameterMemory<dtype> parameters{};
+  ParameterMemory<typename Context::precision> parameters{};
   Seed seed{};
   std::uint64_t step = 1;          ///< keys the randomness of layers; 0 is for initial weights
   std::uint64_t first_sample = 0;  ///< samples of this step that went forward before this batch
   std::uint64_t version = 1;       ///< counts changes of the parameters
   Write write = Write::replace;    ///< whether gradients begin anew or are added to
+  std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients, settled at a time
   bool training = true;
   bool finds_non_finite = false;  ///< look for the layer that gives what is no number
 

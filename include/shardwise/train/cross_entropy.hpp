@@ -64,11 +64,11 @@ constexpr A row_loss(const RowSums<A>& sums, const TargetShares<A>& shares) {
 /// gradient_k = (softmax_k - target_k) / terms.
 template <class A, class T>
 constexpr void row_gradient(const T* logits, std::size_t count, std::size_t label, A largest,
-                            A exponentials, const TargetShares<A>& shares, A terms, T* gradient) {
+                            A exponentials, const TargetShares<A>& shares, A terms, A* gradient) {
   for (std::size_t k = 0; k < count; ++k) {
     const A probability = std::exp(static_cast<A>(logits[k]) - largest) / exponentials;
     const A target = k == label ? shares.label + shares.other : shares.other;
-    gradient[k] = static_cast<T>((probability - target) / terms);
+    gradient[k] = (probability - target) / terms;
   }
 }
 
@@ -113,7 +113,7 @@ struct CrossEntropy {
 
   template <class Frame, Real T, Layout L, class Labels>
   double operator()(Frame& frame, View<const T, L> logits, const Labels& given_labels,
-                    View<T, dual_t<L>> gradient) const {
+                    View<accumulate_t<T>, dual_t<L>> gradient) const {
     static_assert(
         std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
             std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::sequence>>,
@@ -149,7 +149,7 @@ struct CrossEntropy {
   /// The sum over the rank's rows, each of them whole.
   template <class T, Layout L, Layout Along>
   double whole_rows(View<const T, L> logits, View<const std::int32_t, Along> labels,
-                    View<T, L> gradient, double terms) const {
+                    View<accumulate_t<T>, L> gradient, double terms) const {
     using A = accumulate_t<T>;
     const std::size_t classes = logits.columns();
     const detail::TargetShares<A> shares(label_smoothing, classes);
@@ -169,7 +169,7 @@ struct CrossEntropy {
   /// joins with the largest number of nothing, minus infinity, and sums of 0.
   template <class Frame, class T, Layout L>
   double split_rows(Frame& frame, View<const T, L> logits,
-                    View<const std::int32_t, Invariant> labels, View<T, L> gradient,
+                    View<const std::int32_t, Invariant> labels, View<accumulate_t<T>, L> gradient,
                     double terms) const {
     using A = accumulate_t<T>;
     const Interval mine = local_block<L>(logits.global(), logits.place());

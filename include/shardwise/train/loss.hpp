@@ -64,11 +64,12 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 ///       constexpr std::array<Shape, 0> exchange_shapes(const Shape& prediction) const;
 ///       template <class Frame, Real T, Layout L>
 ///       double operator()(Frame& frame, View<const T, L> prediction, Target target,
-///                         View<T, dual_t<L>> gradient) const;  // assigns the gradient
+///                         View<accumulate_t<T>, dual_t<L>> gradient) const;  // assigns it
 ///     };
 ///
 /// Loss and gradient are a mean over `frame.terms_of_step(terms)` terms, where `terms` counts those
-/// of the whole batch, not of a rank. The prediction is whole or in shards, `target` is Invariant.
+/// of the whole batch, not of a rank. The prediction is whole or in shards; `target` is Invariant
+/// or, if the loss knows how, laid out as the prediction.
 ///
 /// valid: `CrossEntropy`, `MeanSquaredError`      invalid: `int`, `Relu`
 template <class L>
@@ -89,19 +90,9 @@ constexpr collectives loss_plan(const Chosen& loss, const Shape& prediction,
   collectives list;
   if constexpr (count > 0) {
     detail::add_exchanges<Exchanges>(list, loss.template exchange_shapes<L>(prediction),
-                                     detail::PlanDtypes{dtype}.exchanges(),
-                                     std::make_index_sequence<count>{});
+                                     Sending(dtype).exchanges(), std::make_index_sequence<count>{});
   }
   return list;
-}
-
-/// What one training step of `model` with `loss` sends for inputs of shape `in`.
-template <class M, Loss Chosen>
-Plan plan_step(const M& model, const Shape& in, const Chosen& loss) {
-  Plan plan = model.plan(in);
-  plan.loss = loss_plan<typename M::output_layout>(loss, model.layers().output_shape(in),
-                                                   dtype_v<typename M::dtype>);
-  return plan;
 }
 
 }  // namespace shardwise

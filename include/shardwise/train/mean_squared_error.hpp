@@ -33,7 +33,7 @@ struct MeanSquaredError {
 
   template <class Frame, Real T, Layout L, class Target>
   double operator()(Frame& frame, View<const T, L> prediction, const Target& given_target,
-                    View<T, dual_t<L>> gradient) const {
+                    View<accumulate_t<T>, dual_t<L>> gradient) const {
     static_assert(std::same_as<L, Invariant> || ShardedLayout<L>,
                   "MeanSquaredError takes a prediction that is Invariant or Sharded, for a Partial "
                   "is no number yet and a Replicated would count once on each rank. Let the model "
@@ -55,7 +55,7 @@ struct MeanSquaredError {
         const A difference =
             static_cast<A>(prediction[local + i]) - static_cast<A>(target[first + i]);
         sum += static_cast<double>(difference * difference);
-        gradient[local + i] = static_cast<T>(slope * difference);
+        gradient[local + i] = slope * difference;
       }
     });
     if constexpr (ShardedLayout<L>) sum = frame.template sum_of_ranks<0>(sum);

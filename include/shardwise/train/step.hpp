@@ -2,17 +2,41 @@
 // One training step: forward, loss, backward, and new parameters.
 
 #include <cmath>
+#include <concepts>
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/value.hpp"
+#include "shardwise/train/clip.hpp"
 #include "shardwise/train/loss.hpp"
+#include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/optimizer.hpp"
 
 namespace shardwise {
 
+/// What a step does besides forward, backward and update. The same on every rank.
+struct StepOptions {
+  std::optional<double> clip_norm{};  ///< the most that the norm of all gradients may be
+  Norm norm = Norm::euclidean;        ///< which norm that is
+  LossScaler* scaler = nullptr;       ///< each rank's own, which outlives the step
+
+  double scale() const { return scaler == nullptr ? 1 : scaler->scale(); }
+};
+
 namespace detail {
+
+/// Throws argument_error if the gradients of this step are under another loss scale than `options`.
+template <class M>
+void check_scale(const M& model, const StepOptions& options, const char* who) {
+  if (model.gradient_scale() == options.scale()) return;
+  throw argument_error("the gradients of this step are those of the loss times " +
+                       std::to_string(model.gradient_scale()) + ", but " + who +
+                       " a loss scale of " + std::to_string(options.scale()) +
+                       ": give all calls of a step the same scaler");
+}
 
 /// Runs `call`, which is part of a step; if it throws, the model forgets the step.
 template <class M, class Call>
@@ -25,16 +49,35 @@ auto or_discard(M& model, Call&& call) {
   }
 }
 
-/// The loss of one batch, and the gradients that belong to it.
+/// `gradient` times `scale` in T, rounded once.
+template <class T, class Context, class A, Layout L>
+Value<T, L> scaled(Run<Context>& run, Value<A, L> gradient, double scale) {
+  const auto by = static_cast<A>(scale);
+  const auto multiply = [&](Value<T, L>& result) {
+    run.backend.for_each(result.view().size(),
+                         [by, from = gradient.view().data(), to = result.writable().data()](
+                             std::size_t i) { to[i] = static_cast<T>(from[i] * by); });
+  };
+  if constexpr (std::same_as<T, A>) {
+    if (scale != 1) multiply(gradient);
+    return gradient;
+  } else {
+    Value<T, L> result(run.pool, gradient.global(), run.place());
+    multiply(result);
+    return result;
+  }
+}
+
+/// The loss of one batch, and the gradients that belong to it, times `scale`.
 template <class M, class Target, Loss Chosen>
 double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
-                          const Chosen& loss, BatchShare share) {
+                          const Chosen& loss, BatchShare share, double scale) {
   using T = typename M::dtype;
   using L = typename M::output_layout;
   using Frame = LossFrame<typename M::context, typename Chosen::template exchanges<L>>;
   const auto prediction = model.forward(x);
   auto& run = model.run();
-  Value<T, dual_t<L>> gradient(run.pool, prediction.global(), run.place());
+  Value<accumulate_t<T>, dual_t<L>> gradient(run.pool, prediction.global(), run.place());
   Frame frame(run, loss.template exchange_shapes<L>(prediction.global()), share);
   const double value = loss(frame, prediction, target, gradient.writable());
   if (!std::isfinite(value)) {
@@ -43,7 +86,8 @@ double loss_and_gradients(M& model, typename M::input_view x, const Target& targ
                         ", though every layer's output is finite. The outputs are too large for "
                         "the loss: look at the target, and try a smaller learning rate");
   }
-  model.backward(gradient.view());
+  model.set_gradient_scale(scale);
+  model.backward(scaled<T>(run, std::move(gradient), scale).view());
   return value;
 }
 
@@ -56,19 +100,21 @@ std::size_t samples_of(const View& x) {
 
 /// One batch of a step that has several. Adds its gradients, and returns its part of the step's
 /// loss: the step's loss, a mean over the `samples` samples of all its batches, is the sum of what
-/// the calls return. Batches may differ in size. `finish_step` ends the step:
+/// the calls return. Batches may differ in size. `finish_step` ends the step, with the same
+/// options:
 ///
 ///     for (const auto& [x, labels] : parts) loss += accumulate_step(model, x, labels, f, 256);
 ///     finish_step(model, optimizer);
 ///
 /// A collective; returns the same number on every rank.
 /// sends    the forward, loss and backward of `plan_step(model, x.global(), loss)`
-/// throws   argument_error for a batch of more than `samples` samples or none; numeric_error if the
-///          loss is no finite number, with the layer where that began; what layers and loss throw.
-///          Then the whole step is forgotten, and parameters and optimizer are as before it
+/// throws   argument_error for a batch of more than `samples` samples or none, and for another loss
+///          scale than that of the step's batches before; numeric_error if the loss is no finite
+///          number, with the layer where that began; what layers and loss throw. Then the whole
+///          step is forgotten, and parameters and optimizer are as before it
 template <class M, class Target, Loss Chosen>
 double accumulate_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
-                       std::size_t samples) {
+                       std::size_t samples, const StepOptions& options = {}) {
   return detail::or_discard(model, [&] {
     const std::size_t here = detail::samples_of(x);
     const std::size_t before = model.samples_of_step();
@@ -78,36 +124,74 @@ double accumulate_step(M& model, typename M::input_view x, const Target& target,
                            " in this step, but all its batches together were said to have " +
                            std::to_string(samples));
     }
-    return detail::loss_and_gradients(model, x, target, loss, {here, samples});
+    if (model.has_gradients()) detail::check_scale(model, options, "this batch has");
+    return detail::loss_and_gradients(model, x, target, loss, {here, samples}, options.scale());
   });
 }
 
-/// Ends a step: makes the gradients whole, and changes the parameters. A collective.
-/// sends    `plan().settle`
-/// throws   argument_error without a batch since the last step, or for another model's optimizer
+/// How a step ended.
+struct StepEnd {
+  bool skipped = false;          ///< because gradients overflowed under a loss scale
+  std::optional<double> norm{};  ///< of the gradients before they were clipped, if they were to be
+};
+
+/// Ends a step: makes the gradients whole, and changes the parameters. A collective. With a scaler,
+/// a step whose gradients overflowed is skipped on all ranks: parameters, optimizer and the number
+/// of the step stay as they were, and the scale is smaller from then on.
+/// sends    `plan().settle`, and the finish of `plan_step` with these options; a step that is
+///          skipped leaves out the norm
+/// throws   argument_error without a batch since the last step, for another model's optimizer, and
+///          for another loss scale than the batches had; numeric_error for a norm to clip that is
+///          no finite number, or if the scale can not be any smaller
 template <class M, UpdateRule Rule>
-void finish_step(M& model, Optimizer<Rule, M>& optimizer) {
+StepEnd finish_step(M& model, Optimizer<Rule, M>& optimizer, const StepOptions& options = {}) {
   if (!model.has_gradients() || &optimizer.model() != &model) {
     throw argument_error(
         "finish_step needs the gradients of at least one batch of this step, and the optimizer "
         "that was made for this model");
   }
-  detail::or_discard(model, [&] { model.settle_gradients(); });
-  optimizer.step();
-  model.next_step();
+  detail::check_scale(model, options, "finish_step was given");
+  StepEnd end;
+  detail::or_discard(model, [&] {
+    model.settle_gradients();
+    if (options.scaler != nullptr) end.skipped = detail::take_out_scale(model);
+    if (options.clip_norm && !end.skipped) {
+      end.norm = clip_gradients(model, *options.clip_norm, options.norm);
+    }
+    if (options.scaler != nullptr) options.scaler->update(end.skipped);
+  });
+  if (end.skipped) {
+    model.discard_step();
+  } else {
+    optimizer.step();
+    model.next_step();
+  }
+  return end;
 }
 
 /// One step on one batch; returns its loss, the same number on every rank. A collective.
-/// sends    `plan_step(model, x.global(), loss)`
-/// throws   as `accumulate_step`; parameters and optimizer are then as before the step on every
-///          rank that throws. An error that only one rank meets (memory, its backend) reaches the
-///          others in their next call, and ends the job
+/// sends    `plan_step(model, x.global(), loss, options)`
+/// throws   as `accumulate_step` and `finish_step`; parameters and optimizer are then as before the
+///          step on every rank that throws. An error that only one rank meets (memory, its backend)
+///          reaches the others in their next call, and ends the job
 template <class M, class Target, Loss Chosen, UpdateRule Rule>
 double train_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
-                  Optimizer<Rule, M>& optimizer) {
-  const double value = accumulate_step(model, x, target, loss, detail::samples_of(x));
-  finish_step(model, optimizer);
+                  Optimizer<Rule, M>& optimizer, const StepOptions& options = {}) {
+  const double value = accumulate_step(model, x, target, loss, detail::samples_of(x), options);
+  finish_step(model, optimizer, options);
   return value;
+}
+
+/// What one training step of `model` with `loss` sends for inputs of shape `in`.
+template <class M, Loss Chosen>
+Plan plan_step(const M& model, const Shape& in, const Chosen& loss,
+               const StepOptions& options = {}) {
+  Plan plan = model.plan(in);
+  plan.loss = loss_plan<typename M::output_layout>(loss, model.layers().output_shape(in),
+                                                   dtype_v<typename M::dtype>);
+  if (options.scaler != nullptr) plan.finish.add(all_reduce(1, Dtype::uint8));
+  if (options.clip_norm) plan.finish.add(all_reduce(1, Dtype::float64));
+  return plan;
 }
 
 }  // namespace shardwise

@@ -61,20 +61,22 @@ LossResult loss_of(C& ranks, const Chosen& chosen, const Shape& shape,
                    const std::vector<double>& prediction, const Target& target,
                    BatchShare share = {1, 1}) {
   using Ctx = Context<T, Reference, C>;
+  using A = accumulate_t<T>;
   Reference backend;
   Run<Ctx> run{ranks, backend};
   const Place place = place_of(ranks);
-  auto whole = tensor_of<T>(shape, place, prediction);
+  const auto whole = tensor_of<T>(shape, place, prediction);
   Tensor<T, L> mine(shape, place);
-  Tensor<T, L> gradient(shape, place);
-  redistribute(ranks, run.pool, View<const T, Invariant>(whole.view()), mine.view());
+  Tensor<A, L> gradient(shape, place);
+  Tensor<A, Invariant> whole_gradient(shape, place);
+  redistribute(ranks, run.pool, whole.view(), mine.view());
   LossFrame<Ctx, typename Chosen::template exchanges<L>> frame(
       run, chosen.template exchange_shapes<L>(shape), share);
   LossResult result;
   result.loss = chosen(frame, View<const T, L>(mine.view()), target, gradient.view());
-  redistribute(ranks, run.pool, View<const T, L>(gradient.view()), whole.view());
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    result.gradient.push_back(static_cast<double>(static_cast<accumulate_t<T>>(whole[i])));
+  redistribute(ranks, run.pool, View<const A, L>(gradient.view()), whole_gradient.view());
+  for (const A element : whole_gradient.view().span()) {
+    result.gradient.push_back(static_cast<double>(element));
   }
   return result;
 }

@@ -1,0 +1,60 @@
+#pragma once
+// Which number type does what in a model.
+
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise {
+
+/// The dtypes of a model where one is not enough:
+///
+///     Context<Precision<bf16, float>, OneDnn, ThreadCommunicator>
+///
+///     Compute    what layers take, give and save, and the copies of parameters that they read
+///     Parameter  parameters themselves; initial values are drawn in it, optimizers change them in
+///                accumulate_t of it, and keep moments in that
+///     Gradient   the sums of parameters' gradients, over the batches of a step
+///     Reduce     in which gradients travel when they are settled
+///
+/// Copies are rounded anew when parameters have changed. A layer computes the gradients of one
+/// batch in Compute, from sums in accumulate_t of it, and what is so rounded is added in Gradient,
+/// as PyTorch's autocast does. Between layers ranks exchange values in Compute, and each sum of
+/// ranks runs in accumulate_t and is rounded once.
+///
+/// A plain dtype T is short for Precision<T>: all four are the same, nothing is copied or rounded.
+template <Real Compute, Real Parameter = Compute, Real Gradient = Parameter, Real Reduce = Gradient>
+struct Precision {
+  using compute = Compute;
+  using parameter = Parameter;
+  using gradient = Gradient;
+  using reduce = Reduce;
+};
+
+namespace detail {
+
+template <class P>
+struct precision_of;
+template <Real T>
+struct precision_of<T> {
+  using type = Precision<T>;
+};
+template <Real C, Real P, Real G, Real R>
+struct precision_of<Precision<C, P, G, R>> {
+  using type = Precision<C, P, G, R>;
+};
+
+/// `value` in another number type.
+template <Real To, Real From>
+constexpr To rounded(From value) {
+  return static_cast<To>(static_cast<accumulate_t<To>>(static_cast<accumulate_t<From>>(value)));
+}
+
+}  // namespace detail
+
+/// A dtype that layers compute with, or a Precision.
+/// valid: `float`, `Precision<bf16, float>`      invalid: `int`
+template <class P>
+concept PrecisionChoice = requires {
+  typename detail::precision_of<P>::type;
+};
+
+}  // namespace shardwise

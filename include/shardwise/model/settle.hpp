@@ -1,0 +1,62 @@
+#pragma once
+// Making gradients whole, in buckets.
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/precision.hpp"
+#include "shardwise/model/run.hpp"
+#include "shardwise/model/sending.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// Calls f(first, count) for each bucket of `elements` gradients, of at most `bucket_bytes` bytes
+/// each and at least one element.
+template <class F>
+constexpr void for_each_bucket(std::size_t elements, std::size_t element_bytes,
+                               std::size_t bucket_bytes, F&& f) {
+  const std::size_t most = std::max<std::size_t>(1, bucket_bytes / element_bytes);
+  for (std::size_t first = 0; first < elements; first += most) {
+    f(first, std::min(most, elements - first));
+  }
+}
+
+/// What settling `elements` gradients sends.
+constexpr collectives settling(std::size_t elements, const Sending& sending) {
+  collectives list;
+  for_each_bucket(
+      elements, size_of(sending.gradients), sending.bucket_bytes,
+      [&](std::size_t, std::size_t count) { list.add(all_reduce(count, sending.gradients)); });
+  return list;
+}
+
+/// Sums over the ranks the gradients that are summands. Those of another dtype than the one in
+/// which they travel are rounded on the way there and back, on one rank too.
+template <class Context>
+void settle(Run<Context>& run) {
+  using Gradient = typename Context::precision::gradient;
+  using Reduce = typename Context::precision::reduce;
+  const std::span<Gradient> owing = run.parameters.owing();
+  for_each_bucket(
+      owing.size(), sizeof(Reduce), run.bucket_bytes, [&](std::size_t first, std::size_t count) {
+        const std::span<Gradient> bucket = owing.subspan(first, count);
+        if constexpr (std::same_as<Gradient, Reduce>) {
+          run.ranks.all_reduce(std::span<const Gradient>(bucket), bucket);
+        } else {
+          const Buffer memory = run.pool.take(count * sizeof(Reduce));
+          const std::span<Reduce> sent(static_cast<Reduce*>(memory.data()), count);
+          std::transform(bucket.begin(), bucket.end(), sent.begin(), rounded<Reduce, Gradient>);
+          run.ranks.all_reduce(std::span<const Reduce>(sent), sent);
+          std::transform(sent.begin(), sent.end(), bucket.begin(), rounded<Gradient, Reduce>);
+        }
+      });
+}
+
+}  // namespace detail
+
+}  // namespace shardwise

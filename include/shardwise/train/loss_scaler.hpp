@@ -1,0 +1,114 @@
+#pragma once
+// A factor on the loss that keeps small gradients from vanishing in a narrow dtype.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/train/clip.hpp"
+
+namespace shardwise {
+
+/// How a loss scale changes: times `backoff` after a step whose gradients overflowed, times
+/// `growth` after `interval` steps in a row that did not.
+/// source   torch.amp.GradScaler, with its defaults
+struct DynamicLossScale {
+  double initial = 65536;
+  double growth = 2;
+  double backoff = 0.5;
+  std::uint64_t interval = 2000;
+};
+
+/// The factor that the gradient of the loss is multiplied by before it goes backward, in
+/// accumulate_t of the model's dtype. `finish_step` divides it out of the gradients, in their
+/// dtype. If one of them is then no finite number on any rank, all ranks skip the step.
+///
+///     LossScaler scaler(DynamicLossScale{});
+///     train_step(model, x, labels, loss, optimizer, {.scaler = &scaler});
+///
+/// A scale is a finite, normal number of float, a power of two if its options are: then nothing is
+/// rounded by it. Each rank has a scaler of its own, and they are always equal.
+class LossScaler {
+ public:
+  /// throws   argument_error for an initial scale that is no normal float above 0, growth not above
+  ///          1, backoff not between 0 and 1, and an interval of 0
+  explicit LossScaler(const DynamicLossScale& options) : options_(options) {
+    check("initial", options.initial, is_scale(options.initial), "a normal float above 0");
+    check("growth", options.growth, options.growth > 1 && std::isfinite(options.growth), "above 1");
+    check("backoff", options.backoff, options.backoff > 0 && options.backoff < 1,
+          "between 0 and 1");
+    check("interval", static_cast<double>(options.interval), options.interval > 0, "at least 1");
+    scale_ = options.initial;
+  }
+
+  /// Always the same factor; steps that overflow are skipped.
+  /// throws   argument_error for a scale that is no normal float above 0
+  static LossScaler fixed(double scale) {
+    LossScaler scaler(DynamicLossScale{.initial = scale});
+    scaler.options_.growth = 1;
+    scaler.options_.backoff = 1;
+    return scaler;
+  }
+
+  double scale() const { return scale_; }
+
+  /// Steps that were skipped so far.
+  std::uint64_t skipped() const { return skipped_; }
+
+  /// Takes note of how a step ended. `finish_step` does it.
+  /// throws   numeric_error if there is no smaller scale to go to
+  void update(bool overflowed) {
+    if (overflowed) {
+      const double smaller = scale_ * options_.backoff;
+      if (!is_scale(smaller)) {
+        throw numeric_error("gradients overflow at a loss scale of " + std::to_string(scale_) +
+                            " too, so it is not the scale that makes them do so. Try a smaller "
+                            "learning rate, or bf16 instead of fp16");
+      }
+      scale_ = smaller;
+      in_a_row_ = 0;
+      ++skipped_;
+    } else if (++in_a_row_ == options_.interval) {
+      if (is_scale(scale_ * options_.growth)) scale_ *= options_.growth;
+      in_a_row_ = 0;
+    }
+  }
+
+ private:
+  static bool is_scale(double scale) {
+    return scale >= std::numeric_limits<float>::min() && scale <= std::numeric_limits<float>::max();
+  }
+
+  static void check(const char* option, double value, bool good, const char* rule) {
+    if (good) return;
+    throw argument_error(std::string("LossScaler: ") + option + " is " + std::to_string(value) +
+                         "; it must be " + rule);
+  }
+
+  DynamicLossScale options_;
+  double scale_ = 1;
+  std::uint64_t in_a_row_ = 0;
+  std::uint64_t skipped_ = 0;
+};
+
+namespace detail {
+
+/// Divides the loss scale out of settled gradients. Returns whether any of them, on any rank, is
+/// then no finite number.
+/// sends    an all-reduce (max) of one uint8
+template <class M>
+bool take_out_scale(M& model) {
+  const std::uint8_t mine = scale_gradients(model, 1 / model.gradient_scale()) ? 0 : 1;
+  model.set_gradient_scale(1);
+  std::uint8_t any = 0;
+  model.ranks().all_reduce(std::span<const std::uint8_t>(&mine, 1),
+                           std::span<std::uint8_t>(&any, 1), Reduction::max);
+  return any != 0;
+}
+
+}  // namespace detail
+
+}  // namespace shardwise

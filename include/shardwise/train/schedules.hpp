@@ -1,0 +1,128 @@
+#pragma once
+// Learning rates that change from step to step.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <string>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/train/optimizer.hpp"
+
+namespace shardwise {
+
+/// The first `steps` steps of a schedule: from `from` times its first rate, in a straight line, to
+/// that rate itself, which step number `steps` has. The schedule proper begins there.
+/// source   torch.optim.lr_scheduler: SequentialLR of LinearLR(start_factor=from,
+///          total_iters=steps) and the schedule
+struct WarmUp {
+  std::uint64_t steps = 0;
+  double from = 0;
+
+  /// throws   argument_error for a factor outside [0, 1]
+  void check(const char* schedule) const {
+    if (from >= 0 && from <= 1) return;
+    throw argument_error(std::string(schedule) + ": warm_up.from is " + std::to_string(from) +
+                         "; it is a share of the rate, and must be in [0, 1]");
+  }
+
+  constexpr double operator()(double rate, std::uint64_t done) const {
+    const double way = static_cast<double>(done) / static_cast<double>(steps);
+    return rate * (from + (1 - from) * way);
+  }
+};
+
+// A schedule is a pure function from the number of steps that are done to the rate of the next
+/// one:
+///
+///     const CosineDecay schedule{.rate = 1e-3, .steps = 10'000, .warm_up = {.steps = 500}};
+///     schedule.check();
+///     optimizer.set_learning_rate(schedule(optimizer.steps()));     // before each step
+///
+/// A step that was skipped (see loss_scaler.hpp) is not done, and comes again at the same rate.
+/// The same rate all the time, after warm-up.
+struct ConstantRate {
+  double rate = 1e-3;
+  WarmUp warm_up{};
+
+  /// throws   argument_error for a rate that is negative or no number
+  void check() const {
+    detail::check_option("ConstantRate", "rate", rate, std::numeric_limits<double>::infinity());
+    warm_up.check("ConstantRate");
+  }
+
+  constexpr double operator()(std::uint64_t done) const {
+    return done < warm_up.steps ? warm_up(rate, done) : rate;
+  }
+};
+
+/// `rate`, times `factor` after every `every` steps: rate factor^floor(t / every), t counted from
+/// the end of warm-up.
+/// source   torch.optim.lr_scheduler.StepLR
+struct StepDecay {
+  double rate = 1e-3;
+  std::uint64_t every = 1;
+  double factor = 0.1;
+  WarmUp warm_up{};
+
+  /// throws   argument_error for options that are negative or no number, and for `every` of 0
+  void check() const {
+    constexpr double any = std::numeric_limits<double>::infinity();
+    detail::check_option("StepDecay", "rate", rate, any);
+    detail::check_option("StepDecay", "factor", factor, any);
+    warm_up.check("StepDecay");
+    if (every == 0) {
+      throw argument_error(
+          "StepDecay: every is 0; it counts the steps between two changes of the "
+          "rate, and must be at least 1");
+    }
+  }
+
+  constexpr double operator()(std::uint64_t done) const {
+    if (done < warm_up.steps) return warm_up(rate, done);
+    double power = 1;
+    double square = factor;
+    for (std::uint64_t n = (done - warm_up.steps) / every; n > 0; n /= 2) {
+      if (n % 2 == 1) power *= square;
+      square *= square;
+    }
+    return rate * power;
+  }
+};
+
+/// Half a cosine from `rate` at the end of warm-up down to `final_rate` at step `steps`, which
+/// counts warm-up in: final_rate + (rate - final_rate) (1 + cos(pi t / T)) / 2 with
+/// T = steps - warm_up.steps. Stays at `final_rate` from then on.
+/// source   Loshchilov and Hutter 2017, equation 5, without restarts;
+///          torch.optim.lr_scheduler.CosineAnnealingLR up to its T_max, where that turns back
+struct CosineDecay {
+  double rate = 1e-3;
+  std::uint64_t steps = 1;
+  double final_rate = 0;
+  WarmUp warm_up{};
+
+  /// throws   argument_error for rates that are negative or no numbers, and for a warm-up that
+  ///          leaves no step to the cosine
+  void check() const {
+    constexpr double any = std::numeric_limits<double>::infinity();
+    detail::check_option("CosineDecay", "rate", rate, any);
+    detail::check_option("CosineDecay", "final_rate", final_rate, any);
+    warm_up.check("CosineDecay");
+    if (warm_up.steps >= steps) {
+      throw argument_error("CosineDecay: warm_up has " + std::to_string(warm_up.steps) +
+                           " steps, but the schedule has " + std::to_string(steps) +
+                           " with warm-up counted in: it must have at least one more");
+    }
+  }
+
+  double operator()(std::uint64_t done) const {
+    if (done < warm_up.steps) return warm_up(rate, done);
+    const double end = static_cast<double>(steps - warm_up.steps);
+    const double t = std::min(static_cast<double>(done - warm_up.steps), end);
+    return final_rate + (rate - final_rate) * (1 + std::cos(std::numbers::pi * t / end)) / 2;
+  }
+};
+
+}  // namespace shardwise
