@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes values/*.hpp: what PyTorch computes for linear layers, activations, losses, initialisers
-and optimisers. Run it with a Python that has PyTorch; see README.md."""
+"""Makes values/*.hpp: what PyTorch computes for linear layers, activations, losses, initialisers,
+optimisers and normalisations. Run it with a Python that has PyTorch; see README.md."""
 
 import pathlib
 from unittest import mock
@@ -274,6 +274,51 @@ added to the gradient, that of AdamW is decoupled.""")
     out.write()
 
 
+def norms():
+    out = Header("norms", """
+Normalisations over the last axis and their gradients in double. Row-major.
+x [batch, sequence, features] = made(15) + offset, w [features] = made(16), b [features] = made(17),
+dy = made(18) in the shape of x. With weight and bias: y, dx, dw, db; with the weight alone:
+y_weight, and the same dx and dw; with neither: y_plain, dx_plain. RMS normalisation has no bias in
+PyTorch: there y is y_weight + b.""")
+    out.lines[-2:-2] = ["#include <cstddef>", "#include <span>", ""]
+    out.lines += [
+        "struct Case {",
+        "  std::size_t batch, sequence, features;",
+        "  double offset, epsilon;",
+        "  std::span<const double> y, y_weight, y_plain, dx, dx_plain, dw, db;",
+        "};",
+        "",
+    ]
+    functions = {
+        "layer": lambda x, w, b, eps: functional.layer_norm(x, x.shape[-1:], w, b, eps),
+        "rms": lambda x, w, b, eps: functional.rms_norm(x, x.shape[-1:], w, eps) + b,
+    }
+    cases = (  # batch, sequence, features, offset, epsilon
+        (1, 5, 7, 0, 1e-5), (2, 3, 17, 0, 0.1), (2, 1, 1, 0, 0.5), (1, 2, 40, 10000, 1e-5))
+    for kind, function in functions.items():
+        table = []
+        for number, (*shape, offset, epsilon) in enumerate(cases):
+            x = (made(15, *shape) + offset).requires_grad_()
+            w, b = (made(16, shape[-1]).requires_grad_(), made(17, shape[-1]).requires_grad_())
+            dy = made(18, *shape)
+            zero = torch.zeros_like(b)
+            plain = function(x, None, zero, epsilon)
+            (dx_plain,) = torch.autograd.grad(plain, x, dy)
+            weighted = function(x, w, zero, epsilon)
+            y = function(x, w, b, epsilon)
+            dx, dw, db = torch.autograd.grad(y, (x, w, b), dy)
+            names = []
+            for what, tensor in (("y", y), ("y_weight", weighted), ("y_plain", plain), ("dx", dx),
+                                 ("dx_plain", dx_plain), ("dw", dw), ("db", db)):
+                names.append(f"{kind}{number}_{what}")
+                out.array(names[-1], tensor)
+            sizes = ", ".join(map(str, (*shape, offset, epsilon)))
+            table.append(f"    {{{sizes},\n     {', '.join(names)}}},")
+        out.lines += ["", f"inline constexpr Case {kind}[] = {{", *table, "};"]
+    out.write()
+
+
 def unsharded():
     out = Header("unsharded", """
 One step of SGD on one linear layer, the whole of it on one rank. Row-major.
@@ -303,5 +348,5 @@ and the sum of squares.""")
 
 if __name__ == "__main__":
     (HERE / "values").mkdir(exist_ok=True)
-    for subject in (linear, activations, losses, initialisers, optimisers, unsharded):
+    for subject in (linear, activations, losses, initialisers, optimisers, norms, unsharded):
         subject()

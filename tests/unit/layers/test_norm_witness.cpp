@@ -1,0 +1,191 @@
+// Normalisations against values from PyTorch, and each dtype against double.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "ranks/model_observe.hpp"
+#include "shardwise/layers/layer_norm.hpp"
+#include "shardwise/layers/rms_norm.hpp"
+#include "witness/values/norms.hpp"
+
+using namespace shardwise;
+using testing::Counted;
+using testing::Observed;
+using testing::Whole;
+using witness::norms::Case;
+
+namespace {
+
+using Features = Sharded<Axis::feature>;
+
+template <class T>
+constexpr double eps = std::is_same_v<T, bf16>   ? 0x1p-7
+                       : std::is_same_v<T, fp16> ? 0x1p-10
+                                                 : std::numeric_limits<accumulate_t<T>>::epsilon();
+
+/// The made-up tensor `number`, as numbers that R can hold.
+template <class R>
+Whole rounded(std::uint64_t number, std::size_t count, double offset = 0) {
+  Whole whole = testing::elements(testing::Data::reals, number, count);
+  for (double& value : whole)
+    value = static_cast<double>(static_cast<R>(static_cast<accumulate_t<R>>(value + offset)));
+  return whole;
+}
+
+/// A layer on a witness's tensors, rounded to R, in the dtype T; x and y are laid out as L.
+template <class T, class R, class L, class C, class Norm>
+Observed run_on(const Case& c, int ranks) {
+  testing::Recorder recorder(ranks);
+  testing::on_ranks<C>(ranks, [&](C& communicator) {
+    const Place place = place_of(communicator);
+    const Shape shape{
+        {Axis::batch, c.batch}, {Axis::sequence, c.sequence}, {Axis::feature, c.features}};
+    using M = Model<Norm, Context<T, Reference, C>, Ends<L, L>, TrainWithInputGradient>;
+    M model(Norm(c.features, Epsilon{c.epsilon}), communicator, Seed{1}, shape);
+    std::vector<std::string> names;
+    model.visit_parameters([&](auto& p) { names.push_back(p.name); });
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const auto values = testing::part_of<T, Invariant>(rounded<R>(16 + i, c.features),
+                                                         {{Axis::feature, c.features}}, place);
+      model.set(names[i], values.view());
+    }
+    const auto part = [&](const Whole& whole) {
+      return testing::part_of<T, L>(whole, shape, place);
+    };
+    const auto x = part(rounded<R>(15, shape.elements(), c.offset));
+    recorder.put("y", model.forward(x.view()));
+    const auto dy = part(rounded<R>(18, shape.elements()));
+    recorder.put("dx", model.backward(dy.view()));
+    model.settle_gradients();
+    model.visit_parameters([&](auto& p) { recorder.put("d" + p.name, p.gradient); });
+  });
+  return recorder.take();
+}
+
+/// The largest difference, relative to the largest element or to 1: over a single feature all of
+/// LayerNorm cancels.
+double difference(const Whole& ours, std::span<const double> theirs) {
+  if (ours.size() != theirs.size()) return std::numeric_limits<double>::infinity();
+  double largest = 0;
+  double scale = 1;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    if (!std::isfinite(ours[i])) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, std::abs(ours[i] - theirs[i]));
+    scale = std::max(scale, std::abs(theirs[i]));
+  }
+  return largest / scale;
+}
+
+/// The deviation of x is more than 1/2. Rounding x and its mean moves x - mean by eps |x|, in units
+/// of the deviation by 2 eps |x|; the sums of some 40 terms behind it round as often.
+template <class T>
+double bound(const Case& c) {
+  return 16 * eps<T> * (1 + 2 * c.offset);
+}
+
+template <class L, class C, template <std::size_t, Affine> class Norm>
+void check_against_torch(std::span<const Case> cases, int ranks) {
+  for (const Case& c : cases) {
+    CAPTURE(ranks);
+    CAPTURE(c.features);
+    CAPTURE(c.offset);
+    const double small = bound<double>(c);
+    const auto both =
+        run_on<double, double, L, C, Norm<dynamic, Affine::weight_and_bias>>(c, ranks);
+    CHECK(difference(both["y"], c.y) <= small);
+    CHECK(difference(both["dx"], c.dx) <= small);
+    CHECK(difference(both["dweight"], c.dw) <= small);
+    CHECK(difference(both["dbias"], c.db) <= small);
+    if constexpr (std::same_as<L, Invariant>) {
+      const auto weight = run_on<double, double, L, C, Norm<dynamic, Affine::weight>>(c, ranks);
+      CHECK(difference(weight["y"], c.y_weight) <= small);
+      CHECK(difference(weight["dx"], c.dx) <= small);
+      CHECK(difference(weight["dweight"], c.dw) <= small);
+      const auto plain = run_on<double, double, L, C, Norm<dynamic, Affine::none>>(c, ranks);
+      CHECK(difference(plain["y"], c.y_plain) <= small);
+      CHECK(difference(plain["dx"], c.dx_plain) <= small);
+    }
+  }
+}
+
+/// In T against double on the same numbers: sums round in accumulate_t<T>, results once to T.
+template <class T, class Norm>
+void check_dtype(std::span<const Case> cases) {
+  for (const Case& c : cases) {
+    if (c.offset > 0 && sizeof(T) == 2) continue;  // two bytes hold no deviation at 10000
+    CAPTURE(c.features);
+    CAPTURE(c.offset);
+    const auto exact = run_on<double, T, Invariant, SingleRank, Norm>(c, 1);
+    const auto ours = run_on<T, T, Invariant, SingleRank, Norm>(c, 1);
+    for (const auto& [name, tensor] : exact.tensors) {
+      CAPTURE(name);
+      CHECK(difference(ours[name], tensor) <= eps<T> / 2 + bound<accumulate_t<T>>(c));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("double: values of PyTorch") {
+  SUBCASE("LayerNorm on whole rows") {
+    check_against_torch<Invariant, SingleRank, LayerNorm>(witness::norms::layer, 1);
+  }
+  SUBCASE("RmsNorm on whole rows") {
+    check_against_torch<Invariant, SingleRank, RmsNorm>(witness::norms::rms, 1);
+  }
+  SUBCASE("over split features") {
+    for (const int ranks : {1, 3, 8}) {
+      check_against_torch<Features, Counted, LayerNorm>(witness::norms::layer, ranks);
+      check_against_torch<Features, Counted, RmsNorm>(witness::norms::rms, ranks);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("each dtype rounds once", T, float, bf16, fp16) {
+  check_dtype<T, LayerNorm<dynamic>>(witness::norms::layer);
+  check_dtype<T, RmsNorm<dynamic>>(witness::norms::rms);
+}
+
+TEST_CASE("a mean of 10000 leaves the variance of a float whole") {
+  constexpr std::size_t n = 1024;
+  Whole x(n);
+  for (std::size_t i = 0; i < n; ++i) x[i] = 10000 + (i % 2 == 0 ? 1 : -1);  // variance 1, exactly
+  for (const int ranks : {1, 3}) {
+    run_ranks(ranks, [&](ThreadCommunicator& c) {
+      Model<LayerNorm<n>, Context<float, Reference, ThreadCommunicator>, Ends<Features, Features>>
+          model(c, Seed{1});
+      const Shape shape{{Axis::batch, 1}, {Axis::feature, n}};
+      const auto part = testing::part_of<float, Features>(x, shape, place_of(c));
+      const auto y = model.evaluate(part.view());
+      double largest = 0;
+      for (std::size_t i = 0; i < y.size(); ++i)
+        largest = std::max(largest, std::abs(std::abs(static_cast<double>(y[i])) - 1));
+      CHECK(largest < 4e-3);  // a sum of 1024 numbers near 10000 rounds to 1, so the mean to 1e-3
+    });
+  }
+}
+
+TEST_CASE("what cannot be normalised is refused") {
+  CHECK_THROWS_AS(LayerNorm<4>(Epsilon{-1}), argument_error);
+  CHECK_THROWS_AS(RmsNorm<4>(Epsilon{std::nan("")}), argument_error);
+  CHECK_THROWS_AS(LayerNorm<4>{}.output_shape({{Axis::batch, 2}, {Axis::feature, 5}}), shape_error);
+  CHECK_THROWS_AS(LayerNorm<4>{}.output_shape({{Axis::feature, 4}, {Axis::batch, 4}}), shape_error);
+  CHECK_THROWS_WITH_AS(RmsNorm<dynamic>(4).output_shape({{Axis::feature, 5}}),
+                       "the input is a tensor [feature 5], but the layer normalises rows of 4 "
+                       "features: the innermost axis must be feature with that extent",
+                       shape_error);
+}
+
+TEST_CASE("names") {
+  CHECK(name_of<LayerNorm<512>>() == "LayerNorm<512>");
+  CHECK(name_of<LayerNorm<dynamic, Affine::weight>>() == "LayerNorm<dynamic, no bias>");
+  CHECK(name_of<RmsNorm<512>>() == "RmsNorm<512>");
+  CHECK(name_of<RmsNorm<512, Affine::weight_and_bias>>() == "RmsNorm<512, bias>");
+  CHECK(name_of<RmsNorm<512, Affine::none>>() == "RmsNorm<512, no weight>");
+}
