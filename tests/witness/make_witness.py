@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes values/*.hpp: what PyTorch computes for linear layers, activations, losses, initialisers,
-optimisers and normalisations. Run it with a Python that has PyTorch; see README.md."""
+optimisers, normalisations, clipping, schedules, mixed precision and metrics. Run it with a Python that has PyTorch; see README.md."""
 
 import pathlib
 from unittest import mock
@@ -319,6 +319,140 @@ PyTorch: there y is y_weight + b.""")
     out.write()
 
 
+def clipping():
+    out = Header("clipping", """
+Norms of four gradients together, in double: 3 made(60), 3 made(61), 3 made(62), 3 made(63) of the
+shapes [13, 9], [13], [10, 13], [10], as torch.nn.utils.clip_grad_norm_ gives and clips them; the
+clipped ones are the first and the last of the four.
+Then five steps of SGD (learning rate 0.5) on one linear layer, W [5, 7] = made(64), b [5] =
+made(65), x [6, 7] = made(66), target [6, 5] = made(67), mean squared error, the norm clipped to 0.25:
+norms before clipping, losses, and W and b after the last step.""")
+    shapes = ((13, 9), (13,), (10, 13), (10,))
+    for kind, name in ((2.0, "euclidean"), (float("inf"), "infinity")):
+        tensors = [torch.nn.Parameter(torch.zeros(s, dtype=torch.float64)) for s in shapes]
+        for i, tensor in enumerate(tensors):
+            tensor.grad = 3 * made(60 + i, *shapes[i])
+        norm = torch.nn.utils.clip_grad_norm_(tensors, 1.5, norm_type=kind, error_if_nonfinite=True)
+        out.scalar(f"{name}_norm", norm)
+        out.array(f"{name}_first", tensors[0].grad)
+        out.array(f"{name}_last", tensors[3].grad)
+    w, b = (torch.nn.Parameter(made(64, 5, 7)), torch.nn.Parameter(made(65, 5)))
+    optimiser = torch.optim.SGD([w, b], lr=0.5)
+    norms, all_losses = [], []
+    for _ in range(5):
+        optimiser.zero_grad()
+        loss = functional.mse_loss(functional.linear(made(66, 6, 7), w, b), made(67, 6, 5))
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_([w, b], 0.25))
+        all_losses.append(loss.detach())
+        optimiser.step()
+    out.array("norms", torch.stack(norms))
+    out.array("losses", torch.stack(all_losses))
+    out.array("w", w)
+    out.array("b", b)
+    out.write()
+
+
+def schedules():
+    out = Header("schedules", """
+Learning rates of the steps 0, 1, ..., all from a rate of 0.4.
+step: StepLR(step_size=7, gamma=0.3).  cosine: CosineAnnealingLR(T_max=20, eta_min=0.01).
+Names that begin in warm_: SequentialLR of LinearLR(start_factor=0.1, total_iters=5) and, from
+step 5 on, a constant rate, that StepLR or that CosineAnnealingLR.""")
+    rates = torch.optim.lr_scheduler
+
+    def run(make, count):
+        optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.4)
+        schedule = make(optimiser)
+        found = []
+        for _ in range(count):
+            found.append(optimiser.param_groups[0]["lr"])
+            optimiser.step()
+            schedule.step()
+        return torch.tensor(found, dtype=torch.float64)
+
+    kinds = {
+        "constant": lambda o: rates.ConstantLR(o, factor=1.0, total_iters=1),
+        "step": lambda o: rates.StepLR(o, step_size=7, gamma=0.3),
+        "cosine": lambda o: rates.CosineAnnealingLR(o, T_max=20, eta_min=0.01),
+    }
+    for name, make in kinds.items():
+        if name != "constant":
+            out.array(name, run(make, 21))
+        out.array(f"warm_{name}", run(lambda o: rates.SequentialLR(
+            o, [rates.LinearLR(o, start_factor=0.1, total_iters=5), make(o)], milestones=[5]), 26))
+    out.write()
+
+
+def mixed_precision():
+    out = Header("mixed_precision", """
+Four steps of SGD (learning rate 0.1, momentum 0.9) on linear, ReLU, linear with cross-entropy, with
+parameters, their gradients and moments in float and everything else in bfloat16 or float16.
+x [6, 9] = made(50), W1 [13, 9] = made(51) / 2, b1 [13] = made(52) / 2, W2 [5, 13] = made(53) / 2,
+b2 [5] = made(54) / 2, label of row r = made_label(r, 5). Each product is a sum in double with the
+bias in it, rounded to float and then to the narrow dtype, of which copies of the parameters are too;
+the loss is computed in float from the narrow logits. The gradient of the loss is multiplied by the
+scale (1 and 1024) in float, then rounded; gradients of parameters are rounded to the narrow dtype,
+then divided by the scale in float.
+scales: those that torch.amp.GradScaler has for its steps 0, 1, ... with an initial scale of 8,
+growth 2, backoff 0.5 and an interval of 3; steps 4, 5 and 10 overflow.""")
+    for dtype, name, scale in ((torch.bfloat16, "bf16", 1.0), (torch.float16, "fp16", 1024.0)):
+        def narrow(tensor, dtype=dtype):
+            return tensor.to(torch.float32).to(dtype).to(torch.float64)
+
+        x = narrow(made(50, 6, 9))
+        labels = made_labels(6, 5)
+        masters = {
+            "w1": made(51, 13, 9), "b1": made(52, 13), "w2": made(53, 5, 13), "b2": made(54, 5)}
+        masters = {key: torch.nn.Parameter((m / 2).to(torch.float32)) for key, m in masters.items()}
+        optimiser = torch.optim.SGD(masters.values(), lr=0.1, momentum=0.9)
+        all_losses = []
+        for _ in range(4):
+            w1, b1, w2, b2 = (narrow(m.detach()) for m in masters.values())
+            hidden = narrow(torch.relu(x @ w1.T + b1))
+            logits = narrow(hidden @ w2.T + b2).to(torch.float32).requires_grad_()
+            loss = functional.cross_entropy(logits, labels)
+            all_losses.append(loss.detach())
+            loss.backward()
+            dy = narrow(logits.grad * scale)
+            dh = narrow(dy @ w2) * (hidden > 0)
+            gradients = {"w1": dh.T @ x, "b1": dh.sum(0), "w2": dy.T @ hidden, "b2": dy.sum(0)}
+            for key, gradient in gradients.items():
+                masters[key].grad = narrow(gradient).to(torch.float32) / scale
+            optimiser.step()
+        out.array(f"{name}_losses", torch.stack(all_losses))
+        for key, master in masters.items():
+            out.array(f"{name}_{key}", master)
+    scaler = torch.amp.GradScaler(
+        "cpu", init_scale=8.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=3)
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimiser = torch.optim.SGD([parameter], lr=0.1)
+    scales = []
+    for step in range(14):
+        scales.append(scaler.get_scale())
+        optimiser.zero_grad()
+        scaler.scale(parameter.sum()).backward()
+        if step in (4, 5, 10):
+            parameter.grad.fill_(float("inf"))
+        before = parameter.item()
+        scaler.step(optimiser)
+        assert (parameter.item() == before) == (step in (4, 5, 10))
+        scaler.update()
+    out.array("scales", torch.tensor(scales))
+    out.write()
+
+
+def metrics():
+    out = Header("metrics", """
+In how many of 40 rows the label, made_label(row, 10), is among the k largest of the logits
+[40, 10] = made(72); for k = 1 to 10.""")
+    logits, labels = made(72, 40, 10), made_labels(40, 10)
+    assert all(row.unique().numel() == 10 for row in logits)
+    counts = [(logits.topk(k).indices == labels[:, None]).any(1).sum() for k in range(1, 11)]
+    out.array("top_k", torch.stack(counts))
+    out.write()
+
+
 def unsharded():
     out = Header("unsharded", """
 One step of SGD on one linear layer, the whole of it on one rank. Row-major.
@@ -348,5 +482,6 @@ and the sum of squares.""")
 
 if __name__ == "__main__":
     (HERE / "values").mkdir(exist_ok=True)
-    for subject in (linear, activations, losses, initialisers, optimisers, norms, unsharded):
+    for subject in (linear, activations, losses, initialisers, optimisers, norms, clipping,
+                    schedules, mixed_precision, metrics, unsharded):
         subject()
