@@ -145,7 +145,7 @@ class Bound {
   void forget() { saved_ = {}; }
 
  private:
-  static constexpr bool has_state = requires(F & frame) { L::make_state(frame); };
+  static constexpr bool has_state = requires(const L& layer, F& frame) { layer.make_state(frame); };
   static constexpr bool saves_output = L::saves == Saves::output;
 
   template <class Framed, bool Has>
@@ -154,7 +154,7 @@ class Bound {
   };
   template <class Framed>
   struct state_of<Framed, true> {
-    using type = decltype(L::make_state(std::declval<Framed&>()));
+    using type = decltype(std::declval<const L&>().make_state(std::declval<Framed&>()));
   };
   using State = typename state_of<F, has_state>::type;
   using Saved = Value<T, std::conditional_t<saves_output, Out, In>>;
@@ -185,7 +185,7 @@ class Bound {
   State make_state([[maybe_unused]] Binder<Ctx>& binder) {
     if constexpr (has_state) {
       F frame(binder.run, parameters_, ordinal_, {}, 0);
-      return L::make_state(frame);
+      return layer_.make_state(frame);
     } else {
       return {};
     }

@@ -90,7 +90,7 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
   std::uint64_t sample_elements_;
 };
 
-/// A frame of a layer that keeps state between calls (`L::make_state(frame)`).
+/// A frame of a layer that keeps state between calls (`layer.make_state(frame)`).
 template <class F, class State>
 struct StatefulFrame : F {
   StatefulFrame(const F& frame, State& state) : F(frame), state_(state) {}
