@@ -1,53 +1,26 @@
 #pragma once
-// A folder for the files that a test writes; it goes when the test ends.
+// A folder for the data files that a test writes, and what to write.
 
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
-class TemporaryFolder {
+#include "support/temporary_folder.hpp"
+
+class TemporaryFolder : public testing::TemporaryFolder {
  public:
-  explicit TemporaryFolder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / (name + "." + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  const std::filesystem::path& path() const { return path_; }
-
-  std::filesystem::path write(const std::string& name,
-                              const std::vector<std::uint8_t>& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
-    return path_ / name;
-  }
+  using testing::TemporaryFolder::TemporaryFolder;
 
   std::filesystem::path write_gzip(const std::string& name,
                                    const std::vector<std::uint8_t>& bytes) const {
-    gzFile file = gzopen((path_ / name).c_str(), "wb");
+    gzFile file = gzopen((path() / name).c_str(), "wb");
     gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
     gzclose(file);
-    return path_ / name;
+    return path() / name;
   }
-
-  /// Cuts `bytes` off the end of a file.
-  void shorten(const std::filesystem::path& file, std::uintmax_t bytes) const {
-    std::filesystem::resize_file(file, std::filesystem::file_size(file) - bytes);
-  }
-
- private:
-  std::filesystem::path path_;
 };
 
 /// The header of an IDX file of unsigned bytes.
