@@ -23,13 +23,16 @@ enum class Operation : std::uint8_t {
   send,
   receive,
   barrier,
-  split
+  split,
+  halo_exchange,  ///< of neighbours, where ranks read each other's memory; else an all_to_all
+  halo_sum        ///< the way back
 };
 
 constexpr std::string_view name(Operation operation) {
-  constexpr std::string_view names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                        "gather",     "scatter",    "all_to_all",     "send",
-                                        "receive",    "barrier",    "split"};
+  constexpr std::string_view names[] = {
+      "all_reduce", "all_gather",    "reduce_scatter", "broadcast", "gather",
+      "scatter",    "all_to_all",    "send",           "receive",   "barrier",
+      "split",      "halo_exchange", "halo_sum"};
   return names[static_cast<std::size_t>(operation)];
 }
 

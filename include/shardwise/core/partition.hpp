@@ -36,9 +36,21 @@ constexpr Interval block_of(const Dim& dim, Place place) {
   return {first * dim.grain, (share + (rank < longer ? 1 : 0)) * dim.grain};
 }
 
+/// `dim` with another extent, a multiple of its grain.
+constexpr Dim with_extent(const Dim& dim, std::size_t extent) {
+  return {dim.axis, extent / (dim.grain == 0 ? 1 : dim.grain), dim.grain};
+}
+
 /// The rank's part of `dim` as an axis of its own.
 constexpr Dim local_dim(const Dim& dim, Place place) {
-  return {dim.axis, block_of(dim, place).size / (dim.grain == 0 ? 1 : dim.grain), dim.grain};
+  return with_extent(dim, block_of(dim, place).size);
+}
+
+/// What lies in both; empty where they do not meet.
+constexpr Interval overlap(const Interval& a, const Interval& b) {
+  const std::size_t begin = a.offset > b.offset ? a.offset : b.offset;
+  const std::size_t end = a.end() < b.end() ? a.end() : b.end();
+  return {begin, end > begin ? end - begin : 0};
 }
 
 }  // namespace shardwise

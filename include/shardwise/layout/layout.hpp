@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "shardwise/core/shape.hpp"
+#include "shardwise/layout/window.hpp"
 
 namespace shardwise {
 
@@ -26,11 +27,36 @@ struct Sharded {
   static constexpr Axis axis = A;
 };
 
+/// Every rank holds what a window reads that slides along a named axis, for its block of outputs:
+/// about its own block, and what lies beyond with its neighbours. See `Window::held_by`.
+template <Axis A, Window W>
+struct Haloed {
+  static constexpr Axis axis = A;
+  static constexpr Window window = W;
+};
+
+/// Every rank holds summands of those elements; the value is their sum over the ranks.
+template <Axis A, Window W>
+struct HaloedPartial {
+  static constexpr Axis axis = A;
+  static constexpr Window window = W;
+};
+
 namespace detail {
 template <class L>
 inline constexpr bool is_sharded = false;
 template <Axis A>
 inline constexpr bool is_sharded<Sharded<A>> = true;
+
+template <class L>
+inline constexpr bool is_haloed = false;
+template <Axis A, Window W>
+inline constexpr bool is_haloed<Haloed<A, W>> = true;
+
+template <class L>
+inline constexpr bool is_haloed_partial = false;
+template <Axis A, Window W>
+inline constexpr bool is_haloed_partial<HaloedPartial<A, W>> = true;
 
 template <class L>
 struct dual {
@@ -44,24 +70,47 @@ template <>
 struct dual<Partial> {
   using type = Replicated;
 };
+template <Axis A, Window W>
+struct dual<Haloed<A, W>> {
+  using type = HaloedPartial<A, W>;
+};
+template <Axis A, Window W>
+struct dual<HaloedPartial<A, W>> {
+  using type = Haloed<A, W>;
+};
 }  // namespace detail
 
 template <class L>
 concept ShardedLayout = detail::is_sharded<L>;
 
-/// A layout: `Invariant`, `Replicated`, `Partial` or `Sharded<Axis>`.
+template <class L>
+concept HaloedLayout = detail::is_haloed<L>;
+
+template <class L>
+concept HaloedPartialLayout = detail::is_haloed_partial<L>;
+
+/// A layout by which a rank holds a part of one axis.
+template <class L>
+concept SplitLayout = ShardedLayout<L> || HaloedLayout<L> || HaloedPartialLayout<L>;
+
+/// A layout: `Invariant`, `Replicated`, `Partial`, `Sharded<Axis>`, `Haloed<Axis, Window>` or
+/// `HaloedPartial<Axis, Window>`.
 /// valid: `Partial`, `Sharded<Axis::batch>`      invalid: `int`, `Axis`, `const Partial`
 template <class L>
 concept Layout = std::same_as<L, Invariant> || std::same_as<L, Replicated> ||
-    std::same_as<L, Partial> || ShardedLayout<L>;
+    std::same_as<L, Partial> || SplitLayout<L>;
 
 /// The layout of the gradient of a tensor laid out as L. `dual_t<dual_t<L>>` is L.
 template <Layout L>
 using dual_t = typename detail::dual<L>::type;
 
-/// "Sharded<feature>", for messages.
+/// "Sharded<feature>", "Haloed<height, kernel 3 stride 2 padding 1+1>", for messages.
 template <Layout L>
 std::string layout_name() {
+  if constexpr (SplitLayout<L> && !ShardedLayout<L>) {
+    return (HaloedLayout<L> ? "Haloed<" : "HaloedPartial<") + std::string(name(L::axis)) + ", " +
+           to_string(L::window) + '>';
+  }
   if constexpr (std::same_as<L, Invariant>) return "Invariant";
   if constexpr (std::same_as<L, Replicated>) return "Replicated";
   if constexpr (std::same_as<L, Partial>) return "Partial";

@@ -10,7 +10,7 @@
 namespace shardwise {
 
 /// Position of the axis that L splits. Throws shape_error if the tensor has no such axis.
-template <ShardedLayout L>
+template <SplitLayout L>
 constexpr std::size_t split_position(const Shape& global) {
   const std::size_t position = global.find(L::axis);
   if (position == global.rank()) {
@@ -20,23 +20,34 @@ constexpr std::size_t split_position(const Shape& global) {
   return position;
 }
 
+/// What the rank at `place` holds of an axis that L splits.
+template <SplitLayout L>
+constexpr Interval held_interval(const Dim& dim, Place place) {
+  if constexpr (ShardedLayout<L>) {
+    return block_of(dim, place);
+  } else {
+    const Interval units = L::window.held_by(place, dim.units);
+    return {units.offset * dim.grain, units.size * dim.grain};
+  }
+}
+
 /// The shape of what the rank at `place` holds of a tensor of shape `global`.
-/// The whole shape for all layouts but `Sharded`.
+/// The whole shape for layouts that split nothing.
 template <Layout L>
 constexpr Shape local_shape(const Shape& global, Place place) {
   Shape local = global;
-  if constexpr (ShardedLayout<L>) {
+  if constexpr (SplitLayout<L>) {
     Dim& split = local[split_position<L>(global)];
-    if (split.known()) split = local_dim(split, place);
+    if (split.known()) split = with_extent(split, held_interval<L>(split, place).size);
   }
   return local;
 }
 
-/// The block of the split axis that the rank holds; an empty block at 0 if L splits nothing.
+/// The part of the split axis that the rank holds; an empty one at 0 if L splits nothing.
 template <Layout L>
 constexpr Interval local_block(const Shape& global, Place place) {
-  if constexpr (ShardedLayout<L>) {
-    return block_of(global[split_position<L>(global)], place);
+  if constexpr (SplitLayout<L>) {
+    return held_interval<L>(global[split_position<L>(global)], place);
   } else {
     return {};
   }

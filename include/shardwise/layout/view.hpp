@@ -80,7 +80,7 @@ class View {
 template <class T, Layout L, class E, class F>
 void for_each_global_run(const View<T, L, E>& view, F&& f) {
   BoxIn in_global{view.global(), {}};
-  if constexpr (ShardedLayout<L>) {
+  if constexpr (SplitLayout<L>) {
     const std::size_t axis = split_position<L>(view.global());
     in_global.begin[axis] = local_block<L>(view.global(), view.place()).offset;
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 
 #include "shardwise/core/partition.hpp"
 
@@ -41,6 +42,20 @@ struct Window {
     return {begin, end - begin};
   }
 
+  /// The units, of `units`, that a rank holds to make its block of the outputs: those that its
+  /// outputs read. What lies in front of all windows is with the first rank that has outputs, and
+  /// what lies behind them with the last one, so that one rank alone holds the whole axis.
+  constexpr Interval held_by(Place place, std::size_t units) const {
+    const Interval all{0, outputs(units)};
+    if (all.size == 0) return {0, place.rank == 0 ? units : 0};
+    const Interval mine = block_of({Axis::height, all.size}, place);
+    if (mine.size == 0) return {};
+    const Interval read = reads(mine, units);
+    const std::size_t begin = mine.offset == 0 ? 0 : read.offset;
+    const std::size_t end = mine.end() == all.end() ? units : read.end();
+    return {begin, end - begin};
+  }
+
   friend constexpr bool operator==(const Window&, const Window&) = default;
 
  private:
@@ -48,5 +63,12 @@ struct Window {
     return in_padded < before ? 0 : std::min(in_padded - before, units);
   }
 };
+
+/// "kernel 3 stride 2 dilation 1 padding 1+1".
+inline std::string to_string(const Window& window) {
+  return "kernel " + std::to_string(window.kernel) + " stride " + std::to_string(window.stride) +
+         " dilation " + std::to_string(window.dilation) + " padding " +
+         std::to_string(window.before) + '+' + std::to_string(window.after);
+}
 
 }  // namespace shardwise

@@ -9,11 +9,37 @@
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/layout/window.hpp"
 
 namespace shardwise {
 
 /// Which ranks take part: the axis of the mesh over which layers are split.
 enum class MeshAxis : std::uint8_t { tensor };
+
+/// The window of a halo, and the units of the axis that it slides along.
+struct HaloOf {
+  Window window;
+  std::size_t units = 0;
+
+  /// Units that the ranks hold, those that several hold counted as often.
+  constexpr std::size_t held(int ranks) const {
+    std::size_t sum = 0;
+    for (int rank = 0; rank < ranks; ++rank) sum += window.held_by({rank, ranks}, units).size;
+    return sum;
+  }
+
+  /// Units that ranks hold beyond their own block: what neighbours have to send.
+  constexpr std::size_t beyond(int ranks) const {
+    std::size_t own = 0;
+    for (int rank = 0; rank < ranks; ++rank)
+      own += overlap(window.held_by({rank, ranks}, units),
+                     block_of({Axis::height, units}, {rank, ranks}))
+                 .size;
+    return held(ranks) - own;
+  }
+
+  friend constexpr bool operator==(const HaloOf&, const HaloOf&) = default;
+};
 
 /// One collective: what is called, over which ranks, on how many elements of the *global* tensor.
 struct Collective {
@@ -21,24 +47,34 @@ struct Collective {
   std::size_t elements = 0;
   Dtype dtype = Dtype::float32;
   MeshAxis mesh_axis = MeshAxis::tensor;
+  HaloOf halo{};  ///< of a halo_exchange or halo_sum
 
   friend constexpr bool operator==(const Collective&, const Collective&) = default;
 
-  /// Elements that the ranks pass in, summed over all of them: summands count on every rank,
-  /// blocks count once.
+  /// Elements that the ranks pass in, summed over all of them: summands count on every rank that
+  /// holds them, blocks count once.
   constexpr std::size_t elements_passed_in(int ranks) const {
+    if (operation == Operation::halo_sum) return halo.held(ranks) * elements_per_unit();
     const bool summands =
         operation == Operation::all_reduce || operation == Operation::reduce_scatter;
     return summands ? elements * static_cast<std::size_t>(ranks) : elements;
   }
 
   /// Bytes that all ranks together send by the ring algorithm (Patarasu and Yuan 2009): n (P - 1)
-  /// for a gather or scatter, twice that for an all-reduce; an all-to-all sends n (P - 1) / P.
+  /// for a gather or scatter, twice that for an all-reduce; an all-to-all sends n (P - 1) / P. A
+  /// halo costs what ranks hold beyond their own blocks, on either way.
   constexpr std::size_t bytes_sent(int ranks) const {
     const auto p = static_cast<std::size_t>(ranks);
     const std::size_t bytes = elements * size_of(dtype);
+    if (operation == Operation::halo_exchange || operation == Operation::halo_sum)
+      return halo.beyond(ranks) * elements_per_unit() * size_of(dtype);
     if (operation == Operation::all_to_all) return bytes * (p - 1) / p;
     return bytes * (p - 1) * (operation == Operation::all_reduce ? 2 : 1);
+  }
+
+ private:
+  constexpr std::size_t elements_per_unit() const {
+    return halo.units == 0 ? 0 : elements / halo.units;
   }
 };
 

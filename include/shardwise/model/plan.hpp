@@ -37,11 +37,20 @@ struct Plan {
 
 namespace detail {
 
+template <SplitLayout L>
+constexpr HaloOf halo_of(const Shape& shape) {
+  return {L::window, shape[split_position<L>(shape)].units};
+}
+
 /// The collective of R on a tensor of shape `shape`, if R communicates.
 template <class R>
 constexpr void add_redistribution(collectives& list, const Shape& shape, Dtype dtype) {
   if constexpr (R::operation().has_value()) {
-    list.add({*R::operation(), shape.elements(), dtype});
+    Collective entry{*R::operation(), shape.elements(), dtype};
+    if constexpr (R::movement == Movement::halo_exchange)
+      entry.halo = halo_of<typename R::to>(shape);
+    if constexpr (R::movement == Movement::halo_sum) entry.halo = halo_of<typename R::from>(shape);
+    list.add(entry);
   }
 }
 

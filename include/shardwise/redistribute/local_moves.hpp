@@ -15,8 +15,8 @@ inline Shape with_block(Shape whole, std::size_t axis, Place of) {
   return whole;
 }
 
-/// out = the rank's block of in, which is whole on every rank.
-template <class T, Layout From, ShardedLayout To>
+/// out = the rank's part of in, which is whole on every rank.
+template <class T, Layout From, SplitLayout To>
 void slice(View<const T, From> in, View<T, To> out) {
   const std::size_t axis = split_position<To>(out.global());
   const Interval block = local_block<To>(out.global(), out.place());
@@ -24,8 +24,8 @@ void slice(View<const T, From> in, View<T, To> out) {
            BoxIn{out.local(), {}});
 }
 
-/// out = zeros with the rank's block of in at its place.
-template <class T, ShardedLayout From, Layout To>
+/// out = zeros with the rank's part in at its place.
+template <class T, SplitLayout From, Layout To>
 void pad(View<const T, From> in, View<T, To> out) {
   const std::size_t axis = split_position<From>(in.global());
   const Interval block = local_block<From>(in.global(), in.place());

@@ -20,15 +20,39 @@ enum class Movement : std::uint8_t {
   all_gather,      ///< every rank gets every block
   all_reduce,      ///< every rank gets the sum
   reduce_scatter,  ///< each rank gets its block of the sum
-  all_to_all       ///< each rank gets its block of another axis
+  all_to_all,      ///< each rank gets its block of another axis
+  halo_exchange,   ///< each rank gets what its window reads
+  halo_sum,        ///< each rank gets its block of the sum of what windows read
+  halo_all_reduce  ///< every rank gets the whole sum of what windows read
 };
 
-/// Whether a redistribution From -> To exists. Every pair but one does: the gradient of
-/// `Replicated -> Partial` would have to be the same pair again, and neither "first rank keeps" nor
-/// "divide by the number of ranks" is.
+namespace detail {
+
 template <Layout From, Layout To>
-inline constexpr bool redistributable =
-    !(std::same_as<From, Replicated> && std::same_as<To, Partial>);
+consteval bool exists() {
+  if constexpr (std::same_as<From, To>) {
+    return true;
+  } else if constexpr (HaloedLayout<To>) {
+    return std::same_as<From, Sharded<To::axis>> || std::same_as<From, Invariant> ||
+           std::same_as<From, Replicated>;
+  } else if constexpr (HaloedPartialLayout<From>) {
+    return std::same_as<To, Sharded<From::axis>> || std::same_as<To, Invariant> ||
+           std::same_as<To, Partial>;
+  } else if constexpr (HaloedLayout<From> || HaloedPartialLayout<To>) {
+    return false;
+  } else {
+    return !(std::same_as<From, Replicated> && std::same_as<To, Partial>);
+  }
+}
+
+}  // namespace detail
+
+/// Whether a redistribution From -> To exists. Without halos every pair but one does: the gradient
+/// of `Replicated -> Partial` would have to be the same pair again, and neither "first rank keeps"
+/// nor "divide by the number of ranks" is. `Haloed` is reached from its own axis split or from a
+/// tensor that every rank holds, and is only read by its layer; its dual is the mirror image.
+template <Layout From, Layout To>
+inline constexpr bool redistributable = detail::exists<From, To>();
 
 namespace detail {
 
@@ -36,8 +60,13 @@ template <Layout From, Layout To>
 consteval Movement movement_of() {
   constexpr bool same_everywhere = std::same_as<From, Invariant> || std::same_as<From, Replicated>;
   if (std::same_as<From, To>) return Movement::none;
+  if (HaloedLayout<To> && ShardedLayout<From>) return Movement::halo_exchange;
+  if (HaloedPartialLayout<From>) {
+    if (ShardedLayout<To>) return Movement::halo_sum;
+    return std::same_as<To, Partial> ? Movement::pad : Movement::halo_all_reduce;
+  }
   if (same_everywhere) {
-    if (ShardedLayout<To>) return Movement::slice;
+    if (SplitLayout<To>) return Movement::slice;
     return std::same_as<To, Partial> ? Movement::keep_first : Movement::none;
   }
   if (std::same_as<From, Partial>) {
@@ -50,7 +79,13 @@ consteval Movement movement_of() {
 /// Nothing but the error: a `Redistribute` that does not exist stops here, with this sentence.
 template <Layout From, Layout To>
 consteval bool must_be_redistributable() {
-  static_assert(redistributable<From, To>,
+  constexpr bool has_halo = HaloedLayout<From> || HaloedLayout<To> || HaloedPartialLayout<From> ||
+                            HaloedPartialLayout<To>;
+  static_assert(redistributable<From, To> || !has_halo,
+                "there is no redistribution from From to To: a Haloed tensor is made of one that "
+                "is split along the same axis, or that every rank holds. Go through Sharded<Axis> "
+                "of the window's axis.");
+  static_assert(redistributable<From, To> || has_halo,
                 "there is no redistribution from From to To: ranks that hold the same value for "
                 "shares of their own have no summands to give. Go through Invariant "
                 "(Replicated -> Invariant -> Partial), which says that the first rank keeps it.");
@@ -83,6 +118,12 @@ struct Redistribute {
         return Operation::reduce_scatter;
       case Movement::all_to_all:
         return Operation::all_to_all;
+      case Movement::halo_exchange:
+        return Operation::halo_exchange;
+      case Movement::halo_sum:
+        return Operation::halo_sum;
+      case Movement::halo_all_reduce:
+        return Operation::all_reduce;
       default:
         return std::nullopt;
     }

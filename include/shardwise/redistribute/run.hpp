@@ -7,6 +7,7 @@
 
 #include "shardwise/core/memory.hpp"
 #include "shardwise/redistribute/collective_moves.hpp"
+#include "shardwise/redistribute/halo_moves.hpp"
 #include "shardwise/redistribute/local_moves.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
 
@@ -81,8 +82,15 @@ void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
     ranks.all_reduce(in.span(), out.span(), reduction);
   } else if constexpr (R::movement == Movement::reduce_scatter) {
     detail::reduce_scatter(ranks, pool, in, out);
-  } else {
+  } else if constexpr (R::movement == Movement::all_to_all) {
     detail::all_to_all(ranks, pool, in, out);
+  } else if constexpr (R::movement == Movement::halo_exchange) {
+    detail::halo_exchange(ranks, pool, in, out);
+  } else if constexpr (R::movement == Movement::halo_sum) {
+    detail::halo_sum(ranks, pool, in, out);
+  } else {
+    detail::pad(in, out);
+    ranks.all_reduce(std::span<const T>(out.span()), out.span());
   }
 }
 
