@@ -20,7 +20,7 @@ declare -A may=(
 
 # Foreign headers, and the only headers that may include them.
 foreign=(
-  'mpi\.h'                        'comm/mpi\.hpp'
+  'mpi\.h'                        'comm/detail/mpi_library\.hpp'
   'nccl\.h'                       'comm/nccl\.hpp'
   '(cu[a-z]*[._].*|cuda.*|cublas.*|cudnn.*)' '(backend/cuda/.*|comm/nccl\.hpp)'
   '(oneapi/)?dnnl.*'              'backend/onednn/.*'

@@ -1,4 +1,5 @@
-# The parts of the library that need an installed one: shardwise::onednn and shardwise::data.
+# The parts of the library that need an installed one: shardwise::onednn, shardwise::data and
+# shardwise::mpi.
 # Where it is not installed, the target does not exist and whoever links it fails by name.
 
 if(SHARDWISE_ONEDNN)
@@ -27,6 +28,17 @@ if(SHARDWISE_DATA)
     add_library(shardwise_data INTERFACE)
     add_library(shardwise::data ALIAS shardwise_data)
     target_link_libraries(shardwise_data INTERFACE shardwise::shardwise ZLIB::ZLIB)
+  endif()
+endif()
+
+if(SHARDWISE_MPI)
+  # Open MPI or MPICH, whichever `mpicxx` is; -DMPI_CXX_COMPILER=mpicxx.mpich names another one.
+  set(MPI_CXX_SKIP_MPICXX ON)
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(MPI_CXX_FOUND)
+    add_library(shardwise_mpi INTERFACE)
+    add_library(shardwise::mpi ALIAS shardwise_mpi)
+    target_link_libraries(shardwise_mpi INTERFACE shardwise::shardwise MPI::MPI_CXX)
   endif()
 endif()
 

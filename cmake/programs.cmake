@@ -5,9 +5,10 @@ find_package(CLI11 CONFIG QUIET)
 file(WRITE ${PROJECT_BINARY_DIR}/skipped.txt "")
 
 # A part, what in a path or an include line asks for it, the target, and where to get it.
-set(SHARDWISE_PARTS onednn data checkpoint cli)
+set(SHARDWISE_PARTS onednn data mpi checkpoint cli)
 set(SHARDWISE_PART_onednn "/onednn[./]|<oneapi/|<dnnl" shardwise::onednn "libdnnl-dev (oneDNN 2)")
 set(SHARDWISE_PART_data "/data/|<zlib.h>" shardwise::data "zlib1g-dev")
+set(SHARDWISE_PART_mpi "comm/(detail/)?mpi|<mpi.h>" shardwise::mpi "libopenmpi-dev or libmpich-dev")
 set(SHARDWISE_PART_checkpoint
     "/checkpoint/|<nlohmann/" shardwise::checkpoint "nlohmann-json3-dev")
 set(SHARDWISE_PART_cli "<CLI/" CLI11::CLI11 "libcli11-dev")

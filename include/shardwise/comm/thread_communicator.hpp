@@ -223,12 +223,9 @@ class ThreadCommunicator {
     ordered_sum<T>(inputs, first, begins(index(rank_) + 1) - first, outputs, reduction);
   }
 
-  /// Checks this rank's own block; returns where it begins.
   std::size_t check_blocks(Operation operation, Counts counts, std::size_t has,
                            const char* buffer) const {
-    detail::check_counts(operation, counts.size(), size());
-    detail::check_elements(operation, buffer, has, counts[index(rank_)]);
-    return detail::offset(counts, rank_);
+    return detail::check_block(operation, buffer, has, counts, rank_, size());
   }
 
   static void check_whole(Operation operation, Counts counts, std::size_t has, const char* buffer) {

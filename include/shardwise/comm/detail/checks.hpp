@@ -63,4 +63,12 @@ inline std::size_t offset(std::span<const std::size_t> counts, int rank) {
   return total(counts.first(static_cast<std::size_t>(rank)));
 }
 
+/// For a rank's own block of `counts`: checks that `buffer` is one, and returns where it begins.
+inline std::size_t check_block(Operation operation, const char* buffer, std::size_t has,
+                               std::span<const std::size_t> counts, int rank, int ranks) {
+  check_counts(operation, counts.size(), ranks);
+  check_elements(operation, buffer, has, counts[static_cast<std::size_t>(rank)]);
+  return offset(counts, rank);
+}
+
 }  // namespace shardwise::detail

@@ -1,0 +1,248 @@
+#pragma once
+// Whether all ranks of a group are about to make the same call: small headers that go ahead of it.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/comm/detail/quarrel.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail::mpi {
+
+/// What a rank tells the others about its next call in a group, in bytes without gaps.
+struct Header {
+  std::uint64_t number = 0;  ///< of the collective in its group, from 1; 0 says good-bye
+  std::uint64_t elements = 0;
+  std::uint64_t counts = 0;
+  std::uint64_t counts_digest = 0;
+  std::int32_t root = -1;
+  std::int32_t tag = 0;
+  std::int32_t dtype = 0;
+  std::int16_t operation = 0;
+  std::int16_t reduction = 0;
+
+  Header() = default;
+  Header(std::uint64_t which, const Call& call)
+      : number(which),
+        elements(call.elements),
+        counts(call.counts.size()),
+        counts_digest(digest(call.counts)),
+        root(call.root),
+        tag(call.tag),
+        dtype(static_cast<std::int32_t>(call.dtype)),
+        operation(static_cast<std::int16_t>(call.operation)),
+        reduction(static_cast<std::int16_t>(call.reduction)) {}
+
+  bool is_goodbye() const { return number == 0; }
+  friend bool operator==(const Header&, const Header&) = default;
+
+  static constexpr int bytes = 48;
+};
+static_assert(sizeof(Header) == Header::bytes);
+
+/// The channel on which the headers of all groups of a job travel, from one rank of the job to
+/// another. Each group has two numbers of its own in it, so that what a group has left behind
+/// unread never reaches another one.
+class Channel {
+ public:
+  explicit Channel(MPI_Comm job) : comm_(OwnComm::duplicate(job)) {
+    void* limit = nullptr;
+    int found = 0;
+    check(MPI_Comm_get_attr(comm_.get(), MPI_TAG_UB, &limit, &found), "MPI_Comm_get_attr");
+    numbers_ = (found != 0 ? *static_cast<const int*>(limit) : 32767) / 2 / comm_.size();
+  }
+
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  /// Reads what has arrived and no group wants any more: good-byes.
+  ~Channel() {
+    int found = is_finalized() ? 0 : 1;
+    while (found != 0) {
+      MPI_Status status;
+      Header header;
+      if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm(), &found, &status) != MPI_SUCCESS) return;
+      if (found != 0)
+        MPI_Recv(&header, Header::bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm(),
+                 MPI_STATUS_IGNORE);
+    }
+  }
+
+  MPI_Comm comm() const { return comm_.get(); }
+
+  /// A number for a group that this rank is the first of. No other group has it; after some
+  /// hundred million groups, or 32767 / 2P where MPI has few tags, the oldest come again.
+  int number_of_next_group() {
+    next_ = (next_ + 1) % numbers_;
+    return next_ * comm_.size() + comm_.rank();
+  }
+
+ private:
+  OwnComm comm_;
+  int numbers_ = 0;
+  int next_ = -1;
+};
+
+/// One rank's view of what its group has agreed on. Not to be copied or moved: MPI writes into it.
+class Agreement {
+ public:
+  /// A collective of `group`, whose members are these ranks of the job.
+  Agreement(std::shared_ptr<Channel> channel, MPI_Comm group, std::span<const int> job_ranks,
+            int rank)
+      : channel_(std::move(channel)),
+        group_(group),
+        job_ranks_(job_ranks),
+        rank_(static_cast<std::size_t>(rank)),
+        headers_(job_ranks.size()),
+        requests_(2 * job_ranks.size(), MPI_REQUEST_NULL),
+        has_left_(job_ranks.size()) {
+    int number = rank == 0 ? channel_->number_of_next_group() : 0;
+    check(MPI_Bcast(&number, 1, MPI_INT, 0, group_), "MPI_Bcast");
+    collective_tag_ = 2 * number;
+    message_tag_ = 2 * number + 1;
+  }
+  Agreement(const Agreement&) = delete;
+  Agreement& operator=(const Agreement&) = delete;
+
+  /// Says good-bye, and waits for nobody: those who wait for this rank get a peer_error.
+  ~Agreement() {
+    if (is_finalized()) return;
+    static const Header goodbye;
+    for (std::size_t r = 0; r < headers_.size(); ++r)
+      for (const int tag : {collective_tag_, message_tag_}) {
+        if (r == rank_) continue;
+        MPI_Request sent = MPI_REQUEST_NULL;
+        MPI_Isend(&goodbye, Header::bytes, MPI_BYTE, job_ranks_[r], tag, channel_->comm(), &sent);
+        if (sent != MPI_REQUEST_NULL) MPI_Request_free(&sent);
+      }
+  }
+
+  /// Returns if all ranks are about to make this call. Throws on all ranks alike otherwise: a
+  /// collective_error if the calls differ, a peer_error if a rank has left the group.
+  void agree(const Call& call) {
+    throw_if_anyone_left(call);
+    headers_[rank_] = Header(++number_, call);
+    exchange_headers();
+    throw_if_anyone_left(call);
+    const auto same = [&](std::size_t q, std::size_t r) { return headers_[q] == headers_[r]; };
+    bool agreed = true;
+    for (std::size_t r = 1; r < headers_.size(); ++r) agreed &= same(0, r);
+    if (agreed) return;
+    const std::vector<Words> words = all_in_words(call);
+    throw collective_error(describe_quarrel(number_, job_ranks_, same,
+                                            [&](std::size_t r) { return words[r].data(); }));
+  }
+
+  /// For an all_to_all, on which all ranks have agreed but for these counts: throws on all ranks if
+  /// one sends what another does not expect.
+  void agree_on_blocks(std::span<const std::size_t> sent, std::span<const std::size_t> received) {
+    const std::size_t ranks = headers_.size();
+    tables_.resize(2 * ranks * (ranks + 1));
+    const std::span<std::uint64_t> mine(tables_.data() + 2 * ranks * ranks, 2 * ranks);
+    std::copy(sent.begin(), sent.end(), mine.begin());
+    std::copy(received.begin(), received.end(), mine.begin() + static_cast<std::ptrdiff_t>(ranks));
+    check(MPI_Allgather(mine.data(), static_cast<int>(2 * ranks), MPI_UINT64_T, tables_.data(),
+                        static_cast<int>(2 * ranks), MPI_UINT64_T, group_),
+          "MPI_Allgather");
+    for (std::size_t from = 0; from < ranks; ++from)
+      for (std::size_t to = 0; to < ranks; ++to) {
+        const std::uint64_t out = tables_[2 * ranks * from + to];
+        const std::uint64_t in = tables_[2 * ranks * to + ranks + from];
+        if (out != in)
+          throw collective_error(describe_unequal(job_ranks_[from], job_ranks_[to], out, in));
+      }
+  }
+
+  /// Sends `header` ahead of a message; it must stay until `request` is done.
+  void announce(const Header& header, int to, MPI_Request* request) const {
+    check(MPI_Isend(&header, Header::bytes, MPI_BYTE, job_ranks_[static_cast<std::size_t>(to)],
+                    message_tag_, channel_->comm(), request),
+          "MPI_Isend");
+  }
+
+  /// The header of the next message of rank `call.root`. Throws a peer_error if that rank has left.
+  Header next_message(const Call& call) {
+    const auto from = static_cast<std::size_t>(call.root);
+    throw_if_left(call, from);
+    Header header;
+    check(MPI_Recv(&header, Header::bytes, MPI_BYTE, job_ranks_[from], message_tag_,
+                   channel_->comm(), MPI_STATUS_IGNORE),
+          "MPI_Recv");
+    if (header.is_goodbye()) has_left_[from] = 1;
+    throw_if_left(call, from);
+    return header;
+  }
+
+ private:
+  using Words = std::array<char, 256>;  // a call in words, cut off if it is longer
+
+  void exchange_headers() {
+    const std::size_t ranks = headers_.size();
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (r != rank_)
+        check(MPI_Irecv(&headers_[r], Header::bytes, MPI_BYTE, job_ranks_[r], collective_tag_,
+                        channel_->comm(), &requests_[r]),
+              "MPI_Irecv");
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (r != rank_)
+        check(MPI_Isend(&headers_[rank_], Header::bytes, MPI_BYTE, job_ranks_[r], collective_tag_,
+                        channel_->comm(), &requests_[ranks + r]),
+              "MPI_Isend");
+    check(MPI_Waitall(static_cast<int>(ranks), requests_.data(), MPI_STATUSES_IGNORE),
+          "MPI_Waitall");
+    for (std::size_t r = 0; r < ranks; ++r) {
+      MPI_Request& sent = requests_[ranks + r];
+      if (sent == MPI_REQUEST_NULL) continue;
+      if (headers_[r].is_goodbye()) {
+        has_left_[r] = 1;
+        check(MPI_Request_free(&sent), "MPI_Request_free");  // nobody will read it
+      } else {
+        check(MPI_Wait(&sent, MPI_STATUS_IGNORE), "MPI_Wait");
+      }
+    }
+  }
+
+  void throw_if_left(const Call& call, std::size_t rank) const {
+    if (has_left_[rank] != 0)
+      throw peer_error("in " + to_string(call) + ": rank " + std::to_string(job_ranks_[rank]) +
+                       " has left the group, and this call waits for it");
+  }
+
+  void throw_if_anyone_left(const Call& call) const {
+    for (std::size_t r = 0; r < has_left_.size(); ++r) throw_if_left(call, r);
+  }
+
+  std::vector<Words> all_in_words(const Call& call) const {
+    const std::string text = to_string(call);
+    Words mine{};
+    std::copy_n(text.begin(), std::min(text.size(), mine.size() - 1), mine.begin());
+    std::vector<Words> all(headers_.size());
+    const int length = static_cast<int>(mine.size());
+    check(MPI_Allgather(mine.data(), length, MPI_CHAR, all.data(), length, MPI_CHAR, group_),
+          "MPI_Allgather");
+    return all;
+  }
+
+  std::shared_ptr<Channel> channel_;
+  MPI_Comm group_;
+  std::span<const int> job_ranks_;
+  std::size_t rank_;
+  int collective_tag_ = 0;
+  int message_tag_ = 0;
+  std::uint64_t number_ = 0;
+  std::vector<Header> headers_;        // of the current call, by rank
+  std::vector<MPI_Request> requests_;  // receives, then sends
+  std::vector<std::uint64_t> tables_;  // of all_to_all: sent and received counts, by rank; mine
+  std::vector<char> has_left_;         // by rank
+};
+
+}  // namespace shardwise::detail::mpi

@@ -1,0 +1,162 @@
+#pragma once
+// Messages between two ranks that are processes: sent without waiting, received in order.
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/mpi_agreement.hpp"
+#include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail::mpi {
+
+/// What all groups of a job share.
+struct Job {
+  Job(std::size_t piece, bool looks, std::shared_ptr<Channel> headers)
+      : largest_piece(piece), looks_at_sizes(looks), channel(std::move(headers)) {}
+
+  std::size_t largest_piece;         ///< elements in one call of MPI, at most
+  bool looks_at_sizes;               ///< whether a rank checks its own arguments
+  std::shared_ptr<Channel> channel;  ///< null unless ranks compare their calls
+  Types types;
+};
+
+/// The messages of one rank in its group. A sent one is copied and stays here until MPI has handed
+/// it over; its memory is then used again.
+class Messages {
+ public:
+  /// `job_ranks` and `agreement` have to outlive it; `agreement` is null unless calls are compared.
+  Messages(std::shared_ptr<const Job> job, MPI_Comm comm, std::span<const int> job_ranks,
+           Agreement* agreement)
+      : job_(std::move(job)), comm_(comm), job_ranks_(job_ranks), agreement_(agreement) {}
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+
+  /// Waits for nobody. MPI still reads what nobody has received, so that memory is left to it.
+  ~Messages() {
+    for (std::unique_ptr<Message>& message : sent_) {
+      if (is_finalized() || is_done(*message)) continue;
+      for (MPI_Request& request : message->requests)
+        if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+      static_cast<void>(message.release());
+    }
+  }
+
+  void send(const Call& call, std::span<const std::byte> bytes) {
+    Message& message = idle_message();
+    message.header = Header(1, call);
+    message.bytes.assign(bytes.begin(), bytes.end());
+    if (agreement_ != nullptr)
+      agreement_->announce(message.header, call.root, &message.requests.emplace_back());
+    for_each_piece(call.elements, [&](std::size_t first, int count) {
+      check(MPI_Isend(message.bytes.data() + first * size_of(call.dtype), count,
+                      job_->types.of(call.dtype), call.root, tag, comm_,
+                      &message.requests.emplace_back()),
+            "MPI_Isend");
+    });
+  }
+
+  /// Throws a collective_error if the next message is another one, which is dropped.
+  void receive(const Call& call, std::span<std::byte> bytes) {
+    if (agreement_ != nullptr) {
+      const Header sent = agreement_->next_message(call);
+      const bool fits = sent.dtype == static_cast<int>(call.dtype) &&
+                        sent.elements == call.elements && sent.tag == call.tag;
+      if (!fits) {
+        drop(sent, call.root);
+        throw collective_error(quarrel(sent, call));
+      }
+    }
+    for_each_piece(call.elements, [&](std::size_t first, int count) {
+      receive_piece(call, bytes.data() + first * size_of(call.dtype), count);
+    });
+  }
+
+ private:
+  static constexpr int tag = 1;
+
+  struct Message {
+    Header header;
+    std::vector<std::byte> bytes;
+    std::vector<MPI_Request> requests;
+  };
+
+  static bool is_done(Message& message) {
+    int done = 0;
+    check(MPI_Testall(static_cast<int>(message.requests.size()), message.requests.data(), &done,
+                      MPI_STATUSES_IGNORE),
+          "MPI_Testall");
+    return done != 0;
+  }
+
+  Message& idle_message() {
+    for (const std::unique_ptr<Message>& message : sent_)
+      if (is_done(*message)) {
+        message->requests.clear();
+        return *message;
+      }
+    return *sent_.emplace_back(std::make_unique<Message>());
+  }
+
+  /// Calls f(first element, elements) for each piece of a message; for an empty one too.
+  template <class F>
+  void for_each_piece(std::size_t elements, F f) const {
+    std::size_t first = 0;
+    do {
+      const std::size_t piece = std::min(job_->largest_piece, elements - first);
+      f(first, static_cast<int>(piece));
+      first += piece;
+    } while (first < elements);
+  }
+
+  void receive_piece(const Call& call, std::byte* bytes, int count) const {
+    const MPI_Datatype type = job_->types.of(call.dtype);
+    MPI_Status status;
+    int got = 0;
+    check(MPI_Recv(bytes, count, type, call.root, tag, comm_, &status), "MPI_Recv");
+    check(MPI_Get_count(&status, type, &got), "MPI_Get_count");
+    if (got != count)
+      throw collective_error(
+          "rank " + name(call.root) +
+          " sent a message of another length than this rank called: " + to_string(call) +
+          "; dtype, elements and tag of a message must be the same on both sides");
+  }
+
+  void drop(const Header& sent, int from) const {
+    Call call{.dtype = static_cast<Dtype>(sent.dtype), .root = from};
+    std::vector<std::byte> bytes(std::min(job_->largest_piece, sent.elements) *
+                                 size_of(call.dtype));
+    for_each_piece(sent.elements,
+                   [&](std::size_t, int count) { receive_piece(call, bytes.data(), count); });
+  }
+
+  std::string quarrel(const Header& sent, const Call& call) const {
+    Call theirs{.operation = Operation::send,
+                .dtype = static_cast<Dtype>(sent.dtype),
+                .root = sent.root,
+                .tag = sent.tag,
+                .elements = sent.elements};
+    return "rank " + name(call.root) + " called " + to_string(theirs) + ", rank " +
+           name(sent.root) + " called " + to_string(call) +
+           "; dtype, elements and tag of a message must be the same on both sides";
+  }
+
+  std::string name(int rank) const {
+    return std::to_string(job_ranks_[static_cast<std::size_t>(rank)]);
+  }
+
+  std::shared_ptr<const Job> job_;
+  MPI_Comm comm_;
+  std::span<const int> job_ranks_;
+  Agreement* agreement_;
+  std::vector<std::unique_ptr<Message>> sent_;
+};
+
+}  // namespace shardwise::detail::mpi

@@ -1,0 +1,264 @@
+#pragma once
+// Collectives between ranks that are processes, over MPI.
+
+#include <algorithm>
+#include <climits>
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/detail/checks.hpp"
+#include "shardwise/comm/detail/mpi_group.hpp"
+#include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/comm/detail/mpi_moves.hpp"
+#include "shardwise/comm/mpi_options.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+/// A rank that is a process of MPI. Copies stand for the same rank of the same group. It keeps the
+/// contract of `Communicator`, and further:
+///
+/// - Sums run in rank order, with the bits that thread ranks get: blocks are exchanged, added up by
+///   `ordered_sum`, and gathered. MPI_Allreduce promises no order and knows no 16-bit floats.
+/// - A group has a communicator of MPI of its own: its messages mix with no others.
+/// - What MPI refuses is a backend_error with MPI's words.
+/// - After the first calls nothing of ours is allocated; split allocates.
+///
+/// With checks at `communicating`, ranks that disagree get a collective_error on every rank, with
+/// all calls in it, before data moves; the group can go on if every rank catches it. Ranks of a
+/// group that another has left get a peer_error when they wait for it. **Below that level** a wrong
+/// call may give wrong numbers or wait without end. At every level ranks wait without end that wait
+/// for each other in different groups, or one in a collective and one in receive.
+///
+/// What goes over the wire, per rank, for n bytes on each of P ranks: all_reduce n(P-1) to 4 KiB,
+/// in one call, and 2n(P-1)/P beyond; all others what the contract says. Checks at `communicating`
+/// add a message of 48 bytes to every other rank.
+class MpiCommunicator {
+  template <class T>
+  using In = std::type_identity_t<std::span<const T>>;
+  using Counts = std::span<const std::size_t>;
+
+ public:
+  /// all_reduce sends at most so many bytes from each rank to each.
+  static constexpr std::size_t gathered_bytes = 4096;
+
+  /// The ranks of `comm`, which MPI has started and the caller keeps; a collective. It is
+  /// duplicated and not used again. Must end before MPI does.
+  /// throws  argument_error if MPI does not run, if `comm` is null or has two groups, or if
+  ///         largest_piece is no count of MPI
+  explicit MpiCommunicator(MPI_Comm comm, MpiOptions options = {});
+
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
+
+  template <Element T>
+  void all_reduce(In<T> in, std::span<T> out, Reduction reduction = Reduction::sum);
+  template <Element T>
+  void all_gather(In<T> in, std::span<T> out, Counts counts);
+  template <Element T>
+  void reduce_scatter(In<T> in, std::span<T> out, Counts counts,
+                      Reduction reduction = Reduction::sum);
+  template <Element T>
+  void broadcast(std::span<T> data, int root);
+  template <Element T>
+  void gather(In<T> in, std::span<T> out, Counts counts, int root);
+  template <Element T>
+  void scatter(In<T> in, std::span<T> out, Counts counts, int root);
+  template <Element T>
+  void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received);
+
+  /// Does not wait. What nobody receives keeps its memory until the process ends.
+  template <Element T>
+  void send(std::span<const T> data, int to, int tag = 0) {
+    if (group_->looks_at_sizes())
+      detail::check_partner(Operation::send, "receiver", to, rank(), size());
+    const Call call{Operation::send, dtype_v<T>, {}, to, tag, data.size(), {}};
+    group_->messages().send(call, std::as_bytes(data));
+  }
+
+  /// The next message of rank `from`. Another dtype or tag is noticed at `communicating`, another
+  /// length at every level: a collective_error, and the message is lost.
+  template <Element T>
+  void receive(std::span<T> data, int from, int tag = 0) {
+    if (group_->looks_at_sizes())
+      detail::check_partner(Operation::receive, "sender", from, rank(), size());
+    const Call call{Operation::receive, dtype_v<T>, {}, from, tag, data.size(), {}};
+    group_->messages().receive(call, std::as_writable_bytes(data));
+  }
+
+  void barrier() {
+    group_->agree(Call{Operation::barrier});
+    detail::mpi::check(MPI_Barrier(group_->comm()), "MPI_Barrier");
+  }
+
+  MpiCommunicator split(int color, int key);
+
+ private:
+  explicit MpiCommunicator(std::shared_ptr<detail::mpi::Group> group) : group_(std::move(group)) {}
+
+  std::shared_ptr<detail::mpi::Group> group_;
+};
+
+static_assert(Communicator<MpiCommunicator>);
+
+inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
+  int running = 0;
+  detail::mpi::check(MPI_Initialized(&running), "MPI_Initialized");
+  if (running == 0 || detail::mpi::is_finalized())
+    throw argument_error(
+        "MpiCommunicator: MPI does not run; call MPI_Init before, or use run_mpi_ranks");
+  if (comm == MPI_COMM_NULL)
+    throw argument_error("MpiCommunicator: the communicator is MPI_COMM_NULL; give one of a group");
+  int two_groups = 0;
+  detail::mpi::check(MPI_Comm_test_inter(comm, &two_groups), "MPI_Comm_test_inter");
+  if (two_groups != 0)
+    throw argument_error(
+        "MpiCommunicator: an intercommunicator has two groups; give an intracommunicator");
+  if (options.largest_piece < 1 || options.largest_piece > INT_MAX)
+    throw argument_error("MpiCommunicator: largest_piece is " +
+                         std::to_string(options.largest_piece) + "; it must be 1 to " +
+                         std::to_string(INT_MAX));
+
+  detail::mpi::OwnComm ours = detail::mpi::OwnComm::duplicate(comm);
+  const auto job =
+      std::make_shared<detail::mpi::Job>(options.largest_piece, options.checks != CheckLevel::off,
+                                         options.checks == CheckLevel::communicating
+                                             ? std::make_shared<detail::mpi::Channel>(ours.get())
+                                             : nullptr);
+  std::vector<int> all(static_cast<std::size_t>(ours.size()));
+  std::iota(all.begin(), all.end(), 0);
+  group_ = std::make_shared<detail::mpi::Group>(job, std::move(ours), std::move(all));
+}
+
+template <Element T>
+void MpiCommunicator::all_reduce(In<T> in, std::span<T> out, Reduction reduction) {
+  constexpr Operation operation = Operation::all_reduce;
+  if (group_->looks_at_sizes()) {
+    detail::check_elements(operation, "the output", out.size(), in.size());
+    detail::check_overlap<T>(operation, in, out, out.data());
+  }
+  group_->agree({operation, dtype_v<T>, reduction, -1, 0, in.size(), {}});
+  if (in.size_bytes() <= gathered_bytes)
+    detail::mpi::sum_gathered<T>(*group_, in, out, reduction);
+  else
+    detail::mpi::sum_shares<T>(*group_, in, out, reduction);
+}
+
+template <Element T>
+void MpiCommunicator::all_gather(In<T> in, std::span<T> out, Counts counts) {
+  constexpr Operation operation = Operation::all_gather;
+  if (group_->looks_at_sizes()) {
+    const std::size_t mine =
+        detail::check_block(operation, "the input", in.size(), counts, rank(), size());
+    detail::check_elements(operation, "the output", out.size(), detail::total(counts));
+    detail::check_overlap<T>(operation, in, out, out.data() + mine);
+  }
+  group_->agree({operation, dtype_v<T>, {}, -1, 0, out.size(), counts});
+  detail::mpi::all_gather<T>(*group_, in, out, counts);
+}
+
+template <Element T>
+void MpiCommunicator::reduce_scatter(In<T> in, std::span<T> out, Counts counts,
+                                     Reduction reduction) {
+  constexpr Operation operation = Operation::reduce_scatter;
+  if (group_->looks_at_sizes()) {
+    detail::check_block(operation, "the output", out.size(), counts, rank(), size());
+    detail::check_elements(operation, "the input", in.size(), detail::total(counts));
+    detail::check_overlap<T>(operation, in, out);
+  }
+  group_->agree({operation, dtype_v<T>, reduction, -1, 0, in.size(), counts});
+  detail::mpi::reduce_scatter<T>(*group_, in, out, counts, reduction);
+}
+
+template <Element T>
+void MpiCommunicator::broadcast(std::span<T> data, int root) {
+  if (group_->looks_at_sizes()) detail::check_rank(Operation::broadcast, "root", root, size());
+  group_->agree({Operation::broadcast, dtype_v<T>, {}, root, 0, data.size(), {}});
+  detail::mpi::broadcast<T>(*group_, data, root);
+}
+
+template <Element T>
+void MpiCommunicator::gather(In<T> in, std::span<T> out, Counts counts, int root) {
+  constexpr Operation operation = Operation::gather;
+  if (group_->looks_at_sizes()) {
+    detail::check_rank(operation, "root", root, size());
+    const std::size_t mine =
+        detail::check_block(operation, "the input", in.size(), counts, rank(), size());
+    if (rank() == root) {
+      detail::check_elements(operation, "the output", out.size(), detail::total(counts));
+      detail::check_overlap<T>(operation, in, out, out.data() + mine);
+    }
+  }
+  group_->agree({operation, dtype_v<T>, {}, root, 0, detail::total(counts), counts});
+  detail::mpi::gather<T>(*group_, in, out, counts, root);
+}
+
+template <Element T>
+void MpiCommunicator::scatter(In<T> in, std::span<T> out, Counts counts, int root) {
+  constexpr Operation operation = Operation::scatter;
+  if (group_->looks_at_sizes()) {
+    detail::check_rank(operation, "root", root, size());
+    detail::check_block(operation, "the output", out.size(), counts, rank(), size());
+    if (rank() == root) {
+      detail::check_elements(operation, "the input", in.size(), detail::total(counts));
+      detail::check_overlap<T>(operation, in, out);
+    }
+  }
+  group_->agree({operation, dtype_v<T>, {}, root, 0, detail::total(counts), counts});
+  detail::mpi::scatter<T>(*group_, in, out, counts, root);
+}
+
+template <Element T>
+void MpiCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
+  constexpr Operation operation = Operation::all_to_all;
+  if (group_->looks_at_sizes()) {
+    detail::check_counts(operation, sent.size(), size());
+    detail::check_counts(operation, received.size(), size());
+    detail::check_elements(operation, "the input", in.size(), detail::total(sent));
+    detail::check_elements(operation, "the output", out.size(), detail::total(received));
+    detail::check_overlap<T>(operation, in, out);
+  }
+  group_->agree({operation, dtype_v<T>, {}, -1, 0, 0, {}});
+  group_->agree_on_blocks(sent, received);
+  detail::mpi::all_to_all<T>(*group_, in, sent, out, received);
+}
+
+/// Colors of MPI are not negative; ours may be, so a color is named by its first rank.
+inline MpiCommunicator MpiCommunicator::split(int color, int key) {
+  using namespace detail::mpi;
+  struct Choice {
+    int color, key, job_rank;
+  };
+  group_->agree(Call{Operation::split});
+  std::vector<Choice> all(static_cast<std::size_t>(size()));
+  const Choice mine{color, key, group_->job_rank(rank())};
+  check(MPI_Allgather(&mine, sizeof(Choice), MPI_BYTE, all.data(), sizeof(Choice), MPI_BYTE,
+                      group_->comm()),
+        "MPI_Allgather");
+
+  std::vector<Choice> members;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(members),
+               [&](const Choice& choice) { return choice.color == color; });
+  const int name = members.front().job_rank;
+  std::stable_sort(members.begin(), members.end(),
+                   [](const Choice& a, const Choice& b) { return a.key < b.key; });
+  std::vector<int> job_ranks;
+  for (const Choice& member : members) job_ranks.push_back(member.job_rank);
+
+  MPI_Comm made = MPI_COMM_NULL;
+  check(MPI_Comm_split(group_->comm(), name, key, &made), "MPI_Comm_split");
+  return MpiCommunicator(
+      std::make_shared<Group>(group_->job(), OwnComm(made), std::move(job_ranks)));
+}
+
+}  // namespace shardwise
