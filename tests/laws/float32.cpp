@@ -5,6 +5,6 @@
 using namespace testing;
 
 TEST_CASE("one rank, known to the compiler") { check_laws<float, Alone>(); }
-TEST_CASE("threads that read each other's memory") { check_laws<float, Threads>(); }
-TEST_CASE("ranks that must pack") { check_laws<float, PlainThreads>(); }
-TEST_CASE("ranks whose calls are counted") { check_laws<float, CountedThreads>(); }
+TEST_CASE("ranks as they are") { check_laws<float, AsTheyAre>(); }
+TEST_CASE("ranks that must pack") { check_laws<float, PlainRanks>(); }
+TEST_CASE("ranks whose calls are counted") { check_laws<float, CountedRanks>(); }

@@ -5,6 +5,6 @@
 using namespace testing;
 
 TEST_CASE("one rank, known to the compiler") { check_laws<double, Alone>(); }
-TEST_CASE("threads that read each other's memory") { check_laws<double, Threads>(); }
-TEST_CASE("ranks that must pack") { check_laws<double, PlainThreads>(); }
-TEST_CASE("ranks whose calls are counted") { check_laws<double, CountedThreads>(); }
+TEST_CASE("ranks as they are") { check_laws<double, AsTheyAre>(); }
+TEST_CASE("ranks that must pack") { check_laws<double, PlainRanks>(); }
+TEST_CASE("ranks whose calls are counted") { check_laws<double, CountedRanks>(); }

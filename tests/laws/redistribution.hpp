@@ -14,7 +14,6 @@
 
 #include <doctest/doctest.h>
 
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -23,11 +22,11 @@
 
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/single_rank.hpp"
-#include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/redistribute/run.hpp"
 #include "support/layouts.hpp"
 #include "support/oracle.hpp"
 #include "support/plain_communicator.hpp"
+#include "support/ranks.hpp"
 #include "support/shapes.hpp"
 
 namespace testing {
@@ -117,6 +116,13 @@ bool calls_as_declared(const Pair<T, C>& pair, const C& ranks, std::size_t eleme
          ranks.log()[0] == shardwise::CountedCall{*pair.operation, shardwise::dtype_v<T>, elements};
 }
 
+/// Writes down what a rank holds.
+template <class C, class T>
+void note(const C& ranks, PerRank& notes, const std::vector<T>& values) {
+  tell(place_of(ranks), widen(values),
+       [&](int rank, const Values& held) { notes[static_cast<std::size_t>(rank)] = held; });
+}
+
 template <class T, class C>
 void run_trial(C& ranks, shardwise::Pool& pool, const Pair<T, C>& pair, Trial& trial) {
   const auto rank = static_cast<std::size_t>(ranks.rank());
@@ -125,21 +131,21 @@ void run_trial(C& ranks, shardwise::Pool& pool, const Pair<T, C>& pair, Trial& t
   if constexpr (requires { ranks.log(); }) ranks.clear();
 
   pair.forward(ranks, pool, trial.shape, x, rx);
-  trial.rx[rank] = widen(rx);
-  trial.x_after[rank] = widen(x);
   if constexpr (requires { ranks.log(); })
     trial.as_declared[rank] = calls_as_declared(pair, ranks, x.size());
+  note(ranks, trial.rx, rx);
+  note(ranks, trial.x_after, x);
 
   pair.adjoint(ranks, pool, trial.shape, narrow<T>(trial.y[rank]), ry);
-  trial.ry[rank] = widen(ry);
+  note(ranks, trial.ry, ry);
 
   if (pair.reverse != nullptr) {
     pair.reverse(ranks, pool, trial.shape, rx, back);
-    trial.back[rank] = widen(back);
+    note(ranks, trial.back, back);
   }
   if (pair.in_place != nullptr) {
     pair.in_place(ranks, pool, trial.shape, x, x);
-    trial.in_place[rank] = widen(x);
+    note(ranks, trial.in_place, x);
   }
 }
 
@@ -167,7 +173,7 @@ inline std::vector<std::string> broken_laws(const Trial& trial) {
 struct Alone {
   using Communicator = shardwise::SingleRank;
   static constexpr std::string_view name = "by type";
-  static constexpr std::array rank_counts{1};
+  static std::vector<int> rank_counts() { return {1}; }
   template <class F>
   static void run(int, F f) {
     Communicator alone;
@@ -176,26 +182,26 @@ struct Alone {
 };
 
 template <class C>
-struct OnThreads {
+struct OnRanks {
   using Communicator = C;
-  static constexpr std::array rank_counts{1, 2, 3, 4, 5, 8};
+  static std::vector<int> rank_counts() { return testing::rank_counts({1, 2, 3, 4, 5, 8}); }
   template <class F>
   static void run(int ranks, F f) {
-    shardwise::run_ranks(ranks, [&](shardwise::ThreadCommunicator& threads) {
-      Communicator communicator(threads);
+    run_on_ranks(ranks, [&](Ranks& inner) {
+      Communicator communicator(inner);
       f(communicator);
     });
   }
 };
 
-struct Threads : OnThreads<shardwise::ThreadCommunicator> {
-  static constexpr std::string_view name = "threads";
+struct AsTheyAre : OnRanks<Ranks> {
+  static constexpr std::string_view name = "ranks";
 };
-struct PlainThreads : OnThreads<PlainCommunicator<shardwise::ThreadCommunicator>> {
-  static constexpr std::string_view name = "threads without direct reads";
+struct PlainRanks : OnRanks<PlainCommunicator<Ranks>> {
+  static constexpr std::string_view name = "ranks without direct reads";
 };
-struct CountedThreads : OnThreads<shardwise::CountingCommunicator<shardwise::ThreadCommunicator>> {
-  static constexpr std::string_view name = "counted threads";
+struct CountedRanks : OnRanks<shardwise::CountingCommunicator<Ranks>> {
+  static constexpr std::string_view name = "counted ranks";
 };
 
 /// Every pair on every shape, pair by pair.
@@ -214,7 +220,7 @@ template <class T, class Way>
 void check_laws() {
   using C = typename Way::Communicator;
   const std::vector<Pair<T, C>> pairs = all_pairs<T, C>();
-  for (const int ranks : Way::rank_counts) {
+  for (const int ranks : Way::rank_counts()) {
     const std::vector<Shape> shapes = shapes_for(ranks);
     std::vector<Trial> trials = all_trials(pairs, shapes, ranks);
     Way::run(ranks, [&](C& communicator) {

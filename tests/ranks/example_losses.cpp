@@ -15,6 +15,7 @@
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/data/synthetic.hpp"
 #include "shardwise/shardwise.hpp"
+#include "support/ranks.hpp"
 
 using namespace shardwise;
 
@@ -45,19 +46,22 @@ template <class Architecture, class T, class Backend>
 std::vector<double> losses(int ranks, std::size_t steps) {
   const ImageSet images = make_synthetic_images(Seed{3}, Part::train, steps * batch_size);
   std::vector<std::vector<double>> seen(static_cast<std::size_t>(ranks));
-  run_ranks(ranks, [&](ThreadCommunicator& communicator) {
-    Model<Architecture, Context<T, Backend, ThreadCommunicator>> model(communicator, Seed{1});
+  testing::run_on_ranks(ranks, [&](testing::Ranks& communicator) {
+    Model<Architecture, Context<T, Backend, testing::Ranks>> model(communicator, Seed{1});
     Optimizer optimizer(model, Sgd{.learning_rate = 0.005, .momentum = 0.9});
     const Place place = place_of(communicator);
     DistributedSampler sampler(images.count, place, {.batch_size = batch_size, .seed = Seed{3}});
     Tensor<T, Invariant> x({{Axis::batch, batch_size}, {Axis::feature, 784}}, place);
     Tensor<std::int32_t, Invariant> labels({{Axis::batch, batch_size}}, place);
+    std::vector<double> mine;
     for (std::size_t b = 0; b < sampler.batches(); ++b) {
       copy_batch(images, sampler.next().whole, fashion_mnist_normalisation, x.view().span(),
                  labels.view().span());
-      seen[static_cast<std::size_t>(communicator.rank())].push_back(
-          train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer));
+      mine.push_back(train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer));
     }
+    testing::tell(place, mine, [&](int rank, const std::vector<double>& of_rank) {
+      seen[static_cast<std::size_t>(rank)] = of_rank;
+    });
   });
   for (const auto& of_rank : seen) CHECK(of_rank == seen.front());
   return seen.front();
@@ -81,7 +85,7 @@ TEST_CASE("in float, losses agree to 1e-5 over 20 steps and to 1e-3 over the run
   const std::vector<double> alone = train(1, steps);
   REQUIRE(alone.size() == steps);
   CHECK(alone.back() < 0.5 * alone.front());  // it learns
-  for (const int ranks : {2, 3, 4, 8}) {
+  for (const int ranks : testing::rank_counts({2, 3, 4, 8})) {
     const std::vector<double> split = train(ranks, steps);
     const double early = largest_difference(alone, split, 20);
     const double late = largest_difference(alone, split, steps);
@@ -96,7 +100,7 @@ TEST_CASE("in double, losses agree to 1e-10 over 20 steps") {
   constexpr std::size_t steps = 20;
   const auto train = losses<Mlp<64>, double, Reference>;
   const std::vector<double> alone = train(1, steps);
-  for (const int ranks : {2, 3, 4, 8}) {
+  for (const int ranks : testing::rank_counts({2, 3, 4, 8})) {
     const double difference = largest_difference(alone, train(ranks, steps), steps);
     std::printf("double, %d ranks: off by %.1e\n", ranks, difference);
     CHECK(difference <= 1e-10);
@@ -108,7 +112,7 @@ TEST_CASE("a bias divided by the number of ranks is noticed") {
   const std::vector<double> right = losses<Mlp<512>, float, OneDnn>(1, steps);
   const auto train = losses<MlpWithBug<512>, float, OneDnn>;
   CHECK(train(1, steps) == right);  // alone, it is no bug
-  for (const int ranks : {2, 8}) {
+  for (const int ranks : testing::rank_counts({2, 8})) {
     const double difference = largest_difference(right, train(ranks, steps), steps);
     std::printf("float with the bug, %d ranks: off by %.1e\n", ranks, difference);
     CHECK(difference > 1e-5);

@@ -10,7 +10,10 @@
 #include "shardwise/layers/linear.hpp"
 
 using namespace shardwise;
+using testing::any_ranks;
 using testing::Observed;
+using testing::rank_counts;
+using testing::Ranks;
 using testing::Whole;
 
 namespace {
@@ -25,10 +28,9 @@ const Shape text{{Axis::batch, 5}, {Axis::sequence, 3}, {Axis::feature, 7}};
 template <class L, class T = double, class Architecture = Dropout<1, 4>>
 Observed drop_ones(int ranks, const Shape& in, int passes = 1, std::uint64_t step = 1) {
   testing::Recorder recorder(ranks);
-  run_ranks(ranks, [&](ThreadCommunicator& c) {
-    Model<Architecture, Context<T, Reference, ThreadCommunicator>, Ends<L, L>,
-          TrainWithInputGradient>
-        model(Architecture{}, c, Seed{3}, in);
+  testing::run_on_ranks(ranks, [&](Ranks& c) {
+    Model<Architecture, Context<T, Reference, Ranks>, Ends<L, L>, TrainWithInputGradient> model(
+        Architecture{}, c, Seed{3}, in);
     model.set_step(step);
     const auto ones = testing::part_of<T, L>(Whole(in.elements(), 1.0), in, place_of(c));
     const View<const T, dual_t<L>> dy(ones.data(), in, place_of(c));
@@ -61,7 +63,7 @@ TEST_CASE("what is kept is scaled, what is dropped is zero, backward as forward"
 
 TEST_CASE("all ranks together draw the mask of one, replicated or split along any axis") {
   const Whole one = drop_ones<Invariant>(1, text)["forward 0"];
-  for (const int ranks : {1, 2, 3, 4, 8}) {
+  for (const int ranks : rank_counts({1, 2, 3, 4, 8})) {
     CAPTURE(ranks);
     const auto check = [&](const Observed& o) {
       CHECK(o["forward 0"] == one);
@@ -80,7 +82,7 @@ TEST_CASE("all ranks together draw the mask of one, replicated or split along an
 
 TEST_CASE("all dtypes draw the same mask") {
   const Whole one = drop_ones<Invariant, double>(1, text)["forward 0"];
-  const Whole coarse = drop_ones<Features, bf16>(3, text)["forward 0"];
+  const Whole coarse = drop_ones<Features, bf16>(any_ranks(3), text)["forward 0"];
   bool equal = true;
   for (std::size_t i = 0; i < one.size(); ++i) equal = equal && (one[i] == 0) == (coarse[i] == 0);
   CHECK(equal);
@@ -90,7 +92,7 @@ TEST_CASE("two batches of a step draw the mask of one batch of both") {
   Shape both = text;
   both[0].units = 10;
   const Whole whole = drop_ones<Invariant>(1, both)["forward 0"];
-  for (const int ranks : {1, 3, 4}) {
+  for (const int ranks : rank_counts({1, 3, 4})) {
     CAPTURE(ranks);
     const auto check = [&](const Observed& o) {
       Whole joined = o["forward 0"];
@@ -105,11 +107,11 @@ TEST_CASE("two batches of a step draw the mask of one batch of both") {
 }
 
 TEST_CASE("steps and layers draw masks of their own, and a step draws its mask again") {
-  const Whole first = drop_ones<Invariant>(2, text)["forward 0"];
-  CHECK(drop_ones<Invariant>(2, text, 1, 2)["forward 0"] != first);
-  CHECK(drop_ones<Invariant>(2, text, 1, 1)["forward 0"] == first);
+  const Whole first = drop_ones<Invariant>(any_ranks(2), text)["forward 0"];
+  CHECK(drop_ones<Invariant>(any_ranks(2), text, 1, 2)["forward 0"] != first);
+  CHECK(drop_ones<Invariant>(any_ranks(2), text, 1, 1)["forward 0"] == first);
   using Twice = Sequential<Dropout<1, 4>, Dropout<1, 4>>;
-  const Whole twice = drop_ones<Invariant, double, Twice>(2, text)["forward 0"];
+  const Whole twice = drop_ones<Invariant, double, Twice>(any_ranks(2), text)["forward 0"];
   // Equal masks would leave 3/4 of the elements, independent ones 9/16.
   CHECK(share_of_zeros(twice) > share_of_zeros(first));
 }
@@ -117,10 +119,10 @@ TEST_CASE("steps and layers draw masks of their own, and a step draws its mask a
 TEST_CASE("a mask does not change when a redistribution is put in") {
   const Whole one = drop_ones<Invariant>(1, text)["forward 0"];
   using Moved = Sequential<To<Features>, To<Sequence>, Dropout<1, 4>>;
-  CHECK(drop_ones<Invariant, double, Moved>(3, text)["forward 0"] == one);
+  CHECK(drop_ones<Invariant, double, Moved>(any_ranks(3), text)["forward 0"] == one);
 }
 
 TEST_CASE("nothing is dropped with probability zero") {
-  CHECK(drop_ones<Invariant, double, Dropout<0, 1>>(2, text)["forward 0"] ==
+  CHECK(drop_ones<Invariant, double, Dropout<0, 1>>(any_ranks(2), text)["forward 0"] ==
         Whole(text.elements(), 1.0));
 }

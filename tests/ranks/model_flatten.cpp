@@ -29,7 +29,7 @@ using Wide = Sequential<Flatten, Linear<split::none, 30, 3>>;
 template <class Architecture, Layout Offered>
 void check() {
   const Observed one = run<Architecture, Offered>(1);
-  for (const int ranks : {2, 3, 4, 8}) {
+  for (const int ranks : testing::rank_counts({2, 3, 4, 8})) {
     CAPTURE(ranks);
     const Observed many = run<Architecture, Offered>(ranks);
     CHECK(many.tensors == one.tensors);
@@ -55,9 +55,8 @@ TEST_CASE("shape and grain") {
 }
 
 TEST_CASE("a row-parallel layer behind it has the weights of whole planes") {
-  run_ranks(3, [&](ThreadCommunicator& c) {
-    Model<Rows, Context<float, Reference, ThreadCommunicator>,
-          Ends<Sharded<Axis::channel>, Invariant>>
+  testing::run_on_ranks(3, [&](testing::Ranks& c) {
+    Model<Rows, Context<float, Reference, testing::Ranks>, Ends<Sharded<Axis::channel>, Invariant>>
         model(Rows{}, c, Seed{1}, images);
     model.visit_parameters([&](auto& p) {
       if (p.name != "2.weight") return;
@@ -73,5 +72,6 @@ TEST_CASE("the same numbers however the images are split") {
   SUBCASE("by batch, which becomes feature") { check<Rows, Sharded<Axis::batch>>(); }
   SUBCASE("not at all") { check<Rows, Invariant>(); }
   SUBCASE("by batch throughout") { check<Wide, Sharded<Axis::batch>>(); }
-  CHECK(run<Rows, Sharded<Axis::channel>>(3).tensors == run<Rows, Invariant>(1).tensors);
+  CHECK(run<Rows, Sharded<Axis::channel>>(testing::any_ranks(3)).tensors ==
+        run<Rows, Invariant>(1).tensors);
 }

@@ -15,7 +15,10 @@
 #include "witness/values/initialisers.hpp"
 
 using namespace shardwise;
+using testing::any_ranks;
 using testing::Observed;
+using testing::rank_counts;
+using testing::Ranks;
 using testing::Whole;
 
 namespace {
@@ -24,13 +27,11 @@ namespace {
 template <class T = double, class Architecture>
 Observed begun(const Architecture& architecture, int ranks, Seed seed = {1}) {
   testing::Recorder recorder(ranks);
-  run_ranks(ranks, [&](ThreadCommunicator& c) {
-    Model<Architecture, Context<T, Reference, ThreadCommunicator>, Ends<Invariant, Invariant>,
-          ForwardOnly>
+  testing::run_on_ranks(ranks, [&](Ranks& c) {
+    Model<Architecture, Context<T, Reference, Ranks>, Ends<Invariant, Invariant>, ForwardOnly>
         model(architecture, c, seed);
     model.visit_parameters([&](auto& p) { recorder.put(p.name, p.value); });
-    recorder.with(
-        [&](Observed& o) { o.values[static_cast<std::size_t>(c.rank())] = model.values().size(); });
+    recorder.put_values(place_of(c), model.values().size());
   });
   return recorder.take();
 }
@@ -91,7 +92,7 @@ TEST_CASE("weights lie within the bounds of the global fans, at any number of ra
     CAPTURE(b.in);
     const auto in = static_cast<std::size_t>(b.in);
     const auto out = static_cast<std::size_t>(b.out);
-    for (const int ranks : {1, 4}) {
+    for (const int ranks : rank_counts({1, 4})) {
       CAPTURE(ranks);
       const ColumnParallelLinear<dynamic, dynamic> column(in, out);
       const RowParallelLinear<dynamic, dynamic> row(in, out);
@@ -112,7 +113,7 @@ TEST_CASE("weights lie within the bounds of the global fans, at any number of ra
 
 TEST_CASE("a layer begins the same however it is split and over however many ranks") {
   const auto one = begun(Linear<split::none, 33, 20>{}, 1);
-  for (const int ranks : {1, 2, 3, 5, 8}) {
+  for (const int ranks : rank_counts({1, 2, 3, 5, 8})) {
     CAPTURE(ranks);
     CHECK(begun(Linear<split::none, 33, 20>{}, ranks).tensors == one.tensors);
     CHECK(begun(ColumnParallelLinear<33, 20>{}, ranks).tensors == one.tensors);
@@ -129,9 +130,9 @@ TEST_CASE("a layer begins the same however it is split and over however many ran
 }
 
 TEST_CASE("all dtypes begin from the same numbers, each rounded once") {
-  const auto exact = begun<double>(ColumnParallelLinear<33, 20>{}, 3)["weight"];
-  const auto rounded = begun<float>(ColumnParallelLinear<33, 20>{}, 3)["weight"];
-  const auto coarse = begun<bf16>(ColumnParallelLinear<33, 20>{}, 3)["weight"];
+  const auto exact = begun<double>(ColumnParallelLinear<33, 20>{}, any_ranks(3))["weight"];
+  const auto rounded = begun<float>(ColumnParallelLinear<33, 20>{}, any_ranks(3))["weight"];
+  const auto coarse = begun<bf16>(ColumnParallelLinear<33, 20>{}, any_ranks(3))["weight"];
   bool all = true;
   for (std::size_t i = 0; i < exact.size(); ++i) {
     all = all && rounded[i] == static_cast<double>(static_cast<float>(exact[i]));
@@ -142,7 +143,7 @@ TEST_CASE("all dtypes begin from the same numbers, each rounded once") {
 
 TEST_CASE("no two parameters begin with the same numbers") {
   using Square = ColumnParallelLinear<16, 16>;
-  const auto o = begun(Sequential<Square, Relu, Square, Repeat<2, Square>>{}, 2);
+  const auto o = begun(Sequential<Square, Relu, Square, Repeat<2, Square>>{}, any_ranks(2));
   std::set<Whole> beginnings;
   for (const auto& [name, values] : o.tensors)
     beginnings.insert(Whole(values.begin(), values.begin() + 16));
@@ -153,10 +154,10 @@ TEST_CASE("no two parameters begin with the same numbers") {
 TEST_CASE("a redistribution that is put in changes no weight") {
   using Column = ColumnParallelLinear<12, 7>;
   using Row = RowParallelLinear<7, 5>;
-  const auto without = begun(Sequential<Column, Relu, Row>{}, 3);
+  const auto without = begun(Sequential<Column, Relu, Row>{}, any_ranks(3));
   const auto with = begun(Sequential<To<Sharded<Axis::batch>>, Column, To<Invariant>, Relu,
                                      To<Sharded<Axis::feature>>, Row>{},
-                          3);
+                          any_ranks(3));
   CHECK(with["1.weight"] == without["0.weight"]);
   CHECK(with["1.bias"] == without["0.bias"]);
   CHECK(with["5.weight"] == without["2.weight"]);
@@ -166,7 +167,7 @@ TEST_CASE("a redistribution that is put in changes no weight") {
 TEST_CASE("a rank has memory for its own part of a weight and no more") {
   const ColumnParallelLinear<640, 100, false> column;
   const RowParallelLinear<640, 100, false> row;
-  for (const int ranks : {1, 3, 8}) {
+  for (const int ranks : rank_counts({1, 3, 8})) {
     for (int rank = 0; rank < ranks; ++rank) {
       const auto at = static_cast<std::size_t>(rank);
       const Place place{rank, ranks};
@@ -177,6 +178,8 @@ TEST_CASE("a rank has memory for its own part of a weight and no more") {
       CHECK(begun(row, ranks).values[at] < inputs * 100 + line);
     }
   }
-  const auto many = begun(ColumnParallelLinear<640, 3, false>{}, 8);
-  CHECK(many.values == std::vector<std::size_t>{640, 640, 640, 0, 0, 0, 0, 0});
+  for (const int ranks : rank_counts({8})) {
+    const auto many = begun(ColumnParallelLinear<640, 3, false>{}, ranks);
+    CHECK(many.values == std::vector<std::size_t>{640, 640, 640, 0, 0, 0, 0, 0});
+  }
 }

@@ -3,13 +3,12 @@
 #include "ranks/model_linear_cases.hpp"
 
 using shardwise::SingleRank;
-using shardwise::ThreadCommunicator;
 using T = shardwise::bf16;
 
 TEST_CASE("a linear layer in bfloat16 on one rank") { testing::check_every_split<T, SingleRank>(); }
 
 TEST_CASE("a linear layer in bfloat16 on thread ranks") {
-  testing::check_every_split<T, ThreadCommunicator>();
+  testing::check_every_split<T, testing::Ranks>();
 }
 
 TEST_CASE("a linear layer in bfloat16 on counted ranks calls what is planned") {

@@ -15,14 +15,14 @@
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/single_rank.hpp"
-#include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/model/model.hpp"
 #include "support/oracle.hpp"
+#include "support/ranks.hpp"
 #include "witness/formula.hpp"
 
 namespace testing {
 
-using Counted = shardwise::CountingCommunicator<shardwise::ThreadCommunicator>;
+using Counted = shardwise::CountingCommunicator<Ranks>;
 using Whole = std::vector<double>;  ///< a global tensor
 
 /// What a model did, by the name of the tensor or of the part of a step.
@@ -48,34 +48,30 @@ class Recorder {
   void put(const std::string& name, const shardwise::View<T, L>& mine) {
     const std::scoped_lock lock(mutex_);
     const Whole local(mine.data(), mine.data() + mine.size());
-    const auto [place, is_first] = observed_.tensors.try_emplace(name);
-    Whole& whole = place->second;
-    if constexpr (shardwise::ShardedLayout<L>) {
-      const auto owner = owners(mine.global(), L::axis, ranks_);
-      whole.resize(owner.size());
-      std::size_t next = 0;
-      for (std::size_t i = 0; i < owner.size(); ++i)
-        if (owner[i] == static_cast<std::size_t>(mine.place().rank)) whole[i] = local.at(next++);
-      if (next != local.size()) observed_.copies_are_equal = false;
-    } else if constexpr (std::same_as<L, shardwise::Partial>) {
-      whole.resize(local.size());
-      for (std::size_t i = 0; i < local.size(); ++i) whole[i] += local[i];
-    } else if (is_first) {
-      whole = local;
-    } else if (whole != local) {
-      observed_.copies_are_equal = false;
-    }
+    tell(mine.place(), local, [&](int rank, const Whole& part) {
+      put_part(name, meaning_of<L>(), mine.global(), static_cast<std::size_t>(rank), part);
+    });
   }
 
   template <class C>
   void put_calls(const std::string& part, C& ranks) {
     if constexpr (std::same_as<C, Counted>) {
+      using Calls = std::vector<shardwise::CountedCall>;
       const std::scoped_lock lock(mutex_);
       auto& calls = observed_.calls[part];
       calls.resize(static_cast<std::size_t>(ranks_));
-      calls[static_cast<std::size_t>(ranks.rank())] = {ranks.log().begin(), ranks.log().end()};
+      tell(place_of(ranks), Calls(ranks.log().begin(), ranks.log().end()),
+           [&](int rank, const Calls& made) { calls[static_cast<std::size_t>(rank)] = made; });
       ranks.clear();
     }
+  }
+
+  /// How many parameter elements a rank holds.
+  void put_values(Place place, std::size_t count) {
+    const std::scoped_lock lock(mutex_);
+    tell(place, std::vector{count}, [&](int rank, const std::vector<std::size_t>& told) {
+      observed_.values[static_cast<std::size_t>(rank)] = told[0];
+    });
   }
 
   template <class F>
@@ -87,6 +83,27 @@ class Recorder {
   Observed take() { return std::move(observed_); }
 
  private:
+  void put_part(const std::string& name, const Meaning& layout, const Shape& shape,
+                std::size_t rank, const Whole& part) {
+    const auto [place, is_first] = observed_.tensors.try_emplace(name);
+    Whole& whole = place->second;
+    if (layout.kind == Meaning::Kind::block) {
+      const auto owner = owners(shape, layout.axis, ranks_);
+      whole.resize(owner.size());
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < owner.size(); ++i)
+        if (owner[i] == rank) whole[i] = part.at(next++);
+      if (next != part.size()) observed_.copies_are_equal = false;
+    } else if (layout.kind == Meaning::Kind::sum) {
+      whole.resize(part.size());
+      for (std::size_t i = 0; i < part.size(); ++i) whole[i] += part[i];
+    } else if (is_first) {
+      whole = part;
+    } else if (whole != part) {
+      observed_.copies_are_equal = false;
+    }
+  }
+
   int ranks_;
   std::mutex mutex_;
   Observed observed_;
@@ -159,10 +176,8 @@ void run_model(const Architecture& architecture, C& ranks, const Work& work, Rec
                                                               work.in);
   if (work.sets_parameters) set_parameters(model, work.data);
   recorder.put_calls("set", ranks);
-  recorder.with([&](Observed& o) {
-    o.plan = model.plan(work.in);
-    o.values[static_cast<std::size_t>(ranks.rank())] = model.values().size();
-  });
+  recorder.with([&](Observed& o) { o.plan = model.plan(work.in); });
+  recorder.put_values(place_of(ranks), model.values().size());
   const auto x_of = [&](int pass) {
     return part_of<T, typename E::offered>(
         elements(work.data, number_of_input(pass), work.in.elements()), work.in, place_of(ranks));
@@ -218,8 +233,8 @@ void on_ranks(int ranks, F&& f) {
     SingleRank alone;
     f(alone);
   } else {
-    run_ranks(ranks, [&](ThreadCommunicator& threads) {
-      C communicator(threads);
+    testing::run_on_ranks(ranks, [&](Ranks& inner) {
+      C communicator(inner);
       f(communicator);
     });
   }

@@ -10,7 +10,6 @@
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"
-#include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
@@ -22,6 +21,7 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/ranks.hpp"
 
 namespace {
 
@@ -138,8 +138,8 @@ TEST_CASE("nothing is allocated after the second step") {
   SingleRank alone;
   check_classifier<float>(alone);
   check_stream<float>(alone);
-  for (const int size : {1, 2, 4}) {
-    run_ranks(size, [](ThreadCommunicator& ranks) {
+  for (const int size : testing::rank_counts({1, 2, 4})) {
+    testing::run_on_ranks(size, [](testing::Ranks& ranks) {
       check_classifier<float>(ranks);
       check_classifier<bf16>(ranks);
       check_stream<float>(ranks);

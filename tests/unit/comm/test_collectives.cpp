@@ -3,16 +3,20 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
 
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/single_rank.hpp"
-#include "shardwise/comm/thread_ranks.hpp"
+#include "support/ranks.hpp"
 
 using namespace shardwise;
+using testing::Ranks;
+using testing::run_on_ranks;
 
 namespace {
 
@@ -183,7 +187,7 @@ void check_all_communicators() {
   SingleRank single;
   check_everything<T>(single);
   for (const int ranks : {1, 2, 3, 4, 5, 8})
-    run_ranks(ranks, [](ThreadCommunicator& c) { check_everything<T>(c); });
+    run_on_ranks(ranks, [](Ranks& c) { check_everything<T>(c); });
 }
 
 }  // namespace
@@ -196,14 +200,14 @@ TEST_CASE("collectives: int64") { check_all_communicators<std::int64_t>(); }
 TEST_CASE("collectives: uint8") { check_all_communicators<std::uint8_t>(); }
 
 TEST_CASE("collectives: through a counting communicator") {
-  run_ranks(3, [](ThreadCommunicator& c) {
-    CountingCommunicator<ThreadCommunicator> counting(c);
+  run_on_ranks(3, [](Ranks& c) {
+    CountingCommunicator<Ranks> counting(c);
     check_everything<float>(counting);
   });
 }
 
 TEST_CASE("empty buffers may be null pointers") {
-  run_ranks(3, [](ThreadCommunicator& c) {
+  run_on_ranks(3, [](Ranks& c) {
     const Counts none(3, 0);
     const std::span<const float> in;
     const std::span<float> out;
@@ -225,7 +229,7 @@ TEST_CASE("sums run in rank order, on every rank and for every size") {
   float in_order = 0;
   for (const float x : operands) in_order += x;
   for (const std::size_t n : {std::size_t{7}, std::size_t{5000}})
-    run_ranks(5, [&](ThreadCommunicator& c) {
+    run_on_ranks(5, [&](Ranks& c) {
       std::vector<float> data(n, operands[static_cast<std::size_t>(c.rank())]);
       const std::vector<float> in = data;
       c.all_reduce<float>(data, data);
@@ -240,7 +244,7 @@ TEST_CASE("sums run in rank order, on every rank and for every size") {
 TEST_CASE("two-byte types are summed in float and rounded once") {
   // In bf16, 256 + 1 rounds back to 256; 256 + 1 + 1 is 258.
   for (const std::size_t n : {std::size_t{3}, std::size_t{4000}})
-    run_ranks(3, [&](ThreadCommunicator& c) {
+    run_on_ranks(3, [&](Ranks& c) {
       std::vector<bf16> data(n, bf16(c.rank() == 0 ? 256.0F : 1.0F));
       c.all_reduce<bf16>(data, data);
       CHECK(equal<bf16>(data, std::vector<bf16>(n, bf16(258.0F))));
@@ -251,7 +255,7 @@ TEST_CASE("a NaN of any rank comes out of every reduction") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (int bad = 0; bad < 3; ++bad)
     for (const Reduction op : {Reduction::sum, Reduction::max, Reduction::min})
-      run_ranks(3, [&](ThreadCommunicator& c) {
+      run_on_ranks(3, [&](Ranks& c) {
         std::vector<float> data{1, c.rank() == bad ? nan : 2.0F};
         c.all_reduce<float>(data, data, op);
         CHECK(data[0] == (op == Reduction::sum ? 3.0F : 1.0F));
@@ -260,7 +264,7 @@ TEST_CASE("a NaN of any rank comes out of every reduction") {
 }
 
 TEST_CASE("messages arrive in order and copy what was sent") {
-  run_ranks(3, [](ThreadCommunicator& c) {
+  run_on_ranks(3, [](Ranks& c) {
     const int next = (c.rank() + 1) % 3;
     const int previous = (c.rank() + 2) % 3;
     for (int round = 0; round < 50; ++round) {
@@ -280,48 +284,34 @@ TEST_CASE("messages arrive in order and copy what was sent") {
 }
 
 TEST_CASE("split groups by color and orders by key, then rank") {
-  run_ranks(8, [](ThreadCommunicator& world) {
+  run_on_ranks(8, [](Ranks& world) {
     const int rank = world.rank();
-    ThreadCommunicator odd_even = world.split(rank % 2, -rank);
+    Ranks odd_even = world.split(rank % 2, -rank);
     CHECK(odd_even.size() == 4);
     CHECK(odd_even.rank() == 3 - rank / 2);
     check_everything<float>(odd_even);
 
-    ThreadCommunicator same_key = world.split(rank < 5 ? -7 : 1000, 0);
+    Ranks same_key = world.split(rank < 5 ? -7 : 1000, 0);
     CHECK(same_key.size() == (rank < 5 ? 5 : 3));
     CHECK(same_key.rank() == (rank < 5 ? rank : rank - 5));
 
-    ThreadCommunicator pair = odd_even.split(odd_even.rank() / 2, 0);
+    Ranks pair = odd_even.split(odd_even.rank() / 2, 0);
     CHECK(pair.size() == 2);
     std::int64_t total = rank;
     pair.all_reduce(std::span<const std::int64_t>(&total, 1), std::span(&total, 1));
     CHECK(total == (rank % 2 == 0 ? (rank < 4 ? 2 : 10) : (rank < 4 ? 4 : 12)));
     check_everything<bf16>(pair);
 
-    ThreadCommunicator alone = world.split(rank, 0);
+    Ranks alone = world.split(rank, 0);
     CHECK(alone.size() == 1);
     check_everything<double>(alone);
     check_everything<float>(world);
   });
 }
 
-TEST_CASE("read_peers shows every rank's buffer") {
-  for (const std::size_t n : {std::size_t{4}, std::size_t{3000}})
-    run_ranks(4, [&](ThreadCommunicator& c) {
-      const std::vector<float> mine(n + static_cast<std::size_t>(c.rank()),
-                                    static_cast<float>(c.rank()));
-      std::vector<float> last(4);
-      const Call call{.operation = Operation::all_to_all, .dtype = Dtype::float32, .elements = n};
-      c.read_peers(call, std::span(mine), [&](std::span<const float* const> buffers) noexcept {
-        for (std::size_t r = 0; r < 4; ++r) last[r] = buffers[r][n + r - 1];
-      });
-      CHECK(last == std::vector<float>{0, 1, 2, 3});
-    });
-}
-
 TEST_CASE("copies of a communicator stand for the same rank") {
-  run_ranks(2, [](ThreadCommunicator& c) {
-    ThreadCommunicator copy = c;
+  run_on_ranks(2, [](Ranks& c) {
+    Ranks copy = c;
     for (int i = 0; i < 5; ++i) {
       c.barrier();
       copy.barrier();
