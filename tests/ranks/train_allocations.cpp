@@ -12,7 +12,9 @@
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/rms_norm.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/train/accuracy.hpp"
@@ -79,7 +81,8 @@ using namespace shardwise;
 
 namespace {
 
-struct Block : Sequential<ColumnParallelLinear<9, 21>, Gelu, RowParallelLinear<21, 9>> {};
+struct Block : Sequential<LayerNorm<9>, ColumnParallelLinear<9, 21>, Gelu, RmsNorm<21>,
+                          RowParallelLinear<21, 9>> {};
 struct Stream : Sequential<Linear<split::none, 9, 9>, Residual<Block>, Dropout<1, 4>,
                            Residual<Sequential<Block, Dropout<1, 10>>>> {};
 struct Classifier
