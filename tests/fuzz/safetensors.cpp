@@ -1,0 +1,102 @@
+// Any bytes as a safetensors file, as a header and as an index: either a data_error, or what was
+// read is whole and is read again when it is written. For libFuzzer; see run.sh.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "shardwise/checkpoint/safetensors_header.hpp"
+#include "shardwise/checkpoint/safetensors_index.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "not so: %s\n", what);
+  std::abort();
+}
+
+bool equal(const SafetensorsHeader& a, const SafetensorsHeader& b) {
+  return a.metadata == b.metadata &&
+         std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                    [](const auto& x, const auto& y) {
+                      return x.first == y.first && x.second.dtype == y.second.dtype &&
+                             x.second.shape == y.second.shape && x.second.begin == y.second.begin &&
+                             x.second.end == y.second.end;
+                    });
+}
+
+/// Without the checks of the parser: every byte of the data belongs to exactly one tensor.
+void require_cover(const SafetensorsHeader& header, std::uint64_t data_bytes) {
+  std::uint64_t sum = 0;
+  for (const auto& [name, info] : header.tensors) {
+    require(info.begin <= info.end && info.end <= data_bytes, "a tensor lies in the data");
+    double elements = 1;
+    for (const std::uint64_t extent : info.shape) elements *= static_cast<double>(extent);
+    require(elements * static_cast<double>(info.dtype.bits) ==
+                8 * static_cast<double>(info.end - info.begin),
+            "a tensor has the bytes of its shape");
+    sum += info.end - info.begin;
+    for (const auto& [other_name, other] : header.tensors) {
+      require(name == other_name || info.begin >= other.end || other.begin >= info.end ||
+                  info.begin == info.end || other.begin == other.end,
+              "tensors do not overlap");
+    }
+  }
+  require(sum == data_bytes, "there is no hole");
+}
+
+void try_header(std::string_view json, std::uint64_t data_bytes) {
+  try {
+    const SafetensorsHeader header = parse_safetensors_header(json, data_bytes, "header");
+    require_cover(header, data_bytes);
+    const std::string written = safetensors_header_bytes(header);
+    require(written.size() % 8 == 0, "data are aligned");
+    const std::string_view again = std::string_view(written).substr(8);
+    require(equal(header, parse_safetensors_header(again, data_bytes, "again")),
+            "a header is read as it was written");
+  } catch (const data_error&) {
+  }
+}
+
+void try_file(std::string_view bytes) {
+  if (bytes.size() < 8) return;
+  std::array<unsigned char, 8> first{};
+  std::copy_n(bytes.begin(), 8, first.begin());
+  try {
+    const std::uint64_t length = safetensors_header_length(first, bytes.size(), "file");
+    require(length <= bytes.size() - 8, "the header is in the file");
+    try_header(bytes.substr(8, length), bytes.size() - 8 - length);
+  } catch (const data_error&) {
+  }
+}
+
+void try_index(std::string_view json) {
+  try {
+    const SafetensorsIndex index = parse_safetensors_index(json, "index");
+    for (const auto& [tensor, file] : index.files) {
+      require(file.find('/') == std::string::npos && file != ".." && !file.empty(),
+              "a file is in the folder");
+    }
+    const std::string text = safetensors_index_text(index, 0);
+    require(parse_safetensors_index(text, "again").files == index.files,
+            "an index is read as it was written");
+  } catch (const data_error&) {
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  try_file(bytes);
+  try_index(bytes);
+  if (size > 0) try_header(bytes.substr(1), data[0]);
+  return 0;
+}

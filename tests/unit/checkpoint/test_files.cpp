@@ -1,0 +1,203 @@
+// Files on the disk, alone and with an index: what is read of them, and what is refused.
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "shardwise/checkpoint/tensor_files.hpp"
+#include "support/temporary_folder.hpp"
+#include "unit/checkpoint/texts.hpp"
+
+using namespace shardwise;
+using testing::check_mentions;
+using testing::complaint;
+using testing::entry;
+using testing::file_of;
+using testing::TemporaryFolder;
+
+namespace {
+
+std::string refusal(const std::filesystem::path& path) {
+  return complaint([&] { TensorFiles{path}; });
+}
+
+/// A file with one tensor of bytes.
+std::string one(const std::string& name, const std::string& data,
+                const std::string& metadata = "\"format\":\"pt\"") {
+  const std::string size = std::to_string(data.size());
+  return file_of(
+      "{\"__metadata__\":{" + metadata + "}," + entry(name, "U8", size, "0," + size) + "}", data);
+}
+
+std::string index_of(const std::string& map) {
+  return R"({"metadata":{"total_size":4},"weight_map":{)" + map + "}}";
+}
+
+/// The bytes of a tensor.
+std::string read(const TensorFiles& files, const std::string& name) {
+  const TensorFiles::Place& place = files.tensors().at(name);
+  std::string bytes(place.info.end - place.info.begin, '\0');
+  files.open(place.file).read(files.begin_of(place), std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("tensors are found by name, in one file and in several") {
+  const TemporaryFolder folder("shardwise_files_good");
+  const auto single = folder.write("single.safetensors", one("a", "1234"));
+  folder.write("first.safetensors", one("a", "1234"));
+  folder.write("second.safetensors", one("b", "567", ""));
+  const auto index =
+      folder.write("model.safetensors.index.json",
+                   "\n" + index_of(R"("b":"second.safetensors","a":"first.safetensors")") + "\n");
+  CHECK(read(TensorFiles(single), "a") == "1234");
+  for (const auto& path : {index, folder.path() / "model.safetensors"}) {
+    const TensorFiles files(path);
+    CHECK(files.tensors().size() == 2);
+    CHECK(files.metadata().at("format") == "pt");
+    CHECK(read(files, "a") == "1234");
+    CHECK(read(files, "b") == "567");
+    CHECK(files.fingerprint() != TensorFiles(single).fingerprint());
+  }
+  folder.write("model.safetensors", one("c", "x"));
+  CHECK(TensorFiles(folder.path() / "model.safetensors").tensors().contains("c"));
+}
+
+TEST_CASE("links are followed") {
+  const TemporaryFolder folder("shardwise_files_links");
+  folder.write("blob", one("a", "1234"));
+  std::filesystem::create_symlink("blob", folder.path() / "model.safetensors");
+  CHECK(read(TensorFiles(folder.path() / "model.safetensors"), "a") == "1234");
+}
+
+TEST_CASE("what is no regular file is refused at once") {
+  const TemporaryFolder folder("shardwise_files_kinds");
+  check_mentions(refusal(folder.path() / "none.safetensors"),
+                 {"none.safetensors", "No such file", "cannot be opened"});
+  check_mentions(refusal(folder.path()), {"no regular file"});
+  check_mentions(refusal("/dev/zero"), {"no regular file"});
+  const auto pipe = folder.path() / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  check_mentions(refusal(pipe), {"no regular file"});
+  std::filesystem::create_symlink("loop", folder.path() / "loop");
+  CHECK(refusal(folder.path() / "loop") != "");
+}
+
+TEST_CASE("a file that ends early or late is refused, wherever it ends") {
+  const TemporaryFolder folder("shardwise_files_short");
+  const std::string whole = one("a", "1234");
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    CAPTURE(size);
+    CHECK(refusal(folder.write("a", whole.substr(0, size))) != "");
+  }
+  check_mentions(refusal(folder.write("a", std::string())), {"has 0 bytes"});
+  check_mentions(refusal(folder.write("a", whole.substr(0, 7))), {"has 7 bytes"});
+  check_mentions(refusal(folder.write("a", whole.substr(0, 20))), {"announces a header"});
+  check_mentions(refusal(folder.write("a", whole.substr(0, whole.size() - 1))), {"cut short"});
+  check_mentions(refusal(folder.write("a", whole + "5")), {"the file has 5 bytes"});
+  check_mentions(refusal(folder.write("a", std::string(64, '\xff'))), {"announces a header"});
+  check_mentions(refusal(folder.write("a", std::string(64, '\0'))), {"no JSON object"});
+}
+
+TEST_CASE("a file that is changed while it is read is noticed") {
+  const TemporaryFolder folder("shardwise_files_changed");
+  const auto path = folder.write("a", one("a", "1234"));
+  const TensorFiles files(path);
+  folder.write("b", one("a", "1235"));
+  std::filesystem::rename(folder.path() / "b", path);
+  check_mentions(complaint([&] { read(files, "a"); }), {"was changed"});
+  const auto file = detail::CheckpointFile::open(path);
+  folder.shorten(path, 2);
+  std::string bytes(4, '\0');
+  check_mentions(complaint([&] {
+                   file.read(std::filesystem::file_size(path) - 2,
+                             std::as_writable_bytes(std::span(bytes)));
+                 }),
+                 {"2 bytes too early"});
+}
+
+TEST_CASE("names of shards do not leave the folder") {
+  for (const char* name :
+       {"a.safetensors", "model-00001-of-00002.safetensors", "ä b.safetensors"}) {
+    CAPTURE(name);
+    CHECK(is_shard_name(name));
+  }
+  const std::string with_zero("a\0.safetensors", 14);
+  for (const std::string& name : std::vector<std::string>{
+           "", ".", "..", "/", "../a.safetensors", "/etc/a.safetensors", "b/a.safetensors",
+           "..\\a.safetensors", "C:a.safetensors", ".safetensors", ".a.safetensors", "a.bin",
+           "a.safetensors/", "a.safetensors.index.json", with_zero, "a\n.safetensors",
+           std::string(300, 'a') + ".safetensors"}) {
+    CAPTURE(name);
+    CHECK(!is_shard_name(name));
+  }
+}
+
+TEST_CASE("an index that is none, or says what is not so, is refused") {
+  struct Row {
+    const char* what;
+    std::string text;
+    std::string said;
+  };
+  const TemporaryFolder folder("shardwise_files_index");
+  folder.write("a.safetensors", one("a", "1234"));
+  folder.write("b.safetensors", one("b", "567"));
+  folder.write("c.safetensors", one("c", "8", "\"format\":\"tf\""));
+  folder.write("again.safetensors", one("a", "1234"));
+  folder.write("bad.safetensors", "no");
+  const std::vector<Row> rows{
+      {"nothing", "", "no JSON object"},
+      {"a list", "[]", "no JSON object"},
+      {"no map", R"({"metadata":{}})", "no weight_map"},
+      {"a map that is a list", R"({"weight_map":[]})", "no JSON object"},
+      {"a map twice", R"({"weight_map":{},"weight_map":{}})", "twice"},
+      {"a tensor twice", index_of(R"("a":"a.safetensors","a":"a.safetensors")"), "twice"},
+      {"a number as file", index_of(R"("a":1)"), "beside it"},
+      {"an object as file", index_of(R"("a":{})"), "nested"},
+      {"the folder above", index_of(R"("a":"../a.safetensors")"), "beside it"},
+      {"an absolute path", index_of("\"a\":\"" + (folder.path() / "a.safetensors").string() + '"'),
+       "beside it"},
+      {"an escaped slash", index_of(R"("a":"..\u002fa.safetensors")"), "beside it"},
+      {"an escaped zero byte", index_of(R"("a":"a.safetensors\u0000x")"), "beside it"},
+      {"no name", index_of(R"("a":"")"), "beside it"},
+      {"itself", index_of(R"("a":"model.safetensors.index.json")"), "beside it"},
+      {"a file that is not there", index_of(R"("a":"d.safetensors")"), "No such file"},
+      {"a file that is damaged", index_of(R"("a":"bad.safetensors")"), "bad.safetensors"},
+      {"a tensor in another file", index_of(R"("a":"b.safetensors","b":"a.safetensors")"),
+       "but it is not"},
+      {"a tensor that is nowhere", index_of(R"("a":"a.safetensors","x":"a.safetensors")"),
+       "'x' is in 'a.safetensors', but"},
+      {"a tensor that it does not know", index_of(R"("b":"b.safetensors","x":"a.safetensors")"),
+       "'x'"},
+      {"a tensor in two files", index_of(R"("a":"a.safetensors","x":"again.safetensors")"),
+       "as another file"},
+      {"files of two checkpoints", index_of(R"("a":"a.safetensors","c":"c.safetensors")"),
+       "two checkpoints"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.what);
+    const auto path = folder.write("model.safetensors.index.json", row.text);
+    check_mentions(refusal(path), {"checkpoint ", row.said});
+  }
+  folder.write("model.safetensors.index.json", index_of(R"("b":"b.safetensors")"));
+  folder.write("b.safetensors", file_of("{" + entry("b", "U8", "1", "0,1") + "," +
+                                            entry("more", "U8", "1", "1,2") + "}",
+                                        "12"));
+  check_mentions(refusal(folder.path() / "model.safetensors"), {"'more'", "does not know"});
+}
+
+TEST_CASE("an index with more in its metadata is read") {
+  const TemporaryFolder folder("shardwise_files_metadata");
+  folder.write("a.safetensors", one("a", "1234"));
+  const auto path = folder.write(
+      "model.safetensors.index.json",
+      R"({"metadata":{"total_size":4.0,"made_by":"x","n":null,"list":[1]},"weight_map":)"
+      R"({"a":"a.safetensors"}})");
+  CHECK(TensorFiles(path).tensors().size() == 1);
+}
