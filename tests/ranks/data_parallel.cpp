@@ -1,0 +1,217 @@
+// Data parallelism: whole weights on every rank, and of each batch a block of samples. Losses,
+// gradients and weights are those of one rank, whatever the number of ranks makes of the blocks.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/data/sampler.hpp"
+#include "shardwise/shardwise.hpp"
+#include "shardwise/train/accuracy.hpp"
+#include "witness/formula.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using Batch = Sharded<Axis::batch>;
+using Numbers = std::vector<double>;
+
+constexpr std::size_t features = 9;
+constexpr std::size_t classes = 10;
+constexpr std::size_t samples = 23;
+
+struct WholeMlp : Sequential<Linear<split::none, features, 13>, Gelu, Dropout<1, 4>,
+                             Linear<split::none, 13, classes>> {};
+struct SplitMlp : Sequential<ColumnParallelLinear<features, 13>, Gelu, Dropout<1, 4>,
+                             RowParallelLinear<13, classes>> {};
+
+/// What one sample is made of; every sample is another.
+double feature(std::uint32_t sample, std::size_t i) {
+  return witness::made(2, static_cast<std::int64_t>(sample * features + i));
+}
+std::int32_t label(std::uint32_t sample) {
+  return witness::made_label(sample, static_cast<std::int64_t>(classes));
+}
+
+/// The part of a batch that a rank needs where inputs are laid out as L.
+template <Layout L>
+struct BatchPart {
+  BatchPart(const SampleBatch& batch, Place place)
+      : chosen(std::same_as<L, Batch> ? batch.mine : batch.whole),
+        x({{Axis::batch, batch.whole.size()}, {Axis::feature, features}}, place),
+        labels({{Axis::batch, batch.whole.size()}}, place),
+        target({{Axis::batch, batch.whole.size()}, {Axis::feature, classes}}, place) {
+    for (std::size_t row = 0; row < chosen.size(); ++row) {
+      for (std::size_t i = 0; i < features; ++i) x[row * features + i] = feature(chosen[row], i);
+      labels[row] = label(chosen[row]);
+      target[row * classes + static_cast<std::size_t>(labels[row])] = 1;
+    }
+  }
+
+  std::span<const std::uint32_t> chosen;
+  Tensor<double, L> x;
+  Tensor<std::int32_t, L> labels;
+  Tensor<double, L> target;
+};
+
+template <class L>
+auto target_of(CrossEntropy, BatchPart<L>& part) {
+  return part.labels.view();
+}
+template <class L>
+auto target_of(MeanSquaredError, BatchPart<L>& part) {
+  return part.target.view();
+}
+
+struct Trained {
+  Numbers losses;
+  Numbers gradients;  ///< of all steps, whole
+  Numbers weights;    ///< after the last step, whole
+  std::size_t correct = 0;
+};
+
+/// Two epochs on inputs, outputs and labels that are laid out as L.
+template <class Architecture, Layout L, Loss Chosen, Communicator C>
+Trained train(C& ranks, const Chosen& loss, std::size_t batch_size) {
+  const Place place = place_of(ranks);
+  Model<Architecture, Context<double, Reference, C>, Ends<L, L>> model(ranks, Seed{3});
+  Optimizer optimizer(model, AdamW{.learning_rate = 0.02});
+  std::vector<std::string> names;
+  model.visit_parameters([&](auto& parameter) { names.push_back(parameter.name); });
+  DistributedSampler sampler(samples, place, {.batch_size = batch_size, .seed = Seed{4}});
+  Trained result;
+  while (sampler.epoch() < 2) {
+    BatchPart<L> part(sampler.next(), place);
+    result.losses.push_back(accumulate_step(model, part.x.view(), target_of(loss, part), loss,
+                                            part.x.global()[0].extent()));
+    model.settle_gradients();
+    for (const std::string& name : names) {
+      const auto whole = model.gather_gradient(name);
+      result.gradients.insert(result.gradients.end(), whole.data(), whole.data() + whole.size());
+    }
+    finish_step(model, optimizer);
+  }
+  for (const std::string& name : names) {
+    const auto whole = model.gather(name);
+    result.weights.insert(result.weights.end(), whole.data(), whole.data() + whole.size());
+  }
+  DistributedSampler in_order(samples, place, {.batch_size = 5, .order = SampleOrder::stored});
+  while (in_order.epoch() == 0) {
+    BatchPart<L> part(in_order.next(), place);
+    result.correct += count_correct(model, part.x.view(), part.labels.view());
+  }
+  return result;
+}
+
+double largest_difference(const Numbers& a, const Numbers& b) {
+  if (a.size() != b.size()) return HUGE_VAL;
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(a[i] - b[i]);
+    if (!(difference <= largest)) largest = difference;  // a NaN stays
+  }
+  return largest;
+}
+
+/// All numbers here are below 5, and a sum in another order loses some 1e-15. AdamW divides by the
+/// root of a gradient's square, which magnifies what is lost of a small gradient.
+void check_equal(const Trained& many, const Trained& one) {
+  CHECK(largest_difference(many.losses, one.losses) < 1e-11);
+  CHECK(largest_difference(many.gradients, one.gradients) < 1e-11);
+  CHECK(largest_difference(many.weights, one.weights) < 1e-11);
+  CHECK(many.correct == one.correct);
+}
+
+template <Loss Chosen>
+void check_all_ranks(const Chosen& loss, std::size_t batch_size) {
+  CAPTURE(batch_size);
+  SingleRank alone;
+  const Trained one = train<WholeMlp, Invariant>(alone, loss, batch_size);
+  REQUIRE(one.losses.size() == 2 * ((samples + batch_size - 1) / batch_size));
+  CHECK(one.losses.back() < one.losses.front());
+  check_equal(train<WholeMlp, Batch>(alone, loss, batch_size), one);
+  for (int size = 1; size <= 8; ++size) {
+    CAPTURE(size);
+    run_ranks(size, [&](ThreadCommunicator& ranks) {
+      check_equal(train<WholeMlp, Batch>(ranks, loss, batch_size), one);
+    });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("losses, gradients and weights of any number of ranks are those of one") {
+  for (const std::size_t batch_size : {7U, 23U}) check_all_ranks(CrossEntropy{0.1}, batch_size);
+  check_all_ranks(MeanSquaredError{}, 7);
+}
+
+TEST_CASE("a batch with fewer samples than ranks leaves ranks empty and changes nothing") {
+  check_all_ranks(CrossEntropy{}, 3);
+  check_all_ranks(MeanSquaredError{}, 1);
+}
+
+TEST_CASE("tensor-parallel ranks see the same batches and learn the same") {
+  SingleRank alone;
+  const CrossEntropy loss;
+  const Trained one = train<WholeMlp, Invariant>(alone, loss, 7);
+  for (const int size : {2, 3, 8}) {
+    run_ranks(size, [&](ThreadCommunicator& ranks) {
+      check_equal(train<SplitMlp, Invariant>(ranks, loss, 7), one);
+    });
+  }
+}
+
+TEST_CASE("split labels may be beside any whole ones, and those of another rank are refused") {
+  run_ranks(3, [](ThreadCommunicator& ranks) {
+    const Place place = place_of(ranks);
+    Model<WholeMlp, Context<double, Reference, ThreadCommunicator>, Ends<Batch, Batch>> model(
+        ranks, Seed{3});
+    DistributedSampler sampler(samples, place, {.batch_size = 7, .seed = Seed{4}});
+    const SampleBatch batch = sampler.next();
+    BatchPart<Batch> mine(batch, place);
+    BatchPart<Invariant> whole(batch, place);
+    const double with_mine =
+        accumulate_step(model, mine.x.view(), mine.labels.view(), CrossEntropy{}, 7);
+    model.discard_step();
+    CHECK(accumulate_step(model, mine.x.view(), whole.labels.view(), CrossEntropy{}, 7) ==
+          with_mine);
+    model.discard_step();
+
+    const Place other{(place.rank + 1) % 3, 3};
+    DistributedSampler of_other(samples, other, {.batch_size = 7, .seed = Seed{4}});
+    const BatchPart<Batch> next(of_other.next(), other);
+    CHECK_THROWS_WITH_AS(
+        accumulate_step(model, mine.x.view(), next.labels.view(), CrossEntropy{}, 7),
+        doctest::Contains("the labels or targets are the part of rank"), argument_error);
+    CHECK_THROWS_WITH_AS(
+        accumulate_step(model, mine.x.view(), next.target.view(), MeanSquaredError{}, 7),
+        doctest::Contains("the labels or targets are the part of rank"), argument_error);
+  });
+}
+
+TEST_CASE("a label that is no class ends the job and names its row of the whole batch") {
+  std::string said;
+  try {
+    run_ranks(4, [](ThreadCommunicator& ranks) {
+      const Place place = place_of(ranks);
+      Model<WholeMlp, Context<double, Reference, ThreadCommunicator>, Ends<Batch, Batch>> model(
+          ranks, Seed{3});
+      DistributedSampler sampler(samples, place, {.batch_size = 7, .seed = Seed{4}});
+      BatchPart<Batch> part(sampler.next(), place);
+      if (place.rank == 3) part.labels[0] = 10;
+      accumulate_step(model, part.x.view(), part.labels.view(), CrossEntropy{}, 7);
+    });
+  } catch (const error& e) {
+    said = e.what();
+  }
+  CHECK(said.find("label 10 of row 6 is no class") != std::string::npos);
+}
