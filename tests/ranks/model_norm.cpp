@@ -40,8 +40,8 @@ void check_norm() {
 
 template <class E, class Norm>
 void check_gradients_of(const Norm& norm) {
-  for (const int ranks : {1, 2, 3, 8}) {
-    run_ranks(ranks, [&](ThreadCommunicator& c) {
+  for (const int ranks : testing::rank_counts({1, 2, 3, 8})) {
+    testing::run_on_ranks(ranks, [&](testing::Ranks& c) {
       const auto report = check_gradients<typename E::offered, typename E::wanted>(
           c, norm, text(3, {Axis::feature, 5}));
       CAPTURE(ranks);

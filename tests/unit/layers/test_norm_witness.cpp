@@ -157,8 +157,8 @@ TEST_CASE("a mean of 10000 leaves the variance of a float whole") {
   Whole x(n);
   for (std::size_t i = 0; i < n; ++i) x[i] = 10000 + (i % 2 == 0 ? 1 : -1);  // variance 1, exactly
   for (const int ranks : {1, 3}) {
-    run_ranks(ranks, [&](ThreadCommunicator& c) {
-      Model<LayerNorm<n>, Context<float, Reference, ThreadCommunicator>, Ends<Features, Features>>
+    testing::run_on_ranks(ranks, [&](testing::Ranks& c) {
+      Model<LayerNorm<n>, Context<float, Reference, testing::Ranks>, Ends<Features, Features>>
           model(c, Seed{1});
       const Shape shape{{Axis::batch, 1}, {Axis::feature, n}};
       const auto part = testing::part_of<float, Features>(x, shape, place_of(c));
