@@ -1,0 +1,80 @@
+// What a trainer looks at besides the loss of a step.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/train/accuracy.hpp"
+#include "shardwise/train/running_mean.hpp"
+#include "unit/train/rows.hpp"
+#include "witness/values/metrics.hpp"
+
+using namespace testing;
+
+namespace {
+
+constexpr std::size_t classes = 10;
+
+/// Counts rows of logits laid out as L, for k = 1, 2, ...
+template <class L, class C>
+std::vector<std::size_t> counts(C& ranks, const std::vector<double>& logits,
+                                const Tensor<std::int32_t, Invariant>& labels) {
+  Model<To<L>, Context<double, Reference, C>, Ends<Invariant, L>> model(ranks, Seed{1});
+  const auto x = tensor_of<double>(Shape{labels.global()[0], {Axis::feature, classes}},
+                                   place_of(ranks), logits);
+  std::vector<std::size_t> found;
+  for (std::size_t k = 1; k <= classes; ++k) {
+    found.push_back(count_top_k(model, x.view(), labels.view(), k));
+  }
+  CHECK(found[0] == count_correct(model, x.view(), labels.view()));
+  CHECK_THROWS_AS(count_top_k(model, x.view(), labels.view(), 0), argument_error);
+  CHECK_THROWS_AS(count_top_k(model, x.view(), labels.view(), classes + 1), argument_error);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("top-k counts are PyTorch's in every layout") {
+  const std::vector<std::size_t> expected(std::begin(witness::metrics::top_k),
+                                          std::end(witness::metrics::top_k));
+  for (const int size : {1, 3, 4}) {
+    run_ranks(size, [&](ThreadCommunicator& ranks) {
+      const auto logits = made(72, 40 * classes);
+      const auto labels = made_labels(Shape{{Axis::batch, 40}}, place_of(ranks), classes);
+      CHECK(counts<Invariant>(ranks, logits, labels) == expected);
+      CHECK(counts<Batch>(ranks, logits, labels) == expected);
+      CHECK(counts<Feature>(ranks, logits, labels) == expected);
+    });
+  }
+}
+
+TEST_CASE("of equal logits the first count, and one that is no number counts before all") {
+  const double nan = std::nan("");
+  const std::vector<double> logits{
+      1, 1,   1,   0, 0, 0, 0, 0, 0, 0,    // label 2: two equal ones before it
+      1, nan, 5,   7, 0, 0, 0, 0, 0, nan,  // label 2: two that are no numbers, and a larger one
+      0, 0,   nan, 0, 0, 0, 0, 0, 0, 0,    // label 2 is none itself
+  };
+  const std::vector<std::size_t> expected{0, 0, 1, 2, 2, 2, 2, 2, 2, 2};
+  for (const int size : {1, 4}) {
+    run_ranks(size, [&](ThreadCommunicator& ranks) {
+      Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, 3}}, place_of(ranks));
+      for (std::int32_t& label : labels.view().span()) label = 2;
+      CHECK(counts<Invariant>(ranks, logits, labels) == expected);
+      CHECK(counts<Batch>(ranks, logits, labels) == expected);
+      CHECK(counts<Feature>(ranks, logits, labels) == expected);
+    });
+  }
+}
+
+TEST_CASE("a running mean weighs batches by their samples") {
+  RunningMean mean;
+  CHECK(mean.value() == 0);
+  mean.add(2.0, 3);
+  mean.add(5.0, 1);
+  CHECK(mean.value() == 2.75);
+  CHECK(mean.samples() == 4);
+}
