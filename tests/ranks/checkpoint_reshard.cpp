@@ -1,0 +1,184 @@
+// Saved at P ranks and loaded at Q, bit by bit, for P and Q from 1 to 8. What a file has to hold is
+// said by a formula, and who owns which element by the oracle.
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/checkpoint/training.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "support/oracle.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace shardwise;
+using testing::bytes_of;
+using testing::TemporaryFolder;
+
+namespace {
+
+/// 608 features over 3 ranks, 10 over 4, 3 over more, features in grains, and whole parameters.
+struct Uneven : Sequential<RowParallelLinear<6, 10>, Relu, ColumnParallelLinear<10, 608>, Relu,
+                           RowParallelLinear<608, 3>, ColumnParallelLinear<3, 3>, Relu,
+                           Linear<split::none, 3, 5>> {};
+
+const Shape in{{Axis::batch, dynamic}, {Axis::feature, 2, 3}};  // two units of three elements
+
+template <class P>
+using ModelOf = Model<Uneven, Context<P, Reference, ThreadCommunicator>>;
+
+/// The bits of element `i` of the tensor `name`: any bits, NaNs among them.
+template <class T>
+T element(const std::string& name, std::size_t i) {
+  std::uint64_t bits = 0x9e3779b97f4a7c15U * (i + 1);
+  for (const char c : name) bits = (bits ^ static_cast<unsigned char>(c)) * 0xbf58476d1ce4e5b9U;
+  bits ^= bits >> 31;
+  T value;
+  std::memcpy(static_cast<void*>(&value), &bits, sizeof value);
+  return value;
+}
+
+/// Calls f(global element, local element) for each element that this rank holds.
+template <class V, class F>
+void for_each_owned(const V& view, F&& f) {
+  using L = typename V::layout;
+  std::size_t local = 0;
+  std::vector<std::size_t> owner(view.global().elements());
+  if constexpr (ShardedLayout<L>) {
+    owner = testing::owners(view.global(), L::axis, view.place().size);
+  } else {
+    owner.assign(owner.size(), static_cast<std::size_t>(view.place().rank));
+  }
+  for (std::size_t i = 0; i < owner.size(); ++i) {
+    if (owner[i] == static_cast<std::size_t>(view.place().rank)) f(i, local++);
+  }
+  CHECK(local == view.size());
+}
+
+/// Calls f(stored number, what it has to be) for all parameters and moments of this rank.
+template <class M, class O, class F>
+void for_each_number(M& model, O& optimizer, F&& f) {
+  model.visit_parameters([&](auto& parameter) {
+    using T = typename M::parameter_dtype;
+    auto* moments = optimizer.moments_of(parameter.value.data());
+    using A = std::remove_pointer_t<decltype(moments)>;
+    for_each_owned(parameter.value, [&](std::size_t global, std::size_t local) {
+      f(parameter.value[local], element<T>(parameter.name, global));
+      for (std::size_t k = 0; k < 2; ++k) {
+        f(moments[2 * local + k],
+          element<A>(parameter.name + ".moment" + std::to_string(k), global));
+      }
+    });
+  });
+}
+
+template <class P>
+void save(int size, const std::filesystem::path& path, const SaveOptions& options = {}) {
+  run_ranks(size, [&](ThreadCommunicator& ranks) {
+    ModelOf<P> model(Uneven{}, ranks, Seed{11}, in);
+    Optimizer optimizer(model, AdamW{.learning_rate = 0.3});
+    for_each_number(model, optimizer, [](auto& stored, auto wanted) { stored = wanted; });
+    model.set_step(17);
+    optimizer.set_steps(16);
+    save_checkpoint(path, model, optimizer, SamplerState{5, 2, 100}, options);
+  });
+}
+
+template <class P>
+void check_loads(int size, const std::filesystem::path& path) {
+  run_ranks(size, [&](ThreadCommunicator& ranks) {
+    ModelOf<P> model(Uneven{}, ranks, Seed{12}, in);
+    Optimizer optimizer(model, AdamW{});
+    const LoadedCheckpoint loaded = load_checkpoint(path, model, optimizer);
+    CHECK(loaded.sampler == SamplerState{5, 2, 100});
+    CHECK(model.step() == 17);
+    CHECK(model.run().seed.value == 11);
+    CHECK(optimizer.steps() == 16);
+    CHECK(optimizer.rule().learning_rate == 0.3);
+    bool all_equal = true;
+    for_each_number(model, optimizer, [&](auto& stored, auto wanted) {
+      all_equal = all_equal && std::memcmp(&stored, &wanted, sizeof stored) == 0;
+    });
+    CHECK(all_equal);
+  });
+}
+
+/// The data of the file by the formula, tensor by tensor.
+template <class T>
+bool holds(const TensorFiles& files, const std::string& file, const std::string& name,
+           const std::string& key) {
+  const TensorInfo& info = files.tensors().at(name).info;
+  const std::size_t begin = files.begin_of(files.tensors().at(name));
+  for (std::size_t i = 0; i < (info.end - info.begin) / sizeof(T); ++i) {
+    const T wanted = element<T>(key, i);
+    if (std::memcmp(file.data() + begin + i * sizeof(T), &wanted, sizeof(T)) != 0) return false;
+  }
+  return info.dtype == file_dtype_v<T>;
+}
+
+}  // namespace
+
+TEST_CASE("saved at P ranks, loaded at Q") {
+  const TemporaryFolder folder("shardwise_reshard");
+  std::string first;
+  for (int p = 1; p <= 8; ++p) {
+    CAPTURE(p);
+    const auto path = folder.path() / ("at_" + std::to_string(p) + ".safetensors");
+    save<float>(p, path);
+    const std::string bytes = bytes_of(path);
+    if (p == 1) first = bytes;
+    CHECK(bytes == first);  // the number of ranks leaves no trace
+    for (int q = 1; q <= 8; ++q) check_loads<float>(q, path);
+  }
+  const auto path = folder.path() / "at_3.safetensors";
+  const TensorFiles files(path);
+  CHECK(files.tensors().size() == 3 * 10);
+  CHECK(files.tensors().at("2.weight").info.shape == std::vector<std::uint64_t>{608, 10});
+  CHECK(files.tensors().at("0.weight").info.shape == std::vector<std::uint64_t>{10, 6});
+  for (const std::string name : {"0.weight", "2.weight", "4.weight", "5.bias", "7.weight"}) {
+    CAPTURE(name);
+    CHECK(holds<float>(files, first, name, name));
+    CHECK(holds<float>(files, first, "optimizer." + name + ".moment1", name + ".moment1"));
+  }
+}
+
+TEST_CASE("parameters in one dtype, moments in another, and files of bounded size") {
+  const TemporaryFolder folder("shardwise_reshard_files");
+  const auto path = folder.path() / "model.safetensors";
+  save<bf16>(3, path, {.max_shard_bytes = 30'000});
+  const auto names = folder.names();
+  CHECK(names.size() > 3);
+  for (const std::string& name : names) {
+    if (name.ends_with(".json")) continue;
+    CAPTURE(name);
+    const auto bytes = std::filesystem::file_size(folder.path() / name);
+    CHECK(bytes < 30'000 + 4096);
+  }
+  for (const int q : {1, 2, 5, 8}) check_loads<bf16>(q, path);
+  const TensorFiles files(path);
+  CHECK(files.tensors().at("2.weight").info.dtype == file_dtype_v<bf16>);
+  CHECK(files.tensors().at("optimizer.2.weight.moment0").info.dtype == file_dtype_v<float>);
+
+  // Again and again under the same name: new files, and no old ones left.
+  save<bf16>(2, path, {.max_shard_bytes = 30'000});
+  CHECK(folder.names() != names);
+  CHECK(folder.names().size() == names.size());
+  check_loads<bf16>(4, path);
+  save<bf16>(5, path, {.max_shard_bytes = 30'000});
+  CHECK(folder.names() == names);
+  save<bf16>(2, path);
+  CHECK(folder.names() == std::vector<std::string>{"model.safetensors"});
+  check_loads<bf16>(3, path);
+  save<bf16>(2, path, {.max_shard_bytes = 1});  // a tensor is never split
+  CHECK(folder.names().size() == 31);
+  check_loads<bf16>(3, path);
+}

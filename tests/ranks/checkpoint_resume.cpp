@@ -1,0 +1,187 @@
+// A run that is stopped, saved and resumed goes on as if it had never been stopped: at the same
+// number of ranks bit by bit, at another as close as that number of ranks comes anyway.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "shardwise/checkpoint/training.hpp"
+#include "shardwise/layers/dropout.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/step.hpp"
+#include "support/temporary_folder.hpp"
+#include "unit/train/rows.hpp"
+
+using namespace testing;
+
+namespace {
+
+struct Mlp
+    : Sequential<ColumnParallelLinear<9, 13>, Gelu, Dropout<1, 4>, RowParallelLinear<13, 10>> {};
+
+constexpr std::size_t samples = 20;
+constexpr std::size_t batch = 6;  // four batches an epoch, the last one smaller
+
+/// What a run did: the loss of each step, and its parameters at the end.
+struct Course {
+  std::vector<double> losses;
+  std::map<std::string, std::vector<double>> parameters;
+};
+
+/// A run as a program has it: made anew, and gone on with.
+template <class P>
+class Training {
+ public:
+  explicit Training(ThreadCommunicator& ranks, std::uint64_t seed = 3)
+      : model_(ranks, Seed{seed}),
+        optimizer_(model_, AdamW{.learning_rate = 0.05}),
+        sampler_(samples, place_of(ranks), {.batch_size = batch, .seed = Seed{seed + 1}}) {}
+
+  void save(const std::filesystem::path& path) {
+    save_checkpoint(path, model_, optimizer_, sampler_.state());
+  }
+  void load(const std::filesystem::path& path) {
+    sampler_.set_state(load_checkpoint(path, model_, optimizer_).sampler);
+  }
+
+  /// Steps with a rate that falls, as a schedule would have it.
+  std::vector<double> steps(int count) {
+    using T = typename Precision::compute;
+    std::vector<double> losses;
+    for (int i = 0; i < count; ++i) {
+      const auto chosen = sampler_.next().whole;
+      const Place place = place_of(model_.ranks());
+      Tensor<T, Invariant> x(Shape{{Axis::batch, chosen.size()}, {Axis::feature, 9}}, place);
+      Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, chosen.size()}}, place);
+      for (std::size_t row = 0; row < chosen.size(); ++row) {
+        labels[row] = witness::made_label(chosen[row], 10);
+        for (std::size_t k = 0; k < 9; ++k) {
+          x[row * 9 + k] = static_cast<T>(static_cast<accumulate_t<T>>(
+              witness::made(2, std::int64_t{chosen[row]} * 9 + std::int64_t(k))));
+        }
+      }
+      losses.push_back(train_step(model_, x.view(), labels.view(), CrossEntropy{}, optimizer_));
+      optimizer_.set_learning_rate(optimizer_.rule().learning_rate * 0.95);
+    }
+    return losses;
+  }
+
+  /// Whole parameters; a collective.
+  std::map<std::string, std::vector<double>> parameters() {
+    std::vector<std::string> names;
+    model_.visit_parameters([&](auto& parameter) { names.push_back(parameter.name); });
+    std::map<std::string, std::vector<double>> all;
+    for (const std::string& name : names) {
+      const auto whole = model_.gather(name);
+      all[name].assign(whole.data(), whole.data() + whole.size());
+    }
+    return all;
+  }
+
+ private:
+  using Precision = typename detail::precision_of<P>::type;
+
+  Model<Mlp, Context<P, Reference, ThreadCommunicator>> model_;
+  Optimizer<AdamW, Model<Mlp, Context<P, Reference, ThreadCommunicator>>> optimizer_;
+  DistributedSampler sampler_;
+};
+
+constexpr int before = 6;  // in the middle of the second epoch
+constexpr int after = 7;
+
+/// Calls `f(training)` on `size` ranks, and returns what rank 0 says.
+template <class P, class F>
+Course course(int size, F&& f) {
+  Course result;
+  run_ranks(size, [&](ThreadCommunicator& ranks) {
+    Training<P> training(ranks);
+    std::vector<double> losses = f(training);
+    auto parameters = training.parameters();
+    if (ranks.rank() == 0) result = {std::move(losses), std::move(parameters)};
+  });
+  return result;
+}
+
+template <class P>
+Course never_stopped(int size) {
+  return course<P>(size, [](auto& training) {
+    training.steps(before);
+    return training.steps(after);
+  });
+}
+
+template <class P>
+void save_after(int size, const std::filesystem::path& path) {
+  course<P>(size, [&](auto& training) {
+    const auto losses = training.steps(before);
+    training.save(path);
+    return losses;
+  });
+}
+
+/// Into a run of other seeds, which has gone another way and begun a step.
+template <class P>
+Course resumed(int size, const std::filesystem::path& path) {
+  Course result;
+  run_ranks(size, [&](ThreadCommunicator& ranks) {
+    Training<P> training(ranks, 99);
+    training.steps(1);
+    training.load(path);
+    auto losses = training.steps(after);
+    auto parameters = training.parameters();
+    if (ranks.rank() == 0) result = {std::move(losses), std::move(parameters)};
+  });
+  return result;
+}
+
+/// The largest difference of losses and parameters.
+double difference(const Course& a, const Course& b) {
+  double largest = largest_difference(a.losses, b.losses);
+  for (const auto& [name, numbers] : a.parameters) {
+    largest = std::max(largest, largest_difference(numbers, b.parameters.at(name)));
+  }
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("a resumed run is the run that never stopped") {
+  const TemporaryFolder folder("shardwise_resume");
+  std::map<int, Course> whole;
+  for (const int size : {1, 2, 3, 4, 8}) whole[size] = never_stopped<double>(size);
+  for (const int p : {1, 2, 3, 8}) {
+    const auto path = folder.path() / "run.safetensors";
+    save_after<double>(p, path);
+    for (const int q : {1, 2, 3, 4, 8}) {
+      CAPTURE(p);
+      CAPTURE(q);
+      const Course got = resumed<double>(q, path);
+      CHECK(got.losses.size() == after);
+      // Rounding alone, grown over thirteen steps: sums over other shards.
+      CHECK(difference(got, whole[q]) <= (p == q ? 0 : 1e-11));
+    }
+  }
+  // The bound is one that a mistake would not keep: one step more or less is far away.
+  CHECK(std::abs(whole[1].losses[0] - whole[1].losses[1]) > 1e-3);
+}
+
+TEST_CASE("parameters that are wider than what is computed with") {
+  using Mixed = Precision<bf16, float>;
+  const TemporaryFolder folder("shardwise_resume_mixed");
+  const auto path = folder.path() / "run.safetensors";
+  for (const int p : {1, 3}) {
+    save_after<Mixed>(p, path);
+    CHECK(TensorFiles(path).tensors().at("0.weight").info.dtype == file_dtype_v<float>);
+    CHECK(difference(resumed<Mixed>(p, path), never_stopped<Mixed>(p)) == 0);
+  }
+}
