@@ -175,6 +175,7 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& path, M& model,
   detail::check_own(model, optimizer);
   const std::vector<TensorPart> parts = detail::run_parts(model, optimizer, options.names);
   const TensorFiles files = open_checkpoint(path, model.ranks());
+  detail::check_has_parameters(files, detail::parameter_parts(model, options.names));
   const detail::RunState state = detail::read_run_state(files);
   if (state.rule != detail::rule_text(optimizer.rule())) {
     throw data_error(files.name() + ": was trained by another optimizer (" + state.rule +

@@ -1,16 +1,17 @@
 #pragma once
 // The parameters of a model in safetensors files, under their names.
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "shardwise/checkpoint/load_parts.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/save_parts.hpp"
+#include "shardwise/checkpoint/tensor_files.hpp"
+#include "shardwise/core/error.hpp"
 
 namespace shardwise {
 
@@ -44,6 +45,21 @@ std::vector<TensorPart> parameter_parts(M& model, const TensorNames& names) {
 
 inline bool is_of_optimizer(const std::string& name) { return name.starts_with(optimizer_prefix); }
 
+/// Throws data_error for files with what an optimizer keeps but none of the parameters.
+inline void check_has_parameters(const TensorFiles& files,
+                                 const std::vector<TensorPart>& parameters) {
+  const auto is_there = [&files](const TensorPart& part) {
+    return files.tensors().contains(part.name);
+  };
+  const bool has_moments =
+      std::any_of(files.tensors().begin(), files.tensors().end(),
+                  [](const auto& tensor) { return is_of_optimizer(tensor.first); });
+  if (!has_moments || std::any_of(parameters.begin(), parameters.end(), is_there)) return;
+  throw data_error(files.name() +
+                   ": holds what an optimizer keeps, but not one parameter of the model, so there "
+                   "is nothing to go on from; the parameters must be in the same checkpoint");
+}
+
 }  // namespace detail
 
 /// Writes a model's parameters as the safetensors file `path`, or as several with an index
@@ -64,6 +80,7 @@ std::map<std::string, std::string> load_weights(const std::filesystem::path& pat
                                                 const LoadOptions& options = {}) {
   const std::vector<TensorPart> parts = detail::parameter_parts(model, options.names);
   const TensorFiles files = open_checkpoint(path, model.ranks());
+  detail::check_has_parameters(files, parts);
   load_parts(files, model.ranks(), parts, options, detail::is_of_optimizer);
   model.values_changed();
   return files.metadata();

@@ -122,6 +122,13 @@ TEST_CASE("a file that is changed while it is read is noticed") {
                  {"2 bytes too early"});
 }
 
+TEST_CASE("a disk that is full says so") {
+  const auto full = detail::CheckpointFile::create("/dev/full");
+  const std::string bytes(100, 'x');
+  check_mentions(complaint([&] { full.write(0, std::as_bytes(std::span(bytes))); }),
+                 {"/dev/full", "cannot be written at byte 0", "No space left"});
+}
+
 TEST_CASE("names of shards do not leave the folder") {
   for (const char* name :
        {"a.safetensors", "model-00001-of-00002.safetensors", "ä b.safetensors"}) {

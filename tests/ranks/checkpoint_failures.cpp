@@ -1,0 +1,379 @@
+// What goes wrong with a checkpoint: the error is there on every rank, the old file is whole, and
+// the model is as it was.
+
+#include <doctest/doctest.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/checkpoint/training.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "support/temporary_folder.hpp"
+#include "unit/checkpoint/texts.hpp"
+
+using namespace shardwise;
+using testing::bytes_of;
+using testing::check_mentions;
+using testing::complaint;
+using testing::entry;
+using testing::file_of;
+using testing::TemporaryFolder;
+
+namespace {
+
+struct Mlp : Sequential<ColumnParallelLinear<6, 10>, Relu, RowParallelLinear<10, 4>> {};
+struct Wider : Sequential<ColumnParallelLinear<6, 12>, Relu, RowParallelLinear<12, 4, false>, Relu,
+                          Linear<split::none, 4, 4>> {};
+
+template <class A, class T = float>
+using ModelOf = Model<A, Context<T, Reference, ThreadCommunicator>>;
+
+/// All that a load changes.
+struct State {
+  std::vector<float> values;
+  std::vector<float> moments;
+  std::uint64_t step = 0, seed = 0, steps = 0;
+  double rate = 0;
+
+  friend bool operator==(const State&, const State&) = default;
+};
+
+template <class M, class O>
+State state_of(M& model, O& optimizer) {
+  State state{{},
+              {},
+              model.step(),
+              model.run().seed.value,
+              optimizer.steps(),
+              optimizer.rule().learning_rate};
+  const auto values = model.values();
+  state.values.assign(values.begin(), values.end());
+  const float* moments = optimizer.moments_of(values.data());
+  state.moments.assign(moments, moments + values.size() * optimizer.rule().moments());
+  return state;
+}
+
+void save_run(int size, const std::filesystem::path& path) {
+  run_ranks(size, [&](ThreadCommunicator& ranks) {
+    ModelOf<Mlp> model(ranks, Seed{1});
+    Optimizer optimizer(model, AdamW{});
+    save_checkpoint(path, model, optimizer, {});
+  });
+}
+
+/// What a load of `path` says on each of `size` ranks, all of which must throw and be as before.
+template <class A = Mlp, class Rule = AdamW>
+std::vector<std::string> refusals(int size, const std::filesystem::path& path,
+                                  const Rule& rule = {}, const LoadOptions& options = {}) {
+  std::vector<std::string> said(static_cast<std::size_t>(size));
+  run_ranks(size, [&](ThreadCommunicator& ranks) {
+    ModelOf<A> model(ranks, Seed{2});
+    Optimizer optimizer(model, rule);
+    model.set_step(5);
+    const State before = state_of(model, optimizer);
+    said[static_cast<std::size_t>(ranks.rank())] =
+        complaint([&] { load_checkpoint(path, model, optimizer, options); });
+    CHECK(state_of(model, optimizer) == before);
+  });
+  for (const std::string& text : said) CHECK(text != "");
+  return said;
+}
+
+/// A file with the tensors of `Mlp`'s run, or some of them, and any metadata.
+void write_parts_of_run(const std::filesystem::path& path, bool parameters, bool moments,
+                        const std::map<std::string, std::string>& changed) {
+  SingleRank alone;
+  Model<Mlp, Context<float, Reference, SingleRank>> model(alone, Seed{1});
+  Optimizer optimizer(model, AdamW{});
+  std::vector<TensorPart> parts;
+  if (parameters) parts = detail::parameter_parts(model, {});
+  if (moments) {
+    for (const TensorPart& part : detail::moment_parts(model, optimizer, {})) parts.push_back(part);
+  }
+  SaveOptions options;
+  options.metadata = changed;
+  for (const auto& [key, text] :
+       std::map<std::string, std::string>{{"shardwise.step", "3"},
+                                          {"shardwise.seed", "1"},
+                                          {"shardwise.optimizer", "AdamW, 2 moments"},
+                                          {"shardwise.optimizer.steps", "2"},
+                                          {"shardwise.optimizer.learning_rate", "0.5"},
+                                          {"shardwise.sampler.seed", "1"},
+                                          {"shardwise.sampler.epoch", "0"},
+                                          {"shardwise.sampler.position", "0"}}) {
+    options.metadata.emplace(key, text);
+  }
+  save_parts(path, alone, parts, options);
+}
+
+/// Files of this process may not grow beyond `bytes`, as on a disk that is full.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+/// What a save to `path` says on each of `size` ranks; `prepare(ranks)` runs before it.
+template <class Prepare>
+std::vector<std::string> failed_saves(int size, const std::filesystem::path& path,
+                                      const SaveOptions& options, Prepare&& prepare) {
+  std::vector<std::string> said(static_cast<std::size_t>(size));
+  run_ranks(size, [&](ThreadCommunicator& ranks) {
+    ModelOf<Mlp> model(ranks, Seed{7});
+    prepare(ranks);
+    said[static_cast<std::size_t>(ranks.rank())] =
+        complaint([&] { save_weights(path, model, options); });
+  });
+  for (const std::string& text : said) CHECK(text != "");
+  return said;
+}
+
+const auto nothing = [](ThreadCommunicator&) {};
+
+}  // namespace
+
+TEST_CASE("a full disk leaves the old checkpoint whole") {
+  const TemporaryFolder folder("shardwise_full");
+  const auto path = folder.path() / "model.safetensors";
+  for (const int size : {1, 3}) {
+    save_run(2, path);
+    const std::string old = bytes_of(path);
+    for (const std::uint64_t most : {UINT64_MAX, std::uint64_t{200}}) {  // one file, and several
+      for (const rlim_t room : {0, 100, 300}) {  // for nothing, not the header, not the data
+        CAPTURE(room);
+        const auto said = [&] {
+          const FullDisk full(room);
+          return failed_saves(size, path, {.max_shard_bytes = most}, nothing);
+        }();
+        for (const std::string& text : said) check_mentions(text, {"model", "too large"});
+        CHECK(bytes_of(path) == old);
+        CHECK(folder.names() == std::vector<std::string>{"model.safetensors"});
+      }
+    }
+  }
+}
+
+TEST_CASE("files in the way, and folders that are not there") {
+  const TemporaryFolder folder("shardwise_in_the_way");
+  for (const std::string& text :
+       failed_saves(3, folder.path() / "none" / "model.safetensors", {}, nothing)) {
+    check_mentions(text, {"none", "No such file"});
+  }
+  // The last step of a save fails: the name is that of a folder.
+  const auto path = folder.path() / "model.safetensors";
+  std::filesystem::create_directories(path / "inside");
+  for (const std::string& text : failed_saves(3, path, {}, nothing)) {
+    check_mentions(text, {"cannot be put in its place"});
+  }
+  CHECK(folder.names() == std::vector<std::string>{"model.safetensors"});
+  std::filesystem::create_directories(index_path(path) / "inside");
+  failed_saves(2, path, {.max_shard_bytes = 1}, nothing);
+  CHECK(folder.names() ==
+        std::vector<std::string>{"model.safetensors", "model.safetensors.index.json"});
+}
+
+TEST_CASE("a rank that cannot write stops them all, before anything has changed") {
+  const TemporaryFolder folder("shardwise_one_rank");
+  const std::filesystem::path home = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  save_run(2, "model.safetensors");
+  const std::string old = bytes_of("model.safetensors");
+  for (const int culprit : {1, 2}) {
+    // A rank in another folder: what the others create, it does not find.
+    const auto said = failed_saves(3, "model.safetensors", {}, [&](ThreadCommunicator& ranks) {
+      if (ranks.rank() != culprit) return;
+      REQUIRE(::unshare(CLONE_FS) == 0);
+      REQUIRE(::chdir("/") == 0);
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::string& text = said[static_cast<std::size_t>(rank)];
+      check_mentions(text, {"model.safetensors.saving", "No such file"});
+      CHECK((text.find("rank " + std::to_string(culprit)) == std::string::npos) ==
+            (rank == culprit));
+    }
+    CHECK(bytes_of("model.safetensors") == old);
+    CHECK(folder.names() == std::vector<std::string>{"model.safetensors"});
+  }
+  std::filesystem::create_directory("other");
+  save_run(1, "other/model.safetensors");
+  std::filesystem::current_path("other");
+  {
+    SingleRank alone;
+    Model<Mlp, Context<float, Reference, SingleRank>> model(alone, Seed{3});
+    save_weights("model.safetensors", model);
+  }
+  std::filesystem::current_path("..");
+  std::atomic<int> differ = 0;
+  run_ranks(2, [&](ThreadCommunicator& ranks) {
+    ModelOf<Mlp> model(ranks, Seed{2});
+    if (ranks.rank() == 1) {
+      REQUIRE(::unshare(CLONE_FS) == 0);
+      REQUIRE(::chdir("other") == 0);
+    }
+    const auto text = complaint([&] { load_weights("model.safetensors", model); });
+    if (text.find("do not see the same file") != std::string::npos) ++differ;
+  });
+  CHECK(differ == 2);
+  std::filesystem::current_path(home);
+}
+
+TEST_CASE("ranks that do not save the same") {
+  const TemporaryFolder folder("shardwise_not_the_same");
+  const auto path = folder.path() / "model.safetensors";
+  std::atomic<int> refused = 0;
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    ModelOf<Mlp> model(ranks, Seed{7});
+    try {
+      save_weights(path, model, {.metadata = {{"rank", std::to_string(ranks.rank())}}});
+    } catch (const argument_error& e) {
+      check_mentions(e.what(), {"do not save the same"});
+      ++refused;
+    }
+    CHECK_THROWS_AS(save_weights(folder.path() / "model.bin", model), argument_error);
+    CHECK_THROWS_AS(save_weights(folder.path() / ".safetensors", model), argument_error);
+    CHECK_THROWS_AS(save_weights(path, model, {.names = {{"1.weight", "x"}}}), argument_error);
+    CHECK_THROWS_AS(save_weights(path, model, {.names = {{"0.weight", "2.weight"}}}),
+                    argument_error);
+    CHECK_THROWS_AS(save_weights(path, model, {.names = {{"0.weight", "\xff"}}}), argument_error);
+    CHECK_THROWS_AS(load_weights(path, model, {.names = {{"1.weight", "x"}}}), argument_error);
+    ModelOf<Mlp> other(ranks, Seed{7});
+    Optimizer of_other(other, AdamW{});
+    CHECK_THROWS_AS(save_checkpoint(path, model, of_other, {}), argument_error);
+    CHECK_THROWS_AS(load_checkpoint(path, model, of_other), argument_error);
+  });
+  CHECK(refused == 3);
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("damaged files change nothing") {
+  const TemporaryFolder folder("shardwise_damaged");
+  const auto path = folder.path() / "model.safetensors";
+  save_run(2, path);
+  const std::string whole = bytes_of(path);
+  folder.write("model.safetensors", whole.substr(0, whole.size() - 1));
+  for (const auto& text : refusals(3, path)) check_mentions(text, {"cut short"});
+  folder.write("model.safetensors", "x");
+  for (const auto& text : refusals(3, path)) check_mentions(text, {"has 1 bytes"});
+  std::filesystem::remove(path);
+  for (const auto& text : refusals(3, path)) check_mentions(text, {"No such file"});
+}
+
+TEST_CASE("a checkpoint of another architecture says all that does not fit") {
+  const TemporaryFolder folder("shardwise_architecture");
+  const auto path = folder.path() / "model.safetensors";
+  save_run(2, path);
+  for (const int size : {1, 3}) {
+    for (const auto& text : refusals<Wider>(size, path)) {
+      check_mentions(
+          text, {"is not of this model", "missing: '4.weight', '4.bias'",
+                 "'0.weight' is [10, 6] in the file and [12, 6] here", "'0.bias' is [10]",
+                 "'2.weight' is [4, 10]", "unexpected: '2.bias'", "optimizer.4.weight.moment0"});
+    }
+  }
+  for (const auto& text : refusals(2, path, AdamW{}, {.names = {{"0.weight", "fc1.weight"}}})) {
+    check_mentions(text, {"missing: 'fc1.weight'", "unexpected: '0.weight'"});
+  }
+}
+
+TEST_CASE("another dtype is an error, or converted when asked for") {
+  const TemporaryFolder folder("shardwise_dtype");
+  const auto path = folder.path() / "model.safetensors";
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    ModelOf<Mlp, double> wide(ranks, Seed{7});
+    save_weights(path, wide);
+    ModelOf<Mlp> model(ranks, Seed{8});
+    const auto text = complaint([&] { load_weights(path, model); });
+    check_mentions(text, {"'0.weight' is F64 in the file and F32 here", "LoadOptions::convert"});
+    CHECK(model.gather("0.weight")[3] != static_cast<float>(wide.gather("0.weight")[3]));
+    load_weights(path, model, {.convert = true});
+    for (const char* name : {"0.weight", "0.bias", "2.weight", "2.bias"}) {
+      const auto exact = wide.gather(name);
+      const auto got = model.gather(name);
+      for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == static_cast<float>(exact[i]));
+    }
+  });
+  folder.write(
+      "integers.safetensors",
+      file_of("{" + entry("0.weight", "I32", "10,6", "0,240") + "}", std::string(240, 'x')));
+  run_ranks(1, [&](ThreadCommunicator& ranks) {
+    ModelOf<Mlp> model(ranks, Seed{8});
+    const auto text = complaint(
+        [&] { load_weights(folder.path() / "integers.safetensors", model, {.convert = true}); });
+    check_mentions(text, {"'0.weight' is I32 in the file and F32 here"});
+    CHECK(text.find("LoadOptions") == std::string::npos);
+  });
+}
+
+TEST_CASE("runs that are none, or another optimizer's") {
+  const TemporaryFolder folder("shardwise_runs");
+  const auto path = folder.path() / "run.safetensors";
+  using Rows = std::vector<std::pair<std::map<std::string, std::string>, std::string>>;
+  for (const auto& [changed, said] : Rows{
+           {{{"shardwise.step", "x"}}, "'x' as shardwise.step"},
+           {{{"shardwise.step", ""}}, "shardwise.step"},
+           {{{"shardwise.step", "-1"}}, "shardwise.step"},
+           {{{"shardwise.step", "1.5"}}, "shardwise.step"},
+           {{{"shardwise.step", "0"}}, "those of no run"},
+           {{{"shardwise.step", "4294967296"}}, "those of no run"},
+           {{{"shardwise.seed", "18446744073709551616"}}, "shardwise.seed"},
+           {{{"shardwise.optimizer.learning_rate", "nan"}}, "those of no run"},
+           {{{"shardwise.optimizer.learning_rate", "-1"}}, "those of no run"},
+           {{{"shardwise.optimizer.learning_rate", "1e999"}}, "learning_rate"},
+           {{{"shardwise.sampler.epoch", "4294967296"}}, "those of no run"},
+           {{{"shardwise.optimizer", "Sgd, 1 moments"}}, "another optimizer (Sgd, 1 moments)"},
+       }) {
+    CAPTURE(said);
+    write_parts_of_run(path, true, true, changed);
+    for (const auto& text : refusals(2, path)) check_mentions(text, {said});
+  }
+  write_parts_of_run(path, true, true, {});
+  for (const auto& text : refusals(2, path, Sgd{.momentum = 0.9})) {
+    check_mentions(text, {"another optimizer (AdamW, 2 moments) than is here (Sgd, 1 moments)"});
+  }
+  write_parts_of_run(path, true, false, {});
+  for (const auto& text : refusals(2, path)) {
+    check_mentions(text, {"missing: 'optimizer.0.weight.moment0'"});
+  }
+  write_parts_of_run(path, false, true, {});
+  for (const auto& text : refusals(2, path)) {
+    check_mentions(text, {"what an optimizer keeps, but not one parameter"});
+  }
+  run_ranks(2, [&](ThreadCommunicator& ranks) {
+    ModelOf<Mlp> model(ranks, Seed{2});
+    check_mentions(complaint([&] { load_weights(path, model); }), {"not one parameter"});
+    save_weights(path, model);
+  });
+  for (const auto& text : refusals(2, path)) {
+    check_mentions(text, {"no shardwise.step", "load_weights loads it"});
+  }
+}
