@@ -18,20 +18,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <map>
-#include <span>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "shardwise/backend/onednn/onednn.hpp"
-#include "shardwise/data/fashion_mnist.hpp"
 #include "shardwise/data/sampler.hpp"
-#include "shardwise/data/synthetic.hpp"
 #include "shardwise/shardwise.hpp"
-#include "shardwise/train/accuracy.hpp"
 #include "support/broadcast_images.hpp"
+#include "support/image_batch.hpp"
 #include "support/print_plan.hpp"
 #include "support/progress_bar.hpp"
 
@@ -51,71 +46,19 @@ struct Options {
   double learning_rate = 0.008;
   std::string dtype = "float";
   std::uint64_t seed = 1;
-  std::filesystem::path data_folder = sw::fashion_mnist_folder;
-  bool synthetic = false;
+  example::ImageSource images;
 };
-
-sw::ImageSet read_images(const Options& options, sw::Part part) {
-  if (!options.synthetic) return sw::read_fashion_mnist(part, options.data_folder);
-  return sw::make_synthetic_images(sw::Seed{options.seed}, part,
-                                   part == sw::Part::train ? 6000 : 1000);
-}
-
-/// Memory for one batch at a time.
-template <class T>
-class Batch {
- public:
-  explicit Batch(sw::Place place) : place_(place) {}
-
-  void fill(const sw::ImageSet& set, std::span<const std::uint32_t> chosen) {
-    size_ = chosen.size();
-    images_.resize(size_ * set.image_size());
-    labels_.resize(size_);
-    sw::copy_batch(set, chosen, sw::fashion_mnist_normalisation, std::span(images_),
-                   std::span(labels_));
-  }
-  std::size_t size() const { return size_; }
-
-  sw::View<const T, sw::Invariant> images() const {
-    return {images_.data(), {{sw::Axis::batch, size_}, {sw::Axis::feature, 784}}, place_};
-  }
-  sw::View<const std::int32_t, sw::Invariant> labels() const {
-    return {labels_.data(), {{sw::Axis::batch, size_}}, place_};
-  }
-
- private:
-  sw::Place place_;
-  std::size_t size_ = 0;
-  std::vector<T> images_;
-  std::vector<std::int32_t> labels_;
-};
-
-/// The share of images that the model gets right.
-template <class M, class T>
-double accuracy(M& model, const sw::ImageSet& set, Batch<T>& batch) {
-  sw::DistributedSampler sampler(set.count, sw::place_of(model.ranks()),
-                                 {.batch_size = 500, .order = sw::SampleOrder::stored});
-  std::size_t correct = 0;
-  for (std::size_t b = 0; b < sampler.batches(); ++b) {
-    batch.fill(set, sampler.next().whole);
-    correct += count_correct(model, batch.images(), batch.labels());
-  }
-  return static_cast<double>(correct) / static_cast<double>(set.count);
-}
 
 /// What each rank does. The dtype chooses the backend: oneDNN multiplies no double.
 template <class T>
 void train(sw::ThreadCommunicator& ranks, const Options& options) {
   using Backend = std::conditional_t<std::same_as<T, double>, sw::Reference, sw::OneDnn>;
   const bool speaks = ranks.rank() == 0;
-  const auto images_of = [&](sw::Part part) {
-    return example::read_and_broadcast(ranks, [&] { return read_images(options, part); });
-  };
-  const sw::ImageSet train_set = images_of(sw::Part::train);
-  const sw::ImageSet test_set = images_of(sw::Part::test);
+  const sw::Seed seed{options.seed};
+  const auto train_set = example::images_of(ranks, options.images, seed, sw::Part::train);
+  const auto test_set = example::images_of(ranks, options.images, seed, sw::Part::test);
 
-  sw::Model<Mlp, sw::Context<T, Backend, sw::ThreadCommunicator>> model(ranks,
-                                                                        sw::Seed{options.seed});
+  sw::Model<Mlp, sw::Context<T, Backend, sw::ThreadCommunicator>> model(ranks, seed);
   const sw::CrossEntropy loss;
   sw::Optimizer optimizer(model, sw::Sgd{.learning_rate = options.learning_rate, .momentum = 0.9});
   if (speaks) {
@@ -123,16 +66,16 @@ void train(sw::ThreadCommunicator& ranks, const Options& options) {
     example::print_plan(plan_step(model, in, loss));
   }
 
-  Batch<T> batch(sw::place_of(ranks));
+  example::ImageBatch<T, sw::Invariant> batch(sw::place_of(ranks));
   sw::DistributedSampler sampler(train_set.count, sw::place_of(ranks),
-                                 {.batch_size = options.batch, .seed = sw::Seed{options.seed}});
+                                 {.batch_size = options.batch, .seed = seed});
   for (int epoch = 1; epoch <= options.epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
     double sum_of_losses = 0;
     {
       example::ProgressBar bar("epoch " + std::to_string(epoch), sampler.batches(), speaks);
       for (std::size_t b = 0; b < sampler.batches(); ++b) {
-        batch.fill(train_set, sampler.next().whole);
+        batch.fill(train_set, sampler.next());
         const double steps = static_cast<double>(sampler.batches()) * options.epochs;
         optimizer.set_learning_rate(options.learning_rate *
                                     (1 - static_cast<double>(optimizer.steps()) / steps));
@@ -142,7 +85,7 @@ void train(sw::ThreadCommunicator& ranks, const Options& options) {
       }
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    const double correct = accuracy(model, test_set, batch);
+    const double correct = example::accuracy(model, test_set);
     if (speaks) {
       const auto images = static_cast<double>(train_set.count);
       std::printf("epoch %d   loss %.6f   test accuracy %.2f %%   %.0f images/s\n", epoch,
@@ -168,8 +111,8 @@ int main(int argc, char** argv) try {
                  "learning rate of the first step; falls to 0 until the last");
   app.add_option("--dtype", options.dtype, "number type")->check(CLI::IsMember(train_in));
   app.add_option("--seed", options.seed, "of weights and of the order of images");
-  app.add_option("--data-dir", options.data_folder, "folder of the four Fashion-MNIST files");
-  app.add_flag("--synthetic", options.synthetic, "use made-up images, which need no files");
+  app.add_option("--data-dir", options.images.folder, "folder of the four Fashion-MNIST files");
+  app.add_flag("--synthetic", options.images.synthetic, "use made-up images, which need no files");
   CLI11_PARSE(app, argc, argv);
 
   sw::run_ranks(options.ranks,

@@ -4,10 +4,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 
 #include "shardwise/comm/communicator.hpp"
+#include "shardwise/data/fashion_mnist.hpp"
 #include "shardwise/data/image_set.hpp"
+#include "shardwise/data/synthetic.hpp"
 
 namespace example {
 
@@ -29,6 +32,23 @@ shardwise::ImageSet read_and_broadcast(C& ranks, Read read) {
   ranks.broadcast(std::span(set.pixels), 0);
   ranks.broadcast(std::span(set.labels), 0);
   return set;
+}
+
+/// Where a program's images come from.
+struct ImageSource {
+  std::filesystem::path folder = shardwise::fashion_mnist_folder;
+  bool synthetic = false;  ///< made up, which needs no files
+};
+
+/// One part of the images, on every rank. A collective.
+template <shardwise::Communicator C>
+shardwise::ImageSet images_of(C& ranks, const ImageSource& source, shardwise::Seed seed,
+                              shardwise::Part part) {
+  return read_and_broadcast(ranks, [&] {
+    if (!source.synthetic) return shardwise::read_fashion_mnist(part, source.folder);
+    return shardwise::make_synthetic_images(seed, part,
+                                            part == shardwise::Part::train ? 6000 : 1000);
+  });
 }
 
 }  // namespace example

@@ -1,8 +1,14 @@
 #pragma once
-// Shows what a model will send, before it sends anything.
+// Shows what a model will send, before it sends anything, and what it has sent beside it.
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <span>
+#include <stdexcept>
+#include <vector>
 
+#include "shardwise/comm/counting.hpp"
 #include "shardwise/model/plan.hpp"
 
 namespace example {
@@ -21,6 +27,34 @@ inline void print_plan(const shardwise::Plan& plan) {
   print_collectives("loss", plan.loss);
   print_collectives("backward", plan.backward);
   print_collectives("settle", plan.settle);
+}
+
+/// What all ranks pass into the collectives of one step, as planned and as counted. A collective;
+/// `log` is what a CountingCommunicator above `ranks` saw of that step on this rank.
+/// throws   std::runtime_error, on every rank, if the two differ
+template <shardwise::Communicator C>
+void print_plan_beside_log(const shardwise::Plan& plan, C& ranks,
+                           std::span<const shardwise::CountedCall> log) {
+  std::vector<std::int64_t> counted;
+  for (const auto& call : log) counted.push_back(static_cast<std::int64_t>(call.elements));
+  ranks.all_reduce(std::span<const std::int64_t>(counted), std::span(counted));
+  std::vector<shardwise::Collective> planned;
+  for (const auto* part : {&plan.forward, &plan.loss, &plan.backward, &plan.settle, &plan.finish}) {
+    planned.insert(planned.end(), part->begin(), part->end());
+  }
+  bool equal = planned.size() == log.size();
+  for (std::size_t i = 0; equal && i < log.size(); ++i) {
+    const std::size_t elements = planned[i].elements_passed_in(plan.ranks);
+    equal = planned[i].operation == log[i].operation && planned[i].dtype == log[i].dtype &&
+            elements == static_cast<std::size_t>(counted[i]);
+    if (ranks.rank() == 0) {
+      std::printf("  %-29s planned %9zu elements, %9zu bytes   counted %9zu\n",
+                  to_string(planned[i]).c_str(), elements,
+                  elements * shardwise::size_of(planned[i].dtype),
+                  static_cast<std::size_t>(counted[i]));
+    }
+  }
+  if (!equal) throw std::runtime_error("a step sent something else than was planned");
 }
 
 }  // namespace example

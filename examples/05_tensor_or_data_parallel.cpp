@@ -1,0 +1,164 @@
+// The same perceptron and the same batches, shared out over ranks in one of two ways.
+//
+//     --parallel tensor                           --parallel data
+//                rank 0     rank 1                             rank 0     rank 1
+//     images   [   64    |   64       ]           images     [  32 of  |  32 of 64  ]
+//     W1       [ 256 of  | 256 of 512 ]           W1         [   512   |   512      ]
+//     logits       └ all-reduce ┘                 logits     [  32 of  |  32 of 64  ]
+//                of 64 x 10 summands              gradients      └ all-reduce ┘
+//                                                              of all 407,050
+//
+// What a tensor-parallel step sends grows with the batch, what a data-parallel step sends grows
+// with the weights. They learn the same.
+//
+// test: --synthetic -s 3 -e 1 --parallel data
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/data/sampler.hpp"
+#include "shardwise/shardwise.hpp"
+#include "support/broadcast_images.hpp"
+#include "support/image_batch.hpp"
+#include "support/print_plan.hpp"
+
+namespace sw = shardwise;
+
+namespace {
+
+template <class First, class Second>
+struct Mlp : sw::Sequential<sw::Linear<First, 784, 512>, sw::Relu, sw::Linear<Second, 512, 10>> {};
+
+// All that differs: how weights are split, and how images, logits and labels lie over the ranks.
+struct TensorParallel {
+  static constexpr const char* name = "tensor";
+  using Architecture = Mlp<sw::split::output, sw::split::input>;
+  using Layout = sw::Invariant;
+};
+struct DataParallel {
+  static constexpr const char* name = "data";
+  using Architecture = Mlp<sw::split::none, sw::split::none>;
+  using Layout = sw::Sharded<sw::Axis::batch>;
+};
+
+constexpr sw::Seed seed{1};  // of weights and of the order of images
+
+struct Options {
+  std::string parallel = "tensor";
+  int ranks = 2;
+  std::size_t batch = 64;
+  int epochs = 1;
+  example::ImageSource images;
+};
+
+/// A rank's model and what it learns from; the code is the same for both ways.
+template <class Way>
+struct Training {
+  using Ranks = sw::CountingCommunicator<sw::ThreadCommunicator>;
+  using Ends = sw::Ends<typename Way::Layout, typename Way::Layout>;
+  using Model = sw::Model<typename Way::Architecture, sw::Context<float, sw::OneDnn, Ranks>, Ends>;
+
+  double step() {
+    ranks.clear();
+    batch.fill(set, sampler.next());
+    return train_step(model, batch.images(), batch.labels(), loss, optimizer);
+  }
+
+  sw::ThreadCommunicator& threads;
+  const sw::ImageSet& set;
+  const Options& options;
+  const sw::Place place = sw::place_of(threads);
+  Ranks ranks{threads};
+  Model model{ranks, seed};
+  sw::CrossEntropy loss{};
+  sw::Optimizer<sw::Sgd, Model> optimizer{model, {.learning_rate = 0.008, .momentum = 0.9}};
+  sw::DistributedSampler sampler{set.count, place, {.batch_size = options.batch, .seed = seed}};
+  example::ImageBatch<float, typename Way::Layout> batch{place};
+};
+
+/// The losses of the first steps; prints what a step sends, as planned and as counted.
+template <class Way>
+std::vector<double> first_losses(sw::ThreadCommunicator& threads, const sw::ImageSet& set,
+                                 const Options& options) {
+  Training<Way> training{threads, set, options};
+  std::vector<double> losses{training.step()};
+  const sw::Shape in = training.batch.images().global();
+  if (threads.rank() == 0) {
+    const auto& layers = training.model.layers();
+    using Ends = typename Training<Way>::Ends;
+    std::printf("%s-parallel: rank 0 holds %zu of %zu parameters; in one step, all ranks pass in\n",
+                Way::name, sw::parameters_of_rank<Ends>(layers, sw::place_of(threads), in),
+                sw::parameters_of_rank<Ends>(layers, {0, 1}, in));
+  }
+  const sw::Plan plan = plan_step(training.model, in, training.loss);
+  example::print_plan_beside_log(plan, threads, training.ranks.log());
+  while (losses.size() < 8) losses.push_back(training.step());
+  return losses;
+}
+
+void compare(sw::ThreadCommunicator& threads, const sw::ImageSet& set, const Options& options) {
+  const std::vector<double> tensor = first_losses<TensorParallel>(threads, set, options);
+  const std::vector<double> data = first_losses<DataParallel>(threads, set, options);
+  const bool speaks = threads.rank() == 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < tensor.size(); ++i) {
+    const double difference = std::abs(tensor[i] - data[i]) / tensor[i];
+    largest = std::max(largest, difference);
+    if (speaks) {
+      std::printf("loss of step %zu   tensor %.7f   data %.7f   relative difference %.1e\n", i + 1,
+                  tensor[i], data[i], difference);
+    }
+  }
+  if (!(largest <= 1e-5)) throw std::runtime_error("the two ways do not learn the same");
+}
+
+template <class Way>
+void train(sw::ThreadCommunicator& threads, const Options& options) {
+  const auto train_set = example::images_of(threads, options.images, seed, sw::Part::train);
+  const auto test_set = example::images_of(threads, options.images, seed, sw::Part::test);
+  compare(threads, train_set, options);
+  Training<Way> training{threads, train_set, options};
+  for (int epoch = 1; epoch <= options.epochs; ++epoch) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::size_t left = training.sampler.batches(); left > 0; --left) training.step();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    const double right = example::accuracy(training.model, test_set);
+    if (threads.rank() != 0) continue;
+    std::printf("%s-parallel on %d ranks, epoch %d   test accuracy %.2f %%   %.0f images/s\n",
+                Way::name, threads.size(), epoch, 100 * right,
+                static_cast<double>(train_set.count) / seconds.count());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  Options options;
+  CLI::App app("Trains a perceptron whose weights, or whose images, are shared out over ranks.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--parallel", options.parallel, "what is shared out: weights or images")
+      ->check(CLI::IsMember({"tensor", "data"}));
+  app.add_option("-s,--ranks", options.ranks, "over how many ranks");
+  app.add_option("-b,--batch", options.batch, "images in one step, over all ranks");
+  app.add_option("-e,--epochs", options.epochs, "how often all images are seen");
+  app.add_option("--data-dir", options.images.folder, "folder of the four Fashion-MNIST files");
+  app.add_flag("--synthetic", options.images.synthetic, "use made-up images, which need no files");
+  CLI11_PARSE(app, argc, argv);
+
+  sw::run_ranks(options.ranks, [&](sw::ThreadCommunicator& threads) {
+    if (options.parallel == "data") return train<DataParallel>(threads, options);
+    train<TensorParallel>(threads, options);
+  });
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "05_tensor_or_data_parallel: %s\n", e.what());
+  return 1;
+}
