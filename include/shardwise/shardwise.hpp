@@ -27,6 +27,7 @@
 #include "shardwise/redistribute/run.hpp"
 
 // Layers
+#include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"

@@ -44,6 +44,22 @@ consteval bool extents_must_meet() {
   return true;
 }
 
+/// The error for two layers of which one would cut what the other needs whole. A layer may say how
+/// many features or channels its shards keep together, `out_grain`, and a multiple of how many it
+/// needs, `in_grain`.
+template <class Producer, class Consumer>
+consteval bool shards_must_be_whole() {
+  if constexpr (requires { Producer::out_grain + Consumer::in_grain; }) {
+    constexpr std::size_t together = Producer::out_grain;
+    constexpr std::size_t needed = Consumer::in_grain;
+    static_assert(together == dynamic || together % needed == 0,
+                  "Consumer works on whole groups of channels, but shards of Producer in front of "
+                  "it could end within a group. Let it keep the channels of a group together: "
+                  "kernel(..., {.grain = channels of a group}).");
+  }
+  return true;
+}
+
 /// Number of features that the layer takes, if it knows before it has seen its input; else
 /// `dynamic`.
 template <class L>

@@ -36,12 +36,14 @@ constexpr const L& numbered(const Numbered<I, L>& entry) {
   return entry.layer;
 }
 
-/// Checks that features meet from each layer to the next.
+/// Checks that features meet from each layer to the next, and that no shard cuts what must be
+/// whole.
 template <std::size_t Produced, class Producer>
 consteval void check_features() {}
 template <std::size_t Produced, class Producer, class L, class... Ls>
 consteval void check_features() {
   static_assert(extents_must_meet<Producer, L, Produced, static_features_in<L>()>());
+  static_assert(shards_must_be_whole<Producer, L>());
   constexpr bool same_producer = KeepsShape<L>;
   using Next = std::conditional_t<same_producer, Producer, L>;
   check_features<static_features_out<L>(Produced), Next, Ls...>();

@@ -1,0 +1,279 @@
+#pragma once
+// Convolution: one template over the number of axes of space and the split of its weight.
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "shardwise/backend/convolution.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/layers/convolution_form.hpp"
+#include "shardwise/layers/detail/convolution_checks.hpp"
+#include "shardwise/layers/detail/size.hpp"
+#include "shardwise/layers/initializer.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/split.hpp"
+#include "shardwise/layout/view.hpp"
+
+namespace shardwise {
+
+namespace split {
+
+/// By whole groups of a grouped convolution.
+struct group {};
+
+}  // namespace split
+
+template <class S>
+concept ConvolutionSplit = Split<S> || std::same_as<S, split::group>;
+
+namespace detail {
+
+/// Outputs of a group need the inputs of that group alone, and those are where they are.
+template <Axis Summed>
+struct ProductLayouts<split::group, Summed> {
+  template <Layout Wanted>
+  using wants = Sharded<Summed>;
+  template <Layout Offered, Layout Wanted>
+  using takes = Sharded<Summed>;
+  template <Layout In>
+  using gives = Sharded<Summed>;
+  template <Layout In>
+  using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
+  template <Layout In>
+  using bias = weight<In>;
+};
+
+}  // namespace detail
+
+/// y[n, o, p] = b[o] + Σ x[n, i, p stride - before + k dilation] w[o, i, k], over the input
+/// channels i of o's group and the taps k; what lies outside the image is zero. With S = [H, W],
+/// [D, H, W] or [W] for two, three or one axis of space, and K the taps along each:
+///
+///                split::output           split::input             split::group
+/// x per rank     [B, In, S...]           [B, In/P, S...]          [B, In/P, S...]
+/// w per rank     [Out/P, In, K...]       [Out, In/P, K...]        [Out/P, In/groups, K...]
+/// b per rank     [Out/P]                 [Out], added on rank 0   [Out/P]
+/// y per rank     [B, Out/P, S'...]       [B, Out, S'...], a       [B, Out/P, S'...]
+///                                        summand
+/// layout         Replicated ->           Sharded<channel> ->      Sharded<channel> ->
+///                Sharded<channel>        Partial                  Sharded<channel>
+/// owes           nothing                 nothing                  nothing
+///
+/// With split::none all ranks have the whole weight, and L -> L for Invariant and Sharded<batch>;
+/// the gradients of the latter owe an all-reduce. A grouped convolution is split by whole groups or
+/// not at all.
+///
+/// In and Out are channels over all ranks, or `dynamic` and then given at construction, in this
+/// order; Form is made by `Conv1d`, `Conv2d` and `Conv3d`. Shards follow the units and grain of the
+/// input's channels. The output's have the form's grain; split by group, they are in units of as
+/// many groups as the input's.
+/// sends    nothing
+/// throws   shape_error if x has other axes or channels, if the kernel is larger than the padded
+///          image, or if shards of x could end within a group
+/// source   torch.nn.Conv2d and ONNX operator Conv for shapes; groups: Krizhevsky et al. 2012
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+class Convolution : public detail::ProductLayouts<S, Axis::channel> {
+  using Layouts = detail::ProductLayouts<S, Axis::channel>;
+  static constexpr bool splits_groups = std::same_as<S, split::group>;
+
+  static_assert(detail::channels_must_divide<In, Out, Form.groups, Form.grain>());
+  static_assert(detail::groups_must_stay_whole<S, splits_groups, Form.groups, Form.grain>());
+
+ public:
+  static constexpr Saves saves = Saves::input;
+  static constexpr std::size_t axes = Form.windows.size();  ///< of space
+  static constexpr auto form = Form;
+  static constexpr std::size_t in_features = In;  ///< channels, by the name that neighbours ask for
+  static constexpr std::size_t out_features = Out;
+  /// Channels of which units must be multiples, and those that output units have, as far as known.
+  static constexpr std::size_t in_grain = splits_groups && In != dynamic ? In / Form.groups : 1;
+  static constexpr std::size_t out_grain = splits_groups ? dynamic : Form.grain;
+
+  /// All sizes are in the type.
+  constexpr Convolution() requires(In != dynamic && Out != dynamic) = default;
+
+  /// One size is `dynamic`.
+  constexpr explicit Convolution(std::size_t size) requires((In == dynamic) != (Out == dynamic)) {
+    if constexpr (In == dynamic) in_.given = size;
+    if constexpr (Out == dynamic) out_.given = size;
+  }
+
+  /// Both sizes are `dynamic`.
+  constexpr Convolution(std::size_t in, std::size_t out) requires(In == dynamic && Out == dynamic) {
+    in_.given = in;
+    out_.given = out;
+  }
+
+  /// The same layer with other initial values.
+  constexpr Convolution initialized_by(init::Rule weight, init::Rule bias = init::zeros) const {
+    Convolution other = *this;
+    other.weight_rule_ = weight;
+    other.bias_rule_ = bias;
+    return other;
+  }
+
+  constexpr std::size_t in_channels() const { return in_.value(); }
+  constexpr std::size_t out_channels() const { return out_.value(); }
+
+  /// A convolution over all its channels can apply the activation behind it.
+  template <Layout X>
+  static constexpr bool fuses = !std::same_as<typename Layouts::template gives<X>, Partial>;
+
+  template <Layout X>
+  using parameters = std::conditional_t<
+      Form.bias,
+      std::tuple<typename Layouts::template weight<X>, typename Layouts::template bias<X>>,
+      std::tuple<typename Layouts::template weight<X>>>;
+
+  constexpr Shape output_shape(const Shape& x) const {
+    if (x.rank() == 0) return x;
+    check_input(x);
+    Shape y{x[0], output_channels(Axis::channel, x[1])};
+    for (std::size_t i = 0; i < axes; ++i) {
+      const Dim& in = x[2 + i];
+      y.append({in.axis, in.known() ? Form.windows[i].outputs(in.extent()) : dynamic});
+    }
+    return y;
+  }
+
+  constexpr auto parameter_specs(const Shape& x) const {
+    if (x.rank() > 0) check_input(x);
+    const Dim channels = x.rank() > 0 ? x[1] : Dim{Axis::channel, in_channels()};
+    const Dim outputs = output_channels(Axis::output, channels);
+    Shape shape{outputs, Form.groups == 1 ? Dim{Axis::input, channels.units, channels.grain}
+                                          : Dim{Axis::input, in_channels() / Form.groups}};
+    for (std::size_t i = 0; i < axes; ++i)
+      shape.append({detail::space_axis(i, axes), Form.windows[i].kernel});
+    const Fans fans{in_channels() / Form.groups * Form.taps(), out_channels() * Form.taps()};
+    const ParameterSpec weight{"weight", shape, weight_rule_, fans};
+    if constexpr (Form.bias) {
+      return std::array{weight, ParameterSpec{"bias", Shape{outputs}, bias_rule_, fans}};
+    } else {
+      return std::array{weight};
+    }
+  }
+
+  /// The products of the rank's part of the weight.
+  template <class Frame>
+  auto make_state(Frame& frame) const {
+    using T = typename Frame::dtype;
+    using B = typename Frame::backend_type;
+    static_assert(ConvolutionBackend<B, T>,
+                  "the backend has no convolutions in this dtype; see its table");
+    const Shape weight = frame.template parameter_shape<0>();
+    return typename B::template Convolution<T>(
+        frame.backend(), channels_here(weight[0].extent(), weight[1].extent()));
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    frame.state().forward(call_on(x.local(), y.local()), x.data(), weight_of(frame), bias_of(frame),
+                          Frame::activation, y.data());
+  }
+
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, X x, DY dy, DX dx) const {
+    const ConvolutionCall call = call_on(x.local(), dy.local());
+    typename Frame::dtype* bias_gradient = nullptr;
+    if constexpr (Form.bias) bias_gradient = frame.template gradient<1>().data();
+    auto& products = frame.state();
+    products.backward_weight(call, x.data(), dy.data(), frame.write(),
+                             frame.template gradient<0>().data(), bias_gradient);
+    if constexpr (Frame::input_gradient) {
+      products.backward_input(call, dy.data(), weight_of(frame), dx.data());
+    }
+  }
+
+ private:
+  constexpr void check_input(const Shape& x) const {
+    const detail::ConvolutionChecks checks{axes, in_channels(), out_channels(), Form.groups,
+                                           Form.grain};
+    checks.check_axes(x);
+    checks.check_channels();
+    if constexpr (splits_groups) checks.check_units(x);
+    for (std::size_t i = 0; i < axes; ++i) checks.check_window(x, i, Form.windows[i]);
+  }
+
+  /// The output channels as an axis of that name.
+  constexpr Dim output_channels(Axis axis, const Dim& in) const {
+    if constexpr (splits_groups) {
+      const std::size_t groups_in_unit = in.grain * Form.groups / in_channels();
+      return {axis, in.units, groups_in_unit * (out_channels() / Form.groups)};
+    } else {
+      return {axis, out_channels() / Form.grain, Form.grain};
+    }
+  }
+
+  /// Of a weight of `outputs` output channels and `inputs` input channels to each, which has the
+  /// rank's part of the groups, or of the outputs of the only one.
+  constexpr ConvolutionChannels channels_here(std::size_t outputs, std::size_t inputs) const {
+    if constexpr (std::same_as<S, split::output>) {
+      return {1, inputs, outputs};
+    } else {
+      const std::size_t of_group = out_channels() / Form.groups;
+      return {outputs / of_group, inputs, of_group};
+    }
+  }
+
+  static ConvolutionCall call_on(const Shape& x, const Shape& y) {
+    ConvolutionCall call{x[0].extent(), {}};
+    for (std::size_t i = 0; i < axes; ++i) {
+      const Window& window = Form.windows[i];
+      call.space[3 - axes + i] = {x[2 + i].extent(), y[2 + i].extent(), window.kernel,
+                                  window.stride,     window.dilation,   window.before};
+    }
+    return call;
+  }
+
+  template <class Frame>
+  static auto weight_of(Frame& frame) {
+    return Weight<typename Frame::dtype>{frame.template parameter<0>().data(), frame.version()};
+  }
+
+  template <class Frame>
+  static const typename Frame::dtype* bias_of(Frame& frame) {
+    if constexpr (Form.bias) {
+      return frame.template parameter<1>().data();
+    } else {
+      return nullptr;
+    }
+  }
+
+  [[no_unique_address]] detail::Size<In> in_{};
+  [[no_unique_address]] detail::Size<Out> out_{};
+  init::Rule weight_rule_ = init::torch_linear;
+  init::Rule bias_rule_ = init::torch_linear;
+};
+
+/// On [batch, channel, width].
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+using Conv1d = Convolution<S, In, Out, detail::form_of<1, K>()>;
+
+/// On [batch, channel, height, width]: `Conv2d<split::output, 3, 32, kernel(3, {.padding = 1})>`.
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+using Conv2d = Convolution<S, In, Out, detail::form_of<2, K>()>;
+
+/// On [batch, channel, depth, height, width].
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+using Conv3d = Convolution<S, In, Out, detail::form_of<3, K>()>;
+
+/// "Conv2d<output, 3, 32, 3x3, padding 1x1>".
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+struct NameOf<Convolution<S, In, Out, Form>> {
+  static std::string name() {
+    const std::string split = std::same_as<S, split::output>  ? "output"
+                              : std::same_as<S, split::input> ? "input"
+                              : std::same_as<S, split::group> ? "group"
+                                                              : "none";
+    return "Conv" + std::to_string(Form.windows.size()) + "d<" + split + ", " +
+           detail::size_name(In) + ", " + detail::size_name(Out) + ", " + detail::form_name(Form) +
+           '>';
+  }
+};
+
+}  // namespace shardwise

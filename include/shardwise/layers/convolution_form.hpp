@@ -1,0 +1,96 @@
+#pragma once
+// What of a convolution stands in its type besides its channels.
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "shardwise/layers/window_options.hpp"
+#include "shardwise/layout/window.hpp"
+
+namespace shardwise {
+
+/// See `kernel`.
+struct KernelOptions {
+  PerAxis stride = 1;
+  Padding padding = 0;
+  PerAxis dilation = 1;
+  int groups = 1;    ///< each reads input channels and writes output channels of its own
+  bool bias = true;  ///< one number for each output channel
+  int grain = 1;     ///< output channels that shards keep together; a grouped layer behind needs it
+};
+
+/// The kernel of a convolution with any number of axes of space; a number is a size alone.
+struct Kernel {
+  PerAxis size;
+  KernelOptions options{};
+
+  constexpr Kernel(int all) : size(all) {}
+  constexpr Kernel(PerAxis sizes, const KernelOptions& given) : size(sizes), options(given) {}
+};
+
+/// `kernel(3, {.padding = 1})`, `kernel({3, 5}, {.stride = {2, 1}, .padding = same, .groups = 4})`.
+constexpr Kernel kernel(PerAxis size, const KernelOptions& options = {}) { return {size, options}; }
+
+/// The same for a known number of axes: equal convolutions have equal forms.
+template <std::size_t Axes>
+struct ConvolutionForm {
+  std::array<Window, Axes> windows{};
+  std::size_t groups = 1;
+  std::size_t grain = 1;
+  bool bias = true;
+
+  constexpr std::size_t taps() const {
+    std::size_t product = 1;
+    for (const Window& window : windows) product *= window.kernel;
+    return product;
+  }
+
+  friend constexpr bool operator==(const ConvolutionForm&, const ConvolutionForm&) = default;
+};
+
+namespace detail {
+
+template <std::size_t Axes, Kernel K>
+consteval ConvolutionForm<Axes> form_of() {
+  constexpr KernelOptions o = K.options;
+  static_assert(windows_must_exist<Axes, K.size, o.stride, o.padding, o.dilation>());
+  static_assert(o.groups > 0, "A convolution has at least one group.");
+  static_assert(o.grain > 0, "Shards keep at least one output channel together: give .grain = 1.");
+  const auto at_least_one = [](int n) { return static_cast<std::size_t>(n > 0 ? n : 1); };
+  return {windows<Axes>(K.size, o.stride, o.padding, o.dilation), at_least_one(o.groups),
+          at_least_one(o.grain), o.bias};
+}
+
+/// "3x3, stride 2x2, padding 1x(0+1)": what differs from the default, for names of layers.
+template <std::size_t Axes>
+std::string form_name(const ConvolutionForm<Axes>& form) {
+  const auto number = [](std::size_t n) { return std::to_string(n); };
+  std::string kernel, stride, dilation, padding;
+  for (const Window& window : form.windows) {
+    const std::string by = kernel.empty() ? "" : "x";
+    kernel += by + number(window.kernel);
+    stride += by + number(window.stride);
+    dilation += by + number(window.dilation);
+    const bool alike = window.before == window.after;
+    padding += by + (alike ? number(window.before)
+                           : '(' + number(window.before) + '+' + number(window.after) + ')');
+  }
+  const auto all = [&](const char* n) {
+    std::string text = n;
+    for (std::size_t i = 1; i < Axes; ++i) text += std::string("x") + n;
+    return text;
+  };
+  std::string text = kernel;
+  if (stride != all("1")) text += ", stride " + stride;
+  if (padding != all("0")) text += ", padding " + padding;
+  if (dilation != all("1")) text += ", dilation " + dilation;
+  if (form.groups != 1) text += ", groups " + number(form.groups);
+  if (form.grain != 1) text += ", grain " + number(form.grain);
+  if (!form.bias) text += ", no bias";
+  return text;
+}
+
+}  // namespace detail
+
+}  // namespace shardwise

@@ -1,0 +1,122 @@
+#pragma once
+// What can be wrong with the channels and the input of a convolution: at compile time what stands
+// in types, and with the shapes at hand the rest.
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/layers/split.hpp"
+#include "shardwise/layout/window.hpp"
+
+namespace shardwise::detail {
+
+template <std::size_t InputChannels, std::size_t OutputChannels, std::size_t Groups,
+          std::size_t Grain>
+consteval bool channels_must_divide() {
+  static_assert(InputChannels > 0 && OutputChannels > 0,
+                "A convolution has at least one input channel and one output channel.");
+  static_assert(InputChannels == dynamic || InputChannels % Groups == 0,
+                "The groups of a convolution have equally many channels: InputChannels must be a "
+                "multiple of Groups.");
+  static_assert(OutputChannels == dynamic || OutputChannels % Groups == 0,
+                "The groups of a convolution have equally many channels: OutputChannels must be a "
+                "multiple of Groups.");
+  static_assert(OutputChannels == dynamic || OutputChannels % Grain == 0,
+                "Shards keep Grain output channels together: OutputChannels must be a multiple of "
+                "Grain.");
+  return true;
+}
+
+template <class Split, bool SplitsGroups, std::size_t Groups, std::size_t Grain>
+consteval bool groups_must_stay_whole() {
+  static_assert(Groups == 1 || SplitsGroups || std::same_as<Split, split::none>,
+                "A grouped convolution that is split by output or by input channel would cut "
+                "within groups: write split::group, which gives each rank whole groups, their "
+                "inputs and their outputs, or split::none.");
+  static_assert(!SplitsGroups || Grain == 1,
+                "The output channels of a convolution that is split by group lie as its input's "
+                "do: leave .grain away.");
+  return true;
+}
+
+/// The name of axis `i` of `axes` axes of space.
+constexpr Axis space_axis(std::size_t i, std::size_t axes) {
+  constexpr std::array names{Axis::depth, Axis::height, Axis::width};
+  return names[names.size() - axes + i];
+}
+
+/// Each check throws shape_error with both sides of what does not meet.
+struct ConvolutionChecks {
+  std::size_t axes, in, out, groups, grain;
+
+  constexpr void check_axes(const Shape& x) const {
+    bool fits = x.rank() == axes + 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
+    for (std::size_t i = 0; i < axes && fits; ++i) fits = x[2 + i].axis == space_axis(i, axes);
+    if (!fits) throw_wrong_axes(x);
+    if (x[1].known() && x[1].extent() != in) throw_wrong_channels(x);
+  }
+
+  /// What the compiler could not see of dynamic channels.
+  constexpr void check_channels() const {
+    if (in == 0 || out == 0 || in % groups != 0 || out % groups != 0 || out % grain != 0)
+      throw_not_divisible();
+  }
+
+  /// That every unit of the input's channels, which no shard cuts, has whole groups.
+  constexpr void check_units(const Shape& x) const {
+    if (x[1].known() && x[1].grain % (in / groups) != 0) throw_cut_groups(x);
+  }
+
+  constexpr void check_window(const Shape& x, std::size_t i, const Window& window) const {
+    const Dim& dim = x[2 + i];
+    if (dim.known() && window.outputs(dim.extent()) == 0) throw_too_small(x, dim, window);
+  }
+
+ private:
+  [[noreturn]] void throw_wrong_axes(const Shape& x) const {
+    std::string wanted = "[batch, channel";
+    for (std::size_t i = 0; i < axes; ++i) wanted += ", " + std::string(name(space_axis(i, axes)));
+    throw shape_error("the input is a tensor " + to_string(x) + ", but a convolution over " +
+                      std::to_string(axes) + (axes == 1 ? " axis" : " axes") + " takes " + wanted +
+                      "]");
+  }
+
+  [[noreturn]] void throw_wrong_channels(const Shape& x) const {
+    throw shape_error("the input is a tensor " + to_string(x) + ", but the weight has " +
+                      std::to_string(in) + " input channels (" + std::to_string(out) +
+                      " output): the input must have as many");
+  }
+
+  [[noreturn]] void throw_not_divisible() const {
+    throw shape_error("a convolution of " + std::to_string(in) + " input and " +
+                      std::to_string(out) + " output channels cannot have " +
+                      std::to_string(groups) + " groups and keep " + std::to_string(grain) +
+                      " output channels together: there must be channels, equally many for each");
+  }
+
+  [[noreturn]] void throw_cut_groups(const Shape& x) const {
+    const std::string of_group = std::to_string(in / groups);
+    throw shape_error("the input is a tensor " + to_string(x) +
+                      ", whose channels are kept together in units of " +
+                      std::to_string(x[1].grain) + ", but a group has " + of_group +
+                      " of them, so that a shard could end within a group: let the layer in front "
+                      "keep whole groups together (.grain = " +
+                      of_group + ")");
+  }
+
+  [[noreturn]] void throw_too_small(const Shape& x, const Dim& dim, const Window& window) const {
+    const std::size_t padding = window.before + window.after;
+    throw shape_error("the input is a tensor " + to_string(x) +
+                      ", too small for the kernel: " + std::to_string(window.kernel) +
+                      " taps with dilation " + std::to_string(window.dilation) + " reach over " +
+                      std::to_string(window.reach()) + ", but its " + std::string(name(dim.axis)) +
+                      " is " + std::to_string(dim.extent()) + " with " + std::to_string(padding) +
+                      " of padding: take a larger image, more padding or a smaller "
+                      "kernel");
+  }
+};
+
+}  // namespace shardwise::detail
