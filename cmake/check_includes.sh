@@ -24,7 +24,7 @@ foreign=(
   'nccl\.h'                       'comm/nccl\.hpp'
   '(cu[a-z]*[._].*|cuda.*|cublas.*|cudnn.*)' '(backend/cuda/.*|comm/nccl\.hpp)'
   '(oneapi/)?dnnl.*'              'backend/onednn/.*'
-  'c?blas.*\.h'                   'backend/cblas\.hpp'
+  'c?blas.*\.h'                   'backend/cblas/.*'
   'zlib\.h'                       'data/.*'
   'nlohmann/.*'                   'checkpoint/json\.hpp'
 )

@@ -1,5 +1,5 @@
-# The parts of the library that need an installed one: shardwise::onednn, shardwise::data and
-# shardwise::mpi.
+# The parts of the library that need an installed one: shardwise::onednn, shardwise::cblas,
+# shardwise::data, shardwise::mpi and shardwise::checkpoint.
 # Where it is not installed, the target does not exist and whoever links it fails by name.
 
 if(SHARDWISE_ONEDNN)
@@ -19,6 +19,27 @@ if(SHARDWISE_ONEDNN)
     target_include_directories(shardwise_onednn SYSTEM INTERFACE ${SHARDWISE_DNNL_INCLUDE})
     target_link_libraries(shardwise_onednn
       INTERFACE shardwise::shardwise ${SHARDWISE_DNNL_LIBRARY})
+  endif()
+endif()
+
+if(SHARDWISE_CBLAS)
+  # Any BLAS that has the C interface; -DBLA_VENDOR=OpenBLAS and the like choose among several.
+  find_package(BLAS QUIET)
+  find_path(SHARDWISE_CBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas blis)
+  mark_as_advanced(SHARDWISE_CBLAS_INCLUDE)
+  if(BLAS_FOUND AND SHARDWISE_CBLAS_INCLUDE)
+    include(CheckCXXSymbolExists)
+    set(CMAKE_REQUIRED_INCLUDES ${SHARDWISE_CBLAS_INCLUDE})
+    set(CMAKE_REQUIRED_LIBRARIES BLAS::BLAS)
+    check_cxx_symbol_exists(cblas_dgemm cblas.h SHARDWISE_BLAS_HAS_CBLAS)
+    unset(CMAKE_REQUIRED_INCLUDES)
+    unset(CMAKE_REQUIRED_LIBRARIES)
+  endif()
+  if(SHARDWISE_BLAS_HAS_CBLAS)
+    add_library(shardwise_cblas INTERFACE)
+    add_library(shardwise::cblas ALIAS shardwise_cblas)
+    target_include_directories(shardwise_cblas SYSTEM INTERFACE ${SHARDWISE_CBLAS_INCLUDE})
+    target_link_libraries(shardwise_cblas INTERFACE shardwise::shardwise BLAS::BLAS)
   endif()
 endif()
 

@@ -113,7 +113,10 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
   static auto make_state(Frame& frame) {
     using T = typename Frame::dtype;
     using B = typename Frame::backend_type;
-    static_assert(Backend<B, T>, "the backend does not compute in this dtype; see its table");
+    static_assert(
+        Backend<B, T>,
+        "the backend does not compute in this dtype: docs/backends.md says which one runs "
+        "where. Name another dtype or another backend in the model's Context.");
     const Shape weight = frame.template parameter_shape<0>();
     return typename B::template Linear<T>(frame.backend(), weight[1].extent(), weight[0].extent());
   }

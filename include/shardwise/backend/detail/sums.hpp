@@ -1,8 +1,10 @@
 #pragma once
 // Sums in an order that depends on nothing but the number of their terms, and how they are written.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <vector>
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -30,6 +32,20 @@ template <Real T>
 void store(T& out, accumulate_t<T> sum, Write write) {
   using A = accumulate_t<T>;
   out = static_cast<T>(write == Write::add ? static_cast<A>(out) + sum : sum);
+}
+
+/// out[columns] (+)= Σ_rows values[rows, columns], summed in the order of the rows. `sums` is
+/// memory for one row of them.
+template <Real T>
+void column_sums(std::size_t rows, std::size_t columns, const T* values, Write write,
+                 std::vector<accumulate_t<T>>& sums, T* out) {
+  using A = accumulate_t<T>;
+  std::fill(sums.begin(), sums.end(), A(0));
+  for (std::size_t r = 0; r < rows; ++r) {
+    const T* row = values + r * columns;
+    for (std::size_t c = 0; c < columns; ++c) sums[c] += static_cast<A>(row[c]);
+  }
+  for (std::size_t c = 0; c < columns; ++c) store(out[c], sums[c], write);
 }
 
 }  // namespace shardwise::detail

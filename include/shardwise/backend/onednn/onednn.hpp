@@ -13,6 +13,7 @@
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/independent_loop.hpp"
+#include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 #include "shardwise/backend/onednn/threads.hpp"
 #include "shardwise/backend/onednn/weight_gradient.hpp"
@@ -92,7 +93,7 @@ class OneDnn::Linear {
   }
 
   void backward_weight(std::size_t rows, const T* x, const T* dy, Write write, T* dw, T* db) {
-    if (db != nullptr) detail::onednn::column_sums(rows, out_, dy, write, sums_, db);
+    if (db != nullptr) detail::column_sums(rows, out_, dy, write, sums_, db);
     if (in_ == 0 || out_ == 0) return;
     if (rows == 0) {
       if (write == Write::replace) std::fill(dw, dw + out_ * in_, T{});

@@ -3,9 +3,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <vector>
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/onednn/plan_cache.hpp"
@@ -59,18 +57,5 @@ class WeightGradient {
   Purpose purpose_;
   PlanCache<Key> plans_;
 };
-
-/// db[out] (+)= Σ_rows dy[rows, out], summed in float in the order of the rows.
-template <class T>
-void column_sums(std::size_t rows, std::size_t out, const T* dy, Write write,
-                 std::vector<float>& sums, T* db) {
-  std::fill(sums.begin(), sums.end(), 0.0F);
-  for (std::size_t r = 0; r < rows; ++r) {
-    const T* row = dy + r * out;
-    for (std::size_t o = 0; o < out; ++o) sums[o] += static_cast<float>(row[o]);
-  }
-  for (std::size_t o = 0; o < out; ++o)
-    db[o] = static_cast<T>(write == Write::add ? static_cast<float>(db[o]) + sums[o] : sums[o]);
-}
 
 }  // namespace shardwise::detail::onednn

@@ -1,0 +1,88 @@
+#pragma once
+// Matrix products in double and float by whatever CBLAS is installed: OpenBLAS, BLIS, MKL, netlib.
+// Link what CMake's FindBLAS finds (and -ldl before glibc 2.34).
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/cblas/products.hpp"
+#include "shardwise/backend/cblas/threads.hpp"
+#include "shardwise/backend/detail/independent_loop.hpp"
+#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+/// The dtypes of CBLAS.
+template <class T>
+concept CblasReal = std::same_as<T, float> || std::same_as<T, double>;
+
+/// CBLAS with `threads` threads a product: one by default, because each rank computes on a thread
+/// of its own, and ranks that share the threads of one pool wait for each other. CBLAS has no call
+/// for this. For OpenBLAS the number is set here, for the whole process, so give every rank the
+/// same; for any other library set its environment variable (OMP_NUM_THREADS, BLIS_NUM_THREADS,
+/// MKL_NUM_THREADS) to 1.
+///
+/// How products are summed is the library's own affair; it depends on nothing but the sizes as long
+/// as the number of threads stays the same.
+class Cblas {
+ public:
+  template <CblasReal T>
+  class Linear;
+
+  /// Throws argument_error for fewer than one thread.
+  explicit Cblas(int threads = 1) {
+    if (threads < 1) {
+      throw argument_error("Cblas: the number of threads is " + std::to_string(threads) +
+                           "; it must be at least 1");
+    }
+    detail::cblas::set_threads(threads);
+  }
+
+  template <class F>
+  void for_each(std::size_t n, F f) {
+    detail::independent_loop(n, f);
+  }
+};
+
+/// The products of one linear layer; see LinearKernel for shapes. Packs nothing, so the version of
+/// a weight is of no concern, and allocates in its constructor only. Throws backend_error for
+/// extents beyond an int.
+template <CblasReal T>
+class Cblas::Linear {
+ public:
+  Linear(Cblas&, std::size_t in, std::size_t out) : in_(in), out_(out), sums_(out) {}
+
+  void forward(std::size_t rows, const T* x, Weight<T> weight, const T* bias, Activation activation,
+               T* y) {
+    detail::cblas::multiply<T>(rows, out_, in_, {x}, {weight.data, CblasTrans}, Write::replace, y);
+    if (bias == nullptr && activation == Activation::none) return;
+    visit(activation, [&](auto f) {
+      for (std::size_t r = 0; r < rows; ++r) {
+        T* const row = y + r * out_;
+        for (std::size_t o = 0; o < out_; ++o)
+          row[o] = f.value(bias == nullptr ? row[o] : row[o] + bias[o]);
+      }
+    });
+  }
+
+  void backward_input(std::size_t rows, const T* dy, Weight<T> weight, T* dx) {
+    detail::cblas::multiply<T>(rows, in_, out_, {dy}, {weight.data}, Write::replace, dx);
+  }
+
+  void backward_weight(std::size_t rows, const T* x, const T* dy, Write write, T* dw, T* db) {
+    detail::cblas::multiply<T>(out_, in_, rows, {dy, CblasTrans}, {x}, write, dw);
+    if (db != nullptr) detail::column_sums(rows, out_, dy, write, sums_, db);
+  }
+
+ private:
+  std::size_t in_;
+  std::size_t out_;
+  std::vector<T> sums_;  // a bias gradient while it is summed
+};
+
+}  // namespace shardwise
