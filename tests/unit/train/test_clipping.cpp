@@ -18,6 +18,7 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "unit/train/messages.hpp"
 #include "unit/train/rows.hpp"
 #include "witness/values/clipping.hpp"
 
@@ -84,20 +85,6 @@ void clips(C& ranks, double bound) {
 }
 
 using Ends_ = Ends<Invariant, Invariant>;
-
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "nothing thrown";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

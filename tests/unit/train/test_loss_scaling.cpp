@@ -17,6 +17,7 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "unit/train/messages.hpp"
 #include "unit/train/rows.hpp"
 #include "witness/values/mixed_precision.hpp"
 
@@ -34,20 +35,6 @@ using Numbers = std::vector<double>;
 template <class Span>
 Numbers numbers_of(const Span& span) {
   return {span.begin(), span.end()};
-}
-
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "nothing thrown";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// A model, its optimizer and a batch.

@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "shardwise/shardwise.hpp"
+#include "unit/train/messages.hpp"
 
 using namespace shardwise;
+using testing::contains;
+using testing::message_of;
 
 namespace {
 
@@ -23,20 +26,6 @@ Tensor<double, Invariant> made(const Shape& shape, Place place) {
   Tensor<double, Invariant> x(shape, place);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i % 5) - 2.0;
   return x;
-}
-
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "nothing thrown";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

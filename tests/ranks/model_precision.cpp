@@ -1,0 +1,246 @@
+// Narrow compute over wide parameters: PyTorch's steps, the same at every number of ranks, and what
+// the wide parameters are for.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "shardwise/train/step.hpp"
+#include "witness/formula.hpp"
+#include "witness/values/mixed_precision.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using Batch = Sharded<Axis::batch>;
+using Numbers = std::vector<double>;
+
+struct Whole : Sequential<Linear<split::none, 9, 13>, Relu, Linear<split::none, 13, 5>> {};
+struct Parallel : Sequential<ColumnParallelLinear<9, 13>, Relu, RowParallelLinear<13, 5>> {};
+
+/// A rank's part of made-up tensor `number`, times `factor`.
+template <class T, Layout L>
+Tensor<T, L> made(std::int64_t number, double factor, const Shape& shape, Place place) {
+  Tensor<T, L> tensor(shape, place);
+  for_each_global_run(tensor.view(), [&](std::size_t global, std::size_t local,
+                                         std::size_t length) {
+    for (std::size_t i = 0; i < length; ++i) {
+      const double element = factor * witness::made(number, static_cast<std::int64_t>(global + i));
+      tensor[local + i] = detail::rounded<T>(element);
+    }
+  });
+  return tensor;
+}
+
+struct Run_ {
+  Numbers losses;
+  std::vector<Numbers> parameters;  ///< whole, in model order
+};
+
+const std::vector<std::string> names{"0.weight", "0.bias", "2.weight", "2.bias"};
+
+/// The four steps of the witness.
+template <class L, class P, class E = Ends<Invariant, Invariant>, class C>
+Run_ train(C& ranks, double scale = 1) {
+  using M = Model<L, Context<P, Reference, C>, E>;
+  using T = typename M::dtype;
+  M model(ranks, Seed{1});
+  const Place place = place_of(ranks);
+  std::int64_t number = 51;
+  for (const std::string& name : names) {
+    const Shape shape = model.gather(name).global();
+    model.set(name,
+              made<typename M::parameter_dtype, Invariant>(number++, 0.5, shape, place).view());
+  }
+  const Shape in{{Axis::batch, 6}, {Axis::feature, 9}};
+  const auto x = made<T, typename E::offered>(50, 1, in, place);
+  Tensor<std::int32_t, Invariant> labels(Shape{in[0]}, place);
+  for (std::size_t i = 0; i < 6; ++i) {
+    labels[i] = witness::made_label(static_cast<std::int64_t>(i), 5);
+  }
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
+  LossScaler scaler = LossScaler::fixed(scale);
+  Run_ run;
+  for (int step = 0; step < 4; ++step) {
+    run.losses.push_back(
+        train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer, {.scaler = &scaler}));
+  }
+  CHECK(scaler.skipped() == 0);
+  for (const std::string& name : names) {
+    const auto whole = model.gather(name);
+    run.parameters.emplace_back(whole.data(), whole.data() + whole.size());
+  }
+  return run;
+}
+
+template <class Expected>
+double largest_difference(const Numbers& numbers, const Expected& expected) {
+  double largest = numbers.size() == std::size(expected) ? 0 : HUGE_VAL;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const double difference = std::abs(numbers[i] - expected[i]);
+    if (!(difference <= largest)) largest = difference;
+  }
+  return largest;
+}
+
+/// A layer on one rank and a target that its output has to come down to, in tiny steps.
+template <class P>
+struct Slow {
+  Slow() : model(alone, Seed{1}), optimizer(model, Sgd{.learning_rate = 0x1p-12}) {
+    for (auto& value : model.values()) value = detail::rounded<typename M::parameter_dtype>(1.0);
+    model.values_changed();
+  }
+  double step() {
+    return train_step(model, x.view(), target.view(), MeanSquaredError{}, optimizer);
+  }
+
+  using M = Model<Linear<split::none, 4, 1, false>, Context<P, Reference, SingleRank>>;
+  using T = typename M::dtype;
+  SingleRank alone;
+  M model;
+  Optimizer<Sgd, M> optimizer;
+  Tensor<T, Invariant> x = ones();
+  Tensor<T, Invariant> target{Shape{{Axis::batch, 2}, {Axis::feature, 1}}};
+
+ private:
+  static Tensor<T, Invariant> ones() {
+    Tensor<T, Invariant> x(Shape{{Axis::batch, 2}, {Axis::feature, 4}});
+    for (T& element : x.view().span()) element = T(1.0F);
+    return x;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("steps in bf16 and fp16 over parameters in float are PyTorch's") {
+  namespace values = witness::mixed_precision;
+  const auto check = [](const Run_& run, const auto& losses, const auto& w1, const auto& b1,
+                        const auto& w2, const auto& b2) {
+    // Sums in float instead of double round to the same narrow numbers here; the rest is float.
+    CHECK(largest_difference(run.losses, losses) < 1e-6);
+    CHECK(largest_difference(run.parameters[0], w1) < 1e-7);
+    CHECK(largest_difference(run.parameters[1], b1) < 1e-7);
+    CHECK(largest_difference(run.parameters[2], w2) < 1e-7);
+    CHECK(largest_difference(run.parameters[3], b2) < 1e-7);
+  };
+  SingleRank alone;
+  check(train<Whole, Precision<bf16, float>>(alone), values::bf16_losses, values::bf16_w1,
+        values::bf16_b1, values::bf16_w2, values::bf16_b2);
+  check(train<Whole, Precision<fp16, float>>(alone, 1024), values::fp16_losses, values::fp16_w1,
+        values::fp16_b1, values::fp16_w2, values::fp16_b2);
+}
+
+// Where a sum is split over ranks, each rank's summand is rounded to the narrow dtype, to 2^-9 of
+// itself in bf16, and other sums round to other neighbours. Gradients of some 0.1 so differ by some
+// 2e-4 each, of which four steps at a rate of 0.1 with momentum 0.9 take 0.1 (4 + 3 + 2 + 1) at
+// most: 2e-4. The bounds leave room for gradients that are larger and for what adds up between
+// layers; ten times as much is seen where a sum is forgotten.
+TEST_CASE("narrow compute gives the same steps at every number of ranks, but for rounding") {
+  using P = Precision<bf16, float>;
+  SingleRank alone;
+  const Run_ expected = train<Whole, P>(alone);
+  CHECK(expected.losses[3] < 0.9 * expected.losses[0]);
+  for (const int size : {1, 2, 3, 4, 8}) {
+    CAPTURE(size);
+    run_ranks(size, [&](ThreadCommunicator& ranks) {
+      for (const Run_& run :
+           {train<Parallel, P>(ranks), train<Whole, P, Ends<Batch, Batch>>(ranks)}) {
+        CHECK(largest_difference(run.losses, expected.losses) < 0.004);
+        for (std::size_t i = 0; i < names.size(); ++i) {
+          CHECK(largest_difference(run.parameters[i], expected.parameters[i]) < 0.002);
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("updates below the resolution of bf16 move parameters in float, and none in bf16") {
+  Slow<bf16> narrow;
+  Slow<Precision<bf16, float>> wide;
+  const double narrow_loss = narrow.step();
+  const double wide_loss = wide.step();
+  CHECK(narrow_loss == wide_loss);
+  for (int step = 0; step < 60; ++step) {
+    narrow.step();
+    wide.step();
+  }
+  for (const bf16 value : narrow.model.values().first(4)) CHECK(static_cast<float>(value) == 1.0F);
+  CHECK(narrow.step() == narrow_loss);
+  CHECK(wide.step() < 0.9 * wide_loss);
+}
+
+TEST_CASE("parameters are set and gathered in their own dtype, and layers read them rounded") {
+  using M = Model<ColumnParallelLinear<1, 3>,
+                  Context<Precision<bf16, float>, Reference, ThreadCommunicator>,
+                  Ends<Invariant, Invariant>>;
+  run_ranks(2, [](ThreadCommunicator& ranks) {
+    const Place place = place_of(ranks);
+    M model(ranks, Seed{1});
+    Model<ColumnParallelLinear<1, 3>, Context<float, Reference, ThreadCommunicator>> wide(ranks,
+                                                                                          Seed{1});
+    for (const char* name : {"weight", "bias"}) {  // both begin with the same numbers
+      const auto begins = model.gather(name);
+      const auto same = wide.gather(name);
+      for (std::size_t i = 0; i < 3; ++i) CHECK(begins[i] == same[i]);
+    }
+    Tensor<float, Invariant> weight(Shape{{Axis::output, 3}, {Axis::input, 1}}, place);
+    for (std::size_t i = 0; i < 3; ++i) weight[i] = 1 + static_cast<float>(i + 1) * 0x1p-9F;
+    model.set("weight", weight.view());
+    model.set("bias", Tensor<float, Invariant>(Shape{{Axis::output, 3}}, place).view());
+    const auto gathered = model.gather("weight");
+    for (std::size_t i = 0; i < 3; ++i) CHECK(gathered[i] == weight[i]);
+    Tensor<bf16, Invariant> x(Shape{{Axis::batch, 1}, {Axis::feature, 1}}, place);
+    x[0] = bf16(1.0F);
+    const auto y = model.evaluate(x.view());
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK(static_cast<float>(y[i]) == static_cast<float>(bf16(weight[i])));
+    }
+    for (float& value : model.values()) value *= 2;
+    model.values_changed();
+    CHECK(static_cast<float>(model.evaluate(x.view())[0]) ==
+          static_cast<float>(bf16(2 * weight[0])));
+  });
+}
+
+// 300 times 1: in bf16 the sum would stay at 256, to which 1 adds nothing.
+TEST_CASE("gradients of many batches add up in the dtype of gradients") {
+  const auto check = [](auto& ranks, auto architecture, auto ends) {
+    using C = std::remove_reference_t<decltype(ranks)>;
+    Model<decltype(architecture), Context<Precision<bf16, float>, Reference, C>, decltype(ends)>
+        model(ranks, Seed{1});
+    Tensor<bf16, Invariant> x(Shape{{Axis::batch, 1}, {Axis::feature, 2}}, place_of(ranks));
+    Tensor<bf16, Invariant> dy(Shape{{Axis::batch, 1}, {Axis::feature, 2}}, place_of(ranks));
+    for (std::size_t i = 0; i < 2; ++i) x[i] = dy[i] = bf16(1.0F);
+    for (int step = 0; step < 2; ++step) {
+      for (int part = 0; part < 300; ++part) {
+        model.forward(x.view());
+        model.backward(dy.view());
+      }
+      model.settle_gradients();
+      for (const char* name : {"weight", "bias"}) {
+        const auto gradient = model.gather_gradient(name);
+        for (const float element : gradient.view().span()) CHECK(element == 300.0F);
+      }
+      model.next_step();  // and the next step begins anew
+    }
+  };
+  using Both = Ends<Invariant, Invariant>;
+  SingleRank alone;
+  check(alone, Linear<split::none, 2, 2>{}, Both{});
+  run_ranks(2, [&](ThreadCommunicator& ranks) {
+    check(ranks, ColumnParallelLinear<2, 2>{}, Both{});
+    check(ranks, RowParallelLinear<2, 2>{}, Both{});
+  });
+}
