@@ -23,61 +23,11 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/count_allocations.hpp"
 #include "support/ranks.hpp"
 
-namespace {
-
-thread_local std::size_t allocations = 0;
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  ++allocations;
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
-}
-
-void* counted_or_throw(std::size_t bytes, std::size_t alignment) {
-  void* memory = counted(bytes, alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-/// Not inlined, for g++ would take the pair of a new and a free for a mistake.
-[[gnu::noinline]] void released(void* p) { std::free(p); }
-
-constexpr std::size_t plain = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
-
-}  // namespace
-
-void* operator new(std::size_t n) { return counted_or_throw(n, plain); }
-void* operator new[](std::size_t n) { return counted_or_throw(n, plain); }
-void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return counted(n, plain); }
-void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return counted(n, plain); }
-void* operator new(std::size_t n, std::align_val_t a) {
-  return counted_or_throw(n, static_cast<std::size_t>(a));
-}
-void* operator new[](std::size_t n, std::align_val_t a) {
-  return counted_or_throw(n, static_cast<std::size_t>(a));
-}
-void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
-  return counted(n, static_cast<std::size_t>(a));
-}
-void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
-  return counted(n, static_cast<std::size_t>(a));
-}
-void operator delete(void* p) noexcept { released(p); }
-void operator delete[](void* p) noexcept { released(p); }
-void operator delete(void* p, std::size_t) noexcept { released(p); }
-void operator delete[](void* p, std::size_t) noexcept { released(p); }
-void operator delete(void* p, const std::nothrow_t&) noexcept { released(p); }
-void operator delete[](void* p, const std::nothrow_t&) noexcept { released(p); }
-void operator delete(void* p, std::align_val_t) noexcept { released(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { released(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { released(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { released(p); }
-void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept { released(p); }
-void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { released(p); }
-
 using namespace shardwise;
+using testing::allocations;
 
 namespace {
 

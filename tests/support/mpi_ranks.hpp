@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <type_traits>
@@ -58,11 +59,14 @@ class World {
     return world;
   }
 
+  /// As the environment asks: SHARDWISE_TEST_CHECKS=communicating, SHARDWISE_TEST_PIECE=<elements>.
   static shardwise::MpiOptions options() {
-    const char* const checks = std::getenv("SHARDWISE_TEST_CHECKS");
     shardwise::MpiOptions options;
+    const char* const checks = std::getenv("SHARDWISE_TEST_CHECKS");
+    const char* const piece = std::getenv("SHARDWISE_TEST_PIECE");
     if (checks != nullptr && std::string_view(checks) == "communicating")
       options.checks = shardwise::CheckLevel::communicating;
+    if (piece != nullptr) options.largest_piece = std::strtoul(piece, nullptr, 10);
     return options;
   }
 

@@ -77,7 +77,8 @@ class MpiCommunicator {
   template <Element T>
   void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received);
 
-  /// Does not wait. What nobody receives keeps its memory until the process ends.
+  /// Does not wait. What nobody receives keeps its memory; and what MPI keeps for a group in which
+  /// this rank has sent is given back only when MPI ends.
   template <Element T>
   void send(std::span<const T> data, int to, int tag = 0) {
     if (group_->looks_at_sizes())

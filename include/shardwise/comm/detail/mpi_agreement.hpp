@@ -12,85 +12,12 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/mpi_channel.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/quarrel.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::mpi {
-
-/// What a rank tells the others about its next call in a group, in bytes without gaps.
-struct Header {
-  std::uint64_t number = 0;  ///< of the collective in its group, from 1; 0 says good-bye
-  std::uint64_t elements = 0;
-  std::uint64_t counts = 0;
-  std::uint64_t counts_digest = 0;
-  std::int32_t root = -1;
-  std::int32_t tag = 0;
-  std::int32_t dtype = 0;
-  std::int16_t operation = 0;
-  std::int16_t reduction = 0;
-
-  Header() = default;
-  Header(std::uint64_t which, const Call& call)
-      : number(which),
-        elements(call.elements),
-        counts(call.counts.size()),
-        counts_digest(digest(call.counts)),
-        root(call.root),
-        tag(call.tag),
-        dtype(static_cast<std::int32_t>(call.dtype)),
-        operation(static_cast<std::int16_t>(call.operation)),
-        reduction(static_cast<std::int16_t>(call.reduction)) {}
-
-  bool is_goodbye() const { return number == 0; }
-  friend bool operator==(const Header&, const Header&) = default;
-
-  static constexpr int bytes = 48;
-};
-static_assert(sizeof(Header) == Header::bytes);
-
-/// The channel on which the headers of all groups of a job travel, from one rank of the job to
-/// another. Each group has two numbers of its own in it, so that what a group has left behind
-/// unread never reaches another one.
-class Channel {
- public:
-  explicit Channel(MPI_Comm job) : comm_(OwnComm::duplicate(job)) {
-    void* limit = nullptr;
-    int found = 0;
-    check(MPI_Comm_get_attr(comm_.get(), MPI_TAG_UB, &limit, &found), "MPI_Comm_get_attr");
-    numbers_ = (found != 0 ? *static_cast<const int*>(limit) : 32767) / 2 / comm_.size();
-  }
-
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
-
-  /// Reads what has arrived and no group wants any more: good-byes.
-  ~Channel() {
-    int found = is_finalized() ? 0 : 1;
-    while (found != 0) {
-      MPI_Status status;
-      Header header;
-      if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm(), &found, &status) != MPI_SUCCESS) return;
-      if (found != 0)
-        MPI_Recv(&header, Header::bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm(),
-                 MPI_STATUS_IGNORE);
-    }
-  }
-
-  MPI_Comm comm() const { return comm_.get(); }
-
-  /// A number for a group that this rank is the first of. No other group has it; after some
-  /// hundred million groups, or 32767 / 2P where MPI has few tags, the oldest come again.
-  int number_of_next_group() {
-    next_ = (next_ + 1) % numbers_;
-    return next_ * comm_.size() + comm_.rank();
-  }
-
- private:
-  OwnComm comm_;
-  int numbers_ = 0;
-  int next_ = -1;
-};
 
 /// One rank's view of what its group has agreed on. Not to be copied or moved: MPI writes into it.
 class Agreement {
@@ -116,14 +43,9 @@ class Agreement {
   /// Says good-bye, and waits for nobody: those who wait for this rank get a peer_error.
   ~Agreement() {
     if (is_finalized()) return;
-    static const Header goodbye;
     for (std::size_t r = 0; r < headers_.size(); ++r)
-      for (const int tag : {collective_tag_, message_tag_}) {
-        if (r == rank_) continue;
-        MPI_Request sent = MPI_REQUEST_NULL;
-        MPI_Isend(&goodbye, Header::bytes, MPI_BYTE, job_ranks_[r], tag, channel_->comm(), &sent);
-        if (sent != MPI_REQUEST_NULL) MPI_Request_free(&sent);
-      }
+      for (const int tag : {collective_tag_, message_tag_})
+        if (r != rank_) channel_->say_goodbye(job_ranks_[r], tag);
   }
 
   /// Returns if all ranks are about to make this call. Throws on all ranks alike otherwise: a

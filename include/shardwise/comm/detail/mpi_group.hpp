@@ -46,7 +46,7 @@ class Group {
         agreement_(job_->channel
                        ? std::make_unique<Agreement>(job_->channel, comm_.get(), job_ranks_, rank_)
                        : nullptr),
-        messages_(job_, comm_.get(), job_ranks_, agreement_.get()) {}
+        messages_(job_, comm_, job_ranks_, agreement_.get()) {}
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 

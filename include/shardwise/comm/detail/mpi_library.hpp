@@ -78,11 +78,16 @@ class OwnComm {
   explicit OwnComm(MPI_Comm made) : comm_(made) {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
-  OwnComm(OwnComm&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
+  OwnComm(OwnComm&& other) noexcept
+      : comm_(std::exchange(other.comm_, MPI_COMM_NULL)), is_kept_(other.is_kept_) {}
   OwnComm& operator=(OwnComm&&) = delete;
   ~OwnComm() {
-    if (comm_ != MPI_COMM_NULL && !is_finalized()) MPI_Comm_free(&comm_);
+    if (comm_ != MPI_COMM_NULL && !is_kept_ && !is_finalized()) MPI_Comm_free(&comm_);
   }
+
+  /// Leaves it to MPI until MPI ends. Once it is given back, MPI may call a new communicator by the
+  /// same number, and what was sent on this one and never received would reach that one.
+  void keep() { is_kept_ = true; }
 
   static OwnComm duplicate(MPI_Comm comm) {
     MPI_Comm made = MPI_COMM_NULL;
@@ -104,6 +109,7 @@ class OwnComm {
 
  private:
   MPI_Comm comm_;
+  bool is_kept_ = false;
 };
 
 /// A type of MPI for a number type that MPI does not know: `bytes` bytes that nobody interprets.

@@ -32,8 +32,9 @@ struct Job {
 /// it over; its memory is then used again.
 class Messages {
  public:
-  /// `job_ranks` and `agreement` have to outlive it; `agreement` is null unless calls are compared.
-  Messages(std::shared_ptr<const Job> job, MPI_Comm comm, std::span<const int> job_ranks,
+  /// `comm`, `job_ranks` and `agreement` have to outlive it; `agreement` is null unless calls are
+  /// compared.
+  Messages(std::shared_ptr<const Job> job, OwnComm& comm, std::span<const int> job_ranks,
            Agreement* agreement)
       : job_(std::move(job)), comm_(comm), job_ranks_(job_ranks), agreement_(agreement) {}
   Messages(const Messages&) = delete;
@@ -50,6 +51,7 @@ class Messages {
   }
 
   void send(const Call& call, std::span<const std::byte> bytes) {
+    comm_.keep();  // nobody will say whether it was received
     Message& message = idle_message();
     message.header = Header(1, call);
     message.bytes.assign(bytes.begin(), bytes.end());
@@ -57,7 +59,7 @@ class Messages {
       agreement_->announce(message.header, call.root, &message.requests.emplace_back());
     for_each_piece(call.elements, [&](std::size_t first, int count) {
       check(MPI_Isend(message.bytes.data() + first * size_of(call.dtype), count,
-                      job_->types.of(call.dtype), call.root, tag, comm_,
+                      job_->types.of(call.dtype), call.root, tag, comm_.get(),
                       &message.requests.emplace_back()),
             "MPI_Isend");
     });
@@ -120,7 +122,7 @@ class Messages {
     const MPI_Datatype type = job_->types.of(call.dtype);
     MPI_Status status;
     int got = 0;
-    check(MPI_Recv(bytes, count, type, call.root, tag, comm_, &status), "MPI_Recv");
+    check(MPI_Recv(bytes, count, type, call.root, tag, comm_.get(), &status), "MPI_Recv");
     check(MPI_Get_count(&status, type, &got), "MPI_Get_count");
     if (got != count)
       throw collective_error(
@@ -153,7 +155,7 @@ class Messages {
   }
 
   std::shared_ptr<const Job> job_;
-  MPI_Comm comm_;
+  OwnComm& comm_;
   std::span<const int> job_ranks_;
   Agreement* agreement_;
   std::vector<std::unique_ptr<Message>> sent_;

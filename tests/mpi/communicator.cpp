@@ -1,0 +1,235 @@
+// What is particular to ranks that are processes: adopting a communicator of MPI, what each level
+// of checks sees, errors of MPI as exceptions, messages that do not wait, memory that is kept.
+
+#include <doctest/doctest.h>
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "shardwise/comm/thread_ranks.hpp"
+#include "support/count_allocations.hpp"
+#include "support/mpi_ranks.hpp"
+
+using namespace shardwise;
+using testing::allocations;
+using testing::World;
+
+namespace {
+
+using Counts = std::vector<std::size_t>;
+
+Counts uneven(int ranks) {
+  Counts counts(static_cast<std::size_t>(ranks));
+  for (std::size_t r = 0; r < counts.size(); ++r) counts[r] = 700 * r;
+  return counts;
+}
+
+/// Every operation, on data that fits into one message and on more. Returns what the calls
+/// allocated.
+template <class T>
+std::size_t call_everything(MpiCommunicator& c) {
+  const Counts counts = uneven(c.size());
+  const std::size_t total = detail::total(counts);
+  const std::size_t mine = counts[static_cast<std::size_t>(c.rank())];
+  std::vector<T> all(total), block(mine);
+  Counts exchanged(counts.size(), 30);
+  std::vector<T> out(30 * counts.size()), in = out;
+  const std::size_t before = allocations;
+  for (const std::size_t n : {std::size_t{3}, out.size(), total}) {
+    const std::span<T> part = std::span(n > out.size() ? all : out).first(n);
+    c.template all_reduce<T>(part, part);
+  }
+  c.template all_gather<T>(block, all, counts);
+  c.template reduce_scatter<T>(all, block, counts);
+  c.template gather<T>(block, all, counts, 0);
+  c.template scatter<T>(all, block, counts, 0);
+  c.broadcast(std::span(all), c.size() - 1);
+  c.template all_to_all<T>(in, exchanged, out, exchanged);
+  if (c.size() > 1) {
+    const int next = (c.rank() + 1) % c.size();
+    const int previous = (c.rank() + c.size() - 1) % c.size();
+    c.template send<T>(in, next);
+    c.receive(std::span(out), previous);
+  }
+  c.barrier();
+  return allocations - before;
+}
+
+template <class T>
+std::vector<T> random_values(int rank, std::size_t n) {
+  std::mt19937 random(static_cast<unsigned>(rank));
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<T> values(n);
+  for (T& value : values) value = static_cast<T>(uniform(random));
+  return values;
+}
+
+/// Sums over thread ranks and over processes, bit by bit.
+template <class T>
+void check_same_bits_as_threads(std::size_t n) {
+  const int size = World::get().size();
+  std::vector<std::vector<T>> on_threads(static_cast<std::size_t>(size));
+  run_ranks(size, [&](ThreadCommunicator& threads) {
+    std::vector<T> data = random_values<T>(threads.rank(), n);
+    threads.all_reduce<T>(data, data);
+    on_threads[static_cast<std::size_t>(threads.rank())] = data;
+  });
+  testing::run_on_ranks(size, [&](MpiCommunicator& ranks) {
+    std::vector<T> data = random_values<T>(ranks.rank(), n);
+    ranks.all_reduce<T>(data, data);
+    CHECK(std::memcmp(data.data(), on_threads[0].data(), n * sizeof(T)) == 0);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("sums have the bits that thread ranks get, in one message and in several") {
+  for (const std::size_t n : {std::size_t{100}, std::size_t{5001}}) {
+    check_same_bits_as_threads<float>(n);
+    check_same_bits_as_threads<double>(n);
+    check_same_bits_as_threads<bf16>(n);
+    check_same_bits_as_threads<fp16>(n);
+  }
+}
+
+TEST_CASE(
+    "a communicator of the caller's is adopted: its order of ranks, and none of its messages") {
+  MPI_Comm reversed = MPI_COMM_NULL;
+  const int rank = World::get().rank();
+  const int size = World::get().size();
+  MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
+  {
+    MpiCommunicator ranks(reversed);
+    CHECK(ranks.rank() == size - 1 - rank);
+    int from_before = -1;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Irecv(&from_before, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, reversed, &request);
+    call_everything<float>(ranks);
+    const int partner = (ranks.rank() + 1) % size;
+    MPI_Send(&rank, 1, MPI_INT, partner, 0, reversed);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(from_before == (rank + 1) % size);
+  }
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;  // that of the caller's stays
+  MPI_Comm_get_errhandler(reversed, &handler);
+  CHECK(handler == MPI_ERRORS_ARE_FATAL);
+  MPI_Errhandler_free(&handler);
+  MPI_Comm_free(&reversed);
+}
+
+TEST_CASE("MPI that runs already is used and not ended") {
+  int calls = 0;
+  for (int i = 0; i < 2; ++i)
+    run_mpi_ranks(World::get().size(), [&](MpiCommunicator& ranks) {
+      ranks.barrier();
+      ++calls;
+    });
+  CHECK(calls == 2);
+  int ended = 1;
+  MPI_Finalized(&ended);
+  CHECK(ended == 0);
+}
+
+TEST_CASE("what cannot be adopted is refused") {
+  CHECK_THROWS_AS(MpiCommunicator(MPI_COMM_NULL), argument_error);
+  CHECK_THROWS_AS(MpiCommunicator(MPI_COMM_WORLD, {.largest_piece = 0}), argument_error);
+  CHECK_THROWS_WITH_AS(MpiCommunicator(MPI_COMM_WORLD, {.largest_piece = std::size_t{INT_MAX} + 1}),
+                       "MpiCommunicator: largest_piece is 2147483648; it must be 1 to 2147483647",
+                       argument_error);
+}
+
+TEST_CASE("what a rank can see alone is refused before anything is sent") {
+  testing::run_on_ranks(World::get().size(), [](MpiCommunicator& c) {
+    const auto ranks = static_cast<std::size_t>(c.size());
+    std::vector<float> data(4 * ranks), block(4);
+    CHECK_THROWS_AS(c.all_reduce<float>(data, std::span(block).first(3)), shape_error);
+    CHECK_THROWS_AS(c.all_gather<float>(block, data, Counts(ranks, 5)), shape_error);
+    CHECK_THROWS_AS(c.all_gather<float>(block, data, Counts(ranks + 1, 4)), shape_error);
+    CHECK_THROWS_AS(c.reduce_scatter<float>(data, block, Counts(ranks, 3)), shape_error);
+    CHECK_THROWS_AS(c.reduce_scatter<float>(data, std::span(data).first(4), Counts(ranks, 4)),
+                    argument_error);
+    CHECK_THROWS_AS(c.broadcast(std::span(data), c.size()), argument_error);
+    CHECK_THROWS_AS(c.gather<float>(block, data, Counts(ranks, 4), -1), argument_error);
+    CHECK_THROWS_AS(c.scatter<float>(data, block, Counts(ranks, 5), 0), shape_error);
+    CHECK_THROWS_AS(c.all_to_all<float>(data, Counts(ranks, 5), block, Counts(ranks, 4)),
+                    shape_error);
+    CHECK_THROWS_AS(c.send(std::span<const float>(data), c.rank()), argument_error);
+    CHECK_THROWS_AS(c.receive(std::span(data), c.size()), argument_error);
+    c.barrier();
+  });
+}
+
+TEST_CASE("without checks, what MPI refuses is an exception with MPI's words") {
+  MpiCommunicator ranks(MPI_COMM_WORLD, {.checks = CheckLevel::off});
+  std::vector<float> data(4);
+  try {
+    ranks.broadcast(std::span(data), 99);
+    CHECK(false);
+  } catch (const backend_error& error) {
+    CAPTURE(error.what());
+    CHECK(std::string(error.what()).starts_with("MPI: MPI_Bcast failed with code "));
+    CHECK(std::string(error.what()).find("root") != std::string::npos);
+  }
+  call_everything<float>(ranks);
+}
+
+TEST_CASE("a message of another length is an error at every level") {
+  MpiCommunicator ranks(MPI_COMM_WORLD, {.checks = CheckLevel::off});
+  std::vector<float> data(4);
+  if (ranks.size() > 1 && ranks.rank() == 0) {
+    ranks.send(std::span<const float>(data), 1);
+    ranks.send(std::span<const float>(data), 1);
+  }
+  if (ranks.rank() == 1) {
+    CHECK_THROWS_AS(ranks.receive(std::span(data).first(2), 0), collective_error);
+    data.resize(9);
+    CHECK_THROWS_AS(ranks.receive(std::span(data), 0), collective_error);
+  }
+  ranks.barrier();
+}
+
+TEST_CASE("sending does not wait, however long the message") {
+  testing::run_on_ranks(World::get().size(), [](MpiCommunicator& c) {
+    if (c.size() == 1) return;
+    const int next = (c.rank() + 1) % c.size();
+    const int previous = (c.rank() + c.size() - 1) % c.size();
+    std::vector<std::int32_t> data(1 << 20);
+    for (int i = 0; i < 3; ++i) {
+      data.assign(data.size(), 10 * c.rank() + i);
+      c.send(std::span<const std::int32_t>(data), next);
+      data.assign(data.size(), -1);  // ours again
+    }
+    for (int i = 0; i < 3; ++i) {
+      c.receive(std::span(data), previous);
+      CHECK(data.front() == 10 * previous + i);
+      CHECK(data.back() == 10 * previous + i);
+    }
+  });
+}
+
+TEST_CASE("what nobody receives does not hold a rank back") {
+  MpiCommunicator ranks(MPI_COMM_WORLD);
+  const std::vector<float> large(1 << 20), small(8);
+  if (ranks.size() > 1 && ranks.rank() == 0) {
+    ranks.send(std::span(small), 1);
+    ranks.send(std::span(large), 1);
+  }
+}
+
+TEST_CASE("nothing of ours is allocated after the first calls") {
+  for (const CheckLevel level : {CheckLevel::off, CheckLevel::local, CheckLevel::communicating}) {
+    CAPTURE(static_cast<int>(level));
+    MpiCommunicator ranks(MPI_COMM_WORLD, {.checks = level});
+    for (int round = 0; round < 3; ++round) {
+      call_everything<float>(ranks);
+      call_everything<bf16>(ranks);
+    }
+    CHECK(call_everything<float>(ranks) == 0);
+    CHECK(call_everything<bf16>(ranks) == 0);
+  }
+}

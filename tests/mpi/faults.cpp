@@ -1,0 +1,226 @@
+// Ranks that disagree: with checks at the level `communicating`, every rank of the group gets an
+// error that names what both called, whoever of them is wrong, and the group can go on. Without
+// that level, MPI would give wrong numbers or wait without end in most of these cases.
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/mpi_ranks.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using Counts = std::vector<std::size_t>;
+
+MpiCommunicator checked_ranks() {
+  return MpiCommunicator(MPI_COMM_WORLD, {.checks = CheckLevel::communicating});
+}
+
+/// What the error of `call` says, which must be an E; or that there was none.
+template <class E, class Call>
+std::string message_of(Call call) {
+  try {
+    call();
+    return "no error";
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return std::string("an error of another type: ") + error.what();
+  }
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// The last rank calls `wrong`, all others call `right`; the message has both, with who called
+/// them.
+template <class Right, class Wrong>
+void check_quarrel(const std::string& right_call, Right right, const std::string& wrong_call,
+                   Wrong wrong) {
+  MpiCommunicator ranks = checked_ranks();
+  if (ranks.size() == 1) return;
+  const int last = ranks.size() - 1;
+  for (int again = 0; again < 2; ++again) {
+    const std::string message = message_of<collective_error>([&] {
+      if (ranks.rank() == last)
+        wrong(ranks);
+      else
+        right(ranks);
+    });
+    CAPTURE(message);
+    CHECK(contains(message, right_call));
+    CHECK(contains(message, "rank " + std::to_string(last) + " called " + wrong_call));
+    CHECK(contains(message, "all must make the same call"));
+    ranks.barrier();  // the group is as it was
+  }
+}
+
+std::vector<float> some(8);
+std::vector<double> doubles(8);
+std::vector<float> many(5000);
+std::vector<float> more(6000);
+
+const auto sum_floats = [](MpiCommunicator& c) { c.all_reduce<float>(some, some); };
+const std::string sum_of_floats = "all_reduce(sum, float32, 8 elements)";
+
+}  // namespace
+
+TEST_CASE("another type") {
+  check_quarrel(sum_of_floats, sum_floats, "all_reduce(sum, float64, 8 elements)",
+                [](MpiCommunicator& c) { c.all_reduce<double>(doubles, doubles); });
+}
+
+TEST_CASE("another operation") {
+  check_quarrel(sum_of_floats, sum_floats, "all_reduce(max, float32, 8 elements)",
+                [](MpiCommunicator& c) { c.all_reduce<float>(some, some, Reduction::max); });
+}
+
+TEST_CASE("another root") {
+  check_quarrel(
+      "broadcast(float32, 8 elements, root 0)",
+      [](MpiCommunicator& c) { c.broadcast(std::span(some), 0); },
+      "broadcast(float32, 8 elements, root 1)",
+      [](MpiCommunicator& c) { c.broadcast(std::span(some), 1); });
+}
+
+TEST_CASE("a smaller count") {
+  check_quarrel(sum_of_floats, sum_floats, "all_reduce(sum, float32, 6 elements)",
+                [](MpiCommunicator& c) {
+                  const std::span<float> part = std::span(some).first(6);
+                  c.all_reduce<float>(part, part);
+                });
+}
+
+TEST_CASE("a larger count, of data that goes in several messages") {
+  check_quarrel(
+      "all_reduce(sum, float32, 5000 elements)",
+      [](MpiCommunicator& c) { c.all_reduce<float>(many, many); },
+      "all_reduce(sum, float32, 6000 elements)",
+      [](MpiCommunicator& c) { c.all_reduce<float>(more, more); });
+}
+
+TEST_CASE("another collective") {
+  check_quarrel(sum_of_floats, sum_floats, "barrier()", [](MpiCommunicator& c) { c.barrier(); });
+}
+
+TEST_CASE("another collective of the same data") {
+  const auto counts = [](MpiCommunicator& c) {
+    return Counts(static_cast<std::size_t>(c.size()), 1);
+  };
+  check_quarrel(
+      "all_gather(float32, ",
+      [&](MpiCommunicator& c) {
+        std::vector<float> out(counts(c).size());
+        c.all_gather<float>(std::span(some).first(1), out, counts(c));
+      },
+      "reduce_scatter(sum, float32, ",
+      [&](MpiCommunicator& c) {
+        const std::vector<float> in(counts(c).size());
+        c.reduce_scatter<float>(in, std::span(some).first(1), counts(c));
+      });
+}
+
+TEST_CASE("other blocks of the same total") {
+  const auto gather = [](MpiCommunicator& c, Counts counts) {
+    std::vector<float> out(4);
+    c.all_gather<float>(std::span(some).first(counts[static_cast<std::size_t>(c.rank())]), out,
+                        counts);
+  };
+  const auto counts = [](MpiCommunicator& c, std::size_t first) {
+    Counts all(static_cast<std::size_t>(c.size()));
+    all[0] = first;
+    all[1] = 4 - first;
+    return all;
+  };
+  check_quarrel(
+      "all_gather(float32, 4 elements in counts 1 3",
+      [&](MpiCommunicator& c) { gather(c, counts(c, 1)); },
+      "all_gather(float32, 4 elements in counts 2 2",
+      [&](MpiCommunicator& c) { gather(c, counts(c, 2)); });
+}
+
+TEST_CASE("a call left out") {
+  check_quarrel(sum_of_floats, sum_floats, "split()", [](MpiCommunicator& c) { c.split(0, 0); });
+}
+
+TEST_CASE("blocks of an all_to_all that the receiver does not expect") {
+  MpiCommunicator ranks = checked_ranks();
+  const auto size = static_cast<std::size_t>(ranks.size());
+  if (size == 1) return;
+  Counts sent(size, 2);
+  const Counts received(size, 2);
+  if (ranks.rank() == 1) sent[0] = 3;
+  const std::vector<float> in(2 * size + (ranks.rank() == 1 ? 1 : 0));
+  std::vector<float> out(2 * size);
+  const std::string message =
+      message_of<collective_error>([&] { ranks.all_to_all<float>(in, sent, out, received); });
+  CHECK(contains(message,
+                 "ranks disagree in all_to_all: rank 1 sends 3 elements to rank 0, which called it "
+                 "to receive 2 from there"));
+  ranks.barrier();
+}
+
+TEST_CASE("a rank that leaves") {
+  MpiCommunicator world = checked_ranks();
+  const int last = world.size() - 1;
+  if (last == 0) return;
+  const bool stays = world.rank() != last;
+  {
+    MpiCommunicator group = world.split(0, 0);
+    if (stays) {
+      const std::string message =
+          message_of<peer_error>([&] { group.all_reduce<float>(some, some); });
+      CHECK(message == "in " + sum_of_floats + ": rank " + std::to_string(last) +
+                           " has left the group, and this call waits for it");
+      CHECK(contains(message_of<peer_error>([&] { group.barrier(); }), "has left the group"));
+      CHECK(contains(message_of<peer_error>([&] { group.receive(std::span(some), last); }),
+                     "has left the group"));
+      CHECK(contains(message_of<peer_error>([&] { group.receive(std::span(some), last); }),
+                     "has left the group"));
+    }
+  }
+  world.barrier();  // another group, which nobody has left
+}
+
+TEST_CASE("what ended groups have left unread reaches no later one") {
+  MpiCommunicator world = checked_ranks();
+  for (int round = 0; round < 50; ++round) {
+    MpiCommunicator group = world.split(world.rank() % 2, 0);
+    std::int32_t one = 1;
+    group.all_reduce(std::span<const std::int32_t>(&one, 1), std::span(&one, 1));
+    CHECK(one == group.size());
+  }
+}
+
+TEST_CASE("a message of another type, length or tag") {
+  MpiCommunicator ranks = checked_ranks();
+  if (ranks.size() == 1) return;
+  if (ranks.rank() == 0) {
+    ranks.send(std::span<const float>(some), 1);
+    ranks.send(std::span<const float>(many), 1);
+    ranks.send(std::span<const float>(some), 1, 3);
+    some[0] = 7;
+    ranks.send(std::span<const float>(some), 1, 4);
+    some[0] = 0;
+  } else if (ranks.rank() == 1) {
+    const auto receive = [&](auto& data, int tag) {
+      return message_of<collective_error>([&] { ranks.receive(std::span(data), 0, tag); });
+    };
+    CHECK(receive(doubles, 0) ==
+          "rank 0 called send(float32, 8 elements, to 1, tag 0), rank 1 called receive(float64, 8 "
+          "elements, from 0, tag 0); dtype, elements and tag of a message must be the same on both "
+          "sides");
+    CHECK(contains(receive(some, 0), "send(float32, 5000 elements, to 1, tag 0)"));
+    CHECK(contains(receive(some, 0), "send(float32, 8 elements, to 1, tag 3)"));
+    std::vector<float> got(8);
+    ranks.receive(std::span(got), 0, 4);  // the wrong ones are gone, this one is whole
+    CHECK(got[0] == 7);
+  }
+  ranks.barrier();
+}

@@ -1,0 +1,68 @@
+#pragma once
+// Counts what is taken from the heap, by replacing operator new in the program. To be included by
+// one source file of it.
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace testing {
+
+/// Of the calling thread, since it began.
+inline thread_local std::size_t allocations = 0;
+
+inline void* counted(std::size_t bytes, std::size_t alignment) {
+  ++allocations;
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+}
+
+inline void* counted_or_throw(std::size_t bytes, std::size_t alignment) {
+  void* memory = counted(bytes, alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+/// Not inlined, for g++ would take the pair of a new and a free for a mistake.
+[[gnu::noinline]] inline void released(void* p) { std::free(p); }
+
+inline constexpr std::size_t plain = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
+}  // namespace testing
+
+void* operator new(std::size_t n) { return testing::counted_or_throw(n, testing::plain); }
+void* operator new[](std::size_t n) { return testing::counted_or_throw(n, testing::plain); }
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  return testing::counted(n, testing::plain);
+}
+void* operator new[](std::size_t n, const std::nothrow_t&) noexcept {
+  return testing::counted(n, testing::plain);
+}
+void* operator new(std::size_t n, std::align_val_t a) {
+  return testing::counted_or_throw(n, static_cast<std::size_t>(a));
+}
+void* operator new[](std::size_t n, std::align_val_t a) {
+  return testing::counted_or_throw(n, static_cast<std::size_t>(a));
+}
+void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
+  return testing::counted(n, static_cast<std::size_t>(a));
+}
+void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
+  return testing::counted(n, static_cast<std::size_t>(a));
+}
+void operator delete(void* p) noexcept { testing::released(p); }
+void operator delete[](void* p) noexcept { testing::released(p); }
+void operator delete(void* p, std::size_t) noexcept { testing::released(p); }
+void operator delete[](void* p, std::size_t) noexcept { testing::released(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { testing::released(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { testing::released(p); }
+void operator delete(void* p, std::align_val_t) noexcept { testing::released(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { testing::released(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { testing::released(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { testing::released(p); }
+void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept {
+  testing::released(p);
+}
+void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept {
+  testing::released(p);
+}
