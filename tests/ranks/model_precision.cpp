@@ -214,6 +214,37 @@ TEST_CASE("parameters are set and gathered in their own dtype, and layers read t
   });
 }
 
+// A batch of 2 of the 2^18 samples of a step: each gradient of an output is 2^-26, and the smallest
+// number of fp16 is 2^-24.
+TEST_CASE("gradients that fp16 cannot hold are lost without a loss scale, and found with one") {
+  using P = Precision<fp16, float>;
+  const auto step = [](Slow<P>& slow, const StepOptions& options) {
+    for (fp16& target : slow.target.view().span()) target = fp16(4 - 0x1p-9F);
+    accumulate_step(slow.model, slow.x.view(), slow.target.view(), MeanSquaredError{}, 1 << 18,
+                    options);
+    return finish_step(slow.model, slow.optimizer, options);
+  };
+  Slow<P> plain;
+  plain.optimizer.set_learning_rate(0x1p10);
+  step(plain, {});
+  for (const float value : plain.model.values().first(4)) CHECK(value == 1.0F);
+
+  Slow<P> scaled;
+  scaled.optimizer.set_learning_rate(0x1p10);
+  LossScaler scaler = LossScaler::fixed(65536);
+  CHECK(!step(scaled, {.scaler = &scaler}).skipped);
+  for (const float value : scaled.model.values().first(4)) CHECK(value == 1 - 0x1p-15F);
+
+  // A weight's gradient, 2^-25 times the scale, is finite from a scale of 2^40 down.
+  Slow<P> dynamic;
+  dynamic.optimizer.set_learning_rate(0x1p10);
+  LossScaler falling({.initial = 0x1p60});
+  while (step(dynamic, {.scaler = &falling}).skipped) CHECK(dynamic.optimizer.steps() == 0);
+  CHECK(falling.skipped() == 20);
+  CHECK(falling.scale() == 0x1p40);
+  CHECK(dynamic.model.values()[0] == 1 - 0x1p-15F);
+}
+
 // 300 times 1: in bf16 the sum would stay at 256, to which 1 adds nothing.
 TEST_CASE("gradients of many batches add up in the dtype of gradients") {
   const auto check = [](auto& ranks, auto architecture, auto ends) {
