@@ -58,9 +58,6 @@ TEST_CASE("two axes") {
 TEST_CASE("one axis, without a bias") {
   SUBCASE("by output") { check_convolutions<double, Counted, Text<split::output>>(texts()); }
   SUBCASE("by input") { check_convolutions<double, Counted, Text<split::input>>(texts()); }
-  SUBCASE("by batch") {
-    check_convolutions<double, Counted, Text<split::none>, BatchOfImages>(texts());
-  }
 }
 
 TEST_CASE("three axes, padded to keep the extents") {
@@ -72,7 +69,6 @@ TEST_CASE("three axes, padded to keep the extents") {
 }
 
 TEST_CASE("other dtypes") {
-  SUBCASE("float") { check_convolutions<float, testing::Ranks, Askew<split::input>>(pictures()); }
   SUBCASE("bfloat16") { check_convolutions<bf16, testing::Ranks, Text<split::output>>(texts()); }
   SUBCASE("float16") { check_convolutions<fp16, testing::Ranks, Text<split::input>>(texts()); }
 }

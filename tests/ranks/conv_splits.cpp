@@ -39,7 +39,3 @@ TEST_CASE("a batch over ranks: gradients of weights are summed once") {
 TEST_CASE("without the gradient of the input") {
   check_convolutions<double, Counted, Padded<split::output>, Images, Train>(pictures());
 }
-
-TEST_CASE("one rank by type") {
-  check_convolutions<double, SingleRank, Padded<split::output>>(pictures());
-}

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes values/*.hpp: what PyTorch computes for linear layers, activations, losses, initialisers,
-optimisers, normalisations, clipping, schedules, mixed precision and metrics. Run it with a Python that has PyTorch; see README.md."""
+optimisers, normalisations, convolutions, clipping, schedules, mixed precision and metrics. Run it
+with a Python that has PyTorch; see README.md."""
 
 import pathlib
 from unittest import mock
@@ -319,6 +320,83 @@ PyTorch: there y is y_weight + b.""")
     out.write()
 
 
+def convolutions():
+    out = Header("convolutions", """
+Convolutions and their gradients in double. Row-major.
+x = made(80), w = made(81), b = made(82), dy = made(83), of these shapes:
+  text       x [2, 6, 9], w [4, 3, 3]: stride 2, padding 2, dilation 2, 2 groups
+  picture    x [2, 3, 7, 5], w [4, 3, 3, 2]: stride (2, 1), padding (1, 2), dilation (1, 3)
+  kept       x [2, 3, 4, 5], w [2, 3, 4, 3]: padding 'same', dilation (1, 2)
+  askew      x [1, 2, 4, 3], w [3, 2, 2, 3]: padding 0 above, 3 below, 2 left, 1 right; stride 3
+  depthwise  x [2, 3, 4, 4], w [6, 1, 3, 3]: padding 1, 3 groups, without b
+  body       x [1, 2, 4, 3, 4], w [3, 2, 2, 3, 2]: stride (2, 1, 2), padding (1, 0, 1),
+             dilation (1, 1, 2)
+`begins` has what the default initialisers of torch.nn.Conv1d, 2d and 3d pass to the functions that
+draw, and the standard deviations and bounds of others for their weights, for `in` and `out`
+channels and kernels of these sizes.""")
+    cases = {
+        "text": ((2, 6, 9), (4, 3, 3), True, lambda x, w, b: functional.conv1d(
+            x, w, b, stride=2, padding=2, dilation=2, groups=2)),
+        "picture": ((2, 3, 7, 5), (4, 3, 3, 2), True, lambda x, w, b: functional.conv2d(
+            x, w, b, stride=(2, 1), padding=(1, 2), dilation=(1, 3))),
+        "kept": ((2, 3, 4, 5), (2, 3, 4, 3), True, lambda x, w, b: functional.conv2d(
+            x, w, b, padding="same", dilation=(1, 2))),
+        "askew": ((1, 2, 4, 3), (3, 2, 2, 3), True, lambda x, w, b: functional.conv2d(
+            functional.pad(x, (2, 1, 0, 3)), w, b, stride=3)),
+        "depthwise": ((2, 3, 4, 4), (6, 1, 3, 3), False, lambda x, w, b: functional.conv2d(
+            x, w, None, padding=1, groups=3)),
+        "body": ((1, 2, 4, 3, 4), (3, 2, 2, 3, 2), True, lambda x, w, b: functional.conv3d(
+            x, w, b, stride=(2, 1, 2), padding=(1, 0, 1), dilation=(1, 1, 2))),
+    }
+    for name, (x_shape, w_shape, has_bias, function) in cases.items():
+        x, w, b = made(80, *x_shape), made(81, *w_shape), made(82, w_shape[0])
+        for tensor in (x, w, b):
+            tensor.requires_grad_()
+        y = function(x, w, b)
+        y.backward(made(83, *y.shape))
+        out.array(f"{name}_y", y)
+        out.array(f"{name}_dx", x.grad)
+        out.array(f"{name}_dw", w.grad)
+        if has_bias:
+            out.array(f"{name}_db", b.grad)
+
+    out.lines += [
+        "",
+        "struct Begins {",
+        "  int in, out, groups, kernel[3];",
+        "  double default_weight, default_bias, kaiming_uniform, kaiming_normal;",
+        "  double xavier_uniform, xavier_normal;",
+        "};",
+        "",
+        "inline constexpr Begins begins[] = {",
+    ]
+    torch.manual_seed(1)
+    for module, channels, groups, kernel in (
+        (torch.nn.Conv1d, (24, 96), 4, (7,)), (torch.nn.Conv2d, (16, 64), 1, (3, 5)),
+        (torch.nn.Conv3d, (12, 36), 6, (3, 1, 5)),
+    ):
+        layers = []
+        weight, bias = recorded(
+            "uniform_", lambda: layers.append(module(*channels, kernel, groups=groups)))
+        w = layers[0].weight.detach()
+        values = [weight, bias] + [
+            value
+            for method, function in (
+                ("uniform_", lambda: torch.nn.init.kaiming_uniform_(w, nonlinearity="relu")),
+                ("normal_", lambda: torch.nn.init.kaiming_normal_(w, nonlinearity="relu")),
+                ("uniform_", lambda: torch.nn.init.xavier_uniform_(w)),
+                ("normal_", lambda: torch.nn.init.xavier_normal_(w)),
+            )
+            for value in recorded(method, function)
+        ]
+        sizes = ", ".join(map(str, (1,) * (3 - len(kernel)) + kernel))
+        out.lines.append(f"    {{{channels[0]}, {channels[1]}, {groups}, {{{sizes}}},")
+        out.rows(values, indent="     ")
+        out.lines[-1] += "},"
+    out.lines.append("};")
+    out.write()
+
+
 def clipping():
     out = Header("clipping", """
 Norms of four gradients together, in double: 3 made(60), 3 made(61), 3 made(62), 3 made(63) of the
@@ -482,6 +560,6 @@ and the sum of squares.""")
 
 if __name__ == "__main__":
     (HERE / "values").mkdir(exist_ok=True)
-    for subject in (linear, activations, losses, initialisers, optimisers, norms, clipping,
-                    schedules, mixed_precision, metrics, unsharded):
+    for subject in (linear, activations, losses, initialisers, optimisers, norms,
+                    convolutions, clipping, schedules, mixed_precision, metrics, unsharded):
         subject()

@@ -1,0 +1,161 @@
+// Convolutions against values from PyTorch.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ranks/model_observe.hpp"
+#include "shardwise/layers/convolution.hpp"
+#include "witness/values/convolutions.hpp"
+
+using namespace shardwise;
+using testing::Whole;
+namespace values = witness::convolutions;
+
+namespace {
+
+using Everywhere = Ends<Invariant, Invariant>;
+using OverBatch = Ends<Sharded<Axis::batch>, Sharded<Axis::batch>>;
+
+/// x = made(80), parameters made(81) and made(82), dy = made(83), in double.
+template <class E, class Layer>
+testing::Observed run_on_witness(const Layer& layer, const Shape& in, int ranks) {
+  testing::Recorder recorder(ranks);
+  testing::run_on_ranks(ranks, [&](testing::Ranks& c) {
+    Model<Layer, Context<double, Reference, testing::Ranks>, E, TrainWithInputGradient> model(
+        layer, c, Seed{1}, in);
+    const auto made = [&]<class L>(L, std::uint64_t number, const Shape& shape) {
+      return testing::part_of<double, L>(
+          testing::elements(testing::Data::reals, number, shape.elements()), shape, place_of(c));
+    };
+    std::vector<std::pair<std::string, Shape>> parameters;
+    model.visit_parameters([&](auto& p) { parameters.emplace_back(p.name, p.spec.shape); });
+    std::uint64_t number = 81;
+    for (const auto& [name, shape] : parameters)
+      model.set(name, made(Invariant{}, number++, shape).view());
+    const auto x = made(typename E::offered{}, 80, in);
+    recorder.put("y", model.forward(x.view()));
+    const auto dy = made(typename E::wanted{}, 83, layer.output_shape(in));
+    recorder.put("dx", model.backward(dy.view()));
+    model.settle_gradients();
+    model.visit_parameters([&](auto& p) { recorder.put("d" + p.name, p.gradient); });
+  });
+  return recorder.take();
+}
+
+/// The largest difference. Sums here have at most some hundred products below 1, so that another
+/// order of summation changes them by less than 1e-13.
+double difference(const Whole& ours, std::span<const double> theirs) {
+  if (ours.size() != theirs.size()) return std::numeric_limits<double>::infinity();
+  double largest = 0;
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    largest = std::max(largest, std::abs(ours[i] - theirs[i]));
+  return largest;
+}
+constexpr double bound = 1e-13;
+
+struct Values {
+  std::span<const double> y, dx, dw, db = {};
+};
+
+template <class E = Everywhere, class Layer>
+void check(const Layer& layer, const Shape& in, const Values& theirs) {
+  for (const int ranks : testing::rank_counts({1, 3})) {
+    CAPTURE(ranks);
+    const auto ours = run_on_witness<E>(layer, in, ranks);
+    CHECK(difference(ours["y"], theirs.y) < bound);
+    CHECK(difference(ours["dx"], theirs.dx) < bound);
+    CHECK(difference(ours["dweight"], theirs.dw) < bound);
+    if (!theirs.db.empty()) CHECK(difference(ours["dbias"], theirs.db) < bound);
+  }
+}
+
+/// What rules give for the fans of a layer, beside what PyTorch gives.
+template <class Layer>
+void check_begins(const Layer& layer, const Shape& in, const values::Begins& theirs) {
+  CHECK(static_cast<int>(layer.in_channels()) == theirs.in);
+  CHECK(static_cast<int>(layer.out_channels()) == theirs.out);
+  CHECK(static_cast<int>(Layer::form.groups) == theirs.groups);
+  const auto specs = layer.parameter_specs(in);
+  const auto& fans = specs[0].fans;
+  const auto is = [](const Initializer& ours, Initializer::Kind kind, double scale) {
+    return ours.kind == kind && std::abs(ours.scale / scale - 1) < 1e-14;
+  };
+  using enum Initializer::Kind;
+  CHECK(is(specs[0].begins(fans), uniform, theirs.default_weight));
+  CHECK(is(specs[1].begins(specs[1].fans), uniform, theirs.default_bias));
+  CHECK(is(init::kaiming_uniform(fans), uniform, theirs.kaiming_uniform));
+  CHECK(is(init::kaiming_normal(fans), normal, theirs.kaiming_normal));
+  CHECK(is(init::xavier_uniform(fans), uniform, theirs.xavier_uniform));
+  CHECK(is(init::xavier_normal(fans), normal, theirs.xavier_normal));
+}
+
+}  // namespace
+
+TEST_CASE("convolutions: values of PyTorch") {
+  SUBCASE("one axis, grouped, split by group") {
+    check(Conv1d<split::group, 6, 4,
+                 kernel(3, {.stride = 2, .padding = 2, .dilation = 2, .groups = 2})>{},
+          {{Axis::batch, 2}, {Axis::channel, 2, 3}, {Axis::width, 9}},
+          {values::text_y, values::text_dx, values::text_dw, values::text_db});
+  }
+  SUBCASE("two axes, split by output") {
+    check(Conv2d<split::output, 3, 4,
+                 kernel({3, 2}, {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 3}})>{},
+          {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 7}, {Axis::width, 5}},
+          {values::picture_y, values::picture_dx, values::picture_dw, values::picture_db});
+  }
+  SUBCASE("padding that keeps extents, split by input") {
+    check(Conv2d<split::input, 3, 2, kernel({4, 3}, {.padding = same, .dilation = {1, 2}})>{},
+          {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 4}, {Axis::width, 5}},
+          {values::kept_y, values::kept_dx, values::kept_dw, values::kept_db});
+  }
+  SUBCASE("other padding at each side, not split") {
+    check(Conv2d<split::none, 2, 3,
+                 kernel({2, 3}, {.stride = 3, .padding = sides({0, 2}, {3, 1})})>{},
+          {{Axis::batch, 1}, {Axis::channel, 2}, {Axis::height, 4}, {Axis::width, 3}},
+          {values::askew_y, values::askew_dx, values::askew_dw, values::askew_db});
+  }
+  SUBCASE("depthwise, split by batch") {
+    check<OverBatch>(
+        Conv2d<split::none, 3, 6, kernel(3, {.padding = 1, .groups = 3, .bias = false})>{},
+        {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 4}, {Axis::width, 4}},
+        {values::depthwise_y, values::depthwise_dx, values::depthwise_dw});
+  }
+  SUBCASE("three axes, split by input") {
+    check(Conv3d<split::input, 2, 3,
+                 kernel({2, 3, 2},
+                        {.stride = {2, 1, 2}, .padding = {1, 0, 1}, .dilation = {1, 1, 2}})>{},
+          {{Axis::batch, 1},
+           {Axis::channel, 2},
+           {Axis::depth, 4},
+           {Axis::height, 3},
+           {Axis::width, 4}},
+          {values::body_y, values::body_dx, values::body_dw, values::body_db});
+  }
+}
+
+TEST_CASE("convolutions begin within PyTorch's bounds, whatever they are split by") {
+  check_begins(Conv1d<split::group, 24, 96, kernel(7, {.groups = 4})>{},
+               {{Axis::batch, 1}, {Axis::channel, 4, 6}, {Axis::width, 9}}, values::begins[0]);
+  check_begins(Conv2d<split::output, 16, 64, kernel({3, 5})>{},
+               {{Axis::batch, 1}, {Axis::channel, 16}, {Axis::height, 9}, {Axis::width, 9}},
+               values::begins[1]);
+  check_begins(Conv2d<split::input, 16, 64, kernel({3, 5})>{},
+               {{Axis::batch, 1}, {Axis::channel, 16}, {Axis::height, 9}, {Axis::width, 9}},
+               values::begins[1]);
+  check_begins(Conv3d<split::none, 12, 36, kernel({3, 1, 5}, {.groups = 6})>{},
+               {{Axis::batch, 1},
+                {Axis::channel, 12},
+                {Axis::depth, 3},
+                {Axis::height, 3},
+                {Axis::width, 5}},
+               values::begins[2]);
+}
