@@ -123,9 +123,10 @@ void check_dtype(std::span<const Case> cases) {
     CAPTURE(c.offset);
     const auto exact = run_on<double, T, Invariant, SingleRank, Norm>(c, 1);
     const auto ours = run_on<T, T, Invariant, SingleRank, Norm>(c, 1);
-    for (const auto& [name, tensor] : exact.tensors) {
-      CAPTURE(name);
-      CHECK(difference(ours[name], tensor) <= eps<T> / 2 + bound<accumulate_t<T>>(c));
+    for (const auto& tensor : exact.tensors) {
+      CAPTURE(tensor.first);
+      CHECK(difference(ours[tensor.first], tensor.second) <=
+            eps<T> / 2 + bound<accumulate_t<T>>(c));
     }
   }
 }
