@@ -38,6 +38,8 @@ using Asked = Sequential<Conv2d<split::output, 3, 8, 3>, Relu, Conv2d<split::inp
 #elif CASE == 15  // expect: shards of Producer in front of it could end within a group
 using Asked = Sequential<Conv2d<split::output, 3, 8, 3>, Relu,
                          Conv2d<split::group, 8, 8, kernel(3, {.groups = 4})> >;
+#elif CASE == 16  // expect: no axis SplitAxis to split its images along
+using Asked = Conv1d<split::height, 8, 8, 3>;
 #else
 using Asked = Sequential<Conv2d<split::output, 3, 8, kernel({3, 5}, {.padding = same, .grain = 2})>,
                          Relu, Conv2d<split::group, 8, 8, kernel(3, {.stride = 2, .groups = 4})>,

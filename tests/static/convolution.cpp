@@ -181,8 +181,9 @@ static_assert(is(of<Classifier, Invariant, Invariant>(images), {all_reduce(2 * 1
                  {all_reduce(2 * 3 * 9 * 6)}));
 
 // Row, ReLU, row: a reduce-scatter over channels.
-using Rows = Sequential<Conv2d<split::input, 3, 8, padded>, Relu, Conv2d<split::input, 8, 5, 3>>;
-static_assert(is(of<Rows, Channels, Invariant>(images),
+using Summands =
+    Sequential<Conv2d<split::input, 3, 8, padded>, Relu, Conv2d<split::input, 8, 5, 3>>;
+static_assert(is(of<Summands, Channels, Invariant>(images),
                  {reduce_scatter(2 * 8 * 9 * 6), all_reduce(2 * 5 * 7 * 4)},
                  {all_gather(2 * 8 * 9 * 6)}));
 
@@ -191,6 +192,31 @@ using Whole = Sequential<Conv2d<split::none, 3, 8, padded>, Relu, Conv2d<split::
 static_assert(is(of<Whole, Batch, Batch>(images), {}, {},
                  {all_reduce(8 * 3 * 9 + 8 + 5 * 8 * 9 + 5)}));
 static_assert(is(of<Whole, Invariant, Invariant>(images), {}, {}));
+
+// Split along space, a rank fetches the rows that its window reads beyond its own, the gradients of
+// rows go back to where they came from, and all gradients of weights are summed at once.
+using Rowwise =
+    Sequential<Conv2d<split::height, 3, 8, padded>, Relu, Conv2d<split::height, 8, 5, 3>>;
+using Rows = Sharded<Axis::height>;
+constexpr HaloOf of_padded{{.kernel = 3, .before = 1, .after = 1}, 9};
+constexpr HaloOf of_plain{{.kernel = 3}, 9};
+constexpr Collective halo(Operation operation, std::size_t elements, HaloOf of) {
+  Collective entry{operation, elements};
+  entry.halo = of;
+  return entry;
+}
+static_assert(is(of<Rowwise, Rows, Rows>(images),
+                 {halo(Operation::halo_exchange, 2 * 3 * 9 * 6, of_padded),
+                  halo(Operation::halo_exchange, 2 * 8 * 9 * 6, of_plain)},
+                 {halo(Operation::halo_sum, 2 * 8 * 9 * 6, of_plain),
+                  halo(Operation::halo_sum, 2 * 3 * 9 * 6, of_padded)},
+                 {all_reduce(8 * 3 * 9 + 8 + 5 * 8 * 9 + 5)}));
+// Images that every rank has need no exchange at the front.
+static_assert(is(plan<Rowwise, 4>(images),
+                 {halo(Operation::halo_exchange, 2 * 8 * 9 * 6, of_plain),
+                  all_gather(2 * 5 * 7 * 4)},
+                 {halo(Operation::halo_sum, 2 * 8 * 9 * 6, of_plain)},
+                 {all_reduce(8 * 3 * 9 + 8 + 5 * 8 * 9 + 5)}));
 
 // 8 output channels over 3 ranks are 3, 3 and 2.
 static_assert(parameters_of_rank<Ends<Invariant, Invariant>>(Conv2d<split::output, 3, 8, 3>{},

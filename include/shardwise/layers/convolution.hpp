@@ -1,6 +1,7 @@
 #pragma once
 // Convolution: one template over the number of axes of space and the split of its weight.
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -26,12 +27,53 @@ namespace split {
 /// By whole groups of a grouped convolution.
 struct group {};
 
+/// Not the weight but the images, along an axis of space.
+template <Axis A>
+struct space {
+  static constexpr Axis axis = A;
+};
+using depth = space<Axis::depth>;
+using height = space<Axis::height>;
+using width = space<Axis::width>;
+
 }  // namespace split
 
+namespace detail {
 template <class S>
-concept ConvolutionSplit = Split<S> || std::same_as<S, split::group>;
+inline constexpr bool splits_space = false;
+template <Axis A>
+inline constexpr bool splits_space<split::space<A>> = true;
+}  // namespace detail
+
+template <class S>
+concept SpaceSplit = detail::splits_space<S>;
+
+template <class S>
+concept ConvolutionSplit = Split<S> || std::same_as<S, split::group> || SpaceSplit<S>;
 
 namespace detail {
+
+/// The layouts of a convolution, by split.
+template <class S, auto Form>
+struct ConvolutionLayouts : ProductLayouts<S, Axis::channel> {};
+
+/// A rank makes its block of the outputs, and holds what its window reads for them.
+template <Axis A, auto Form>
+struct ConvolutionLayouts<split::space<A>, Form> {
+  static_assert(axis_must_exist<A, Form.windows.size()>());
+  static constexpr Window window = Form.windows[space_position(A, Form.windows.size())];
+
+  template <Layout Wanted>
+  using wants = Sharded<A>;
+  template <Layout Offered, Layout Wanted>
+  using takes = Haloed<A, window>;
+  template <Layout In>
+  using gives = Sharded<A>;
+  template <Layout In>
+  using weight = ParameterUse<Invariant, Replicated>;
+  template <Layout In>
+  using bias = weight<In>;
+};
 
 /// Outputs of a group need the inputs of that group alone, and those are where they are.
 template <Axis Summed>
@@ -66,7 +108,12 @@ struct ProductLayouts<split::group, Summed> {
 ///
 /// With split::none all ranks have the whole weight, and L -> L for Invariant and Sharded<batch>;
 /// the gradients of the latter owe an all-reduce. A grouped convolution is split by whole groups or
-/// not at all.
+/// not at all, or along space.
+///
+/// With split::height (depth, width) all ranks have the whole weight, whose gradients owe an
+/// all-reduce, and Haloed<height, its window> -> Sharded<height>: a rank makes its block of the
+/// output's rows from the input's rows that they read. Zeros stand beyond the image, not beyond a
+/// rank's rows.
 ///
 /// In and Out are channels over all ranks, or `dynamic` and then given at construction, in this
 /// order; Form is made by `Conv1d`, `Conv2d` and `Conv3d`. Shards follow the units and grain of the
@@ -77,8 +124,8 @@ struct ProductLayouts<split::group, Summed> {
 ///          image, or if shards of x could end within a group
 /// source   torch.nn.Conv2d and ONNX operator Conv for shapes; groups: Krizhevsky et al. 2012
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
-class Convolution : public detail::ProductLayouts<S, Axis::channel> {
-  using Layouts = detail::ProductLayouts<S, Axis::channel>;
+class Convolution : public detail::ConvolutionLayouts<S, Form> {
+  using Layouts = detail::ConvolutionLayouts<S, Form>;
   static constexpr bool splits_groups = std::same_as<S, split::group>;
 
   static_assert(detail::channels_must_divide<In, Out, Form.groups, Form.grain>());
@@ -172,13 +219,13 @@ class Convolution : public detail::ProductLayouts<S, Axis::channel> {
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, X x, Y y) const {
-    frame.state().forward(call_on(x.local(), y.local()), x.data(), weight_of(frame), bias_of(frame),
+    frame.state().forward(call_on(x, y), x.data(), weight_of(frame), bias_of(frame),
                           Frame::activation, y.data());
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, X x, DY dy, DX dx) const {
-    const ConvolutionCall call = call_on(x.local(), dy.local());
+    const ConvolutionCall call = call_on(x, dy);
     typename Frame::dtype* bias_gradient = nullptr;
     if constexpr (Form.bias) bias_gradient = frame.template gradient<1>().data();
     auto& products = frame.state();
@@ -220,14 +267,29 @@ class Convolution : public detail::ProductLayouts<S, Axis::channel> {
     }
   }
 
-  static ConvolutionCall call_on(const Shape& x, const Shape& y) {
-    ConvolutionCall call{x[0].extent(), {}};
+  template <class X, class Y>
+  static ConvolutionCall call_on(const X& x, const Y& y) {
+    ConvolutionCall call{x.local()[0].extent(), {}};
     for (std::size_t i = 0; i < axes; ++i) {
       const Window& window = Form.windows[i];
-      call.space[3 - axes + i] = {x[2 + i].extent(), y[2 + i].extent(), window.kernel,
-                                  window.stride,     window.dilation,   window.before};
+      call.space[3 - axes + i] = {
+          x.local()[2 + i].extent(), y.local()[2 + i].extent(), window.kernel, window.stride,
+          window.dilation,           padding_in_front(y, i)};
     }
     return call;
+  }
+
+  /// Of the rank's part of the input: none where other ranks hold what stands in front of it.
+  template <class Y>
+  static std::size_t padding_in_front(const Y& y, std::size_t i) {
+    const Window& window = Form.windows[i];
+    if constexpr (SpaceSplit<S>) {
+      if (detail::space_axis(i, axes) == S::axis) {
+        const std::size_t first = local_block<Sharded<S::axis>>(y.global(), y.place()).offset;
+        return window.before - std::min(window.before, first * window.stride);
+      }
+    }
+    return window.before;
   }
 
   template <class Frame>
@@ -266,13 +328,21 @@ using Conv3d = Convolution<S, In, Out, detail::form_of<3, K>()>;
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
 struct NameOf<Convolution<S, In, Out, Form>> {
   static std::string name() {
-    const std::string split = std::same_as<S, split::output>  ? "output"
-                              : std::same_as<S, split::input> ? "input"
-                              : std::same_as<S, split::group> ? "group"
-                                                              : "none";
-    return "Conv" + std::to_string(Form.windows.size()) + "d<" + split + ", " +
+    return "Conv" + std::to_string(Form.windows.size()) + "d<" + split_name() + ", " +
            detail::size_name(In) + ", " + detail::size_name(Out) + ", " + detail::form_name(Form) +
            '>';
+  }
+
+ private:
+  static std::string split_name() {
+    if constexpr (SpaceSplit<S>) {
+      return std::string(shardwise::name(S::axis));
+    } else {
+      return std::same_as<S, split::output>  ? "output"
+             : std::same_as<S, split::input> ? "input"
+             : std::same_as<S, split::group> ? "group"
+                                             : "none";
+    }
   }
 };
 

@@ -32,7 +32,8 @@ consteval bool channels_must_divide() {
 
 template <class Split, bool SplitsGroups, std::size_t Groups, std::size_t Grain>
 consteval bool groups_must_stay_whole() {
-  static_assert(Groups == 1 || SplitsGroups || std::same_as<Split, split::none>,
+  static_assert(Groups == 1 || SplitsGroups ||
+                    !(std::same_as<Split, split::output> || std::same_as<Split, split::input>),
                 "A grouped convolution that is split by output or by input channel would cut "
                 "within groups: write split::group, which gives each rank whole groups, their "
                 "inputs and their outputs, or split::none.");
@@ -46,6 +47,22 @@ consteval bool groups_must_stay_whole() {
 constexpr Axis space_axis(std::size_t i, std::size_t axes) {
   constexpr std::array names{Axis::depth, Axis::height, Axis::width};
   return names[names.size() - axes + i];
+}
+
+/// Where axis `a` stands among `axes` axes of space; `axes` if it is none of them.
+constexpr std::size_t space_position(Axis a, std::size_t axes) {
+  for (std::size_t i = 0; i < axes; ++i) {
+    if (space_axis(i, axes) == a) return i;
+  }
+  return axes;
+}
+
+template <Axis SplitAxis, std::size_t Axes>
+consteval bool axis_must_exist() {
+  static_assert(space_position(SplitAxis, Axes) < Axes,
+                "The convolution has no axis SplitAxis to split its images along: Conv1d has "
+                "width, Conv2d height and width, Conv3d depth, height and width.");
+  return true;
 }
 
 /// Each check throws shape_error with both sides of what does not meet.
