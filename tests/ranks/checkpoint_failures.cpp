@@ -116,7 +116,10 @@ void write_parts_of_run(const std::filesystem::path& path, bool parameters, bool
                                           {"shardwise.optimizer.learning_rate", "0.5"},
                                           {"shardwise.sampler.seed", "1"},
                                           {"shardwise.sampler.epoch", "0"},
-                                          {"shardwise.sampler.position", "0"}}) {
+                                          {"shardwise.sampler.position", "0"},
+                                          {"shardwise.loss_scale", "1"},
+                                          {"shardwise.loss_scale.in_a_row", "0"},
+                                          {"shardwise.loss_scale.skipped", "0"}}) {
     options.metadata.emplace(key, text);
   }
   save_parts(path, alone, parts, options);
@@ -338,7 +341,7 @@ TEST_CASE("runs that are none, or another optimizer's") {
   const TemporaryFolder folder("shardwise_runs");
   const auto path = folder.path() / "run.safetensors";
   using Rows = std::vector<std::pair<std::map<std::string, std::string>, std::string>>;
-  for (const auto& [changed, said] : Rows{
+  for (const auto& row : Rows{
            {{{"shardwise.step", "x"}}, "'x' as shardwise.step"},
            {{{"shardwise.step", ""}}, "shardwise.step"},
            {{{"shardwise.step", "-1"}}, "shardwise.step"},
@@ -350,11 +353,14 @@ TEST_CASE("runs that are none, or another optimizer's") {
            {{{"shardwise.optimizer.learning_rate", "-1"}}, "those of no run"},
            {{{"shardwise.optimizer.learning_rate", "1e999"}}, "learning_rate"},
            {{{"shardwise.sampler.epoch", "4294967296"}}, "those of no run"},
+           {{{"shardwise.loss_scale", "0"}}, "the loss scale is 0"},
+           {{{"shardwise.loss_scale", "inf"}}, "those of no run"},
+           {{{"shardwise.loss_scale.skipped", "1.5"}}, "loss_scale.skipped"},
            {{{"shardwise.optimizer", "Sgd, 1 moments"}}, "another optimizer (Sgd, 1 moments)"},
        }) {
-    CAPTURE(said);
-    write_parts_of_run(path, true, true, changed);
-    for (const auto& text : refusals(2, path)) check_mentions(text, {said});
+    CAPTURE(row.second);
+    write_parts_of_run(path, true, true, row.first);
+    for (const auto& text : refusals(2, path)) check_mentions(text, {row.second});
   }
   write_parts_of_run(path, true, true, {});
   for (const auto& text : refusals(2, path, Sgd{.momentum = 0.9})) {

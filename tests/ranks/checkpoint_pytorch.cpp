@@ -108,9 +108,10 @@ TEST_CASE("and go back to it under their names") {
   const TensorFiles original(values / "perceptron.safetensors");
   for (const char* file : {"ours.safetensors", "ours_run.safetensors", "ours_split.safetensors"}) {
     const TensorFiles ours(where / file);
-    for (const auto& [name, place] : original.tensors()) {
+    for (const auto& tensor : original.tensors()) {
+      const std::string& name = tensor.first;
       CAPTURE(name);
-      CHECK(ours.tensors().at(name).info.shape == place.info.shape);
+      CHECK(ours.tensors().at(name).info.shape == tensor.second.info.shape);
       CHECK(bytes_of_tensor(ours, name) == bytes_of_tensor(original, name));
     }
   }

@@ -33,6 +33,8 @@ struct Uneven : Sequential<RowParallelLinear<6, 10>, Relu, ColumnParallelLinear<
 
 const Shape in{{Axis::batch, dynamic}, {Axis::feature, 2, 3}};  // two units of three elements
 
+const RunPosition position{.sampler = {5, 2, 100}, .loss_scale = {0.125, 7, 2}};
+
 template <class P>
 using ModelOf = Model<Uneven, Context<P, Reference, ThreadCommunicator>>;
 
@@ -89,7 +91,7 @@ void save(int size, const std::filesystem::path& path, const SaveOptions& option
     for_each_number(model, optimizer, [](auto& stored, auto wanted) { stored = wanted; });
     model.set_step(17);
     optimizer.set_steps(16);
-    save_checkpoint(path, model, optimizer, SamplerState{5, 2, 100}, options);
+    save_checkpoint(path, model, optimizer, position, options);
   });
 }
 
@@ -99,7 +101,8 @@ void check_loads(int size, const std::filesystem::path& path) {
     ModelOf<P> model(Uneven{}, ranks, Seed{12}, in);
     Optimizer optimizer(model, AdamW{});
     const LoadedCheckpoint loaded = load_checkpoint(path, model, optimizer);
-    CHECK(loaded.sampler == SamplerState{5, 2, 100});
+    CHECK(loaded.position.sampler == position.sampler);
+    CHECK(loaded.position.loss_scale == position.loss_scale);
     CHECK(model.step() == 17);
     CHECK(model.run().seed.value == 11);
     CHECK(optimizer.steps() == 16);

@@ -48,10 +48,10 @@ class Training {
         sampler_(samples, place_of(ranks), {.batch_size = batch, .seed = Seed{seed + 1}}) {}
 
   void save(const std::filesystem::path& path) {
-    save_checkpoint(path, model_, optimizer_, sampler_.state());
+    save_checkpoint(path, model_, optimizer_, {.sampler = sampler_.state()});
   }
   void load(const std::filesystem::path& path) {
-    sampler_.set_state(load_checkpoint(path, model_, optimizer_).sampler);
+    sampler_.set_state(load_checkpoint(path, model_, optimizer_).position.sampler);
   }
 
   /// Steps with a rate that falls, as a schedule would have it.
@@ -184,4 +184,25 @@ TEST_CASE("parameters that are wider than what is computed with") {
     CHECK(TensorFiles(path).tensors().at("0.weight").info.dtype == file_dtype_v<float>);
     CHECK(difference(resumed<Mixed>(p, path), never_stopped<Mixed>(p)) == 0);
   }
+}
+
+TEST_CASE("a loss scale goes on where it stood") {
+  const auto course = [](LossScaler& scaler, int first, int last) {
+    std::vector<double> scales;
+    for (int step = first; step < last; ++step) {
+      scaler.update(step % 5 == 0);
+      scales.push_back(scaler.scale());
+    }
+    return scales;
+  };
+  const DynamicLossScale options{.initial = 64, .interval = 3};
+  LossScaler whole(options);
+  course(whole, 1, 9);
+  LossScaler other(options);
+  other.set_state(whole.state());
+  CHECK(course(other, 9, 20) == course(whole, 9, 20));
+  CHECK(other.state() == whole.state());
+  CHECK(other.skipped() == 3);
+  CHECK_THROWS_AS(other.set_state({.scale = 0}), argument_error);
+  CHECK(other.state() == whole.state());
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -98,16 +99,16 @@ inline void check_parts(const TensorFiles& files, const std::vector<TensorPart>&
 struct StagedPart {
   const TensorPart* part = nullptr;
   FileDtype dtype{};  // of the file
-  std::vector<std::byte> bytes{};
+  std::unique_ptr<std::byte[]> bytes{};
 };
 
 /// Reads the rank's elements of one tensor, which begins at `begin` in the file.
-inline std::vector<std::byte> read_part(const CheckpointFile& file, std::uint64_t begin,
-                                        const TensorPart& part, const FileDtype& dtype) {
+inline std::unique_ptr<std::byte[]> read_part(const CheckpointFile& file, std::uint64_t begin,
+                                              const TensorPart& part, const FileDtype& dtype) {
   const std::size_t size = dtype.bits / 8;
-  std::vector<std::byte> bytes(part.elements() * size);
+  auto bytes = std::make_unique_for_overwrite<std::byte[]>(part.elements() * size);
   for_each_run_of(part, [&](std::size_t whole, std::size_t local, std::size_t count) {
-    file.read(begin + whole * size, std::span(bytes).subspan(local * size, count * size));
+    file.read(begin + whole * size, {bytes.get() + local * size, count * size});
   });
   return bytes;
 }
@@ -160,7 +161,7 @@ void load_parts(const TensorFiles& files, C& ranks, const std::vector<TensorPart
     staged = detail::read_parts(files, parts);
   });
   for (const detail::StagedPart& from : staged) {
-    from.part->load(from.dtype, from.bytes.data(), from.part->memory, from.part->stride,
+    from.part->load(from.dtype, from.bytes.get(), from.part->memory, from.part->stride,
                     from.part->elements());
   }
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <string>
 #include <system_error>
@@ -14,13 +15,20 @@
 #include "shardwise/checkpoint/weights.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/data/sampler.hpp"
+#include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/optimizer.hpp"
 
 namespace shardwise {
 
-/// What load_checkpoint gives back: what belongs to neither the model nor its optimizer.
+/// What of a run belongs to neither the model nor its optimizer.
+struct RunPosition {
+  SamplerState sampler{};
+  LossScaleState loss_scale{};  ///< of a run without a LossScaler: as it is
+};
+
+/// What load_checkpoint gives back.
 struct LoadedCheckpoint {
-  SamplerState sampler;
+  RunPosition position;
   std::map<std::string, std::string> metadata;
 };
 
@@ -33,7 +41,7 @@ struct RunState {
   std::string rule;  // the optimizer's, with its number of moments: "AdamW, 2 moments"
   std::uint64_t optimizer_steps = 0;
   double learning_rate = 0;
-  SamplerState sampler{};
+  RunPosition position{};
 
   /// Calls f(key, member) for each.
   template <class Self, class F>
@@ -43,9 +51,12 @@ struct RunState {
     f("shardwise.optimizer", self.rule);
     f("shardwise.optimizer.steps", self.optimizer_steps);
     f("shardwise.optimizer.learning_rate", self.learning_rate);
-    f("shardwise.sampler.seed", self.sampler.seed);
-    f("shardwise.sampler.epoch", self.sampler.epoch);
-    f("shardwise.sampler.position", self.sampler.position);
+    f("shardwise.sampler.seed", self.position.sampler.seed);
+    f("shardwise.sampler.epoch", self.position.sampler.epoch);
+    f("shardwise.sampler.position", self.position.sampler.position);
+    f("shardwise.loss_scale", self.position.loss_scale.scale);
+    f("shardwise.loss_scale.in_a_row", self.position.loss_scale.in_a_row);
+    f("shardwise.loss_scale.skipped", self.position.loss_scale.skipped);
   }
 };
 
@@ -92,13 +103,20 @@ inline RunState read_run_state(const TensorFiles& files) {
                        ", which is no number that can be there");
     }
   });
+  const auto require = [&files](bool fine, const char* what, const auto& value) {
+    if (fine) return;
+    throw data_error(files.name() + ": its metadata are those of no run: the " + what + " is " +
+                     std::to_string(value));
+  };
   constexpr std::uint64_t bound = std::uint64_t{1} << 32;
-  const bool rate_is_fine = std::isfinite(state.learning_rate) && state.learning_rate >= 0;
-  if (!rate_is_fine || state.step == 0 || state.step >= bound || state.sampler.epoch >= bound) {
-    throw data_error(files.name() + ": its metadata are those of no run: step " +
-                     std::to_string(state.step) + ", epoch " + std::to_string(state.sampler.epoch) +
-                     ", learning rate " + std::to_string(state.learning_rate));
-  }
+  const std::uint64_t epoch = state.position.sampler.epoch;
+  const double scale = state.position.loss_scale.scale;
+  require(state.step > 0 && state.step < bound, "step", state.step);
+  require(epoch < bound, "epoch", epoch);
+  require(std::isfinite(state.learning_rate) && state.learning_rate >= 0, "learning rate",
+          state.learning_rate);
+  require(scale >= std::numeric_limits<float>::min() && scale <= std::numeric_limits<float>::max(),
+          "loss scale", scale);
   return state;
 }
 
@@ -144,17 +162,17 @@ std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
 ///
 ///     optimizer.<parameter>.moment<i>   what the optimizer keeps, cut like its parameter
 ///     __metadata__                      step, seed, the optimizer's rule, steps and learning rate,
-///                                       the sampler's state, and `options.metadata`
+///                                       `position`, and `options.metadata`
 ///
 /// Other options of the optimizer's rule are the program's and are not written. A collective.
 /// sends, throws   as save_parts; argument_error for another model's optimizer
 template <class M, UpdateRule Rule>
 void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule, M>& optimizer,
-                     const SamplerState& sampler, const SaveOptions& options = {}) {
+                     const RunPosition& position, const SaveOptions& options = {}) {
   detail::check_own(model, optimizer);
   const detail::RunState state{
       model.step(),      model.run().seed.value,         detail::rule_text(optimizer.rule()),
-      optimizer.steps(), optimizer.rule().learning_rate, sampler};
+      optimizer.steps(), optimizer.rule().learning_rate, position};
   SaveOptions all = options;
   detail::RunState::visit(state, [&all](const char* key, const auto& value) {
     all.metadata[key] = detail::state_text(value);
@@ -163,7 +181,7 @@ void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule
 }
 
 /// Sets model and optimizer to where a saved run stood, at any number of ranks, and forgets a step
-/// that was begun; the sampler's state is returned. What the run does from there on is what it
+/// that was begun; where its sampler stood is returned. What the run does from there on is what it
 /// would have done; at the same number of ranks bit by bit. A collective.
 ///
 /// throws   data_error for a file without a run or without its parameters, and for the run of
@@ -189,7 +207,7 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& path, M& model,
   model.run().seed = Seed{state.seed};
   optimizer.set_steps(state.optimizer_steps);
   optimizer.set_learning_rate(state.learning_rate);
-  return {state.sampler, files.metadata()};
+  return {state.position, files.metadata()};
 }
 
 }  // namespace shardwise

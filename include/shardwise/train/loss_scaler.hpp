@@ -22,6 +22,15 @@ struct DynamicLossScale {
   std::uint64_t interval = 2000;
 };
 
+/// How a LossScaler stands, for checkpoints.
+struct LossScaleState {
+  double scale = 1;
+  std::uint64_t in_a_row = 0;  ///< steps since one overflowed or the scale grew
+  std::uint64_t skipped = 0;   ///< steps in all
+
+  friend bool operator==(const LossScaleState&, const LossScaleState&) = default;
+};
+
 /// The factor that the gradient of the loss is multiplied by before it goes backward, in
 /// accumulate_t of the model's dtype. `finish_step` divides it out of the gradients, in their
 /// dtype. If one of them is then no finite number on any rank, all ranks skip the step.
@@ -58,6 +67,17 @@ class LossScaler {
   /// Steps that were skipped so far.
   std::uint64_t skipped() const { return skipped_; }
 
+  LossScaleState state() const { return {scale_, in_a_row_, skipped_}; }
+
+  /// Goes on from `state`, with this scaler's own options.
+  /// throws   argument_error for a scale that is no normal float above 0
+  void set_state(const LossScaleState& state) {
+    check("scale", state.scale, is_scale(state.scale), "a normal float above 0");
+    scale_ = state.scale;
+    in_a_row_ = state.in_a_row;
+    skipped_ = state.skipped;
+  }
+
   /// Takes note of how a step ended. `finish_step` does it.
   /// throws   numeric_error if there is no smaller scale to go to
   void update(bool overflowed) {
@@ -71,7 +91,7 @@ class LossScaler {
       scale_ = smaller;
       in_a_row_ = 0;
       ++skipped_;
-    } else if (++in_a_row_ == options_.interval) {
+    } else if (++in_a_row_ >= options_.interval) {
       if (is_scale(scale_ * options_.growth)) scale_ *= options_.growth;
       in_a_row_ = 0;
     }

@@ -225,16 +225,18 @@ TEST_CASE("the length of a header is bounded by the file and by the format") {
   CHECK(length(2, 10) == 2);
   CHECK(length(0x010203, std::uint64_t{1} << 40) == 0x010203);
   CHECK(length(100'000'000, std::uint64_t{1} << 40) == 100'000'000);
-  for (const auto& [announced, file_bytes] :
-       std::vector<std::pair<std::uint64_t, std::uint64_t>>{{3, 10},
-                                                            {2, 7},
-                                                            {0, 7},
-                                                            {0, 0},
-                                                            {100'000'001, std::uint64_t{1} << 40},
-                                                            {UINT64_MAX, 16},
-                                                            {UINT64_MAX - 7, UINT64_MAX}}) {
-    CAPTURE(announced);
-    CHECK(complaint([&, a = announced, f = file_bytes] { length(a, f); }) != "");
+  struct Row {
+    std::uint64_t announced, file_bytes;
+  };
+  for (const Row& row : {Row{3, 10},
+                         {2, 7},
+                         {0, 7},
+                         {0, 0},
+                         {100'000'001, std::uint64_t{1} << 40},
+                         {UINT64_MAX, 16},
+                         {UINT64_MAX - 7, UINT64_MAX}}) {
+    CAPTURE(row.announced);
+    CHECK(complaint([&] { length(row.announced, row.file_bytes); }) != "");
   }
 }
 
@@ -254,8 +256,9 @@ TEST_CASE("what is written is read again") {
   const SafetensorsHeader again = parse(bytes.substr(8), 34);
   CHECK(again.metadata == header.metadata);
   REQUIRE(again.tensors.size() == header.tensors.size());
-  for (const auto& [name, info] : header.tensors) {
-    CAPTURE(name);
+  for (const auto& tensor : header.tensors) {
+    const auto& [name, info] = tensor;
+    CAPTURE(tensor.first);
     CHECK(again.tensors.at(name).dtype == info.dtype);
     CHECK(again.tensors.at(name).shape == info.shape);
     CHECK(again.tensors.at(name).begin == info.begin);
