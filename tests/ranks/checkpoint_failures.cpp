@@ -172,7 +172,8 @@ TEST_CASE("a full disk leaves the old checkpoint whole") {
     save_run(2, path);
     const std::string old = bytes_of(path);
     for (const std::uint64_t most : {UINT64_MAX, std::uint64_t{200}}) {  // one file, and several
-      for (const rlim_t room : {0, 100, 300}) {  // for nothing, not the header, not the data
+      for (const rlim_t room :
+           {rlim_t{0}, rlim_t{100}, rlim_t{300}}) {  // for nothing, not the header, not the data
         CAPTURE(room);
         const auto said = [&] {
           const FullDisk full(room);
@@ -182,6 +183,30 @@ TEST_CASE("a full disk leaves the old checkpoint whole") {
         CHECK(bytes_of(path) == old);
         CHECK(folder.names() == std::vector<std::string>{"model.safetensors"});
       }
+    }
+  }
+}
+
+TEST_CASE("a full disk leaves an old checkpoint in several files whole") {
+  const TemporaryFolder folder("shardwise_full_shards");
+  const auto path = folder.path() / "model.safetensors";
+  const SaveOptions split{.max_shard_bytes = 200};
+  for (int generation = 0; generation < 3; ++generation) {
+    run_ranks(2, [&](ThreadCommunicator& ranks) {
+      ModelOf<Mlp> model(ranks, Seed{std::uint64_t(generation)});
+      save_weights(path, model, split);
+    });
+    const auto names = folder.names();
+    CHECK(names.size() == 4);
+    std::vector<std::string> old;
+    for (const std::string& name : names) old.push_back(bytes_of(folder.path() / name));
+    {
+      const FullDisk full(300);
+      failed_saves(3, path, split, nothing);
+    }
+    CHECK(folder.names() == names);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      CHECK(bytes_of(folder.path() / names[i]) == old[i]);
     }
   }
 }
@@ -289,6 +314,32 @@ TEST_CASE("damaged files change nothing") {
   for (const auto& text : refusals(3, path)) check_mentions(text, {"has 1 bytes"});
   std::filesystem::remove(path);
   for (const auto& text : refusals(3, path)) check_mentions(text, {"No such file"});
+}
+
+TEST_CASE("a rank that cannot read its part leaves all models as they were") {
+  const TemporaryFolder folder("shardwise_one_reader");
+  const std::filesystem::path home = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  save_run(2, "model.safetensors");
+  std::atomic<int> unchanged = 0;
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    ModelOf<Mlp> model(ranks, Seed{2});
+    Optimizer optimizer(model, AdamW{});
+    const State before = state_of(model, optimizer);
+    const TensorFiles files = open_checkpoint("model.safetensors", ranks);
+    if (ranks.rank() == 1) {
+      REQUIRE(::unshare(CLONE_FS) == 0);
+      REQUIRE(::chdir("/") == 0);
+    }
+    const auto text = complaint([&] {
+      load_parts(files, ranks, detail::run_parts(model, optimizer, {}), {},
+                 detail::is_of_optimizer);
+    });
+    check_mentions(text, {"No such file"});
+    if (state_of(model, optimizer) == before) ++unchanged;
+  });
+  CHECK(unchanged == 3);
+  std::filesystem::current_path(home);
 }
 
 TEST_CASE("a checkpoint of another architecture says all that does not fit") {
