@@ -11,6 +11,7 @@
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/comm/call.hpp"
+#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layout/layout.hpp"
@@ -45,11 +46,24 @@ struct ParameterSpec {
 
 /// An exchange between ranks inside a layer or loss, named so that it is run, transposed and
 /// planned like any other redistribution. Its values are of type `accumulate_t` of the layer's
-/// dtype. A reduction other than a sum has no adjoint, and is for all-reduces only.
-template <class R, Reduction Op = Reduction::sum>
+/// dtype, or of type `Values` where that is not wide enough. A reduction other than a sum has no
+/// adjoint, and is for all-reduces only.
+template <class R, Reduction Op = Reduction::sum, class Values = void>
 struct Exchange {
   using redistribution = R;
   static constexpr Reduction reduction = Op;
+
+  /// The type of its values, in a layer whose sums are of type Sum.
+  template <class Sum>
+  using value_type = std::conditional_t<std::is_void_v<Values>, Sum, Values>;
+
+  /// Their dtype, in a layer whose sums are of dtype `sum`.
+  static constexpr Dtype dtype(Dtype sum) {
+    if constexpr (std::is_void_v<Values>)
+      return sum;
+    else
+      return dtype_v<Values>;
+  }
 
   static_assert(Op == Reduction::sum || R::movement == Movement::all_reduce ||
                     R::movement == Movement::none,
@@ -101,11 +115,16 @@ struct KeepsLayout {
 ///     std::array<ParameterSpec, n> parameter_specs(const Shape& in) const;
 ///     template <Layout In> using exchanges = std::tuple<Exchange<Redistribute<F, T>>, ...>;
 ///     std::array<Shape, n> exchange_shapes(const Shape& in) const;
+///     static constexpr bool exchanges_in_evaluation = false;  it exchanges in training alone
 ///     static constexpr bool random = true;     draws random numbers: `frame.random()`
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
 ///     static constexpr bool reshapes = true;   no forward and backward: the memory stays as it is
 ///     static constexpr bool keeps_shape = true;  the output is of the input's shape, always
 ///     static constexpr Activation activation;  an element-wise function that products can fuse
+///     auto make_state(Frame&) const;           what it keeps from call to call: `frame.state()`
+///
+/// A state that outlives a step, and belongs into a checkpoint, has a member `visit_buffers(f)`,
+/// which calls f(name, View<T, L>) for each tensor of it; L is Invariant or Sharded.
 ///
 /// valid: `Relu`, `Linear<split::output, 3, 4>`      invalid: `int`, a struct without `saves`
 template <class L>
@@ -149,6 +168,10 @@ inline constexpr bool draws_random = requires {
 template <class L>
 inline constexpr bool only_reshapes = requires {
   requires L::reshapes;
+};
+template <class L>
+inline constexpr bool exchanges_in_training_only = requires {
+  requires !L::exchanges_in_evaluation;
 };
 template <class L>
 inline constexpr bool works_in_place = requires {

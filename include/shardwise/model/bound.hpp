@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -70,7 +71,6 @@ class Bound {
   /// Throws shape_error if the layer cannot take inputs of shape `in`, as far as that is known.
   Bound(const L& layer, const Shape& in, Binder<Ctx>& binder)
       : layer_(layer),
-        in_(in),
         parameters_(reserve(layer, in, binder)),
         ordinal_(owns_parameters || detail::draws_random<L> ? binder.next_ordinal++ : 0),
         state_(make_state(binder)) {
@@ -79,7 +79,7 @@ class Bound {
 
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
     Value<T, In> x = converted<In>(run, std::move(offered));
-    if constexpr (owns_parameters) detail::require_as_bound(x.global(), in_);
+    if constexpr (is_sized) detail::require_as_bound(x.global(), parameters_.in);
     const Shape out_shape = layer_.output_shape(x.global());
     if constexpr (detail::only_reshapes<L>) {
       in_shape_ = x.global();
@@ -141,6 +141,16 @@ class Bound {
     visit(run, path, f, std::make_index_sequence<parameter_count>{});
   }
 
+  /// Calls f(NamedBuffer) for each tensor that the layer keeps from step to step.
+  template <class Visitor>
+  void visit_buffers([[maybe_unused]] const std::string& path, [[maybe_unused]] Visitor&& f) {
+    if constexpr (has_buffers) {
+      state_.visit_buffers([&]<class V, Layout B>(std::string_view name, View<V, B> value) {
+        f(NamedBuffer<V, B>{path + std::string(name), value});
+      });
+    }
+  }
+
   /// Gives up what forward saved.
   void forget() { saved_ = {}; }
 
@@ -157,13 +167,17 @@ class Bound {
     using type = decltype(std::declval<const L&>().make_state(std::declval<Framed&>()));
   };
   using State = typename state_of<F, has_state>::type;
+  static constexpr bool has_buffers = requires(State & state) {
+    state.visit_buffers([](std::string_view, auto) {});
+  };
+  static constexpr bool is_sized = owns_parameters || has_buffers;  // by its input, when bound
   using Saved = Value<T, std::conditional_t<saves_output, Out, In>>;
 
   static BoundParameters<parameter_count> reserve(const L& layer, const Shape& in,
                                                   Binder<Ctx>& binder) {
-    BoundParameters<parameter_count> parameters;
+    BoundParameters<parameter_count> parameters{in};
+    if constexpr (is_sized) detail::require_known(in);
     if constexpr (owns_parameters) {
-      detail::require_known(in);
       parameters.specs = layer.parameter_specs(in);
       std::size_t in_layer = 0;
       const auto reserve_one = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
@@ -230,9 +244,8 @@ class Bound {
   }
 
   [[no_unique_address]] L layer_;
-  Shape in_;        // as bound
   Shape in_shape_;  // of the last forward
-  [[no_unique_address]] BoundParameters<parameter_count> parameters_;
+  BoundParameters<parameter_count> parameters_;
   std::uint64_t ordinal_;
   State state_;
   Saved saved_;

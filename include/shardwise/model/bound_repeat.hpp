@@ -68,6 +68,14 @@ class Bound<L, S, E> {
     }
   }
 
+  template <class Visitor>
+  void visit_buffers(const std::string& path, Visitor&& f) {
+    first_.visit_buffers(path + "0.", f);
+    for (std::size_t i = 1; i < L::times; ++i) {
+      later_[i - 1].visit_buffers(path + std::to_string(i) + ".", f);
+    }
+  }
+
   void forget() {
     first_.forget();
     for (Later& block : later_) block.forget();

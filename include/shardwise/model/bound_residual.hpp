@@ -65,6 +65,11 @@ class Bound<L, S, E> {
     block_.visit_parameters(run, path, f);
   }
 
+  template <class Visitor>
+  void visit_buffers(const std::string& path, Visitor&& f) {
+    block_.visit_buffers(path, f);
+  }
+
   void forget() { block_.forget(); }
 
  private:

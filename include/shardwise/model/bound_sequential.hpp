@@ -126,6 +126,11 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
     visit(run, path, f, std::make_index_sequence<L::size>{});
   }
 
+  template <class Visitor>
+  void visit_buffers(const std::string& path, Visitor&& f) {
+    buffers(path, f, std::make_index_sequence<L::size>{});
+  }
+
   void forget() { forget(std::make_index_sequence<L::size>{}); }
 
  private:
@@ -168,6 +173,11 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
   template <class Visitor, std::size_t... Is>
   void visit(Run<Ctx>& run, const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
     (bound<Is>().visit_parameters(run, path + std::to_string(Is) + ".", f), ...);
+  }
+
+  template <class Visitor, std::size_t... Is>
+  void buffers(const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
+    (bound<Is>().visit_buffers(path + std::to_string(Is) + ".", f), ...);
   }
 
   template <std::size_t... Is>

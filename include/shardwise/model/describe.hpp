@@ -34,7 +34,8 @@ class Describer {
  public:
   using Row = std::array<std::string, 7>;
 
-  Describer(Place place, const Sending& sending) : place_(place), sending_(sending) {
+  Describer(Place place, const Sending& sending, bool trains)
+      : place_(place), sending_(sending), trains_(trains) {
     rows_.push_back({"layer", "layout", "output here", "parameters", "here", "forward sends",
                      "backward sends"});
   }
@@ -43,7 +44,7 @@ class Describer {
   void redistribution(const Shape& shape) {
     using To = typename R::to;
     if constexpr (!std::is_same_v<typename R::from, To>) {
-      PlanVisitor calls{sending_};
+      PlanVisitor calls{sending_, trains_};
       calls.redistribution<R, Returns>(shape);
       Row row{};
       row[1] = layout_name<typename R::from>() + " -> " + layout_name<To>();
@@ -55,7 +56,7 @@ class Describer {
   template <class L, Layout In, bool Returns>
   void layer(const L& layer, const Shape& in, const Shape& out) {
     using Out = typename L::template gives<In>;
-    PlanVisitor calls{sending_};
+    PlanVisitor calls{sending_, trains_};
     ParameterCounter here{place_};
     ParameterCounter alone{{0, 1}};
     calls.layer<L, In, Returns>(layer, in, out);
@@ -109,6 +110,7 @@ class Describer {
 
   Place place_;
   Sending sending_;
+  bool trains_;
   std::vector<Row> rows_;
   std::string path_;
   std::vector<std::size_t> lengths_;
@@ -125,7 +127,7 @@ std::string describe(const L& architecture, Place place, const Shape& in,
                      const Sending& sending = {}) {
   using S = Setting<void, Use>;
   using Gives = gives_t<L, E>;
-  detail::Describer describer(place, sending);
+  detail::Describer describer(place, sending, Use::trains);
   const Shape out = detail::Walk<L, S, E>::visit(architecture, in, describer);
   describer.redistribution<Redistribute<Gives, typename E::wanted>, goes_backward<L, S, E>>(out);
   const Plan plan = plan_of<E, Use>(architecture, place.size, in, sending);

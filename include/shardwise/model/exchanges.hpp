@@ -14,12 +14,12 @@ namespace shardwise {
 /// Runs the exchanges of a std::tuple<Exchange<...>, ...> without showing the communicator.
 template <class Context, class Exchanges>
 class Exchanger {
-  using A = accumulate_t<typename Context::dtype>;
-
   template <std::size_t I>
   using exchange_type = std::tuple_element_t<I, Exchanges>;
   template <std::size_t I>
   using R = typename exchange_type<I>::redistribution;
+  template <std::size_t I>
+  using A = typename exchange_type<I>::template value_type<accumulate_t<typename Context::dtype>>;
 
  public:
   static constexpr std::size_t count = std::tuple_size_v<Exchanges>;
@@ -29,18 +29,18 @@ class Exchanger {
 
   /// Memory for what goes into exchange I: fill `writable()`, then call `exchange<I>`.
   template <std::size_t I>
-  Value<A, typename R<I>::from> exchange_input() {
+  Value<A<I>, typename R<I>::from> exchange_input() {
     return {run_.pool, shapes_[I], run_.place()};
   }
 
   /// Runs exchange I. Every rank does, in the order in which they are listed.
   template <std::size_t I>
-  Value<A, typename R<I>::to> exchange(Value<A, typename R<I>::from> in) {
+  Value<A<I>, typename R<I>::to> exchange(Value<A<I>, typename R<I>::from> in) {
     using C = typename Context::communicator;
     if constexpr (exchange_type<I>::reduction == Reduction::sum || moves_nothing<R<I>, C>) {
       return converted<typename R<I>::to>(run_, std::move(in));
     } else {
-      Value<A, typename R<I>::to> out(run_.pool, shapes_[I], run_.place());
+      Value<A<I>, typename R<I>::to> out(run_.pool, shapes_[I], run_.place());
       redistribute(run_.ranks, run_.pool, in.view(), out.writable(), exchange_type<I>::reduction);
       return out;
     }
@@ -48,14 +48,14 @@ class Exchanger {
 
   /// Memory for what goes into the adjoint of exchange I, in backward.
   template <std::size_t I>
-  Value<A, typename adjoint_t<R<I>>::from> adjoint_input() {
+  Value<A<I>, typename adjoint_t<R<I>>::from> adjoint_input() {
     return {run_.pool, shapes_[I], run_.place()};
   }
 
   /// Runs the adjoint of exchange I. Every rank does, in the reverse order.
   template <std::size_t I>
-  Value<A, typename adjoint_t<R<I>>::to> exchange_adjoint(
-      Value<A, typename adjoint_t<R<I>>::from> in) {
+  Value<A<I>, typename adjoint_t<R<I>>::to> exchange_adjoint(
+      Value<A<I>, typename adjoint_t<R<I>>::from> in) {
     static_assert(exchange_type<I>::reduction == Reduction::sum,
                   "an exchange by maximum or minimum has no adjoint.");
     return converted<typename adjoint_t<R<I>>::to>(run_, std::move(in));

@@ -7,15 +7,17 @@
 #include <tuple>
 
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/run.hpp"
 
 namespace shardwise {
 
-/// What a bound layer keeps of its parameters, whatever its type.
+/// What a bound layer keeps of its input and its parameters, whatever its type.
 template <std::size_t N>
 struct BoundParameters {
+  Shape in{};  ///< global, with extents that are not known yet
   std::array<ParameterSlot, N> slots{};
   std::array<ParameterSpec, N> specs{};
 };
@@ -47,6 +49,13 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
         sample_elements_(sample_elements) {}
 
   backend_type& backend() { return run_.backend; }
+  Place place() const { return run_.place(); }
+
+  /// The shape of inputs that the layer was bound to.
+  const Shape& bound_input() const { return bound_.in; }
+
+  /// Memory of any content, from the model's pool.
+  Buffer take(std::size_t bytes) { return run_.pool.take(bytes); }
 
   /// Parameter I as the layer uses it. Null data where the rank's summand is zero.
   template <std::size_t I>
@@ -76,6 +85,9 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
   std::uint64_t version() const { return run_.version; }
 
   bool training() const { return run_.training; }
+
+  /// Whether this forward is of a batch that the layer has not seen yet, in training.
+  bool sees_new_batch() const { return run_.training && !run_.finds_non_finite; }
 
   /// The layer's random numbers of this step, indexed from `first_element()` on by global element.
   RandomStream random() const { return RandomStream(run_.seed, ordinal_, run_.step); }

@@ -186,6 +186,13 @@ class Model {
     bound_.visit_parameters(run_, "", [&](auto parameter) { f(parameter); });
   }
 
+  /// Calls f(NamedBuffer&) for every tensor that layers keep from step to step beside parameters,
+  /// in model order. They have no gradients; evaluation reads them, and a checkpoint holds them.
+  template <class F>
+  void visit_buffers(F&& f) {
+    bound_.visit_buffers("", [&](auto buffer) { f(buffer); });
+  }
+
   /// The whole parameter `name`, on every rank. A collective: every rank calls it.
   /// throws   argument_error for a name that is not there, with those that are
   Tensor<parameter_dtype, Invariant> gather(const std::string& name) {

@@ -25,6 +25,14 @@ struct Parameter {
   RandomStream initial_stream;       ///< what its initial values are drawn from
 };
 
+/// What a layer keeps from step to step beside parameters, such as running statistics: its name
+/// ("1.running_mean"), and this rank's part of it.
+template <Real T, Layout L>
+struct NamedBuffer {
+  std::string name;
+  View<T, L> value;
+};
+
 namespace detail {
 
 template <class Use, class Context>

@@ -58,7 +58,7 @@ template <class Exchanges, std::size_t N, std::size_t... Is>
 constexpr void add_exchanges(collectives& list, const std::array<Shape, N>& shapes, Dtype dtype,
                              std::index_sequence<Is...>) {
   (add_redistribution<typename std::tuple_element_t<Is, Exchanges>::redistribution>(
-       list, shapes[Is], dtype),
+       list, shapes[Is], std::tuple_element_t<Is, Exchanges>::dtype(dtype)),
    ...);
 }
 
@@ -67,7 +67,7 @@ constexpr void add_adjoint_exchanges(collectives& list, const std::array<Shape, 
                                      Dtype dtype, std::index_sequence<Is...>) {
   const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
     if constexpr (One::reduction == Reduction::sum) {  // a maximum has no adjoint
-      add_redistribution<adjoint_t<typename One::redistribution>>(list, shape, dtype);
+      add_redistribution<adjoint_t<typename One::redistribution>>(list, shape, One::dtype(dtype));
     }
   };
   (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
@@ -90,6 +90,7 @@ constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
 /// Lists what forward calls, and in the same order what backward will call in the reverse order.
 struct PlanVisitor {
   Sending sending;
+  bool trains = true;
   collectives forward{};
   collectives returning{};
   std::size_t owed = 0;  ///< elements of gradients that are summands
@@ -105,10 +106,12 @@ struct PlanVisitor {
     using Exchanges = exchanges_t<L, In>;
     using Indices = std::make_index_sequence<std::tuple_size_v<Exchanges>>;
     if constexpr (Indices::size() > 0) {
-      const auto shapes = layer.exchange_shapes(in);
-      add_exchanges<Exchanges>(forward, shapes, sending.exchanges(), Indices{});
-      if constexpr (Returns)
-        add_adjoint_exchanges<Exchanges>(returning, shapes, sending.exchanges(), Indices{});
+      if (trains || !exchanges_in_training_only<L>) {
+        const auto shapes = layer.exchange_shapes(in);
+        add_exchanges<Exchanges>(forward, shapes, sending.exchanges(), Indices{});
+        if constexpr (Returns)
+          add_adjoint_exchanges<Exchanges>(returning, shapes, sending.exchanges(), Indices{});
+      }
     }
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       if (owes_reduction<typename decltype(use)::type>) owed += spec.shape.elements();
@@ -144,7 +147,7 @@ template <class E, class Use, class L>
 constexpr Plan plan_of(const L& model, int ranks, const Shape& in, const Sending& sending = {}) {
   using S = Setting<void, Use>;
   using Leave = Redistribute<gives_t<L, E>, typename E::wanted>;
-  detail::PlanVisitor visitor{sending};
+  detail::PlanVisitor visitor{sending, Use::trains};
   const Shape out = detail::Walk<L, S, E>::visit(model, in, visitor);
   visitor.template redistribution<Leave, goes_backward<L, S, E>>(out);
   Plan plan;
