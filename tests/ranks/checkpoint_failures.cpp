@@ -102,7 +102,7 @@ void write_parts_of_run(const std::filesystem::path& path, bool parameters, bool
   Model<Mlp, Context<float, Reference, SingleRank>> model(alone, Seed{1});
   Optimizer optimizer(model, AdamW{});
   std::vector<TensorPart> parts;
-  if (parameters) parts = detail::parameter_parts(model, {});
+  if (parameters) parts = detail::model_parts(model, {});
   if (moments) {
     for (const TensorPart& part : detail::moment_parts(model, optimizer, {})) parts.push_back(part);
   }

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -26,8 +26,38 @@ using testing::TemporaryFolder;
 
 namespace {
 
+/// Keeps a number for each feature of its own, and one for all.
+struct Remembers : KeepsLayout {
+  static constexpr Saves saves = Saves::nothing;
+
+  struct State {
+    Tensor<float, Sharded<Axis::feature>> split;
+    Tensor<double, Invariant> whole;
+
+    template <class F>
+    void visit_buffers(F&& f) {
+      f("split", split.view());
+      f("whole", whole.view());
+    }
+  };
+  template <class Frame>
+  State make_state(Frame& frame) const {
+    return {Tensor<float, Sharded<Axis::feature>>(Shape{frame.bound_input().back()}, frame.place()),
+            Tensor<double, Invariant>(Shape{{Axis::feature, 1}}, frame.place())};
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame&, X x, Y y) const {
+    std::copy_n(x.data(), x.size(), y.data());
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame&, Nothing, DY dy, DX dx) const {
+    std::copy_n(dy.data(), dy.size(), dx.data());
+  }
+};
+
 /// 608 features over 3 ranks, 10 over 4, 3 over more, features in grains, and whole parameters.
-struct Uneven : Sequential<RowParallelLinear<6, 10>, Relu, ColumnParallelLinear<10, 608>, Relu,
+struct Uneven : Sequential<RowParallelLinear<6, 10>, Relu, ColumnParallelLinear<10, 608>, Remembers,
                            RowParallelLinear<608, 3>, ColumnParallelLinear<3, 3>, Relu,
                            Linear<split::none, 3, 5>> {};
 
@@ -66,7 +96,7 @@ void for_each_owned(const V& view, F&& f) {
   CHECK(local == view.size());
 }
 
-/// Calls f(stored number, what it has to be) for all parameters and moments of this rank.
+/// Calls f(stored number, what it has to be) for all that a checkpoint holds on this rank.
 template <class M, class O, class F>
 void for_each_number(M& model, O& optimizer, F&& f) {
   model.visit_parameters([&](auto& parameter) {
@@ -79,6 +109,12 @@ void for_each_number(M& model, O& optimizer, F&& f) {
         f(moments[2 * local + k],
           element<A>(parameter.name + ".moment" + std::to_string(k), global));
       }
+    });
+  });
+  model.visit_buffers([&](auto& buffer) {
+    for_each_owned(buffer.value, [&](std::size_t global, std::size_t local) {
+      using T = typename decltype(buffer.value)::value_type;
+      f(buffer.value[local], element<T>(buffer.name, global));
     });
   });
 }
@@ -144,9 +180,11 @@ TEST_CASE("saved at P ranks, loaded at Q") {
   }
   const auto path = folder.path() / "at_3.safetensors";
   const TensorFiles files(path);
-  CHECK(files.tensors().size() == 3 * 10);
+  CHECK(files.tensors().size() == 3 * 10 + 2);
   CHECK(files.tensors().at("2.weight").info.shape == std::vector<std::uint64_t>{608, 10});
   CHECK(files.tensors().at("0.weight").info.shape == std::vector<std::uint64_t>{10, 6});
+  CHECK(holds<float>(files, first, "3.split", "3.split"));
+  CHECK(holds<double>(files, first, "3.whole", "3.whole"));
   for (const std::string name : {"0.weight", "2.weight", "4.weight", "5.bias", "7.weight"}) {
     CAPTURE(name);
     CHECK(holds<float>(files, first, name, name));
@@ -182,6 +220,6 @@ TEST_CASE("parameters in one dtype, moments in another, and files of bounded siz
   CHECK(folder.names() == std::vector<std::string>{"model.safetensors"});
   check_loads<bf16>(3, path);
   save<bf16>(2, path, {.max_shard_bytes = 1});  // a tensor is never split
-  CHECK(folder.names().size() == 31);
+  CHECK(folder.names().size() == 33);
   check_loads<bf16>(3, path);
 }

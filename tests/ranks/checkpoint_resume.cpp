@@ -76,6 +76,14 @@ class Training {
     return losses;
   }
 
+  /// Uses the model, so that packed and rounded copies of its parameters are made.
+  void use() {
+    using T = typename Precision::compute;
+    const Tensor<T, Invariant> x(Shape{{Axis::batch, 1}, {Axis::feature, 9}},
+                                 place_of(model_.ranks()));
+    model_.evaluate(x.view());
+  }
+
   /// Whole parameters; a collective.
   std::map<std::string, std::vector<double>> parameters() {
     std::vector<std::string> names;
@@ -129,13 +137,14 @@ void save_after(int size, const std::filesystem::path& path) {
   });
 }
 
-/// Into a run of other seeds, which has gone another way and begun a step.
+/// Into a run of other seeds, which has gone another way.
 template <class P>
 Course resumed(int size, const std::filesystem::path& path) {
   Course result;
   run_ranks(size, [&](ThreadCommunicator& ranks) {
     Training<P> training(ranks, 99);
     training.steps(1);
+    training.use();
     training.load(path);
     auto losses = training.steps(after);
     auto parameters = training.parameters();

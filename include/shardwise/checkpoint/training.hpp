@@ -145,11 +145,11 @@ void check_own(const M& model, const Optimizer<Rule, M>& optimizer) {
   }
 }
 
-/// Parameters and moments of a run.
+/// The tensors of model and optimizer.
 template <class M, UpdateRule Rule>
 std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
                                   const TensorNames& names) {
-  std::vector<TensorPart> parts = parameter_parts(model, names);
+  std::vector<TensorPart> parts = model_parts(model, names);
   const std::vector<TensorPart> moments = moment_parts(model, optimizer, names);
   parts.insert(parts.end(), moments.begin(), moments.end());
   return parts;
@@ -157,8 +157,8 @@ std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
 
 }  // namespace detail
 
-/// Writes a run of training, between two steps, as one checkpoint: the parameters as save_weights
-/// does, and beside them
+/// Writes a run of training, between two steps, as one checkpoint: the model as save_weights does,
+/// and beside it
 ///
 ///     optimizer.<parameter>.moment<i>   what the optimizer keeps, cut like its parameter
 ///     __metadata__                      step, seed, the optimizer's rule, steps and learning rate,
@@ -193,7 +193,7 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& path, M& model,
   detail::check_own(model, optimizer);
   const std::vector<TensorPart> parts = detail::run_parts(model, optimizer, options.names);
   const TensorFiles files = open_checkpoint(path, model.ranks());
-  detail::check_has_parameters(files, detail::parameter_parts(model, options.names));
+  detail::check_has_parameters(files, detail::model_parts(model, options.names));
   const detail::RunState state = detail::read_run_state(files);
   if (state.rule != detail::rule_text(optimizer.rule())) {
     throw data_error(files.name() + ": was trained by another optimizer (" + state.rule +

@@ -1,5 +1,5 @@
 #pragma once
-// The parameters of a model in safetensors files, under their names.
+// The tensors of a model in safetensors files, under their names.
 
 #include <algorithm>
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace shardwise {
 
-/// Tensors whose names begin so are not parameters but what an optimiser keeps of them.
+/// Tensors whose names begin so are not parameters but what an optimizer keeps of them.
 inline constexpr const char* optimizer_prefix = "optimizer.";
 
 namespace detail {
@@ -25,17 +25,18 @@ inline std::string name_in_file(const TensorNames& names, const std::string& nam
   return found == names.end() ? name : found->second;
 }
 
-/// This rank's parts of all parameters. Throws argument_error if `names` has a name that the model
-/// does not have.
+/// This rank's parts of all parameters, and of what layers keep beside them. Throws argument_error
+/// if `names` has a name that the model does not have.
 template <class M>
-std::vector<TensorPart> parameter_parts(M& model, const TensorNames& names) {
+std::vector<TensorPart> model_parts(M& model, const TensorNames& names) {
   std::vector<TensorPart> parts;
   TensorNames unused = names;
-  model.visit_parameters([&](auto& parameter) {
-    unused.erase(parameter.name);
-    parts.push_back(
-        part_of(name_in_file(names, parameter.name), parameter.value, parameter.value.data()));
-  });
+  const auto add = [&](auto& tensor) {
+    unused.erase(tensor.name);
+    parts.push_back(part_of(name_in_file(names, tensor.name), tensor.value, tensor.value.data()));
+  };
+  model.visit_parameters(add);
+  model.visit_buffers(add);
   if (!unused.empty()) {
     throw argument_error("checkpoint: the options give a name for " +
                          in_quotes(unused.begin()->first) + ", which the model does not have");
@@ -62,23 +63,25 @@ inline void check_has_parameters(const TensorFiles& files,
 
 }  // namespace detail
 
-/// Writes a model's parameters as the safetensors file `path`, or as several with an index
-/// (`SaveOptions::max_shard_bytes`). A linear layer's weight is [output, input] here as in PyTorch,
-/// so `safetensors.torch.load_file` gives a state_dict. A collective: every rank writes its part.
-/// sends, throws   as save_parts
+/// Writes a model's parameters, and what its layers keep beside them (running statistics), as the
+/// safetensors file `path`, or as several with an index (`SaveOptions::max_shard_bytes`). A linear
+/// layer's weight is [output, input] here as in PyTorch, so `safetensors.torch.load_file` gives a
+/// state_dict. A collective: every rank writes its part.
+/// sends    as save_parts
+/// throws   as save_parts
 template <class M>
 void save_weights(const std::filesystem::path& path, M& model, const SaveOptions& options = {}) {
-  save_parts(path, model.ranks(), detail::parameter_parts(model, options.names), options);
+  save_parts(path, model.ranks(), detail::model_parts(model, options.names), options);
 }
 
-/// Sets a model's parameters from a file or an index of files, written at any number of ranks, by
-/// PyTorch, or by anybody else. What a checkpoint holds of an optimiser is left out. Each rank
-/// reads its own part. A collective; returns the file's metadata. throws   as load_parts; the model
-/// is then as before on every rank
+/// Sets what save_weights writes from a file or an index of files, written at any number of ranks,
+/// by PyTorch, or by anybody else. What a checkpoint holds of an optimizer is left out. Each rank
+/// reads its own part. A collective; returns the file's metadata.
+/// throws   as load_parts; the model is then as before on every rank
 template <class M>
 std::map<std::string, std::string> load_weights(const std::filesystem::path& path, M& model,
                                                 const LoadOptions& options = {}) {
-  const std::vector<TensorPart> parts = detail::parameter_parts(model, options.names);
+  const std::vector<TensorPart> parts = detail::model_parts(model, options.names);
   const TensorFiles files = open_checkpoint(path, model.ranks());
   detail::check_has_parameters(files, parts);
   load_parts(files, model.ranks(), parts, options, detail::is_of_optimizer);
