@@ -5,8 +5,9 @@ find_package(CLI11 CONFIG QUIET)
 file(WRITE ${PROJECT_BINARY_DIR}/skipped.txt "")
 
 # A part, what in a path or an include line asks for it, the target, and where to get it.
-set(SHARDWISE_PARTS onednn cblas data mpi checkpoint cli)
-set(SHARDWISE_PART_onednn "/onednn[./]|<oneapi/|<dnnl" shardwise::onednn "libdnnl-dev (oneDNN 2)")
+set(SHARDWISE_PARTS onednn onednn2 cblas data mpi checkpoint cli)
+set(SHARDWISE_PART_onednn "/onednn[./]|<oneapi/|<dnnl" shardwise::onednn "libdnnl-dev (oneDNN 2 or 3)")
+set(SHARDWISE_PART_onednn2 "by_hand.hpp" shardwise::onednn2 "libdnnl-dev (oneDNN 2)")
 set(SHARDWISE_PART_cblas "/cblas[./]|<cblas.h>" shardwise::cblas
     "libopenblas-dev (cblas.h, and a BLAS of CMake's FindBLAS that has cblas_dgemm)")
 set(SHARDWISE_PART_data "/data/|<zlib.h>" shardwise::data "zlib1g-dev")

@@ -16,7 +16,7 @@ using namespace shardwise;
 using backend_test::LinearProblem;
 
 static_assert(Backend<OneDnn, float> && Backend<OneDnn, bf16>);
-static_assert(!Backend<OneDnn, double>);  // oneDNN 2 has no double
+static_assert(!Backend<OneDnn, double>);  // oneDNN has no double on CPUs
 static_assert(!Backend<OneDnn, fp16>);    // and no product in binary16
 
 namespace {
@@ -238,8 +238,9 @@ TEST_CASE("what the library or the backend refuses is named") {
     FAIL("a status other than success must throw");
   } catch (const backend_error& refused) {
     const std::string text = refused.what();
-    for (const char* part : {"oneDNN 2.", "dnnl_some_call", "unimplemented", "forward", "bfloat16",
-                             "16 rows", "1024 in", "4096 out"}) {
+    const std::string library = "oneDNN " + std::to_string(dnnl_version()->major) + '.';
+    for (const char* part : {library.c_str(), "dnnl_some_call", "unimplemented", "forward",
+                             "bfloat16", "16 rows", "1024 in", "4096 out"}) {
       CAPTURE(text);
       CHECK(text.find(part) != std::string::npos);
     }

@@ -7,13 +7,13 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/onednn/check.hpp"
 #include "shardwise/backend/onednn/handle.hpp"
+#include "shardwise/backend/onednn/library.hpp"
 
 namespace shardwise::detail::onednn {
 
 inline void append(dnnl_post_ops_t post_ops, Activation activation, const Purpose& purpose) {
   const auto eltwise = [&](dnnl_alg_kind_t kind, float alpha) {
-    check(dnnl_post_ops_append_eltwise(post_ops, 1.0F, kind, alpha, 0.0F),
-          "dnnl_post_ops_append_eltwise", purpose);
+    check(append_eltwise(post_ops, kind, alpha), "dnnl_post_ops_append_eltwise", purpose);
   };
   switch (activation) {
     case Activation::none:
@@ -44,8 +44,7 @@ inline Attributes attributes(Write write, Activation activation, const Purpose& 
   dnnl_post_ops_t post_ops = nullptr;
   check(dnnl_post_ops_create(&post_ops), "dnnl_post_ops_create", purpose);
   const PostOps owner(post_ops);
-  if (write == Write::add)
-    check(dnnl_post_ops_append_sum(post_ops, 1.0F), "dnnl_post_ops_append_sum", purpose);
+  if (write == Write::add) check(append_sum(post_ops), "dnnl_post_ops_append_sum", purpose);
   append(post_ops, activation, purpose);
   check(dnnl_primitive_attr_set_post_ops(attr, post_ops), "dnnl_primitive_attr_set_post_ops",
         purpose);

@@ -6,11 +6,10 @@
 #include <cstddef>
 
 #include "shardwise/backend/onednn/check.hpp"
+#include "shardwise/backend/onednn/library.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise::detail::onednn {
-
-using MatrixDesc = dnnl_memory_desc_t;
 
 constexpr dnnl_data_type_t library_dtype(Dtype dtype) {
   return dtype == Dtype::bfloat16 ? dnnl_bf16 : dnnl_f32;
@@ -18,42 +17,50 @@ constexpr dnnl_data_type_t library_dtype(Dtype dtype) {
 
 inline dnnl_dim_t as_dim(std::size_t extent) { return static_cast<dnnl_dim_t>(extent); }
 
-/// A [rows, columns] matrix whose elements (r, c) and (r, c + 1) are neighbours.
-inline MatrixDesc row_major(std::size_t rows, std::size_t columns, const Purpose& purpose) {
-  MatrixDesc desc;
+/// How a [rows, columns] matrix lies.
+struct MatrixDesc {
+  std::size_t rows;
+  std::size_t columns;
+  MemoryDesc memory;
+
+  ConstDesc get() const { return memory.get(); }
+};
+
+inline MatrixDesc strided(std::size_t rows, std::size_t columns, dnnl_dim_t row_stride,
+                          dnnl_dim_t column_stride, const Purpose& purpose) {
+  MatrixDesc desc{rows, columns, {}};
   const dnnl_dims_t dims = {as_dim(rows), as_dim(columns)};
-  const dnnl_dims_t strides = {as_dim(columns), 1};
-  check(dnnl_memory_desc_init_by_strides(&desc, 2, dims, library_dtype(purpose.dtype), strides),
-        "dnnl_memory_desc_init_by_strides", purpose);
+  const dnnl_dims_t strides = {row_stride, column_stride};
+  check(desc.memory.create(2, dims, library_dtype(purpose.dtype), strides),
+        "the descriptor of a matrix", purpose);
   return desc;
+}
+
+/// Elements (r, c) and (r, c + 1) are neighbours.
+inline MatrixDesc row_major(std::size_t rows, std::size_t columns, const Purpose& purpose) {
+  return strided(rows, columns, as_dim(columns), 1, purpose);
 }
 
 /// The transpose of a row-major [columns, rows] matrix, as it lies.
 inline MatrixDesc transposed(std::size_t rows, std::size_t columns, const Purpose& purpose) {
-  MatrixDesc desc;
-  const dnnl_dims_t dims = {as_dim(rows), as_dim(columns)};
-  const dnnl_dims_t strides = {1, as_dim(rows)};
-  check(dnnl_memory_desc_init_by_strides(&desc, 2, dims, library_dtype(purpose.dtype), strides),
-        "dnnl_memory_desc_init_by_strides", purpose);
-  return desc;
+  return strided(rows, columns, 1, as_dim(rows), purpose);
 }
 
 /// A matrix in whatever layout the library likes best.
 inline MatrixDesc library_chosen(std::size_t rows, std::size_t columns, const Purpose& purpose) {
-  MatrixDesc desc;
+  MatrixDesc desc{rows, columns, {}};
   const dnnl_dims_t dims = {as_dim(rows), as_dim(columns)};
-  check(dnnl_memory_desc_init_by_tag(&desc, 2, dims, library_dtype(purpose.dtype),
-                                     dnnl_format_tag_any),
-        "dnnl_memory_desc_init_by_tag", purpose);
+  check(desc.memory.create(2, dims, library_dtype(purpose.dtype), dnnl_format_tag_any),
+        "the descriptor of a matrix", purpose);
   return desc;
 }
 
 /// A vector of `size` elements.
 inline MatrixDesc vector_of(std::size_t size, const Purpose& purpose) {
-  MatrixDesc desc;
+  MatrixDesc desc{1, size, {}};
   const dnnl_dims_t dims = {as_dim(size)};
-  check(dnnl_memory_desc_init_by_tag(&desc, 1, dims, library_dtype(purpose.dtype), dnnl_a),
-        "dnnl_memory_desc_init_by_tag", purpose);
+  check(desc.memory.create(1, dims, library_dtype(purpose.dtype), dnnl_a),
+        "the descriptor of a vector", purpose);
   return desc;
 }
 

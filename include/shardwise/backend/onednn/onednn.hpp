@@ -1,6 +1,6 @@
 #pragma once
 // The CPU engine: matrix products by oneDNN, for float and bf16. Link -ldnnl (and -ldl before
-// glibc 2.34). Needs oneDNN 2.x; its interface changed with 3.0.
+// glibc 2.34). Needs oneDNN 2 or 3; library.hpp holds what differs.
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -21,13 +21,9 @@
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
-#if DNNL_VERSION_MAJOR != 2
-#error "shardwise: the oneDNN backend is written for oneDNN 2.x (libdnnl-dev of Debian 12 is 2.6.3)"
-#endif
-
 namespace shardwise {
 
-/// The dtypes that oneDNN 2 multiplies.
+/// The dtypes that are used of oneDNN; version 2 multiplies no others on a CPU.
 template <class T>
 concept OneDnnReal = std::same_as<T, float> || std::same_as<T, bf16>;
 

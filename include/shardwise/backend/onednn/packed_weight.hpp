@@ -48,7 +48,7 @@ class PackedWeight {
 
   /// The copy of the weight that count_use() saw last, packed now if it is stale. After layout().
   const void* copy(Session& session) {
-    void* copy = memory_.reserve(dnnl_memory_desc_get_size(&*layout_));
+    void* copy = memory_.reserve(dnnl_memory_desc_get_size(layout_->get()));
     if (!fresh_) {
       pack_->run(session, {data_, copy});
       fresh_ = true;

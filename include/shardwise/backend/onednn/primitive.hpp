@@ -17,17 +17,8 @@ namespace shardwise::detail::onednn {
 /// An argument of a primitive: DNNL_ARG_... and the layout of its memory.
 struct Argument {
   int kind;
-  MatrixDesc desc;
+  ConstDesc desc;
 };
-
-/// The descriptor of a primitive for the operation `op` (a dnnl_..._desc_t).
-inline Descriptor describe(Session& session, const_dnnl_op_desc_t op, const Attributes& attr,
-                           const Purpose& purpose, const_dnnl_primitive_desc_t hint = nullptr) {
-  dnnl_primitive_desc_t desc = nullptr;
-  check(dnnl_primitive_desc_create(&desc, op, attr.get(), session.engine(), hint),
-        "dnnl_primitive_desc_create", purpose);
-  return Descriptor(desc);
-}
 
 /// Running it allocates nothing of ours: memory objects are made here, and a call only puts the
 /// caller's pointers into them.
@@ -39,10 +30,9 @@ class Primitive {
     dnnl_primitive_t handle = nullptr;
     check(dnnl_primitive_create(&handle, desc.get()), "dnnl_primitive_create", purpose);
     handle_.reset(handle);
-    const MatrixDesc* scratch =
-        dnnl_primitive_desc_query_md(desc.get(), dnnl_query_scratchpad_md, 0);
+    const ConstDesc scratch = dnnl_primitive_desc_query_md(desc.get(), dnnl_query_scratchpad_md, 0);
     scratch_bytes_ = dnnl_memory_desc_get_size(scratch);
-    add(session, {DNNL_ARG_SCRATCHPAD, *scratch});
+    add(session, {DNNL_ARG_SCRATCHPAD, scratch});
     for (const Argument& argument : arguments) add(session, argument);
   }
 
@@ -63,7 +53,7 @@ class Primitive {
 
   void add(Session& session, const Argument& argument) {
     dnnl_memory_t memory = nullptr;
-    check(dnnl_memory_create(&memory, &argument.desc, session.engine(), DNNL_MEMORY_NONE),
+    check(dnnl_memory_create(&memory, argument.desc, session.engine(), DNNL_MEMORY_NONE),
           "dnnl_memory_create", purpose_);
     memories_[count_].reset(memory);
     args_[count_++] = {argument.kind, memory};

@@ -25,29 +25,32 @@ struct MatrixProduct {
 
 inline Descriptor describe(Session& session, const MatrixProduct& product, const MatrixDesc& bias,
                            const Purpose& purpose) {
-  dnnl_matmul_desc_t op;
-  check(dnnl_matmul_desc_init(&op, &product.a, &product.b, product.with_bias ? &bias : nullptr,
-                              &product.c),
-        "dnnl_matmul_desc_init", purpose);
-  return describe(session, &op, attributes(product.write, product.activation, purpose), purpose);
+  dnnl_primitive_desc_t desc = nullptr;
+  check(create_matmul(&desc, session.engine(), product.a.get(), product.b.get(),
+                      product.with_bias ? bias.get() : nullptr, product.c.get(),
+                      attributes(product.write, product.activation, purpose)),
+        "the descriptor of matmul", purpose);
+  return Descriptor(desc);
 }
 
 /// Arguments to run: a, b, c and, with a bias, the bias.
 inline Primitive matrix_product(Session& session, const MatrixProduct& product,
                                 const Purpose& purpose) {
-  const MatrixDesc bias = row_major(1, static_cast<std::size_t>(product.c.dims[1]), purpose);
+  const MatrixDesc bias = row_major(1, product.c.columns, purpose);
   const Descriptor desc = describe(session, product, bias, purpose);
   if (!product.with_bias)
     return {session,
             desc,
-            {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.c}},
+            {{DNNL_ARG_SRC, product.a.get()},
+             {DNNL_ARG_WEIGHTS, product.b.get()},
+             {DNNL_ARG_DST, product.c.get()}},
             purpose};
   return {session,
           desc,
-          {{DNNL_ARG_SRC, product.a},
-           {DNNL_ARG_WEIGHTS, product.b},
-           {DNNL_ARG_DST, product.c},
-           {DNNL_ARG_BIAS, bias}},
+          {{DNNL_ARG_SRC, product.a.get()},
+           {DNNL_ARG_WEIGHTS, product.b.get()},
+           {DNNL_ARG_DST, product.c.get()},
+           {DNNL_ARG_BIAS, bias.get()}},
           purpose};
 }
 
@@ -55,11 +58,13 @@ inline Primitive matrix_product(Session& session, const MatrixProduct& product,
 inline MatrixDesc best_layout(Session& session, const MatrixProduct& product,
                               const Purpose& purpose) {
   MatrixProduct open = product;
-  open.b = library_chosen(static_cast<std::size_t>(product.b.dims[0]),
-                          static_cast<std::size_t>(product.b.dims[1]), purpose);
-  const MatrixDesc bias = row_major(1, static_cast<std::size_t>(product.c.dims[1]), purpose);
+  open.b = library_chosen(product.b.rows, product.b.columns, purpose);
+  const MatrixDesc bias = row_major(1, product.c.columns, purpose);
   const Descriptor desc = describe(session, open, bias, purpose);
-  return *dnnl_primitive_desc_query_md(desc.get(), dnnl_query_weights_md, 0);
+  MatrixDesc best{product.b.rows, product.b.columns, {}};
+  check(best.memory.copy(dnnl_primitive_desc_query_md(desc.get(), dnnl_query_weights_md, 0)),
+        "the descriptor of a packed weight", purpose);
+  return best;
 }
 
 /// Copies a matrix from one layout into another. Arguments to run: from, to.
@@ -67,11 +72,11 @@ inline Primitive reorder(Session& session, const MatrixDesc& from, const MatrixD
                          const Purpose& purpose) {
   dnnl_primitive_desc_t handle = nullptr;
   check(dnnl_reorder_primitive_desc_create(
-            &handle, &from, session.engine(), &to, session.engine(),
+            &handle, from.get(), session.engine(), to.get(), session.engine(),
             attributes(Write::replace, Activation::none, purpose).get()),
         "dnnl_reorder_primitive_desc_create", purpose);
   const Descriptor desc(handle);
-  return {session, desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}, purpose};
+  return {session, desc, {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}}, purpose};
 }
 
 /// y = activation(x wᵀ + bias) as the library's layer, w plain. Arguments: x, w, y and, with a
@@ -82,17 +87,23 @@ inline Primitive inner_product(Session& session, bool with_bias, Activation acti
   const MatrixDesc w = row_major(purpose.out, purpose.in, purpose);
   const MatrixDesc y = row_major(purpose.rows, purpose.out, purpose);
   const MatrixDesc bias = vector_of(purpose.out, purpose);
-  dnnl_inner_product_desc_t op;
-  check(dnnl_inner_product_forward_desc_init(&op, dnnl_forward_inference, &x, &w,
-                                             with_bias ? &bias : nullptr, &y),
-        "dnnl_inner_product_forward_desc_init", purpose);
-  const Descriptor desc =
-      describe(session, &op, attributes(Write::replace, activation, purpose), purpose);
+  dnnl_primitive_desc_t handle = nullptr;
+  check(create_inner_product(&handle, session.engine(), dnnl_forward_inference, x.get(), w.get(),
+                             with_bias ? bias.get() : nullptr, y.get(),
+                             attributes(Write::replace, activation, purpose)),
+        "the descriptor of inner_product", purpose);
+  const Descriptor desc(handle);
   if (!with_bias)
-    return {session, desc, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y}}, purpose};
+    return {session,
+            desc,
+            {{DNNL_ARG_SRC, x.get()}, {DNNL_ARG_WEIGHTS, w.get()}, {DNNL_ARG_DST, y.get()}},
+            purpose};
   return {session,
           desc,
-          {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y}, {DNNL_ARG_BIAS, bias}},
+          {{DNNL_ARG_SRC, x.get()},
+           {DNNL_ARG_WEIGHTS, w.get()},
+           {DNNL_ARG_DST, y.get()},
+           {DNNL_ARG_BIAS, bias.get()}},
           purpose};
 }
 
@@ -102,19 +113,20 @@ inline Primitive inner_product_backward(Session& session, const Purpose& purpose
   const MatrixDesc w = row_major(purpose.out, purpose.in, purpose);
   const MatrixDesc dy = row_major(purpose.rows, purpose.out, purpose);
   const Attributes attr = attributes(Write::replace, Activation::none, purpose);
-  dnnl_inner_product_desc_t forward;
-  check(
-      dnnl_inner_product_forward_desc_init(&forward, dnnl_forward_training, &dx, &w, nullptr, &dy),
-      "dnnl_inner_product_forward_desc_init", purpose);
-  const Descriptor hint = describe(session, &forward, attr, purpose);
-  dnnl_inner_product_desc_t op;
-  check(dnnl_inner_product_backward_data_desc_init(&op, &dx, &w, &dy),
-        "dnnl_inner_product_backward_data_desc_init", purpose);
-  const Descriptor desc = describe(session, &op, attr, purpose, hint.get());
-  return {session,
-          desc,
-          {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_SRC, dx}},
-          purpose};
+  dnnl_primitive_desc_t handle = nullptr;
+  check(create_inner_product(&handle, session.engine(), dnnl_forward_training, dx.get(), w.get(),
+                             nullptr, dy.get(), attr),
+        "the descriptor of inner_product", purpose);
+  const Descriptor forward(handle);
+  check(create_inner_product_backward(&handle, session.engine(), dx.get(), w.get(), dy.get(),
+                                      forward, attr),
+        "the descriptor of inner_product's backward", purpose);
+  const Descriptor desc(handle);
+  return {
+      session,
+      desc,
+      {{DNNL_ARG_DIFF_DST, dy.get()}, {DNNL_ARG_WEIGHTS, w.get()}, {DNNL_ARG_DIFF_SRC, dx.get()}},
+      purpose};
 }
 
 }  // namespace shardwise::detail::onednn

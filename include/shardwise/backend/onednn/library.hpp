@@ -1,0 +1,143 @@
+#pragma once
+// What differs between oneDNN 2 and 3: how descriptors are made, and two post-operations.
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <memory>
+
+#include "shardwise/backend/onednn/handle.hpp"
+
+#if DNNL_VERSION_MAJOR != 2 && DNNL_VERSION_MAJOR != 3
+#error "shardwise: the oneDNN backend is written for oneDNN 2 and 3"
+#endif
+
+namespace shardwise::detail::onednn {
+
+/// How the library takes the layout of a tensor.
+using ConstDesc = decltype(dnnl_primitive_desc_query_md(nullptr, dnnl_query_undef, 0));
+
+#if DNNL_VERSION_MAJOR == 2
+
+/// The layout of a tensor, which nobody changes once it is made.
+class MemoryDesc {
+ public:
+  dnnl_status_t create(int axes, const dnnl_dims_t dims, dnnl_data_type_t dtype,
+                       const dnnl_dims_t strides) {
+    return dnnl_memory_desc_init_by_strides(&desc_, axes, dims, dtype, strides);
+  }
+  dnnl_status_t create(int axes, const dnnl_dims_t dims, dnnl_data_type_t dtype,
+                       dnnl_format_tag_t tag) {
+    return dnnl_memory_desc_init_by_tag(&desc_, axes, dims, dtype, tag);
+  }
+  dnnl_status_t copy(ConstDesc other) {
+    desc_ = *other;
+    return dnnl_success;
+  }
+  ConstDesc get() const { return &desc_; }
+
+ private:
+  dnnl_memory_desc_t desc_{};
+};
+
+inline dnnl_status_t append_eltwise(dnnl_post_ops_t post_ops, dnnl_alg_kind_t kind, float alpha) {
+  return dnnl_post_ops_append_eltwise(post_ops, 1.0F, kind, alpha, 0.0F);
+}
+
+inline dnnl_status_t append_sum(dnnl_post_ops_t post_ops) {
+  return dnnl_post_ops_append_sum(post_ops, 1.0F);
+}
+
+inline dnnl_status_t create_matmul(dnnl_primitive_desc_t* made, dnnl_engine_t engine, ConstDesc a,
+                                   ConstDesc b, ConstDesc bias, ConstDesc c,
+                                   const Attributes& attr) {
+  dnnl_matmul_desc_t op;
+  const dnnl_status_t status = dnnl_matmul_desc_init(&op, a, b, bias, c);
+  if (status != dnnl_success) return status;
+  return dnnl_primitive_desc_create(made, &op, attr.get(), engine, nullptr);
+}
+
+inline dnnl_status_t create_inner_product(dnnl_primitive_desc_t* made, dnnl_engine_t engine,
+                                          dnnl_prop_kind_t kind, ConstDesc x, ConstDesc w,
+                                          ConstDesc bias, ConstDesc y, const Attributes& attr) {
+  dnnl_inner_product_desc_t op;
+  const dnnl_status_t status = dnnl_inner_product_forward_desc_init(&op, kind, x, w, bias, y);
+  if (status != dnnl_success) return status;
+  return dnnl_primitive_desc_create(made, &op, attr.get(), engine, nullptr);
+}
+
+inline dnnl_status_t create_inner_product_backward(dnnl_primitive_desc_t* made,
+                                                   dnnl_engine_t engine, ConstDesc dx, ConstDesc w,
+                                                   ConstDesc dy, const Descriptor& forward,
+                                                   const Attributes& attr) {
+  dnnl_inner_product_desc_t op;
+  const dnnl_status_t status = dnnl_inner_product_backward_data_desc_init(&op, dx, w, dy);
+  if (status != dnnl_success) return status;
+  return dnnl_primitive_desc_create(made, &op, attr.get(), engine, forward.get());
+}
+
+#else
+
+/// The layout of a tensor, which nobody changes once it is made; copies share it.
+class MemoryDesc {
+ public:
+  dnnl_status_t create(int axes, const dnnl_dims_t dims, dnnl_data_type_t dtype,
+                       const dnnl_dims_t strides) {
+    dnnl_memory_desc_t made = nullptr;
+    const dnnl_status_t status =
+        dnnl_memory_desc_create_with_strides(&made, axes, dims, dtype, strides);
+    return own(made, status);
+  }
+  dnnl_status_t create(int axes, const dnnl_dims_t dims, dnnl_data_type_t dtype,
+                       dnnl_format_tag_t tag) {
+    dnnl_memory_desc_t made = nullptr;
+    const dnnl_status_t status = dnnl_memory_desc_create_with_tag(&made, axes, dims, dtype, tag);
+    return own(made, status);
+  }
+  dnnl_status_t copy(ConstDesc other) {
+    dnnl_memory_desc_t made = nullptr;
+    const dnnl_status_t status = dnnl_memory_desc_clone(&made, other);
+    return own(made, status);
+  }
+  ConstDesc get() const { return desc_.get(); }
+
+ private:
+  dnnl_status_t own(dnnl_memory_desc_t made, dnnl_status_t status) {
+    if (status == dnnl_success) desc_.reset(made, dnnl_memory_desc_destroy);
+    return status;
+  }
+
+  std::shared_ptr<dnnl_memory_desc> desc_;
+};
+
+inline dnnl_status_t append_eltwise(dnnl_post_ops_t post_ops, dnnl_alg_kind_t kind, float alpha) {
+  return dnnl_post_ops_append_eltwise(post_ops, kind, alpha, 0.0F);
+}
+
+inline dnnl_status_t append_sum(dnnl_post_ops_t post_ops) {
+  return dnnl_post_ops_append_sum(post_ops, 1.0F, 0, dnnl_data_type_undef);
+}
+
+inline dnnl_status_t create_matmul(dnnl_primitive_desc_t* made, dnnl_engine_t engine, ConstDesc a,
+                                   ConstDesc b, ConstDesc bias, ConstDesc c,
+                                   const Attributes& attr) {
+  return dnnl_matmul_primitive_desc_create(made, engine, a, b, bias, c, attr.get());
+}
+
+inline dnnl_status_t create_inner_product(dnnl_primitive_desc_t* made, dnnl_engine_t engine,
+                                          dnnl_prop_kind_t kind, ConstDesc x, ConstDesc w,
+                                          ConstDesc bias, ConstDesc y, const Attributes& attr) {
+  return dnnl_inner_product_forward_primitive_desc_create(made, engine, kind, x, w, bias, y,
+                                                          attr.get());
+}
+
+inline dnnl_status_t create_inner_product_backward(dnnl_primitive_desc_t* made,
+                                                   dnnl_engine_t engine, ConstDesc dx, ConstDesc w,
+                                                   ConstDesc dy, const Descriptor& forward,
+                                                   const Attributes& attr) {
+  return dnnl_inner_product_backward_data_primitive_desc_create(made, engine, dx, w, dy,
+                                                                forward.get(), attr.get());
+}
+
+#endif
+
+}  // namespace shardwise::detail::onednn
