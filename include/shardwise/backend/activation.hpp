@@ -2,7 +2,9 @@
 // Element-wise non-linearities: value and slope of each, as small function objects.
 //
 // They compute in accumulate_t<T>, that is float or double. Every finite or infinite input gives
-// a number, the limit where there is one; NaN gives NaN.
+// a number, the limit where there is one; NaN gives NaN. A backend that fuses them into its product
+// keeps NaN too, but may give NaN for a sum that is minus infinity: oneDNN does so for GELU in both
+// forms and SiLU.
 
 #include <cstddef>
 #include <cstdint>

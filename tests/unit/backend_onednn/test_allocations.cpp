@@ -12,6 +12,14 @@
 #include <vector>
 
 #include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layers/dropout.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/step.hpp"
 #include "unit/backend/linear_problem.hpp"
 
 namespace {
@@ -96,6 +104,44 @@ TEST_CASE_TEMPLATE("calls with row counts that were seen before allocate nothing
   CHECK(of_library.load() > 0);  // else the two were not told apart
   steps(false);
   CHECK(counted(false) == 0);
+}
+
+namespace {
+
+struct Mlp
+    : Sequential<ColumnParallelLinear<64, 96>, Gelu, Dropout<1, 4>, RowParallelLinear<96, 10>> {};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("training steps with two sizes of batch allocate nothing of ours", T, float,
+                   bf16) {
+  run_ranks(2, [](ThreadCommunicator& ranks) {
+    Model<Mlp, Context<T, OneDnn, ThreadCommunicator>> model(ranks, Seed{1});
+    Optimizer optimizer(model, AdamW{});
+    const Place place = place_of(ranks);
+    Tensor<T, Invariant> x(Shape{{Axis::batch, 20}, {Axis::feature, 64}}, place);
+    Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, 20}}, place);
+    const auto steps = [&] {
+      for (int step = 0; step < 12; ++step) {  // more than a weight is used before it is packed
+        const Dim batch{Axis::batch, step % 2 == 0 ? std::size_t{13} : std::size_t{20}};
+        train_step(model, View<const T, Invariant>(x.data(), Shape{batch, x.global()[1]}, place),
+                   View<const std::int32_t, Invariant>(labels.data(), Shape{batch}, place),
+                   CrossEntropy{}, optimizer);
+      }
+    };
+    steps();
+    ranks.barrier();
+    if (ranks.rank() == 0) {
+      ours = 0;
+      counting = true;
+    }
+    ranks.barrier();
+    steps();
+    ranks.barrier();
+    counting = false;
+    if (ranks.rank() == 0) CHECK(ours.load() == 0);
+    ranks.barrier();
+  });
 }
 
 TEST_CASE("the counter counts") {

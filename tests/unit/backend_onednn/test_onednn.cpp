@@ -4,12 +4,14 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/backend/reference.hpp"
+#include "support/largest_difference.hpp"
 #include "unit/backend/linear_problem.hpp"
 
 using namespace shardwise;
@@ -109,11 +111,47 @@ TEST_CASE_TEMPLATE("activations are those of the reference", T, float, bf16) {
     oracle.forward(19, problem.x.data(), {problem.w.data(), 1}, problem.bias.data(), activation,
                    expected.data());
     const std::vector<T> y = forward(kernel, problem, 1, activation);
-    float largest = 0;
-    for (std::size_t i = 0; i < y.size(); ++i)
-      largest =
-          std::max(largest, std::abs(static_cast<float>(y[i]) - static_cast<float>(expected[i])));
-    CHECK(largest <= close);
+    CHECK(testing::largest_difference(y, expected) <= close);
+  }
+}
+
+TEST_CASE_TEMPLATE("what is no number stays so through every activation", T, float, bf16) {
+  OneDnn backend;
+  for (const std::size_t rows : row_counts) {
+    auto problem = LinearProblem<T>::of_reals(rows, 16, 33);
+    problem.bias[5] = static_cast<T>(std::nanf(""));
+    for (const Activation activation :
+         {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
+          Activation::silu, Activation::tanh, Activation::sigmoid}) {
+      CAPTURE(rows);
+      CAPTURE(name(activation));
+      OneDnn::Linear<T> kernel(backend, 16, 33);
+      std::size_t wrong = 0;
+      for (int use = 0; use < 20; ++use) {  // plain, then packed
+        const std::vector<T> y = forward(kernel, problem, 1, activation);
+        for (std::size_t i = 0; i < y.size(); ++i)
+          wrong += std::isnan(static_cast<float>(y[i])) != (i % 33 == 5);
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("ReLU cuts at zero, exactly", T, float, bf16) {
+  OneDnn backend;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  constexpr std::array<float, 8> sums = {0.0F,  1.5F,   -1.5F,    1e-30F,
+                                         1e30F, -1e30F, infinity, -infinity};
+  for (const std::size_t rows : row_counts) {
+    auto problem = LinearProblem<T>::of_integers(rows, 3, sums.size());
+    std::fill(problem.w.begin(), problem.w.end(), T{});
+    for (std::size_t i = 0; i < sums.size(); ++i) problem.bias[i] = static_cast<T>(sums[i]);
+    OneDnn::Linear<T> kernel(backend, 3, sums.size());
+    const std::vector<T> y = forward(kernel, problem, 1, Activation::relu);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const auto sum = static_cast<float>(problem.bias[i % sums.size()]);
+      CHECK(static_cast<float>(y[i]) == (sum < 0 ? 0.0F : sum));
+    }
   }
 }
 

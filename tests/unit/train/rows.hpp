@@ -11,6 +11,7 @@
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/redistribute/run.hpp"
 #include "shardwise/train/loss.hpp"
+#include "support/largest_difference.hpp"
 #include "witness/formula.hpp"
 
 namespace testing {
@@ -79,17 +80,6 @@ LossResult loss_of(C& ranks, const Chosen& chosen, const Shape& shape,
     result.gradient.push_back(static_cast<double>(element));
   }
   return result;
-}
-
-/// The largest difference between numbers and `expected`.
-template <class Expected>
-double largest_difference(const std::vector<double>& numbers, const Expected& expected) {
-  double largest = 0;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const double difference = std::abs(numbers[i] - expected[i]);
-    if (!(difference <= largest)) largest = difference;
-  }
-  return largest;
 }
 
 }  // namespace testing

@@ -19,7 +19,9 @@ inline void append(dnnl_post_ops_t post_ops, Activation activation, const Purpos
     case Activation::none:
       return;
     case Activation::relu:
-      return eltwise(dnnl_eltwise_relu, 0.0F);
+      // x > 0 ? x : 0 (e^x - 1). The library's own relu is a maximum that makes a NaN 0, and
+      // training would go on with it. Costs 2 % of a product of 1024 inputs.
+      return eltwise(dnnl_eltwise_elu, 0.0F);
     case Activation::gelu:
       return eltwise(dnnl_eltwise_gelu_erf, 0.0F);
     case Activation::gelu_tanh:

@@ -1,0 +1,34 @@
+#pragma once
+// How far numbers are from those that they should be.
+
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <limits>
+
+namespace testing {
+
+/// The largest of the numbers it was shown. A NaN stays, so that no bound holds; `std::max` would
+/// lose it.
+class Largest {
+ public:
+  void see(double number) {
+    if (number > value_ || std::isnan(number)) value_ = number;
+  }
+  operator double() const { return value_; }
+
+ private:
+  double value_ = 0;
+};
+
+/// The largest |a - b| of two arrays; infinite if their sizes differ, NaN if a difference is.
+template <class A, class B>
+double largest_difference(const A& a, const B& b) {
+  if (std::size(a) != std::size(b)) return std::numeric_limits<double>::infinity();
+  Largest largest;
+  for (std::size_t i = 0; i < std::size(a); ++i)
+    largest.see(std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  return largest;
+}
+
+}  // namespace testing
