@@ -51,7 +51,7 @@ struct Call {
   Dtype dtype = Dtype::uint8;
   Reduction reduction = Reduction::sum;
   int root = -1;  ///< the root; the partner of a send or receive; -1 where there is none
-  int tag = 0;    ///< of a send or receive
+  int tag = 0;    ///< of a send or receive; which axis the blocks are of, where ranks read peers
   std::size_t elements =
       0;  ///< of one rank's buffer, or of all blocks together if counts are given
   std::span<const std::size_t> counts{};  ///< elements of each rank's block, in rank order
@@ -75,8 +75,9 @@ inline std::string to_string(const Call& call) {
   if (call.operation == Operation::send || call.operation == Operation::receive) {
     text += call.operation == Operation::send ? ", to " : ", from ";
     text += std::to_string(call.root) + ", tag " + std::to_string(call.tag);
-  } else if (call.root >= 0) {
-    text += ", root " + std::to_string(call.root);
+  } else {
+    if (call.root >= 0) text += ", root " + std::to_string(call.root);
+    if (call.tag != 0) text += ", axis " + std::to_string(call.tag);
   }
   return text + ')';
 }

@@ -110,6 +110,22 @@ class Shape {
 
   constexpr std::size_t elements() const { return elements(0, rank_); }
 
+  /// Whether all extents are known and their product is a number of elements whose bytes can be
+  /// counted too. Everything else relies on it, so whoever makes memory for a tensor asks first.
+  constexpr bool countable() const {
+    constexpr std::size_t most = static_cast<std::size_t>(-1) / 16;
+    std::size_t product = 1;
+    for (std::size_t i = 0; i < rank_; ++i) {
+      const Dim& dim = dims_[i];
+      if (!dim.known() || (dim.grain != 0 && dim.units > most / dim.grain)) return false;
+      const std::size_t extent = dim.extent();
+      if (extent == 0) return true;
+      if (product > most / extent) return false;
+      product *= extent;
+    }
+    return true;
+  }
+
   /// Number of rows, where a row is one run along the innermost axis.
   constexpr std::size_t rows() const { return rank_ == 0 ? 1 : elements(0, rank_ - 1); }
 

@@ -24,9 +24,14 @@ class View {
 
   View() = default;
 
-  /// Throws shape_error if `global` has no axis for L or does not fit E.
+  /// Throws shape_error if `global` has no axis for L, has more elements than can be counted, or
+  /// does not fit E.
   View(T* data, const Shape& global, Place place)
       : data_(data), global_(global), local_(local_shape<L>(global, place)), place_(place) {
+    if (!global.countable()) {
+      throw shape_error("a tensor " + to_string(global) +
+                        " has extents that are not known or more elements than can be counted");
+    }
     if constexpr (!std::same_as<E, Extents<>>) {
       if (!E::admits(global)) {
         throw shape_error("a view of extents " + to_string(E::pattern()) +

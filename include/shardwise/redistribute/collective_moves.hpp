@@ -12,10 +12,13 @@
 
 namespace shardwise::detail {
 
-/// What all ranks agree on when they read each other's blocks of `axis`.
+/// What all ranks agree on when they read each other's blocks of `axis`. Blocks of the outermost
+/// axis go through the communicator's own collectives, where that number is 0.
 template <class T>
-Call blocks_call(Operation operation, const Shape& whole, std::span<const std::size_t> counts) {
+Call blocks_call(Operation operation, const Shape& whole, std::size_t axis,
+                 std::span<const std::size_t> counts) {
   Call call;
+  call.tag = static_cast<int>(axis);
   call.operation = operation;
   call.dtype = dtype_v<T>;
   call.elements = whole.elements();
@@ -40,7 +43,8 @@ void all_gather(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
                  BoxIn{whole, {}}.at(axis, block.offset));
       }
     };
-    ranks.read_peers(blocks_call<T>(Operation::all_gather, whole, counts), in.span(), copy_blocks);
+    ranks.read_peers(blocks_call<T>(Operation::all_gather, whole, axis, counts), in.span(),
+                     copy_blocks);
   } else {
     const Buffer packed = pool.take(out.size() * sizeof(T));
     T* blocks = static_cast<T*>(packed.data());
@@ -66,7 +70,7 @@ void reduce_scatter(C& ranks, Pool& pool, View<const T, Partial> in, View<T, To>
                      ordered_sum<T>(peers, from, length, std::span<T* const>(&target, 1));
                    });
     };
-    ranks.read_peers(blocks_call<T>(Operation::reduce_scatter, whole, counts), in.span(),
+    ranks.read_peers(blocks_call<T>(Operation::reduce_scatter, whole, axis, counts), in.span(),
                      sum_block);
   } else {
     const Buffer packed = pool.take(in.size() * sizeof(T));
@@ -95,9 +99,9 @@ void all_to_all(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
       }
     };
     const Counts counts = shard_counts(pool, whole, from_axis, ranks.size());
-    Call call = blocks_call<T>(Operation::all_to_all, whole, counts);
-    call.tag = static_cast<int>(to_axis);  // ranks must agree on that axis too
-    ranks.read_peers(call, in.span(), copy_blocks);
+    const std::size_t axes = 10 * from_axis + to_axis;
+    ranks.read_peers(blocks_call<T>(Operation::all_to_all, whole, axes, counts), in.span(),
+                     copy_blocks);
   } else {
     const Counts sent = shard_counts(pool, in.local(), to_axis, ranks.size());
     const Counts received = shard_counts(pool, out.local(), from_axis, ranks.size());

@@ -73,9 +73,7 @@ void sum_slabs(const Shape& whole, std::size_t axis, int ranks, SlabOf slab_of, 
 /// What all ranks agree on when they exchange halos; `counts` are what they hold.
 template <Layout L, class T>
 Call halo_call(Operation operation, const Shape& whole, std::span<const std::size_t> counts) {
-  Call call = blocks_call<T>(operation, whole, counts);
-  call.tag = static_cast<int>(split_position<L>(whole));  // ranks must agree on that axis too
-  return call;
+  return blocks_call<T>(operation, whole, split_position<L>(whole), counts);
 }
 
 template <SplitLayout L>

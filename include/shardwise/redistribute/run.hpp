@@ -43,6 +43,15 @@ inline void require_meeting_views(const Shape& in, Place in_place, const Shape& 
   }
 }
 
+template <Layout From, Layout To>
+[[noreturn]] void refuse_reduction(Reduction reduction) {
+  throw argument_error("redistribute, " + layout_name<From>() + " -> " + layout_name<To>() + ": " +
+                       std::string(name(reduction)) +
+                       " was asked for, but only the movement of an all-reduce (Partial -> "
+                       "Invariant or Replicated) takes another reduction than a sum; slice its "
+                       "result");
+}
+
 }  // namespace detail
 
 /// The place of the calling rank.
@@ -57,7 +66,8 @@ constexpr Place place_of(const C& ranks) {
 /// `reduction` may be another one than a sum where the movement is an all-reduce: the maximum of a
 /// softmax, for example.
 /// sends    what `Redistribute<From, To>::operation()` says, all elements of the tensor
-/// throws   shape_error, argument_error for views that do not fit; the communicator's errors
+/// throws   shape_error, argument_error for views that do not fit; argument_error for another
+///          reduction than a sum where the movement is no all-reduce; the communicator's errors
 template <Communicator C, class T, Layout From, Layout To>
 void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
                   Reduction reduction = Reduction::sum) {
@@ -67,6 +77,9 @@ void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
     detail::require_meeting_views(in.global(), in.place(), out.global(), out.place(),
                                   place_of(ranks),
                                   layout_name<From>() + " -> " + layout_name<To>());
+  }
+  if constexpr (R::movement != Movement::all_reduce) {
+    if (reduction != Reduction::sum) detail::refuse_reduction<From, To>(reduction);
   }
   if constexpr (moves_nothing<R, C>) {
     detail::keep(in, out);

@@ -81,3 +81,17 @@ TEST_CASE("empty shards are tensors of nothing") {
   CHECK(tensor.view().rows() == 0);
   CHECK(tensor.view().columns() == 10);
 }
+
+TEST_CASE("a tensor whose elements cannot be counted is refused") {
+  for (const std::size_t rows : {std::size_t{1} << 33, std::size_t{1} << 62, dynamic}) {
+    const Shape shape{{Axis::batch, rows}, {Axis::feature, std::size_t{1} << 33}};
+    CAPTURE(rows);
+    CHECK(!shape.countable());
+    CHECK_THROWS_AS((Tensor<float, Invariant>(shape)), shape_error);
+    CHECK_THROWS_AS((Tensor<float, Sharded<Axis::batch>>(shape, Place{1, 2})), shape_error);
+  }
+  CHECK_THROWS_AS((Tensor<float, Invariant>(Shape{{Axis::batch, std::size_t{1} << 62}})),
+                  shape_error);
+  CHECK(Shape{{Axis::batch, 0}, {Axis::feature, std::size_t{1} << 62}}.countable());
+  CHECK(Shape{}.countable());
+}

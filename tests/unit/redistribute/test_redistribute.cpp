@@ -214,3 +214,59 @@ static_assert(moves_nothing<Redistribute<Partial, ByFeature>, SingleRank>);
 static_assert(!moves_nothing<Redistribute<Partial, ByFeature>, ThreadCommunicator>);
 static_assert(moves_nothing<Redistribute<Invariant, Replicated>, ThreadCommunicator>);
 static_assert(!moves_nothing<Redistribute<Invariant, Partial>, ThreadCommunicator>);
+
+TEST_CASE("ranks that split different axes of equal counts are told") {
+  const Shape square{{Axis::batch, 4}, {Axis::sequence, 4}, {Axis::feature, 4}};
+  std::array<std::string, 2> gathers, sums, swaps;
+  run_ranks(2, [&](ThreadCommunicator& ranks) {
+    const Place place = place_of(ranks);
+    const auto me = static_cast<std::size_t>(ranks.rank());
+    Tensor<float, Invariant> whole(square, place);
+    const Tensor<float, Partial> summand(square, place);
+    const auto both = [&]<class L>(L) {
+      Tensor<float, L> part(square, place);
+      Tensor<float, Sharded<Axis::batch>> rows(square, place);
+      gathers[me] = message_of(ranks, part, whole);
+      sums[me] = message_of(ranks, summand, part);
+      swaps[me] = message_of(ranks, part, rows);
+    };
+    if (me == 0) {
+      both(BySequence{});
+    } else {
+      both(ByFeature{});
+    }
+  });
+  for (const auto& texts : {gathers, sums, swaps}) {
+    for (const std::string& text : texts) {
+      CAPTURE(text);
+      CHECK(has(text, "axis 1"));
+      CHECK(has(text, "axis 2"));
+    }
+  }
+}
+
+TEST_CASE("the outermost axis is told from an inner one") {
+  const Shape square{{Axis::batch, 4}, {Axis::feature, 4}};
+  std::array<std::string, 2> messages;
+  run_ranks(2, [&](ThreadCommunicator& ranks) {
+    const Place place = place_of(ranks);
+    Tensor<float, Invariant> whole(square, place);
+    messages[static_cast<std::size_t>(ranks.rank())] =
+        ranks.rank() == 0
+            ? message_of(ranks, Tensor<float, Sharded<Axis::batch>>(square, place), whole)
+            : message_of(ranks, Tensor<float, ByFeature>(square, place), whole);
+  });
+  for (const std::string& text : messages) CHECK(has(text, "axis 1"));
+}
+
+TEST_CASE("a maximum is refused where nothing but sums is taken") {
+  SingleRank alone;
+  Pool pool;
+  const Tensor<float, Partial> in(global);
+  Tensor<float, ByFeature> part(global);
+  CHECK_THROWS_WITH_AS(redistribute(alone, pool, in.view(), part.view(), Reduction::max),
+                       doctest::Contains("Partial -> Sharded<feature>: max was asked for"),
+                       argument_error);
+  Tensor<float, Invariant> whole(global);
+  redistribute(alone, pool, in.view(), whole.view(), Reduction::max);
+}
