@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# What ./dev asks of CMake and of the machine, with a cmake that only configures and writes down.
+# `demo` and `bench` do without the packages of the tests, and leave a folder that `test` can use.
+# Usage: check_dev.sh CMAKE
+set -euo pipefail
+cd "$(dirname "$0")/.."
+real_cmake=$1
+tree=$PWD
+work=$(mktemp -d)
+trap 'rm -r "$work"' EXIT
+mkdir "$work/bin"
+cp dev "$work/"
+
+cat >"$work/bin/cmake" <<FAKE
+#!/bin/sh
+[ "\$1" = --preset ] || exit 0
+shift 2
+"$real_cmake" -S "$tree" -B "$work/configured" \$disabled "\$@" || exit 1
+sed -n 's/^SHARDWISE_TESTS:[^=]*=/tests /p' "$work/configured/CMakeCache.txt" >>"$work/asked"
+FAKE
+printf '#!/bin/sh\necho "install ok installed"\n' >"$work/bin/dpkg-query"
+printf '#!/bin/sh\nexit 0\n' >"$work/bin/apt-get"
+chmod +x "$work/bin/"*
+
+fail() {
+  echo "check_dev: $*" >&2
+  cat "$work/log" >&2
+  exit 1
+}
+
+asks() {  # asks <what CMake is asked for> <command of dev>...: the program it would run is not there
+  local expected=$1
+  shift
+  : >"$work/asked"
+  PATH=$work/bin:$PATH "$work/dev" "$@" >"$work/log" 2>&1 && fail "dev $* ended well without a program"
+  [[ $(<"$work/asked") == "$expected" ]] || fail "dev $* asked CMake for '$(<"$work/asked")'"
+}
+
+export disabled=-DCMAKE_DISABLE_FIND_PACKAGE_doctest=ON
+asks 'tests OFF' demo
+asks 'tests OFF' bench no_such_name
+grep -q "no benchmark has 'no_such_name' in its name" "$work/log" || fail 'a wrong name was not told'
+export disabled=-DCMAKE_DISABLE_FIND_PACKAGE_doctest=OFF
+asks 'tests ON' test --quick
