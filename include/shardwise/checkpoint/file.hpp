@@ -98,7 +98,9 @@ class CheckpointFile {
       code = ::ftruncate(descriptor_, length) == 0 ? 0 : errno;
     }
     if (code != 0) {
-      fail("no room for its " + std::to_string(size) + " bytes", code);
+      fail("needs room for " + std::to_string(size) +
+               " bytes and does not get it; make room, or save elsewhere",
+           code);
     }
   }
 
