@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -63,13 +64,13 @@ bool scale_gradients(M& model, double factor) {
   using G = typename M::gradient_dtype;
   using A = accumulate_t<G>;
   const A by = static_cast<A>(factor);
-  bool finite = true;
+  std::uint32_t bad = 0;  // a number instead of a bool, so that the loop runs in vectors
   for (G& gradient : model.gradients()) {
-    const A scaled = static_cast<A>(gradient) * by;
-    gradient = static_cast<G>(scaled);
-    finite = finite && std::isfinite(static_cast<A>(gradient));
+    gradient = static_cast<G>(static_cast<A>(gradient) * by);
+    const bool is_finite = std::abs(static_cast<A>(gradient)) <= std::numeric_limits<A>::max();
+    bad |= is_finite ? 0U : 1U;
   }
-  return finite;
+  return bad == 0;
 }
 
 /// Throws argument_error unless there are gradients that are not under a loss scale.
