@@ -10,9 +10,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <random>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "shardwise/comm/thread_ranks.hpp"
@@ -102,6 +105,21 @@ double time_block(shardwise::ThreadCommunicator& ranks, std::size_t calls, Call 
   return took.count() / static_cast<double>(calls);
 }
 
+/// Throws unless both ways give the same sum of fresh data, which what stands in the outputs is
+/// not.
+void require_equal(shardwise::ThreadCommunicator& ranks, ByHand& hand, const std::vector<float>& in,
+                   std::vector<float>& out, std::vector<float>& other) {
+  std::fill(out.begin(), out.end(), 2.5F);  // sums are below 2
+  std::fill(other.begin(), other.end(), 3.5F);
+  ranks.barrier();
+  ranks.all_reduce<float>(in, out);
+  ranks.barrier();
+  hand.all_reduce(ranks.rank(), in.data(), other.data(), in.size());
+  ranks.barrier();
+  if (out != other)
+    throw std::runtime_error("the two sums of " + std::to_string(in.size()) + " floats differ");
+}
+
 void compare(shardwise::ThreadCommunicator& ranks, ByHand& hand, std::size_t bytes) {
   const std::size_t n = bytes / sizeof(float);
   std::mt19937 random(static_cast<unsigned>(ranks.rank()));
@@ -110,6 +128,7 @@ void compare(shardwise::ThreadCommunicator& ranks, ByHand& hand, std::size_t byt
   std::generate(in.begin(), in.end(), [&] { return uniform(random); });
   std::vector<float> out(n);
   std::vector<float> other(n);
+  require_equal(ranks, hand, in, out, other);
 
   // Blocks shorter than a time slice, and many, so that a busy machine leaves some undisturbed.
   const std::size_t calls =
@@ -124,7 +143,7 @@ void compare(shardwise::ThreadCommunicator& ranks, ByHand& hand, std::size_t byt
     }));
     ratios.push_back(theirs.back() / ours.back());
   }
-  if (out != other) std::printf("rank %d: the two results differ\n", ranks.rank());
+  require_equal(ranks, hand, in, out, other);
   if (ranks.rank() != 0) return;
   const Quantiles a = quantiles(ours), b = quantiles(theirs), r = quantiles(ratios);
   std::printf("%9zu %9.3f (%8.3f %9.3f) %9.3f (%8.3f %9.3f) %6.2f (%.2f %.2f)\n", bytes,
@@ -135,7 +154,7 @@ void compare(shardwise::ThreadCommunicator& ranks, ByHand& hand, std::size_t byt
 
 }  // namespace
 
-int main() {
+int main() try {
 #if defined(__AVX512F__)
   const char* instructions = "AVX-512";
 #elif defined(__AVX2__)
@@ -152,4 +171,8 @@ int main() {
     for (std::size_t bytes = 64; bytes <= (std::size_t{16} << 20); bytes *= 4)
       compare(ranks, *hand, bytes);
   });
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "all_reduce: %s\n", e.what());
+  return 1;
 }

@@ -18,11 +18,12 @@ seconds() {  # seconds <source>
   echo "$least"
 }
 
-{ # the standard headers that the library includes, and nothing else
-  grep -rhoE '^#include <[a-z_]+>' include/shardwise --include='*.hpp' | sort -u
+printf '#include "shardwise/shardwise.hpp"\nint main() {}\n' >"$work/umbrella.cpp"
+{ # the standard headers that the umbrella comes to include, and nothing else
+  "$compiler" -std=c++20 -Iinclude -MM "$work/umbrella.cpp" | tr -s ' \\' '\n' |
+    sed -n '/^include\/.*\.hpp$/p' | xargs grep -hoE '^#include <[a-z_]+>' | sort -u
   echo 'int main() {}'
 } >"$work/standard.cpp"
-printf '#include "shardwise/shardwise.hpp"\nint main() {}\n' >"$work/umbrella.cpp"
 
 program() {  # program <pairs of layers>: a model that trains one step on thread ranks
   local pair layers=
