@@ -211,6 +211,23 @@ TEST_CASE("a full disk leaves an old checkpoint in several files whole") {
   }
 }
 
+TEST_CASE("a save removes what was its own, and nothing else") {
+  const TemporaryFolder folder("shardwise_not_ours");
+  const auto path = folder.path() / "model.safetensors";
+  for (const char* name : {"model-00001-of-00001.safetensors", "model-x.safetensors"}) {
+    folder.write(name, "theirs");
+  }
+  for (const std::string index : {R"({"weight_map":{"a":"model-00001-of-00001.safetensors",)"
+                                  R"("b":"model-x.safetensors"}})",
+                                  "no index"}) {
+    folder.write("model.safetensors.index.json", index);
+    folder.write("model.safetensors.saving", "left by a save that was killed");
+    save_run(2, path);
+    CHECK(folder.names() == std::vector<std::string>{"model-00001-of-00001.safetensors",
+                                                     "model-x.safetensors", "model.safetensors"});
+  }
+}
+
 TEST_CASE("files in the way, and folders that are not there") {
   const TemporaryFolder folder("shardwise_in_the_way");
   for (const std::string& text :
@@ -291,6 +308,11 @@ TEST_CASE("ranks that do not save the same") {
     CHECK_THROWS_AS(save_weights(folder.path() / ".safetensors", model), argument_error);
     CHECK_THROWS_AS(save_weights(path, model, {.names = {{"1.weight", "x"}}}), argument_error);
     CHECK_THROWS_AS(save_weights(path, model, {.names = {{"0.weight", "2.weight"}}}),
+                    argument_error);
+    CHECK_THROWS_AS(
+        save_weights(path, model, {.names = {{"0.weight", "2.weight"}}, .max_shard_bytes = 1}),
+        argument_error);
+    CHECK_THROWS_AS(save_weights(path, model, {.names = {{"0.weight", "__metadata__"}}}),
                     argument_error);
     CHECK_THROWS_AS(save_weights(path, model, {.names = {{"0.weight", "\xff"}}}), argument_error);
     CHECK_THROWS_AS(load_weights(path, model, {.names = {{"1.weight", "x"}}}), argument_error);

@@ -93,7 +93,8 @@ class CheckpointFile {
   /// is found before anything is written. Where the file system cannot, the length alone is set.
   void reserve(std::uint64_t size) const {
     const auto length = static_cast<off_t>(size);
-    int code = length == 0 ? 0 : ::posix_fallocate(descriptor_, 0, length);
+    int code = EINTR;
+    while (code == EINTR) code = length == 0 ? 0 : ::posix_fallocate(descriptor_, 0, length);
     if (code == EOPNOTSUPP || code == EINVAL) {
       code = ::ftruncate(descriptor_, length) == 0 ? 0 : errno;
     }

@@ -60,6 +60,16 @@ struct NewFile {
   }
 };
 
+/// Throws argument_error if a file cannot hold tensors of these names.
+inline void check_names(const std::vector<TensorPart>& parts) {
+  std::set<std::string> names{"__metadata__"};
+  for (const TensorPart& part : parts) {
+    if (names.insert(part.name).second) continue;
+    throw argument_error("checkpoint: two tensors are to be called " + in_quotes(part.name) +
+                         ", or that name is the format's own; look at the names in the options");
+  }
+}
+
 /// Cuts the tensors into files, those of wide dtypes first, so that all are aligned.
 inline std::vector<NewFile> cut_into_files(const std::vector<TensorPart>& parts,
                                            const SaveOptions& options) {
@@ -78,10 +88,7 @@ inline std::vector<NewFile> cut_into_files(const std::vector<TensorPart>& parts,
     }
     NewFile& file = files.back();
     const TensorInfo info{part->dtype, file_shape(part->whole), begin, begin + bytes};
-    if (!file.header.tensors.emplace(part->name, info).second) {
-      throw argument_error("checkpoint: two tensors are to be called " + in_quotes(part->name) +
-                           "; look at the names in the options");
-    }
+    file.header.tensors.emplace(part->name, info);
     file.parts.push_back(part);
   }
   for (NewFile& file : files) {
@@ -102,17 +109,19 @@ inline std::string shard_name(const std::filesystem::path& path, char generation
   return path.stem().string() + text;
 }
 
-/// The shards of the checkpoint that now stands at `path`; none if that has no index.
+/// The shards of the checkpoint that now stands at `path`, as far as they are named as above; none
+/// if it has no index. Files of other names are not ours to remove.
 inline std::set<std::string> shards_in_use(const std::filesystem::path& path) {
+  const std::string stem = path.stem().string();
   std::set<std::string> shards;
   try {
     const auto file = CheckpointFile::open(index_path(path));
     const std::uint64_t bytes = std::min(file.size(), longest_safetensors_header);
     const auto index = parse_safetensors_index(read_text(file, 0, bytes), "the old index");
     for (const auto& [tensor, shard] : index.files) {
-      if (shard.starts_with(path.stem().string() + '-')) shards.insert(shard);
+      if (shard.starts_with(stem + "-a-") || shard.starts_with(stem + "-b-")) shards.insert(shard);
     }
-  } catch (const error&) {  // no index, or one that nobody can read: nothing is in use
+  } catch (const data_error&) {  // no index, or one that nobody can read: nothing is in use
   }
   return shards;
 }
@@ -245,6 +254,7 @@ inline std::vector<NewFile> plan_save(const std::filesystem::path& path,
     throw argument_error("checkpoint " + path.string() +
                          ": the name of a checkpoint ends in .safetensors");
   }
+  check_names(parts);
   return cut_into_files(parts, options);
 }
 
