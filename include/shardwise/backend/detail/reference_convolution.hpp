@@ -11,10 +11,11 @@
 
 namespace shardwise::detail {
 
-/// See ConvolutionKernel for shapes. One plane of a result is summed at a time, input channel by
-/// input channel and tap by tap, whole rows at once; an order that depends on nothing but the
-/// sizes. Packs nothing, so the version of a weight is of no concern; allocates for larger planes
-/// than it has met only.
+/// See ConvolutionKernel for shapes. Whole rows are worked on at once: a plane of a result is
+/// summed input channel by input channel and tap by tap; the gradient of a tap is summed for each
+/// place in a row, and then over these. An order that depends on nothing but the sizes. Packs
+/// nothing, so the version of a weight is of no concern; allocates only where sizes are larger than
+/// any before.
 template <Real T>
 class ReferenceConvolution {
  public:
@@ -62,7 +63,8 @@ class ReferenceConvolution {
                   sums_[in + k * stride] += factor * static_cast<A>(plane[out + k]);
               });
         }
-        write(dx + (n * inputs() + input) * call.input_plane(), Write::replace);
+        T* result = dx + (n * inputs() + input) * call.input_plane();
+        for (std::size_t k = 0; k < sums_.size(); ++k) result[k] = static_cast<T>(sums_[k]);
       });
     }
   }
@@ -70,20 +72,24 @@ class ReferenceConvolution {
   void backward_weight(const ConvolutionCall& call, const T* x, const T* dy, Write write_mode,
                        T* dw, T* db) {
     const std::size_t stride = call.space[2].stride;
+    const std::size_t width = call.space[2].output;
     for_each_output([&](std::size_t o, std::size_t first_input) {
       for (std::size_t i = 0; i < channels_.in; ++i) {
-        clear(call.taps());
+        clear(call.taps() * width);  // a sum for each tap and each place in a row of outputs
         for (std::size_t n = 0; n < call.images; ++n) {
           const T* input = x + (n * inputs() + first_input + i) * call.input_plane();
           const T* output = dy + (n * outputs() + o) * call.output_plane();
-          for_each_tap_row(
-              call, [&](std::size_t tap, std::size_t in, std::size_t out, std::size_t length) {
-                sums_[tap] += lane_sum<A>(length, [&](std::size_t k) {
-                  return static_cast<A>(output[out + k]) * static_cast<A>(input[in + k * stride]);
-                });
-              });
+          for_each_tap_row(call, [&](std::size_t tap, std::size_t in, std::size_t out,
+                                     std::size_t length) {
+            A* sums = sums_.data() + tap * width;
+            for (std::size_t k = 0; k < length; ++k)
+              sums[k] += static_cast<A>(output[out + k]) * static_cast<A>(input[in + k * stride]);
+          });
         }
-        write(dw + (o * channels_.in + i) * call.taps(), write_mode);
+        for (std::size_t tap = 0; tap < call.taps(); ++tap) {
+          const A* row = sums_.data() + tap * width;
+          store(dw[(o * channels_.in + i) * call.taps() + tap], sum_of(row, width), write_mode);
+        }
       }
       if (db != nullptr) store(db[o], sum_of_channel(call, dy, o), write_mode);
     });
@@ -108,24 +114,23 @@ class ReferenceConvolution {
       f(i, i % channels_.in, i / channels_.in * channels_.out);
   }
 
+  template <class Number>
+  static A sum_of(const Number* numbers, std::size_t n) {
+    return lane_sum<A>(n, [=](std::size_t k) { return static_cast<A>(numbers[k]); });
+  }
+
   A sum_of_channel(const ConvolutionCall& call, const T* dy, std::size_t channel) const {
+    const std::size_t plane = call.output_plane();
     A sum = 0;
-    for (std::size_t n = 0; n < call.images; ++n) {
-      const T* plane = dy + (n * outputs() + channel) * call.output_plane();
-      sum +=
-          lane_sum<A>(call.output_plane(), [=](std::size_t k) { return static_cast<A>(plane[k]); });
-    }
+    for (std::size_t n = 0; n < call.images; ++n)
+      sum += sum_of(dy + (n * outputs() + channel) * plane, plane);
     return sum;
   }
 
   void clear(std::size_t size) { sums_.assign(size, A(0)); }
 
-  void write(T* result, Write write_mode) const {
-    for (std::size_t k = 0; k < sums_.size(); ++k) store(result[k], sums_[k], write_mode);
-  }
-
   ConvolutionChannels channels_;
-  std::vector<A> sums_;  // a plane of a result, or the taps of one, before they are rounded
+  std::vector<A> sums_;  // of a plane, or of a kernel, before they are rounded
 };
 
 }  // namespace shardwise::detail
