@@ -32,7 +32,7 @@ std::vector<ConvolutionCase> pictures(std::size_t rows, std::size_t columns) {
 }  // namespace
 
 TEST_CASE("by rows") {
-  for (const std::size_t rows : {29, 8, 3, 1}) {
+  for (const std::size_t rows : {29U, 8U, 3U, 1U}) {
     CAPTURE(rows);
     check_convolutions<double, Counted, Conv2d<split::height, dynamic, dynamic, strided>,
                        Along<Axis::height>>(pictures(rows, 3));
@@ -45,7 +45,7 @@ TEST_CASE("by rows, of images that every rank has") {
 }
 
 TEST_CASE("a window over several ranks' rows, and more padding than it reaches") {
-  for (const std::size_t rows : {12, 2}) {
+  for (const std::size_t rows : {12U, 2U}) {
     CAPTURE(rows);
     check_convolutions<double, Counted, Conv2d<split::height, dynamic, dynamic, far_reaching>,
                        Along<Axis::height>>(pictures(rows, 3));
