@@ -23,11 +23,13 @@ class error : public std::exception {
   /// The first place that is added is the innermost one and is followed by ": "; the next ones
   /// choose their own separator.
   void add_place(std::string_view place, std::string_view separator = ": ") {
-    what_.insert(0, separator).insert(0, place);
+    what_.insert(0, has_place_ ? separator : ": ").insert(0, place);
+    has_place_ = true;
   }
 
  private:
   std::string what_;
+  bool has_place_ = false;
 };
 
 /// Extents that do not meet. The message holds both shapes.

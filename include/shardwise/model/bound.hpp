@@ -94,7 +94,7 @@ class Bound {
                             : Value<T, Out>(run.pool, out_shape, run.place());
       with_frame(run, in.global(), [&](auto& frame) { layer_.forward(frame, in, y.writable()); });
       keep_output(run, in.global(), y);
-      if (run.finds_non_finite) require_finite(run.ranks, y.view().span());
+      if (run.finds_non_finite) require_finite(run.ranks, y.view().span(), "the output");
       return y;
     }
   }
@@ -209,7 +209,7 @@ class Bound {
   void with_frame(Run<Ctx>& run, const Shape& in, Call&& call) {
     typename F::Shapes exchange_shapes{};
     if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
-    F frame(run, parameters_, ordinal_, exchange_shapes, sample_elements(in));
+    F frame(run, parameters_, ordinal_, exchange_shapes, sample_elements(run, in));
     if constexpr (has_state) {
       StatefulFrame<F, State> stateful(frame, state_);
       call(stateful);
@@ -218,9 +218,17 @@ class Bound {
     }
   }
 
-  static std::uint64_t sample_elements(const Shape& in) {
+  /// By how many elements one sample moves the random numbers of the next.
+  static std::uint64_t sample_elements([[maybe_unused]] const Run<Ctx>& run,
+                                       [[maybe_unused]] const Shape& in) {
     if constexpr (detail::draws_random<L>) {
-      return in.rank() > 0 && in[0].axis == Axis::batch ? in.elements(1, in.rank()) : 0;
+      if (in.rank() > 0 && in[0].axis == Axis::batch) return in.elements(1, in.rank());
+      if (run.training && run.first_sample > 0) {
+        throw shape_error("the input is a tensor " + to_string(in) +
+                          ", and an earlier batch of this step has drawn the random numbers of its "
+                          "elements: a step of several batches needs the batch as outermost axis");
+      }
+      return 0;
     } else {
       return 0;
     }

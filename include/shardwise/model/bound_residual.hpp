@@ -7,6 +7,7 @@
 
 #include "shardwise/model/bound.hpp"
 #include "shardwise/model/bound_sequential.hpp"
+#include "shardwise/model/finite.hpp"
 #include "shardwise/model/residual.hpp"
 
 namespace shardwise {
@@ -24,6 +25,7 @@ Value<T, L> added(Run<Context>& run, Value<T, L> sum, const Value<T, L>& addend)
   run.backend.for_each(
       a.size(), [a = a.data(), b = addend.view().data(), out = result.writable().data()](
                     std::size_t i) { out[i] = static_cast<T>(static_cast<A>(a[i]) + b[i]); });
+  if (run.finds_non_finite) require_finite(run.ranks, result.view().span(), "the residual's sum");
   return result;
 }
 
@@ -41,18 +43,21 @@ class Bound<L, S, E> {
 
  public:
   Bound(const L& residual, const Shape& in, Binder<Ctx>& binder)
-      : residual_(residual), block_(residual.block(), in, binder) {
+      : residual_(residual),
+        block_(at_block([&] { return Bound<Block, S, BlockEnds>(residual.block(), in, binder); })) {
     residual.output_shape(in);
   }
 
   Value<T, Stream> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
     const Value<T, Stream> x = converted<Stream>(run, std::move(offered));
     residual_.output_shape(x.global());
-    return detail::added(run, converted<Stream>(run, block_.forward(run, x)), x);
+    return at_block(
+        [&] { return detail::added(run, converted<Stream>(run, block_.forward(run, x)), x); });
   }
 
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>> dy) {
-    auto dx = block_.backward(run, converted<dual_t<BlockGives>>(run, dy));
+    auto dx =
+        at_block([&] { return block_.backward(run, converted<dual_t<BlockGives>>(run, dy)); });
     if constexpr (S::input_gradient) {
       return converted<dual_t<typename E::offered>>(run, detail::added(run, std::move(dx), dy));
     } else {
@@ -73,6 +78,17 @@ class Bound<L, S, E> {
   void forget() { block_.forget(); }
 
  private:
+  /// Adds the block's name to the place of an error that passes; a composition has added numbers.
+  template <class Call>
+  static auto at_block(Call&& call) {
+    try {
+      return call();
+    } catch (error& e) {
+      if constexpr (!detail::IsComposition<Block>) e.add_place(name_of<Block>());
+      throw;
+    }
+  }
+
   [[no_unique_address]] L residual_;
   Bound<Block, S, BlockEnds> block_;
 };

@@ -28,11 +28,27 @@ consteval std::size_t static_features_in() {
   if constexpr (StatesFeatures<L>) return L::in_features;
   return dynamic;
 }
+/// As above, of layers one after another; those that keep the shape are transparent.
+template <class L, class... Ls>
+consteval std::size_t static_features_in_chain() {
+  if constexpr (KeepsShape<L> && sizeof...(Ls) > 0) {
+    return static_features_in_chain<Ls...>();
+  } else {
+    return static_features_in<L>();
+  }
+}
 template <class L>
 consteval std::size_t static_features_out(std::size_t in) {
   if constexpr (StatesFeatures<L>) return L::out_features;
   if constexpr (KeepsShape<L>) return in;
   return dynamic;
+}
+
+template <class... Ls>
+consteval std::size_t static_features_out_chain() {
+  std::size_t features = dynamic;
+  ((features = static_features_out<Ls>(features)), ...);
+  return features;
 }
 
 /// The error for two layers that do not meet.

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -12,10 +14,11 @@
 
 namespace shardwise {
 
-/// Throws numeric_error on every rank if any rank's values hold a NaN or an infinity.
+/// Throws numeric_error on every rank if any rank's values hold a NaN or an infinity; `what` says
+/// what they are.
 /// sends    one uint8 all-reduce
 template <Communicator C, Element T>
-void require_finite(C& ranks, std::span<const T> values) {
+void require_finite(C& ranks, std::span<const T> values, std::string_view what) {
   std::uint8_t bad = 0;
   for (const T value : values) {
     if (!std::isfinite(static_cast<accumulate_t<T>>(value))) bad = 1;
@@ -25,7 +28,8 @@ void require_finite(C& ranks, std::span<const T> values) {
                    Reduction::max);
   if (bad != 0) {
     throw numeric_error(
-        "the output holds a NaN or an infinity, and this is the first layer whose output does. "
+        std::string(what) +
+        " holds a NaN or an infinity, and nothing before it does. "
         "Look at its input's range, at the initial weights, and try a smaller learning rate");
   }
 }

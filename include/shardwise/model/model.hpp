@@ -68,7 +68,8 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   /// The model's output for training: saves what backward needs and drops out. x is read again by
-  /// backward and must stay as it is until then. What is returned stays valid until the next call
+  /// backward and must stay as it is until then. A forward that no backward follows is forgotten by
+  /// the next one. What is returned stays valid until the next call
   /// that runs the model or ends the step.
   /// sends    `plan().forward`
   /// throws   shape_error and others, with the layer's place
@@ -76,7 +77,7 @@ class Model {
     run_.training = true;
     const output_view y = run_forward(x);
     may_go_backward_ = true;
-    samples_ += x.global().rank() > 0 ? x.global()[0].extent() : 0;
+    forward_samples_ = x.global().rank() > 0 ? x.global()[0].extent() : 1;
     return y;
   }
 
@@ -106,7 +107,7 @@ class Model {
     });
     output_ = {};
     run_.write = Write::add;
-    run_.first_sample = samples_;
+    run_.first_sample += forward_samples_;
     if constexpr (Use::input_gradient) {
       input_gradient_ = std::move(dx);
       return input_gradient_.view();
@@ -145,14 +146,18 @@ class Model {
     output_ = {};
     run_.write = Write::replace;
     run_.first_sample = 0;
-    samples_ = 0;
+    announced_samples_ = 0;
     settled_ = false;
     gradient_scale_ = 1;
     run_.finds_non_finite = false;
   }
 
-  /// Samples that went forward in this step, and whether any went backward.
-  std::uint64_t samples_of_step() const { return samples_; }
+  /// Samples of this step that went backward, and how many it was said to have; 0 if nobody said.
+  std::uint64_t samples_of_step() const { return run_.first_sample; }
+  std::uint64_t announced_samples() const { return announced_samples_; }
+  void announce_samples(std::uint64_t samples) { announced_samples_ = samples; }
+
+  /// Whether any batch of this step went backward.
   bool has_gradients() const { return run_.write == Write::add; }
 
   /// Runs forward again on the same numbers and throws numeric_error, naming the first layer whose
@@ -342,7 +347,8 @@ class Model {
   BoundArchitecture bound_;
   Value<dtype, output_layout> output_;
   Value<dtype, dual_t<input_layout>> input_gradient_;
-  std::uint64_t samples_ = 0;
+  std::uint64_t forward_samples_ = 0;    // of the last forward
+  std::uint64_t announced_samples_ = 0;  // of the whole step
   double gradient_scale_ = 1;
   bool settled_ = false;
   bool may_go_backward_ = false;

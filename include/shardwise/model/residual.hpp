@@ -26,6 +26,9 @@ class Residual {
  public:
   using residual_block = Block;  ///< tells a Residual, also one derived from, from a layer
 
+  static constexpr std::size_t in_features = detail::static_features_in<Block>();
+  static constexpr std::size_t out_features = in_features;
+
   template <Layout Wanted>
   using wants = stream_t<Wanted, Invariant>;
   template <Layout Offered, Layout Wanted>

@@ -1,6 +1,7 @@
 #pragma once
 // What all parts of a model share while it runs, and how values go from one layout to another.
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/model/finite.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/value.hpp"
@@ -36,10 +38,10 @@ struct Run {
   Place place() const { return place_of(ranks); }
 };
 
-/// The same tensor laid out as To; its memory is reused where nothing moves, or in place where
-/// nobody else holds it.
+namespace detail {
+
 template <Layout To, class Context, class T, Layout From>
-Value<T, To> converted(Run<Context>& run, Value<T, From> value) {
+Value<T, To> moved(Run<Context>& run, Value<T, From> value) {
   using R = Redistribute<From, To>;
   const Shape shape = value.global();
   if constexpr (moves_nothing<R, typename Context::communicator>) {
@@ -57,6 +59,22 @@ Value<T, To> converted(Run<Context>& run, Value<T, From> value) {
     redistribute(run.ranks, run.pool, value.view(), result.writable());
     return result;
   }
+}
+
+}  // namespace detail
+
+/// The same tensor laid out as To; its memory is reused where nothing moves, or in place where
+/// nobody else holds it.
+/// throws   numeric_error, while a value that is no number is looked for, if a sum makes one
+template <Layout To, class Context, class T, Layout From>
+Value<T, To> converted(Run<Context>& run, Value<T, From> value) {
+  Value<T, To> result = detail::moved<To>(run, std::move(value));
+  if constexpr (std::same_as<From, Partial> && !std::same_as<To, Partial>) {
+    if (run.finds_non_finite)
+      require_finite(run.ranks, result.view().span(),
+                     "the sum over the ranks of what the layer before gives");
+  }
+  return result;
 }
 
 }  // namespace shardwise

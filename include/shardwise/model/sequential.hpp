@@ -85,6 +85,10 @@ class Sequential : detail::Layers<std::index_sequence_for<Ls...>, Ls...> {
 
   static constexpr std::size_t size = sizeof...(Ls);
 
+  /// Features taken and given, `dynamic` where the types do not say.
+  static constexpr std::size_t in_features = detail::static_features_in_chain<Ls...>();
+  static constexpr std::size_t out_features = detail::static_features_out_chain<Ls...>();
+
   /// The type of layer I.
   template <std::size_t I>
   using layer_type = std::tuple_element_t<I, std::tuple<Ls...>>;

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/layout/tensor.hpp"
@@ -80,10 +82,30 @@ class GradientChecker {
       compare(parameter.name, parameter.value,
               whole(View<const double, Gradient>(parameter.gradient)));
     });
+    agree();
     return report_;
   }
 
  private:
+  /// Ranks may differ in what they found: gradients of what all hold are each rank's own. The
+  /// report of all is that of the first rank with the largest error.
+  void agree() {
+    C& ranks = model_.ranks();
+    const double mine = report_.largest_error;
+    ranks.all_reduce(std::span<const double>(&mine, 1), std::span(&report_.largest_error, 1),
+                     Reduction::max);
+    const bool found_here = mine == report_.largest_error || std::isnan(mine);
+    const std::int32_t here = found_here ? ranks.rank() : ranks.size();
+    std::int32_t first = here;
+    ranks.all_reduce(std::span<const std::int32_t>(&here, 1), std::span(&first, 1), Reduction::min);
+    std::vector<std::uint8_t> text(report_.where.begin(), report_.where.end());
+    auto length = static_cast<std::int32_t>(text.size());
+    ranks.broadcast(std::span(&length, 1), first);
+    text.resize(static_cast<std::size_t>(length));
+    ranks.broadcast(std::span(text), first);
+    report_.where.assign(text.begin(), text.end());
+  }
+
   template <Layout Part>
   Tensor<double, Invariant> whole(View<const double, Part> part) {
     Tensor<double, Invariant> all(part.global(), part.place());

@@ -108,16 +108,22 @@ std::size_t samples_of(const View& x) {
 ///
 /// A collective; returns the same number on every rank.
 /// sends    the forward, loss and backward of `plan_step(model, x.global(), loss)`
-/// throws   argument_error for a batch of more than `samples` samples or none, and for another loss
-///          scale than that of the step's batches before; numeric_error if the loss is no finite
-///          number, with the layer where that began; what layers and loss throw. Then the whole
-///          step is forgotten, and parameters and optimizer are as before it
+/// throws   argument_error for more than `samples` samples, and for another number of samples or
+///          loss scale than that of the step's batches before; numeric_error if the loss is no
+///          finite number, with the layer where that began; what layers and loss throw. Then the
+///          whole step is forgotten, and parameters and optimizer are as before it
 template <class M, class Target, Loss Chosen>
 double accumulate_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
                        std::size_t samples, const StepOptions& options = {}) {
   return detail::or_discard(model, [&] {
     const std::size_t here = detail::samples_of(x);
     const std::size_t before = model.samples_of_step();
+    if (before > 0 && model.announced_samples() != samples) {
+      throw argument_error("this batch is said to belong to a step of " + std::to_string(samples) +
+                           " samples, the batches before it to one of " +
+                           std::to_string(model.announced_samples()) +
+                           ": give all calls of a step the same number");
+    }
     if (before + here > samples) {
       throw argument_error("this batch has " + std::to_string(here) + " samples after " +
                            std::to_string(before) +
@@ -125,6 +131,7 @@ double accumulate_step(M& model, typename M::input_view x, const Target& target,
                            std::to_string(samples));
     }
     if (model.has_gradients()) detail::check_scale(model, options, "this batch has");
+    model.announce_samples(samples);
     return detail::loss_and_gradients(model, x, target, loss, {here, samples}, options.scale());
   });
 }
@@ -140,8 +147,9 @@ struct StepEnd {
 /// of the step stay as they were, and the scale is smaller from then on.
 /// sends    `plan().settle`, and the finish of `plan_step` with these options; a step that is
 ///          skipped leaves out the norm
-/// throws   argument_error without a batch since the last step, for another model's optimizer, and
-///          for another loss scale than the batches had; numeric_error for a norm to clip that is
+/// throws   argument_error without a batch since the last step, for fewer samples than were
+///          announced, for another model's optimizer, and for another loss scale than the batches
+///          had; numeric_error for a norm to clip that is
 ///          no finite number, or if the scale can not be any smaller
 template <class M, UpdateRule Rule>
 StepEnd finish_step(M& model, Optimizer<Rule, M>& optimizer, const StepOptions& options = {}) {
@@ -151,6 +159,13 @@ StepEnd finish_step(M& model, Optimizer<Rule, M>& optimizer, const StepOptions& 
         "that was made for this model");
   }
   detail::check_scale(model, options, "finish_step was given");
+  if (model.announced_samples() != 0 && model.announced_samples() != model.samples_of_step()) {
+    throw argument_error("this step was said to have " + std::to_string(model.announced_samples()) +
+                         " samples, but its batches had " +
+                         std::to_string(model.samples_of_step()) +
+                         ": its loss would be no mean. Add the batches that are missing, or "
+                         "discard_step()");
+  }
   StepEnd end;
   detail::or_discard(model, [&] {
     model.settle_gradients();

@@ -21,6 +21,14 @@ TEST_CASE("places stand in front, the outermost first") {
   CHECK(std::string(e.what()) == "rank 3: Mlp / 2: Relu: 10 is not 12");
 }
 
+TEST_CASE("the innermost place is followed by a colon, whatever the next one wants") {
+  shape_error e("10 is not 12");
+  e.add_place("1: Residual<Relu>", " / ");
+  CHECK(std::string(e.what()) == "1: Residual<Relu>: 10 is not 12");
+  e.add_place("Mlp", " / ");
+  CHECK(std::string(e.what()) == "Mlp / 1: Residual<Relu>: 10 is not 12");
+}
+
 TEST_CASE("a place can be added while an error passes, and its type stays") {
   const auto inner = [] { throw numeric_error("the loss is not a number"); };
   const auto outer = [&] {

@@ -176,6 +176,7 @@ TEST_CASE("blocks that do not bring back their shape are found when they are bou
   const std::string residual =
       message_of_all<shape_error>([](ThreadCommunicator& c) { Trained<Widens> model(c, Seed{1}); });
   CHECK(begins(residual, "Widens / 1: Residual<"));
+  CHECK(!contains(residual, " / a "));  // no place is announced that does not come
   CHECK(contains(residual, "[feature 6]"));
   CHECK(contains(residual, "[feature 5]"));
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
@@ -98,6 +99,33 @@ struct NoNumber : WrongSlope {
   }
 };
 
+/// A backward that is wrong on every rank but the first.
+struct WrongElsewhere : KeepsLayout {
+  static constexpr Saves saves = Saves::nothing;
+
+  template <class Frame, class X, class Y>
+  void forward(Frame&, X x, Y y) const {
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = 3 * x[i];
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame&, Nothing, DY dy, DX dx) const {
+    for (std::size_t i = 0; i < dy.size(); ++i) dx[i] = (dy.place().rank == 0 ? 3 : 7) * dy[i];
+  }
+};
+
+/// A gradient that each rank has of its own samples only, and that is said to be whole.
+struct ForgottenDebt : WrongShare {
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+    const auto gradient = frame.template gradient<0>();
+    std::fill_n(gradient.data(), gradient.size(), 0.0);
+    for (std::size_t i = 0; i < dy.size(); ++i) {
+      dx[i] = dy[i];
+      gradient[i % gradient.size()] += dy[i];
+    }
+  }
+};
+
 struct Block : Sequential<ColumnParallelLinear<7, 5>, Gelu, RowParallelLinear<5, 7>> {};
 
 }  // namespace
@@ -152,4 +180,26 @@ TEST_CASE("a parameter's gradient that is divided by the number of ranks is foun
 TEST_CASE("a gradient that is no number is found") {
   at_all_rank_counts(NoNumber{}, rows,
                      [](const GradientReport& report, int) { CHECK_FALSE(report.passed()); });
+}
+
+TEST_CASE("every rank reports what any rank found") {
+  const auto reports = [](auto check) {
+    std::vector<GradientReport> of(3);
+    run_ranks(3, [&](ThreadCommunicator& ranks) {
+      of[static_cast<std::size_t>(ranks.rank())] = check(ranks);
+    });
+    for (const GradientReport& report : of) {
+      CHECK(!report.passed());
+      CHECK(report.largest_error == of[0].largest_error);
+      CHECK(report.where == of[0].where);
+    }
+    return of[0].where;
+  };
+  const Shape one{{Axis::batch, 1}, {Axis::feature, 4}};
+  CHECK(reports([&](auto& ranks) {
+          return check_gradients(ranks, WrongElsewhere{}, one);
+        }).starts_with("input, element "));
+  CHECK(reports([&](auto& ranks) {
+          return check_gradients<Batch, Batch>(ranks, ForgottenDebt{}, one);
+        }).starts_with("shift, element "));
 }

@@ -118,3 +118,95 @@ TEST_CASE("the layer is found in a later batch of a step too, under the mask of 
   }
   CHECK(overflowed > 0);
 }
+
+TEST_CASE("a step that has fewer samples than were announced does not end, and can be completed") {
+  SingleRank alone;
+  ModelOf<Whole, SingleRank> model(alone, Seed{1});
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+  const auto x = made(in, {});
+  const auto target = made({in[0], {Axis::feature, 3}}, {});
+  const auto accumulate = [&](std::size_t samples) {
+    accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, samples);
+  };
+  accumulate(8);
+  CHECK(contains(message_of([&] { finish_step(model, optimizer); }),
+                 "said to have 8 samples, but its batches had 4"));
+  accumulate(8);
+  finish_step(model, optimizer);
+  CHECK(model.step() == 2);
+  accumulate(8);
+  CHECK(contains(message_of([&] { accumulate(12); }), "a step of 12 samples, the batches before"));
+}
+
+TEST_CASE("a forward that nobody takes backward changes nothing") {
+  struct Masked : Sequential<Linear<split::none, 6, 5>, Dropout<1, 2>, Linear<split::none, 5, 3>> {
+  };
+  SingleRank alone;
+  const auto x = made(in, {});
+  const auto target = made({in[0], {Axis::feature, 3}}, {});
+  const auto values = [&](int looks) {
+    ModelOf<Masked, SingleRank> model(alone, Seed{1});
+    Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+    for (int step = 0; step < 2; ++step) {
+      for (int batch = 0; batch < 2; ++batch) {
+        for (int i = 0; i < looks; ++i) model.forward(x.view());
+        accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 8);
+      }
+      finish_step(model, optimizer);
+    }
+    return std::vector<double>(model.values().begin(), model.values().end());
+  };
+  CHECK(values(1) == values(0));
+  CHECK(values(3) == values(0));
+}
+
+TEST_CASE("dropout in a later batch of a step needs the batch as outermost axis") {
+  SingleRank alone;
+  using Use = TrainWithInputGradient;
+  const Shape text{{Axis::sequence, 2}, {Axis::batch, 4}, {Axis::feature, 3}};
+  Model<Dropout<1, 2>, Context<double, Reference, SingleRank>, Ends<Invariant, Invariant>, Use>
+      model(Dropout<1, 2>{}, alone, Seed{3}, text);
+  const auto x = made(text, {});
+  for (int step = 0; step < 2; ++step) {
+    model.forward(x.view());
+    model.backward(x.view());
+    CHECK(contains(message_of([&] { model.forward(x.view()); }), "batch as outermost axis"));
+    CHECK(model.evaluate(x.view()).size() == x.size());
+    model.next_step();
+  }
+}
+
+TEST_CASE("a sum over ranks or of a residual that overflows is named") {
+  struct Net : Sequential<RowParallelLinear<4, 2>, Relu> {};
+  struct Ends_ : Sequential<RowParallelLinear<4, 2>> {};
+  struct Stream : Sequential<Residual<Linear<split::none, 4, 4>>> {};
+  const auto said = [](auto layers, float input) {
+    return message_of([&] {
+      run_ranks(2, [&](ThreadCommunicator& ranks) {
+        using L = decltype(layers);
+        Model<L, Context<fp16, Reference, ThreadCommunicator>> model(ranks, Seed{1});
+        Optimizer optimizer(model, Sgd{});
+        for (auto& v : model.values()) v = fp16(100.0F);
+        model.values_changed();
+        const Shape shape{{Axis::batch, 1}, {Axis::feature, 4}};
+        Tensor<fp16, Invariant> x(shape, place_of(ranks));
+        Tensor<fp16, Invariant> target(model.layers().output_shape(shape), place_of(ranks));
+        for (fp16& v : x.view().span()) v = fp16(input);
+        train_step(model, x.view(), target.view(), MeanSquaredError{}, optimizer);
+      });
+    });
+  };
+  // 2 * 20,000 + 100 on a rank is a number of fp16, and twice that is none.
+  const std::string in_between = said(Net{}, 200);
+  CAPTURE(in_between);
+  CHECK(contains(in_between, "1: Relu: the sum over the ranks of what the layer before gives"));
+  const std::string at_end = said(Ends_{}, 200);
+  CAPTURE(at_end);
+  CHECK(contains(at_end, "Ends_: the sum over the ranks of what the layer before gives"));
+  const std::string of_layer = said(Stream{}, 200);
+  CAPTURE(of_layer);
+  CHECK(contains(of_layer, ": the output holds"));
+  const std::string of_sum = said(Stream{}, 163.25F);  // 4 * 16,325 + 100 is a number, plus x none
+  CAPTURE(of_sum);
+  CHECK(contains(of_sum, ": the residual's sum holds"));
+}
