@@ -2,7 +2,6 @@
 // What LayerNorm and RmsNorm share: rows that are brought to one scale, wherever their features
 // are.
 
-#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -118,12 +117,7 @@ class RowNorm : public KeepsLayout {
   template <class Frame>
   static auto make_state(Frame& frame) {
     using PerRow = decltype(frame.template exchange<0>(frame.template exchange_input<0>()));
-    NormState<PerRow, accumulate_t<typename Frame::dtype>> state;
-    if constexpr (has_weight) {
-      const std::size_t features = frame.template parameter_shape<0>().elements();
-      state.gradients.resize(has_bias ? 2 * features : features);
-    }
-    return state;
+    return NormState<PerRow, accumulate_t<typename Frame::dtype>>{};
   }
 
   template <class Frame, class X, class Y>
@@ -253,9 +247,9 @@ class RowNorm : public KeepsLayout {
   template <class Frame, class Rows, class X, class DY>
   static void write_gradients(Frame& frame, const Rows& rows, X x, DY dy) {
     using Sum = accumulate_t<typename Frame::dtype>;
-    auto& sums = frame.state().gradients;
-    std::fill(sums.begin(), sums.end(), Sum(0));
     const std::size_t n = x.columns();
+    auto& sums = frame.state().gradients;
+    sums.assign(has_bias ? 2 * n : n, Sum(0));
     Sum* const dw = sums.data();
     Sum* const db = dw + (has_bias ? n : 0);
     for (std::size_t r = 0; r < x.rows(); ++r) {
