@@ -1,0 +1,48 @@
+#!/bin/sh
+# How jobs begin and end: launch.sh PROGRAM LAUNCHER
+# A job that fails must end by itself within ten seconds, with an exit code other than 0 that is not
+# timeout's, and say who failed of what.
+program=$1
+launcher=$2
+out=$(mktemp)
+trap 'rm "$out"' EXIT
+failures=0
+
+check() {  # check <passes|fails> <sentence> <command>...
+  wanted=$1
+  sentence=$2
+  shift 2
+  timeout 10 "$@" >"$out" 2>&1 </dev/null
+  code=$?
+  ended=fails
+  if [ "$code" -eq 0 ]; then ended=passes; fi
+  if [ "$ended" != "$wanted" ] || [ "$code" -eq 124 ] || ! grep -q -e "$sentence" "$out" ||
+    grep -q 'a rank went on' "$out"; then
+    echo "FAILED: exit code $code, wanted one that $wanted and '$sentence' of: $*"
+    sed 's/^/    /' "$out"
+    failures=$((failures + 1))
+  else
+    echo "exit code $code: $(grep -m 1 -e "$sentence" "$out")"
+  fi
+}
+
+for processes in 2 3; do
+  last=$((processes - 1))
+  check fails "^rank $last: the cause" "$launcher" -n "$processes" "$program" throw
+  check fails "^rank $last: the system has no more memory" "$launcher" -n "$processes" "$program" memory
+  check fails "^rank $last: threw what is no std::exception" "$launcher" -n "$processes" "$program" stray
+  check fails "^rank 0: in all_reduce(sum, float32, 100000 elements): rank $last has left" \
+    "$launcher" -n "$processes" "$program" leave
+done
+check passes '^2 ranks, sum 2$' "$launcher" -n 2 "$program" all
+check passes '^1 ranks, sum 1$' "$program" all
+check passes '^1 ranks, sum 1$' "$program" ranks 1
+check passes '^2 ranks, sum 2$' "$launcher" -n 2 "$program" ranks 2
+check fails '^rank 0: run_mpi_ranks: 3 ranks were asked for, but 2 processes were started' \
+  "$launcher" -n 2 "$program" ranks 3
+check fails '^rank 0: run_mpi_ranks: 1 ranks were asked for, but 2 processes were started' \
+  "$launcher" -n 2 "$program" ranks 1
+check fails '^rank 0: run_mpi_ranks: 4 ranks were asked for, but 1 process was started' \
+  "$program" ranks 4
+
+[ "$failures" -eq 0 ]
