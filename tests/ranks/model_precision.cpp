@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
@@ -54,9 +56,9 @@ struct Run_ {
 
 const std::vector<std::string> names{"0.weight", "0.bias", "2.weight", "2.bias"};
 
-/// The four steps of the witness.
+/// The four steps of the witness, each of them in `parts` equal batches.
 template <class L, class P, class E = Ends<Invariant, Invariant>, class C>
-Run_ train(C& ranks, double scale = 1) {
+Run_ train(C& ranks, double scale = 1, std::size_t parts = 1, std::optional<double> clip = {}) {
   using M = Model<L, Context<P, Reference, C>, E>;
   using T = typename M::dtype;
   M model(ranks, Seed{1});
@@ -75,10 +77,20 @@ Run_ train(C& ranks, double scale = 1) {
   }
   Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
   LossScaler scaler = LossScaler::fixed(scale);
+  const StepOptions options{.clip_norm = clip, .scaler = &scaler};
+  const std::size_t rows = 6 / parts;
+  const Shape part{{Axis::batch, rows}, in[1]};
   Run_ run;
   for (int step = 0; step < 4; ++step) {
-    run.losses.push_back(
-        train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer, {.scaler = &scaler}));
+    double loss = 0;
+    for (std::size_t first = 0; first < 6; first += rows) {
+      const View<const T, typename E::offered> x_part(x.data() + 9 * first, part, place);
+      const View<const std::int32_t, Invariant> labels_part(labels.data() + first, Shape{part[0]},
+                                                            place);
+      loss += accumulate_step(model, x_part, labels_part, CrossEntropy{}, 6, options);
+    }
+    run.losses.push_back(loss);
+    finish_step(model, optimizer, options);
   }
   CHECK(scaler.skipped() == 0);
   for (const std::string& name : names) {
@@ -157,6 +169,24 @@ TEST_CASE("narrow compute gives the same steps at every number of ranks, but for
       }
     });
   }
+}
+
+// In parts, a gradient is rounded to 2^-9 of itself in each part instead of once; see above.
+TEST_CASE("a step in parts is the step in one, but for rounding, with clipping and a scale too") {
+  using P = Precision<bf16, float>;
+  const auto check = [](auto& ranks) {
+    const Run_ whole = train<Parallel, P>(ranks, 256, 1, 0.5);
+    const Run_ parts = train<Parallel, P>(ranks, 256, 3, 0.5);
+    CHECK(largest_difference(parts.losses, whole.losses) < 0.004);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      CHECK(largest_difference(parts.parameters[i], whole.parameters[i]) < 0.002);
+    }
+    const Run_ unclipped = train<Parallel, P>(ranks, 256);
+    CHECK(largest_difference(unclipped.losses, whole.losses) > 0.05);  // the norm was above 0.5
+  };
+  SingleRank alone;
+  check(alone);
+  run_ranks(3, [&](ThreadCommunicator& ranks) { check(ranks); });
 }
 
 TEST_CASE("updates below the resolution of bf16 move parameters in float, and none in bf16") {

@@ -38,6 +38,7 @@ struct LossScaleState {
 ///     LossScaler scaler(DynamicLossScale{});
 ///     train_step(model, x, labels, loss, optimizer, {.scaler = &scaler});
 ///
+/// The loss itself is not scaled: one that is no finite number is an error with a scaler, too.
 /// A scale is a finite, normal number of float, a power of two if its options are: then nothing is
 /// rounded by it. Each rank has a scaler of its own, and they are always equal.
 class LossScaler {
