@@ -74,7 +74,8 @@ static_assert(std::same_as<takes<Drop,   Partial,    Sequence>,  Sequence>);
 static_assert(std::same_as<takes<To<Invariant>, Features, Features>, Invariant>);
 static_assert(std::same_as<takes<To<Batch>,     Partial,  Features>, Batch>);
 static_assert(std::same_as<takes<Flatten, Channels,  Invariant>, Channels>);
-static_assert(std::same_as<takes<Flatten, Sharded<Axis::height>, Invariant>, Channels>);
+static_assert(std::same_as<takes<Flatten, Sharded<Axis::height>, Invariant>, Invariant>);
+static_assert(std::same_as<takes<Flatten, Sharded<Axis::height>, Features>, Channels>);
 static_assert(std::same_as<takes<Flatten, Batch,     Features>,  Batch>);
 static_assert(std::same_as<takes<Flatten, Partial,   Features>,  Partial>);    // it is linear
 

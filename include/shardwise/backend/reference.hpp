@@ -7,6 +7,7 @@
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/independent_loop.hpp"
+#include "shardwise/backend/detail/pooling_loops.hpp"
 #include "shardwise/backend/detail/reference_convolution.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -41,6 +42,12 @@ class Reference {
 
   template <Real T>
   using Convolution = detail::ReferenceConvolution<T>;
+
+  template <Real T>
+  using MaxPooling = detail::MaxPoolingLoops<T>;
+
+  template <Real T>
+  using AveragePooling = detail::AveragePoolingLoops<T>;
 
   template <class F>
   void for_each(std::size_t n, F f) {

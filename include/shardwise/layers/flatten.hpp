@@ -13,21 +13,28 @@ namespace shardwise {
 /// behind it: shards stay whole planes, and a row-parallel layer behind it finds its inputs in
 /// place.
 /// layout   Sharded<channel> -> Sharded<feature>;   L -> L for Invariant, Replicated, Partial,
-///          Sharded<batch>;   any other split becomes Sharded<channel> first (all-to-all)
+///          Sharded<batch>;   any other split, as by height, would cut features into pieces that
+///          lie apart: it becomes what is wanted of those, or Sharded<channel> (all-to-all)
 /// sends    nothing
 /// throws   shape_error if x does not begin with batch and channel
 struct Flatten {
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool reshapes = true;
 
+  template <Layout L>
+  static constexpr bool keeps_planes =
+      std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::channel>>;
+
   template <Layout Wanted>
   using wants = std::conditional_t<std::same_as<Wanted, Sharded<Axis::feature>>,
                                    Sharded<Axis::channel>, Wanted>;
 
   template <Layout Offered, Layout Wanted>
-  using takes =
-      std::conditional_t<ShardedLayout<Offered> && !std::same_as<Offered, Sharded<Axis::batch>>,
-                         Sharded<Axis::channel>, Offered>;
+  using takes = std::conditional_t<
+      !ShardedLayout<Offered> || keeps_planes<Offered>, Offered,
+      std::conditional_t<keeps_planes<Wanted> || std::same_as<Wanted, Invariant> ||
+                             std::same_as<Wanted, Replicated>,
+                         Wanted, Sharded<Axis::channel>>>;
 
   template <Layout In>
   using gives =

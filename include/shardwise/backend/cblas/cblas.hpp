@@ -12,6 +12,7 @@
 #include "shardwise/backend/cblas/products.hpp"
 #include "shardwise/backend/cblas/threads.hpp"
 #include "shardwise/backend/detail/independent_loop.hpp"
+#include "shardwise/backend/detail/pooling_loops.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -33,6 +34,12 @@ class Cblas {
  public:
   template <CblasReal T>
   class Linear;
+
+  template <CblasReal T>
+  using MaxPooling = detail::MaxPoolingLoops<T>;
+
+  template <CblasReal T>
+  using AveragePooling = detail::AveragePoolingLoops<T>;
 
   /// Throws argument_error for fewer than one thread.
   explicit Cblas(int threads = 1) {

@@ -13,6 +13,7 @@
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/independent_loop.hpp"
+#include "shardwise/backend/detail/pooling_loops.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 #include "shardwise/backend/onednn/threads.hpp"
@@ -36,6 +37,12 @@ class OneDnn {
  public:
   template <OneDnnReal T>
   class Linear;
+
+  template <OneDnnReal T>
+  using MaxPooling = detail::MaxPoolingLoops<T>;
+
+  template <OneDnnReal T>
+  using AveragePooling = detail::AveragePoolingLoops<T>;
 
   /// Throws argument_error for fewer than one thread, backend_error if the library refuses.
   explicit OneDnn(int threads = 1) : threads_(threads) {

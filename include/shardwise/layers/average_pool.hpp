@@ -1,0 +1,80 @@
+#pragma once
+// Average pooling: one template over the windows, for any number of axes of space.
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#include "shardwise/backend/pooling.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/layers/detail/image_windows.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/pool_windows.hpp"
+
+namespace shardwise {
+
+/// y[n, c, p] = Σ x[n, c, p stride - before + k dilation] / divisor over the taps k of a window,
+/// where what lies outside the image is zero. The divisor is the number of taps or, with
+/// `.counts_padding = false`, of those that fall into the image. Images, and what a rank has of
+/// them, are those of MaxPool. layout   L -> L, Partial too, for it is linear: a sum over ranks is
+/// made behind it, where it has
+///          fewer elements;   Sharded<A> becomes Haloed<A, Window> -> Sharded<A> if A is an axis of
+///          space
+/// sends    nothing
+/// throws   shape_error if x are no such images, or smaller than a window
+/// source   torch.nn.AvgPool2d; ONNX operator AveragePool, which has dilation too
+template <auto Windows, bool CountsPadding>
+class AveragePool {
+  static constexpr Divisor divisor = CountsPadding ? Divisor::taps : Divisor::elements;
+
+ public:
+  static constexpr Saves saves = Saves::nothing;
+
+  template <Layout Wanted>
+  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
+  template <Layout Offered, Layout Wanted>
+  using takes = detail::windowed_t<Windows, Offered>;
+  template <Layout In>
+  using gives = detail::outputs_of_t<In>;
+
+  constexpr Shape output_shape(const Shape& x) const { return detail::pooled_shape<Windows>(x); }
+
+  template <class Frame>
+  static auto make_state(Frame& frame) {
+    using T = typename Frame::dtype;
+    using B = typename Frame::backend_type;
+    static_assert(PoolingBackend<B, T>, "the backend has no pooling in this dtype; see its table");
+    return typename B::template AveragePooling<T>(frame.backend());
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    frame.state().forward(detail::pooling_call<Windows>(x, y), divisor, x.data(), y.data());
+  }
+
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+    frame.state().backward(detail::pooling_call<Windows>(dx, dy), divisor, dy.data(), dx.data());
+  }
+};
+
+/// On [batch, channel, width], [batch, channel, height, width] and [batch, channel, depth, height,
+/// width]: `AveragePool2d<2>`, `AveragePool2d<pool(3, {.padding = 1, .counts_padding = false})>`.
+template <PoolWindows P>
+using AveragePool1d = AveragePool<detail::pool_windows<1, P>(), P.options.counts_padding>;
+template <PoolWindows P>
+using AveragePool2d = AveragePool<detail::pool_windows<2, P>(), P.options.counts_padding>;
+template <PoolWindows P>
+using AveragePool3d = AveragePool<detail::pool_windows<3, P>(), P.options.counts_padding>;
+
+/// "AveragePool2d<3x3, padding 1x1, not counted>".
+template <auto Windows, bool CountsPadding>
+struct NameOf<AveragePool<Windows, CountsPadding>> {
+  static std::string name() {
+    return "AveragePool" + std::to_string(Windows.size()) + "d<" + detail::pool_name(Windows) +
+           (CountsPadding ? ">" : ", not counted>");
+  }
+};
+
+}  // namespace shardwise

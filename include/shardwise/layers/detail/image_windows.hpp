@@ -1,0 +1,118 @@
+#pragma once
+// Windows that slide over the axes of space of images [batch, channel, (depth,) (height,) width],
+// wherever the images are split.
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#include "shardwise/backend/pooling.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/layers/detail/convolution_checks.hpp"
+#include "shardwise/layout/local_shape.hpp"
+#include "shardwise/layout/window.hpp"
+
+namespace shardwise::detail {
+
+/// What a layer with these windows takes of images laid out as L: what its windows read beyond a
+/// rank's block too, if L splits an axis along which they slide.
+template <auto Windows, Layout L, std::size_t I = 0>
+struct windowed {
+  using type = L;
+};
+template <auto Windows, Axis A, std::size_t I>
+requires(I < Windows.size()) struct windowed<Windows, Sharded<A>, I> {
+  using type = typename std::conditional_t<A == space_axis(I, Windows.size()),
+                                           std::type_identity<Haloed<A, Windows[I]>>,
+                                           windowed<Windows, Sharded<A>, I + 1>>::type;
+};
+template <auto Windows, Layout L>
+using windowed_t = typename windowed<Windows, L>::type;
+
+/// What such a layer gives for images taken as In.
+template <Layout In>
+struct outputs_of {
+  using type = In;
+};
+template <Axis A, Window W>
+struct outputs_of<Haloed<A, W>> {
+  using type = Sharded<A>;
+};
+template <Layout In>
+using outputs_of_t = typename outputs_of<In>::type;
+
+/// What the rank holds of an axis of the tensor in view.
+template <class V>
+Interval held_of_axis(const V& view, std::size_t axis) {
+  using L = typename V::layout;
+  if constexpr (SplitLayout<L>) {
+    if (split_position<L>(view.global()) == axis)
+      return local_block<L>(view.global(), view.place());
+  }
+  return {0, view.global()[axis].extent()};
+}
+
+/// Where the taps of the windows fall on what this rank holds of x, or of its gradient, for what it
+/// holds of y, or of its gradient. A rank holds all that its windows read, so there is padding only
+/// where its first window begins in front of the whole image.
+template <auto Windows, class X, class Y>
+std::array<SpatialAxis, 3> space_of(const X& x, const Y& y) {
+  constexpr std::size_t axes = Windows.size();
+  std::array<SpatialAxis, 3> space{};
+  for (std::size_t i = 0; i < axes; ++i) {
+    const Window& window = Windows[i];
+    const std::size_t first = held_of_axis(y, 2 + i).offset;
+    space[3 - axes + i] = {x.local()[2 + i].extent(),
+                           y.local()[2 + i].extent(),
+                           window.kernel,
+                           window.stride,
+                           window.dilation,
+                           window.before - std::min(window.before, first * window.stride)};
+  }
+  return space;
+}
+
+/// Throws shape_error unless x are images with so many axes of space, none of them empty.
+constexpr void check_images(const Shape& x, std::size_t axes) {
+  bool fits = x.rank() == axes + 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
+  for (std::size_t i = 0; i < axes && fits; ++i)
+    fits = x[2 + i].axis == space_axis(i, axes) && x[2 + i].extent() > 0;
+  if (fits) return;
+  std::string wanted = "[batch, channel";
+  for (std::size_t i = 0; i < axes; ++i) wanted += ", " + std::string(name(space_axis(i, axes)));
+  throw shape_error("the input is a tensor " + to_string(x) + ", but the layer pools images " +
+                    wanted + "] of at least one element along every axis of space");
+}
+
+/// What windows give for images of shape x.
+/// throws   shape_error if x are no such images, or smaller than a window
+template <auto Windows>
+constexpr Shape pooled_shape(const Shape& x) {
+  if (x.rank() == 0) return x;
+  check_images(x, Windows.size());
+  Shape y = x;
+  for (std::size_t i = 0; i < Windows.size(); ++i) {
+    const Dim& in = x[2 + i];
+    if (!in.known()) continue;
+    const std::size_t outputs = Windows[i].outputs(in.extent());
+    if (outputs == 0) {
+      throw shape_error(
+          "the input is a tensor " + to_string(x) + ", whose " + std::string(name(in.axis)) +
+          " is too small for a window of " + to_string(Windows[i]) + ", which reaches over " +
+          std::to_string(Windows[i].reach()) + ": take larger images or a smaller window");
+    }
+    y[2 + i] = {in.axis, outputs};
+  }
+  return y;
+}
+
+/// One call on what this rank holds.
+template <auto Windows, class X, class Y>
+PoolingCall pooling_call(const X& x, const Y& y) {
+  return {{x.local()[0].extent(), space_of<Windows>(x, y)}, x.local()[1].extent()};
+}
+
+}  // namespace shardwise::detail

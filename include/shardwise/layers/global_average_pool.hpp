@@ -1,0 +1,87 @@
+#pragma once
+// The mean of every plane.
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/layout.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+template <class L>
+inline constexpr bool is_space_split =
+    std::same_as<L, Sharded<Axis::depth>> || std::same_as<L, Sharded<Axis::height>> ||
+    std::same_as<L, Sharded<Axis::width>>;
+
+}  // namespace detail
+
+/// [batch, channel, ...] -> the same axes, those of space with extent 1: the mean over them. Where
+/// an axis of space is split, each rank gives the sum of its part, divided by the number of
+/// elements that all ranks have: a summand of the mean. layout   Sharded<depth>, Sharded<height>,
+/// Sharded<width> -> Partial;   L -> L for any other L, and
+///          for Partial too, since it is linear
+/// sends    nothing
+/// throws   shape_error if x does not begin with batch and channel, or has empty planes
+/// source   ONNX operator GlobalAveragePool
+struct GlobalAveragePool {
+  static constexpr Saves saves = Saves::nothing;
+
+  template <Layout Wanted>
+  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
+  template <Layout Offered, Layout Wanted>
+  using takes = Offered;
+  template <Layout In>
+  using gives = std::conditional_t<detail::is_space_split<In>, Partial, In>;
+
+  constexpr Shape output_shape(const Shape& x) const {
+    if (x.rank() == 0) return x;
+    bool fits = x.rank() > 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
+    for (std::size_t i = 2; i < x.rank(); ++i) fits = fits && x[i].extent() > 0;
+    if (!fits) {
+      throw shape_error(
+          "the input is a tensor " + to_string(x) +
+          ", but the layer averages the planes of images [batch, channel, ...], which "
+          "must have elements");
+    }
+    Shape y{x[0], x[1]};
+    for (std::size_t i = 2; i < x.rank(); ++i) y.append({x[i].axis, 1});
+    return y;
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    using T = typename Frame::dtype;
+    using A = accumulate_t<T>;
+    frame.backend().for_each(y.size(), [in = x.data(), out = y.data(), here = plane(x.local()),
+                                        count = static_cast<A>(plane(x.global()))](std::size_t p) {
+      const T* const image = in + p * here;
+      const A sum =
+          detail::lane_sum<A>(here, [=](std::size_t i) { return static_cast<A>(image[i]); });
+      out[p] = static_cast<T>(sum / count);
+    });
+  }
+
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+    using T = typename Frame::dtype;
+    using A = accumulate_t<T>;
+    frame.backend().for_each(
+        dy.size(), [in = dy.data(), out = dx.data(), here = plane(dx.local()),
+                    count = static_cast<A>(plane(dx.global()))](std::size_t p) {
+          std::fill_n(out + p * here, here, static_cast<T>(static_cast<A>(in[p]) / count));
+        });
+  }
+
+ private:
+  static std::size_t plane(const Shape& x) { return x.elements(2, x.rank()); }
+};
+
+}  // namespace shardwise

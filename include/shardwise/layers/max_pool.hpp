@@ -1,0 +1,108 @@
+#pragma once
+// Max pooling: one template over the windows, for any number of axes of space.
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/backend/pooling.hpp"
+#include "shardwise/core/memory.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/layers/detail/image_windows.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/pool_windows.hpp"
+
+namespace shardwise {
+
+/// y[n, c, p] = the largest x[n, c, p stride - before + k dilation] over the taps k of a window
+/// that fall into the image. Of equal ones the first counts, and it alone gets the gradient; an
+/// element that several windows chose gets the sum. On [batch, channel, S...] with S = [W], [H, W]
+/// or [D, H, W]; it works where the images are, and an axis of space may be split:
+///
+///                          x per rank                       y per rank
+/// Invariant, Replicated    [B, C, S...]                     [B, C, S'...]
+/// Sharded<batch>           [B/P, C, S...]                   [B/P, C, S'...]
+/// Sharded<channel>         [B, C/P, S...]                   [B, C/P, S'...]
+/// Sharded<height>, ...     what its windows read of H       its block of H'
+///
+/// layout   L -> L;   Sharded<A> becomes Haloed<A, Window> -> Sharded<A> if A is an axis of space;
+/// a
+///          Partial becomes what is wanted if that is a split of batch or channel, else Invariant
+/// saves    the number of one tap for each output, and nothing of its input
+/// sends    nothing
+/// throws   shape_error if x are no such images, or smaller than a window
+/// source   torch.nn.MaxPool2d
+template <auto Windows>
+class MaxPool {
+  template <class Kernel>
+  struct State {
+    Kernel kernel;
+    Buffer record;  // of the last forward in training
+  };
+
+ public:
+  static constexpr Saves saves = Saves::nothing;
+
+  template <Layout Wanted>
+  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
+
+  template <Layout Offered, Layout Wanted>
+  using takes =
+      std::conditional_t<!std::same_as<Offered, Partial>, detail::windowed_t<Windows, Offered>,
+                         std::conditional_t<std::same_as<Wanted, Sharded<Axis::batch>> ||
+                                                std::same_as<Wanted, Sharded<Axis::channel>>,
+                                            Wanted, Invariant>>;
+
+  template <Layout In>
+  using gives = detail::outputs_of_t<In>;
+
+  constexpr Shape output_shape(const Shape& x) const { return detail::pooled_shape<Windows>(x); }
+
+  template <class Frame>
+  static auto make_state(Frame& frame) {
+    using T = typename Frame::dtype;
+    using B = typename Frame::backend_type;
+    static_assert(PoolingBackend<B, T>, "the backend has no pooling in this dtype; see its table");
+    using Kernel = typename B::template MaxPooling<T>;
+    return State<Kernel>{Kernel(frame.backend()), {}};
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    auto& [kernel, record] = frame.state();
+    const PoolingCall call = detail::pooling_call<Windows>(x, y);
+    if (Frame::input_gradient && frame.training()) {
+      record = {};  // gives its memory back first
+      record = frame.take(kernel.record_bytes(call));
+    }
+    kernel.forward(call, x.data(), y.data(), frame.training() ? record.data() : nullptr);
+  }
+
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+    auto& [kernel, recorded] = frame.state();
+    const Buffer record = std::exchange(recorded, {});
+    kernel.backward(detail::pooling_call<Windows>(dx, dy), dy.data(), record.data(), dx.data());
+  }
+};
+
+/// On [batch, channel, width], [batch, channel, height, width] and [batch, channel, depth, height,
+/// width]: `MaxPool2d<2>`, `MaxPool2d<pool(3, {.stride = 2, .padding = 1})>`.
+template <PoolWindows P>
+using MaxPool1d = MaxPool<detail::pool_windows<1, P>()>;
+template <PoolWindows P>
+using MaxPool2d = MaxPool<detail::pool_windows<2, P>()>;
+template <PoolWindows P>
+using MaxPool3d = MaxPool<detail::pool_windows<3, P>()>;
+
+/// "MaxPool2d<2x2>".
+template <auto Windows>
+struct NameOf<MaxPool<Windows>> {
+  static std::string name() {
+    return "MaxPool" + std::to_string(Windows.size()) + "d<" + detail::pool_name(Windows) + '>';
+  }
+};
+
+}  // namespace shardwise

@@ -1,0 +1,87 @@
+#pragma once
+// The windows of a pooling layer.
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "shardwise/layers/window_options.hpp"
+#include "shardwise/layout/window.hpp"
+
+namespace shardwise {
+
+/// See `pool`.
+struct PoolOptions {
+  PerAxis stride = 0;  ///< 0 stands for the size: windows side by side
+  Padding padding = 0;
+  PerAxis dilation = 1;
+  bool counts_padding = true;  ///< whether averages divide by all taps of a window
+};
+
+/// The windows of a pooling layer with any number of axes of space; a number is a size alone.
+struct PoolWindows {
+  PerAxis size;
+  PoolOptions options{};
+
+  constexpr PoolWindows(int all) : size(all) {}
+  constexpr PoolWindows(PerAxis sizes, const PoolOptions& given) : size(sizes), options(given) {}
+
+  /// The stride, of which 0 is none.
+  constexpr PerAxis stride() const { return options.stride.most() == 0 ? size : options.stride; }
+};
+
+/// `pool(3, {.stride = 2, .padding = 1})`, `pool({1, 2})`.
+constexpr PoolWindows pool(PerAxis size, const PoolOptions& options = {}) {
+  return {size, options};
+}
+
+namespace detail {
+
+/// Padding that no window could be full of, but for dilation.
+template <std::size_t Axes, std::array<Window, Axes> Windows>
+consteval bool padding_is_narrow() {
+  bool narrow = true;
+  for (const Window& window : Windows)
+    narrow = narrow && 2 * window.before <= window.reach() && 2 * window.after <= window.reach();
+  return narrow;
+}
+
+/// The windows along each of so many axes.
+template <std::size_t Axes, PoolWindows P>
+consteval std::array<Window, Axes> pool_windows() {
+  constexpr PoolOptions o = P.options;
+  static_assert(windows_must_exist<Axes, P.size, P.stride(), o.padding, o.dilation>());
+  constexpr auto result = windows<Axes>(P.size, P.stride(), o.padding, o.dilation);
+  static_assert(padding_is_narrow<Axes, result>(),
+                "The padding of a pooling layer is at most half of its window at every side: a "
+                "wider one would make windows of nothing but padding.");
+  return result;
+}
+
+/// "3x3, stride 2x2, padding 1x1": sizes, and what differs from the default.
+template <std::size_t Axes>
+std::string pool_name(const std::array<Window, Axes>& windows) {
+  std::string size, stride, dilation, padding;
+  bool side_by_side = true, dense = true, bare = true;
+  for (const Window& window : windows) {
+    const std::string by = size.empty() ? "" : "x";
+    const auto number = [&](std::size_t n) { return by + std::to_string(n); };
+    size += number(window.kernel);
+    stride += number(window.stride);
+    dilation += number(window.dilation);
+    padding += window.before == window.after ? number(window.before)
+                                             : by + '(' + std::to_string(window.before) + '+' +
+                                                   std::to_string(window.after) + ')';
+    side_by_side = side_by_side && window.stride == window.kernel;
+    dense = dense && window.dilation == 1;
+    bare = bare && window.before == 0 && window.after == 0;
+  }
+  if (!side_by_side) size += ", stride " + stride;
+  if (!bare) size += ", padding " + padding;
+  if (!dense) size += ", dilation " + dilation;
+  return size;
+}
+
+}  // namespace detail
+
+}  // namespace shardwise

@@ -1,0 +1,127 @@
+// What pooling and the layers around it take, give and send, known to the compiler.
+
+#include <concepts>
+
+#include "shardwise/layers/average_pool.hpp"
+#include "shardwise/layers/convolution.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/flatten.hpp"
+#include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/max_pool.hpp"
+#include "shardwise/model/plan.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using Batch = Sharded<Axis::batch>;
+using Channels = Sharded<Axis::channel>;
+using Rows = Sharded<Axis::height>;
+using Columns = Sharded<Axis::width>;
+
+using Max = MaxPool2d<pool({3, 5}, {.stride = 2, .padding = {1, 2}})>;
+using Average = AveragePool2d<2>;
+
+constexpr Window along_height{.kernel = 3, .stride = 2, .before = 1, .after = 1};
+constexpr Window along_width{.kernel = 5, .stride = 2, .before = 2, .after = 2};
+
+static_assert(Layer<Max> && Layer<Average> && Layer<GlobalAveragePool>);
+static_assert(Layer<MaxPool1d<2>> && Layer<AveragePool3d<pool(3, {.counts_padding = false})>>);
+
+// A stride that is not given is the size, and one number stands for all axes.
+static_assert(std::same_as<MaxPool2d<2>, MaxPool2d<pool({2, 2}, {.stride = {2, 2}})>>);
+static_assert(!std::same_as<MaxPool2d<2>, MaxPool2d<pool(2, {.stride = 1})>>);
+
+// --- layouts -----------------------------------------------------------------------------------
+
+template <class L, Layout Offered, Layout Wanted = Invariant>
+using takes = takes_t<L, Ends<Offered, Wanted>>;
+
+template <class L, class In>
+constexpr bool keeps = std::same_as<takes<L, In>, In>&& std::same_as<output_layout_t<L, In>, In>;
+template <class L>
+constexpr bool keeps_planes =
+    keeps<L, Invariant>&& keeps<L, Replicated>&& keeps<L, Batch>&& keeps<L, Channels>;
+static_assert(keeps_planes<Max> && keeps_planes<Average> && keeps_planes<GlobalAveragePool>);
+
+// Along an axis of space, what the windows of that axis read, and the canonical block of outputs.
+static_assert(std::same_as<takes<Max, Rows>, Haloed<Axis::height, along_height>>);
+static_assert(std::same_as<takes<Max, Columns>, Haloed<Axis::width, along_width>>);
+static_assert(std::same_as<output_layout_t<Max, Rows>, Rows>);
+static_assert(std::same_as<wants_t<Max, Rows>, Rows>);
+static_assert(std::same_as<takes<MaxPool1d<2>, Columns>,  //
+                           Haloed<Axis::width, Window{.kernel = 2, .stride = 2}>>);
+static_assert(std::same_as<output_layout_t<GlobalAveragePool, Rows>, Partial>);
+
+// The largest of sums is no sum of largest; a mean of sums is the sum of means.
+static_assert(std::same_as<takes<Max, Partial>, Invariant>);
+static_assert(std::same_as<takes<Max, Partial, Channels>, Channels>);
+static_assert(keeps<Average, Partial> && keeps<GlobalAveragePool, Partial>);
+
+// --- shapes ------------------------------------------------------------------------------------
+
+constexpr Shape images{{Axis::batch, 4}, {Axis::channel, 6}, {Axis::height, 16}, {Axis::width, 16}};
+static_assert(Max{}.output_shape(images) ==
+              Shape{{Axis::batch, 4}, {Axis::channel, 6}, {Axis::height, 8}, {Axis::width, 8}});
+static_assert(GlobalAveragePool{}.output_shape(images) ==
+              Shape{{Axis::batch, 4}, {Axis::channel, 6}, {Axis::height, 1}, {Axis::width, 1}});
+
+// --- plans -------------------------------------------------------------------------------------
+
+constexpr bool input_gradient = true;
+constexpr std::size_t whole = 4 * 6 * 16 * 16;
+constexpr std::size_t pooled = 4 * 6 * 8 * 8;
+
+template <class L, Layout In, Layout Wanted = In>
+constexpr Plan plan_on() {
+  return plan<L, 4, In, Wanted, input_gradient>(images);
+}
+constexpr bool is(const Plan& plan, const collectives& forward, const collectives& backward) {
+  return plan.forward == forward && plan.backward == backward && plan.settle.empty();
+}
+
+static_assert(is(plan_on<Max, Invariant>(), {}, {}));
+static_assert(is(plan_on<Max, Channels>(), {}, {}));
+static_assert(is(plan_on<Max, Batch>(), {}, {}));
+
+// Windows that straddle shards: one exchange of halos each way, of the rows that are missing alone.
+constexpr bool is_one(const collectives& list, Operation operation, std::size_t bytes) {
+  return list.size() == 1 && list[0].operation == operation && list.bytes_sent(4) == bytes;
+}
+constexpr std::size_t missing = 3 * 4 * 6 * 16 * sizeof(float);
+static_assert(is_one(plan_on<Max, Rows>().forward, Operation::halo_exchange, missing));
+static_assert(is_one(plan_on<Max, Rows>().backward, Operation::halo_sum, missing));
+// Windows that fall on shards need no row of a neighbour.
+static_assert(plan_on<MaxPool2d<2>, Rows>().forward.bytes_sent(4) == 0);
+
+// A convolution over a share of the input channels gives summands. Behind average pooling they are
+// summed where they are four times fewer, behind max pooling they cannot be.
+template <class... Behind>
+using Summands = Sequential<Conv2d<split::input, 6, 6, kernel(3, {.padding = 1})>, Behind...>;
+static_assert(plan<Summands<Average>, 4, Channels>(images).forward ==
+              collectives{all_reduce(pooled)});
+static_assert(plan<Summands<Max>, 4, Channels>(images).forward == collectives{all_reduce(whole)});
+static_assert(plan<Summands<Average, Relu>, 4, Channels, Channels>(images).forward ==
+              collectives{reduce_scatter(pooled)});
+static_assert(plan<Summands<GlobalAveragePool, Flatten, ColumnParallelLinear<6, 3>>, 4, Channels,
+                   Sharded<Axis::feature>>(images)
+                  .forward == collectives{all_reduce(4 * 6)});
+
+// The mean of planes that ranks have rows of: one number a plane.
+static_assert(is(plan_on<GlobalAveragePool, Rows, Invariant>(), {all_reduce(4 * 6)}, {}));
+
+// Flatten turns rows into whole planes, and a row-parallel layer behind it finds its features.
+using Head = Sequential<MaxPool2d<2>, Flatten, RowParallelLinear<384, 10>>;
+constexpr Collective sent(std::size_t i) { return plan<Head, 4, Rows>(images).forward[i]; }
+static_assert(plan<Head, 4, Rows>(images).forward.size() == 3);
+static_assert(sent(0).operation == Operation::halo_exchange);
+static_assert(sent(1) == all_to_all(pooled) && sent(2) == all_reduce(4 * 10));
+// Where a layer behind wants whole images, it is one gather and no detour.
+static_assert(plan<Sequential<Flatten, ColumnParallelLinear<1536, 10>>, 4, Rows,
+                   Sharded<Axis::feature>>(images)
+                  .forward == collectives{all_gather(whole)});
+static_assert(plan<Sequential<Flatten, Linear<split::none, 1536, 10>>, 4, Rows, Batch>(images)
+                  .forward == collectives{all_to_all(whole)});
+
+}  // namespace

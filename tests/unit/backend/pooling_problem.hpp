@@ -1,0 +1,191 @@
+#pragma once
+// A pooling with small integer data, worked out one output and one tap at a time, and a check of a
+// backend's kernels against it.
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/pooling.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace backend_test {
+
+using shardwise::Divisor;
+using shardwise::PoolingCall;
+using shardwise::SpatialAxis;
+
+/// What pooling gives, in double, where sums of small integers are exact.
+struct PoolingFormula {
+  PoolingCall call;
+
+  using Numbers = std::vector<double>;
+
+  std::size_t x_size() const { return call.planes() * call.input_plane(); }
+  std::size_t y_size() const { return call.planes() * call.output_plane(); }
+
+  /// The elements of x that output `y` reads, in the order of memory.
+  std::vector<std::size_t> read_by(std::size_t y) const {
+    const auto& s = call.space;
+    const std::size_t plane = y / call.output_plane();
+    const std::size_t p = y % call.output_plane();
+    const std::size_t output[] = {p / (s[1].output * s[2].output), p / s[2].output % s[1].output,
+                                  p % s[2].output};
+    std::vector<std::size_t> elements;
+    const auto at = [&](std::size_t axis, std::size_t tap) {
+      return static_cast<long>(output[axis] * s[axis].stride + tap * s[axis].dilation) -
+             static_cast<long>(s[axis].before);
+    };
+    const auto inside = [&](std::size_t axis, long position) {
+      return position >= 0 && position < static_cast<long>(s[axis].input);
+    };
+    for (std::size_t a = 0; a < s[0].kernel; ++a)
+      for (std::size_t b = 0; b < s[1].kernel; ++b)
+        for (std::size_t c = 0; c < s[2].kernel; ++c) {
+          const long d = at(0, a), h = at(1, b), w = at(2, c);
+          if (!inside(0, d) || !inside(1, h) || !inside(2, w)) continue;
+          const auto row = static_cast<std::size_t>(d) * s[1].input + static_cast<std::size_t>(h);
+          elements.push_back((plane * s[0].input * s[1].input + row) * s[2].input +
+                             static_cast<std::size_t>(w));
+        }
+    return elements;
+  }
+
+  Numbers maxima(const Numbers& x) const {
+    Numbers y(y_size(), -std::numeric_limits<double>::infinity());
+    for (std::size_t o = 0; o < y.size(); ++o)
+      for (const std::size_t i : read_by(o)) y[o] = std::max(y[o], x[i]);
+    return y;
+  }
+  Numbers gradient_of_maxima(const Numbers& x, const Numbers& dy) const {
+    Numbers dx(x_size());
+    const Numbers y = maxima(x);
+    for (std::size_t o = 0; o < y.size(); ++o)
+      for (const std::size_t i : read_by(o)) {
+        if (x[i] != y[o]) continue;
+        dx[i] += dy[o];
+        break;  // the first alone
+      }
+    return dx;
+  }
+
+  double divisor_of(Divisor divisor, std::size_t output) const {
+    const std::size_t elements = read_by(output).size();
+    if (divisor == Divisor::taps) return static_cast<double>(call.taps());
+    return elements == 0 ? 1 : static_cast<double>(elements);
+  }
+  Numbers means(Divisor divisor, const Numbers& x) const {
+    Numbers y(y_size());
+    for (std::size_t o = 0; o < y.size(); ++o) {
+      for (const std::size_t i : read_by(o)) y[o] += x[i];
+      y[o] /= divisor_of(divisor, o);
+    }
+    return y;
+  }
+  Numbers gradient_of_means(Divisor divisor, const Numbers& dy) const {
+    Numbers dx(x_size());
+    for (std::size_t o = 0; o < dy.size(); ++o)
+      for (const std::size_t i : read_by(o)) dx[i] += dy[o] / divisor_of(divisor, o);
+    return dx;
+  }
+};
+
+inline std::string to_string(const PoolingFormula& f) {
+  std::string text =
+      std::to_string(f.call.images) + " images of " + std::to_string(f.call.channels) + " channels";
+  for (const SpatialAxis& a : f.call.space) {
+    text += "; " + std::to_string(a.input) + " -> " + std::to_string(a.output) + " by kernel " +
+            std::to_string(a.kernel) + ", stride " + std::to_string(a.stride) + ", dilation " +
+            std::to_string(a.dilation) + ", before " + std::to_string(a.before);
+  }
+  return text;
+}
+
+/// Windows of 1 to 7 taps, strides and dilations of 1 to 3, padding up to half of the window, one
+/// to three axes of space of different sizes; now and then something is empty.
+inline PoolingFormula random_pooling(std::mt19937& random) {
+  const auto up_to = [&](std::size_t most) { return random() % (most + 1); };
+  const auto rarely = [&] { return random() % 16 == 0; };
+  PoolingFormula f;
+  f.call.images = rarely() ? 0 : 1 + up_to(1);
+  f.call.channels = rarely() ? 0 : 1 + up_to(2);
+  const std::size_t axes = 1 + up_to(2);
+  for (std::size_t axis = 3 - axes; axis < 3; ++axis) {
+    SpatialAxis& a = f.call.space[axis];
+    a.kernel = 1 + up_to(axes == 3 ? 3 : 6);
+    a.stride = 1 + up_to(2);
+    a.dilation = 1 + up_to(2);
+    a.input = rarely() ? 0 : 1 + up_to(axes == 3 ? 6 : 11);
+    const std::size_t reach = (a.kernel - 1) * a.dilation + 1;
+    a.before = up_to(reach / 2);
+    const std::size_t padded = a.before + a.input + up_to(reach / 2);
+    a.output = padded < reach ? 0 : (padded - reach) / a.stride + 1;
+    if (rarely()) a.output = up_to(a.output);  // as on a rank with a part of the outputs
+  }
+  return f;
+}
+
+/// Runs B's kernels in T. Maxima and their gradients must be exact, means within `bound` of the
+/// largest of them: their divisors are no powers of two.
+template <class B, class T>
+bool pooling_is_right(B& backend, const PoolingFormula& f, std::mt19937& random, double bound) {
+  using A = shardwise::accumulate_t<T>;
+  using Numbers = PoolingFormula::Numbers;
+  const auto integers = [&](std::size_t size) {
+    Numbers numbers(size);
+    for (double& v : numbers) v = static_cast<double>(random() % 5) - 2;
+    return numbers;
+  };
+  const auto typed = [](const Numbers& numbers) {
+    std::vector<T> result;
+    for (const double v : numbers) result.push_back(static_cast<T>(static_cast<A>(v)));
+    return result;
+  };
+  const auto near = [](const std::vector<T>& a, const Numbers& b, double bound_here) {
+    if (a.size() != b.size()) return false;
+    double scale = 1;
+    for (const double v : b) scale = std::isfinite(v) ? std::max(scale, std::abs(v)) : scale;
+    for (std::size_t k = 0; k < a.size(); ++k) {
+      const auto ours = static_cast<double>(static_cast<A>(a[k]));
+      if (ours != b[k] && !(std::abs(ours - b[k]) <= bound_here * scale)) return false;
+    }
+    return true;
+  };
+  // What a kernel fails to write shows.
+  const auto unwritten = [](std::size_t size) {
+    return std::vector<T>(size, static_cast<T>(static_cast<A>(-999)));
+  };
+
+  const Numbers x = integers(f.x_size()), dy = integers(f.y_size());
+  const auto x_t = typed(x), dy_t = typed(dy);
+  auto y = unwritten(f.y_size());
+  auto dx = unwritten(f.x_size());
+  bool right = true;
+
+  typename B::template MaxPooling<T> maxima(backend);
+  std::vector<unsigned char> record(maxima.record_bytes(f.call) + 1);  // never null
+  maxima.forward(f.call, x_t.data(), y.data(), nullptr);
+  right = right && near(y, f.maxima(x), 0);
+  y = unwritten(f.y_size());
+  maxima.forward(f.call, x_t.data(), y.data(), record.data());
+  right = right && near(y, f.maxima(x), 0);
+  maxima.backward(f.call, dy_t.data(), record.data(), dx.data());
+  right = right && near(dx, f.gradient_of_maxima(x, dy), 0);
+
+  typename B::template AveragePooling<T> means(backend);
+  for (const Divisor divisor : {Divisor::taps, Divisor::elements}) {
+    y = unwritten(f.y_size());
+    dx = unwritten(f.x_size());
+    means.forward(f.call, divisor, x_t.data(), y.data());
+    right = right && near(y, f.means(divisor, x), bound);
+    means.backward(f.call, divisor, dy_t.data(), dx.data());
+    right = right && near(dx, f.gradient_of_means(divisor, dy), bound);
+  }
+  return right;
+}
+
+}  // namespace backend_test

@@ -1,0 +1,116 @@
+// The reference kernels of pooling against windows read one tap at a time.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "unit/backend/pooling_problem.hpp"
+
+using namespace shardwise;
+using backend_test::PoolingFormula;
+
+namespace {
+
+static_assert(PoolingBackend<Reference, double> && PoolingBackend<Reference, bf16>);
+static_assert(!PoolingBackend<Reference, int>);  // no dtype of layers
+struct Products : Reference {                    // a backend, but without pooling
+  template <Real T>
+  using MaxPooling = void;
+};
+static_assert(Backend<Products, float> && !PoolingBackend<Products, float>);
+
+/// Another one in every run; SHARDWISE_TEST_SEED repeats one.
+unsigned seed() {
+  const char* given = std::getenv("SHARDWISE_TEST_SEED");
+  return given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10))
+                          : std::random_device{}();
+}
+
+/// A mean is rounded after a sum of up to 343 integers, which is exact; of a gradient every one of
+/// up to 343 summands is. In two-byte dtypes results are rounded once more.
+template <class T>
+void check_random(int count, double bound) {
+  const unsigned first = seed();
+  MESSAGE(count << " random poolings from SHARDWISE_TEST_SEED=" << first);
+  std::mt19937 random(first);
+  Reference backend;
+  for (int k = 0; k < count; ++k) {
+    const PoolingFormula f = backend_test::random_pooling(random);
+    INFO("seed " << first << ", number " << k << ": " << to_string(f));
+    REQUIRE(backend_test::pooling_is_right<Reference, T>(backend, f, random, bound));
+  }
+}
+
+/// One image of one channel in one row.
+PoolingCall row(const SpatialAxis& width) {
+  return {{1, {SpatialAxis{}, SpatialAxis{}, width}}, 1};
+}
+
+}  // namespace
+
+TEST_CASE("random poolings in double") { check_random<double>(3000, 1e-14); }
+TEST_CASE("random poolings in float") { check_random<float>(300, 1e-5); }
+TEST_CASE("random poolings in bfloat16") { check_random<bf16>(300, 0x1p-8); }
+TEST_CASE("random poolings in float16") { check_random<fp16>(300, 0x1p-11); }
+
+TEST_CASE("windows of more taps than a byte can number") {
+  Reference backend;
+  Reference::MaxPooling<float> kernel(backend);
+  const PoolingCall small = row({.input = 254, .output = 1, .kernel = 254});
+  const PoolingCall large = row({.input = 300, .output = 1, .kernel = 300});
+  CHECK(kernel.record_bytes(small) == 1);
+  CHECK(kernel.record_bytes(large) == 4);
+  for (const PoolingCall& call : {small, large}) {
+    std::vector<float> x(call.input_plane());
+    x[x.size() - 2] = 3;
+    float y = 0;
+    const float dy = 5;
+    std::uint32_t record = 0;
+    kernel.forward(call, x.data(), &y, &record);
+    CHECK(y == 3);
+    kernel.backward(call, &dy, &record, x.data());
+    CHECK(x[x.size() - 2] == 5);
+    CHECK(x[x.size() - 1] == 0);
+  }
+}
+
+TEST_CASE("what is no number is the maximum, and infinity has a place") {
+  Reference backend;
+  Reference::MaxPooling<double> kernel(backend);
+  const PoolingCall call = row({.input = 6, .output = 3, .kernel = 2, .stride = 2});
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double x[] = {1, std::nan(""), std::nan(""), 2, -infinity, -infinity};
+  const double dy[] = {1, 2, 3};
+  double y[3], dx[6];
+  unsigned char record[3];
+  kernel.forward(call, x, y, record);
+  CHECK(std::isnan(y[0]));
+  CHECK(std::isnan(y[1]));
+  CHECK(y[2] == -infinity);
+  kernel.backward(call, dy, record, dx);
+  const double expected[] = {0, 1, 2, 0, 3, 0};
+  for (int k = 0; k < 6; ++k) CHECK(dx[k] == expected[k]);
+}
+
+TEST_CASE("a window of nothing but padding has no maximum, and its gradient goes nowhere") {
+  Reference backend;
+  const PoolingCall call =
+      row({.input = 2, .output = 1, .kernel = 2, .stride = 1, .dilation = 3, .before = 1});
+  const double x[] = {4, 5}, dy = 7;
+  double y = 0, dx[] = {9, 9};
+  unsigned char record = 0;
+  Reference::MaxPooling<double> maxima(backend);
+  maxima.forward(call, x, &y, &record);
+  CHECK(y == -std::numeric_limits<double>::infinity());
+  maxima.backward(call, &dy, &record, dx);
+  CHECK((dx[0] == 0 && dx[1] == 0));
+  Reference::AveragePooling<double> means(backend);
+  means.forward(call, Divisor::elements, x, &y);
+  CHECK(y == 0);
+}
