@@ -10,6 +10,8 @@
 //                 └────── all-reduce ──────┘         the only exchange of a step
 //     logits   [       10       |       10       ]   the same on every rank
 //
+// Built again as 02_train_mlp_mpi, its ranks are processes: mpiexec -n 2 02_train_mlp_mpi -s 2
+//
 // test: --synthetic -s 2 -e 1
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -27,6 +29,7 @@
 #include "shardwise/shardwise.hpp"
 #include "support/broadcast_images.hpp"
 #include "support/image_batch.hpp"
+#include "support/launch.hpp"
 #include "support/print_plan.hpp"
 #include "support/progress_bar.hpp"
 
@@ -51,14 +54,14 @@ struct Options {
 
 /// What each rank does. The dtype chooses the backend: oneDNN multiplies no double.
 template <class T>
-void train(sw::ThreadCommunicator& ranks, const Options& options) {
+void train(example::Ranks& ranks, const Options& options) {
   using Backend = std::conditional_t<std::same_as<T, double>, sw::Reference, sw::OneDnn>;
   const bool speaks = ranks.rank() == 0;
   const sw::Seed seed{options.seed};
   const auto train_set = example::images_of(ranks, options.images, seed, sw::Part::train);
   const auto test_set = example::images_of(ranks, options.images, seed, sw::Part::test);
 
-  sw::Model<Mlp, sw::Context<T, Backend, sw::ThreadCommunicator>> model(ranks, seed);
+  sw::Model<Mlp, sw::Context<T, Backend, example::Ranks>> model(ranks, seed);
   const sw::CrossEntropy loss;
   sw::Optimizer optimizer(model, sw::Sgd{.learning_rate = options.learning_rate, .momentum = 0.9});
   if (speaks) {
@@ -99,7 +102,7 @@ void train(sw::ThreadCommunicator& ranks, const Options& options) {
 
 int main(int argc, char** argv) try {
   Options options;
-  const std::map<std::string, void (*)(sw::ThreadCommunicator&, const Options&)> train_in{
+  const std::map<std::string, void (*)(example::Ranks&, const Options&)> train_in{
       {"float", train<float>}, {"double", train<double>}, {"bf16", train<sw::bf16>}};
 
   CLI::App app("Trains a multilayer perceptron, split over ranks, on Fashion-MNIST.");
@@ -115,8 +118,8 @@ int main(int argc, char** argv) try {
   app.add_flag("--synthetic", options.images.synthetic, "use made-up images, which need no files");
   CLI11_PARSE(app, argc, argv);
 
-  sw::run_ranks(options.ranks,
-                [&](sw::ThreadCommunicator& ranks) { train_in.at(options.dtype)(ranks, options); });
+  example::launch(options.ranks,
+                  [&](example::Ranks& ranks) { train_in.at(options.dtype)(ranks, options); });
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "02_train_mlp: %s\n", e.what());
