@@ -108,8 +108,9 @@ int main(int argc, char** argv) try {
   CLI::App app("Trains a multilayer perceptron, split over ranks, on Fashion-MNIST.");
   app.option_defaults()->always_capture_default();
   app.add_option("-s,--ranks", options.ranks, "over how many ranks the weights are split");
-  app.add_option("-b,--batch", options.batch, "images in one step");
-  app.add_option("-e,--epochs", options.epochs, "how often all images are seen");
+  app.add_option("-b,--batch", options.batch, "images in one step")->check(CLI::Range(1, 1000000));
+  app.add_option("-e,--epochs", options.epochs, "how often all images are seen")
+      ->check(CLI::Range(1, 1000000));
   app.add_option("--lr", options.learning_rate,
                  "learning rate of the first step; falls to 0 until the last");
   app.add_option("--dtype", options.dtype, "number type")->check(CLI::IsMember(train_in));

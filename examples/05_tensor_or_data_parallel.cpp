@@ -111,7 +111,7 @@ void compare(sw::ThreadCommunicator& threads, const sw::ImageSet& set, const Opt
   double largest = 0;
   for (std::size_t i = 0; i < tensor.size(); ++i) {
     const double difference = std::abs(tensor[i] - data[i]) / tensor[i];
-    largest = std::max(largest, difference);
+    if (difference > largest || std::isnan(difference)) largest = difference;
     if (speaks) {
       std::printf("loss of step %zu   tensor %.7f   data %.7f   relative difference %.1e\n", i + 1,
                   tensor[i], data[i], difference);
@@ -147,8 +147,10 @@ int main(int argc, char** argv) try {
   app.add_option("--parallel", options.parallel, "what is shared out: weights or images")
       ->check(CLI::IsMember({"tensor", "data"}));
   app.add_option("-s,--ranks", options.ranks, "over how many ranks");
-  app.add_option("-b,--batch", options.batch, "images in one step, over all ranks");
-  app.add_option("-e,--epochs", options.epochs, "how often all images are seen");
+  app.add_option("-b,--batch", options.batch, "images in one step, over all ranks")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("-e,--epochs", options.epochs, "how often all images are seen")
+      ->check(CLI::Range(1, 1000000));
   app.add_option("--data-dir", options.images.folder, "folder of the four Fashion-MNIST files");
   app.add_flag("--synthetic", options.images.synthetic, "use made-up images, which need no files");
   CLI11_PARSE(app, argc, argv);

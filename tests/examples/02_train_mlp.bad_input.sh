@@ -49,7 +49,10 @@ refuses 'ranks were asked for; at least one is needed' --synthetic --ranks=-2
 refuses 'not expected: --no-such-option' --no-such-option
 refuses '--dtype: half not in {bf16,double,float}' --dtype half
 refuses 'Could not convert: --ranks = many' --ranks many
-refuses 'the batch size is 0; it must be 1 or more' --synthetic -s 3 -b 0
+refuses '--batch: Value 0 not in range' --synthetic -s 3 -b 0
+refuses '--batch: Value -5 not in range' --synthetic -s 3 --batch=-5
+refuses '--epochs: Value 0 not in range' --synthetic -e 0
+refuses '--epochs: Value -3 not in range' --synthetic --epochs=-3
 refuses 'learning_rate is -1' --synthetic -s 2 --lr=-1
 refuses 'learning_rate is nan' --synthetic -s 2 --lr nan
 refuses 'Relu\|Linear.*holds a NaN or an infinity' --synthetic -s 3 --lr 1e30
@@ -78,6 +81,7 @@ refuses 'gives image 1 the label 10; the classes are 0 to 9' -s 3 --data-dir "$w
 # With too little memory, wherever it runs out. Sanitizers cannot start like that.
 if (ulimit -v 1000000 && "$program" --help) >"$work/stdout" 2>"$work/stderr"; then
   ulimit -v 1000000
+  refuses 'no memory for the buffers of 100000 ranks; run fewer' --synthetic -s 100000
   refuses 'no memory\|bad_alloc\|could not start\|out_of_memory' --synthetic -s 64
 else
   echo 'skipped: too little memory, in a build with a sanitizer'

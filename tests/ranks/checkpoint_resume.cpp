@@ -155,9 +155,10 @@ Course resumed(int size, const std::filesystem::path& path) {
 
 /// The largest difference of losses and parameters.
 double difference(const Course& a, const Course& b) {
-  double largest = largest_difference(a.losses, b.losses);
+  Largest largest;
+  largest.see(largest_difference(a.losses, b.losses));
   for (const auto& [name, numbers] : a.parameters) {
-    largest = std::max(largest, largest_difference(numbers, b.parameters.at(name)));
+    largest.see(largest_difference(numbers, b.parameters.at(name)));
   }
   return largest;
 }

@@ -16,11 +16,14 @@
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/shardwise.hpp"
 #include "shardwise/train/accuracy.hpp"
+#include "support/largest_difference.hpp"
 #include "witness/formula.hpp"
 
 using namespace shardwise;
 
 namespace {
+
+using testing::largest_difference;
 
 using Batch = Sharded<Axis::batch>;
 using Numbers = std::vector<double>;
@@ -110,16 +113,6 @@ Trained train(C& ranks, const Chosen& loss, std::size_t batch_size) {
     result.correct += count_correct(model, part.x.view(), part.labels.view());
   }
   return result;
-}
-
-double largest_difference(const Numbers& a, const Numbers& b) {
-  if (a.size() != b.size()) return HUGE_VAL;
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double difference = std::abs(a[i] - b[i]);
-    if (!(difference <= largest)) largest = difference;  // a NaN stays
-  }
-  return largest;
 }
 
 /// All numbers here are below 5, and a sum in another order loses some 1e-15. AdamW divides by the

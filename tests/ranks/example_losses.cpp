@@ -15,6 +15,7 @@
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/data/synthetic.hpp"
 #include "shardwise/shardwise.hpp"
+#include "support/largest_difference.hpp"
 #include "support/ranks.hpp"
 
 using namespace shardwise;
@@ -69,11 +70,8 @@ std::vector<double> losses(int ranks, std::size_t steps) {
 
 /// The largest relative difference within the first `steps` losses.
 double largest_difference(std::span<const double> a, std::span<const double> b, std::size_t steps) {
-  double largest = 0;
-  for (std::size_t i = 0; i < steps; ++i) {
-    const double difference = std::abs(a[i] - b[i]) / std::abs(a[i]);
-    if (!(difference <= largest)) largest = difference;  // a NaN stays
-  }
+  testing::Largest largest;
+  for (std::size_t i = 0; i < steps; ++i) largest.see(std::abs(a[i] - b[i]) / std::abs(a[i]));
   return largest;
 }
 

@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +19,7 @@
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/largest_difference.hpp"
 #include "support/ranks.hpp"
 #include "witness/formula.hpp"
 
@@ -58,10 +58,8 @@ TEST_CASE("a model trains on a CBLAS in double as it does on plain loops") {
     testing::run_on_ranks(ranks, [&](testing::Ranks& c) {
       const auto found = losses<Cblas>(c);
       CAPTURE(ranks);
-      double largest = 0;
-      for (std::size_t i = 0; i < found.size(); ++i)
-        largest = std::max(largest, std::abs(found[i] - expected[i]));
-      CHECK(largest < 1e-12);  // sums of 21 numbers near 1 in another order, over 20 steps
+      // Sums of 21 numbers near 1 in another order, over 20 steps.
+      CHECK(testing::largest_difference(found, expected) < 1e-12);
     });
   }
 }

@@ -7,7 +7,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -53,6 +55,19 @@ class Failure {
   std::exception_ptr exception_;
   bool consequence_ = false;
 };
+
+/// The group of all ranks; each has a mailbox for each other.
+inline std::shared_ptr<Group> make_group(int ranks) try {
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return std::make_shared<Group>(std::make_shared<Job>(ranks), std::move(all));
+} catch (const std::bad_alloc&) {
+  throw memory_error("run_ranks: no memory for the buffers of " + std::to_string(ranks) +
+                     " ranks; run fewer");
+} catch (const std::length_error&) {
+  throw memory_error("run_ranks: no memory for the buffers of " + std::to_string(ranks) +
+                     " ranks; run fewer");
+}
 
 template <class F>
 void run_rank(const std::shared_ptr<Group>& group, int rank, F& f, Failure& failure) noexcept {
@@ -125,10 +140,7 @@ void run_ranks(int ranks, F f) {
   if (ranks < 1)
     throw argument_error("run_ranks: " + std::to_string(ranks) +
                          " ranks were asked for; at least one is needed");
-  std::vector<int> all(static_cast<std::size_t>(ranks));
-  std::iota(all.begin(), all.end(), 0);
-  const auto group =
-      std::make_shared<detail::Group>(std::make_shared<detail::Job>(ranks), std::move(all));
+  const auto group = detail::make_group(ranks);
   detail::Failure failure;
   {
     detail::RankThreads threads;

@@ -2,10 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +11,7 @@
 
 #include "ranks/model_observe.hpp"
 #include "shardwise/layers/convolution.hpp"
+#include "support/largest_difference.hpp"
 #include "witness/values/convolutions.hpp"
 
 using namespace shardwise;
@@ -53,11 +52,7 @@ testing::Observed run_on_witness(const Layer& layer, const Shape& in, int ranks)
 /// The largest difference. Sums here have at most some hundred products below 1, so that another
 /// order of summation changes them by less than 1e-13.
 double difference(const Whole& ours, std::span<const double> theirs) {
-  if (ours.size() != theirs.size()) return std::numeric_limits<double>::infinity();
-  double largest = 0;
-  for (std::size_t i = 0; i < ours.size(); ++i)
-    largest = std::max(largest, std::abs(ours[i] - theirs[i]));
-  return largest;
+  return testing::largest_difference(ours, theirs);
 }
 constexpr double bound = 1e-13;
 

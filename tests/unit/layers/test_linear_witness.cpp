@@ -2,13 +2,12 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 #include <span>
 
 #include "ranks/model_observe.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "support/largest_difference.hpp"
 #include "witness/values/linear.hpp"
 
 using namespace shardwise;
@@ -46,11 +45,8 @@ testing::Observed run_on_witness(const Layer& layer, int ranks) {
 /// sums over ranks round in another order than PyTorch's, never by more than a few of those.
 template <class T>
 double difference(const Whole& ours, std::span<const double> theirs) {
-  if (ours.size() != theirs.size()) return std::numeric_limits<double>::infinity();
-  double largest = 0;
-  for (std::size_t i = 0; i < ours.size(); ++i)
-    largest = std::max(largest, std::abs(ours[i] - theirs[i]));
-  return largest / (8 * static_cast<double>(std::numeric_limits<T>::epsilon()));
+  return testing::largest_difference(ours, theirs) /
+         (8 * static_cast<double>(std::numeric_limits<T>::epsilon()));
 }
 
 template <class T, Split S>

@@ -12,6 +12,7 @@
 #include "ranks/model_observe.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/rms_norm.hpp"
+#include "support/largest_difference.hpp"
 #include "witness/values/norms.hpp"
 
 using namespace shardwise;
@@ -71,15 +72,9 @@ Observed run_on(const Case& c, int ranks) {
 /// The largest difference, relative to the largest element or to 1: over a single feature all of
 /// LayerNorm cancels.
 double difference(const Whole& ours, std::span<const double> theirs) {
-  if (ours.size() != theirs.size()) return std::numeric_limits<double>::infinity();
-  double largest = 0;
   double scale = 1;
-  for (std::size_t i = 0; i < ours.size(); ++i) {
-    if (!std::isfinite(ours[i])) return std::numeric_limits<double>::infinity();
-    largest = std::max(largest, std::abs(ours[i] - theirs[i]));
-    scale = std::max(scale, std::abs(theirs[i]));
-  }
-  return largest / scale;
+  for (const double number : theirs) scale = std::max(scale, std::abs(number));
+  return testing::largest_difference(ours, theirs) / scale;
 }
 
 /// The deviation of x is more than 1/2. Rounding x and its mean moves x - mean by eps |x|, in units
@@ -164,9 +159,9 @@ TEST_CASE("a mean of 10000 leaves the variance of a float whole") {
       const Shape shape{{Axis::batch, 1}, {Axis::feature, n}};
       const auto part = testing::part_of<float, Features>(x, shape, place_of(c));
       const auto y = model.evaluate(part.view());
-      double largest = 0;
+      testing::Largest largest;
       for (std::size_t i = 0; i < y.size(); ++i)
-        largest = std::max(largest, std::abs(std::abs(static_cast<double>(y[i])) - 1));
+        largest.see(std::abs(std::abs(static_cast<double>(y[i])) - 1));
       CHECK(largest < 4e-3);  // a sum of 1024 numbers near 10000 rounds to 1, so the mean to 1e-3
     });
   }
