@@ -51,6 +51,15 @@ consteval std::size_t static_features_out_chain() {
   return features;
 }
 
+/// The error for a block whose output meets its input.
+template <class Block, std::size_t Taken, std::size_t Given>
+consteval bool block_must_keep_features() {
+  static_assert(Taken == dynamic || Given == dynamic || Taken == Given,
+                "Block takes Taken features and gives Given, but a Residual adds what it gives to "
+                "what it takes, and a Repeat passes it to the next block. Make the two equal.");
+  return true;
+}
+
 /// The error for two layers that do not meet.
 template <class Producer, class Consumer, std::size_t Produced, std::size_t Expected>
 consteval bool extents_must_meet() {

@@ -13,7 +13,8 @@ namespace shardwise {
 /// block(block(...block(x))), N times. The stream is converted once, in front of the first block,
 /// to a layout that the block brings back: `stream_t` of what the block gives and wants. All blocks
 /// then have one type, which is compiled once.
-/// throws   shape_error if the block gives another shape than it takes
+/// throws   shape_error if the block gives another shape than it takes; where features are in the
+///          types, that does not compile
 template <std::size_t N, class Block>
 class Repeat {
   static_assert(N > 0, "Repeat<N, Block> needs N of at least 1.");
@@ -25,6 +26,10 @@ class Repeat {
  public:
   using repeated_block = Block;  ///< tells a Repeat, also one derived from, from a layer
   static constexpr std::size_t times = N;
+  static constexpr std::size_t in_features = detail::static_features_in<Block>();
+  static constexpr std::size_t out_features = detail::static_features_out<Block>(in_features);
+  static_assert(detail::block_must_keep_features < Block, in_features,
+                N == 1 ? in_features : out_features > ());
 
   template <Layout Wanted>
   using wants = wants_t<Block, Wanted>;

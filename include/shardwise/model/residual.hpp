@@ -20,7 +20,8 @@ using stream_t =
 
 /// y = x + block(x). The stream keeps its layout: x is converted once, before it branches, and the
 /// block's result is brought to the same layout before it is added.
-/// throws   shape_error if the block gives another shape than it takes
+/// throws   shape_error if the block gives another shape than it takes; where features are in the
+///          types, that does not compile
 template <class Block>
 class Residual {
  public:
@@ -28,6 +29,8 @@ class Residual {
 
   static constexpr std::size_t in_features = detail::static_features_in<Block>();
   static constexpr std::size_t out_features = in_features;
+  static_assert(detail::block_must_keep_features<
+                Block, in_features, detail::static_features_out<Block>(in_features)>());
 
   template <Layout Wanted>
   using wants = stream_t<Wanted, Invariant>;

@@ -102,9 +102,14 @@ struct Any : Sequential<ColumnParallelLinear<dynamic, dynamic>, Relu,
                         Sequential<RowParallelLinear<dynamic, dynamic>>> {
   using Sequential::Sequential;
 };
-struct Widens : Sequential<RowParallelLinear<7, 6>, Residual<ColumnParallelLinear<6, 5>>> {};
+using Five = ColumnParallelLinear<6, dynamic>;
+struct Widens : Sequential<RowParallelLinear<7, 6>, Residual<Five>> {
+  using Sequential::Sequential;
+};
 struct Twice : Repeat<2, Sequential<ColumnParallelLinear<7, 5>, RowParallelLinear<5, 7>>> {};
-struct Again : Sequential<RowParallelLinear<7, 6>, Repeat<3, ColumnParallelLinear<6, 5>>> {};
+struct Again : Sequential<RowParallelLinear<7, 6>, Repeat<3, Five>> {
+  using Sequential::Sequential;
+};
 
 /// Refuses to be any but the first layer that draws random numbers.
 struct Second : KeepsLayout {
@@ -173,15 +178,17 @@ TEST_CASE("a shape to bind to that the first layer does not take names the first
 }
 
 TEST_CASE("blocks that do not bring back their shape are found when they are bound") {
-  const std::string residual =
-      message_of_all<shape_error>([](ThreadCommunicator& c) { Trained<Widens> model(c, Seed{1}); });
+  const std::string residual = message_of_all<shape_error>([](ThreadCommunicator& c) {
+    Trained<Widens> model(Widens({}, Residual(Five(5))), c, Seed{1});
+  });
   CHECK(begins(residual, "Widens / 1: Residual<"));
   CHECK(!contains(residual, " / a "));  // no place is announced that does not come
   CHECK(contains(residual, "[feature 6]"));
   CHECK(contains(residual, "[feature 5]"));
 
-  const std::string repeat =
-      message_of_all<shape_error>([](ThreadCommunicator& c) { Trained<Again> model(c, Seed{1}); });
+  const std::string repeat = message_of_all<shape_error>([](ThreadCommunicator& c) {
+    Trained<Again> model(Again({}, Repeat<3, Five>(Five(5))), c, Seed{1});
+  });
   CHECK(begins(repeat, "Again / 1: Repeat<3, "));
 
   const std::string inside = message_of_all<shape_error>([](ThreadCommunicator& c) {
