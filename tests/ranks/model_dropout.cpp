@@ -126,3 +126,45 @@ TEST_CASE("nothing is dropped with probability zero") {
   CHECK(drop_ones<Invariant, double, Dropout<0, 1>>(any_ranks(2), text)["forward 0"] ==
         Whole(text.elements(), 1.0));
 }
+
+namespace {
+
+using Channels = Sharded<Axis::channel>;
+using Rows = Sharded<Axis::height>;
+using Planes = ChannelDropout<1, 4>;
+
+const Shape images{{Axis::batch, 50}, {Axis::channel, 6}, {Axis::height, 5}, {Axis::width, 3}};
+
+}  // namespace
+
+TEST_CASE("dropout by channel: whole planes, each with a fate of its own") {
+  const Whole y = drop_ones<Invariant, double, Planes>(1, images)["forward 0"];
+  double dropped = 0;
+  for (std::size_t plane = 0; plane < 300; ++plane) {
+    for (std::size_t i = 0; i < 15; ++i) CHECK(y[plane * 15 + i] == y[plane * 15]);
+    dropped += y[plane * 15] == 0 ? 1 : 0;
+  }
+  // Six standard errors of a share of 300.
+  CHECK(std::abs(dropped / 300 - 0.25) < 6 * std::sqrt(0.25 * 0.75 / 300));
+  CHECK_THROWS_AS(Planes{}.output_shape(text), shape_error);
+}
+
+TEST_CASE(
+    "dropout by channel is the same wherever images are split, and in two batches as in one") {
+  Shape both = images;
+  both[0].units = 100;
+  const Whole whole = drop_ones<Invariant, double, Planes>(1, both)["forward 0"];
+  for (const int ranks : rank_counts({1, 3, 8})) {
+    CAPTURE(ranks);
+    const auto check = [&](const Observed& o) {
+      Whole joined = o["forward 0"];
+      CHECK(o["backward 0"] == joined);
+      joined.insert(joined.end(), o["forward 1"].begin(), o["forward 1"].end());
+      CHECK(joined == whole);
+      CHECK(o["evaluated"] == Whole(images.elements(), 1.0));
+    };
+    check(drop_ones<Batch, double, Planes>(ranks, images, 2));
+    check(drop_ones<Channels, double, Planes>(ranks, images, 2));
+    check(drop_ones<Rows, double, Planes>(ranks, images, 2));
+  }
+}

@@ -1,14 +1,43 @@
 #pragma once
 // Dropout whose mask is the same at any number of ranks.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
+
+namespace detail {
+
+/// What all dropout has in common.
+template <std::uint32_t Numerator, std::uint32_t Denominator>
+struct Drops : KeepsLayout {
+  static_assert(Numerator < Denominator,
+                "Dropout<Numerator, Denominator> drops that fraction of the elements: it must be "
+                "at least 0 and less than 1, as in Dropout<1, 4>.");
+
+  static constexpr Saves saves = Saves::nothing;
+  static constexpr bool in_place = true;
+  static constexpr bool random = true;
+
+ protected:
+  static constexpr double probability = static_cast<double>(Numerator) / Denominator;
+
+  template <class T>
+  static T masked(T value, float u) {
+    using A = accumulate_t<T>;
+    constexpr A scale = static_cast<A>(1.0 / (1.0 - probability));
+    const bool keeps = static_cast<double>(u) >= probability;
+    return static_cast<T>(keeps ? static_cast<A>(value) * scale : A{0});
+  }
+};
+
+}  // namespace detail
 
 /// In training y = x m / (1 - p), where m is 0 with probability p = Numerator / Denominator and
 /// else 1; in evaluation y = x. m is drawn by seed, layer, step and *global* element, so ranks that
@@ -18,14 +47,51 @@ namespace shardwise {
 /// sends    nothing
 /// source   Srivastava et al. 2014, section 10 (scaled in training)
 template <std::uint32_t Numerator, std::uint32_t Denominator>
-struct Dropout : KeepsLayout {
-  static_assert(Numerator < Denominator,
-                "Dropout<Numerator, Denominator> drops that fraction of the elements: it must be "
-                "at least 0 and less than 1, as in Dropout<1, 4>.");
+struct Dropout : detail::Drops<Numerator, Denominator> {
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    apply_mask(frame, x, y);
+  }
 
-  static constexpr Saves saves = Saves::nothing;
-  static constexpr bool in_place = true;
-  static constexpr bool random = true;
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+    apply_mask(frame, dy, dx);
+  }
+
+ private:
+  template <class Frame, class In, class Out>
+  static void apply_mask(Frame& frame, In in, Out out) {
+    if (!frame.training()) {
+      std::copy_n(in.data(), in.size(), out.data());
+      return;
+    }
+    const RandomStream stream = frame.random();
+    const std::uint64_t first = frame.first_element();
+    for_each_global_run(in, [&](std::size_t global, std::size_t local, std::size_t length) {
+      const auto* from = in.data() + local;
+      auto* to = out.data() + local;
+      const std::uint64_t begin = first + global;
+      stream.for_each_uniform(begin, begin + length, [&](std::uint64_t i, float u) {
+        to[i - begin] = Dropout::masked(from[i - begin], u);
+      });
+    });
+  }
+};
+
+/// Dropout of whole planes of images [batch, channel, ...]: m is drawn for each sample and channel.
+/// layout, sends    as Dropout
+/// throws   shape_error if x does not begin with batch and channel
+/// source   Tompson et al. 2015; torch.nn.Dropout2d
+template <std::uint32_t Numerator, std::uint32_t Denominator>
+struct ChannelDropout : detail::Drops<Numerator, Denominator> {
+  constexpr Shape output_shape(const Shape& x) const {
+    const bool fits = x.rank() >= 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
+    if (x.rank() > 0 && !fits) {
+      throw shape_error("the input is a tensor " + to_string(x) +
+                        ", but dropout by channel takes images [batch, channel, ...]");
+    }
+    return x;
+  }
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, X x, Y y) const {
@@ -38,27 +104,21 @@ struct Dropout : KeepsLayout {
   }
 
  private:
-  static constexpr double probability = static_cast<double>(Numerator) / Denominator;
-
   template <class Frame, class In, class Out>
   static void apply_mask(Frame& frame, In in, Out out) {
-    using T = typename Frame::dtype;
-    using A = accumulate_t<T>;
     if (!frame.training()) {
-      for (std::size_t i = 0; i < in.size(); ++i) out[i] = in[i];
+      std::copy_n(in.data(), in.size(), out.data());
       return;
     }
     const RandomStream stream = frame.random();
-    const std::uint64_t first = frame.first_element();
+    const std::size_t plane = in.global().elements(2, in.global().rank());
     for_each_global_run(in, [&](std::size_t global, std::size_t local, std::size_t length) {
-      const T* from = in.data() + local;
-      T* to = out.data() + local;
-      const std::uint64_t begin = first + global;
-      stream.for_each_uniform(begin, begin + length, [&](std::uint64_t i, float u) {
-        const bool keeps = static_cast<double>(u) >= probability;
-        constexpr A scale = static_cast<A>(1.0 / (1.0 - probability));
-        to[i - begin] = static_cast<T>(keeps ? static_cast<A>(from[i - begin]) * scale : A{0});
-      });
+      for (std::size_t i = 0; i < length;) {  // one plane, or what is here of it, at a time
+        const std::size_t number = (global + i) / plane;
+        const std::size_t end = std::min(length, (number + 1) * plane - global);
+        const float u = stream.uniform(frame.first_element() / plane + number);
+        for (; i < end; ++i) out[local + i] = ChannelDropout::masked(in[local + i], u);
+      }
     });
   }
 };

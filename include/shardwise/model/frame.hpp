@@ -33,6 +33,7 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
   using Use = std::tuple_element_t<I, Parameters>;
 
  public:
+  using layout = In;  ///< of the input
   using dtype = typename Ctx::dtype;
   using backend_type = typename Ctx::backend;
   static constexpr Activation activation = Setting::activation;

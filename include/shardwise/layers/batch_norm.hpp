@@ -1,0 +1,342 @@
+#pragma once
+// Batch normalisation: every channel, or every feature, is brought to one scale.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/layers/detail/channels.hpp"
+#include "shardwise/layers/detail/size.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/row_norm.hpp"
+#include "shardwise/layout/tensor.hpp"
+
+namespace shardwise {
+
+/// The weight of a new batch in running statistics.
+struct Momentum {
+  double value = 0.1;
+};
+
+namespace detail {
+
+template <Layout In>
+inline constexpr bool has_own_channels =
+    std::same_as<In, Sharded<Axis::channel>> || std::same_as<In, Sharded<Axis::feature>>;
+
+/// Whether every rank has all that a channel of its own has.
+template <Layout In>
+inline constexpr bool has_whole_channels =
+    has_own_channels<In> || std::same_as<In, Invariant> || std::same_as<In, Replicated>;
+
+/// Sums over each channel. They are exchanged in double, see BatchNorm.
+template <Layout In>
+using ChannelSums = Exchange<std::conditional_t<has_whole_channels<In>, Redistribute<In, In>,
+                                                Redistribute<Partial, Replicated>>,
+                             Reduction::sum, double>;
+
+template <Layout In>
+using ChannelParameter = ParameterUse<
+    std::conditional_t<has_own_channels<In>, In, Invariant>,
+    std::conditional_t<has_own_channels<In> || std::same_as<In, Invariant>, In, Replicated>>;
+
+/// What a batch normalisation keeps: running statistics from step to step, the rest from forward to
+/// backward.
+template <Layout Stored, class A>
+struct BatchNormState {
+  Tensor<A, Stored> running_mean;
+  Tensor<A, Stored> running_var;
+  std::vector<A> mean;   // of the last forward, and
+  std::vector<A> scale;  // 1 / sqrt(variance + epsilon)
+
+  template <class F>
+  void visit_buffers(F&& f) {
+    f("running_mean", running_mean.view());
+    f("running_var", running_var.view());
+  }
+};
+
+}  // namespace detail
+
+/// y = (x - mean) / sqrt(variance + epsilon) w + b with the mean and variance of each channel: over
+/// all other axes of [batch, channel, ...], or of [..., feature] where there is no channel. In
+/// training they are those of the batch over all ranks, variance being Σ (x - mean)² / N of the N
+/// values of a channel, and running statistics move towards them, once for each forward:
+/// running = (1 - momentum) running + momentum new, of the variance with N - 1 in place of N. In
+/// evaluation y uses the running ones. w begins as ones, b as zeros; so do the running variance and
+/// mean, which `visit_buffers` of a model shows as "running_var" and "running_mean".
+///
+///     BatchNorm<64>{}                          weight and bias, epsilon 1e-5, momentum 0.1
+///     BatchNorm<64, Affine::none>{Epsilon{1e-3}, Momentum{0.01}}
+///     BatchNorm<dynamic>(64)
+///
+///                      w, b, running per rank   exchanges              gradient of w, b owes
+/// Invariant            [C]                      nothing                nothing
+/// Sharded<channel>, <feature>   [C/P]           nothing                nothing
+/// any other split      [C]                      one all-reduce of 2 C  an all-reduce
+///                                               doubles each way
+/// layout   L -> L, for every L but Partial
+/// sends    in training alone: Σ x and Σ x² of each channel forward, and by the adjoint Σ dy and
+///          Σ dy x̂ backward. All ranks know N from the shape of the whole batch.
+/// throws   shape_error if x has another number of channels, or both channels and features, or in
+///          training a single value for each channel; argument_error for an epsilon below 0 or a
+///          momentum outside [0, 1]
+/// source   Ioffe and Szegedy 2015; torch.nn.BatchNorm2d
+///
+/// The variance is Σ x² / N - mean², from sums in double. For x of up to 24 bits that loses less
+/// than rounding x did: with a mean of r deviations, x has an error of r 2^-24 deviations, and the
+/// variance one of r² 2^-53, which is less for every r below 2^29. So one exchange does where two
+/// passes would take two. For x in double it loses digits from r = 1e4 on, where 8 are left.
+template <std::size_t N, Affine A = Affine::weight_and_bias>
+class BatchNorm : public KeepsLayout {
+  static constexpr bool has_weight = A != Affine::none;
+  static constexpr bool has_bias = A == Affine::weight_and_bias;
+
+ public:
+  static constexpr Saves saves = Saves::input;
+  static constexpr bool in_place = true;
+  static constexpr bool exchanges_in_evaluation = false;
+  static constexpr std::size_t in_features = N;  ///< or channels
+  static constexpr std::size_t out_features = N;
+
+  /// The number of channels is in the type.
+  constexpr explicit BatchNorm(Epsilon epsilon = {}, Momentum momentum = {}) requires(N != dynamic)
+      : epsilon_(checked(epsilon)), momentum_(checked(momentum)) {}
+
+  /// It is `dynamic`.
+  constexpr explicit BatchNorm(std::size_t channels, Epsilon epsilon = {},
+                               Momentum momentum = {}) requires(N == dynamic)
+      : channels_{channels}, epsilon_(checked(epsilon)), momentum_(checked(momentum)) {}
+
+  constexpr std::size_t in() const { return channels_.value(); }
+
+  template <Layout In>
+  using parameters = std::conditional_t<
+      has_bias, std::tuple<detail::ChannelParameter<In>, detail::ChannelParameter<In>>,
+      std::conditional_t<has_weight, std::tuple<detail::ChannelParameter<In>>, std::tuple<>>>;
+
+  template <Layout In>
+  using exchanges = std::tuple<detail::ChannelSums<In>>;
+
+  constexpr Shape output_shape(const Shape& x) const {
+    if (x.rank() == 0) return x;
+    const std::size_t axis = axis_of(x);
+    const bool both = x.has(Axis::channel) && x.has(Axis::feature);
+    if (both || axis == x.rank() || (x[axis].known() && x[axis].extent() != in())) {
+      throw shape_error("the input is a tensor " + to_string(x) + ", but the layer normalises " +
+                        std::to_string(in()) +
+                        " channels or features: there must be one such axis, with that extent");
+    }
+    return x;
+  }
+
+  constexpr auto parameter_specs(const Shape& x) const {
+    const Shape channels{x[axis_of(output_shape(x))]};
+    const ParameterSpec weight{"weight", channels, init::ones};
+    if constexpr (has_bias) {
+      return std::array{weight, ParameterSpec{"bias", channels}};
+    } else {
+      return std::array{weight};
+    }
+  }
+
+  /// Two numbers for each channel.
+  constexpr std::array<Shape, 1> exchange_shapes(const Shape& x) const {
+    return {Shape{{Axis::output, 2}, x[axis_of(x)]}};
+  }
+
+  template <class Frame>
+  auto make_state(Frame& frame) const {
+    using Sum = accumulate_t<typename Frame::dtype>;
+    using Stored = typename detail::ChannelParameter<typename Frame::layout>::stored;
+    const Shape channels{frame.bound_input()[axis_of(frame.bound_input())]};
+    Tensor<Sum, Stored> mean(channels, frame.place());
+    Tensor<Sum, Stored> variance = mean;
+    std::fill_n(variance.data(), variance.size(), Sum(1));
+    const std::vector<Sum> working(mean.size());
+    return detail::BatchNormState<Stored, Sum>{std::move(mean), std::move(variance), working,
+                                               working};
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    using T = typename Frame::dtype;
+    using Sum = accumulate_t<T>;
+    auto& state = frame.state();
+    if (frame.training()) {
+      find_statistics(frame, x);
+    } else {
+      for (std::size_t c = 0; c < state.mean.size(); ++c) {
+        state.mean[c] = state.running_mean[c];
+        state.scale[c] = static_cast<Sum>(scale_of(static_cast<double>(state.running_var[c])));
+      }
+    }
+    const T* const weight = data_of<0, has_weight>(frame);
+    const T* const bias = data_of<1, has_bias>(frame);
+    here(x).for_each_run([&](std::size_t c, std::size_t first, std::size_t length) {
+      const Sum mean = state.mean[c];
+      const Sum factor = state.scale[c] * (has_weight ? static_cast<Sum>(weight[c]) : Sum(1));
+      const Sum shift = has_bias ? static_cast<Sum>(bias[c]) : Sum(0);
+      frame.backend().for_each(length, [=, in = x.data() + first, out = y.data() + first](auto i) {
+        out[i] = static_cast<T>((static_cast<Sum>(in[i]) - mean) * factor + shift);
+      });
+    });
+  }
+
+  /// With x̂ = (x - mean) scale: dw = Σ dy x̂, db = Σ dy, and
+  /// dx = w scale (dy - Σ dy / N - x̂ Σ dy x̂ / N), with sums over all ranks.
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, X x, DY dy, DX dx) const {
+    using T = typename Frame::dtype;
+    using Sum = accumulate_t<T>;
+    const auto& state = frame.state();
+    const detail::ChannelsOf mine = here(x);
+    auto sums = frame.template adjoint_input<0>();
+    double* const levels = sums.writable().data();
+    double* const alongs = levels + mine.channels;
+    mine.put_sums(levels, [&](std::size_t, std::size_t i) { return number(dy[i]); });
+    mine.put_sums(alongs, [&](std::size_t c, std::size_t i) {
+      return number(dy[i]) * static_cast<double>(normalised(state, c, x[i]));
+    });
+    if constexpr (has_weight) write_gradient<0>(frame, alongs);
+    if constexpr (has_bias) write_gradient<1>(frame, levels);
+    const auto all = frame.template exchange_adjoint<0>(std::move(sums));
+    if constexpr (Frame::input_gradient) {
+      const T* const weight = data_of<0, has_weight>(frame);
+      const double count = values_of_channel(x.global());
+      mine.for_each_run([&](std::size_t c, std::size_t first, std::size_t length) {
+        const Sum level = static_cast<Sum>(all.view()[c] / count);
+        const Sum along = static_cast<Sum>(all.view()[mine.channels + c] / count);
+        const Sum factor = state.scale[c] * (has_weight ? static_cast<Sum>(weight[c]) : Sum(1));
+        for (std::size_t i = first; i < first + length; ++i) {
+          dx[i] = static_cast<T>(
+              factor * (static_cast<Sum>(dy[i]) - level - normalised(state, c, x[i]) * along));
+        }
+      });
+    }
+  }
+
+ private:
+  static constexpr double checked(Epsilon epsilon) {
+    if (!(epsilon.value >= 0)) {
+      throw argument_error("the epsilon of a normalisation is " + std::to_string(epsilon.value) +
+                           ": it must be at least 0");
+    }
+    return epsilon.value;
+  }
+
+  static constexpr double checked(Momentum momentum) {
+    if (!(momentum.value >= 0 && momentum.value <= 1)) {
+      throw argument_error("the momentum of running statistics is " +
+                           std::to_string(momentum.value) + ": it must be from 0 to 1");
+    }
+    return momentum.value;
+  }
+
+  /// Where the channels of x are, or its features; its rank if there are neither.
+  static constexpr std::size_t axis_of(const Shape& x) {
+    return x.find(x.has(Axis::channel) ? Axis::channel : Axis::feature);
+  }
+
+  template <class X>
+  static detail::ChannelsOf here(const X& x) {
+    return {x.local(), axis_of(x.local())};
+  }
+
+  static double values_of_channel(const Shape& x) {
+    return static_cast<double>(detail::ChannelsOf(x, axis_of(x)).count());
+  }
+
+  template <class T>
+  static double number(T value) {
+    return static_cast<double>(static_cast<accumulate_t<T>>(value));
+  }
+
+  template <class State, class T>
+  static accumulate_t<T> normalised(const State& state, std::size_t c, T x) {
+    return (static_cast<accumulate_t<T>>(x) - state.mean[c]) * state.scale[c];
+  }
+
+  /// The values of parameter I, if there is one.
+  template <std::size_t I, bool Has, class Frame>
+  static const typename Frame::dtype* data_of(Frame& frame) {
+    if constexpr (Has) {
+      return frame.template parameter<I>().data();
+    } else {
+      return nullptr;
+    }
+  }
+
+  template <std::size_t I, class Frame>
+  static void write_gradient(Frame& frame, const double* sums) {
+    using Sum = accumulate_t<typename Frame::dtype>;
+    const auto gradient = frame.template gradient<I>();
+    for (std::size_t c = 0; c < gradient.size(); ++c)
+      detail::store(gradient.data()[c], static_cast<Sum>(sums[c]), frame.write());
+  }
+
+  double scale_of(double variance) const { return 1 / std::sqrt(variance + epsilon_); }
+
+  static void check_count(const Shape& x, double count) {
+    if (count != 1) return;
+    throw shape_error("the input is a tensor " + to_string(x) +
+                      ", a single value for each channel, which has no variance to train with: "
+                      "take a larger batch, or evaluate");
+  }
+
+  /// The batch's mean and scale of the rank's channels, and what they do to the running ones.
+  template <class Frame, class X>
+  void find_statistics(Frame& frame, X x) const {
+    using Sum = accumulate_t<typename Frame::dtype>;
+    auto& state = frame.state();
+    const detail::ChannelsOf mine = here(x);
+    const double count = values_of_channel(x.global());
+    check_count(x.global(), count);
+    auto sums = frame.template exchange_input<0>();
+    double* const totals = sums.writable().data();
+    mine.put_sums(totals, [&](std::size_t, std::size_t i) { return number(x[i]); });
+    mine.put_sums(totals + mine.channels,
+                  [&](std::size_t, std::size_t i) { return number(x[i]) * number(x[i]); });
+    const auto all = frame.template exchange<0>(std::move(sums));
+    if (count == 0) return;
+    for (std::size_t c = 0; c < mine.channels; ++c) {
+      const double mean = all.view()[c] / count;
+      const double spread = all.view()[mine.channels + c] / count - mean * mean;
+      const double variance = spread < 0 ? 0 : spread;  // and no number stays none
+      state.mean[c] = static_cast<Sum>(mean);
+      state.scale[c] = static_cast<Sum>(scale_of(variance));
+      if (frame.sees_new_batch() && std::isfinite(variance)) {
+        move(state.running_mean[c], mean);
+        move(state.running_var[c], variance * (count / (count - 1)));
+      }
+    }
+  }
+
+  template <class Sum>
+  void move(Sum& running, double now) const {
+    running = static_cast<Sum>((1 - momentum_) * static_cast<double>(running) + momentum_ * now);
+  }
+
+  [[no_unique_address]] detail::Size<N> channels_{};
+  double epsilon_;
+  double momentum_;
+};
+
+/// "BatchNorm<64>".
+template <std::size_t N, Affine A>
+struct NameOf<BatchNorm<N, A>> {
+  static std::string name() {
+    return detail::norm_name("BatchNorm", N, A, Affine::weight_and_bias);
+  }
+};
+
+}  // namespace shardwise

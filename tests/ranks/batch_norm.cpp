@@ -1,0 +1,197 @@
+// Batch normalisation wherever its input is split: at 1 to 8 ranks against one rank, calls against
+// plans, gradients against differences, and running statistics.
+
+#include "shardwise/layers/batch_norm.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <type_traits>
+
+#include "ranks/model_compare.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/flatten.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/sequential.hpp"
+#include "shardwise/train/gradient_check.hpp"
+
+using namespace shardwise;
+using testing::check_model;
+using testing::Counted;
+using testing::Data;
+using testing::Observed;
+using testing::Whole;
+
+namespace {
+
+template <Layout L>
+using Both = Ends<L, L>;
+using Batch = Sharded<Axis::batch>;
+using Channels = Sharded<Axis::channel>;
+using Features = Sharded<Axis::feature>;
+using Rows = Sharded<Axis::height>;
+
+Shape pictures(std::size_t images, Dim channels, std::size_t height, std::size_t width) {
+  return {{Axis::batch, images}, channels, {Axis::height, height}, {Axis::width, width}};
+}
+
+/// Even and uneven shards, fewer things than ranks, channels in grains, and no image at all.
+template <Affine A, class E, class Use = TrainWithInputGradient>
+void check_norm() {
+  const Shape shapes[] = {
+      pictures(8, {Axis::channel, 8}, 8, 3), pictures(3, {Axis::channel, 3, 2}, 5, 2),
+      pictures(2, {Axis::channel, 1}, 1, 1), pictures(0, {Axis::channel, 2}, 3, 3)};
+  for (const Shape& shape : shapes) {
+    CAPTURE(to_string(shape));
+    const BatchNorm<dynamic, A> norm(shape[1].extent(), Epsilon{1e-3});
+    check_model<double, E, Use>(norm, {shape, Data::reals, true, 2}, 1e-12);
+  }
+}
+
+/// Three batches, of which each is normalised, and what runs after each: statistics, then y in
+/// evaluation.
+template <class T, class L>
+Observed run_batches(int ranks, const Shape& shape) {
+  testing::Recorder recorder(ranks);
+  testing::run_on_ranks(ranks, [&](testing::Ranks& inner) {
+    Counted c(inner);
+    Model<BatchNorm<dynamic>, Context<T, Reference, Counted>, Both<L>> model(
+        BatchNorm<dynamic>(shape[1].extent(), Epsilon{1e-3}, Momentum{0.25}), c, Seed{1}, shape);
+    for (int batch = 0; batch < 3; ++batch) {
+      const Whole whole =
+          testing::elements(Data::integers, testing::number_of_input(batch), shape.elements());
+      const auto x = testing::part_of<T, L>(whole, shape, place_of(c));
+      const std::string number = " " + std::to_string(batch);
+      recorder.put("y" + number, model.forward(x.view()));
+      model.visit_buffers([&](auto& b) { recorder.put(b.name + number, b.value); });
+      c.clear();
+      recorder.put("evaluated" + number, model.evaluate(x.view()));
+      recorder.put_calls("evaluate", c);
+      model.discard_step();
+    }
+  });
+  return recorder.take();
+}
+
+template <class E, class Norm>
+void check_gradients_of(const Norm& norm) {
+  for (const int ranks : testing::rank_counts({1, 3, 8})) {
+    testing::run_on_ranks(ranks, [&](testing::Ranks& c) {
+      const auto report = check_gradients<typename E::offered, typename E::wanted>(
+          c, norm, pictures(3, {Axis::channel, 2}, 4, 2));
+      CAPTURE(ranks);
+      CAPTURE(report.where);
+      CHECK(report.passed());
+    });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("images") {
+  constexpr Affine both = Affine::weight_and_bias;
+  SUBCASE("that every rank has") { check_norm<both, Both<Invariant>>(); }
+  SUBCASE("by batch") { check_norm<both, Both<Batch>>(); }
+  SUBCASE("by height, without weights") { check_norm<Affine::none, Both<Rows>>(); }
+  SUBCASE("by channel") { check_norm<both, Both<Channels>>(); }
+  SUBCASE("by batch, without the gradient of the input") { check_norm<both, Both<Batch>, Train>(); }
+}
+
+TEST_CASE("features, between layers that split them and behind planes that are kept whole") {
+  using Head = Sequential<Flatten, BatchNorm<dynamic>, Relu, RowParallelLinear<30, 7, false>,
+                          BatchNorm<7>, Relu, Linear<split::none, 7, 3>>;
+  const Head head(Flatten{}, BatchNorm<dynamic>(30), Relu{}, RowParallelLinear<30, 7, false>{},
+                  BatchNorm<7>{}, Relu{}, Linear<split::none, 7, 3>{});
+  check_model<double, Ends<Channels, Invariant>>(
+      head, {pictures(4, {Axis::channel, 5}, 2, 3), Data::reals, true, 2}, 1e-11);
+}
+
+TEST_CASE("gradients are differences") {
+  SUBCASE("by batch") { check_gradients_of<Both<Batch>>(BatchNorm<2>{}); }
+  SUBCASE("by height") { check_gradients_of<Both<Rows>>(BatchNorm<2>{}); }
+}
+
+// Sums of small integers are exact, so statistics and all that follows from them have equal bits.
+TEST_CASE("running statistics are those of the whole batch, at any number of ranks") {
+  const Shape shape = pictures(3, {Axis::channel, 3}, 5, 2);
+  const Observed one = run_batches<float, Invariant>(1, shape);
+  const auto check = [&](const Observed& many) {
+    REQUIRE(many.tensors.size() == one.tensors.size());
+    for (const auto& tensor : one.tensors) {
+      CAPTURE(tensor.first);
+      CHECK(many[tensor.first] == tensor.second);
+    }
+    CHECK(many.copies_are_equal);
+    for (const auto& calls : many.calls.at("evaluate")) CHECK(calls.empty());
+  };
+  for (const int ranks : testing::rank_counts({1, 2, 3, 8})) {
+    CAPTURE(ranks);
+    check(run_batches<float, Invariant>(ranks, shape));
+    check(run_batches<float, Batch>(ranks, shape));
+    check(run_batches<float, Rows>(ranks, shape));
+    check(run_batches<float, Channels>(ranks, shape));
+  }
+}
+
+TEST_CASE("by their definition") {
+  const Shape shape{{Axis::batch, 4}, {Axis::feature, 1}};
+  testing::run_on_ranks(testing::any_ranks(3), [&](testing::Ranks& c) {
+    Model<BatchNorm<1>, Context<double, Reference, testing::Ranks>, Both<Batch>> model(
+        BatchNorm<1>(Epsilon{0}, Momentum{0.5}), c, Seed{1}, shape);
+    const auto x = testing::part_of<double, Batch>({1, 3, 5, 7}, shape, place_of(c));
+    const auto check_running = [&] {
+      model.visit_buffers([](auto& b) {
+        // mean 4; squares 9 + 1 + 1 + 9 over 3; both half way from 0 and 1
+        CHECK(std::abs(b.value[0] - (b.name == "running_mean" ? 2 : 0.5 + 0.5 * 20 / 3)) < 1e-15);
+      });
+    };
+    model.forward(x.view());
+    check_running();
+    model.find_non_finite(x.view());  // the same batch again
+    check_running();
+    const auto bad = testing::part_of<double, Batch>({1, INFINITY, 5, 7}, shape, place_of(c));
+    const auto y = model.forward(bad.view());
+    for (std::size_t i = 0; i < y.size(); ++i) CHECK(!std::isfinite(y[i]));
+    model.visit_buffers([](auto& b) { CHECK(std::isfinite(b.value[0])); });
+  });
+}
+
+TEST_CASE("a mean of 10000 leaves the variance of a float whole") {
+  const Shape shape{{Axis::batch, 1024}, {Axis::feature, 1}};
+  Whole x(1024);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 10000 + (i % 2 == 0 ? 1 : -1);
+  testing::run_on_ranks(testing::any_ranks(3), [&](testing::Ranks& c) {
+    Model<BatchNorm<1>, Context<float, Reference, testing::Ranks>, Both<Batch>> model(c, Seed{1});
+    const auto part = testing::part_of<float, Batch>(x, shape, place_of(c));
+    const auto y = model.forward(part.view());
+    for (std::size_t i = 0; i < y.size(); ++i)  // variance 1, and an epsilon of 1e-5
+      CHECK(std::abs(std::abs(y[i]) - 1) < 6e-6F);
+  });
+}
+
+TEST_CASE("a single value of each channel has no variance to train with, but can be evaluated") {
+  SingleRank alone;
+  Model<BatchNorm<2>, Context<float, Reference, SingleRank>> model(alone, Seed{1});
+  const Tensor<float, Invariant> x(Shape{{Axis::batch, 1}, {Axis::feature, 2}});
+  CHECK_THROWS_WITH_AS(
+      model.forward(x.view()),
+      "BatchNorm<2>: the input is a tensor [batch 1, feature 2], a single value for "
+      "each channel, which has no variance to train with: take a larger batch, or "
+      "evaluate",
+      shape_error);
+  CHECK(model.evaluate(x.view())[1] == 0);
+}
+
+TEST_CASE("what cannot be normalised is refused") {
+  CHECK_THROWS_AS(BatchNorm<4>(Epsilon{-1}), argument_error);
+  CHECK_THROWS_AS(BatchNorm<4>(Epsilon{}, Momentum{1.5}), argument_error);
+  CHECK_THROWS_AS(BatchNorm<4>{}.output_shape({{Axis::batch, 4}}), shape_error);
+  CHECK_THROWS_AS(BatchNorm<4>{}.output_shape({{Axis::channel, 4}, {Axis::feature, 4}}),
+                  shape_error);
+  CHECK_THROWS_WITH_AS(BatchNorm<dynamic>(4).output_shape({{Axis::batch, 2}, {Axis::feature, 5}}),
+                       "the input is a tensor [batch 2, feature 5], but the layer normalises 4 "
+                       "channels or features: there must be one such axis, with that extent",
+                       shape_error);
+  CHECK(name_of<BatchNorm<64>>() == "BatchNorm<64>");
+  CHECK(name_of<BatchNorm<dynamic, Affine::none>>() == "BatchNorm<dynamic, no weight>");
+}
