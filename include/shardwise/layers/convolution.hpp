@@ -13,84 +13,14 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/convolution_form.hpp"
+#include "shardwise/layers/convolution_split.hpp"
 #include "shardwise/layers/detail/convolution_checks.hpp"
 #include "shardwise/layers/detail/size.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
-#include "shardwise/layers/split.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
-
-namespace split {
-
-/// By whole groups of a grouped convolution.
-struct group {};
-
-/// Not the weight but the images, along an axis of space.
-template <Axis A>
-struct space {
-  static constexpr Axis axis = A;
-};
-using depth = space<Axis::depth>;
-using height = space<Axis::height>;
-using width = space<Axis::width>;
-
-}  // namespace split
-
-namespace detail {
-template <class S>
-inline constexpr bool splits_space = false;
-template <Axis A>
-inline constexpr bool splits_space<split::space<A>> = true;
-}  // namespace detail
-
-template <class S>
-concept SpaceSplit = detail::splits_space<S>;
-
-template <class S>
-concept ConvolutionSplit = Split<S> || std::same_as<S, split::group> || SpaceSplit<S>;
-
-namespace detail {
-
-/// The layouts of a convolution, by split.
-template <class S, auto Form>
-struct ConvolutionLayouts : ProductLayouts<S, Axis::channel> {};
-
-/// A rank makes its block of the outputs, and holds what its window reads for them.
-template <Axis A, auto Form>
-struct ConvolutionLayouts<split::space<A>, Form> {
-  static_assert(axis_must_exist<A, Form.windows.size()>());
-  static constexpr Window window = Form.windows[space_position(A, Form.windows.size())];
-
-  template <Layout Wanted>
-  using wants = Sharded<A>;
-  template <Layout Offered, Layout Wanted>
-  using takes = Haloed<A, window>;
-  template <Layout In>
-  using gives = Sharded<A>;
-  template <Layout In>
-  using weight = ParameterUse<Invariant, Replicated>;
-  template <Layout In>
-  using bias = weight<In>;
-};
-
-/// Outputs of a group need the inputs of that group alone, and those are where they are.
-template <Axis Summed>
-struct ProductLayouts<split::group, Summed> {
-  template <Layout Wanted>
-  using wants = Sharded<Summed>;
-  template <Layout Offered, Layout Wanted>
-  using takes = Sharded<Summed>;
-  template <Layout In>
-  using gives = Sharded<Summed>;
-  template <Layout In>
-  using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
-  template <Layout In>
-  using bias = weight<In>;
-};
-
-}  // namespace detail
 
 /// y[n, o, p] = b[o] + Σ x[n, i, p stride - before + k dilation] w[o, i, k], over the input
 /// channels i of o's group and the taps k; what lies outside the image is zero. With S = [H, W],
@@ -328,21 +258,9 @@ using Conv3d = Convolution<S, In, Out, detail::form_of<3, K>()>;
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
 struct NameOf<Convolution<S, In, Out, Form>> {
   static std::string name() {
-    return "Conv" + std::to_string(Form.windows.size()) + "d<" + split_name() + ", " +
+    return "Conv" + std::to_string(Form.windows.size()) + "d<" + detail::split_name<S>() + ", " +
            detail::size_name(In) + ", " + detail::size_name(Out) + ", " + detail::form_name(Form) +
            '>';
-  }
-
- private:
-  static std::string split_name() {
-    if constexpr (SpaceSplit<S>) {
-      return std::string(shardwise::name(S::axis));
-    } else {
-      return std::same_as<S, split::output>  ? "output"
-             : std::same_as<S, split::input> ? "input"
-             : std::same_as<S, split::group> ? "group"
-                                             : "none";
-    }
   }
 };
 

@@ -1,0 +1,98 @@
+#pragma once
+// What a convolution may be split by, and the layouts that follow from it.
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+
+#include "shardwise/layers/detail/convolution_checks.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/split.hpp"
+#include "shardwise/layout/layout.hpp"
+
+namespace shardwise {
+
+namespace split {
+
+/// By whole groups of a grouped convolution.
+struct group {};
+
+/// Not the weight but the images, along an axis of space.
+template <Axis A>
+struct space {
+  static constexpr Axis axis = A;
+};
+using depth = space<Axis::depth>;
+using height = space<Axis::height>;
+using width = space<Axis::width>;
+
+}  // namespace split
+
+namespace detail {
+template <class S>
+inline constexpr bool splits_space = false;
+template <Axis A>
+inline constexpr bool splits_space<split::space<A>> = true;
+}  // namespace detail
+
+template <class S>
+concept SpaceSplit = detail::splits_space<S>;
+
+template <class S>
+concept ConvolutionSplit = Split<S> || std::same_as<S, split::group> || SpaceSplit<S>;
+
+namespace detail {
+
+/// The layouts of a convolution, by split.
+template <class S, auto Form>
+struct ConvolutionLayouts : ProductLayouts<S, Axis::channel> {};
+
+/// Outputs of a group need the inputs of that group alone, and those are where they are.
+template <auto Form>
+struct ConvolutionLayouts<split::group, Form> {
+  template <Layout Wanted>
+  using wants = Sharded<Axis::channel>;
+  template <Layout Offered, Layout Wanted>
+  using takes = Sharded<Axis::channel>;
+  template <Layout In>
+  using gives = Sharded<Axis::channel>;
+  template <Layout In>
+  using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
+  template <Layout In>
+  using bias = weight<In>;
+};
+
+/// A rank makes its block of the outputs, and holds what its window reads for them.
+template <Axis A, auto Form>
+struct ConvolutionLayouts<split::space<A>, Form> {
+  static_assert(axis_must_exist<A, Form.windows.size()>());
+  static constexpr Window window = Form.windows[space_position(A, Form.windows.size())];
+
+  template <Layout Wanted>
+  using wants = Sharded<A>;
+  template <Layout Offered, Layout Wanted>
+  using takes = Haloed<A, window>;
+  template <Layout In>
+  using gives = Sharded<A>;
+  template <Layout In>
+  using weight = ParameterUse<Invariant, Replicated>;
+  template <Layout In>
+  using bias = weight<In>;
+};
+
+/// As it stands in the name of a layer.
+template <ConvolutionSplit S>
+std::string split_name() {
+  if constexpr (SpaceSplit<S>) {
+    return std::string(name(S::axis));
+  } else {
+    return std::same_as<S, split::output>  ? "output"
+           : std::same_as<S, split::input> ? "input"
+           : std::same_as<S, split::group> ? "group"
+                                           : "none";
+  }
+}
+
+}  // namespace detail
+
+}  // namespace shardwise
