@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -21,6 +20,8 @@
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "support/interleaved.hpp"
+#include "support/random_values.hpp"
+#include "support/rounds.hpp"
 
 namespace {
 
@@ -29,14 +30,6 @@ using shardwise::Activation;
 using shardwise::OneDnn;
 using shardwise::Reference;
 using shardwise::Write;
-
-std::vector<float> random_values(std::size_t n) {
-  static std::mt19937 generator(7);
-  std::uniform_real_distribution<float> in(-1, 1);
-  std::vector<float> values(n);
-  for (float& value : values) value = in(generator);
-  return values;
-}
 
 /// Exits unless both hold the same numbers up to rounding.
 void compare(const char* what, const std::vector<float>& ours, const std::vector<float>& exact,
@@ -61,11 +54,11 @@ struct Layer {
       : rows(rows_),
         in(in_),
         out(out_),
-        x(random_values(rows * in)),
-        w(random_values(out * in)),
-        bias(random_values(out)),
+        x(bench::random_values(rows * in, 1)),
+        w(bench::random_values(out * in, 2)),
+        bias(bench::random_values(out, 3)),
         y(rows * out),
-        dy(random_values(rows * out)),
+        dy(bench::random_values(rows * out, 4)),
         dx(rows * in),
         dw(out * in),
         db(out),
@@ -261,15 +254,11 @@ void measure_call(OneDnn& backend, by_hand::Library& library) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 31;
-  if (rounds < 1) {
-    std::fprintf(stderr, "usage: %s [rounds], rounds at least 1\n", argv[0]);
-    return 2;
-  }
+  const int rounds = bench::begin_rounds(argc, argv);
+  if (rounds == 0) return 2;
   const shardwise::detail::onednn::ThreadLimit one_thread(1);  // for the calls by hand too
   OneDnn backend;
   by_hand::Library library;
-  std::printf("oneDNN instruction set: %s\n", dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa()));
   measure_call(backend, library);
   const bench::Effort effort{rounds, 1e-3, bench::Clock::thread};
   for (const std::size_t rows : {16U, 128U, 512U}) measure_mlp(backend, library, rows, effort);

@@ -4,8 +4,6 @@
 //
 //     bench_models_mlp [rounds]
 
-#include <oneapi/dnnl/dnnl_debug.h>
-
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -17,6 +15,8 @@
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/interleaved.hpp"
+#include "support/random_values.hpp"
+#include "support/rounds.hpp"
 
 namespace {
 
@@ -162,7 +162,7 @@ void measure_layer_call(by_hand::Library& library) {
   struct Layer : sw::Linear<sw::split::none, features, features> {};
   sw::SingleRank alone;
   sw::Model<Layer, sw::Context<float, sw::OneDnn, sw::SingleRank>> model(alone, sw::Seed{1});
-  std::vector<float> x = by_hand::random_values(rows * features), y(x.size());
+  std::vector<float> x = bench::random_values(rows * features), y(x.size());
   const auto weights = model.values();
   const auto hand =
       by_hand::matmul(library, rows, features, features, x.data(), weights.data(), true, y.data(),
@@ -180,12 +180,8 @@ void measure_layer_call(by_hand::Library& library) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 31;
-  if (rounds < 1) {
-    std::fprintf(stderr, "usage: %s [rounds], rounds at least 1\n", argv[0]);
-    return 2;
-  }
-  std::printf("oneDNN instruction set: %s\n", dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa()));
+  const int rounds = bench::begin_rounds(argc, argv);
+  if (rounds == 0) return 2;
   {
     const sw::detail::onednn::ThreadLimit one_thread(1);  // for the calls by hand
     by_hand::Library library;

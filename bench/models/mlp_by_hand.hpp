@@ -4,35 +4,27 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <random>
 #include <utility>
 #include <vector>
 
 #include "kernels/by_hand.hpp"
+#include "support/random_values.hpp"
 
 namespace by_hand {
-
-inline std::vector<float> random_values(std::size_t n, unsigned seed = 7) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> in(-1, 1);
-  std::vector<float> values(n);
-  for (float& value : values) value = in(generator);
-  return values;
-}
 
 /// All matrices of the perceptron, and what runs on them. Forward with weights packed beforehand,
 /// as for use; training with weights as they lie, since they change in every step.
 class Mlp {
  public:
   Mlp(Library& library, std::size_t rows, std::size_t in, std::size_t hidden, std::size_t out)
-      : x(random_values(rows * in)),
-        w1(random_values(hidden * in)),
-        b1(random_values(hidden)),
+      : x(bench::random_values(rows * in)),
+        w1(bench::random_values(hidden * in)),
+        b1(bench::random_values(hidden)),
         h(rows * hidden),
-        w2(random_values(out * hidden)),
-        b2(random_values(out)),
+        w2(bench::random_values(out * hidden)),
+        b2(bench::random_values(out)),
         y(rows * out),
-        dy(random_values(rows * out)),
+        dy(bench::random_values(rows * out)),
         dh(rows * hidden),
         dw1(w1.size()),
         db1(hidden),
