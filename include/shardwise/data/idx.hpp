@@ -118,8 +118,8 @@ inline std::size_t count_idx_elements(const IdxFile& file,
 
 }  // namespace detail
 
-/// Reads an IDX file of unsigned bytes with `rank` axes, gzip'd or plain. What stands behind the end
-/// of gzip'd data and is none itself is not seen, as `gzip -d` ignores it too.
+/// Reads an IDX file of unsigned bytes with `rank` axes, gzip'd or plain. What stands behind the
+/// end of gzip'd data and is none itself is not seen, as `gzip -d` ignores it too.
 ///
 /// throws  data_error if the file cannot be opened (the message then ends with `if_missing`, which
 ///         should say where the file comes from), is no IDX file, holds another type, has another

@@ -66,8 +66,7 @@ class Packed {
   }
 
   SingleRank alone;
-  Model<Linear<split::none, 8, 8, false>, Context<float, OneDnn, SingleRank>> model{
-      alone, Seed{1}};
+  Model<Linear<split::none, 8, 8, false>, Context<float, OneDnn, SingleRank>> model{alone, Seed{1}};
   Tensor<float, Invariant> x_{Shape{{Axis::batch, 4}, {Axis::feature, 8}}};
 };
 
