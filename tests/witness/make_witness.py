@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes values/*.hpp: what PyTorch computes for linear layers, activations, losses, initialisers,
-optimisers, normalisations, convolutions, clipping, schedules, mixed precision and metrics. Run it
+optimisers, normalisations, convolutions, pooling, clipping, schedules, mixed precision and metrics. Run it
 with a Python that has PyTorch; see README.md."""
 
 import pathlib
@@ -397,6 +397,78 @@ channels and kernels of these sizes.""")
     out.write()
 
 
+def pooling():
+    out = Header("pooling", """
+Pooling and its gradients in double. Row-major. x = floor(3 made(90)), so that many maxima are equal,
+and dy = made(91) in the shape of y.
+max1    x [2, 2, 11], kernel 4, stride 3, padding 2
+max2    x [2, 3, 7, 9], kernel (3, 2), stride (2, 1), padding (1, 1), dilation (1, 2)
+max3    x [1, 2, 5, 4, 6], kernel 3, stride 2, padding 1
+mean1   x [2, 2, 11], kernel 4, stride 3, padding 2
+mean2   x [2, 3, 7, 9], kernel (3, 2), stride (2, 1), padding (1, 1); own2: padding is not counted
+mean3   x [1, 2, 5, 4, 6], kernel 3, stride 2, padding 1, not counted
+global2 x [2, 3, 7, 9]""")
+    shapes = {1: (2, 2, 11), 2: (2, 3, 7, 9), 3: (1, 2, 5, 4, 6)}
+    two = {"kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 1)}
+    cases = {
+        "max1": lambda x: functional.max_pool1d(x, 4, 3, 2),
+        "max2": lambda x: functional.max_pool2d(x, **two, dilation=(1, 2)),
+        "max3": lambda x: functional.max_pool3d(x, 3, 2, 1),
+        "mean1": lambda x: functional.avg_pool1d(x, 4, 3, 2),
+        "mean2": lambda x: functional.avg_pool2d(x, **two),
+        "own2": lambda x: functional.avg_pool2d(x, **two, count_include_pad=False),
+        "mean3": lambda x: functional.avg_pool3d(x, 3, 2, 1, count_include_pad=False),
+        "global2": lambda x: functional.adaptive_avg_pool2d(x, 1),
+    }
+    for name, function in cases.items():
+        x = torch.floor(3 * made(90, *shapes[int(name[-1])])).requires_grad_()
+        y = function(x)
+        y.backward(made(91, *y.shape))
+        out.array(f"{name}_y", y)
+        out.array(f"{name}_dx", x.grad)
+    out.write()
+
+
+def batch_norm():
+    out = Header("batch_norm", """
+Batch normalisation and its gradients in double. Row-major, epsilon 1e-5, momentum 0.1.
+x [batch, channels, ...] = made(92) + offset, w [channels] = made(93), b [channels] = made(94),
+dy = made(95) in the shape of x. Statistics run from 0 and 1: running_mean and running_var are those
+after x, and evaluated is what they make of x. y_plain and dx_plain are without w and b.""")
+    out.lines[-2:-2] = ["#include <cstddef>", "#include <span>", ""]
+    out.lines += [
+        "struct Case {",
+        "  std::size_t batch, channels, height, width;  // no height or width if 0",
+        "  double offset;",
+        "  std::span<const double> y, dx, dw, db, running_mean, running_var, evaluated;",
+        "  std::span<const double> y_plain, dx_plain;",
+        "};",
+        "",
+    ]
+    table = []
+    for number, (*shape, offset) in enumerate(
+            ((6, 5, 0, 0, 0), (3, 4, 0, 5, 0), (2, 3, 3, 2, 0), (5, 2, 3, 2, 10000))):
+        real = [extent for extent in shape if extent > 0]
+        x = (made(92, *real) + offset).requires_grad_()
+        w, b = (made(93, shape[1]).requires_grad_(), made(94, shape[1]).requires_grad_())
+        dy = made(95, *real)
+        mean, var = torch.zeros(shape[1]).double(), torch.ones(shape[1]).double()
+        plain = functional.batch_norm(x, None, None, training=True)
+        (dx_plain,) = torch.autograd.grad(plain, x, dy)
+        y = functional.batch_norm(x, mean, var, w, b, training=True)
+        dx, dw, db = torch.autograd.grad(y, (x, w, b), dy)
+        evaluated = functional.batch_norm(x, mean, var, w, b, training=False)
+        names = []
+        for what, tensor in (("y", y), ("dx", dx), ("dw", dw), ("db", db), ("running_mean", mean),
+                             ("running_var", var), ("evaluated", evaluated), ("y_plain", plain),
+                             ("dx_plain", dx_plain)):
+            names.append(f"case{number}_{what}")
+            out.array(names[-1], tensor)
+        table.append(f"    {{{', '.join(map(str, (*shape, offset)))},\n     {', '.join(names)}}},")
+    out.lines += ["", "inline constexpr Case cases[] = {", *table, "};"]
+    out.write()
+
+
 def clipping():
     out = Header("clipping", """
 Norms of four gradients together, in double: 3 made(60), 3 made(61), 3 made(62), 3 made(63) of the
@@ -561,5 +633,5 @@ and the sum of squares.""")
 if __name__ == "__main__":
     (HERE / "values").mkdir(exist_ok=True)
     for subject in (linear, activations, losses, initialisers, optimisers, norms,
-                    convolutions, clipping, schedules, mixed_precision, metrics, unsharded):
+                    convolutions, pooling, batch_norm, clipping, schedules, mixed_precision, metrics, unsharded):
         subject()

@@ -1,0 +1,132 @@
+// Pooling against values from PyTorch, whole and split by its outermost axis of space, and what it
+// refuses.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "ranks/model_observe.hpp"
+#include "shardwise/layers/average_pool.hpp"
+#include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/max_pool.hpp"
+#include "witness/values/pooling.hpp"
+
+using namespace shardwise;
+using testing::Observed;
+using testing::Whole;
+
+namespace {
+
+const Shape lines{{Axis::batch, 2}, {Axis::channel, 2}, {Axis::width, 11}};
+const Shape pictures{{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 7}, {Axis::width, 9}};
+const Shape volumes{
+    {Axis::batch, 1}, {Axis::channel, 2}, {Axis::depth, 5}, {Axis::height, 4}, {Axis::width, 6}};
+
+template <class L, Layout Offered, Layout Wanted>
+Observed run(const Shape& shape, int ranks) {
+  testing::Recorder recorder(ranks);
+  testing::run_on_ranks(ranks, [&](testing::Ranks& c) {
+    Model<L, Context<double, Reference, testing::Ranks>, Ends<Offered, Wanted>,
+          TrainWithInputGradient>
+        model(L{}, c, Seed{1}, shape);
+    Whole whole = testing::elements(testing::Data::reals, 90, shape.elements());
+    for (double& v : whole) v = std::floor(3 * v);
+    const auto x = testing::part_of<double, Offered>(whole, shape, place_of(c));
+    const auto y = model.forward(x.view());
+    recorder.put("y", y);
+    const Whole gradient = testing::elements(testing::Data::reals, 91, y.global().elements());
+    const auto dy = testing::part_of<double, Wanted>(gradient, y.global(), place_of(c));
+    recorder.put("dx", model.backward(dy.view()));
+  });
+  return recorder.take();
+}
+
+double difference(const Whole& ours, std::span<const double> theirs) {
+  if (ours.size() != theirs.size()) return INFINITY;
+  double largest = 0;
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    largest = std::max(largest, std::abs(ours[i] - theirs[i]));
+  return largest;
+}
+
+/// Maxima are exact, the sums of up to 27 numbers below 4 nearly; a gradient is a sum of up to 27.
+template <class L, Axis A, Layout Wanted = Sharded<A>>
+void check(const Shape& shape, std::span<const double> y, std::span<const double> dx) {
+  for (const int ranks : {1, 3}) {
+    CAPTURE(ranks);
+    const Observed observed = run<L, Sharded<A>, Wanted>(shape, ranks);
+    CHECK(difference(observed["y"], y) <= 1e-14);
+    CHECK(difference(observed["dx"], dx) <= 1e-14);
+  }
+}
+
+constexpr PoolOptions two{.stride = {2, 1}, .padding = {1, 1}};
+
+}  // namespace
+
+TEST_CASE("values of PyTorch") {
+  using namespace witness::pooling;
+  check<MaxPool1d<pool(4, {.stride = 3, .padding = 2})>, Axis::width>(lines, max1_y, max1_dx);
+  check<MaxPool2d<pool({3, 2}, {.stride = {2, 1}, .padding = {1, 1}, .dilation = {1, 2}})>,
+        Axis::height>(pictures, max2_y, max2_dx);
+  check<MaxPool3d<pool(3, {.stride = 2, .padding = 1})>, Axis::depth>(volumes, max3_y, max3_dx);
+  check<AveragePool1d<pool(4, {.stride = 3, .padding = 2})>, Axis::width>(lines, mean1_y, mean1_dx);
+  check<AveragePool2d<pool({3, 2}, two)>, Axis::height>(pictures, mean2_y, mean2_dx);
+  check<AveragePool2d<pool({3, 2}, {.stride = {2, 1}, .padding = {1, 1}, .counts_padding = false})>,
+        Axis::height>(pictures, own2_y, own2_dx);
+  check<AveragePool3d<pool(3, {.stride = 2, .padding = 1, .counts_padding = false})>, Axis::depth>(
+      volumes, mean3_y, mean3_dx);
+  check<GlobalAveragePool, Axis::height, Invariant>(pictures, global2_y, global2_dx);
+}
+
+TEST_CASE("what cannot be pooled is refused, with the layer's place") {
+  const auto shape_of = [](std::size_t height, std::size_t width) {
+    return Shape{
+        {Axis::batch, 1}, {Axis::channel, 2}, {Axis::height, height}, {Axis::width, width}};
+  };
+  using Large = MaxPool2d<pool({5, 2}, {.padding = {1, 0}})>;
+  CHECK(Large{}.output_shape(shape_of(3, 2)) == shape_of(1, 1));
+  CHECK_THROWS_WITH_AS(
+      Large{}.output_shape(shape_of(2, 2)),
+      "the input is a tensor [batch 1, channel 2, height 2, width 2], whose height "
+      "is too small for a window of kernel 5 stride 5 dilation 1 padding 1+1, which "
+      "reaches over 5: take larger images or a smaller window",
+      shape_error);
+  CHECK_THROWS_WITH_AS(AveragePool2d<2>{}.output_shape(lines),
+                       "the input is a tensor [batch 2, channel 2, width 11], but the layer pools "
+                       "images [batch, channel, height, width] of at least one element along every "
+                       "axis of space",
+                       shape_error);
+  CHECK_THROWS_AS(AveragePool2d<pool(2, {.padding = 1})>{}.output_shape(shape_of(0, 2)),
+                  shape_error);
+  CHECK_THROWS_AS(MaxPool2d<2>{}.output_shape({{Axis::batch, 1}, {Axis::feature, 4}}), shape_error);
+  CHECK_THROWS_AS(GlobalAveragePool{}.output_shape(shape_of(2, 0)), shape_error);
+  CHECK_THROWS_AS(GlobalAveragePool{}.output_shape({{Axis::batch, 1}, {Axis::channel, 4}}),
+                  shape_error);
+
+  SingleRank alone;
+  Model<Sequential<MaxPool2d<2>>, Context<float, Reference, SingleRank>, Ends<Invariant, Invariant>,
+        TrainWithInputGradient>
+      model(alone, Seed{1});
+  const Tensor<float, Invariant> x(shape_of(1, 2));
+  std::string message;
+  try {
+    model.forward(x.view());
+  } catch (const shape_error& e) {
+    message = e.what();
+  }
+  CHECK(message.find("0: MaxPool2d<2x2>: the input is a tensor") != std::string::npos);
+}
+
+TEST_CASE("names") {
+  CHECK(name_of<MaxPool2d<2>>() == "MaxPool2d<2x2>");
+  CHECK(name_of<MaxPool1d<pool(3, {.stride = 1, .padding = same, .dilation = 2})>>() ==
+        "MaxPool1d<3, stride 1, padding 2, dilation 2>");
+  CHECK(name_of<AveragePool2d<pool(3, {.padding = sides(1, 0), .counts_padding = false})>>() ==
+        "AveragePool2d<3x3, padding (1+0)x(1+0), not counted>");
+  CHECK(name_of<GlobalAveragePool>() == "GlobalAveragePool");
+}
