@@ -27,14 +27,18 @@
 #include "shardwise/redistribute/run.hpp"
 
 // Layers
+#include "shardwise/layers/average_pool.hpp"
+#include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/global_average_pool.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/max_pool.hpp"
 #include "shardwise/layers/rms_norm.hpp"
 
 // Models
