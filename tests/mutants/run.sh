@@ -34,7 +34,7 @@ tests_of() {  # tests_of <regex>: the names that ctest knows
 build_tests() {  # build_tests <red>; tests and targets differ in dots, examples in a prefix
   local targets=(static_tests)
   [[ $1 == compile ]] || mapfile -t targets < <(tests_of "$1" |
-    sed '/^\(house\|compile_fail\)\./d; s/^example\.//; s/\./_/g')
+    sed '/^\(house\|compile_fail\)\./d; s/^example\.//; s/^\(openmpi\|mpich\)\.\(.*\)\.[0-9]*$/\1_\2/; s/\./_/g')
   [[ ${#targets[@]} -eq 0 ]] || cmake --build "$build" -j 2 --target "${targets[@]}" -- -k 0
 }
 
