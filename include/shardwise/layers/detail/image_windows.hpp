@@ -55,22 +55,22 @@ Interval held_of_axis(const V& view, std::size_t axis) {
   return {0, view.global()[axis].extent()};
 }
 
-/// Where the taps of the windows fall on what this rank holds of x, or of its gradient, for what it
-/// holds of y, or of its gradient. A rank holds all that its windows read, so there is padding only
-/// where its first window begins in front of the whole image.
+/// Where the taps of a window fall on what a rank holds of an axis, `input` elements, for a block
+/// of the outputs. A rank holds all that its windows read, so there is padding only where its first
+/// window begins in front of the whole image.
+constexpr SpatialAxis axis_here(const Window& window, std::size_t input, const Interval& outputs) {
+  const std::size_t padding =
+      window.before - std::min(window.before, outputs.offset * window.stride);
+  return {input, outputs.size, window.kernel, window.stride, window.dilation, padding};
+}
+
+/// The same for every axis of space of x, or of its gradient, and of y, or of its gradient.
 template <auto Windows, class X, class Y>
 std::array<SpatialAxis, 3> space_of(const X& x, const Y& y) {
   constexpr std::size_t axes = Windows.size();
   std::array<SpatialAxis, 3> space{};
   for (std::size_t i = 0; i < axes; ++i) {
-    const Window& window = Windows[i];
-    const std::size_t first = held_of_axis(y, 2 + i).offset;
-    space[3 - axes + i] = {x.local()[2 + i].extent(),
-                           y.local()[2 + i].extent(),
-                           window.kernel,
-                           window.stride,
-                           window.dilation,
-                           window.before - std::min(window.before, first * window.stride)};
+    space[3 - axes + i] = axis_here(Windows[i], x.local()[2 + i].extent(), held_of_axis(y, 2 + i));
   }
   return space;
 }
