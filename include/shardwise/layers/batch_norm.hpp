@@ -216,11 +216,14 @@ class BatchNorm : public KeepsLayout {
       mine.for_each_run([&](std::size_t c, std::size_t first, std::size_t length) {
         const Sum level = static_cast<Sum>(all.view()[c] / count);
         const Sum along = static_cast<Sum>(all.view()[mine.channels + c] / count);
-        const Sum factor = state.scale[c] * (has_weight ? static_cast<Sum>(weight[c]) : Sum(1));
-        for (std::size_t i = first; i < first + length; ++i) {
-          dx[i] = static_cast<T>(
-              factor * (static_cast<Sum>(dy[i]) - level - normalised(state, c, x[i]) * along));
-        }
+        const Sum mean = state.mean[c];
+        const Sum scale = state.scale[c];
+        const Sum factor = scale * (has_weight ? static_cast<Sum>(weight[c]) : Sum(1));
+        frame.backend().for_each(length, [=, in = x.data() + first, from = dy.data() + first,
+                                          to = dx.data() + first](auto i) {
+          const Sum normalised = (static_cast<Sum>(in[i]) - mean) * scale;
+          to[i] = static_cast<T>(factor * (static_cast<Sum>(from[i]) - level - normalised * along));
+        });
       });
     }
   }
