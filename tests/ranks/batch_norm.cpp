@@ -11,6 +11,7 @@
 #include "ranks/model_compare.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
+#include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/train/gradient_check.hpp"
@@ -104,6 +105,12 @@ TEST_CASE("features, between layers that split them and behind planes that are k
                   BatchNorm<7>{}, Relu{}, Linear<split::none, 7, 3>{});
   check_model<double, Ends<Channels, Invariant>>(
       head, {pictures(4, {Axis::channel, 5}, 2, 3), Data::reals, true, 2}, 1e-11);
+}
+
+TEST_CASE("a value that every rank uses for a share of its own: the gradient is summed once") {
+  check_model<double, Ends<Invariant, Features>>(
+      Sequential<To<Replicated>, BatchNorm<6>, ColumnParallelLinear<6, 5>>{},
+      {{{Axis::batch, 4}, {Axis::feature, 6}}, Data::reals, true, 2}, 1e-12);
 }
 
 TEST_CASE("gradients are differences") {
