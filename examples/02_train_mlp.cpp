@@ -46,7 +46,7 @@ struct Options {
   int ranks = 1;
   std::size_t batch = 64;
   int epochs = 5;
-  double learning_rate = 0.008;
+  double learning_rate = 0.0055;
   std::string dtype = "float";
   std::uint64_t seed = 1;
   example::ImageSource images;
