@@ -74,6 +74,7 @@ inline void check_names(const std::vector<TensorPart>& parts) {
 inline std::vector<NewFile> cut_into_files(const std::vector<TensorPart>& parts,
                                            const SaveOptions& options) {
   std::vector<const TensorPart*> order;
+  order.reserve(parts.size());
   for (const TensorPart& part : parts) order.push_back(&part);
   std::stable_sort(order.begin(), order.end(), [](const TensorPart* a, const TensorPart* b) {
     return a->dtype.bits > b->dtype.bits;

@@ -254,6 +254,7 @@ inline MpiCommunicator MpiCommunicator::split(int color, int key) {
   std::stable_sort(members.begin(), members.end(),
                    [](const Choice& a, const Choice& b) { return a.key < b.key; });
   std::vector<int> job_ranks;
+  job_ranks.reserve(members.size());
   for (const Choice& member : members) job_ranks.push_back(member.job_rank);
 
   MPI_Comm made = MPI_COMM_NULL;
