@@ -5,8 +5,8 @@
 set -euo pipefail
 program=$1
 
-"$program" --synthetic -s 1 -e 0
-"$program" --synthetic -s 8 -b 5 -e 0
+"$program" --synthetic -s 1 -e 1
+"$program" --synthetic -s 8 -b 5 -e 1
 for parallel in tensor data; do
   "$program" --synthetic -s 2 --parallel "$parallel" |
     grep "^$parallel-parallel on 2 ranks, epoch 1   test accuracy 9[0-9]"
