@@ -1,7 +1,6 @@
 #pragma once
 // Convolution: one template over the number of axes of space and the split of its weight.
 
-#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -15,6 +14,7 @@
 #include "shardwise/layers/convolution_form.hpp"
 #include "shardwise/layers/convolution_split.hpp"
 #include "shardwise/layers/detail/convolution_checks.hpp"
+#include "shardwise/layers/detail/image_windows.hpp"
 #include "shardwise/layers/detail/size.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -199,27 +199,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
 
   template <class X, class Y>
   static ConvolutionCall call_on(const X& x, const Y& y) {
-    ConvolutionCall call{x.local()[0].extent(), {}};
-    for (std::size_t i = 0; i < axes; ++i) {
-      const Window& window = Form.windows[i];
-      call.space[3 - axes + i] = {
-          x.local()[2 + i].extent(), y.local()[2 + i].extent(), window.kernel, window.stride,
-          window.dilation,           padding_in_front(y, i)};
-    }
-    return call;
-  }
-
-  /// Of the rank's part of the input: none where other ranks hold what stands in front of it.
-  template <class Y>
-  static std::size_t padding_in_front(const Y& y, std::size_t i) {
-    const Window& window = Form.windows[i];
-    if constexpr (SpaceSplit<S>) {
-      if (detail::space_axis(i, axes) == S::axis) {
-        const std::size_t first = local_block<Sharded<S::axis>>(y.global(), y.place()).offset;
-        return window.before - std::min(window.before, first * window.stride);
-      }
-    }
-    return window.before;
+    return {x.local()[0].extent(), detail::space_of<Form.windows>(x, y)};
   }
 
   template <class Frame>
