@@ -64,7 +64,11 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() {
-    if (started_ && !is_finalized()) MPI_Finalize();
+    if (!started_ || is_finalized()) return;
+    // Open MPI 4.1's launcher can hang when one rank aborts the job while another ends MPI: so a
+    // rank ends it only when all ranks want to.
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
   }
 
  private:
