@@ -2,14 +2,10 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <random>
-
 #include "shardwise/backend/reference.hpp"
-#include "unit/backend/convolution_problem.hpp"
+#include "unit/backend/random_convolutions.hpp"
 
 using namespace shardwise;
-using backend_test::ConvolutionFormula;
 
 namespace {
 
@@ -21,36 +17,24 @@ struct Linears : Reference {                         // a backend, but without c
 };
 static_assert(Backend<Linears, float> && !ConvolutionBackend<Linears, float>);
 
-/// Another one in every run; SHARDWISE_TEST_SEED repeats one.
-unsigned seed() {
-  const char* given = std::getenv("SHARDWISE_TEST_SEED");
-  return given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10))
-                          : std::random_device{}();
-}
-
-template <class T>
-void check_random(int count) {
-  const unsigned first = seed();
-  MESSAGE(count << " random convolutions from SHARDWISE_TEST_SEED=" << first);
-  std::mt19937 random(first);
-  Reference backend;
-  for (int k = 0; k < count; ++k) {
-    const ConvolutionFormula f = backend_test::random_convolution(random);
-    INFO("seed " << first << ", number " << k << ": " << to_string(f));
-    REQUIRE(backend_test::convolutions_are_exact<Reference, T>(backend, f, random));
-  }
-}
-
 ConvolutionCall plane(const SpatialAxis& height, const SpatialAxis& width) {
   return {1, {SpatialAxis{}, height, width}};
 }
 
 }  // namespace
 
-TEST_CASE("every product of random convolutions in double") { check_random<double>(3000); }
-TEST_CASE("every product of random convolutions in float") { check_random<float>(200); }
-TEST_CASE("every product of random convolutions in bfloat16") { check_random<bf16>(200); }
-TEST_CASE("every product of random convolutions in float16") { check_random<fp16>(200); }
+TEST_CASE("every product of random convolutions in double") {
+  backend_test::check_random_convolutions<Reference, double>(3000);
+}
+TEST_CASE("every product of random convolutions in float") {
+  backend_test::check_random_convolutions<Reference, float>(200);
+}
+TEST_CASE("every product of random convolutions in bfloat16") {
+  backend_test::check_random_convolutions<Reference, bf16>(200);
+}
+TEST_CASE("every product of random convolutions in float16") {
+  backend_test::check_random_convolutions<Reference, fp16>(200);
+}
 
 TEST_CASE("padding that no tap gets out of: nothing but the bias") {
   Reference backend;

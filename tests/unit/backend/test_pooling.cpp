@@ -4,12 +4,12 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <random>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
+#include "support/seed.hpp"
 #include "unit/backend/pooling_problem.hpp"
 
 using namespace shardwise;
@@ -25,18 +25,11 @@ struct Products : Reference {                    // a backend, but without pooli
 };
 static_assert(Backend<Products, float> && !PoolingBackend<Products, float>);
 
-/// Another one in every run; SHARDWISE_TEST_SEED repeats one.
-unsigned seed() {
-  const char* given = std::getenv("SHARDWISE_TEST_SEED");
-  return given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10))
-                          : std::random_device{}();
-}
-
 /// A mean is rounded after a sum of up to 343 integers, which is exact; of a gradient every one of
 /// up to 343 summands is. In two-byte dtypes results are rounded once more.
 template <class T>
 void check_random(int count, double bound) {
-  const unsigned first = seed();
+  const unsigned first = testing::seed();
   MESSAGE(count << " random poolings from SHARDWISE_TEST_SEED=" << first);
   std::mt19937 random(first);
   Reference backend;

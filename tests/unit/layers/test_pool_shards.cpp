@@ -6,25 +6,18 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <random>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/layers/detail/image_windows.hpp"
+#include "support/seed.hpp"
 
 using namespace shardwise;
 
 namespace {
 
 using Numbers = std::vector<double>;
-
-/// Another one in every run; SHARDWISE_TEST_SEED repeats one.
-unsigned seed() {
-  const char* given = std::getenv("SHARDWISE_TEST_SEED");
-  return given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10))
-                          : std::random_device{}();
-}
 
 /// Kernel 1 to 7, stride and dilation 1 to 3, padding up to half of the window, other at each side.
 Window random_window(std::mt19937& random) {
@@ -69,7 +62,7 @@ struct Pooled {
 
 TEST_CASE("random windows over 1 to 8 shards") {
   constexpr int count = 3000;
-  const unsigned first = seed();
+  const unsigned first = testing::seed();
   MESSAGE(count << " random windows from SHARDWISE_TEST_SEED=" << first);
   std::mt19937 random(first);
   for (int k = 0; k < count; ++k) {

@@ -91,8 +91,14 @@ class ReferenceConvolution {
           store(dw[(o * channels_.in + i) * call.taps() + tap], sum_of(row, width), write_mode);
         }
       }
-      if (db != nullptr) store(db[o], sum_of_channel(call, dy, o), write_mode);
     });
+    if (db != nullptr) backward_bias(call, dy, write_mode, db);
+  }
+
+  /// The gradient of the bias alone.
+  void backward_bias(const ConvolutionCall& call, const T* dy, Write write_mode, T* db) const {
+    for (std::size_t o = 0; o < outputs(); ++o)
+      store(db[o], sum_of_channel(call, dy, o), write_mode);
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
+#include <array>
 #include <memory>
 
 #include "shardwise/backend/onednn/handle.hpp"
@@ -15,6 +16,20 @@ namespace shardwise::detail::onednn {
 
 /// How the library takes the layout of a tensor.
 using ConstDesc = decltype(dnnl_primitive_desc_query_md(nullptr, dnnl_query_undef, 0));
+
+/// What a convolution is besides its tensors, in the library's terms.
+struct ConvolutionSteps {
+  std::array<dnnl_dim_t, 3> strides{}, dilates{}, before{}, after{};
+};
+
+/// The tensors of a convolution; of a gradient, x, w or y is the gradient's own. `bias` may be
+/// null.
+struct ConvolutionDescs {
+  ConstDesc x;
+  ConstDesc w;
+  ConstDesc bias;
+  ConstDesc y;
+};
 
 #if DNNL_VERSION_MAJOR == 2
 
@@ -71,6 +86,40 @@ inline dnnl_status_t create_inner_product_backward(dnnl_primitive_desc_t* made,
                                                    const Attributes& attr) {
   dnnl_inner_product_desc_t op;
   const dnnl_status_t status = dnnl_inner_product_backward_data_desc_init(&op, dx, w, dy);
+  if (status != dnnl_success) return status;
+  return dnnl_primitive_desc_create(made, &op, attr.get(), engine, forward.get());
+}
+
+inline dnnl_status_t create_convolution(dnnl_primitive_desc_t* made, dnnl_engine_t engine,
+                                        const ConvolutionDescs& tensors,
+                                        const ConvolutionSteps& steps, const Attributes& attr) {
+  dnnl_convolution_desc_t op;
+  const dnnl_status_t status = dnnl_dilated_convolution_forward_desc_init(
+      &op, dnnl_forward_training, dnnl_convolution_direct, tensors.x, tensors.w, tensors.bias,
+      tensors.y, steps.strides.data(), steps.dilates.data(), steps.before.data(),
+      steps.after.data());
+  if (status != dnnl_success) return status;
+  return dnnl_primitive_desc_create(made, &op, attr.get(), engine, nullptr);
+}
+
+inline dnnl_status_t create_convolution_backward_input(
+    dnnl_primitive_desc_t* made, dnnl_engine_t engine, const ConvolutionDescs& tensors,
+    const ConvolutionSteps& steps, const Descriptor& forward, const Attributes& attr) {
+  dnnl_convolution_desc_t op;
+  const dnnl_status_t status = dnnl_dilated_convolution_backward_data_desc_init(
+      &op, dnnl_convolution_direct, tensors.x, tensors.w, tensors.y, steps.strides.data(),
+      steps.dilates.data(), steps.before.data(), steps.after.data());
+  if (status != dnnl_success) return status;
+  return dnnl_primitive_desc_create(made, &op, attr.get(), engine, forward.get());
+}
+
+inline dnnl_status_t create_convolution_backward_weight(
+    dnnl_primitive_desc_t* made, dnnl_engine_t engine, const ConvolutionDescs& tensors,
+    const ConvolutionSteps& steps, const Descriptor& forward, const Attributes& attr) {
+  dnnl_convolution_desc_t op;
+  const dnnl_status_t status = dnnl_dilated_convolution_backward_weights_desc_init(
+      &op, dnnl_convolution_direct, tensors.x, tensors.w, tensors.bias, tensors.y,
+      steps.strides.data(), steps.dilates.data(), steps.before.data(), steps.after.data());
   if (status != dnnl_success) return status;
   return dnnl_primitive_desc_create(made, &op, attr.get(), engine, forward.get());
 }
@@ -136,6 +185,32 @@ inline dnnl_status_t create_inner_product_backward(dnnl_primitive_desc_t* made,
                                                    const Attributes& attr) {
   return dnnl_inner_product_backward_data_primitive_desc_create(made, engine, dx, w, dy,
                                                                 forward.get(), attr.get());
+}
+
+inline dnnl_status_t create_convolution(dnnl_primitive_desc_t* made, dnnl_engine_t engine,
+                                        const ConvolutionDescs& tensors,
+                                        const ConvolutionSteps& steps, const Attributes& attr) {
+  return dnnl_convolution_forward_primitive_desc_create(
+      made, engine, dnnl_forward_training, dnnl_convolution_direct, tensors.x, tensors.w,
+      tensors.bias, tensors.y, steps.strides.data(), steps.dilates.data(), steps.before.data(),
+      steps.after.data(), attr.get());
+}
+
+inline dnnl_status_t create_convolution_backward_input(
+    dnnl_primitive_desc_t* made, dnnl_engine_t engine, const ConvolutionDescs& tensors,
+    const ConvolutionSteps& steps, const Descriptor& forward, const Attributes& attr) {
+  return dnnl_convolution_backward_data_primitive_desc_create(
+      made, engine, dnnl_convolution_direct, tensors.x, tensors.w, tensors.y, steps.strides.data(),
+      steps.dilates.data(), steps.before.data(), steps.after.data(), forward.get(), attr.get());
+}
+
+inline dnnl_status_t create_convolution_backward_weight(
+    dnnl_primitive_desc_t* made, dnnl_engine_t engine, const ConvolutionDescs& tensors,
+    const ConvolutionSteps& steps, const Descriptor& forward, const Attributes& attr) {
+  return dnnl_convolution_backward_weights_primitive_desc_create(
+      made, engine, dnnl_convolution_direct, tensors.x, tensors.w, tensors.bias, tensors.y,
+      steps.strides.data(), steps.dilates.data(), steps.before.data(), steps.after.data(),
+      forward.get(), attr.get());
 }
 
 #endif

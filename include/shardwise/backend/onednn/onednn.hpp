@@ -1,6 +1,6 @@
 #pragma once
-// The CPU engine: matrix products by oneDNN, for float and bf16. Link -ldnnl (and -ldl before
-// glibc 2.34). Needs oneDNN 2 or 3; library.hpp holds what differs.
+// The CPU engine: matrix products and convolutions by oneDNN, for float and bf16. Link -ldnnl (and
+// -ldl before glibc 2.34). Needs oneDNN 2 or 3; library.hpp holds what differs.
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -37,6 +37,8 @@ class OneDnn {
  public:
   template <OneDnnReal T>
   class Linear;
+  template <OneDnnReal T>
+  class Convolution;
 
   template <OneDnnReal T>
   using MaxPooling = detail::MaxPoolingLoops<T>;
@@ -134,3 +136,5 @@ class OneDnn::Linear {
 };
 
 }  // namespace shardwise
+
+#include "shardwise/backend/onednn/convolution.hpp"

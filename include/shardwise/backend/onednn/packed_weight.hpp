@@ -8,6 +8,7 @@
 #include "shardwise/backend/onednn/matrix.hpp"
 #include "shardwise/backend/onednn/primitive.hpp"
 #include "shardwise/backend/onednn/products.hpp"
+#include "shardwise/backend/onednn/reorder.hpp"
 #include "shardwise/backend/onednn/scratch.hpp"
 
 namespace shardwise::detail::onednn {
@@ -40,7 +41,7 @@ class PackedWeight {
   const MatrixDesc& layout(Session& session, const MatrixProduct& product, const Purpose& purpose) {
     if (!layout_) {
       const MatrixDesc best = best_layout(session, product, purpose);
-      pack_.emplace(reorder(session, product.b, best, purpose));
+      pack_.emplace(reorder(session, product.b.get(), best.get(), Write::replace, purpose));
       layout_ = best;
     }
     return *layout_;

@@ -1,5 +1,5 @@
 #pragma once
-// Primitives by what they were made for.
+// Plans by what they were made for.
 
 #include <cstddef>
 #include <list>
@@ -9,16 +9,16 @@
 
 namespace shardwise::detail::onednn {
 
-/// The `capacity` primitives that were used last, the latest first. A training loop needs two (a
+/// The `capacity` plans that were used last, the latest first. A training loop needs two (a
 /// full batch and the last one), so looking one up is a comparison or two.
-template <class Key>
+template <class Key, class Plan = Primitive>
 class PlanCache {
  public:
   static constexpr std::size_t capacity = 8;
 
-  /// The primitive of `key`; made by make() if it is not there.
+  /// The plan of `key`; made by make() if it is not there.
   template <class Make>
-  Primitive& get(const Key& key, Make make) {
+  Plan& get(const Key& key, Make make) {
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
       if (!(entry->first == key)) continue;
       if (entry != entries_.begin()) entries_.splice(entries_.begin(), entries_, entry);
@@ -30,7 +30,7 @@ class PlanCache {
   }
 
  private:
-  std::list<std::pair<Key, Primitive>> entries_;
+  std::list<std::pair<Key, Plan>> entries_;
 };
 
 }  // namespace shardwise::detail::onednn

@@ -67,18 +67,6 @@ inline MatrixDesc best_layout(Session& session, const MatrixProduct& product,
   return best;
 }
 
-/// Copies a matrix from one layout into another. Arguments to run: from, to.
-inline Primitive reorder(Session& session, const MatrixDesc& from, const MatrixDesc& to,
-                         const Purpose& purpose) {
-  dnnl_primitive_desc_t handle = nullptr;
-  check(dnnl_reorder_primitive_desc_create(
-            &handle, from.get(), session.engine(), to.get(), session.engine(),
-            attributes(Write::replace, Activation::none, purpose).get()),
-        "dnnl_reorder_primitive_desc_create", purpose);
-  const Descriptor desc(handle);
-  return {session, desc, {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}}, purpose};
-}
-
 /// y = activation(x wᵀ + bias) as the library's layer, w plain. Arguments: x, w, y and, with a
 /// bias, the bias.
 inline Primitive inner_product(Session& session, bool with_bias, Activation activation,

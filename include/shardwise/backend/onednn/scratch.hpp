@@ -2,6 +2,7 @@
 // Memory for scratch and packed weights.
 
 #include <cstddef>
+#include <memory>
 #include <new>
 #include <string>
 
@@ -13,34 +14,28 @@ namespace shardwise::detail::onednn {
 /// grows, and growing does not keep the contents.
 class Scratch {
  public:
-  Scratch() = default;
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { release(); }
-
   /// At least `bytes` bytes; null if none were ever asked for. Throws memory_error.
   void* reserve(std::size_t bytes) {
     if (bytes > size_) {
-      release();
-      data_ = ::operator new(bytes, alignment, std::nothrow);
-      if (data_ == nullptr)
+      size_ = 0;
+      data_.reset();
+      data_.reset(::operator new(bytes, alignment, std::nothrow));
+      if (!data_)
         throw memory_error("oneDNN backend: no memory for " + std::to_string(bytes) +
                            " bytes of scratch or packed weights; use smaller layers or more ranks");
       size_ = bytes;
     }
-    return data_;
+    return data_.get();
   }
 
  private:
   static constexpr std::align_val_t alignment{64};
 
-  void release() {
-    ::operator delete(data_, alignment);
-    data_ = nullptr;
-    size_ = 0;
-  }
+  struct Release {
+    void operator()(void* data) const noexcept { ::operator delete(data, alignment); }
+  };
 
-  void* data_ = nullptr;
+  std::unique_ptr<void, Release> data_;
   std::size_t size_ = 0;
 };
 

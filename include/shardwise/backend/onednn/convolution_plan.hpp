@@ -1,0 +1,252 @@
+#pragma once
+// What runs for one call of a convolution: the primitive, and what brings tensors into the layouts
+// that it works fastest on.
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/onednn/attributes.hpp"
+#include "shardwise/backend/onednn/check.hpp"
+#include "shardwise/backend/onednn/convolution_geometry.hpp"
+#include "shardwise/backend/onednn/library.hpp"
+#include "shardwise/backend/onednn/matrix.hpp"
+#include "shardwise/backend/onednn/primitive.hpp"
+#include "shardwise/backend/onednn/reorder.hpp"
+#include "shardwise/backend/onednn/scratch.hpp"
+#include "shardwise/backend/onednn/session.hpp"
+
+namespace shardwise::detail::onednn {
+
+/// Sums are products of floats, of bf16 tensors too: the reorders convert. oneDNN 2.6.3's own bf16
+/// convolutions gave wrong sums, and one crashed, on small images with kernels of one row.
+constexpr dnnl_data_type_t convolution_dtype = dnnl_f32;
+
+/// A tensor of the caller that the primitive reads in a layout of its own: copied into memory of
+/// ours, unless the layouts are the same.
+class Operand {
+ public:
+  Operand(Session& session, const TensorShape& shape, ConstDesc chosen, const Purpose& purpose)
+      : bytes_(dnnl_memory_desc_get_size(chosen)) {
+    const MemoryDesc plain = shape.plain(library_dtype(purpose.dtype), purpose);
+    if (dnnl_memory_desc_equal(plain.get(), chosen) == 0)
+      reorder_.emplace(reorder(session, plain.get(), chosen, Write::replace, purpose));
+  }
+
+  const void* read(Session& session, const void* data) {
+    if (!reorder_) return data;
+    void* copy = copy_.reserve(bytes_);
+    reorder_->run(session, {data, copy});
+    return copy;
+  }
+
+  /// A weight: copied when it changed since the last time.
+  const void* read_weight(Session& session, const void* data, std::uint64_t version) {
+    if (!reorder_) return data;
+    if (data == data_ && version == version_) return copy_.reserve(bytes_);
+    const void* copy = read(session, data);
+    data_ = data;
+    version_ = version;
+    return copy;
+  }
+
+ private:
+  std::size_t bytes_;
+  std::optional<Primitive> reorder_;
+  Scratch copy_;
+  const void* data_ = nullptr;
+  std::uint64_t version_ = 0;
+};
+
+/// A tensor of the caller that the primitive writes, or adds to, in a layout of its own.
+class Result {
+ public:
+  Result(Session& session, const TensorShape& shape, ConstDesc chosen, Write write,
+         const Purpose& purpose)
+      : bytes_(dnnl_memory_desc_get_size(chosen)) {
+    const MemoryDesc plain = shape.plain(library_dtype(purpose.dtype), purpose);
+    if (write == Write::replace && dnnl_memory_desc_equal(plain.get(), chosen) != 0) return;
+    reorder_.emplace(reorder(session, chosen, plain.get(), write, purpose));
+  }
+
+  /// Where the primitive writes.
+  void* memory(void* data) { return reorder_ ? copy_.reserve(bytes_) : data; }
+
+  /// To be called when it has written.
+  void finish(Session& session, void* data) {
+    if (reorder_) reorder_->run(session, {copy_.reserve(bytes_), data});
+  }
+
+ private:
+  std::size_t bytes_;
+  std::optional<Primitive> reorder_;
+  Scratch copy_;
+};
+
+inline ConstDesc queried(const Descriptor& desc, dnnl_query_t what) {
+  return dnnl_primitive_desc_query_md(desc.get(), what, 0);
+}
+
+/// The tensors of a convolution in layouts of the library's choice.
+class OpenTensors {
+ public:
+  OpenTensors(const ConvolutionGeometry& g, bool with_bias, const Purpose& purpose)
+      : x_(g.x.any(convolution_dtype, purpose)),
+        w_(g.w.any(convolution_dtype, purpose)),
+        bias_(g.bias.plain(convolution_dtype, purpose)),
+        y_(g.y.any(convolution_dtype, purpose)),
+        with_bias_(with_bias) {}
+
+  ConvolutionDescs get() const {
+    return {x_.get(), w_.get(), with_bias_ ? bias_.get() : nullptr, y_.get()};
+  }
+
+ private:
+  MemoryDesc x_, w_, bias_, y_;
+  bool with_bias_;
+};
+
+/// The forward product, which is also what the library asks for when it plans a gradient.
+inline Descriptor describe_forward(Session& session, const ConvolutionGeometry& g, bool with_bias,
+                                   Activation activation, const Purpose& purpose) {
+  dnnl_primitive_desc_t desc = nullptr;
+  check(create_convolution(&desc, session.engine(), OpenTensors(g, with_bias, purpose).get(),
+                           g.steps, attributes(Write::replace, activation, purpose)),
+        "the descriptor of convolution", purpose);
+  return Descriptor(desc);
+}
+
+/// y = activation(x ⋆ w + bias).
+class ForwardConvolution {
+ public:
+  ForwardConvolution(Session& session, const ConvolutionGeometry& g, bool with_bias,
+                     Activation activation, const Purpose& purpose)
+      : ForwardConvolution(session, g, with_bias, purpose,
+                           describe_forward(session, g, with_bias, activation, purpose)) {}
+
+  void run(Session& session, const void* x, const void* w, std::uint64_t version, const void* bias,
+           void* y) {
+    const void* x_here = x_.read(session, x);
+    const void* w_here = w_.read_weight(session, w, version);
+    if (bias_) {
+      product_.run(session, {x_here, w_here, y_.memory(y), bias_->read(session, bias)});
+    } else {
+      product_.run(session, {x_here, w_here, y_.memory(y)});
+    }
+    y_.finish(session, y);
+  }
+
+ private:
+  ForwardConvolution(Session& session, const ConvolutionGeometry& g, bool with_bias,
+                     const Purpose& purpose, const Descriptor& desc)
+      : x_(session, g.x, queried(desc, dnnl_query_src_md), purpose),
+        w_(session, g.w, queried(desc, dnnl_query_weights_md), purpose),
+        y_(session, g.y, queried(desc, dnnl_query_dst_md), Write::replace, purpose),
+        product_(product(session, g, with_bias, purpose, desc)) {
+    if (!with_bias) return;
+    const MemoryDesc bias = g.bias.plain(convolution_dtype, purpose);
+    bias_.emplace(session, g.bias, bias.get(), purpose);
+  }
+
+  static Primitive product(Session& session, const ConvolutionGeometry& g, bool with_bias,
+                           const Purpose& purpose, const Descriptor& desc) {
+    const Argument x{DNNL_ARG_SRC, queried(desc, dnnl_query_src_md)};
+    const Argument w{DNNL_ARG_WEIGHTS, queried(desc, dnnl_query_weights_md)};
+    const Argument y{DNNL_ARG_DST, queried(desc, dnnl_query_dst_md)};
+    if (!with_bias) return {session, desc, {x, w, y}, purpose};
+    const MemoryDesc bias = g.bias.plain(convolution_dtype, purpose);
+    return {session, desc, {x, w, y, {DNNL_ARG_BIAS, bias.get()}}, purpose};
+  }
+
+  Operand x_, w_;
+  std::optional<Operand> bias_;
+  Result y_;
+  Primitive product_;
+};
+
+/// dx = the adjoint of x -> x ⋆ w, applied to dy.
+class InputGradient {
+ public:
+  InputGradient(Session& session, const ConvolutionGeometry& g, const Purpose& purpose)
+      : InputGradient(session, g, purpose, described(session, g, purpose)) {}
+
+  void run(Session& session, const void* dy, const void* w, std::uint64_t version, void* dx) {
+    const void* dy_here = dy_.read(session, dy);
+    product_.run(session, {dy_here, w_.read_weight(session, w, version), dx_.memory(dx)});
+    dx_.finish(session, dx);
+  }
+
+ private:
+  static Descriptor described(Session& session, const ConvolutionGeometry& g,
+                              const Purpose& purpose) {
+    const Descriptor forward = describe_forward(session, g, false, Activation::none, purpose);
+    dnnl_primitive_desc_t desc = nullptr;
+    check(create_convolution_backward_input(&desc, session.engine(),
+                                            OpenTensors(g, false, purpose).get(), g.steps, forward,
+                                            attributes(Write::replace, Activation::none, purpose)),
+          "the descriptor of convolution's backward_input", purpose);
+    return Descriptor(desc);
+  }
+
+  InputGradient(Session& session, const ConvolutionGeometry& g, const Purpose& purpose,
+                const Descriptor& desc)
+      : dy_(session, g.y, queried(desc, dnnl_query_diff_dst_md), purpose),
+        w_(session, g.w, queried(desc, dnnl_query_weights_md), purpose),
+        dx_(session, g.x, queried(desc, dnnl_query_diff_src_md), Write::replace, purpose),
+        product_(session, desc,
+                 {{DNNL_ARG_DIFF_DST, queried(desc, dnnl_query_diff_dst_md)},
+                  {DNNL_ARG_WEIGHTS, queried(desc, dnnl_query_weights_md)},
+                  {DNNL_ARG_DIFF_SRC, queried(desc, dnnl_query_diff_src_md)}},
+                 purpose) {}
+
+  Operand dy_, w_;
+  Result dx_;
+  Primitive product_;
+};
+
+/// dw (+)= the adjoint of w -> x ⋆ w, applied to dy.
+class KernelGradient {
+ public:
+  KernelGradient(Session& session, const ConvolutionGeometry& g, Write write,
+                 const Purpose& purpose)
+      : KernelGradient(session, g, write, purpose, described(session, g, purpose)) {}
+
+  void run(Session& session, const void* x, const void* dy, void* dw) {
+    const void* x_here = x_.read(session, x);
+    product_.run(session, {x_here, dy_.read(session, dy), dw_.memory(dw)});
+    dw_.finish(session, dw);
+  }
+
+ private:
+  static Descriptor described(Session& session, const ConvolutionGeometry& g,
+                              const Purpose& purpose) {
+    const Descriptor forward = describe_forward(session, g, false, Activation::none, purpose);
+    dnnl_primitive_desc_t desc = nullptr;
+    check(create_convolution_backward_weight(&desc, session.engine(),
+                                             OpenTensors(g, false, purpose).get(), g.steps, forward,
+                                             attributes(Write::replace, Activation::none, purpose)),
+          "the descriptor of convolution's backward_weight", purpose);
+    return Descriptor(desc);
+  }
+
+  KernelGradient(Session& session, const ConvolutionGeometry& g, Write write,
+                 const Purpose& purpose, const Descriptor& desc)
+      : x_(session, g.x, queried(desc, dnnl_query_src_md), purpose),
+        dy_(session, g.y, queried(desc, dnnl_query_diff_dst_md), purpose),
+        dw_(session, g.w, queried(desc, dnnl_query_diff_weights_md), write, purpose),
+        product_(session, desc,
+                 {{DNNL_ARG_SRC, queried(desc, dnnl_query_src_md)},
+                  {DNNL_ARG_DIFF_DST, queried(desc, dnnl_query_diff_dst_md)},
+                  {DNNL_ARG_DIFF_WEIGHTS, queried(desc, dnnl_query_diff_weights_md)}},
+                 purpose) {}
+
+  Operand x_, dy_;
+  Result dw_;
+  Primitive product_;
+};
+
+}  // namespace shardwise::detail::onednn

@@ -1,0 +1,64 @@
+// oneDNN's convolutions against sums written out one tap at a time.
+
+#include <doctest/doctest.h>
+
+#include <random>
+#include <vector>
+
+#include "shardwise/backend/onednn/onednn.hpp"
+#include "unit/backend/random_convolutions.hpp"
+
+using namespace shardwise;
+using backend_test::ConvolutionFormula;
+
+static_assert(ConvolutionBackend<OneDnn, float> && ConvolutionBackend<OneDnn, bf16>);
+static_assert(!ConvolutionBackend<OneDnn, double>);
+
+TEST_CASE("every product of random convolutions in float") {
+  backend_test::check_random_convolutions<OneDnn, float>(2000);
+}
+TEST_CASE("every product of random convolutions in bfloat16") {
+  backend_test::check_random_convolutions<OneDnn, bf16>(1000);
+}
+
+TEST_CASE_TEMPLATE("channels that the library keeps in blocks", T, float, bf16) {
+  std::mt19937 random(1);
+  OneDnn backend;
+  const SpatialAxis same{.input = 7, .output = 7, .kernel = 3, .before = 1};
+  const SpatialAxis halved{.input = 9, .output = 4, .kernel = 3, .stride = 2, .before = 0};
+  const SpatialAxis point{.input = 5, .output = 5};
+  for (const SpatialAxis& axis : {same, halved, point}) {
+    for (const ConvolutionChannels& channels :
+         {ConvolutionChannels{1, 32, 48}, {1, 3, 64}, {1, 17, 40}, {2, 16, 16}, {32, 1, 1}}) {
+      const ConvolutionFormula f{channels, {2, {SpatialAxis{}, axis, axis}}};
+      INFO(to_string(f));
+      CHECK(backend_test::convolutions_are_exact<OneDnn, T>(backend, f, random));
+    }
+  }
+}
+
+TEST_CASE("a weight is copied anew when its version or its address changes, and else not") {
+  OneDnn backend;
+  OneDnn::Convolution<float> kernel(backend, {1, 16, 16});
+  const SpatialAxis axis{.input = 4, .output = 4, .kernel = 3, .before = 1};
+  const ConvolutionCall call{1, {SpatialAxis{}, axis, axis}};
+  const std::vector<float> x(16 * 16, 1);
+  std::vector<float> ones(16 * 16 * 9, 1), twos(ones.size(), 2), y(16 * 16);
+  const auto corner = [&](const std::vector<float>& w, std::uint64_t version) {
+    kernel.forward(call, x.data(), {w.data(), version}, nullptr, Activation::none, y.data());
+    return y[0];
+  };
+  CHECK(corner(ones, 1) == 64);  // 16 channels, 4 taps inside
+  CHECK(corner(twos, 1) == 128);
+  twos.assign(twos.size(), 3);
+  CHECK(corner(twos, 2) == 192);
+
+  std::vector<float> dx(16 * 16);
+  const auto gradient = [&](std::uint64_t version) {
+    kernel.backward_input(call, x.data(), {twos.data(), version}, dx.data());
+    return dx[0];
+  };
+  CHECK(gradient(2) == 192);
+  twos.assign(twos.size(), 1);
+  CHECK(gradient(3) == 64);
+}
