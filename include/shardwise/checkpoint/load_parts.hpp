@@ -18,7 +18,9 @@
 #include "shardwise/checkpoint/save_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/comm/communicator.hpp"
+#include "shardwise/core/checked_size.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/file.hpp"
 
 namespace shardwise {
 
@@ -103,7 +105,7 @@ struct StagedPart {
 };
 
 /// Reads the rank's elements of one tensor, which begins at `begin` in the file.
-inline std::unique_ptr<std::byte[]> read_part(const CheckpointFile& file, std::uint64_t begin,
+inline std::unique_ptr<std::byte[]> read_part(const File& file, std::uint64_t begin,
                                               const TensorPart& part, const FileDtype& dtype) {
   const std::size_t size = dtype.bits / 8;
   auto bytes = std::make_unique_for_overwrite<std::byte[]>(part.elements() * size);
@@ -118,7 +120,7 @@ inline std::vector<StagedPart> read_parts(const TensorFiles& files,
                                           const std::vector<TensorPart>& parts) {
   std::vector<StagedPart> staged;
   for (std::size_t i = 0; i < files.file_count(); ++i) {
-    const CheckpointFile file = files.open(i);
+    const File file = files.open(i);
     for (const TensorPart& part : parts) {
       const TensorFiles::Place& place = files.tensors().at(part.name);
       if (place.file != i) continue;

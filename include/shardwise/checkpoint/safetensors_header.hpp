@@ -27,6 +27,7 @@
 
 #include "shardwise/checkpoint/dtype.hpp"
 #include "shardwise/checkpoint/json.hpp"
+#include "shardwise/core/checked_size.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise {
@@ -49,29 +50,11 @@ inline constexpr std::uint64_t longest_safetensors_header = 100'000'000;
 
 namespace detail {
 
-/// "[2, 3]".
-inline std::string shape_text(const std::vector<std::uint64_t>& shape) {
-  std::string text;
-  for (const std::uint64_t extent : shape) {
-    text += (text.empty() ? "" : ", ") + std::to_string(extent);
-  }
-  return '[' + text + ']';
-}
-
-/// a * b, or nothing if that does not fit.
-constexpr std::optional<std::uint64_t> checked_product(std::uint64_t a, std::uint64_t b) {
-  if (b != 0 && a > UINT64_MAX / b) return std::nullopt;
-  return a * b;
-}
-
 /// Bytes of a dense tensor; nothing if a product on the way does not fit into 64 bits, or if the
 /// bits make no whole bytes.
 inline std::optional<std::uint64_t> checked_bytes(const FileDtype& dtype,
                                                   const std::vector<std::uint64_t>& shape) {
-  std::optional<std::uint64_t> bits = dtype.bits;
-  for (const std::uint64_t extent : shape) {
-    if (bits) bits = checked_product(*bits, extent);
-  }
+  const std::optional<std::uint64_t> bits = checked_product(dtype.bits, shape);
   if (!bits || *bits % 8 != 0) return std::nullopt;
   return *bits / 8;
 }

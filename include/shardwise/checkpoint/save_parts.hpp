@@ -24,12 +24,12 @@
 #include <vector>
 
 #include "shardwise/checkpoint/agree.hpp"
-#include "shardwise/checkpoint/file.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/file.hpp"
 
 namespace shardwise {
 
@@ -116,7 +116,7 @@ inline std::set<std::string> shards_in_use(const std::filesystem::path& path) {
   const std::string stem = path.stem().string();
   std::set<std::string> shards;
   try {
-    const auto file = CheckpointFile::open(index_path(path));
+    const auto file = File::open(index_path(path), "checkpoint");
     const std::uint64_t bytes = std::min(file.size(), longest_safetensors_header);
     const auto index = parse_safetensors_index(read_text(file, 0, bytes), "the old index");
     for (const auto& [tensor, shard] : index.files) {
@@ -137,8 +137,8 @@ inline void gather_elements(const TensorPart& part, std::size_t first, std::span
 }
 
 /// Writes what the rank at `place` has to write of one tensor, which begins at `begin` in the file.
-inline void write_part(const CheckpointFile& file, std::uint64_t begin, const TensorPart& part,
-                       Place place, std::span<std::byte> scratch) {
+inline void write_part(const File& file, std::uint64_t begin, const TensorPart& part, Place place,
+                       std::span<std::byte> scratch) {
   const std::size_t bytes = part.element_bytes();
   const bool is_dense = part.stride == bytes;
   const std::size_t most = is_dense ? part.elements() : scratch.size() / bytes;
@@ -180,7 +180,7 @@ class Saving {
   /// Makes the files, at their full size and with their headers. On rank 0 only.
   void create() const {
     for (const NewFile& file : files_) {
-      const auto made = CheckpointFile::create(file.path);
+      const auto made = File::create(file.path, "checkpoint");
       made.reserve(file.first_bytes.size() + file.data_bytes());
       made.write(0, std::as_bytes(std::span(file.first_bytes)));
     }
@@ -190,7 +190,7 @@ class Saving {
   void write(Place place) const {
     std::vector<std::byte> scratch(std::size_t{1} << 18);
     for (const NewFile& file : files_) {
-      const auto opened = CheckpointFile::open_to_write(file.path);
+      const auto opened = File::open_to_write(file.path, "checkpoint");
       for (const TensorPart* part : file.parts) {
         const std::uint64_t begin = file.header.tensors.at(part->name).begin;
         write_part(opened, file.first_bytes.size() + begin, *part, place, scratch);
@@ -205,12 +205,12 @@ class Saving {
     const std::filesystem::path index = index_path(path_);
     if (has_index()) {
       write_index(with_ending(index, ".saving"));
-      sync_folder_of(path_);
+      sync_folder_of(path_, "checkpoint");
     }
     rename_file(has_index() ? with_ending(index, ".saving") : files_.front().path,
-                has_index() ? index : path_);
+                has_index() ? index : path_, "checkpoint");
     published_ = true;
-    sync_folder_of(path_);
+    sync_folder_of(path_, "checkpoint");
     remove_file(has_index() ? path_ : index);
     for (const std::string& shard : old) remove_file(path_.parent_path() / shard);
   }
@@ -237,7 +237,7 @@ class Saving {
       }
     }
     const std::string text = safetensors_index_text(index, total);
-    const auto made = CheckpointFile::create(path);
+    const auto made = File::create(path, "checkpoint");
     made.write(0, std::as_bytes(std::span(text)));
     made.sync();
   }

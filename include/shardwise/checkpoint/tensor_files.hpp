@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/checkpoint/file.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
 #include "shardwise/checkpoint/safetensors_index.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/file.hpp"
 
 namespace shardwise {
 
@@ -33,8 +33,7 @@ inline std::string where(const std::filesystem::path& path) {
 }
 
 /// `bytes` bytes of a file as text; `bytes` has been held against the file's size.
-inline std::string read_text(const CheckpointFile& file, std::uint64_t offset,
-                             std::uint64_t bytes) {
+inline std::string read_text(const File& file, std::uint64_t offset, std::uint64_t bytes) {
   std::string text(bytes, '\0');
   file.read(offset, std::as_writable_bytes(std::span(text)));
   return text;
@@ -87,8 +86,8 @@ class TensorFiles {
 
   /// File `i`, to read from.
   /// throws   data_error if it cannot be opened, or is another than when its header was read
-  detail::CheckpointFile open(std::size_t i) const {
-    auto file = detail::CheckpointFile::open(files_[i].path);
+  detail::File open(std::size_t i) const {
+    auto file = detail::File::open(files_[i].path, "checkpoint");
     if (file.identity() != files_[i].identity) {
       file.fail("was changed while it was read; load it again");
     }
@@ -108,7 +107,7 @@ class TensorFiles {
   };
 
   void read_file(const std::filesystem::path& path) {
-    const auto file = detail::CheckpointFile::open(path);
+    const auto file = detail::File::open(path, "checkpoint");
     const detail::FileIdentity identity = file.identity();
     const std::string where = detail::where(path);
     if (identity.size < 8) {
@@ -138,7 +137,7 @@ class TensorFiles {
   }
 
   void read_index() {
-    const auto file = detail::CheckpointFile::open(path_);
+    const auto file = detail::File::open(path_, "checkpoint");
     const std::uint64_t bytes = file.size();
     if (bytes > longest_safetensors_header) {
       file.fail("has " + std::to_string(bytes) + " bytes, and an index of at most " +

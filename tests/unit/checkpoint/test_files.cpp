@@ -112,7 +112,7 @@ TEST_CASE("a file that is changed while it is read is noticed") {
   folder.write("b", one("a", "1235"));
   std::filesystem::rename(folder.path() / "b", path);
   check_mentions(complaint([&] { read(files, "a"); }), {"was changed"});
-  const auto file = detail::CheckpointFile::open(path);
+  const auto file = detail::File::open(path, "checkpoint");
   folder.shorten(path, 2);
   std::string bytes(4, '\0');
   check_mentions(complaint([&] {
@@ -123,7 +123,7 @@ TEST_CASE("a file that is changed while it is read is noticed") {
 }
 
 TEST_CASE("a disk that is full says so") {
-  const auto full = detail::CheckpointFile::create("/dev/full");
+  const auto full = detail::File::create("/dev/full", "checkpoint");
   const std::string bytes(100, 'x');
   check_mentions(complaint([&] { full.write(0, std::as_bytes(std::span(bytes))); }),
                  {"/dev/full", "cannot be written at byte 0", "No space left"});

@@ -1,5 +1,5 @@
 #pragma once
-// A file of a checkpoint: read and written at offsets, by several ranks at once, and made durable.
+// A file: read and written at offsets, by several ranks at once, and made durable.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,30 +29,33 @@ struct FileIdentity {
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
-/// An open file. Every error is a data_error that names it.
-class CheckpointFile {
+/// An open file. Every error is a data_error that says what kind of file it is and its path:
+/// "checkpoint run.safetensors: ...".
+class File {
  public:
   /// To read. Must be a regular file: a pipe has no offsets and a device no size.
-  static CheckpointFile open(const std::filesystem::path& path) {
-    CheckpointFile file(path, O_RDONLY | O_NONBLOCK, "opened");
+  static File open(const std::filesystem::path& path, const char* kind) {
+    File file(path, kind, O_RDONLY | O_NONBLOCK, "opened");
     if (!S_ISREG(file.status().st_mode)) file.fail("is no regular file");
     return file;
   }
 
   /// To write; whatever was there is gone.
-  static CheckpointFile create(const std::filesystem::path& path) {
-    return {path, O_WRONLY | O_CREAT | O_TRUNC, "created"};
+  static File create(const std::filesystem::path& path, const char* kind) {
+    return {path, kind, O_WRONLY | O_CREAT | O_TRUNC, "created"};
   }
 
   /// To write into what another rank has created.
-  static CheckpointFile open_to_write(const std::filesystem::path& path) {
-    return {path, O_WRONLY, "opened for writing"};
+  static File open_to_write(const std::filesystem::path& path, const char* kind) {
+    return {path, kind, O_WRONLY, "opened for writing"};
   }
 
-  CheckpointFile(CheckpointFile&& other) noexcept
-      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-  CheckpointFile& operator=(CheckpointFile&&) = delete;
-  ~CheckpointFile() {
+  File(File&& other) noexcept
+      : path_(std::move(other.path_)),
+        kind_(other.kind_),
+        descriptor_(std::exchange(other.descriptor_, -1)) {}
+  File& operator=(File&&) = delete;
+  ~File() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
 
@@ -111,15 +114,15 @@ class CheckpointFile {
   }
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw data_error("checkpoint " + path_.string() + ": " + why);
+    throw data_error(kind_ + (' ' + path_.string()) + ": " + why);
   }
   [[noreturn]] void fail(const std::string& why, int code) const {
     fail(why + ": " + std::generic_category().message(code));
   }
 
  private:
-  CheckpointFile(const std::filesystem::path& path, int flags, const char* what)
-      : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+  File(const std::filesystem::path& path, const char* kind, int flags, const char* what)
+      : path_(path), kind_(kind), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
     if (descriptor_ < 0) fail(std::string("cannot be ") + what, errno);
   }
 
@@ -140,26 +143,28 @@ class CheckpointFile {
   }
 
   std::filesystem::path path_;
+  const char* kind_;
   int descriptor_;
 };
 
 /// Gives a file another name, in one step: whoever looks finds the old file or the new one.
-inline void rename_file(const std::filesystem::path& from, const std::filesystem::path& to) {
+inline void rename_file(const std::filesystem::path& from, const std::filesystem::path& to,
+                        const char* kind) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return;
   const int code = errno;
-  throw data_error("checkpoint " + to.string() +
+  throw data_error(kind + (' ' + to.string()) +
                    ": cannot be put in its place: " + std::generic_category().message(code));
 }
 
 /// Makes the names in the folder of `path` durable.
-inline void sync_folder_of(const std::filesystem::path& path) {
+inline void sync_folder_of(const std::filesystem::path& path, const char* kind) {
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool synced = descriptor >= 0 && ::fsync(descriptor) == 0;
   const int code = errno;
   if (descriptor >= 0) ::close(descriptor);
   if (synced || code == EINVAL) return;  // some file systems have nothing to do for a folder
-  throw data_error("checkpoint folder " + folder.string() +
+  throw data_error(kind + std::string(" folder ") + folder.string() +
                    ": cannot be brought to the disk: " + std::generic_category().message(code));
 }
 
