@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/reads_peers.hpp"
 #include "shardwise/model/plan.hpp"
 
 namespace example {
@@ -29,6 +30,20 @@ inline void print_plan(const shardwise::Plan& plan) {
   print_collectives("settle", plan.settle);
 }
 
+/// What a planned collective is called on ranks of the type C, and what all of them pass in: where
+/// ranks cannot read each other's memory, halos travel by all-to-all, each rank's own block too.
+template <shardwise::Communicator C>
+shardwise::CountedCall call_of(const shardwise::Collective& planned, int ranks) {
+  using shardwise::Operation;
+  const bool moves_halos =
+      planned.operation == Operation::halo_exchange || planned.operation == Operation::halo_sum;
+  if (!shardwise::ReadsPeers<C> && moves_halos) {
+    const std::size_t of_unit = planned.halo.units == 0 ? 0 : planned.elements / planned.halo.units;
+    return {Operation::all_to_all, planned.dtype, planned.halo.held(ranks) * of_unit};
+  }
+  return {planned.operation, planned.dtype, planned.elements_passed_in(ranks)};
+}
+
 /// What all ranks pass into the collectives of one step, as planned and as counted. A collective;
 /// `log` is what a CountingCommunicator above `ranks` saw of that step on this rank.
 /// throws   std::runtime_error, on every rank, if the two differ
@@ -44,13 +59,13 @@ void print_plan_beside_log(const shardwise::Plan& plan, C& ranks,
   }
   bool equal = planned.size() == log.size();
   for (std::size_t i = 0; equal && i < log.size(); ++i) {
-    const std::size_t elements = planned[i].elements_passed_in(plan.ranks);
-    equal = planned[i].operation == log[i].operation && planned[i].dtype == log[i].dtype &&
-            elements == static_cast<std::size_t>(counted[i]);
+    const shardwise::CountedCall call = call_of<C>(planned[i], plan.ranks);
+    equal = call == shardwise::CountedCall{log[i].operation, log[i].dtype,
+                                           static_cast<std::size_t>(counted[i])};
     if (ranks.rank() == 0) {
-      std::printf("  %-29s planned %9zu elements, %9zu bytes   counted %9zu\n",
-                  to_string(planned[i]).c_str(), elements,
-                  elements * shardwise::size_of(planned[i].dtype),
+      std::printf("  %-33s planned %9zu elements, %9zu bytes   counted %9zu\n",
+                  to_string(planned[i]).c_str(), call.elements,
+                  call.elements * shardwise::size_of(call.dtype),
                   static_cast<std::size_t>(counted[i]));
     }
   }

@@ -1,0 +1,185 @@
+// A convolutional network learns to tell images apart, split over ranks in one of three ways.
+//
+//              --plan gathered        --plan alternating      --plan spatial
+//              rank 0    rank 1       rank 0    rank 1        rank 0    rank 1
+//     conv 1   16 of 32 channels      16 of 32 channels       rows 0-12  13-25
+//              └ all-gather ┘                                 ↕ halos of a row or two
+//     conv 2   16 of 32 channels      sums over 16 of 32      rows 0-11  12-23
+//              └ all-gather ┘         └ all-reduce ┘
+//     pool     whole     whole        whole     whole         rows 0-5   6-11
+//                                                             └ all-gather ┘
+//     linear   64 of 128 features     64 of 128 features      64 of 128 features
+//              └ all-gather ┘
+//     linear   5 of 10 classes        sums over 64 of 128     sums over 64 of 128
+//              └ all-gather ┘         └ all-reduce ┘          └ all-reduce ┘
+//
+// The three types stand side by side in support/cnn.hpp. They begin with the same weights, drop the
+// same elements, and learn the same at any number of ranks. Built again as 07_train_cnn_mpi, its
+// ranks are processes: mpiexec -n 2 07_train_cnn_mpi -s 2
+//
+// test: --data synthetic -s 2 -e 1 --samples 384
+#include <CLI/CLI.hpp>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/data/fashion_mnist.hpp"
+#include "shardwise/shardwise.hpp"
+#include "support/cnn.hpp"
+#include "support/cnn_data.hpp"
+#include "support/launch.hpp"
+#include "support/print_plan.hpp"
+#include "support/progress_bar.hpp"
+
+namespace sw = shardwise;
+
+namespace {
+
+struct Options {
+  std::string plan = "alternating";
+  int ranks = 1;
+  std::size_t batch = 32;
+  int epochs = 3;
+  example::CnnData data;
+  std::string log;
+};
+
+using Ranks = sw::CountingCommunicator<example::Ranks>;
+using Batches = example::BroadcastBatches<float, example::Ranks>;
+
+/// A line for each step and one for each epoch, to draw curves of; on rank 0, if a name was given.
+class Log {
+ public:
+  Log(const std::string& path, std::string plan, const example::Ranks& ranks)
+      : plan_(std::move(plan)), ranks_(ranks.size()) {
+    if (path.empty() || ranks.rank() != 0) return;
+    file_.open(path);
+    if (!file_) throw std::runtime_error("the log " + path + " cannot be written");
+    file_ << "plan,ranks,images,what,value\n";
+  }
+  void write(std::size_t images, const char* what, double value) {
+    if (file_.is_open())
+      file_ << plan_ << ',' << ranks_ << ',' << images << ',' << what << ',' << value << '\n';
+  }
+
+ private:
+  std::string plan_;
+  int ranks_;
+  std::ofstream file_;
+};
+
+/// A line with a number of every rank.
+void print_of_each(example::Ranks& ranks, const char* what, std::size_t mine) {
+  const std::array<std::int64_t, 1> number{static_cast<std::int64_t>(mine)};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(ranks.size()));
+  const std::vector<std::size_t> counts(all.size(), 1);
+  ranks.all_gather(std::span<const std::int64_t>(number), std::span(all), counts);
+  if (ranks.rank() != 0) return;
+  std::printf("%s", what);
+  for (const std::int64_t of_rank : all) std::printf(" %10lld", static_cast<long long>(of_rank));
+  std::printf("\n");
+}
+
+/// What each rank does with its part of an architecture.
+template <class Architecture>
+void train(example::Ranks& threads, const Options& options) {
+  constexpr sw::Seed seed{1};  // of weights, of masks and of the order of images
+  const bool speaks = threads.rank() == 0;
+  Batches batches(threads, options.data, sw::Part::train,
+                  {.batch_size = options.batch, .seed = seed, .last = sw::LastBatch::drop});
+  Batches test_batches(threads, options.data, sw::Part::test,
+                       {.batch_size = 500, .order = sw::SampleOrder::stored});
+  Log log(options.log, options.plan, threads);
+
+  Ranks ranks(threads);  // counts what the model sends
+  const sw::Shape in = Batches::shape_of(options.batch, options.data.form());
+  sw::Model<Architecture, sw::Context<float, sw::OneDnn, Ranks>> model(Architecture{}, ranks, seed,
+                                                                       in);
+  sw::Optimizer optimizer(model, sw::Sgd{.learning_rate = 0.01, .momentum = 0.5});
+  const sw::CrossEntropy loss;
+  const sw::Plan plan = plan_step(model, in, loss);
+  const std::size_t before = model.run().pool.reserved();
+  if (speaks) example::print_plan(plan);
+
+  std::size_t seen = 0;
+  for (int epoch = 1; epoch <= options.epochs; ++epoch) {
+    const auto begin = std::chrono::steady_clock::now();
+    double sum_of_losses = 0;
+    {
+      example::ProgressBar bar("epoch " + std::to_string(epoch), batches.batches(), speaks);
+      for (std::size_t b = 0; b < batches.batches(); ++b) {
+        ranks.clear();
+        batches.next();
+        const double mean = train_step(model, batches.images(), batches.labels(), loss, optimizer);
+        sum_of_losses += mean;
+        seen += batches.size();
+        log.write(seen, "loss", mean);
+        bar.show(b + 1);
+        if (seen > options.batch) continue;
+        example::print_plan_beside_log(plan, threads, ranks.log());
+        print_of_each(threads, "parameters of each rank           ", model.values().size());
+        print_of_each(threads, "activations of each rank, in bytes",
+                      model.run().pool.reserved() - before);
+      }
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    const double correct = example::accuracy(model, test_batches);
+    log.write(seen, "accuracy", correct);
+    if (!speaks) continue;
+    const auto steps = static_cast<double>(batches.batches());
+    std::printf("epoch %d   loss %.6f   test accuracy %.2f %%   %.0f images/s\n", epoch,
+                sum_of_losses / steps, 100 * correct,
+                steps * static_cast<double>(options.batch) / seconds.count());
+    std::fflush(stdout);
+  }
+}
+
+using Trainer = void (*)(example::Ranks&, const Options&);
+
+/// The three ways to split the network, for images of one form.
+template <std::size_t Channels, std::size_t Side>
+const std::map<std::string, Trainer> plans{
+    {"gathered", train<example::GatheredCnn<Channels, Side>>},
+    {"alternating", train<example::AlternatingCnn<Channels, Side>>},
+    {"spatial", train<example::SpatialCnn<Channels, Side>>}};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  Options options;
+  CLI::App app("Trains a convolutional network, split over ranks in one of three ways.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--plan", options.plan, "how the network is split")
+      ->check(CLI::IsMember({"gathered", "alternating", "spatial"}));
+  app.add_option("-s,--split", options.ranks, "over how many ranks");
+  app.add_option("-b,--batch", options.batch, "images in one step")->check(CLI::Range(1, 1000000));
+  app.add_option("-e,--epochs", options.epochs, "how often all images are seen")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--samples", options.data.samples, "training images to use, 0 for all")
+      ->check(CLI::Range(0, 100000000));
+  app.add_option("--data", options.data.name, "which images")
+      ->check(CLI::IsMember({"fashion-mnist", "cifar10", "synthetic"}));
+  app.add_option("--data-dir", options.data.folder,
+                 "folder of the data set's files; for cifar10 those of its binary version");
+  app.add_option("--log", options.log, "file for losses and accuracies as CSV");
+  CLI11_PARSE(app, argc, argv);
+
+  const auto& of_form = options.data.name == "cifar10"
+                            ? plans<example::colour.channels, example::colour.side>
+                            : plans<example::grey.channels, example::grey.side>;
+  example::launch(options.ranks,
+                  [&](example::Ranks& ranks) { of_form.at(options.plan)(ranks, options); });
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "07_train_cnn: %s\n", e.what());
+  return 1;
+}

@@ -1,0 +1,153 @@
+#pragma once
+// Images for a convolutional network: rank 0 has them all, and sends every batch to the others.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/data/cifar10.hpp"
+#include "shardwise/data/fashion_mnist.hpp"
+#include "shardwise/data/image_set.hpp"
+#include "shardwise/data/sampler.hpp"
+#include "shardwise/data/synthetic.hpp"
+#include "shardwise/layout/view.hpp"
+#include "shardwise/train/accuracy.hpp"
+
+namespace example {
+
+namespace sw = shardwise;
+
+/// Square images as a data set has them.
+struct ImageForm {
+  std::size_t channels;
+  std::size_t side;
+  sw::Normalisation normalisation;
+};
+inline constexpr ImageForm grey{1, 28, sw::fashion_mnist_normalisation};
+inline constexpr ImageForm colour{3, 32, sw::cifar10_normalisation};
+
+struct CnnData {
+  std::string name = "fashion-mnist";  ///< or cifar10, synthetic
+  std::filesystem::path folder;        ///< empty: where the data set is installed
+  std::size_t samples = 0;             ///< training images to use; 0: all
+
+  const ImageForm& form() const { return name == "cifar10" ? colour : grey; }
+};
+
+/// The first images of a part: `samples` for training, and a sixth as many, but one at least, to
+/// test; all of them if `samples` is 0.
+/// throws   data_error for files that are not there or are damaged, and if there are fewer images
+inline sw::ImageSet read_images(const CnnData& data, sw::Part part) {
+  const bool trains = part == sw::Part::train;
+  const std::size_t wanted =
+      trains || data.samples == 0 ? data.samples : std::max<std::size_t>(data.samples / 6, 1);
+  if (data.name == "synthetic") {
+    const std::size_t all = trains ? 6000 : 1000;
+    return sw::make_synthetic_images(sw::Seed{1}, part, wanted == 0 ? all : wanted);
+  }
+  const bool is_cifar = data.name == "cifar10";
+  const std::filesystem::path installed =
+      is_cifar ? "cifar-10-batches-bin" : sw::fashion_mnist_folder;
+  const std::filesystem::path& folder = data.folder.empty() ? installed : data.folder;
+  sw::ImageSet set =
+      is_cifar ? sw::read_cifar10(part, folder) : sw::read_fashion_mnist(part, folder);
+  if (wanted > set.count) {
+    throw sw::data_error(data.name + " in " + folder.string() + ": " + std::to_string(wanted) +
+                         (trains ? " training" : " test") +
+                         " images were asked for, but there are " + std::to_string(set.count) +
+                         "; ask for fewer samples");
+  }
+  if (wanted != 0) {
+    set.count = wanted;
+    set.pixels.resize(wanted * set.image_size());
+    set.labels.resize(wanted);
+  }
+  return set;
+}
+
+/// Batches of one part of a data set, as every rank takes them. Rank 0 reads and shuffles; for each
+/// batch it announces the size and broadcasts images and labels. All members are collectives; if
+/// rank 0 fails, the communicator stops the others.
+template <sw::Real T, sw::Communicator C>
+class BroadcastBatches {
+ public:
+  BroadcastBatches(C& ranks, const CnnData& data, sw::Part part, sw::SamplerOptions options)
+      : ranks_(ranks), form_(data.form()) {
+    if (ranks.rank() == 0) {
+      set_ = read_images(data, part);
+      sampler_.emplace(set_.count, sw::Place{}, options);
+    }
+    std::array<std::int64_t, 1> batches{};
+    if (ranks.rank() == 0) batches[0] = static_cast<std::int64_t>(sampler_->batches());
+    ranks.broadcast(std::span<std::int64_t>(batches), 0);
+    batches_ = static_cast<std::size_t>(batches[0]);
+  }
+
+  /// Of an epoch.
+  std::size_t batches() const { return batches_; }
+
+  void next() {
+    const bool reads = ranks_.rank() == 0;
+    sw::SampleBatch chosen{};
+    if (reads) chosen = sampler_->next();
+    std::array<std::int64_t, 1> size{static_cast<std::int64_t>(chosen.whole.size())};
+    ranks_.broadcast(std::span<std::int64_t>(size), 0);
+    size_ = static_cast<std::size_t>(size[0]);
+    images_.resize(size_ * form_.channels * form_.side * form_.side);
+    labels_.resize(size_);
+    if (reads) {
+      sw::copy_batch(set_, chosen.whole, form_.normalisation, std::span(images_),
+                     std::span(labels_));
+    }
+    ranks_.broadcast(std::span(images_), 0);
+    ranks_.broadcast(std::span(labels_), 0);
+  }
+
+  /// Of the batch.
+  std::size_t size() const { return size_; }
+  sw::View<const T, sw::Invariant> images() const {
+    return {images_.data(), shape_of(size_, form_), sw::place_of(ranks_)};
+  }
+  sw::View<const std::int32_t, sw::Invariant> labels() const {
+    return {labels_.data(), {{sw::Axis::batch, size_}}, sw::place_of(ranks_)};
+  }
+
+  static sw::Shape shape_of(std::size_t batch, const ImageForm& form) {
+    return {{sw::Axis::batch, batch},
+            {sw::Axis::channel, form.channels},
+            {sw::Axis::height, form.side},
+            {sw::Axis::width, form.side}};
+  }
+
+ private:
+  C& ranks_;
+  ImageForm form_;
+  sw::ImageSet set_;                               // on rank 0
+  std::optional<sw::DistributedSampler> sampler_;  // on rank 0
+  std::size_t batches_ = 0;
+  std::size_t size_ = 0;
+  std::vector<T> images_;
+  std::vector<std::int32_t> labels_;
+};
+
+/// The share of one epoch's images that the model gets right, the same on every rank.
+template <class M, sw::Real T, sw::Communicator C>
+double accuracy(M& model, BroadcastBatches<T, C>& batches) {
+  std::size_t correct = 0, count = 0;
+  for (std::size_t b = 0; b < batches.batches(); ++b) {
+    batches.next();
+    correct += count_correct(model, batches.images(), batches.labels());
+    count += batches.size();
+  }
+  return static_cast<double>(correct) / static_cast<double>(count);
+}
+
+}  // namespace example

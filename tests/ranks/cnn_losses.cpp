@@ -1,0 +1,105 @@
+// The network of example 07 learns alike in all three ways of splitting it, at any number of ranks;
+// what a step sends is what the table in the README says.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "../../examples/support/cnn.hpp"
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/data/fashion_mnist.hpp"
+#include "shardwise/data/sampler.hpp"
+#include "shardwise/data/synthetic.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "shardwise/train/step.hpp"
+#include "support/largest_difference.hpp"
+#include "support/ranks.hpp"
+
+using namespace shardwise;
+using namespace example;
+
+namespace {
+
+constexpr std::size_t side = 10;  // two convolutions leave 6 rows, and pooling 3: fewer than ranks
+constexpr std::size_t batch_size = 8;
+constexpr std::size_t steps = 20;
+
+const Shape images{
+    {Axis::batch, batch_size}, {Axis::channel, 1}, {Axis::height, side}, {Axis::width, side}};
+
+/// The middle of made-up images.
+ImageSet small_images() {
+  const ImageSet large = make_synthetic_images(Seed{3}, Part::train, 5 * batch_size);
+  ImageSet set = large;
+  set.height = set.width = side;
+  set.pixels.clear();
+  for (std::size_t i = 0; i < large.count; ++i)
+    for (std::size_t y = 8; y < 8 + side; ++y)
+      for (std::size_t x = 8; x < 8 + side; ++x)
+        set.pixels.push_back(large.pixels[(i * 28 + y) * 28 + x]);
+  return set;
+}
+
+/// The losses of the first steps, which all ranks must agree on to the last bit.
+template <class Architecture, class T>
+std::vector<double> losses(int ranks) {
+  const ImageSet set = small_images();
+  std::vector<std::vector<double>> seen(static_cast<std::size_t>(ranks));
+  testing::run_on_ranks(ranks, [&](testing::Ranks& communicator) {
+    using Ctx = Context<T, Reference, testing::Ranks>;
+    Model<Architecture, Ctx> model(Architecture{}, communicator, Seed{1}, images);
+    Optimizer optimizer(model, Sgd{.learning_rate = 0.01, .momentum = 0.5});
+    const Place place = place_of(communicator);
+    DistributedSampler sampler(set.count, place, {.batch_size = batch_size, .seed = Seed{3}});
+    Tensor<T, Invariant> x(images, place);
+    Tensor<std::int32_t, Invariant> labels(Shape{images[0]}, place);
+    std::vector<double> mine;
+    while (mine.size() < steps) {
+      copy_batch(set, sampler.next().whole, fashion_mnist_normalisation, x.view().span(),
+                 labels.view().span());
+      mine.push_back(train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer));
+    }
+    testing::tell(place, mine, [&](int rank, const std::vector<double>& of_rank) {
+      seen[static_cast<std::size_t>(rank)] = of_rank;
+    });
+  });
+  for (const auto& of_rank : seen) CHECK(of_rank == seen.front());
+  return seen.front();
+}
+
+template <class T>
+void compare_plans(double bound) {
+  using Gathered = GatheredCnn<1, side>;
+  const std::vector<double> alone = losses<Gathered, T>(1);
+  REQUIRE(alone.size() == steps);
+  CHECK(alone.back() < 0.9 * alone.front());  // it learns
+  const auto check = [&](const char* plan, int ranks, const std::vector<double>& split) {
+    testing::Largest largest;
+    for (std::size_t i = 0; i < steps; ++i) largest.see(std::abs(split[i] - alone[i]) / alone[i]);
+    const double off = largest;
+    std::printf("%zu bytes a number, %-11s, %d ranks: loss %.12f of the last step, off by %.1e\n",
+                sizeof(T), plan, ranks, split.back(), off);
+    CHECK(off <= bound);
+  };
+  for (const int ranks : testing::rank_counts({1, 2, 3, 4})) {
+    if (ranks > 1) check("gathered", ranks, losses<Gathered, T>(ranks));
+    check("alternating", ranks, losses<AlternatingCnn<1, side>, T>(ranks));
+    check("spatial", ranks, losses<SpatialCnn<1, side>, T>(ranks));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("in float, losses of all plans at 1 to 4 ranks agree to 1e-4 over 20 steps") {
+  compare_plans<float>(1e-4);
+}
+
+TEST_CASE("in double, losses of all plans at 1 to 4 ranks agree to 1e-9 over 20 steps") {
+  compare_plans<double>(1e-9);
+}
