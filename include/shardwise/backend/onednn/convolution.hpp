@@ -13,7 +13,8 @@
 namespace shardwise {
 
 /// The products of one convolution; see ConvolutionKernel for shapes. Tensors are copied into the
-/// layouts in which the library computes fastest, and back; a weight only when it has changed.
+/// layouts in which the library computes fastest, and back, where that pays; a weight only when it
+/// has changed.
 /// Plans are kept for the last calls that differed, and a call like one of them allocates nothing
 /// of ours. Throws backend_error if the library refuses.
 template <OneDnnReal T>

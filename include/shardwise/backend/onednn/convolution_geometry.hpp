@@ -66,6 +66,8 @@ class ConvolutionGeometry {
     w.append(channels.out);
     w.append(channels.in);
     bias.append(channels.groups * channels.out);
+    multiplies_images = channels.groups == 1;
+    plane = call.output_plane();
     const std::size_t first = call.space[0] == SpatialAxis{} ? 1 : 0;
     for (std::size_t i = first; i < 3; ++i) append(call.space[i], i - first);
   }
@@ -73,6 +75,10 @@ class ConvolutionGeometry {
   TensorShape x, w, bias, y;
   ConvolutionSteps steps;
   bool leaves_out = false;  ///< whether x lacks elements of the images in memory
+  /// Whether y is the product of a matrix with each image: one group of kernels of one tap, which
+  /// meets every element.
+  bool multiplies_images = false;
+  std::size_t plane = 1;  ///< elements of one channel of y
 
  private:
   void append(const SpatialAxis& axis, std::size_t i) {
@@ -80,6 +86,7 @@ class ConvolutionGeometry {
     const std::size_t beyond = axis.before + axis.input;
     const std::size_t read = end < beyond ? end - axis.before : axis.input;
     leaves_out = leaves_out || read != axis.input;
+    multiplies_images = multiplies_images && axis == SpatialAxis{axis.input, axis.input};
     x.append(read, axis.input);
     y.append(axis.output);
     w.append(axis.kernel);
