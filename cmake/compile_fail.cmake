@@ -2,8 +2,12 @@
 #
 #   #if CASE == 1  // expect: a regular expression (no semicolon, no square brackets)
 #
-# Each case is a test that passes only if a static assertion fails with that sentence; with CASE=0
-# the same source must compile, so that a typing error cannot pass for the expected one.
+# Each case is a test that passes only if the first error is a failed static assertion with that
+# sentence, in one of the first 15 lines of the compiler's output (see compile_fail_case.cmake). With
+# CASE=0 the same source must compile, so that a typing error cannot pass for the expected one.
+# A case may be compiled for another standard: `// std: c++17, expect: ...`.
+
+set(shardwise_compile_fail_lines 15)
 
 function(shardwise_compile_fail name source)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
@@ -17,14 +21,19 @@ function(shardwise_compile_fail name source)
     if(line MATCHES "CASE == 0")
       continue()
     endif()
-    if(NOT line MATCHES "CASE == ([0-9]+) *// expect: (.+)$")
+    if(NOT line MATCHES "CASE == ([0-9]+) *// (std: ([a-z0-9+]+), )?expect: (.+)$")
       message(FATAL_ERROR "${source}: a case without its `// expect: <regex>`: ${line}")
     endif()
     set(case ${CMAKE_MATCH_1})
-    set(sentence "${CMAKE_MATCH_2}")
-    add_test(NAME ${name}.${case} COMMAND ${compile} -DCASE=${case} ${source})
-    set_tests_properties(${name}.${case} PROPERTIES
-      PASS_REGULAR_EXPRESSION "error: static.assert[^\n]*${sentence}")
+    set(standard "${CMAKE_MATCH_3}")
+    set(sentence "${CMAKE_MATCH_4}")
+    set(wrong ${compile} -DCASE=${case} ${source})
+    if(standard)
+      list(TRANSFORM wrong REPLACE "^-std=.*" "-std=${standard}")
+    endif()
+    add_test(NAME ${name}.${case} COMMAND ${CMAKE_COMMAND} "-Dcompile=${wrong}"
+             "-Dsentence=${sentence}" -Dlines=${shardwise_compile_fail_lines}
+             -P ${PROJECT_SOURCE_DIR}/cmake/compile_fail_case.cmake)
     list(APPEND tests ${name}.${case})
   endforeach()
   set_tests_properties(${tests} PROPERTIES TIMEOUT 120)

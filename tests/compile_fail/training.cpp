@@ -1,4 +1,7 @@
-// Training that cannot be: without gradients, and with labels that lie otherwise than the logits.
+// Training that cannot be: without gradients, with labels that are none or lie otherwise than the
+// logits, with a loss or a rule that is none.
+
+#include <vector>
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"
@@ -12,20 +15,50 @@ using namespace shardwise;
 
 #if CASE == 1  // expect: an Optimizer needs gradients, and a model for ForwardOnly has none
 using Use = ForwardOnly;
+#elif CASE == 3  // expect: a training step needs gradients, and a model for ForwardOnly has none
+using Use = ForwardOnly;
 #else
 using Use = Train;
 #endif
 
 #if CASE == 2  // expect: labels and targets are Invariant.*or Sharded as the prediction is
-using Labels = Sharded<Axis::sequence>;
+using Labels = View<const std::int32_t, Sharded<Axis::sequence>>;
+#elif CASE == 4  // expect: labels and targets are a View<const T, ...>: labels of std::int32_t
+using Labels = View<const std::int64_t, Sharded<Axis::batch>>;
+#elif CASE == 5  // expect: Given is no tensor: labels and targets are a View
+using Labels = std::vector<std::int32_t>;
 #else
-using Labels = Sharded<Axis::batch>;
+using Labels = View<const std::int32_t, Sharded<Axis::batch>>;
 #endif
 
-using BatchEnds = Ends<Sharded<Axis::batch>, Sharded<Axis::batch>>;
+#if CASE == 6  // expect: Chosen is no loss: give an object like CrossEntropy
+using Chosen = Sgd;
+#else
+using Chosen = CrossEntropy;
+#endif
+
+#if CASE == 7  // expect: Rule is no rule by which an Optimizer could change parameters
+using Rule = CrossEntropy;
+#else
+using Rule = Sgd;
+#endif
+
+#if CASE == 8  // expect: CrossEntropy takes logits that are Invariant, or Sharded by feature
+using Ending = Partial;
+#else
+using Ending = Sharded<Axis::batch>;
+#endif
+
+using BatchEnds = Ends<Sharded<Axis::batch>, Ending>;
 using Net = Model<Linear<split::none, 8, 4>, Context<float, Reference, SingleRank>, BatchEnds, Use>;
 
-double step(Net& model, Net::input_view x, View<const std::int32_t, Labels> labels) {
-  Optimizer optimizer(model, Sgd{});
-  return train_step(model, x, labels, CrossEntropy{}, optimizer);
+#if CASE == 3
+double step(Net& model, Net::input_view x, const Labels& labels) {
+  return accumulate_step(model, x, labels, Chosen{}, 4);
 }
+#else
+double step(Net& model, Net::input_view x, const Labels& labels) {
+  Optimizer<Rule, Net> optimizer(model, Rule{});
+  return train_step(model, x, labels, Chosen{}, optimizer);
+}
+#endif

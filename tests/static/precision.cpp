@@ -28,13 +28,9 @@ static_assert(std::same_as<Of<float>::precision, Precision<float>>);
 static_assert(std::same_as<Of<Precision<bf16, float>>::precision, Precision<bf16, float>>);
 static_assert(std::same_as<Of<Precision<bf16, float>>::dtype, bf16>);
 
-template <class P>
-constexpr bool makes_context = requires {
-  typename Context<P, Reference, SingleRank>;
-};
-static_assert(makes_context<double>);
-static_assert(!makes_context<int>);  // layers do not compute with integers
-static_assert(!makes_context<SingleRank>);
+static_assert(PrecisionChoice<double> && PrecisionChoice<Precision<bf16, float>>);
+static_assert(!PrecisionChoice<int>);  // layers do not compute with integers
+static_assert(!PrecisionChoice<SingleRank>);
 
 // One dtype for all: layers read and write the parameters' own memory.
 static_assert(!ParameterMemory<Precision<float>>::copies);

@@ -45,7 +45,7 @@ namespace detail {
 /// sends    nothing
 /// throws   shape_error if x has another innermost axis or extent than In features
 /// source   Shoeybi et al. 2019, section 3
-template <Split S, std::size_t In, std::size_t Out, bool Bias = true>
+template <class S, std::size_t In, std::size_t Out, bool Bias = true>
 class Linear : public detail::ProductLayouts<S, Axis::feature> {
   using Layouts = detail::ProductLayouts<S, Axis::feature>;
 
@@ -67,6 +67,13 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
   constexpr Linear(std::size_t in, std::size_t out) requires(In == dynamic && Out == dynamic) {
     in_.given = in;
     out_.given = out;
+  }
+
+  /// The error for sizes that the type has already, or that are too few.
+  template <std::integral... Sizes>
+  requires(sizeof...(Sizes) > 0 && sizeof...(Sizes) <= 2 &&
+           sizeof...(Sizes) != detail::dynamic_among<In, Out>) constexpr explicit Linear(Sizes...) {
+    detail::sizes_must_be_dynamic<Linear, sizeof...(Sizes), detail::dynamic_among<In, Out>>();
   }
 
   /// The same layer with other initial values:
@@ -175,7 +182,7 @@ template <std::size_t In, std::size_t Out, bool Bias = true>
 using RowParallelLinear = Linear<split::input, In, Out, Bias>;
 
 /// "RowParallelLinear<512, 10>".
-template <Split S, std::size_t In, std::size_t Out, bool Bias>
+template <class S, std::size_t In, std::size_t Out, bool Bias>
 struct NameOf<Linear<S, In, Out, Bias>> {
   static std::string name() {
     const std::string kind = std::same_as<S, split::output>  ? "ColumnParallelLinear"

@@ -32,7 +32,12 @@ namespace detail {
 /// The layouts of a layer y = x W + b, by split. Summed is the axis of x over which W sums; y has
 /// an axis of the same name.
 template <class S, Axis Summed>
-struct ProductLayouts;
+struct ProductLayouts {
+  static_assert(Split<S>,
+                "The layer has no axis S to be split by. Take split::output (column-parallel), "
+                "split::input (row-parallel) or split::none. Only convolutions are split by group "
+                "or along space.");
+};
 
 template <Axis Summed>
 struct ProductLayouts<split::output, Summed> {

@@ -19,6 +19,7 @@
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/frame.hpp"
 #include "shardwise/model/goes_backward.hpp"
+#include "shardwise/model/layer_checks.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/run.hpp"
 
@@ -60,10 +61,6 @@ class Bound {
   using F = Frame<L, In, S>;
   using Parameters = parameters_t<L, In>;
   static constexpr std::size_t parameter_count = F::parameter_count;
-
-  static_assert(Layer<L>,
-                "L is no layer: it must say takes, gives, wants, saves and output_shape; see "
-                "layers/layer.hpp for what each of them is.");
 
  public:
   static constexpr bool owns_parameters = parameter_count > 0;
@@ -172,6 +169,8 @@ class Bound {
   };
   static constexpr bool is_sized = owns_parameters || has_buffers;  // by its input, when bound
   using Saved = Value<T, std::conditional_t<saves_output, Out, In>>;
+  using Framed = std::conditional_t<has_state, StatefulFrame<F, State>, F>;
+  static_assert(detail::must_run<L, Framed, T, In, Out, goes_backward<L, S, E>>());
 
   static BoundParameters<parameter_count> reserve(const L& layer, const Shape& in,
                                                   Binder<Ctx>& binder) {

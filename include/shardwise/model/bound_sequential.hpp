@@ -15,13 +15,6 @@ namespace shardwise {
 
 namespace detail {
 
-template <class L>
-concept IsComposition = requires {
-  typename L::composition;
-}
-|| requires { typename L::residual_block; }
-|| requires { typename L::repeated_block; };
-
 inline void add_layer(error& e, std::size_t number, std::string (*name)(), bool is_composition) {
   e.add_place(std::to_string(number) + ": " + name(), is_composition ? " / " : ": ");
 }

@@ -2,15 +2,20 @@
 // What a model is compiled for: named once, for all of its layers.
 
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/communicator_checks.hpp"
 #include "shardwise/model/precision.hpp"
 
 namespace shardwise {
 
 /// Dtype or Precision, backend and communicator of a model.
 ///     Context<float, Reference, ThreadCommunicator>
-template <PrecisionChoice P, class B, Communicator C>
+template <class P, class B, class C>
 struct Context {
+  static_assert(PrecisionChoice<P>,
+                "P is no number type that layers compute in. Context<P, Backend, Communicator> "
+                "takes float, double, bf16, fp16 or a Precision of those first.");
+  static_assert(detail::must_be_communicator<C>());
+
   using precision = typename detail::precision_of<P>::type;
   using dtype = typename precision::compute;  ///< of what goes from layer to layer
   using backend = B;

@@ -63,12 +63,13 @@ struct wanted_before<Wanted, L, Ls...> {
 };
 
 /// A missing redistribution, said where a model is put together.
-template <class Consumer, Layout Offered, Layout Taken>
+template <std::size_t ConsumerNumber, class Consumer, Layout Offered, Layout Taken>
 consteval bool edge_must_exist() {
   static_assert(redistributable<Offered, Taken>,
                 "Consumer takes a layout (Taken) to which there is no redistribution from what it "
                 "is offered (Offered). Put To<Invariant> in front of it, which says what a value "
-                "that all ranks hold is to count as.");
+                "that all ranks hold is to count as. (Consumer is layer ConsumerNumber of the "
+                "Sequential, counted from 0.)");
   return true;
 }
 
@@ -83,7 +84,7 @@ struct chain<std::tuple<Decided...>, Offered, Wanted> {
 template <class... Decided, Layout Offered, Layout Wanted, class L, class... Ls>
 struct chain<std::tuple<Decided...>, Offered, Wanted, L, Ls...> {
   using here = Ends<Offered, typename wanted_before<Wanted, Ls...>::type>;
-  static_assert(edge_must_exist<L, Offered, takes_t<L, here>>());
+  static_assert(edge_must_exist<sizeof...(Decided), L, Offered, takes_t<L, here>>());
   using rest = chain<std::tuple<Decided..., here>, gives_t<L, here>, Wanted, Ls...>;
   using ends = typename rest::ends;
   using gives = typename rest::gives;

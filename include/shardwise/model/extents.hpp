@@ -60,12 +60,14 @@ consteval bool block_must_keep_features() {
   return true;
 }
 
-/// The error for two layers that do not meet.
-template <class Producer, class Consumer, std::size_t Produced, std::size_t Expected>
+/// The error for two layers that do not meet, of which Consumer is layer ConsumerNumber.
+template <std::size_t ConsumerNumber, class Producer, class Consumer, std::size_t Produced,
+          std::size_t Expected>
 consteval bool extents_must_meet() {
   static_assert(Produced == dynamic || Expected == dynamic || Produced == Expected,
                 "Consumer takes Expected features, but Producer in front of it gives Produced. "
-                "Make the output size of the one the input size of the other.");
+                "Make the output size of the one the input size of the other. (Consumer is layer "
+                "ConsumerNumber of the Sequential, counted from 0.)");
   return true;
 }
 

@@ -2,6 +2,7 @@
 // A model: an architecture bound to a context, with its parameters.
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "shardwise/model/bound_repeat.hpp"
 #include "shardwise/model/bound_residual.hpp"
 #include "shardwise/model/bound_sequential.hpp"
+#include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/plan.hpp"
 
 namespace shardwise {
@@ -29,8 +31,11 @@ namespace shardwise {
 /// Initial weights depend on the seed and the architecture, not on the number of ranks. A rank
 /// holds its own part of sharded parameters only. After the first steps nothing is allocated any
 /// more.
-template <class Architecture, class Ctx, class E = Ends<Invariant, Invariant>, ModelUse Use = Train>
+template <class Architecture, class Ctx, class E = Ends<Invariant, Invariant>, class Use = Train>
 class Model {
+  static_assert(detail::must_be_model<Ctx, E, Use>());
+  static_assert(detail::must_be_layer<0, Architecture>());
+
  public:
   using architecture = Architecture;
   using context = Ctx;
@@ -50,8 +55,8 @@ class Model {
   using input_gradient_view = View<const dtype, dual_t<input_layout>>;
 
   /// A model whose sizes are all in its type.
-  Model(communicator& ranks, Seed seed) requires std::is_default_constructible_v<Architecture>
-      : Model(Architecture{}, ranks, seed) {}
+  Model(communicator& ranks, Seed seed)
+      : Model(detail::architecture_by_type<Architecture>(), ranks, seed) {}
 
   /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed
   /// where the first layer does not know its features, or where they come in grains.
@@ -81,11 +86,24 @@ class Model {
     return y;
   }
 
+  /// The error for what is no such view.
+  template <class Given>
+  requires(Use::trains &&
+           !std::convertible_to<const Given&, input_view>) void forward(const Given&) {
+    detail::input_must_fit<Given, dtype, input_layout>();
+  }
+
   /// The model's output for use: saves nothing, drops nothing.
   output_view evaluate(input_view x) {
     run_.training = false;
     run_.finds_non_finite = false;
     return run_forward(x);
+  }
+
+  /// The error for what is no such view.
+  template <class Given>
+  requires(!std::convertible_to<const Given&, input_view>) void evaluate(const Given&) {
+    detail::input_must_fit<Given, dtype, input_layout>();
   }
 
   /// Adds the parameters' gradients for the last forward, given the gradient of its output, and

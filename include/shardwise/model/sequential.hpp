@@ -8,6 +8,7 @@
 
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/extents.hpp"
+#include "shardwise/model/layer_checks.hpp"
 
 namespace shardwise {
 
@@ -27,6 +28,8 @@ template <class Indices, class... Ls>
 struct Layers;
 template <std::size_t... Is, class... Ls>
 struct Layers<std::index_sequence<Is...>, Ls...> : Numbered<Is, Ls>... {
+  static_assert((must_be_layer<Is, Ls>() && ...));
+
   constexpr Layers() = default;
   constexpr explicit Layers(const Ls&... layers) : Numbered<Is, Ls>(layers)... {}
 };
@@ -37,16 +40,16 @@ constexpr const L& numbered(const Numbered<I, L>& entry) {
 }
 
 /// Checks that features meet from each layer to the next, and that no shard cuts what must be
-/// whole.
-template <std::size_t Produced, class Producer>
+/// whole. The first of the layers Ls has this number.
+template <std::size_t Number, std::size_t Produced, class Producer>
 consteval void check_features() {}
-template <std::size_t Produced, class Producer, class L, class... Ls>
+template <std::size_t Number, std::size_t Produced, class Producer, class L, class... Ls>
 consteval void check_features() {
-  static_assert(extents_must_meet<Producer, L, Produced, static_features_in<L>()>());
+  static_assert(extents_must_meet<Number, Producer, L, Produced, static_features_in<L>()>());
   static_assert(shards_must_be_whole<Producer, L>());
   constexpr bool same_producer = KeepsShape<L>;
   using Next = std::conditional_t<same_producer, Producer, L>;
-  check_features<static_features_out<L>(Produced), Next, Ls...>();
+  check_features<Number + 1, static_features_out<L>(Produced), Next, Ls...>();
 }
 
 template <class... Ls>
@@ -106,11 +109,11 @@ class Sequential : detail::Layers<std::index_sequence_for<Ls...>, Ls...> {
 
   /// All sizes are in the types.
   constexpr Sequential() requires(std::is_default_constructible_v<Ls>&&...) {
-    detail::check_features<dynamic, void, Ls...>();
+    detail::check_features<0, dynamic, void, Ls...>();
   }
 
   constexpr explicit Sequential(const Ls&... layers) : Layers(layers...) {
-    detail::check_features<dynamic, void, Ls...>();
+    detail::check_features<0, dynamic, void, Ls...>();
   }
 
   template <std::size_t I>

@@ -16,12 +16,24 @@ namespace shardwise::detail {
 /// Labels or targets beside a prediction laid out as L, as a view of constants. They are whole on
 /// every rank, or split along with the prediction: each rank then needs those of its part alone.
 template <class T, Layout L, class Given>
-View<const T, typename Given::layout> target_along(const Given& given) {
+auto target_along(const Given& given) {
+  static_assert(
+      requires {
+        typename Given::layout;
+        typename Given::value_type;
+      },
+      "Given is no tensor: labels and targets are a View or a Tensor's view(), which "
+      "knows its shape. Make one of your memory: View<const T, Invariant>(data, shape, "
+      "place_of(ranks)).");
+  static_assert(std::same_as<std::remove_const_t<typename Given::value_type>, T>,
+                "labels and targets are a View<const T, ...>: labels of std::int32_t, whatever "
+                "the model computes in, and targets of the prediction's dtype. Copy them into a "
+                "Tensor of T.");
   using Along = typename Given::layout;
   static_assert(std::same_as<Along, Invariant> || (std::same_as<Along, L> && ShardedLayout<L>),
                 "labels and targets are Invariant, which is whole on every rank, or Sharded as the "
                 "prediction is. Lay them out as one of those.");
-  return given;
+  return View<const T, Along>(given);
 }
 
 /// The same for labels, which have no classes to be split by.

@@ -51,8 +51,12 @@ inline void check_option(const char* rule, const char* option, double value, dou
 /// parameters are rounded to their dtype once a step. The model must outlive the optimizer's last
 /// step.
 /// sends    nothing
-template <UpdateRule Rule, class M>
+template <class Rule, class M>
 class Optimizer {
+  static_assert(UpdateRule<Rule>,
+                "Rule is no rule by which an Optimizer could change parameters: take Sgd{} or "
+                "AdamW{}, or write learning_rate, check, moments and update as "
+                "train/optimizer.hpp says.");
   static_assert(M::use::trains,
                 "an Optimizer needs gradients, and a model for ForwardOnly has none: make the "
                 "Model with Train or TrainWithInputGradient.");

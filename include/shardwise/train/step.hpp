@@ -68,6 +68,18 @@ Value<T, L> scaled(Run<Context>& run, Value<A, L> gradient, double scale) {
   }
 }
 
+/// The error for what cannot train.
+template <class M, class Chosen>
+consteval bool must_train() {
+  static_assert(M::use::trains,
+                "a training step needs gradients, and a model for ForwardOnly has none: make the "
+                "Model with Train or TrainWithInputGradient.");
+  static_assert(Loss<Chosen>,
+                "Chosen is no loss: give an object like CrossEntropy{} or MeanSquaredError{}, or "
+                "one with `exchanges` and `exchange_shapes` as train/loss.hpp says.");
+  return true;
+}
+
 /// The loss of one batch, and the gradients that belong to it, times `scale`.
 template <class M, class Target, Loss Chosen>
 double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
@@ -112,9 +124,10 @@ std::size_t samples_of(const View& x) {
 ///          loss scale than that of the step's batches before; numeric_error if the loss is no
 ///          finite number, with the layer where that began; what layers and loss throw. Then the
 ///          whole step is forgotten, and parameters and optimizer are as before it
-template <class M, class Target, Loss Chosen>
+template <class M, class Target, class Chosen>
 double accumulate_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
                        std::size_t samples, const StepOptions& options = {}) {
+  static_assert(detail::must_train<M, Chosen>());
   return detail::or_discard(model, [&] {
     const std::size_t here = detail::samples_of(x);
     const std::size_t before = model.samples_of_step();
@@ -189,9 +202,10 @@ StepEnd finish_step(M& model, Optimizer<Rule, M>& optimizer, const StepOptions& 
 /// throws   as `accumulate_step` and `finish_step`; parameters and optimizer are then as before the
 ///          step on every rank that throws. An error that only one rank meets (memory, its backend)
 ///          reaches the others in their next call, and ends the job
-template <class M, class Target, Loss Chosen, UpdateRule Rule>
+template <class M, class Target, class Chosen, class Rule>
 double train_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
                   Optimizer<Rule, M>& optimizer, const StepOptions& options = {}) {
+  static_assert(detail::must_train<M, Chosen>());
   const double value = accumulate_step(model, x, target, loss, detail::samples_of(x), options);
   finish_step(model, optimizer, options);
   return value;

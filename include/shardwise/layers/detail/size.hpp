@@ -19,6 +19,20 @@ struct Size<dynamic> {
   constexpr std::size_t value() const { return given; }
 };
 
+/// How many of two sizes a layer's type leaves to its constructor.
+template <std::size_t In, std::size_t Out>
+inline constexpr std::size_t dynamic_among = (In == dynamic ? 1 : 0) + (Out == dynamic ? 1 : 0);
+
+/// The error for another number of sizes than the type of a layer leaves open.
+template <class L, std::size_t Given, std::size_t Dynamic>
+consteval bool sizes_must_be_dynamic() {
+  static_assert(Given == Dynamic,
+                "The layer L is given Given sizes at construction, but its type leaves Dynamic of "
+                "them open. Give those that are `dynamic` in its type, in their order, and only "
+                "those: a size in the type is never given again.");
+  return true;
+}
+
 /// As it stands in the name of a type: "512" or "dynamic".
 inline std::string size_name(std::size_t size) {
   return size == dynamic ? "dynamic" : std::to_string(size);

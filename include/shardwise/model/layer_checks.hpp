@@ -1,0 +1,87 @@
+#pragma once
+// What is missing in a layer, by name: said before anything uses it.
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/view.hpp"
+
+namespace shardwise::detail {
+
+template <class L>
+concept IsComposition = requires {
+  typename L::composition;
+}
+|| requires { typename L::residual_block; }
+|| requires { typename L::repeated_block; };
+
+/// The error for what is no layer, one sentence for each member that may be missing. L stands at
+/// this number in a Sequential, or alone.
+template <std::size_t Number, class L>
+consteval bool must_be_layer() {
+  if constexpr (!IsComposition<L> && !Layer<L>) {
+    static_assert(std::is_class_v<L>, "L is no layer: a model is made of types like Relu.");
+    static_assert(
+        requires { typename L::template takes<Invariant, Invariant>; },
+        "The layer L lacks `template <Layout Offered, Layout Wanted> using takes`, the "
+        "layout that it wants its input in. Write it, or derive L from KeepsLayout. (L "
+        "is layer Number of its Sequential, counted from 0.)");
+    static_assert(
+        requires { typename L::template wants<Invariant>; },
+        "The layer L lacks `template <Layout Wanted> using wants`, the layout that it "
+        "would like to be offered. Write it, or derive L from KeepsLayout. (L is layer "
+        "Number of its Sequential, counted from 0.)");
+    static_assert(
+        requires { typename L::template gives<Invariant>; },
+        "The layer L lacks `template <Layout In> using gives`, the layout of its output. "
+        "Write it, or derive L from KeepsLayout. (L is layer Number of its Sequential, "
+        "counted from 0.)");
+    static_assert(
+        requires {
+          { L::saves } -> std::convertible_to<Saves>;
+        },
+        "The layer L lacks `static constexpr Saves saves`, what its backward needs "
+        "again. Write Saves::nothing, ::input or ::output. (L is layer Number of its "
+        "Sequential, counted from 0.)");
+    static_assert(
+        requires(const L& l, const Shape& in) {
+          { l.output_shape(in) } -> std::convertible_to<Shape>;
+        },
+        "The layer L lacks `Shape output_shape(const Shape& in) const`, the global shape "
+        "of its output. Write it, or derive L from KeepsLayout. (L is layer Number of "
+        "its Sequential, counted from 0.)");
+  }
+  return true;
+}
+
+/// The error for a layer that does not run on views of T laid out as In and Out, forward or, where
+/// that is called for, backward.
+template <class L, class Frame, class T, Layout In, Layout Out, bool Backward>
+consteval bool must_run() {
+  if constexpr (!only_reshapes<L>) {
+    static_assert(
+        requires(const L& l, Frame& frame, View<const T, In> x, View<T, Out> y) {
+          l.forward(frame, x, y);
+        },
+        "The layer L lacks `template <class Frame, class X, class Y> void forward(Frame&, "
+        "X x, Y y) const`, where x is a View<const T, In> and y a View<T, Out>. Write it "
+        "so, const and public.");
+  }
+  if constexpr (!only_reshapes<L> && Backward) {
+    using Saved =
+        std::conditional_t<L::saves == Saves::nothing, Nothing,
+                           View<const T, std::conditional_t<L::saves == Saves::output, Out, In>>>;
+    static_assert(
+        requires(const L& l, Frame& frame, Saved saved, View<const T, dual_t<Out>> dy,
+                 View<T, dual_t<In>> dx) { l.backward(frame, saved, dy, dx); },
+        "The layer L lacks `template <class Frame, class DY, class DX> void "
+        "backward(Frame&, Saved, DY dy, DX dx) const`, and the model is for training. "
+        "Write it, with Saved as L::saves says (Nothing, or a view of x or y), or make "
+        "the Model for ForwardOnly.");
+  }
+  return true;
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,58 @@
+#pragma once
+// What a Model cannot be made of, and what it cannot take: said before anything uses it.
+
+#include <concepts>
+#include <type_traits>
+
+#include "shardwise/layout/view.hpp"
+#include "shardwise/model/context.hpp"
+#include "shardwise/model/decide.hpp"
+
+namespace shardwise::detail {
+
+template <class E>
+inline constexpr bool is_ends = false;
+template <Layout Offered, Layout Wanted>
+inline constexpr bool is_ends<Ends<Offered, Wanted>> = true;
+
+/// The error for arguments of Model that are not what stands in their place.
+template <class Ctx, class E, class Use>
+consteval bool must_be_model() {
+  static_assert(
+      requires {
+        typename Ctx::precision;
+        typename Ctx::backend;
+        typename Ctx::communicator;
+      },
+      "Model<Architecture, Ctx, E, Use> takes a Context second, which names dtype, "
+      "backend and communicator: Context<float, Reference, ThreadCommunicator>.");
+  static_assert(is_ends<E>,
+                "Model<Architecture, Ctx, E, Use> takes the layouts of its two ends third: "
+                "Ends<Invariant, Invariant>, unless its input or output is laid out otherwise.");
+  static_assert(ModelUse<Use>,
+                "Model<Architecture, Ctx, E, Use> takes what it is used for fourth: Train, "
+                "TrainWithInputGradient or ForwardOnly.");
+  return true;
+}
+
+/// The architecture, where its type has all of its sizes.
+template <class Architecture>
+Architecture architecture_by_type() {
+  static_assert(std::is_default_constructible_v<Architecture>,
+                "the type Architecture leaves sizes open that are `dynamic`: make an object of it "
+                "with those sizes, and give it to the Model first: Model model(architecture, "
+                "ranks, seed).");
+  return Architecture{};
+}
+
+/// The error for an input that is no view of T laid out as L.
+template <class Given, class T, Layout L>
+consteval bool input_must_fit() {
+  static_assert(std::convertible_to<const Given&, View<const T, L>>,
+                "the model takes a View<const T, L>, and Given is none. T is the dtype of its "
+                "Context and L the first of its Ends: lay the input out so, or name its layout in "
+                "the Model: Ends<layout of the input, Invariant>.");
+  return true;
+}
+
+}  // namespace shardwise::detail

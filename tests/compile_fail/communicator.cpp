@@ -1,0 +1,73 @@
+// Communicators and dtypes that a Context cannot have; what a communicator lacks is named.
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/model/context.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using Counts = std::span<const std::size_t>;
+
+/// A communicator all of whose members can be taken away; it does nothing.
+struct Mine {
+#if CASE == 1  // expect: The communicator C lacks `int rank\(\) const` or `int size\(\) const`
+#else
+  int rank() const { return 0; }
+#endif
+  int size() const { return 1; }
+#if CASE == 2  // expect: The communicator C lacks `all_reduce\(in, out, reduction = sum\)`
+#else
+  template <class T>
+  void all_reduce(std::span<const T>, std::span<T>, Reduction = Reduction::sum) {}
+#endif
+#if CASE == 3  // expect: The communicator C lacks `all_gather\(in, out, counts\)`
+#else
+  template <class T>
+  void all_gather(std::span<const T>, std::span<T>, Counts) {}
+#endif
+#if CASE == 4  // expect: The communicator C lacks `reduce_scatter
+  template <class T>
+  void reduce_scatter(std::span<const T>, std::span<T>, Counts) {}
+#else
+  template <class T>
+  void reduce_scatter(std::span<const T>, std::span<T>, Counts, Reduction = Reduction::sum) {}
+#endif
+  template <class T>
+  void broadcast(std::span<T>, int) {}
+  template <class T>
+  void gather(std::span<const T>, std::span<T>, Counts, int) {}
+  template <class T>
+  void scatter(std::span<const T>, std::span<T>, Counts, int) {}
+#if CASE == \
+    5  // expect: The communicator C lacks `all_to_all\(in, sent, out, received\)` on spans of T
+  template <std::floating_point T>
+  void all_to_all(std::span<const T>, Counts, std::span<T>, Counts) {}
+#else
+  template <class T>
+  void all_to_all(std::span<const T>, Counts, std::span<T>, Counts) {}
+#endif
+  template <class T>
+  void send(std::span<const T>, int, int = 0) {}
+  template <class T>
+  void receive(std::span<T>, int, int = 0) {}
+  void barrier() {}
+#if CASE == 6  // expect: The communicator C lacks `C split\(int color, int key\)`
+#else
+  Mine split(int, int) { return {}; }
+#endif
+};
+
+#if CASE == 7  // expect: P is no number type that layers compute in
+using Number = int;
+#else
+using Number = float;
+#endif
+
+}  // namespace
+
+constexpr std::size_t bytes = sizeof(Context<Number, Reference, Mine>::dtype);

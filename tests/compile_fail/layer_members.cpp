@@ -1,0 +1,76 @@
+// Layers that lack a member, each named, with the layer's number.
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/model/model.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+/// A layer all of whose members can be taken away.
+struct Halve {
+#if CASE != 1
+  template <Layout Offered, Layout Wanted>
+  using takes = KeepsLayout::takes<Offered, Wanted>;
+#endif
+#if CASE != 2
+  template <Layout Wanted>
+  using wants = KeepsLayout::wants<Wanted>;
+#endif
+#if CASE != 3
+  template <Layout In>
+  using gives = In;
+#endif
+#if CASE != 4
+  static constexpr Saves saves = Saves::nothing;
+#endif
+#if CASE != 5
+  constexpr Shape output_shape(const Shape& in) const { return in; }
+#endif
+#if CASE != 6
+  template <class Frame, class X, class Y>
+  void forward(Frame&, X x, Y y) const {
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] / 2;
+  }
+#endif
+#if CASE != 7
+  template <class Frame, class DY, class DX>
+  void backward(Frame&, Nothing, DY dy, DX dx) const {
+    for (std::size_t i = 0; i < dy.size(); ++i) dx[i] = dy[i] / 2;
+  }
+#endif
+};
+
+struct Whole : KeepsLayout {
+  static constexpr Saves saves = Saves::nothing;
+  template <class Frame, class X, class Y>
+  void forward(Frame&, X, Y) const {}
+  template <class Frame, class DY, class DX>
+  void backward(Frame&, Nothing, DY, DX) const {}
+};
+
+}  // namespace
+
+#if CASE == 1    // expect: The layer L lacks `template <Layout Offered, Layout Wanted> using takes`
+#elif CASE == 2  // expect: The layer L lacks `template <Layout Wanted> using wants`
+#elif CASE == 3  // expect: The layer L lacks `template <Layout In> using gives`
+#elif CASE == 4  // expect: The layer L lacks `static constexpr Saves saves`
+#elif CASE == 5  // expect: The layer L lacks `Shape output_shape
+#elif CASE == 6  // expect: The layer L lacks .*void forward\(Frame&, X x, Y y\) const
+#elif CASE == 7  // expect: The layer L lacks .*void backward\(Frame&, Saved, DY dy, DX dx\) const
+#endif
+
+#if CASE == 8  // expect: L is no layer: a model is made of types like Relu
+using Second = int;
+#else
+using Second = Halve;
+#endif
+
+struct Net : Sequential<Whole, Second> {};
+
+using Ctx = Context<float, Reference, SingleRank>;
+using Asked = Model<Net, Ctx, Ends<Invariant, Invariant>, TrainWithInputGradient>;
+
+void run(Asked& model, Asked::input_view x) { model.backward(model.forward(x)); }

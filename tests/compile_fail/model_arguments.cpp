@@ -1,0 +1,45 @@
+// What a Model cannot be made of, and what it cannot take.
+
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/model.hpp"
+
+using namespace shardwise;
+
+using Ctx = Context<float, Reference, SingleRank>;
+using Both = Ends<Invariant, Invariant>;
+
+#if CASE == 1  // expect: the type Architecture leaves sizes open that are `dynamic`
+using Net = Linear<split::none, dynamic, 4>;
+#else
+using Net = Linear<split::none, 8, 4>;
+#endif
+
+#if CASE == 2  // expect: takes a Context second, which names dtype, backend and communicator
+using Asked = Model<Net, Reference>;
+#elif CASE == 3  // expect: takes the layouts of its two ends third
+using Asked = Model<Net, Ctx, Train>;
+#elif CASE == 4  // expect: takes what it is used for fourth
+using Asked = Model<Net, Ctx, Both, Both>;
+#else
+using Asked = Model<Net, Ctx, Both, Train>;
+#endif
+
+#if CASE == 5  // expect: the model takes a View<const T, L>, and Given is none
+using Input = View<const float, Sharded<Axis::batch>>;
+#elif CASE == 6  // expect: T is the dtype of its Context and L the first of its Ends
+using Input = View<const double, Invariant>;
+#elif CASE == 7  // expect: the model takes a View<const T, L>, and Given is none
+using Input = std::vector<float>;
+#else
+using Input = View<float, Invariant>;
+#endif
+
+void run(SingleRank& alone, const Input& x) {
+  Asked model(alone, Seed{1});
+  model.forward(x);
+  model.evaluate(x);
+}
