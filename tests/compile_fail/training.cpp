@@ -52,13 +52,13 @@ using Ending = Sharded<Axis::batch>;
 using BatchEnds = Ends<Sharded<Axis::batch>, Ending>;
 using Net = Model<Linear<split::none, 8, 4>, Context<float, Reference, SingleRank>, BatchEnds, Use>;
 
-#if CASE == 3
-double step(Net& model, Net::input_view x, const Labels& labels) {
-  return accumulate_step(model, x, labels, Chosen{}, 4);
-}
-#else
+#if CASE != 3
 double step(Net& model, Net::input_view x, const Labels& labels) {
   Optimizer<Rule, Net> optimizer(model, Rule{});
   return train_step(model, x, labels, Chosen{}, optimizer);
+}
+#else
+double step(Net& model, Net::input_view x, const Labels& labels) {
+  return accumulate_step(model, x, labels, Chosen{}, 4);
 }
 #endif
