@@ -1,0 +1,98 @@
+#!/bin/sh
+# What example 07 says to bad input.
+# Usage: 07_train_cnn.bad_input.sh PROGRAM
+# Each case must end with an exit code other than 0, not by a signal, print no result, and say the
+# sentence exactly once.
+program=$1
+work=$(mktemp -d)
+trap 'rm -r "$work"' EXIT
+failures=0
+
+complain() {
+  echo "FAILED: $1"
+  sed 's/^/    /' "$work/stdout" "$work/stderr"
+  failures=$((failures + 1))
+}
+
+refuses() {  # refuses <sentence> <argument>...
+  sentence=$1
+  shift
+  "$program" "$@" >"$work/stdout" 2>"$work/stderr"
+  code=$?
+  said=$(grep -c -e "$sentence" "$work/stderr")
+  if [ "$code" -eq 0 ] || [ "$code" -ge 128 ]; then
+    complain "exit code $code of: $*"
+  elif [ "$said" -ne 1 ]; then
+    complain "not once, but $said times '$sentence' on: $*"
+  elif grep -q '^epoch' "$work/stdout"; then
+    complain "a result was printed on: $*"
+  else
+    echo "$*"
+    sed 's/^/    /' "$work/stderr"
+  fi
+}
+
+# Each training file and the test file of CIFAR-10 with two black images of class 0.
+make_cifar() {  # make_cifar <folder>
+  mkdir "$1"
+  for file in data_batch_1 data_batch_2 data_batch_3 data_batch_4 data_batch_5 test_batch; do
+    head -c 6146 /dev/zero >"$1/$file.bin"
+  done
+}
+
+refuses '--plan: columns not in {gathered,alternating,spatial}' --plan columns
+refuses '--data: mnist not in {fashion-mnist,cifar10,synthetic}' --data mnist
+refuses 'not expected: --no-such-option' --no-such-option
+refuses '0 ranks were asked for; at least one is needed' --data synthetic -s 0
+refuses 'ranks were asked for; at least one is needed' --data synthetic --split=-2
+refuses 'Could not convert: --split = many' --split many
+refuses '--batch: Value 0 not in range' --data synthetic -b 0
+refuses '--batch: Value -5 not in range' --data synthetic --batch=-5
+refuses '--epochs: Value 0 not in range' --data synthetic -e 0
+refuses '--samples: Value -1 not in range' --data synthetic --samples=-1
+refuses 'a batch of 64 samples is never full with 10 samples' \
+  --data synthetic -s 3 -b 64 --samples 10
+refuses 'a single value for each channel, which has no variance to train with' \
+  --data synthetic -s 2 -b 1 --samples 2
+refuses 'the log .*nowhere/log cannot be written' \
+  --data synthetic -s 2 --samples 64 --log "$work/nowhere/log"
+
+refuses 'install the Debian package dataset-fashion-mnist' -s 3 --data-dir "$work/nowhere"
+refuses 'data_batch_1.bin: cannot be opened.*cifar-10-batches-bin' \
+  -s 3 --data cifar10 --data-dir "$work/nowhere"
+
+make_cifar "$work/good"
+"$program" --data cifar10 -s 3 -e 1 -b 5 --data-dir "$work/good" >"$work/stdout" \
+  2>"$work/stderr" || complain 'good data were refused: the cases below prove nothing'
+refuses '11 training images were asked for, but there are 10' \
+  --data cifar10 -s 3 -b 5 --samples 11 --data-dir "$work/good"
+
+make_cifar "$work/cut"
+head -c 6145 "$work/good/data_batch_3.bin" >"$work/cut/data_batch_3.bin"
+refuses 'data_batch_3.bin: image 1 ends after 3072 of its 3073 bytes' \
+  --data cifar10 -s 3 -b 5 --data-dir "$work/cut"
+
+make_cifar "$work/cut-between"
+head -c 3073 "$work/good/data_batch_5.bin" >"$work/cut-between/data_batch_5.bin"
+refuses 'data_batch_5.bin: holds 1 images, but data_batch_1.bin holds 2' \
+  --data cifar10 -s 3 -b 5 --data-dir "$work/cut-between"
+
+make_cifar "$work/cut-test"
+head -c 3000 "$work/good/test_batch.bin" >"$work/cut-test/test_batch.bin"
+refuses 'test_batch.bin: image 0 ends after 3000' \
+  --data cifar10 -s 3 -b 5 --data-dir "$work/cut-test"
+
+make_cifar "$work/label"
+printf '\12' | dd of="$work/label/data_batch_2.bin" bs=1 seek=3073 conv=notrunc 2>"$work/dd"
+refuses 'data_batch_2.bin: image 1 has the label 10' \
+  --data cifar10 -s 3 -b 5 --data-dir "$work/label"
+
+# With too little memory. Sanitizers cannot start like that.
+if (ulimit -v 1000000 && "$program" --help) >"$work/stdout" 2>"$work/stderr"; then
+  ulimit -v 1000000
+  refuses 'no memory for the buffers of 100000 ranks; run fewer' --data synthetic -s 100000
+else
+  echo 'skipped: too little memory, in a build with a sanitizer'
+fi
+
+[ "$failures" -eq 0 ]
