@@ -15,6 +15,7 @@ declare -A may=(
   [model]="core layout comm backend redistribute layers/layer.hpp model"
   [train]="core layout comm backend redistribute layers/layer.hpp model train"
   [data]="core data"
+  [interop]="core layout interop"
   [checkpoint]="core layout comm train data checkpoint"
 )
 
