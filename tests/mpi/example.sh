@@ -1,13 +1,15 @@
 #!/bin/sh
-# example.sh PROGRAM LAUNCHER ON_THREADS: example 02 on processes prints the losses that it prints
-# on threads, to the last digit, and refuses a number of ranks that was not started.
+# example.sh PROGRAM LAUNCHER ON_THREADS ARGUMENT...: an example on processes prints the losses that
+# it prints on threads, to the last digit, and refuses a number of ranks that was not started.
 program=$1
 launcher=$2
 on_threads=$3
+shift 3
+arguments=$*
 out=$(mktemp)
 trap 'rm "$out"' EXIT
 
-losses() { "$@" --synthetic -e 2 </dev/null | sed -n 's/^\(epoch [0-9]* *loss [0-9.]* *test accuracy [0-9.]*\).*/\1/p'; }
+losses() { "$@" $arguments </dev/null | sed -n 's/^\(epoch [0-9]* *loss [0-9.]* *test accuracy [0-9.]*\).*/\1/p'; }
 
 for ranks in 1 2 3; do
   threads=$(losses "$on_threads" -s "$ranks")
@@ -20,7 +22,7 @@ done
 alone=$(losses "$program")
 [ "$alone" = "$(losses "$on_threads")" ] || { echo "FAILED: alone: $alone"; exit 1; }
 
-if timeout 10 "$launcher" -n 2 "$program" --synthetic -s 3 >"$out" 2>&1 </dev/null; then
+if timeout 10 "$launcher" -n 2 "$program" $arguments -s 3 >"$out" 2>&1 </dev/null; then
   echo "FAILED: 3 ranks on 2 processes were taken"
   exit 1
 fi

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Draws losses and accuracies of example 07 into one picture. Needs matplotlib.
+
+  07_train_cnn --plan spatial -s 2 --log spatial-2.csv      and so on for each plan and rank count
+  train_cnn.py docs/images/train_cnn.png *.csv
+"""
+
+import csv
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+COLOURS = {"gathered": "tab:blue", "alternating": "tab:orange", "spatial": "tab:green"}
+STYLES = {1: "-", 2: "--", 3: "-.", 4: ":"}
+STEPS_OF_A_POINT = 125
+
+
+def read(path):
+    """The name of a run, and its losses and accuracies as [images seen, value]."""
+    points = {"loss": [], "accuracy": []}
+    with open(path, newline="") as file:
+        for row in csv.DictReader(file):
+            run = row["plan"], int(row["ranks"])
+            points[row["what"]].append((int(row["images"]), float(row["value"])))
+    return run, points["loss"], points["accuracy"]
+
+
+def means(points):
+    """The mean of every STEPS_OF_A_POINT losses, at the images seen behind them."""
+    for end in range(STEPS_OF_A_POINT, len(points) + 1, STEPS_OF_A_POINT):
+        part = points[end - STEPS_OF_A_POINT : end]
+        yield part[-1][0], sum(value for _, value in part) / len(part)
+
+
+def main(picture, logs):
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for run, losses, accuracies in sorted(map(read, logs)):
+        plan, ranks = run
+        look = {
+            "color": COLOURS[plan],
+            "linestyle": STYLES.get(ranks, "-"),
+            "label": f"{plan}, {ranks} rank{'s' if ranks > 1 else ''}",
+            "linewidth": 1.2,
+        }
+        left.plot(*zip(*((seen / 1000, loss) for seen, loss in means(losses))), **look)
+        right.plot(*zip(*((seen / 1000, 100 * a) for seen, a in accuracies)), marker="o", ms=3, **look)
+    left.set(xlabel="training images seen, thousands", title="Training loss",
+             ylabel=f"cross-entropy, mean of {STEPS_OF_A_POINT} steps")
+    right.set(xlabel="training images seen, thousands", ylabel="test images told right, %",
+              title="Test accuracy")
+    right.axhline(88, color="grey", linewidth=0.8, zorder=0)
+    right.set_ylim(87.5, 91.5)
+    for axes in (left, right):
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    right.legend(frameon=False, fontsize=8, loc="upper left")
+    figure.savefig(picture, dpi=110)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    main(sys.argv[1], sys.argv[2:])
