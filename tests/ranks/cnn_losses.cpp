@@ -103,3 +103,11 @@ TEST_CASE("in float, losses of all plans at 1 to 4 ranks agree to 1e-4 over 20 s
 TEST_CASE("in double, losses of all plans at 1 to 4 ranks agree to 1e-9 over 20 steps") {
   compare_plans<double>(1e-9);
 }
+
+TEST_CASE("a step on a batch of 32 over two ranks sends what the README says") {
+  const Shape in{{Axis::batch, 32}, {Axis::channel, 1}, {Axis::height, 28}, {Axis::width, 28}};
+  CHECK(plan<GatheredCnn<1, 28, Invariant>, 2>(in).bytes_sent() == 11'896'064);
+  CHECK(plan<GatheredCnn<1, 28>, 2>(in).bytes_sent() == 10'292'480);
+  CHECK(plan<AlternatingCnn<1, 28>, 2>(in).bytes_sent() == 5'900'800);
+  CHECK(plan<SpatialCnn<1, 28>, 2>(in).bytes_sent() == 1'684'736);
+}
