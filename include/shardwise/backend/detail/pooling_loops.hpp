@@ -1,16 +1,26 @@
 #pragma once
-// Pooling as readable loops: what the kernels of other backends are checked against.
+// Pooling as loops over the taps of a window, each a row of outputs at a time.
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
+#include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/backend/detail/taps.hpp"
 #include "shardwise/backend/pooling.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise::detail {
+
+/// Calls f with the stride: as a constant if it is 1 or 2, which compilers make vectors of.
+template <class F>
+void with_stride(std::size_t stride, F f) {
+  if (stride == 1) return f(std::integral_constant<std::size_t, 1>{});
+  if (stride == 2) return f(std::integral_constant<std::size_t, 2>{});
+  f(stride);
+}
 
 /// See MaxPoolingKernel. The record is the number of the tap that the maximum was read through: one
 /// byte for each output, four if a window has more than 254 taps. To find the maxima again backward
@@ -41,17 +51,11 @@ class MaxPoolingLoops {
   }
 
   void backward(const PoolingCall& call, const T* dy, const void* record, T* dx) {
+    find_offsets(call);
     with_taps(call, record, [&](const auto* taps) {
       for (std::size_t plane = 0; plane < call.planes(); ++plane) {
-        const std::size_t first = plane * call.output_plane();
         sums_.assign(call.input_plane(), A(0));
-        for_each_tap_row(
-            call, [&](std::size_t tap, std::size_t in, std::size_t out, std::size_t length) {
-              for (std::size_t k = 0; k < length; ++k) {
-                if (taps[first + out + k] == tap)
-                  sums_[in + k * call.space[2].stride] += static_cast<A>(dy[first + out + k]);
-              }
-            });
+        add_to_maxima(call, taps + plane * call.output_plane(), dy + plane * call.output_plane());
         T* const result = dx + plane * call.input_plane();
         for (std::size_t k = 0; k < sums_.size(); ++k) result[k] = static_cast<T>(sums_[k]);
       }
@@ -79,22 +83,58 @@ class MaxPoolingLoops {
   void find_maxima(const PoolingCall& call, const T* x) {
     largest_.assign(call.output_plane(), -std::numeric_limits<A>::infinity());
     taps_.assign(call.output_plane(), no_tap);
-    for_each_tap_row(call,
-                     [&](std::size_t tap, std::size_t in, std::size_t out, std::size_t length) {
-                       for (std::size_t k = 0; k < length; ++k) {
-                         const A value = static_cast<A>(x[in + k * call.space[2].stride]);
-                         const bool is_nan = value != value;
-                         if (value > largest_[out + k] || is_nan || taps_[out + k] == no_tap) {
-                           largest_[out + k] = value;
-                           taps_[out + k] = static_cast<std::uint32_t>(tap);
-                         }
-                       }
-                     });
+    for_each_tap_row(
+        call, [&](std::size_t tap, std::size_t in, std::size_t out, std::size_t length) {
+          const auto this_tap = static_cast<std::uint32_t>(tap);
+          A* const largest = largest_.data() + out;
+          std::uint32_t* const taps = taps_.data() + out;
+          const T* const row = x + in;
+          with_stride(call.space[2].stride, [=](auto stride) {
+            independent_loop(length, [=](std::size_t k) {
+              const A value = static_cast<A>(row[k * stride]);
+              // All three without a branch, so that it runs in vectors.
+              const bool takes = (value > largest[k]) | (value != value) | (taps[k] == no_tap);
+              largest[k] = takes ? value : largest[k];
+              taps[k] = takes ? this_tap : taps[k];
+            });
+          });
+        });
   }
 
-  std::vector<A> largest_;           // of the windows of one plane
-  std::vector<std::uint32_t> taps_;  // through which those were read
-  std::vector<A> sums_;              // a plane of a gradient before it is rounded
+  /// How far each tap of a window lies from the first one, in elements of a plane.
+  void find_offsets(const PoolingCall& call) {
+    const auto& [depth, height, width] = call.space;
+    offsets_.clear();
+    for (std::size_t a = 0; a < depth.kernel; ++a)
+      for (std::size_t b = 0; b < height.kernel; ++b)
+        for (std::size_t c = 0; c < width.kernel; ++c)
+          offsets_.push_back((a * depth.dilation * height.input + b * height.dilation) *
+                                 width.input +
+                             c * width.dilation);
+  }
+
+  /// Adds each element of dy to the sum of where its window's maximum was. A window that begins on
+  /// padding begins before the plane, which unsigned numbers wrap around to and back.
+  template <class Tap>
+  void add_to_maxima(const PoolingCall& call, const Tap* taps, const T* dy) {
+    const auto& [depth, height, width] = call.space;
+    std::size_t k = 0;
+    for (std::size_t d = 0; d < depth.output; ++d) {
+      for (std::size_t h = 0; h < height.output; ++h) {
+        const std::size_t slice = d * depth.stride - depth.before;
+        const std::size_t row = slice * height.input + h * height.stride - height.before;
+        std::size_t window = row * width.input - width.before;
+        for (std::size_t w = 0; w < width.output; ++w, ++k, window += width.stride) {
+          if (taps[k] < offsets_.size()) sums_[window + offsets_[taps[k]]] += static_cast<A>(dy[k]);
+        }
+      }
+    }
+  }
+
+  std::vector<A> largest_;            // of the windows of one plane
+  std::vector<std::uint32_t> taps_;   // through which those were read
+  std::vector<std::size_t> offsets_;  // of the taps
+  std::vector<A> sums_;               // a plane of a gradient before it is rounded
 };
 
 /// See AveragePoolingKernel. Sums run tap by tap. Allocates for larger planes than it has met only.
@@ -110,8 +150,12 @@ class AveragePoolingLoops {
       const T* const image = x + plane * call.input_plane();
       sums_.assign(call.output_plane(), A(0));
       for_each_tap_row(call, [&](std::size_t, std::size_t in, std::size_t out, std::size_t length) {
-        for (std::size_t k = 0; k < length; ++k)
-          sums_[out + k] += static_cast<A>(image[in + k * call.space[2].stride]);
+        const T* const from = image + in;
+        A* const to = sums_.data() + out;
+        with_stride(call.space[2].stride, [=](auto stride) {
+          independent_loop(length,
+                           [=](std::size_t k) { to[k] += static_cast<A>(from[k * stride]); });
+        });
       });
       T* const result = y + plane * call.output_plane();
       for (std::size_t k = 0; k < sums_.size(); ++k)
@@ -123,11 +167,16 @@ class AveragePoolingLoops {
     count(call, divisor);
     for (std::size_t plane = 0; plane < call.planes(); ++plane) {
       const T* const gradient = dy + plane * call.output_plane();
+      shares_.resize(call.output_plane());
+      for (std::size_t k = 0; k < shares_.size(); ++k)
+        shares_[k] = static_cast<A>(gradient[k]) / divisors_[k];
       sums_.assign(call.input_plane(), A(0));
       for_each_tap_row(call, [&](std::size_t, std::size_t in, std::size_t out, std::size_t length) {
-        for (std::size_t k = 0; k < length; ++k)
-          sums_[in + k * call.space[2].stride] +=
-              static_cast<A>(gradient[out + k]) / divisors_[out + k];
+        const A* const from = shares_.data() + out;
+        A* const to = sums_.data() + in;
+        with_stride(call.space[2].stride, [=](auto stride) {
+          independent_loop(length, [=](std::size_t k) { to[k * stride] += from[k]; });
+        });
       });
       T* const result = dx + plane * call.input_plane();
       for (std::size_t k = 0; k < sums_.size(); ++k) result[k] = static_cast<T>(sums_[k]);
@@ -151,7 +200,8 @@ class AveragePoolingLoops {
   }
 
   std::vector<A> divisors_;
-  std::vector<A> sums_;  // a plane of a result before it is rounded
+  std::vector<A> shares_;  // a plane of a gradient, divided
+  std::vector<A> sums_;    // a plane of a result before it is rounded
 };
 
 }  // namespace shardwise::detail
