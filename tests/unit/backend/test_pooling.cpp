@@ -5,15 +5,12 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
-#include "support/seed.hpp"
-#include "unit/backend/pooling_problem.hpp"
+#include "unit/backend/random_poolings.hpp"
 
 using namespace shardwise;
-using backend_test::PoolingFormula;
 
 namespace {
 
@@ -25,21 +22,6 @@ struct Products : Reference {                    // a backend, but without pooli
 };
 static_assert(Backend<Products, float> && !PoolingBackend<Products, float>);
 
-/// A mean is rounded after a sum of up to 343 integers, which is exact; of a gradient every one of
-/// up to 343 summands is. In two-byte dtypes results are rounded once more.
-template <class T>
-void check_random(int count, double bound) {
-  const unsigned first = testing::seed();
-  MESSAGE(count << " random poolings from SHARDWISE_TEST_SEED=" << first);
-  std::mt19937 random(first);
-  Reference backend;
-  for (int k = 0; k < count; ++k) {
-    const PoolingFormula f = backend_test::random_pooling(random);
-    INFO("seed " << first << ", number " << k << ": " << to_string(f));
-    REQUIRE(backend_test::pooling_is_right<Reference, T>(backend, f, random, bound));
-  }
-}
-
 /// One image of one channel in one row.
 PoolingCall row(const SpatialAxis& width) {
   return {{1, {SpatialAxis{}, SpatialAxis{}, width}}, 1};
@@ -47,10 +29,18 @@ PoolingCall row(const SpatialAxis& width) {
 
 }  // namespace
 
-TEST_CASE("random poolings in double") { check_random<double>(3000, 1e-14); }
-TEST_CASE("random poolings in float") { check_random<float>(300, 1e-5); }
-TEST_CASE("random poolings in bfloat16") { check_random<bf16>(300, 0x1p-8); }
-TEST_CASE("random poolings in float16") { check_random<fp16>(300, 0x1p-11); }
+TEST_CASE("random poolings in double") {
+  backend_test::check_random_poolings<Reference, double>(3000, 1e-14);
+}
+TEST_CASE("random poolings in float") {
+  backend_test::check_random_poolings<Reference, float>(300, 1e-5);
+}
+TEST_CASE("random poolings in bfloat16") {
+  backend_test::check_random_poolings<Reference, bf16>(300, 0x1p-8);
+}
+TEST_CASE("random poolings in float16") {
+  backend_test::check_random_poolings<Reference, fp16>(300, 0x1p-11);
+}
 
 TEST_CASE("windows of more taps than a byte can number") {
   Reference backend;

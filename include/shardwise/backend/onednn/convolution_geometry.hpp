@@ -1,5 +1,5 @@
 #pragma once
-// A convolution's tensors as oneDNN describes them.
+// The tensors of a convolution or a pooling as oneDNN describes them.
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -73,6 +73,7 @@ class ConvolutionGeometry {
   }
 
   TensorShape x, w, bias, y;
+  std::array<dnnl_dim_t, 3> kernel{};
   ConvolutionSteps steps;
   bool leaves_out = false;  ///< whether x lacks elements of the images in memory
   /// Whether y is the product of a matrix with each image: one group of kernels of one tap, which
@@ -90,8 +91,9 @@ class ConvolutionGeometry {
     x.append(read, axis.input);
     y.append(axis.output);
     w.append(axis.kernel);
+    kernel[i] = as_dim(axis.kernel);
     steps.strides[i] = as_dim(axis.stride);
-    steps.dilates[i] = as_dim(axis.dilation) - 1;
+    steps.dilates[i] = axis.kernel == 1 ? 0 : as_dim(axis.dilation) - 1;  // pooling refuses others
     steps.before[i] = as_dim(axis.before);
     steps.after[i] = as_dim(end) - as_dim(axis.before + read);
   }

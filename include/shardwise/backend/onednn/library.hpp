@@ -31,6 +31,13 @@ struct ConvolutionDescs {
   ConstDesc y;
 };
 
+/// What a pooling is besides its tensors, in the library's terms.
+struct PoolingSteps {
+  dnnl_alg_kind_t algorithm = dnnl_alg_kind_undef;
+  std::array<dnnl_dim_t, 3> kernel{};
+  ConvolutionSteps steps;
+};
+
 #if DNNL_VERSION_MAJOR == 2
 
 /// The layout of a tensor, which nobody changes once it is made.
@@ -124,6 +131,27 @@ inline dnnl_status_t create_convolution_backward_weight(
   return dnnl_primitive_desc_create(made, &op, attr.get(), engine, forward.get());
 }
 
+inline dnnl_status_t create_pooling(dnnl_primitive_desc_t* made, dnnl_engine_t engine, ConstDesc x,
+                                    ConstDesc y, const PoolingSteps& p, const Attributes& attr) {
+  dnnl_pooling_v2_desc_t op;
+  const dnnl_status_t status = dnnl_pooling_v2_forward_desc_init(
+      &op, dnnl_forward_training, p.algorithm, x, y, p.steps.strides.data(), p.kernel.data(),
+      p.steps.dilates.data(), p.steps.before.data(), p.steps.after.data());
+  if (status != dnnl_success) return status;
+  return dnnl_primitive_desc_create(made, &op, attr.get(), engine, nullptr);
+}
+
+inline dnnl_status_t create_pooling_backward(dnnl_primitive_desc_t* made, dnnl_engine_t engine,
+                                             ConstDesc dx, ConstDesc dy, const PoolingSteps& p,
+                                             const Descriptor& forward, const Attributes& attr) {
+  dnnl_pooling_v2_desc_t op;
+  const dnnl_status_t status = dnnl_pooling_v2_backward_desc_init(
+      &op, p.algorithm, dx, dy, p.steps.strides.data(), p.kernel.data(), p.steps.dilates.data(),
+      p.steps.before.data(), p.steps.after.data());
+  if (status != dnnl_success) return status;
+  return dnnl_primitive_desc_create(made, &op, attr.get(), engine, forward.get());
+}
+
 #else
 
 /// The layout of a tensor, which nobody changes once it is made; copies share it.
@@ -211,6 +239,23 @@ inline dnnl_status_t create_convolution_backward_weight(
       made, engine, dnnl_convolution_direct, tensors.x, tensors.w, tensors.bias, tensors.y,
       steps.strides.data(), steps.dilates.data(), steps.before.data(), steps.after.data(),
       forward.get(), attr.get());
+}
+
+inline dnnl_status_t create_pooling(dnnl_primitive_desc_t* made, dnnl_engine_t engine, ConstDesc x,
+                                    ConstDesc y, const PoolingSteps& p, const Attributes& attr) {
+  return dnnl_pooling_forward_primitive_desc_create(
+      made, engine, dnnl_forward_training, p.algorithm, x, y, p.steps.strides.data(),
+      p.kernel.data(), p.steps.dilates.data(), p.steps.before.data(), p.steps.after.data(),
+      attr.get());
+}
+
+inline dnnl_status_t create_pooling_backward(dnnl_primitive_desc_t* made, dnnl_engine_t engine,
+                                             ConstDesc dx, ConstDesc dy, const PoolingSteps& p,
+                                             const Descriptor& forward, const Attributes& attr) {
+  return dnnl_pooling_backward_primitive_desc_create(
+      made, engine, p.algorithm, dx, dy, p.steps.strides.data(), p.kernel.data(),
+      p.steps.dilates.data(), p.steps.before.data(), p.steps.after.data(), forward.get(),
+      attr.get());
 }
 
 #endif

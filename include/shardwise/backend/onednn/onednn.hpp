@@ -40,11 +40,12 @@ class OneDnn {
   template <OneDnnReal T>
   class Convolution;
 
+  /// The library's maxima pass no NaN on, so that training would not notice one.
   template <OneDnnReal T>
   using MaxPooling = detail::MaxPoolingLoops<T>;
 
   template <OneDnnReal T>
-  using AveragePooling = detail::AveragePoolingLoops<T>;
+  class AveragePooling;
 
   /// Throws argument_error for fewer than one thread, backend_error if the library refuses.
   explicit OneDnn(int threads = 1) : threads_(threads) {
@@ -138,3 +139,4 @@ class OneDnn::Linear {
 }  // namespace shardwise
 
 #include "shardwise/backend/onednn/convolution.hpp"
+#include "shardwise/backend/onednn/pooling.hpp"
