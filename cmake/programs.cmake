@@ -4,17 +4,25 @@
 find_package(CLI11 CONFIG QUIET)
 file(WRITE ${PROJECT_BINARY_DIR}/skipped.txt "")
 
-# A part, what in a path or an include line asks for it, the target, and where to get it.
-set(SHARDWISE_PARTS onednn onednn2 cblas data mpi checkpoint cli)
-set(SHARDWISE_PART_onednn "/onednn[./]|<oneapi/|<dnnl" shardwise::onednn "libdnnl-dev (oneDNN 2 or 3)")
-set(SHARDWISE_PART_onednn2 "by_hand.hpp" shardwise::onednn2 "libdnnl-dev (oneDNN 2)")
-set(SHARDWISE_PART_cblas "/cblas[./]|<cblas.h>" shardwise::cblas
+if(TARGET shardwise::onednn)  # the calls by hand that benchmarks compare with are written for 2
+  file(STRINGS ${SHARDWISE_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h version_2
+       REGEX "define DNNL_VERSION_MAJOR 2$")
+  if(version_2)
+    add_library(shardwise::onednn2 ALIAS shardwise::onednn)
+  endif()
+endif()
+
+# A part or tool, what in a path or an include line asks for it, the target, and where to get it.
+set(SHARDWISE_NEEDS onednn onednn2 cblas data mpi checkpoint cli)
+set(SHARDWISE_NEED_onednn "/onednn[./]|<oneapi/|<dnnl" shardwise::onednn "libdnnl-dev (oneDNN 2 or 3)")
+set(SHARDWISE_NEED_onednn2 "by_hand.hpp" shardwise::onednn2 "libdnnl-dev (oneDNN 2)")
+set(SHARDWISE_NEED_cblas "/cblas[./]|<cblas.h>" shardwise::cblas
     "libopenblas-dev (cblas.h, and a BLAS of CMake's FindBLAS that has cblas_dgemm)")
-set(SHARDWISE_PART_data "/data/|<zlib.h>" shardwise::data "zlib1g-dev")
-set(SHARDWISE_PART_mpi "comm/(detail/)?mpi|<mpi.h>" shardwise::mpi "libopenmpi-dev or libmpich-dev")
-set(SHARDWISE_PART_checkpoint
+set(SHARDWISE_NEED_data "/data/|<zlib.h>" shardwise::data "zlib1g-dev")
+set(SHARDWISE_NEED_mpi "comm/(detail/)?mpi|<mpi.h>" shardwise::mpi "libopenmpi-dev or libmpich-dev")
+set(SHARDWISE_NEED_checkpoint
     "/checkpoint/|<nlohmann/" shardwise::checkpoint "nlohmann-json3-dev")
-set(SHARDWISE_PART_cli "<CLI/" CLI11::CLI11 "libcli11-dev")
+set(SHARDWISE_NEED_cli "<CLI/" CLI11::CLI11 "libcli11-dev")
 
 # Sets `targets` to what the sources have to be linked with, `missing` to the packages to install.
 function(shardwise_needs targets missing)
@@ -23,10 +31,10 @@ function(shardwise_needs targets missing)
   foreach(source IN LISTS ARGN)
     file(STRINGS ${source} includes REGEX "^ *# *include")
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
-    foreach(part IN LISTS SHARDWISE_PARTS)
-      list(GET SHARDWISE_PART_${part} 0 pattern)
-      list(GET SHARDWISE_PART_${part} 1 target)
-      list(GET SHARDWISE_PART_${part} 2 package)
+    foreach(part IN LISTS SHARDWISE_NEEDS)
+      list(GET SHARDWISE_NEED_${part} 0 pattern)
+      list(GET SHARDWISE_NEED_${part} 1 target)
+      list(GET SHARDWISE_NEED_${part} 2 package)
       if("${path} ${includes}" MATCHES "${pattern}")
         if(TARGET ${target})
           list(APPEND link ${target})

@@ -1,0 +1,116 @@
+# The parts of the library that need an installed one, and how each is found: shardwise::onednn,
+# shardwise::cblas, shardwise::data, shardwise::mpi and shardwise::checkpoint. The build tree and an
+# installed shardwiseConfig.cmake both read this file.
+
+set(SHARDWISE_PARTS onednn cblas data mpi checkpoint)
+
+# shardwise_find_part(<part> <problem> [GLOBAL]): defines shardwise::<part>, seen from everywhere if
+# GLOBAL; or, where something is missing, sets <problem> to the sentence that says what.
+function(shardwise_find_part part problem)
+  set(sentence "")
+  if(NOT part IN_LIST SHARDWISE_PARTS)
+    list(JOIN SHARDWISE_PARTS ", " parts)
+    set(sentence "shardwise has no part '${part}'. Its parts are ${parts}; the core needs no name.")
+  elseif(NOT TARGET shardwise::${part})
+    cmake_language(CALL shardwise_find_${part} link include missing)
+    if(missing)
+      list(JOIN CMAKE_PREFIX_PATH " " prefixes)
+      list(JOIN CMAKE_SYSTEM_PREFIX_PATH " " system)
+      set(sentence "shardwise::${part} ${missing} Looked in CMAKE_PREFIX_PATH (${prefixes}) and in \
+the system's prefixes (${system}); -DCMAKE_PREFIX_PATH=<prefix> names another one.")
+    else()
+      add_library(shardwise::${part} INTERFACE IMPORTED ${ARGN})
+      target_include_directories(shardwise::${part} SYSTEM INTERFACE ${include})
+      target_link_libraries(shardwise::${part} INTERFACE shardwise::shardwise ${link})
+    endif()
+  endif()
+  set(${problem} "${sentence}" PARENT_SCOPE)
+endfunction()
+
+# Each of these sets `link` and `include` to what the part needs, or `missing` to what was looked
+# for, what was found of it, and what to install or to set.
+
+# Not through Debian's dnnl-config.cmake, which fails where OpenCL's headers are missing: we need
+# none of them.
+function(shardwise_find_onednn link include missing)
+  find_path(SHARDWISE_DNNL_INCLUDE oneapi/dnnl/dnnl_version.h)
+  find_library(SHARDWISE_DNNL_LIBRARY dnnl)
+  mark_as_advanced(SHARDWISE_DNNL_INCLUDE SHARDWISE_DNNL_LIBRARY)
+  set(version "")
+  if(SHARDWISE_DNNL_INCLUDE AND SHARDWISE_DNNL_LIBRARY)
+    file(STRINGS ${SHARDWISE_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h version
+         REGEX "define DNNL_VERSION_MAJOR")
+    string(REGEX REPLACE ".* " "" version "${version}")
+  endif()
+  set(${link} ${SHARDWISE_DNNL_LIBRARY} PARENT_SCOPE)
+  set(${include} ${SHARDWISE_DNNL_INCLUDE} PARENT_SCOPE)
+  set(${missing} "" PARENT_SCOPE)
+  if(NOT version MATCHES "^[23]$")
+    set(${missing} "needs oneDNN 2 or 3: the header oneapi/dnnl/dnnl_version.h \
+(${SHARDWISE_DNNL_INCLUDE}, version '${version}') and the library dnnl (${SHARDWISE_DNNL_LIBRARY}). \
+Install libdnnl-dev, or set SHARDWISE_DNNL_INCLUDE and SHARDWISE_DNNL_LIBRARY." PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Any BLAS that has the C interface; -DBLA_VENDOR=OpenBLAS and the like choose among several.
+function(shardwise_find_cblas link include missing)
+  find_package(BLAS QUIET)
+  find_path(SHARDWISE_CBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas blis)
+  mark_as_advanced(SHARDWISE_CBLAS_INCLUDE)
+  if(BLAS_FOUND AND SHARDWISE_CBLAS_INCLUDE)
+    include(CheckCXXSymbolExists)
+    set(CMAKE_REQUIRED_QUIET ON)
+    set(CMAKE_REQUIRED_INCLUDES ${SHARDWISE_CBLAS_INCLUDE})
+    set(CMAKE_REQUIRED_LIBRARIES BLAS::BLAS)
+    check_cxx_symbol_exists(cblas_dgemm cblas.h SHARDWISE_BLAS_HAS_CBLAS)
+  endif()
+  set(${link} BLAS::BLAS PARENT_SCOPE)
+  set(${include} ${SHARDWISE_CBLAS_INCLUDE} PARENT_SCOPE)
+  set(${missing} "" PARENT_SCOPE)
+  if(NOT SHARDWISE_BLAS_HAS_CBLAS)
+    unset(SHARDWISE_BLAS_HAS_CBLAS CACHE)  # another BLA_VENDOR may have it
+    set(${missing} "needs a BLAS with the C interface: the header cblas.h \
+(${SHARDWISE_CBLAS_INCLUDE}) and a library of FindBLAS that has cblas_dgemm ('${BLAS_LIBRARIES}'). \
+Install libopenblas-dev, or set BLA_VENDOR and SHARDWISE_CBLAS_INCLUDE." PARENT_SCOPE)
+  endif()
+endfunction()
+
+function(shardwise_find_data link include missing)
+  if(NOT TARGET ZLIB::ZLIB)
+    find_package(ZLIB QUIET)
+  endif()
+  set(${link} ZLIB::ZLIB PARENT_SCOPE)
+  set(${include} "" PARENT_SCOPE)
+  set(${missing} "" PARENT_SCOPE)
+  if(NOT TARGET ZLIB::ZLIB)
+    set(${missing} "needs zlib: the header zlib.h ('${ZLIB_INCLUDE_DIR}') and the library z \
+('${ZLIB_LIBRARY}'). Install zlib1g-dev, or set ZLIB_ROOT." PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Open MPI or MPICH, whichever `mpicxx` is; -DMPI_CXX_COMPILER=mpicxx.mpich names another one.
+function(shardwise_find_mpi link include missing)
+  set(MPI_CXX_SKIP_MPICXX ON)
+  find_package(MPI QUIET COMPONENTS CXX)
+  set(${link} MPI::MPI_CXX PARENT_SCOPE)
+  set(${include} "" PARENT_SCOPE)
+  set(${missing} "" PARENT_SCOPE)
+  if(NOT TARGET MPI::MPI_CXX)
+    set(${missing} "needs MPI: a compiler wrapper such as mpicxx (${MPI_CXX_COMPILER}) whose mpi.h \
+and library work. Install libopenmpi-dev or libmpich-dev, or set MPI_CXX_COMPILER to the wrapper or \
+MPI_HOME to the prefix." PARENT_SCOPE)
+  endif()
+endfunction()
+
+function(shardwise_find_checkpoint link include missing)
+  if(NOT TARGET nlohmann_json::nlohmann_json)
+    find_package(nlohmann_json CONFIG QUIET)
+  endif()
+  set(${link} nlohmann_json::nlohmann_json PARENT_SCOPE)
+  set(${include} "" PARENT_SCOPE)
+  set(${missing} "" PARENT_SCOPE)
+  if(NOT TARGET nlohmann_json::nlohmann_json)
+    set(${missing} "needs nlohmann-json: its nlohmann_jsonConfig.cmake (${nlohmann_json_DIR}). \
+Install nlohmann-json3-dev, or set nlohmann_json_DIR." PARENT_SCOPE)
+  endif()
+endfunction()
