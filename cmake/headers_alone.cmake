@@ -1,4 +1,5 @@
-# Every header compiles alone, twice over, and all of them together.
+# Every header compiles alone, twice over, and all of them together; and what is compiled of them
+# links: a function that is not inline would be there twice.
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/shardwise/*.hpp)
 set(folder ${CMAKE_CURRENT_BINARY_DIR}/headers_alone)
@@ -23,3 +24,7 @@ list(REMOVE_DUPLICATES parts)
 add_library(headers_alone OBJECT ${units} ${folder}/all_headers.cpp)
 target_link_libraries(headers_alone PRIVATE ${parts})
 target_compile_options(headers_alone PRIVATE -O0)
+
+file(CONFIGURE OUTPUT ${folder}/main.cpp CONTENT "int main() {}\n")
+add_executable(headers_linked ${folder}/main.cpp)
+target_link_libraries(headers_linked PRIVATE headers_alone)

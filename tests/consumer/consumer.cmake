@@ -1,0 +1,25 @@
+# What is the same however a project got the library.
+
+add_executable(consumer ../program/main.cpp ../program/use_parts.cpp)
+target_link_libraries(consumer PRIVATE shardwise::shardwise)
+foreach(part IN LISTS parts)
+  string(TOUPPER WITH_${part} define)
+  target_link_libraries(consumer PRIVATE shardwise::${part})
+  target_compile_definitions(consumer PRIVATE ${define})
+endforeach()
+
+# Nobody looks for a part that was not asked for, and no flag of ours is in the user's build.
+get_property(found GLOBAL PROPERTY PACKAGES_FOUND)
+get_property(missed GLOBAL PROPERTY PACKAGES_NOT_FOUND)
+list(REMOVE_ITEM found shardwise)
+if(NOT parts AND NOT "${found} ${missed}" STREQUAL "Threads ")
+  message(FATAL_ERROR "The library looked for more than Threads: found ${found}; not ${missed}")
+endif()
+get_target_property(options shardwise::shardwise INTERFACE_COMPILE_OPTIONS)
+if(options)
+  message(FATAL_ERROR "The library adds flags to a user's build: ${options}")
+endif()
+get_property(tests DIRECTORY . PROPERTY TESTS)
+if(tests OR SHARDWISE_TESTS OR SHARDWISE_EXAMPLES OR SHARDWISE_BENCH OR SHARDWISE_INSTALL)
+  message(FATAL_ERROR "The library brings its tests, examples, benchmarks or installation along")
+endif()

@@ -1,5 +1,0 @@
-#include "other.hpp"
-
-#include "shardwise/shardwise.hpp"
-
-std::string version_of_other() { return SHARDWISE_VERSION; }

@@ -1,5 +1,0 @@
-#pragma once
-
-#include <string>
-
-std::string version_of_other();
