@@ -13,8 +13,10 @@
 
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/adamw.hpp"
@@ -134,25 +136,36 @@ TEST_CASE_TEMPLATE("convolutions of two sizes of batch allocate nothing", T, flo
 
 namespace {
 
-struct Mlp
-    : Sequential<ColumnParallelLinear<64, 96>, Gelu, Dropout<1, 4>, RowParallelLinear<96, 10>> {};
+constexpr Kernel padded = kernel(3, {.padding = 1});
+
+struct Network
+    : Sequential<Conv2d<split::height, 2, 16, padded>, Relu, Conv2d<split::output, 16, 16, padded>,
+                 Relu, Conv2d<split::input, 16, 3, 1>, Relu, Flatten,
+                 ColumnParallelLinear<3 * 8 * 8, 96>, Gelu, Dropout<1, 4>,
+                 RowParallelLinear<96, 10>> {};
+
+Shape images(std::size_t batch) {
+  return {{Axis::batch, batch}, {Axis::channel, 2}, {Axis::height, 8}, {Axis::width, 8}};
+}
 
 }  // namespace
 
 TEST_CASE_TEMPLATE("training steps with two sizes of batch allocate nothing of ours", T, float,
                    bf16) {
   run_ranks(2, [](ThreadCommunicator& ranks) {
-    Model<Mlp, Context<T, OneDnn, ThreadCommunicator>> model(ranks, Seed{1});
+    Model<Network, Context<T, OneDnn, ThreadCommunicator>> model(Network{}, ranks, Seed{1},
+                                                                 images(20));
     Optimizer optimizer(model, AdamW{});
     const Place place = place_of(ranks);
-    Tensor<T, Invariant> x(Shape{{Axis::batch, 20}, {Axis::feature, 64}}, place);
+    Tensor<T, Invariant> x(images(20), place);
     Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, 20}}, place);
     const auto steps = [&] {
       for (int step = 0; step < 12; ++step) {  // more than a weight is used before it is packed
-        const Dim batch{Axis::batch, step % 2 == 0 ? std::size_t{13} : std::size_t{20}};
-        train_step(model, View<const T, Invariant>(x.data(), Shape{batch, x.global()[1]}, place),
-                   View<const std::int32_t, Invariant>(labels.data(), Shape{batch}, place),
-                   CrossEntropy{}, optimizer);
+        const std::size_t batch = step % 2 == 0 ? 13 : 20;
+        train_step(
+            model, View<const T, Invariant>(x.data(), images(batch), place),
+            View<const std::int32_t, Invariant>(labels.data(), Shape{{Axis::batch, batch}}, place),
+            CrossEntropy{}, optimizer);
       }
     };
     steps();

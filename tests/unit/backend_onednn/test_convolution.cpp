@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -62,4 +63,26 @@ TEST_CASE("a weight is copied anew when its version or its address changes, and 
   CHECK(gradient(2) == 192);
   twos.assign(twos.size(), 1);
   CHECK(gradient(3) == 64);
+}
+
+TEST_CASE_TEMPLATE("what is no number stays so through a fused ReLU", T, float, bf16) {
+  OneDnn backend;
+  for (const std::size_t channels : {1U, 16U, 20U}) {  // in plain order and in blocks
+    for (const std::size_t taps : {1U, 3U}) {
+      CAPTURE(channels);
+      CAPTURE(taps);
+      OneDnn::Convolution<T> kernel(backend, {1, channels, channels});
+      const SpatialAxis axis{.input = 13, .output = 13, .kernel = taps, .before = taps / 2};
+      const std::size_t plane = 13 * 13;
+      std::vector<T> x(channels * plane, T{1}), y(x.size());
+      const std::vector<T> w(channels * channels * taps * taps, T{-1});
+      x[0] = static_cast<T>(std::nanf(""));
+      kernel.forward({1, {SpatialAxis{}, axis, axis}}, x.data(), {w.data(), 1}, nullptr,
+                     Activation::relu, y.data());
+      for (std::size_t c = 0; c < channels; ++c) {
+        CHECK(std::isnan(static_cast<float>(y[c * plane])));
+        CHECK(static_cast<float>(y[(c + 1) * plane - 1]) == 0);
+      }
+    }
+  }
 }
