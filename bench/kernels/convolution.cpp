@@ -62,9 +62,8 @@ struct Ours {
   void train() {
     ++version;
     forward();
-    kernel.backward_weight(shard.call, problem.x.data(), problem.dy.data(), sw::Write::replace,
-                           dw.data(), db.data());
-    kernel.backward_input(shard.call, problem.dy.data(), {problem.w.data(), version}, dx.data());
+    kernel.backward(shard.call, problem.x.data(), problem.dy.data(), {problem.w.data(), version},
+                    sw::Write::replace, dw.data(), db.data(), dx.data());
   }
 };
 using Kernels = Ours<sw::OneDnn::Convolution<float>>;

@@ -211,6 +211,10 @@ static_assert(is(of<Rowwise, Rows, Rows>(images),
                  {halo(Operation::halo_sum, 2 * 8 * 9 * 6, of_plain),
                   halo(Operation::halo_sum, 2 * 3 * 9 * 6, of_padded)},
                  {all_reduce(8 * 3 * 9 + 8 + 5 * 8 * 9 + 5)}));
+// A kernel of one tap reads what the rank has already.
+using Pointwise = Conv2d<split::height, 3, 5, 1>;
+static_assert(maps<Pointwise, Height, Height, Height>);
+static_assert(is(of<Pointwise, Rows, Rows>(images), {}, {}, {all_reduce(5 * 3 + 5)}));
 // Images that every rank has need no exchange at the front.
 static_assert(is(plan<Rowwise, 4>(images),
                  {halo(Operation::halo_exchange, 2 * 8 * 9 * 6, of_plain),

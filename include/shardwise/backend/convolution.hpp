@@ -58,20 +58,19 @@ struct ConvolutionChannels {
 ///
 ///     x, dx [images, I, D, H, W]     y, dy [images, O, D', H', W']     w, dw [O, in, kD, kH, kW]
 ///
-///     forward          y    = activation(x ⋆ w + bias[O])
-///     backward_input   dx   = the adjoint of x -> x ⋆ w, applied to dy
-///     backward_weight  dw (+)= the adjoint of w -> x ⋆ w, applied to dy,   db (+)= Σ dy
+///     forward    y    = activation(x ⋆ w + bias[O])
+///     backward   dw (+)= the adjoint of w -> x ⋆ w, applied to dy,   db (+)= Σ dy,
+///                dx   = the adjoint of x -> x ⋆ w, applied to dy
 ///
 /// where (x ⋆ w)[n, o, p] = Σ x[n, i, p stride - before + k dilation] w[o, i, k] over the input
 /// channels i of o's group and the taps k. Any extent may be zero, and a sum over nothing writes
-/// zeros (or adds nothing). `bias` and `db` may be null. Sums are kept in accumulate_t<T>. Kernel,
-/// stride and dilation are the same in all calls; images, extents and padding may differ.
+/// zeros (or adds nothing). `bias`, `db` and `dx` may be null. Sums are kept in accumulate_t<T>.
+/// Kernel, stride and dilation are the same in all calls; images, extents and padding may differ.
 template <class K, class T>
 concept ConvolutionKernel = requires(K& kernel, const ConvolutionCall& call, const T* in,
                                      Weight<T> weight, T* out, Write write) {
   kernel.forward(call, in, weight, in, Activation::relu, out);
-  kernel.backward_input(call, in, weight, out);
-  kernel.backward_weight(call, in, in, write, out, out);
+  kernel.backward(call, in, in, weight, write, out, out, out);
 };
 
 /// A backend with convolutions in the dtype T: `B::Convolution<T>(backend, channels)` is the kernel

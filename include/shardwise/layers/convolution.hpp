@@ -42,8 +42,8 @@ namespace shardwise {
 ///
 /// With split::height (depth, width) all ranks have the whole weight, whose gradients owe an
 /// all-reduce, and Haloed<height, its window> -> Sharded<height>: a rank makes its block of the
-/// output's rows from the input's rows that they read. Zeros stand beyond the image, not beyond a
-/// rank's rows.
+/// output's rows from the input's rows that they read; for a kernel of one tap these are its own,
+/// Sharded<height> -> Sharded<height>. Zeros stand beyond the image, not beyond a rank's rows.
 ///
 /// In and Out are channels over all ranks, or `dynamic` and then given at construction, in this
 /// order; Form is made by `Conv1d`, `Conv2d` and `Conv3d`. Shards follow the units and grain of the
@@ -158,12 +158,10 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
     const ConvolutionCall call = call_on(x, dy);
     typename Frame::dtype* bias_gradient = nullptr;
     if constexpr (Form.bias) bias_gradient = frame.template gradient<1>().data();
-    auto& products = frame.state();
-    products.backward_weight(call, x.data(), dy.data(), frame.write(),
-                             frame.template gradient<0>().data(), bias_gradient);
-    if constexpr (Frame::input_gradient) {
-      products.backward_input(call, dy.data(), weight_of(frame), dx.data());
-    }
+    typename Frame::dtype* input_gradient = nullptr;
+    if constexpr (Frame::input_gradient) input_gradient = dx.data();
+    frame.state().backward(call, x.data(), dy.data(), weight_of(frame), frame.write(),
+                           frame.template gradient<0>().data(), bias_gradient, input_gradient);
   }
 
  private:

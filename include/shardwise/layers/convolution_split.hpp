@@ -6,6 +6,7 @@
 #include <string>
 
 #include "shardwise/layers/detail/convolution_checks.hpp"
+#include "shardwise/layers/detail/image_windows.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/split.hpp"
 #include "shardwise/layout/layout.hpp"
@@ -71,7 +72,7 @@ struct ConvolutionLayouts<split::space<A>, Form> {
   template <Layout Wanted>
   using wants = Sharded<A>;
   template <Layout Offered, Layout Wanted>
-  using takes = Haloed<A, window>;
+  using takes = typename read_through<A, window>::type;
   template <Layout In>
   using gives = Sharded<A>;
   template <Layout In>

@@ -23,6 +23,11 @@ struct Window {
   /// Whether there is such a window: one of kernel, stride or dilation 0 reads nothing or stands.
   constexpr bool valid() const { return kernel > 0 && stride > 0 && dilation > 0; }
 
+  /// Whether output o reads unit o and nothing else.
+  constexpr bool is_pointwise() const {
+    return kernel == 1 && stride == 1 && before == 0 && after == 0;
+  }
+
   /// Units from the first one that an output reads to the last one.
   constexpr std::size_t reach() const { return (kernel - 1) * dilation + 1; }
 

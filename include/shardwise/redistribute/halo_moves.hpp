@@ -14,61 +14,97 @@
 
 namespace shardwise::detail {
 
+/// How a tensor lies in memory along one of its axes: so many planes, each of the axis' units one
+/// after the other, each unit of so many elements.
+struct AlongAxis {
+  std::size_t planes;
+  std::size_t unit;
+
+  AlongAxis(const Shape& whole, std::size_t axis)
+      : planes(whole.elements(0, axis)), unit(whole.elements(axis + 1, whole.rank())) {}
+
+  std::size_t elements(const Interval& part) const { return planes * part.size * unit; }
+};
+
 /// A tensor of which `held` of one axis is in memory, at `data`.
 template <class T>
 struct Slab {
   T* data;
   Interval held;
+
+  /// Where unit `at` lies in the first plane.
+  T* first(const AlongAxis& tensor, std::size_t at) const {
+    return data + (at - held.offset) * tensor.unit;
+  }
+  /// From there to the same unit of the next plane.
+  std::size_t step(const AlongAxis& tensor) const { return held.size * tensor.unit; }
 };
 
-/// Copies `part` of `axis` from one slab to another of the same tensor; both hold it.
+/// Copies `part` of the axis from one slab to another of the same tensor; both hold it.
 template <class T>
-void copy_part(const Shape& whole, std::size_t axis, const Interval& part, Slab<const T> from,
-               Slab<T> to) {
-  const auto shape_of = [&](std::size_t extent) {
-    Shape shape = whole;
-    shape[axis] = with_extent(whole[axis], extent);
-    return shape;
-  };
-  const auto box_in = [&](const Interval& held) {
-    return BoxIn{shape_of(held.size), {}}.at(axis, part.offset - held.offset);
-  };
-  if (part.size == 0) return;
-  copy_box(shape_of(part.size), from.data, box_in(from.held), to.data, box_in(to.held));
+void copy_part(const AlongAxis& tensor, const Interval& part, Slab<const T> from, Slab<T> to) {
+  if (tensor.elements(part) == 0) return;
+  const T* source = from.first(tensor, part.offset);
+  T* target = to.first(tensor, part.offset);
+  for (std::size_t plane = 0; plane < tensor.planes; ++plane) {
+    std::copy_n(source + plane * from.step(tensor), part.size * tensor.unit,
+                target + plane * to.step(tensor));
+  }
 }
 
 /// out = the sum of the ranks' slabs, in rank order, or zero where nobody holds anything.
-/// `slab_of(rank)` is a rank's slab; `terms` is memory for a pointer for each rank.
-template <class T, class SlabOf>
-void sum_slabs(const Shape& whole, std::size_t axis, int ranks, SlabOf slab_of, Slab<T> out,
-               const T** terms) {
-  const std::size_t inner = whole.elements(axis + 1, whole.rank());
-  const std::size_t outer = whole.elements(0, axis);
-  for (std::size_t at = out.held.offset, end = at; at < out.held.end(); at = end) {
-    end = out.held.end();  // up to here the same ranks hold summands
-    for (int rank = 0; rank < ranks; ++rank) {
-      const Interval held = slab_of(rank).held;
-      if (held.offset > at) end = std::min(end, held.offset);
-      if (held.end() > at) end = std::min(end, held.end());
-    }
-    for (std::size_t row = 0; row < outer; ++row) {
+template <class T>
+class SlabSum {
+ public:
+  SlabSum(Pool& pool, const AlongAxis& tensor, int ranks)
+      : tensor_(tensor),
+        ranks_(ranks),
+        term_memory_(pool.take(static_cast<std::size_t>(ranks) * sizeof(const T*))),
+        step_memory_(pool.take(static_cast<std::size_t>(ranks) * sizeof(std::size_t))),
+        terms_(static_cast<const T**>(term_memory_.data())),
+        steps_(static_cast<std::size_t*>(step_memory_.data())) {}
+
+  /// `slab_of(rank)` is a rank's slab.
+  template <class SlabOf>
+  void operator()(SlabOf slab_of, Slab<T> out) const noexcept {
+    if (tensor_.elements(out.held) == 0) return;
+    for (std::size_t at = out.held.offset, end = at; at < out.held.end(); at = end) {
+      end = out.held.end();  // up to here the same ranks hold summands
       std::size_t count = 0;
-      for (int rank = 0; rank < ranks; ++rank) {
+      for (int rank = 0; rank < ranks_; ++rank) {
         const Slab<const T> slab = slab_of(rank);
-        if (overlap(slab.held, {at, end - at}).size > 0)
-          terms[count++] = slab.data + (row * slab.held.size + at - slab.held.offset) * inner;
+        if (slab.held.offset > at) end = std::min(end, slab.held.offset);
+        if (slab.held.offset > at || slab.held.end() <= at) continue;
+        end = std::min(end, slab.held.end());
+        terms_[count] = slab.first(tensor_, at);
+        steps_[count++] = slab.step(tensor_);
       }
-      T* const target = out.data + (row * out.held.size + at - out.held.offset) * inner;
-      const std::size_t length = (end - at) * inner;
-      if (count == 0) {
-        std::fill_n(target, length, T{});
-      } else {
-        ordered_sum<T>(std::span<const T* const>(terms, count), 0, length,
-                       std::span<T* const>(&target, 1));
-      }
+      sum(count, (end - at) * tensor_.unit, out.first(tensor_, at), out.step(tensor_));
     }
   }
-}
+
+ private:
+  /// `length` elements of each plane, from as many slabs.
+  void sum(std::size_t slabs, std::size_t length, T* out, std::size_t step) const {
+    for (std::size_t plane = 0; plane < tensor_.planes; ++plane, out += step) {
+      if (slabs == 0) {
+        std::fill_n(out, length, T{});
+      } else if (slabs == 1) {
+        std::copy_n(terms_[0], length, out);
+      } else {
+        ordered_sum<T>(std::span<const T* const>(terms_, slabs), 0, length,
+                       std::span<T* const>(&out, 1));
+      }
+      for (std::size_t i = 0; i < slabs; ++i) terms_[i] += steps_[i];
+    }
+  }
+
+  AlongAxis tensor_;
+  int ranks_;
+  Buffer term_memory_, step_memory_;
+  const T** terms_;     // where the next plane's summands lie, a pointer for each slab
+  std::size_t* steps_;  // and how far those of the plane behind it
+};
 
 /// What all ranks agree on when they exchange halos; `counts` are what they hold.
 template <Layout L, class T>
@@ -90,7 +126,9 @@ class Fetched {
  public:
   template <Communicator C>
   Fetched(C& ranks, Pool& pool, View<const T, From> in)
-      : whole_(in.global()), axis_(split_position<From>(whole_)), me_(in.place()) {
+      : axis_(in.global()[split_position<From>(in.global())]),
+        tensor_(in.global(), split_position<From>(in.global())),
+        me_(in.place()) {
     const Counts sent = counts(pool, [&](int rank) { return sent_to(rank); });
     const Counts received = counts(pool, [&](int rank) { return part_of(rank); });
     const Buffer send_buffer = pool.take(sum(sent) * sizeof(T));
@@ -98,14 +136,14 @@ class Fetched {
     starts_ = pool.take(static_cast<std::size_t>(me_.size) * sizeof(T*));
     T* const to_send = static_cast<T*>(send_buffer.data());
     T* const fetched = static_cast<T*>(memory_.data());
-    const Slab<const T> mine{in.data(), held_interval<From>(whole_[axis_], me_)};
+    const Slab<const T> mine{in.data(), held_interval<From>(axis_, me_)};
     std::size_t next_sent = 0, next_received = 0;
     for (int rank = 0; rank < me_.size; ++rank) {
       const Interval part = sent_to(rank);
-      copy_part<T>(whole_, axis_, part, mine, {to_send + next_sent, part});
+      copy_part<T>(tensor_, part, mine, {to_send + next_sent, part});
       starts()[rank] = fetched + next_received;
-      next_sent += elements(part);
-      next_received += elements(part_of(rank));
+      next_sent += tensor_.elements(part);
+      next_received += tensor_.elements(part_of(rank));
     }
     ranks.all_to_all(std::span<const T>(to_send, next_sent), sent,
                      std::span<T>(fetched, next_received), received);
@@ -116,27 +154,22 @@ class Fetched {
 
  private:
   Interval sent_to(int rank) const {
-    return overlap(held_interval<From>(whole_[axis_], me_),
-                   held_interval<To>(whole_[axis_], {rank, me_.size}));
+    return overlap(held_interval<From>(axis_, me_), held_interval<To>(axis_, {rank, me_.size}));
   }
   Interval part_of(int rank) const {
-    return overlap(held_interval<From>(whole_[axis_], {rank, me_.size}),
-                   held_interval<To>(whole_[axis_], me_));
-  }
-  std::size_t elements(const Interval& part) const {
-    return part.size * whole_.elements(0, axis_) * whole_.elements(axis_ + 1, whole_.rank());
+    return overlap(held_interval<From>(axis_, {rank, me_.size}), held_interval<To>(axis_, me_));
   }
   template <class PartOf>
   Counts counts(Pool& pool, PartOf part) const {
-    return Counts(pool, me_.size, [&](int rank) { return elements(part(rank)); });
+    return Counts(pool, me_.size, [&](int rank) { return tensor_.elements(part(rank)); });
   }
   static std::size_t sum(std::span<const std::size_t> counts) {
     return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   }
   const T** starts() const { return static_cast<const T**>(starts_.data()); }
 
-  Shape whole_;
-  std::size_t axis_;
+  Dim axis_;
+  AlongAxis tensor_;
   Place me_;
   Buffer memory_;
   Buffer starts_;
@@ -146,13 +179,13 @@ class Fetched {
 template <Communicator C, class T, ShardedLayout From, HaloedLayout To>
 void halo_exchange(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
   const Shape& whole = in.global();
-  const std::size_t axis = split_position<To>(whole);
+  const AlongAxis tensor(whole, split_position<To>(whole));
   const Slab<T> mine{out.data(), local_block<To>(whole, out.place())};
   if constexpr (ReadsPeers<C>) {
     const auto copy_parts = [&](std::span<const T* const> peers) noexcept {
       for (int rank = 0; rank < ranks.size(); ++rank) {
         const Interval theirs = local_block<From>(whole, {rank, ranks.size()});
-        copy_part<T>(whole, axis, overlap(theirs, mine.held),
+        copy_part<T>(tensor, overlap(theirs, mine.held),
                      {peers[static_cast<std::size_t>(rank)], theirs}, mine);
       }
     };
@@ -162,7 +195,7 @@ void halo_exchange(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out
   } else {
     const Fetched<From, To, T> parts(ranks, pool, in);
     for (int rank = 0; rank < ranks.size(); ++rank)
-      copy_part<T>(whole, axis, parts[rank].held, parts[rank], mine);
+      copy_part<T>(tensor, parts[rank].held, parts[rank], mine);
   }
 }
 
@@ -170,25 +203,22 @@ void halo_exchange(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out
 template <Communicator C, class T, HaloedPartialLayout From, ShardedLayout To>
 void halo_sum(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
   const Shape& whole = in.global();
-  const std::size_t axis = split_position<To>(whole);
+  const AlongAxis tensor(whole, split_position<To>(whole));
   const Slab<T> mine{out.data(), local_block<To>(whole, out.place())};
-  const auto count = static_cast<std::size_t>(ranks.size());
-  const Buffer term_buffer = pool.take(count * sizeof(const T*));
-  const auto terms = static_cast<const T**>(term_buffer.data());
+  const SlabSum<T> sum(pool, tensor, ranks.size());
   if constexpr (ReadsPeers<C>) {
     const auto sum_parts = [&](std::span<const T* const> peers) noexcept {
       const auto slab_of = [&](int rank) {
         return Slab<const T>{peers[static_cast<std::size_t>(rank)],
                              local_block<From>(whole, {rank, ranks.size()})};
       };
-      sum_slabs<T>(whole, axis, ranks.size(), slab_of, mine, terms);
+      sum(slab_of, mine);
     };
     const Counts counts = held_counts<From>(pool, whole, ranks.size());
     ranks.read_peers(halo_call<From, T>(Operation::halo_sum, whole, counts), in.span(), sum_parts);
   } else {
     const Fetched<From, To, T> parts(ranks, pool, in);
-    sum_slabs<T>(
-        whole, axis, ranks.size(), [&](int rank) { return parts[rank]; }, mine, terms);
+    sum([&](int rank) { return parts[rank]; }, mine);
   }
 }
 

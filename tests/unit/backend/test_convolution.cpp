@@ -46,9 +46,11 @@ TEST_CASE("padding that no tap gets out of: nothing but the bias") {
   kernel.forward(call, &x, {w, 1}, &bias, Activation::none, y);
   CHECK(y[0] == 5);
   CHECK(y[1] == 5);
-  double dx = -1;
-  kernel.backward_input(call, y, {w, 1}, &dx);
+  double dx = -1, dw[] = {-1, -1};
+  kernel.backward(call, &x, y, {w, 1}, Write::replace, dw, nullptr, &dx);
   CHECK(dx == 0);
+  CHECK(dw[0] == 0);
+  CHECK(dw[1] == 0);
 }
 
 TEST_CASE("a sum over no input channels is zero, and the bias is added") {

@@ -120,9 +120,9 @@ TEST_CASE_TEMPLATE("convolutions of two sizes of batch allocate nothing", T, flo
         const ConvolutionCall call{images, {SpatialAxis{}, axis, axis}};
         const Weight<T> weight{w.data(), i};
         kernel.forward(call, x.data(), weight, db.data(), Activation::relu, y.data());
-        kernel.backward_input(call, dy.data(), weight, dx.data());
         for (const Write write : {Write::replace, Write::add})
-          kernel.backward_weight(call, x.data(), dy.data(), write, dw.data(), db.data());
+          kernel.backward(call, x.data(), dy.data(), weight, write, dw.data(), db.data(),
+                          dx.data());
       }
     }
   };

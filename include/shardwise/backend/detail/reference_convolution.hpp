@@ -48,6 +48,16 @@ class ReferenceConvolution {
     });
   }
 
+  void backward(const ConvolutionCall& call, const T* x, const T* dy, Weight<T> weight,
+                Write write_mode, T* dw, T* db, T* dx) {
+    backward_weight(call, x, dy, write_mode, dw);
+    if (db != nullptr) backward_bias(call, dy, write_mode, db);
+    if (dx != nullptr) backward_input(call, dy, weight, dx);
+  }
+
+ private:
+  using A = accumulate_t<T>;
+
   void backward_input(const ConvolutionCall& call, const T* dy, Weight<T> weight, T* dx) {
     const std::size_t stride = call.space[2].stride;
     for (std::size_t n = 0; n < call.images; ++n) {
@@ -70,7 +80,7 @@ class ReferenceConvolution {
   }
 
   void backward_weight(const ConvolutionCall& call, const T* x, const T* dy, Write write_mode,
-                       T* dw, T* db) {
+                       T* dw) {
     const std::size_t stride = call.space[2].stride;
     const std::size_t width = call.space[2].output;
     for_each_output([&](std::size_t o, std::size_t first_input) {
@@ -92,17 +102,12 @@ class ReferenceConvolution {
         }
       }
     });
-    if (db != nullptr) backward_bias(call, dy, write_mode, db);
   }
 
-  /// The gradient of the bias alone.
   void backward_bias(const ConvolutionCall& call, const T* dy, Write write_mode, T* db) const {
     for (std::size_t o = 0; o < outputs(); ++o)
       store(db[o], sum_of_channel(call, dy, o), write_mode);
   }
-
- private:
-  using A = accumulate_t<T>;
 
   std::size_t inputs() const { return channels_.groups * channels_.in; }
   std::size_t outputs() const { return channels_.groups * channels_.out; }

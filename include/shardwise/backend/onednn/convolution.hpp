@@ -27,7 +27,7 @@ class OneDnn::Convolution {
                Activation activation, T* y) {
     if (is_empty(call)) return sums_.forward(call, x, weight, bias, activation, y);
     const ThreadLimit limit(backend_->threads_);
-    const Key key{call, activation, bias != nullptr, Write::replace};
+    const ForwardKey key{call, activation, bias != nullptr};
     forward_
         .get(key,
              [&] {
@@ -38,48 +38,39 @@ class OneDnn::Convolution {
         .run(session(), x, weight.data, weight.version, bias, y);
   }
 
-  void backward_input(const ConvolutionCall& call, const T* dy, Weight<T> weight, T* dx) {
-    if (is_empty(call)) return sums_.backward_input(call, dy, weight, dx);
+  void backward(const ConvolutionCall& call, const T* x, const T* dy, Weight<T> weight, Write write,
+                T* dw, T* db, T* dx) {
+    if (is_empty(call)) return sums_.backward(call, x, dy, weight, write, dw, db, dx);
     const ThreadLimit limit(backend_->threads_);
     const detail::onednn::ConvolutionGeometry geometry(channels_, call);
-    if (geometry.leaves_out)
+    if (dx != nullptr && geometry.leaves_out)
       std::fill_n(dx, call.images * channels_.groups * channels_.in * call.input_plane(), T{});
-    backward_input_
-        .get({call, Activation::none, false, Write::replace},
+    const BackwardKey key{call, {write, db != nullptr, dx != nullptr}};
+    backward_
+        .get(key,
              [&] {
-               return detail::onednn::InputGradient(session(), geometry,
-                                                    purpose("convolution backward_input", call));
+               return detail::onednn::BackwardConvolution(session(), geometry, key.gradients,
+                                                          purpose("convolution backward", call));
              })
-        .run(session(), dy, weight.data, weight.version, dx);
-  }
-
-  void backward_weight(const ConvolutionCall& call, const T* x, const T* dy, Write write, T* dw,
-                       T* db) {
-    if (is_empty(call)) return sums_.backward_weight(call, x, dy, write, dw, db);
-    if (db != nullptr) sums_.backward_bias(call, dy, write, db);
-    const ThreadLimit limit(backend_->threads_);
-    backward_weight_
-        .get({call, Activation::none, false, write},
-             [&] {
-               return detail::onednn::KernelGradient(session(), {channels_, call}, write,
-                                                     purpose("convolution backward_weight", call));
-             })
-        .run(session(), x, dy, dw);
+        .run(session(), x, dy, weight.data, weight.version, {dw, db, dx});
   }
 
  private:
   using ThreadLimit = detail::onednn::ThreadLimit;
 
-  struct Key {
+  struct ForwardKey {
     ConvolutionCall call;
     Activation activation;
     bool with_bias;
-    Write write;
 
-    bool operator==(const Key&) const = default;
+    bool operator==(const ForwardKey&) const = default;
   };
-  template <class Plan>
-  using Plans = detail::onednn::PlanCache<Key, Plan>;
+  struct BackwardKey {
+    ConvolutionCall call;
+    detail::onednn::ConvolutionGradients gradients;
+
+    bool operator==(const BackwardKey&) const = default;
+  };
 
   /// Sums over nothing, or of nothing but padding, are left to the readable loops.
   bool is_empty(const ConvolutionCall& call) const {
@@ -101,9 +92,8 @@ class OneDnn::Convolution {
   OneDnn* backend_;
   ConvolutionChannels channels_;
   detail::ReferenceConvolution<T> sums_;
-  Plans<detail::onednn::ForwardConvolution> forward_;
-  Plans<detail::onednn::InputGradient> backward_input_;
-  Plans<detail::onednn::KernelGradient> backward_weight_;
+  detail::onednn::PlanCache<ForwardKey, detail::onednn::ForwardConvolution> forward_;
+  detail::onednn::PlanCache<BackwardKey, detail::onednn::BackwardConvolution> backward_;
 };
 
 }  // namespace shardwise

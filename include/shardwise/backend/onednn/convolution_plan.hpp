@@ -195,15 +195,99 @@ class ForwardConvolution {
   Primitive product_;
 };
 
+/// Which gradients a plan works out, and what becomes of those of the weight and the bias.
+struct ConvolutionGradients {
+  Write write;
+  bool of_bias;
+  bool of_input;
+
+  bool operator==(const ConvolutionGradients&) const = default;
+};
+
+/// Where they go; null for those that nobody asked for.
+struct GradientsInMemory {
+  void* dw;
+  void* db;
+  void* dx;
+};
+
+/// dw (+)= the adjoint of w -> x ⋆ w, applied to dy;  db (+)= Σ dy.
+class KernelGradient {
+ public:
+  KernelGradient(Session& session, const ConvolutionGeometry& g, const ConvolutionGradients& wanted,
+                 const Purpose& purpose)
+      : desc_(described(session, g, wanted.of_bias, purpose)),
+        x_(session, g.x, queried(desc_, dnnl_query_src_md), purpose),
+        dw_(session, g.w, queried(desc_, dnnl_query_diff_weights_md), wanted.write, purpose),
+        product_(product(session, g, wanted.of_bias, purpose, desc_)) {
+    if (!wanted.of_bias) return;
+    const MemoryDesc db = g.bias.plain(convolution_dtype, purpose);
+    db_.emplace(session, g.bias, db.get(), wanted.write, purpose);
+  }
+
+  /// The layout in which run() expects dy.
+  ConstDesc dy_layout() const { return queried(desc_, dnnl_query_diff_dst_md); }
+
+  void run(Session& session, const void* x, const void* dy, void* dw, void* db) {
+    const void* x_here = x_.read(session, x);
+    if (db_) {
+      product_.run(session, {x_here, dy, dw_.memory(dw), db_->memory(db)});
+      db_->finish(session, db);
+    } else {
+      product_.run(session, {x_here, dy, dw_.memory(dw)});
+    }
+    dw_.finish(session, dw);
+  }
+
+ private:
+  static Descriptor described(Session& session, const ConvolutionGeometry& g, bool with_bias,
+                              const Purpose& purpose) {
+    const Images images = best_images_of_weight_gradient(g, purpose);
+    const Descriptor forward =
+        describe_forward(session, g, images, with_bias, Activation::none, purpose);
+    dnnl_primitive_desc_t desc = nullptr;
+    check(create_convolution_backward_weight(
+              &desc, session.engine(), OpenTensors(g, images, with_bias, purpose).get(), g.steps,
+              forward, attributes(Write::replace, Activation::none, purpose)),
+          "the descriptor of the convolution's weight gradient", purpose);
+    return Descriptor(desc);
+  }
+
+  static Primitive product(Session& session, const ConvolutionGeometry& g, bool with_bias,
+                           const Purpose& purpose, const Descriptor& desc) {
+    const Argument x{DNNL_ARG_SRC, queried(desc, dnnl_query_src_md)};
+    const Argument dy{DNNL_ARG_DIFF_DST, queried(desc, dnnl_query_diff_dst_md)};
+    const Argument dw{DNNL_ARG_DIFF_WEIGHTS, queried(desc, dnnl_query_diff_weights_md)};
+    if (!with_bias) return {session, desc, {x, dy, dw}, purpose};
+    const MemoryDesc db = g.bias.plain(convolution_dtype, purpose);
+    return {session, desc, {x, dy, dw, {DNNL_ARG_DIFF_BIAS, db.get()}}, purpose};
+  }
+
+  Descriptor desc_;
+  Operand x_;
+  Result dw_;
+  std::optional<Result> db_;
+  Primitive product_;
+};
+
 /// dx = the adjoint of x -> x ⋆ w, applied to dy.
 class InputGradient {
  public:
   InputGradient(Session& session, const ConvolutionGeometry& g, const Purpose& purpose)
-      : InputGradient(session, g, purpose, described(session, g, purpose)) {}
+      : desc_(described(session, g, purpose)),
+        w_(session, g.w, queried(desc_, dnnl_query_weights_md), purpose),
+        dx_(session, g.x, queried(desc_, dnnl_query_diff_src_md), Write::replace, purpose),
+        product_(session, desc_,
+                 {{DNNL_ARG_DIFF_DST, dy_layout()},
+                  {DNNL_ARG_WEIGHTS, queried(desc_, dnnl_query_weights_md)},
+                  {DNNL_ARG_DIFF_SRC, queried(desc_, dnnl_query_diff_src_md)}},
+                 purpose) {}
+
+  /// The layout in which run() expects dy.
+  ConstDesc dy_layout() const { return queried(desc_, dnnl_query_diff_dst_md); }
 
   void run(Session& session, const void* dy, const void* w, std::uint64_t version, void* dx) {
-    const void* dy_here = dy_.read(session, dy);
-    product_.run(session, {dy_here, w_.read_weight(session, w, version), dx_.memory(dx)});
+    product_.run(session, {dy, w_.read_weight(session, w, version), dx_.memory(dx)});
     dx_.finish(session, dx);
   }
 
@@ -217,67 +301,42 @@ class InputGradient {
     check(create_convolution_backward_input(
               &desc, session.engine(), OpenTensors(g, images, false, purpose).get(), g.steps,
               forward, attributes(Write::replace, Activation::none, purpose)),
-          "the descriptor of convolution's backward_input", purpose);
+          "the descriptor of the convolution's input gradient", purpose);
     return Descriptor(desc);
   }
 
-  InputGradient(Session& session, const ConvolutionGeometry& g, const Purpose& purpose,
-                const Descriptor& desc)
-      : dy_(session, g.y, queried(desc, dnnl_query_diff_dst_md), purpose),
-        w_(session, g.w, queried(desc, dnnl_query_weights_md), purpose),
-        dx_(session, g.x, queried(desc, dnnl_query_diff_src_md), Write::replace, purpose),
-        product_(session, desc,
-                 {{DNNL_ARG_DIFF_DST, queried(desc, dnnl_query_diff_dst_md)},
-                  {DNNL_ARG_WEIGHTS, queried(desc, dnnl_query_weights_md)},
-                  {DNNL_ARG_DIFF_SRC, queried(desc, dnnl_query_diff_src_md)}},
-                 purpose) {}
-
-  Operand dy_, w_;
+  Descriptor desc_;
+  Operand w_;
   Result dx_;
   Primitive product_;
 };
 
-/// dw (+)= the adjoint of w -> x ⋆ w, applied to dy.
-class KernelGradient {
+/// All gradients of a convolution. dy is copied once where both products want it in one layout.
+class BackwardConvolution {
  public:
-  KernelGradient(Session& session, const ConvolutionGeometry& g, Write write,
-                 const Purpose& purpose)
-      : KernelGradient(session, g, write, purpose, described(session, g, purpose)) {}
+  BackwardConvolution(Session& session, const ConvolutionGeometry& g,
+                      const ConvolutionGradients& wanted, const Purpose& purpose)
+      : kernel_(session, g, wanted, purpose), dy_(session, g.y, kernel_.dy_layout(), purpose) {
+    if (!wanted.of_input) return;
+    input_.emplace(session, g, purpose);
+    if (dnnl_memory_desc_equal(kernel_.dy_layout(), input_->dy_layout()) == 0)
+      dy_of_input_.emplace(session, g.y, input_->dy_layout(), purpose);
+  }
 
-  void run(Session& session, const void* x, const void* dy, void* dw) {
-    const void* x_here = x_.read(session, x);
-    product_.run(session, {x_here, dy_.read(session, dy), dw_.memory(dw)});
-    dw_.finish(session, dw);
+  void run(Session& session, const void* x, const void* dy, const void* w, std::uint64_t version,
+           const GradientsInMemory& to) {
+    const void* dy_here = dy_.read(session, dy);
+    kernel_.run(session, x, dy_here, to.dw, to.db);
+    if (!input_) return;
+    if (dy_of_input_) dy_here = dy_of_input_->read(session, dy);
+    input_->run(session, dy_here, w, version, to.dx);
   }
 
  private:
-  static Descriptor described(Session& session, const ConvolutionGeometry& g,
-                              const Purpose& purpose) {
-    const Images images = best_images_of_weight_gradient(g, purpose);
-    const Descriptor forward =
-        describe_forward(session, g, images, false, Activation::none, purpose);
-    dnnl_primitive_desc_t desc = nullptr;
-    check(create_convolution_backward_weight(
-              &desc, session.engine(), OpenTensors(g, images, false, purpose).get(), g.steps,
-              forward, attributes(Write::replace, Activation::none, purpose)),
-          "the descriptor of convolution's backward_weight", purpose);
-    return Descriptor(desc);
-  }
-
-  KernelGradient(Session& session, const ConvolutionGeometry& g, Write write,
-                 const Purpose& purpose, const Descriptor& desc)
-      : x_(session, g.x, queried(desc, dnnl_query_src_md), purpose),
-        dy_(session, g.y, queried(desc, dnnl_query_diff_dst_md), purpose),
-        dw_(session, g.w, queried(desc, dnnl_query_diff_weights_md), write, purpose),
-        product_(session, desc,
-                 {{DNNL_ARG_SRC, queried(desc, dnnl_query_src_md)},
-                  {DNNL_ARG_DIFF_DST, queried(desc, dnnl_query_diff_dst_md)},
-                  {DNNL_ARG_DIFF_WEIGHTS, queried(desc, dnnl_query_diff_weights_md)}},
-                 purpose) {}
-
-  Operand x_, dy_;
-  Result dw_;
-  Primitive product_;
+  KernelGradient kernel_;
+  Operand dy_;
+  std::optional<InputGradient> input_;
+  std::optional<Operand> dy_of_input_;
 };
 
 }  // namespace shardwise::detail::onednn

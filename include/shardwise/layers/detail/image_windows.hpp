@@ -17,6 +17,12 @@
 
 namespace shardwise::detail {
 
+/// What a rank holds along a split axis for its block of the outputs.
+template <Axis A, Window W>
+struct read_through {
+  using type = std::conditional_t<W.is_pointwise(), Sharded<A>, Haloed<A, W>>;
+};
+
 /// What a layer with these windows takes of images laid out as L: what its windows read beyond a
 /// rank's block too, if L splits an axis along which they slide.
 template <auto Windows, Layout L, std::size_t I = 0>
@@ -25,9 +31,9 @@ struct windowed {
 };
 template <auto Windows, Axis A, std::size_t I>
 requires(I < Windows.size()) struct windowed<Windows, Sharded<A>, I> {
-  using type = typename std::conditional_t<A == space_axis(I, Windows.size()),
-                                           std::type_identity<Haloed<A, Windows[I]>>,
-                                           windowed<Windows, Sharded<A>, I + 1>>::type;
+  using type =
+      typename std::conditional_t<A == space_axis(I, Windows.size()), read_through<A, Windows[I]>,
+                                  windowed<Windows, Sharded<A>, I + 1>>::type;
 };
 template <auto Windows, Layout L>
 using windowed_t = typename windowed<Windows, L>::type;
