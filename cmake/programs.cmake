@@ -12,8 +12,16 @@ if(TARGET shardwise::onednn)  # the calls by hand that benchmarks compare with a
   endif()
 endif()
 
+find_path(SHARDWISE_CCCL_INCLUDE cuda/std/mdspan PATHS ENV CUDA_PATH /usr/local/cuda
+          PATH_SUFFIXES include/cccl include)  # a test alone includes CCCL's spans
+mark_as_advanced(SHARDWISE_CCCL_INCLUDE)
+if(SHARDWISE_CCCL_INCLUDE)
+  add_library(shardwise_cccl INTERFACE IMPORTED)
+  target_include_directories(shardwise_cccl SYSTEM INTERFACE ${SHARDWISE_CCCL_INCLUDE})
+endif()
+
 # A part or tool, what in a path or an include line asks for it, the target, and where to get it.
-set(SHARDWISE_NEEDS onednn onednn2 cblas data mpi checkpoint cli)
+set(SHARDWISE_NEEDS onednn onednn2 cblas data mpi checkpoint cli cccl)
 set(SHARDWISE_NEED_onednn "/onednn[./]|<oneapi/|<dnnl" shardwise::onednn "libdnnl-dev (oneDNN 2 or 3)")
 set(SHARDWISE_NEED_onednn2 "by_hand.hpp" shardwise::onednn2 "libdnnl-dev (oneDNN 2)")
 set(SHARDWISE_NEED_cblas "/cblas[./]|<cblas.h>" shardwise::cblas
@@ -23,6 +31,7 @@ set(SHARDWISE_NEED_mpi "comm/(detail/)?mpi|<mpi.h>" shardwise::mpi "libopenmpi-d
 set(SHARDWISE_NEED_checkpoint
     "/checkpoint/|<nlohmann/" shardwise::checkpoint "nlohmann-json3-dev")
 set(SHARDWISE_NEED_cli "<CLI/" CLI11::CLI11 "libcli11-dev")
+set(SHARDWISE_NEED_cccl "<cuda/std/" shardwise_cccl "CCCL (comes with the CUDA toolkit; or set SHARDWISE_CCCL_INCLUDE)")
 
 # Sets `targets` to what the sources have to be linked with, `missing` to the packages to install.
 function(shardwise_needs targets missing)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs a fuzz target on <runs> inputs that begin with the corpus; the tree stays as it is.
-# Usage: run.sh <program> <runs> [libFuzzer option...]
+# Runs the fuzz target <name> on <runs> inputs that begin with corpus/<name>; the tree stays as it is.
+# Usage: run.sh <name> <program> <runs> [libFuzzer option...]
 # An input that it fails on is left in the current folder; `<program> <file>` runs it again.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-program=$1 runs=$2
-shift 2
+name=$1 program=$2 runs=$3
+shift 3
 found=$(mktemp -d)
 trap 'rm -rf "$found"' EXIT
 "$program" -runs="$runs" -seed=1 -max_len=4096 -timeout=10 -malloc_limit_mb=256 \
-  -rss_limit_mb=2048 -dict="$here/json.dict" -print_final_stats=1 "$@" "$found" "$here/corpus"
+  -rss_limit_mb=2048 -dict="$here/$name.dict" -print_final_stats=1 "$@" "$found" "$here/corpus/$name"

@@ -48,9 +48,9 @@ inline std::vector<std::int64_t> dense_strides(const Shape& shape) {
   return strides;
 }
 
-/// The stride of an axis with one element, and all strides of a tensor without any, may be
-/// anything. throws   shape_error, beginning with `where`, if strides (in elements) are not those
-/// of dense
+/// The stride of an axis with one element, and all strides of a tensor without any, may be anything.
+///
+/// throws   shape_error, beginning with `where`, if strides (in elements) are not those of dense
 ///          row-major memory
 inline void require_dense(const Shape& shape, std::span<const std::int64_t> strides,
                           const std::string& where) {

@@ -203,12 +203,10 @@ class DlpackTensor {
   /// Takes the handle, but only if nothing is thrown.
   ///
   ///     axes     a name for each axis, outermost first
-  ///     device   where the elements have to be; memory of a GPU gives a view that only the GPU
-  ///     reads
+  ///     device   where the elements have to be; of a GPU's memory only the GPU reads the view
   ///
   /// throws   argument_error for an empty handle, another major version of DLPack, another device
-  /// or
-  ///          dtype, a read-only tensor unless T is const, memory that is null or not aligned;
+  ///          or dtype, a read-only tensor unless T is const, memory that is null or not aligned;
   ///          shape_error if there are not as many names as axes, for extents below zero or too
   ///          large, and for strides other than those of dense row-major memory
   DlpackTensor(DlpackHandle<M>&& handle, const std::vector<Axis>& axes,

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise::dlpack {
 
 struct Version {
