@@ -17,8 +17,9 @@ namespace shardwise {
 /// y[n, c, p] = Σ x[n, c, p stride - before + k dilation] / divisor over the taps k of a window,
 /// where what lies outside the image is zero. The divisor is the number of taps or, with
 /// `.counts_padding = false`, of those that fall into the image. Images, and what a rank has of
-/// them, are those of MaxPool. layout   L -> L, Partial too, for it is linear: a sum over ranks is
-/// made behind it, where it has
+/// them, are those of MaxPool.
+///
+/// layout   L -> L, Partial too, for it is linear: a sum over ranks is made behind it, where it has
 ///          fewer elements;   Sharded<A> becomes Haloed<A, Window> -> Sharded<A> if A is an axis of
 ///          space
 /// sends    nothing

@@ -25,9 +25,10 @@ inline constexpr bool is_space_split =
 
 /// [batch, channel, ...] -> the same axes, those of space with extent 1: the mean over them. Where
 /// an axis of space is split, each rank gives the sum of its part, divided by the number of
-/// elements that all ranks have: a summand of the mean. layout   Sharded<depth>, Sharded<height>,
-/// Sharded<width> -> Partial;   L -> L for any other L, and
-///          for Partial too, since it is linear
+/// elements that all ranks have: a summand of the mean.
+///
+/// layout   Sharded<depth>, Sharded<height>, Sharded<width> -> Partial;   L -> L for any other L,
+///          and for Partial too, since it is linear
 /// sends    nothing
 /// throws   shape_error if x does not begin with batch and channel, or has empty planes
 /// source   ONNX operator GlobalAveragePool

@@ -28,7 +28,6 @@ namespace shardwise {
 /// Sharded<height>, ...     what its windows read of H       its block of H'
 ///
 /// layout   L -> L;   Sharded<A> becomes Haloed<A, Window> -> Sharded<A> if A is an axis of space;
-/// a
 ///          Partial becomes what is wanted if that is a split of batch or channel, else Invariant
 /// saves    the number of one tap for each output, and nothing of its input
 /// sends    nothing
