@@ -48,7 +48,7 @@ inline std::vector<std::int64_t> dense_strides(const Shape& shape) {
   return strides;
 }
 
-/// The stride of an axis with one element, and all strides of a tensor without any, may be anything.
+/// The stride of an axis with one element may be anything, and so may all of an empty tensor.
 ///
 /// throws   shape_error, beginning with `where`, if strides (in elements) are not those of dense
 ///          row-major memory
