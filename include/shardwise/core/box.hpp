@@ -11,8 +11,8 @@ namespace shardwise {
 
 /// A tensor in memory (row-major, dense, of shape `whole`) and where a box begins in it.
 struct BoxIn {
-  Shape whole;
-  std::array<std::size_t, Shape::max_rank> begin{};
+  Shape whole;  ///< of all axes of the tensor
+  std::array<std::size_t, Shape::max_rank> begin{};  ///< first element of the box, axis by axis
 
   /// The same tensor with the box beginning at `offset` of one axis.
   constexpr BoxIn at(std::size_t axis, std::size_t offset) const {
@@ -21,6 +21,7 @@ struct BoxIn {
     return moved;
   }
 
+  /// Elements between neighbours along the axis.
   constexpr std::size_t stride(std::size_t axis) const {
     return whole.elements(axis + 1, whole.rank());
   }

@@ -12,10 +12,12 @@ namespace shardwise {
 
 /// Brain float: the upper half of a float. Converts by rounding to nearest, ties to even.
 struct bf16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  ///< sign, 8 of exponent, 7 of fraction
 
   constexpr bf16() = default;
+  /// Rounded to the nearest; a NaN stays one.
   constexpr explicit bf16(float value) : bits(round(std::bit_cast<std::uint32_t>(value))) {}
+  /// Exact.
   constexpr operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
@@ -30,10 +32,12 @@ struct bf16 {
 
 /// IEEE 754 binary16. Converts by rounding to nearest, ties to even; overflow gives infinity.
 struct fp16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  ///< sign, 5 of exponent, 10 of fraction
 
   constexpr fp16() = default;
+  /// Rounded to the nearest; a NaN stays one.
   constexpr explicit fp16(float value) : bits(round(std::bit_cast<std::uint32_t>(value))) {}
+  /// Exact.
   constexpr operator float() const { return widen(bits); }
 
  private:
@@ -72,12 +76,14 @@ struct fp16 {
 /// What messages and collectives call a number type.
 enum class Dtype : std::uint8_t { float32, float64, bfloat16, float16, int32, int64, uint8 };
 
+/// "float32".
 constexpr std::string_view name(Dtype type) {
   constexpr std::string_view names[] = {"float32", "float64", "bfloat16", "float16",
                                         "int32",   "int64",   "uint8"};
   return names[static_cast<std::size_t>(type)];
 }
 
+/// Bytes of one element.
 constexpr std::size_t size_of(Dtype type) {
   constexpr std::size_t sizes[] = {4, 8, 2, 2, 4, 8, 1};
   return sizes[static_cast<std::size_t>(type)];
@@ -113,6 +119,7 @@ template <class T>
 concept Real = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bf16> ||
     std::same_as<T, fp16>;
 
+/// What messages and collectives call T: `dtype_v<bf16>` is `Dtype::bfloat16`.
 template <Element T>
 inline constexpr Dtype dtype_v = detail::dtype_of<T>::value;
 

@@ -15,8 +15,10 @@ namespace shardwise {
 /// Base of every error that the library throws.
 class error : public std::exception {
  public:
+  /// `message` says what is wrong, why, and what to do.
   explicit error(std::string message) : what_(std::move(message)) {}
 
+  /// The message, behind the places that were added.
   const char* what() const noexcept override { return what_.c_str(); }
 
   /// Puts a place in front: `rank 2`, then `Mlp / 3: Relu`, gives "rank 2: Mlp / 3: Relu: ...".
@@ -83,12 +85,15 @@ class backend_error : public error {
 /// An exception that is not ours, carried out of a rank; `cause()` is the exception itself.
 class rank_error : public error {
  public:
+  /// `message` is what the cause said, or what is known of it.
   rank_error(int rank, std::exception_ptr cause, const std::string& message)
       : error("rank " + std::to_string(rank) + ": " + message),
         rank_(rank),
         cause_(std::move(cause)) {}
 
+  /// The rank that threw it.
   int rank() const noexcept { return rank_; }
+  /// What it threw, to be rethrown or looked at.
   const std::exception_ptr& cause() const noexcept { return cause_; }
 
  private:

@@ -19,10 +19,13 @@ class Pool;
 class Buffer {
  public:
   Buffer() = default;
+  /// Another share in the same block.
   Buffer(const Buffer& other) noexcept : block_(other.block_) {
     if (block_ != nullptr) ++block_->shares;
   }
+  /// Takes over the share of `other`, which is then as one that was made by default.
   Buffer(Buffer&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
+  /// Gives up this share, and takes the one of `other`.
   Buffer& operator=(Buffer other) noexcept {
     std::swap(block_, other.block_);
     return *this;

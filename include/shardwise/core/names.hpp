@@ -34,9 +34,11 @@ inline std::string without_namespaces(std::string_view raw) {
 /// What messages call a layer or model: the name of its type, unless a specialisation knows better.
 template <class L>
 struct NameOf {
+  /// "Relu", without the namespaces of the library.
   static std::string name() { return detail::without_namespaces(detail::raw_type_name<L>()); }
 };
 
+/// `NameOf<L>::name()`.
 template <class L>
 std::string name_of() {
   return NameOf<L>::name();

@@ -9,18 +9,18 @@ namespace shardwise {
 
 /// Which of how many ranks.
 struct Place {
-  int rank = 0;
-  int size = 1;
+  int rank = 0;  ///< counted from 0
+  int size = 1;  ///< how many there are
 
   friend constexpr bool operator==(const Place&, const Place&) = default;
 };
 
 /// A run of neighbouring elements of one axis.
 struct Interval {
-  std::size_t offset = 0;
-  std::size_t size = 0;
+  std::size_t offset = 0;  ///< of the first element
+  std::size_t size = 0;  ///< elements
 
-  constexpr std::size_t end() const { return offset + size; }
+  constexpr std::size_t end() const { return offset + size; }  ///< one behind the last element
   friend constexpr bool operator==(const Interval&, const Interval&) = default;
 };
 

@@ -16,9 +16,12 @@
 
 namespace shardwise {
 
+///@{
+/// Words of 32 bits: of what is turned into random bits, of the key, and of these bits.
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
 using PhiloxBlock = std::array<std::uint32_t, 4>;
+///@}
 
 /// The block that belongs to `counter` under `key`: ten rounds. A bijection of the counter.
 constexpr PhiloxBlock philox4x32_10(PhiloxCounter counter, PhiloxKey key) {
@@ -36,7 +39,7 @@ constexpr PhiloxBlock philox4x32_10(PhiloxCounter counter, PhiloxKey key) {
 
 /// What a run starts from. Equal seeds give equal weights, masks and data order.
 struct Seed {
-  std::uint64_t value = 0;
+  std::uint64_t value = 0;  ///< any number
 };
 
 /// The ordinal of draws that belong to no layer: the order of samples and made-up data. Layers

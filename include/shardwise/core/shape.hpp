@@ -26,6 +26,7 @@ enum class Axis : std::uint8_t {
   depth
 };
 
+/// "feature".
 constexpr std::string_view name(Axis axis) {
   constexpr std::string_view names[] = {"batch", "sequence", "feature", "channel", "height",
                                         "width", "output",   "input",   "depth"};
@@ -38,11 +39,13 @@ inline constexpr std::size_t dynamic = static_cast<std::size_t>(-1);
 /// One axis: `units` things that a split keeps whole, each of `grain` neighbouring elements.
 /// A plain feature has grain 1, a flattened channel has grain height * width.
 struct Dim {
-  Axis axis = Axis::batch;
-  std::size_t units = 0;
-  std::size_t grain = 1;
+  Axis axis = Axis::batch;  ///< what it means
+  std::size_t units = 0;  ///< or `dynamic`, where the size is not known yet
+  std::size_t grain = 1;  ///< elements of one unit
 
+  /// Whether the size is known.
   constexpr bool known() const { return units != dynamic; }
+  /// Elements: units times grain, or `dynamic`.
   constexpr std::size_t extent() const { return known() ? units * grain : dynamic; }
 
   friend constexpr bool operator==(const Dim&, const Dim&) = default;
@@ -52,19 +55,23 @@ struct Dim {
 /// The batch of a shape that a model is bound to may be `dynamic`.
 class Shape {
  public:
-  static constexpr std::size_t max_rank = 6;
+  static constexpr std::size_t max_rank = 6;  ///< axes that a shape can have
 
   constexpr Shape() = default;
+  /// Outermost axis first. Throws argument_error beyond `max_rank` axes.
   constexpr Shape(std::initializer_list<Dim> dims) {
     for (const Dim& dim : dims) append(dim);
   }
 
+  ///@{
+  /// The number of axes, and the axes, outermost first. `back()` of a shape without axes is undefined.
   constexpr std::size_t rank() const { return rank_; }
   constexpr const Dim& operator[](std::size_t i) const { return dims_[i]; }
   constexpr Dim& operator[](std::size_t i) { return dims_[i]; }
   constexpr const Dim* begin() const { return dims_.data(); }
   constexpr const Dim* end() const { return dims_.data() + rank_; }
   constexpr const Dim& back() const { return dims_[rank_ - 1]; }
+  ///@}
 
   /// Throws argument_error beyond `max_rank` axes.
   constexpr void append(const Dim& dim) {
@@ -98,6 +105,7 @@ class Shape {
     return rank_;
   }
 
+  /// Whether the tensor has such an axis.
   constexpr bool has(Axis axis) const { return find(axis) != rank_; }
 
   /// Number of elements of the axes [first, last).
@@ -108,6 +116,7 @@ class Shape {
     return product;
   }
 
+  /// Number of elements of the tensor.
   constexpr std::size_t elements() const { return elements(0, rank_); }
 
   /// Whether all extents are known and their product is a number of elements whose bytes can be
@@ -173,7 +182,9 @@ struct Extents {
     }
   }
 
+  /// The shape, with `dynamic` where an extent is open.
   static constexpr Shape pattern() { return Shape{Dims...}; }
+  /// Whether all extents are in the type, and there is at least one.
   static constexpr bool is_static = sizeof...(Dims) > 0 && (Dims.known() && ...);
 };
 

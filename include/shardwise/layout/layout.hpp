@@ -24,22 +24,22 @@ struct Partial {};
 /// Every rank holds one block of a named axis, see `block_of`.
 template <Axis A>
 struct Sharded {
-  static constexpr Axis axis = A;
+  static constexpr Axis axis = A;  ///< that is cut
 };
 
 /// Every rank holds what a window reads that slides along a named axis, for its block of outputs:
 /// about its own block, and what lies beyond with its neighbours. See `Window::held_by`.
 template <Axis A, Window W>
 struct Haloed {
-  static constexpr Axis axis = A;
-  static constexpr Window window = W;
+  static constexpr Axis axis = A;      ///< that is cut
+  static constexpr Window window = W;  ///< that slides along it
 };
 
 /// Every rank holds summands of those elements; the value is their sum over the ranks.
 template <Axis A, Window W>
 struct HaloedPartial {
-  static constexpr Axis axis = A;
-  static constexpr Window window = W;
+  static constexpr Axis axis = A;      ///< that is cut
+  static constexpr Window window = W;  ///< that slides along it
 };
 
 namespace detail {
@@ -80,6 +80,8 @@ struct dual<HaloedPartial<A, W>> {
 };
 }  // namespace detail
 
+///@{
+/// Layouts of one kind: `Sharded<Axis>`, `Haloed<Axis, Window>`, `HaloedPartial<Axis, Window>`.
 template <class L>
 concept ShardedLayout = detail::is_sharded<L>;
 
@@ -88,6 +90,7 @@ concept HaloedLayout = detail::is_haloed<L>;
 
 template <class L>
 concept HaloedPartialLayout = detail::is_haloed_partial<L>;
+///@}
 
 /// A layout by which a rank holds a part of one axis.
 template <class L>

@@ -19,7 +19,9 @@ namespace shardwise {
 template <class T, Layout L, class E = Extents<>>
 class View {
  public:
+  /// The dtype of the elements, without const.
   using value_type = std::remove_const_t<T>;
+  /// How the tensor lies over the ranks.
   using layout = L;
 
   View() = default;
@@ -51,6 +53,7 @@ class View {
     }
   }
 
+  ///@{
   /// To const elements, and to extents of which the compiler knows less.
   operator View<const T, L, E>() const requires(!std::is_const_v<T>) {
     return {data_, global_, place_};
@@ -58,20 +61,29 @@ class View {
   operator View<const T, L>() const requires(!std::same_as<E, Extents<>>) {
     return {data_, global_, place_};
   }
+  ///@}
 
+  ///@{
+  /// The elements that this rank holds. Data of a view of no element may be null.
   T* data() const { return data_; }
   T& operator[](std::size_t i) const { return data_[i]; }
   std::span<T> span() const { return {data_, size()}; }
+  ///@}
 
+  ///@{
+  /// The shape of the whole tensor, the shape of what this rank holds, and which rank that is.
   const Shape& global() const { return global_; }
   const Shape& local() const { return local_; }
   Place place() const { return place_; }
+  ///@}
 
   /// Elements in local memory.
   std::size_t size() const { return local_.elements(); }
+  ///@{
   /// Local runs along the innermost axis, and how long each is.
   std::size_t rows() const { return local_.rows(); }
   std::size_t columns() const { return local_.rank() == 0 ? 1 : local_.back().extent(); }
+  ///@}
 
  private:
   T* data_ = nullptr;
