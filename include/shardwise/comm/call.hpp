@@ -12,6 +12,7 @@
 
 namespace shardwise {
 
+/// What a rank calls. Messages and plans print these names.
 enum class Operation : std::uint8_t {
   all_reduce,
   all_gather,
@@ -28,6 +29,7 @@ enum class Operation : std::uint8_t {
   halo_sum        ///< the way back
 };
 
+/// "all_reduce".
 constexpr std::string_view name(Operation operation) {
   constexpr std::string_view names[] = {
       "all_reduce", "all_gather",    "reduce_scatter", "broadcast", "gather",
@@ -39,6 +41,7 @@ constexpr std::string_view name(Operation operation) {
 /// How the values of the ranks become one. A NaN on any rank gives NaN, in max and min too.
 enum class Reduction : std::uint8_t { sum, max, min };
 
+/// "sum".
 constexpr std::string_view name(Reduction reduction) {
   constexpr std::string_view names[] = {"sum", "max", "min"};
   return names[static_cast<std::size_t>(reduction)];
@@ -47,13 +50,13 @@ constexpr std::string_view name(Reduction reduction) {
 /// One call of one rank. Every field must be the same on all ranks of the group; only a send and
 /// its receive name each other in `root`.
 struct Call {
-  Operation operation = Operation::barrier;
-  Dtype dtype = Dtype::uint8;
-  Reduction reduction = Reduction::sum;
+  Operation operation = Operation::barrier;  ///< which one
+  Dtype dtype = Dtype::uint8;                ///< of the elements
+  Reduction reduction = Reduction::sum;      ///< of an all_reduce or reduce_scatter
   int root = -1;  ///< the root; the partner of a send or receive; -1 where there is none
   int tag = 0;    ///< of a send or receive; which axis the blocks are of, where ranks read peers
-  std::size_t elements =
-      0;  ///< of one rank's buffer, or of all blocks together if counts are given
+  /// Of one rank's buffer, or of all blocks together if counts are given.
+  std::size_t elements = 0;
   std::span<const std::size_t> counts{};  ///< elements of each rank's block, in rank order
 };
 

@@ -19,9 +19,9 @@ namespace shardwise {
 /// One call that a rank made. `elements` is the size of the buffer that it passed in: `in` or
 /// `data`, none where the contract does not look at it (scatter, except on the root).
 struct CountedCall {
-  Operation operation;
-  Dtype dtype;
-  std::size_t elements;
+  Operation operation;   ///< that was called
+  Dtype dtype;           ///< of its elements
+  std::size_t elements;  ///< that the rank passed in
 
   friend bool operator==(const CountedCall&, const CountedCall&) = default;
 };
@@ -35,15 +35,19 @@ class CountingCommunicator {
   using Counts = std::span<const std::size_t>;
 
  public:
+  /// Begins with an empty log.
   explicit CountingCommunicator(Inner inner)
       : inner_(std::move(inner)), log_(std::make_shared<std::vector<CountedCall>>()) {}
 
   /// The calls since the last clear(), oldest first. Valid until the next call.
   std::span<const CountedCall> log() const { return *log_; }
+  /// Forgets them.
   void clear() { log_->clear(); }
   /// Room for `calls` calls, so that logging them allocates nothing.
   void reserve(std::size_t calls) { log_->reserve(calls); }
 
+  ///@{
+  /// As `Communicator` says. A call is in the log before `Inner` gets it.
   constexpr int rank() const { return inner_.rank(); }
   constexpr int size() const { return inner_.size(); }
 
@@ -101,7 +105,9 @@ class CountingCommunicator {
     log_->push_back({Operation::split, Dtype::uint8, 0});
     return CountingCommunicator(inner_.split(color, key));
   }
+  ///@}
 
+  /// As `ReadsPeers` says, where `Inner` offers it; one entry of the call's operation.
   template <class T, class F>
   requires ReadsPeers<Inner>
   void read_peers(const Call& call, std::span<T> mine, F&& f) {

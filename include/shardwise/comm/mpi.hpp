@@ -58,6 +58,8 @@ class MpiCommunicator {
   ///         largest_piece is no count of MPI
   explicit MpiCommunicator(MPI_Comm comm, MpiOptions options = {});
 
+  ///@{
+  /// As `Communicator` says.
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
 
@@ -76,6 +78,7 @@ class MpiCommunicator {
   void scatter(In<T> in, std::span<T> out, Counts counts, int root);
   template <Element T>
   void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received);
+  ///@}
 
   /// Does not wait. What nobody receives keeps its memory; and what MPI keeps for a group in which
   /// this rank has sent is given back only when MPI ends.
@@ -97,12 +100,15 @@ class MpiCommunicator {
     group_->messages().receive(call, std::as_writable_bytes(data));
   }
 
+  ///@{
+  /// As `Communicator` says.
   void barrier() {
     group_->agree(Call{Operation::barrier});
     detail::mpi::check(MPI_Barrier(group_->comm()), "MPI_Barrier");
   }
 
   MpiCommunicator split(int color, int key);
+  ///@}
 
  private:
   explicit MpiCommunicator(std::shared_ptr<detail::mpi::Group> group) : group_(std::move(group)) {}

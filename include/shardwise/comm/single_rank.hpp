@@ -21,6 +21,8 @@ class SingleRank {
   using Counts = std::span<const std::size_t>;
 
  public:
+  ///@{
+  /// As `Communicator` says.
   static constexpr int rank() { return 0; }
   static constexpr int size() { return 1; }
 
@@ -65,6 +67,7 @@ class SingleRank {
   }
   void barrier() {}
   SingleRank split(int, int) { return {}; }
+  ///@}
 
  private:
   template <class T>

@@ -11,7 +11,7 @@ namespace shardwise {
 
 /// A tensor in memory (row-major, dense, of shape `whole`) and where a box begins in it.
 struct BoxIn {
-  Shape whole;  ///< of all axes of the tensor
+  Shape whole;                                       ///< of all axes of the tensor
   std::array<std::size_t, Shape::max_rank> begin{};  ///< first element of the box, axis by axis
 
   /// The same tensor with the box beginning at `offset` of one axis.

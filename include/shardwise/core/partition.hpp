@@ -18,7 +18,7 @@ struct Place {
 /// A run of neighbouring elements of one axis.
 struct Interval {
   std::size_t offset = 0;  ///< of the first element
-  std::size_t size = 0;  ///< elements
+  std::size_t size = 0;    ///< elements
 
   constexpr std::size_t end() const { return offset + size; }  ///< one behind the last element
   friend constexpr bool operator==(const Interval&, const Interval&) = default;

@@ -40,8 +40,8 @@ inline constexpr std::size_t dynamic = static_cast<std::size_t>(-1);
 /// A plain feature has grain 1, a flattened channel has grain height * width.
 struct Dim {
   Axis axis = Axis::batch;  ///< what it means
-  std::size_t units = 0;  ///< or `dynamic`, where the size is not known yet
-  std::size_t grain = 1;  ///< elements of one unit
+  std::size_t units = 0;    ///< or `dynamic`, where the size is not known yet
+  std::size_t grain = 1;    ///< elements of one unit
 
   /// Whether the size is known.
   constexpr bool known() const { return units != dynamic; }
@@ -64,7 +64,7 @@ class Shape {
   }
 
   ///@{
-  /// The number of axes, and the axes, outermost first. `back()` of a shape without axes is undefined.
+  /// How many axes there are, and each of them, outermost first. A shape without axes has no back.
   constexpr std::size_t rank() const { return rank_; }
   constexpr const Dim& operator[](std::size_t i) const { return dims_[i]; }
   constexpr Dim& operator[](std::size_t i) { return dims_[i]; }

@@ -14,11 +14,11 @@ namespace shardwise {
 /// can be a template argument: `Window{.kernel = 3, .stride = 2, .before = 1, .after = 1}`.
 /// source   ONNX operator Conv and torch.nn.Conv2d, which agree on it
 struct Window {
-  std::size_t kernel = 1;  ///< taps
-  std::size_t stride = 1;  ///< units from the first tap of an output to that of the next
+  std::size_t kernel = 1;    ///< taps
+  std::size_t stride = 1;    ///< units from the first tap of an output to that of the next
   std::size_t dilation = 1;  ///< units from one tap to the next
-  std::size_t before = 0;  ///< padding in front of the first unit
-  std::size_t after = 0;   ///< and behind the last one
+  std::size_t before = 0;    ///< padding in front of the first unit
+  std::size_t after = 0;     ///< and behind the last one
 
   /// Whether there is such a window: one of kernel, stride or dilation 0 reads nothing or stands.
   constexpr bool valid() const { return kernel > 0 && stride > 0 && dilation > 0; }

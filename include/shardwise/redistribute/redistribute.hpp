@@ -102,9 +102,10 @@ template <Layout From, Layout To>
 struct Redistribute {
   static_assert(detail::must_be_redistributable<From, To>());
 
-  using from = From;
-  using to = To;
+  using from = From;  ///< the layout of what is given
+  using to = To;      ///< the layout of the result
 
+  /// What it does with the elements.
   static constexpr Movement movement = detail::movement_of<From, To>();
 
   /// The collective that it calls, if it communicates.

@@ -65,7 +65,7 @@ constexpr Place place_of(const C& ranks) {
 /// `Partial -> Invariant` and `Partial -> Replicated`; `pool` lends memory for packing.
 /// `reduction` may be another one than a sum where the movement is an all-reduce: the maximum of a
 /// softmax, for example.
-/// sends    what `Redistribute<From, To>::operation()` says, all elements of the tensor
+/// sends    what `operation` of `Redistribute<From, To>` says, all elements of the tensor
 /// throws   shape_error, argument_error for views that do not fit; argument_error for another
 ///          reduction than a sum where the movement is no all-reduce; the communicator's errors
 template <Communicator C, class T, Layout From, Layout To>
