@@ -14,8 +14,9 @@ enum class CheckLevel {
   communicating  ///< also, ahead of each collective, whether all ranks make the same one
 };
 
+/// Options of an MpiCommunicator, the same on all ranks.
 struct MpiOptions {
-  CheckLevel checks = CheckLevel::local;
+  CheckLevel checks = CheckLevel::local;  ///< of it and of the groups that it is split into
   /// Elements that go into one call of MPI, whose counts are int. Smaller ones are for tests.
   std::size_t largest_piece = INT_MAX;
 };

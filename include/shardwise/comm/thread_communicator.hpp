@@ -44,9 +44,12 @@ class ThreadCommunicator {
   using Slots = std::span<const detail::Slot>;
 
  public:
+  /// Rank `rank` of `group`; run_ranks makes both.
   ThreadCommunicator(std::shared_ptr<detail::Group> group, int rank)
       : group_(std::move(group)), rank_(rank) {}
 
+  ///@{
+  /// As `Communicator` says.
   int rank() const { return rank_; }
   int size() const { return group_->size(); }
 
@@ -152,6 +155,7 @@ class ThreadCommunicator {
 
   template <Element T>
   void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received);
+  ///@}
 
   /// A message for rank `to`. Does not wait; what nobody receives is dropped with the group.
   template <Element T>
@@ -178,6 +182,7 @@ class ThreadCommunicator {
     group_->receive(rank_, call, std::as_writable_bytes(data));
   }
 
+  /// As `Communicator` says.
   void barrier() {
     group_->exchange(rank_, Call{Operation::barrier}, {}, [](Slots) noexcept {});
   }
