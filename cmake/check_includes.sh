@@ -14,6 +14,7 @@ declare -A may=(
   [layers]="core layout comm backend redistribute layers"
   [model]="core layout comm backend redistribute layers/layer.hpp model"
   [train]="core layout comm backend redistribute layers/layer.hpp model train"
+  [testing]="core layout comm backend redistribute model train testing"
   [data]="core data"
   [interop]="core layout interop"
   [checkpoint]="core layout comm train data checkpoint"

@@ -45,6 +45,7 @@
 #include "shardwise/model/describe.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/plan.hpp"
+#include "shardwise/model/queries.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"

@@ -1,4 +1,6 @@
 #pragma once
+// The version; and a sentence for older standards, ahead of all errors that they would bring: every
+// header includes this one before anything that they do not know.
 
 #if __cplusplus < 202002L
 #error "shardwise needs C++20: compile with -std=c++20 or newer."

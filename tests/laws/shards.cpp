@@ -8,7 +8,7 @@
 
 #include "shardwise/layout/local_shape.hpp"
 #include "support/oracle.hpp"
-#include "support/shapes.hpp"
+#include "shardwise/testing/shapes.hpp"
 
 using namespace shardwise;
 using namespace testing;

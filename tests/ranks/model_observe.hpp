@@ -16,6 +16,7 @@
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/testing/calls.hpp"
 #include "support/oracle.hpp"
 #include "support/ranks.hpp"
 #include "witness/formula.hpp"
@@ -252,25 +253,20 @@ Observed observe(const Architecture& architecture, int ranks, const Work& work) 
 /// Where the calls of a part of a step are others than planned; empty if they are those.
 inline std::string difference(const std::string& part, const shardwise::collectives& planned,
                               const std::vector<std::vector<shardwise::CountedCall>>& calls) {
-  const int ranks = static_cast<int>(calls.size());
-  for (const auto& mine : calls) {
-    if (mine.size() != planned.size())
-      return part + ": " + std::to_string(mine.size()) + " calls, " +
-             std::to_string(planned.size()) + " planned; ";
-  }
-  for (std::size_t i = 0; i < planned.size(); ++i) {
-    std::size_t elements = 0;
-    for (const auto& mine : calls) {
-      elements += mine[i].elements;
-      if (mine[i].operation != planned[i].operation || mine[i].dtype != planned[i].dtype)
-        return part + ": call " + std::to_string(i) + " is " +
-               std::string(name(mine[i].operation)) + ", planned " + to_string(planned[i]) + "; ";
+  std::vector<shardwise::CountedCall> together = calls[0];
+  for (std::size_t r = 1; r < calls.size(); ++r) {
+    if (calls[r].size() != together.size())
+      return part + ": rank " + std::to_string(r) + " makes " + std::to_string(calls[r].size()) +
+             " calls, rank 0 " + std::to_string(together.size()) + "; ";
+    for (std::size_t i = 0; i < together.size(); ++i) {
+      if (calls[r][i].operation != together[i].operation || calls[r][i].dtype != together[i].dtype)
+        return part + ": rank " + std::to_string(r) + " calls " + to_string(calls[r][i]) + "; ";
+      together[i].elements += calls[r][i].elements;
     }
-    if (elements != planned[i].elements_passed_in(ranks))
-      return part + ": call " + std::to_string(i) + " passes in " + std::to_string(elements) +
-             " elements, planned " + to_string(planned[i]) + "; ";
   }
-  return {};
+  const auto plan = shardwise::planned_calls<Ranks>(planned, static_cast<int>(calls.size()));
+  const std::string found = shardwise::difference_from_plan(part, plan, together);
+  return found.empty() ? found : found + "; ";
 }
 
 /// The same for a whole run.

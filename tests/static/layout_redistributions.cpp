@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "shardwise/redistribute/redistribute.hpp"
-#include "support/layouts.hpp"
+#include "shardwise/testing/layouts.hpp"
 
 using namespace shardwise;
 
@@ -54,10 +54,10 @@ static_assert(!redistributable<Replicated, Partial>);
 // Nothing else is: 36 pairs of six layouts but that one.
 constexpr int pairs() {
   int count = 0;
-  testing::for_each_pair([&]<class From, class To>() { ++count; });
+  oracle::for_each_pair([&]<class From, class To>() { ++count; });
   return count;
 }
-static_assert(testing::AllLayouts::size == 6 && pairs() == 35);
+static_assert(oracle::AllLayouts::size == 6 && pairs() == 35);
 
 // What each movement calls.
 static_assert(Redistribute<A, Invariant>::operation() == Operation::all_gather);
@@ -83,7 +83,7 @@ constexpr bool laws_hold() {
 }
 constexpr bool every_pair() {
   bool all = true;
-  testing::for_each_pair([&]<class From, class To>() { all = all && laws_hold<From, To>(); });
+  oracle::for_each_pair([&]<class From, class To>() { all = all && laws_hold<From, To>(); });
   return all;
 }
 static_assert(every_pair());

@@ -4,6 +4,8 @@
 #include <climits>
 #include <cstddef>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise {
 
 /// How much an MpiCommunicator looks at calls before it makes them. MPI itself reports little: of

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise::detail {
 
 /// "[2, 3]".

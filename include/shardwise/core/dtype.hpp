@@ -8,6 +8,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise {
 
 /// Brain float: the upper half of a float. Converts by rounding to nearest, ties to even.

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise {
 
 /// Base of every error that the library throws.

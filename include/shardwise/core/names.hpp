@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise {
 
 namespace detail {

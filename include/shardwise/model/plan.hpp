@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "shardwise/model/collectives.hpp"
+#include "shardwise/model/plan_checks.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/walk.hpp"
 
@@ -162,15 +163,17 @@ constexpr Plan plan_of(const L& model, int ranks, const Shape& in, const Sending
 template <class L, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant,
           bool InputGradient = false>
 constexpr Plan plan(const Shape& in, const Sending& sending = {}) {
+  static_assert(detail::must_be_rank_count<Ranks>());
   using Use = std::conditional_t<InputGradient, TrainWithInputGradient, Train>;
-  return plan_of<Ends<Offered, Wanted>, Use>(L{}, Ranks, in, sending);
+  return plan_of<Ends<Offered, Wanted>, Use>(detail::model_by_type<L>(), Ranks, in, sending);
 }
 
 /// The same for an input [batch, features], with the features that the model's first layer takes.
 template <class L, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant,
           bool InputGradient = false>
 constexpr Plan plan(batch samples, const Sending& sending = {}) {
-  const Shape in = detail::complete_input(L{}, Shape{{Axis::batch, samples.size}});
+  const Shape in =
+      detail::complete_input(detail::model_by_type<L>(), Shape{{Axis::batch, samples.size}});
   return plan<L, Ranks, Offered, Wanted, InputGradient>(in, sending);
 }
 

@@ -19,6 +19,8 @@ namespace shardwise::detail {
 ///     layer<L, In, returns>(layer, in, out)  a layer that takes `in`, laid out as In, and whether
 ///                                            its own backward runs
 ///     enter(number), leave()                 what is visited in between is part `number`
+///
+/// and, if it asks for it, sum(): a Residual adds its input to what its block has given.
 template <class L, class S, class E>
 struct Walk {
   using In = takes_t<L, E>;
@@ -72,6 +74,7 @@ struct Walk<L, S, E> {
     visitor.template redistribution<Enter, S::input_gradient>(in);
     const Shape out = Walk<Block, S, BlockEnds>::visit(residual.block(), in, visitor);
     visitor.template redistribution<Leave, goes_backward<L, S, E>>(out);
+    if constexpr (requires { visitor.sum(); }) visitor.sum();
     return out;
   }
 };

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise {
 
 /// The mean over samples of what batches report as their own mean, such as the loss: a batch counts

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "shardwise/layout/view.hpp"
-#include "support/layouts.hpp"
+#include "shardwise/testing/layouts.hpp"
 #include "support/oracle.hpp"
-#include "support/shapes.hpp"
+#include "shardwise/testing/shapes.hpp"
 
 using namespace shardwise;
 

@@ -5,6 +5,8 @@
 
 #include <mutex>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise::detail::cblas {
 
 /// What OpenBLAS offers beyond CBLAS, looked up by name in what the program runs with; null where

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise::detail {
 
 /// `condition ? a : b` on the bits. (g++ turns the plain form into a branch where a is a constant,

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise::detail {
 
 /// Calls f(i) for every i in [0, n). Tells g++ that no round reads what another writes, so that it

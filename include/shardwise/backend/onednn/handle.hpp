@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise::detail::onednn {
 
 template <auto Destroy>

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise::detail::onednn {
 
 /// The OpenMP runtime that oneDNN itself is linked to, looked up by name: so a program that has no

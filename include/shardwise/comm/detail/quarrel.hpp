@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise::detail {
 
 /// One differing count always shows; several escape with a probability of 2^-64.

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise::detail {
 
 /// Sums over the features of every row, in memory of type `PerRow`.

@@ -7,12 +7,10 @@
 
 #include "shardwise/core/shape.hpp"
 
-namespace testing {
+namespace shardwise::oracle {
 
-inline std::vector<shardwise::Shape> shapes_for(int ranks) {
-  using shardwise::Axis;
-  using shardwise::Dim;
-  using shardwise::Shape;
+/// Even, uneven and empty ones, of few units and of large ones.
+inline std::vector<Shape> shapes_for(int ranks) {
   const auto p = static_cast<std::size_t>(ranks);
   const std::array<std::array<Dim, 3>, 8> sizes{{
       {{{Axis::batch, p}, {Axis::sequence, p}, {Axis::feature, 2 * p}}},            // even
@@ -33,4 +31,4 @@ inline std::vector<shardwise::Shape> shapes_for(int ranks) {
   return shapes;
 }
 
-}  // namespace testing
+}  // namespace shardwise::oracle

@@ -1,0 +1,30 @@
+#pragma once
+// What cannot be asked about before it runs: said before anything is computed.
+
+#include <type_traits>
+
+#include "shardwise/model/layer_checks.hpp"
+
+namespace shardwise::detail {
+
+/// The error for a number of ranks that cannot be.
+template <int Ranks>
+consteval bool must_be_rank_count() {
+  static_assert(Ranks >= 1,
+                "a model is asked about on Ranks ranks, of which there must be at least 1: "
+                "plan<Mlp, 4>(batch{64}).");
+  return true;
+}
+
+/// The model L, if its type has all of its sizes.
+template <class L>
+constexpr L model_by_type() {
+  static_assert(must_be_layer<0, L>());
+  static_assert(std::is_default_constructible_v<L>,
+                "the type L leaves sizes open that are `dynamic`, so the compiler cannot say what "
+                "it sends or holds. Put the sizes into the type, or make an object of it and ask "
+                "that: plan_of<Ends<Invariant, Invariant>, Train>(model, ranks, shape).");
+  return L{};
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,178 @@
+#pragma once
+// What the compiler knows of a model, to be asserted before anything runs: layouts, local shapes,
+// messages, memory and how evenly it is shared out.
+//
+//     struct Mlp : Sequential<ColumnParallelLinear<784, 512>, Relu, RowParallelLinear<512, 10>> {};
+//
+//     static_assert(std::same_as<layer_gives_t<Mlp, 0>, Sharded<Axis::feature>>);
+//     static_assert(plan<Mlp, 8>(batch{512}).forward == collectives{all_reduce(512 * 10)});
+//     static_assert(plan<Mlp, 8>(batch{512}).bytes_sent() < 4_MiB);
+//     static_assert(memory_of<Mlp, 8>(batch{512}).largest().bytes() < 3_MiB);
+//     static_assert(memory_of<Mlp, 8>(batch{512}).imbalance() < 1.01);
+//
+//   question                                     answer
+//   output_layout_t<M, Offered, Wanted>          the layout that a model gives by itself
+//   layer_takes_t<M, I>, layer_gives_t<M, I>     those of layer I of a Sequential
+//   input_shape<M>(batch)                        the global shape of what it takes
+//   M{}.output_shape(shape)                      the global shape of what it gives
+//   local_shape<L>(shape, place)                 what one rank holds of a tensor laid out as L
+//   plan<M, P>(batch or shape, dtypes)           the collectives of a step, and their bytes
+//   memory_of<M, P>(batch or shape)              what each rank holds, and how evenly
+//
+// All take the layouts of the two ends behind their other arguments, Invariant unless said
+// otherwise. For a model with sizes that are given at run time, the functions plan_of,
+// parameters_of_rank and memory_of_rank answer the same of an object, at run time.
+
+#include <array>
+#include <cstddef>
+
+#include "shardwise/core/bytes.hpp"
+#include "shardwise/model/plan.hpp"
+
+namespace shardwise {
+
+/// The layout in which layer I of the Sequential M takes its input.
+template <class M, std::size_t I, Layout Offered = Invariant, Layout Wanted = Invariant>
+using layer_takes_t =
+    takes_t<typename M::template layer_type<I>, typename M::template ends_of<I, Offered, Wanted>>;
+
+/// The layout that layer I of the Sequential M gives, before anything moves.
+template <class M, std::size_t I, Layout Offered = Invariant, Layout Wanted = Invariant>
+using layer_gives_t =
+    gives_t<typename M::template layer_type<I>, typename M::template ends_of<I, Offered, Wanted>>;
+
+/// The shape [batch, features] of what M takes, with the features that its first layer names.
+template <class M>
+constexpr Shape input_shape(batch samples) {
+  return detail::complete_input(detail::model_by_type<M>(), Shape{{Axis::batch, samples.size}});
+}
+
+/// What one rank holds of a model in training, in elements. What an optimizer keeps comes on top,
+/// and so do the few numbers a row or channel that normalisations keep.
+struct RankMemory {
+  std::size_t parameters = 0;  ///< and as many gradients
+  std::size_t saved = 0;       ///< of layers' inputs and outputs, from forward until backward
+
+  /// Bytes of parameters, gradients and what is saved, where all are of this dtype.
+  constexpr std::size_t bytes(Dtype dtype = Dtype::float32) const {
+    return (2 * parameters + saved) * size_of(dtype);
+  }
+
+  friend constexpr bool operator==(const RankMemory&, const RankMemory&) = default;
+};
+
+/// What each of `Ranks` ranks holds.
+template <int Ranks>
+class MemoryOfRanks {
+ public:
+  constexpr const RankMemory& operator[](int rank) const {
+    return ranks_[static_cast<std::size_t>(rank)];
+  }
+  constexpr RankMemory& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  /// The rank that holds most, and the one that holds least.
+  constexpr RankMemory largest() const {
+    RankMemory found = ranks_[0];
+    for (const RankMemory& one : ranks_)
+      if (one.bytes() > found.bytes()) found = one;
+    return found;
+  }
+  constexpr RankMemory smallest() const {
+    RankMemory found = ranks_[0];
+    for (const RankMemory& one : ranks_)
+      if (one.bytes() < found.bytes()) found = one;
+    return found;
+  }
+
+  /// Bytes that all ranks hold together.
+  constexpr std::size_t bytes(Dtype dtype = Dtype::float32) const {
+    std::size_t sum = 0;
+    for (const RankMemory& one : ranks_) sum += one.bytes(dtype);
+    return sum;
+  }
+
+  /// What the fullest rank holds, divided by what a rank holds on average: 1 if all hold alike,
+  /// `Ranks` if one holds everything.
+  constexpr double imbalance() const {
+    const std::size_t sum = bytes();
+    return sum == 0 ? 1 : static_cast<double>(largest().bytes()) * Ranks / static_cast<double>(sum);
+  }
+
+ private:
+  std::array<RankMemory, static_cast<std::size_t>(Ranks)> ranks_{};
+};
+
+namespace detail {
+
+/// Adds up what the rank at `place` holds. A tensor that one layer saves as its output and the next
+/// as its input counts once, and a model's input, which lies in the caller's memory, not at all.
+class MemoryVisitor {
+ public:
+  explicit constexpr MemoryVisitor(Place place) : place_(place), parameters_{place} {}
+
+  constexpr RankMemory result() const { return {parameters_.elements, saved_}; }
+
+  template <class R, bool Returns>
+  constexpr void redistribution(const Shape&) {
+    if (R::movement != Movement::none) is_kept_ = false;
+  }
+
+  template <class L, Layout In, bool Returns>
+  constexpr void layer(const L& layer, const Shape& in, const Shape& out) {
+    parameters_.template layer<L, In, Returns>(layer, in, out);
+    if constexpr (!only_reshapes<L>) {
+      if constexpr (Returns && L::saves == Saves::input) keep<In>(in);
+      is_kept_ = false;
+      if constexpr (Returns && L::saves == Saves::output) keep<typename L::template gives<In>>(out);
+    }
+  }
+
+  /// The sum of a Residual is a new tensor.
+  constexpr void sum() { is_kept_ = false; }
+
+  constexpr void enter(std::size_t) {}
+  constexpr void leave() {}
+
+ private:
+  template <Layout L>
+  constexpr void keep(const Shape& shape) {
+    if (!is_kept_) saved_ += local_shape<L>(shape, place_).elements();
+    is_kept_ = true;
+  }
+
+  Place place_;
+  ParameterCounter parameters_;
+  std::size_t saved_ = 0;
+  bool is_kept_ = true;  // what goes from the layer before to the next
+};
+
+}  // namespace detail
+
+/// What the rank at `place` holds of `model` between the ends E, in training on inputs of shape
+/// `in`.
+template <class E, class L>
+constexpr RankMemory memory_of_rank(const L& model, Place place, const Shape& in) {
+  detail::MemoryVisitor visitor(place);
+  detail::Walk<L, Setting<void, Train>, E>::visit(model, in, visitor);
+  return visitor.result();
+}
+
+/// What each of `Ranks` ranks holds of a model whose sizes are all in its type, in training on
+/// inputs of the global shape `in`.
+template <class M, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant>
+constexpr MemoryOfRanks<Ranks> memory_of(const Shape& in) {
+  static_assert(detail::must_be_rank_count<Ranks>());
+  const M model = detail::model_by_type<M>();
+  MemoryOfRanks<Ranks> memory;
+  for (int rank = 0; rank < Ranks; ++rank)
+    memory[rank] = memory_of_rank<Ends<Offered, Wanted>>(model, {rank, Ranks}, in);
+  return memory;
+}
+
+/// The same for an input [batch, features], with the features that the model's first layer takes.
+template <class M, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant>
+constexpr MemoryOfRanks<Ranks> memory_of(batch samples) {
+  return memory_of<M, Ranks, Offered, Wanted>(input_shape<M>(samples));
+}
+
+}  // namespace shardwise

@@ -1,0 +1,76 @@
+#pragma once
+// What a model has sent, held against its plan.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/reads_peers.hpp"
+#include "shardwise/model/collectives.hpp"
+
+namespace shardwise {
+
+/// What a planned collective is called on ranks of the type C, and the elements that all of them
+/// pass in: where ranks cannot read each other's memory, halos travel by all-to-all, each rank's
+/// own block too.
+template <Communicator C>
+CountedCall planned_call(const Collective& planned, int ranks) {
+  const bool moves_halos =
+      planned.operation == Operation::halo_exchange || planned.operation == Operation::halo_sum;
+  if (!ReadsPeers<C> && moves_halos) {
+    const std::size_t of_unit = planned.halo.units == 0 ? 0 : planned.elements / planned.halo.units;
+    return {Operation::all_to_all, planned.dtype, planned.halo.held(ranks) * of_unit};
+  }
+  return {planned.operation, planned.dtype, planned.elements_passed_in(ranks)};
+}
+
+/// The same for a list of them.
+template <Communicator C>
+std::vector<CountedCall> planned_calls(const collectives& planned, int ranks) {
+  std::vector<CountedCall> calls;
+  for (const Collective& one : planned) calls.push_back(planned_call<C>(one, ranks));
+  return calls;
+}
+
+/// The calls of `log`, each with the elements that all ranks passed in. A collective; the ranks'
+/// logs must have as many calls each.
+/// throws   the communicator's errors if they have not
+template <Communicator C>
+std::vector<CountedCall> counted_calls(C& ranks, std::span<const CountedCall> log) {
+  std::vector<std::int64_t> elements;
+  for (const CountedCall& call : log) elements.push_back(static_cast<std::int64_t>(call.elements));
+  ranks.all_reduce(std::span<const std::int64_t>(elements), std::span(elements));
+  std::vector<CountedCall> calls(log.begin(), log.end());
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    calls[i].elements = static_cast<std::size_t>(elements[i]);
+  return calls;
+}
+
+/// "all_reduce(640 x float32)".
+inline std::string to_string(const CountedCall& call) {
+  return to_string(Collective{call.operation, call.elements, call.dtype});
+}
+
+/// Where calls are others than planned, in a sentence; empty if they are those. `part` says when
+/// they were made.
+inline std::string difference_from_plan(std::string_view part, std::span<const CountedCall> planned,
+                                        std::span<const CountedCall> counted) {
+  const auto call = [](std::span<const CountedCall> calls, std::size_t i) {
+    return i < calls.size() ? to_string(calls[i]) : std::string("nothing more");
+  };
+  const std::size_t longest = std::max(planned.size(), counted.size());
+  for (std::size_t i = 0; i < longest; ++i) {
+    if (i < planned.size() && i < counted.size() && planned[i] == counted[i]) continue;
+    return std::string(part) + ": collective " + std::to_string(i) + " is " + call(counted, i) +
+           ", and planned is " + call(planned, i) + " (elements that all ranks pass in)";
+  }
+  return {};
+}
+
+}  // namespace shardwise

@@ -1,0 +1,269 @@
+#pragma once
+// Holds a layer on many ranks against itself on one, its messages against its plan, and its
+// backward against differences of its forward. Made for layers of your own.
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/layout/tensor.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/testing/calls.hpp"
+#include "shardwise/testing/report.hpp"
+#include "shardwise/train/gradient_check.hpp"
+
+namespace shardwise {
+
+/// How `check_layer` looks at a layer.
+struct LayerChecks {
+  /// Numbers of thread ranks to run it on.
+  std::vector<int> ranks = {1, 2, 3, 4, 8};
+  Seed seed{1};
+  /// Whether on small integers many ranks and one must agree bit by bit, because all sums are
+  /// exact. To be cleared for a layer that sums what is no integer in an order that depends on the
+  /// ranks: a linear layer behind GELU, for example.
+  bool exact = true;
+  /// Else the largest difference that rounding may make, relative to the largest element. A sum of
+  /// doubles in another order changes by some 1e-15 for each of a few hundred terms.
+  double bound = 1e-12;
+  /// Of the input and of each parameter, at most so many gradients are held against differences.
+  std::size_t gradients = 40;
+};
+
+namespace detail {
+
+enum class MadeOf { integers, reals };
+
+/// Fills a tensor by global element, so that it is the same at every number of ranks: with integers
+/// in [-2, 2], or with numbers in [-1, 1).
+template <Layout L>
+void make(View<double, L> tensor, MadeOf what, const RandomStream& stream) {
+  if (what == MadeOf::reals) return fill_uniform(tensor, stream);
+  for_each_global_run(tensor, [&](std::size_t global, std::size_t local, std::size_t length) {
+    for (std::size_t i = 0; i < length; ++i)
+      tensor[local + i] = static_cast<double>(stream.bits(global + i) % 5) - 2;
+  });
+}
+
+/// A rank's part of a tensor, with the global number of each element, and what to look at if it is
+/// wrong.
+struct NumberedValues {
+  std::string name;
+  const char* advice;
+  std::vector<std::size_t> elements;
+  std::vector<double> values;
+};
+
+template <Layout L>
+NumberedValues numbered_values(std::string name, const char* advice, View<const double, L> tensor) {
+  NumberedValues result{
+      std::move(name), advice, {}, {tensor.data(), tensor.data() + tensor.size()}};
+  result.elements.resize(tensor.size());
+  for_each_global_run(tensor, [&](std::size_t global, std::size_t local, std::size_t length) {
+    for (std::size_t i = 0; i < length; ++i) result.elements[local + i] = global + i;
+  });
+  return result;
+}
+
+// Where a mistake of each kind most often lies.
+inline constexpr const char* advice_for_output =
+    "Does each rank add what only one may add to a Partial, or use its part where all is needed?";
+inline constexpr const char* advice_for_input_gradient =
+    "Are the layouts that it takes and gives true? What each rank uses for a share of its own is "
+    "Replicated, and its gradient Partial.";
+inline constexpr const char* advice_for_parameter =
+    "Is its ParameterUse true? What each rank uses for a share of its own is stored as Invariant "
+    "and used as Replicated.";
+
+/// A model of the layer on made-up data and parameters.
+template <class E, class L, Communicator C>
+class LayerRun {
+ public:
+  LayerRun(C& ranks, const L& layer, const Shape& in, Seed seed, MadeOf what)
+      : model_(layer, ranks, seed, in), in_(in), seed_(seed), what_(what) {
+    std::vector<std::pair<std::string, Shape>> parameters;
+    model_.visit_parameters([&](auto& p) { parameters.emplace_back(p.name, p.spec.shape); });
+    for (const auto& [name, shape] : parameters) model_.set(name, made<Invariant>(shape).view());
+  }
+
+  /// What this rank has after a forward, a backward and an evaluation. Calls sent(part, planned)
+  /// when a part of the step has been run.
+  template <class Sent>
+  std::vector<NumberedValues> step(Sent sent) {
+    std::vector<NumberedValues> results;
+    const Plan plan = model_.plan(in_);
+    auto x = made<typename E::offered>(in_);
+    sent("before the first step", collectives{});
+    const auto y = model_.forward(x.view());
+    sent("forward", plan.forward);
+    results.push_back(numbered_values("the output", advice_for_output, y));
+    auto dy = made<dual_t<typename E::wanted>>(y.global());
+    const auto dx = model_.backward(dy.view());
+    sent("backward", plan.backward);
+    results.push_back(numbered_values("the gradient of the input", advice_for_input_gradient, dx));
+    model_.settle_gradients();
+    sent("settling the gradients", plan.settle);
+    std::vector<std::string> names;
+    model_.visit_parameters([&](auto& p) { names.push_back(p.name); });
+    for (const std::string& name : names) {
+      const Tensor<double, Invariant> whole = model_.gather_gradient(name);
+      results.push_back(
+          numbered_values("the gradient of " + name, advice_for_parameter, whole.view()));
+    }
+    results.push_back(
+        numbered_values("the output in evaluation", advice_for_output, model_.evaluate(x.view())));
+    return results;
+  }
+
+ private:
+  template <Layout P>
+  Tensor<double, P> made(const Shape& shape) {
+    Tensor<double, P> tensor(shape, place_of(model_.ranks()));
+    make(tensor.view(), what_, RandomStream(seed_, data_ordinal, ++tensors_, 3));
+    return tensor;
+  }
+
+  Model<L, Context<double, Reference, C>, E, TrainWithInputGradient> model_;
+  Shape in_;
+  Seed seed_;
+  MadeOf what_;
+  std::uint64_t tensors_ = 0;
+};
+
+/// What check_layer does on one rank.
+template <class E, class L, Communicator C>
+class LayerChecker {
+  using Counted = CountingCommunicator<C>;
+
+ public:
+  LayerChecker(C& ranks, const L& layer, const Shape& in, const LayerChecks& checks)
+      : ranks_(ranks), counted_(ranks), layer_(layer), in_(in), checks_(checks) {}
+
+  CheckReport run() {
+    compare(MadeOf::integers);
+    compare(MadeOf::reals);
+    const GradientReport gradients = check_gradients<typename E::offered, typename E::wanted>(
+        counted_, layer_, in_, checks_.seed, checks_.gradients);
+    report_.checked += gradients.checked;
+    if (!gradients.passed())
+      fail("its backward is not that of its forward. In double, " + gradients.where);
+    agree_on_failures(ranks_, report_.failures);
+    return std::move(report_);
+  }
+
+ private:
+  void fail(const std::string& sentence) {
+    report_.failures.push_back(name_of<L>() + " on " + std::to_string(ranks_.size()) +
+                               " rank(s), " + layout_name<typename E::offered>() + " -> " +
+                               layout_name<typename E::wanted>() + ": " + sentence);
+  }
+
+  void compare(MadeOf what) {
+    SingleRank alone;
+    counted_.clear();
+    LayerRun<E, L, SingleRank> one(alone, layer_, in_, checks_.seed, what);
+    LayerRun<E, L, Counted> many(counted_, layer_, in_, checks_.seed, what);
+    const auto expected = one.step([](std::string_view, const collectives&) {});
+    const auto found = many.step(
+        [&](std::string_view part, const collectives& planned) { compare_calls(part, planned); });
+    for (std::size_t i = 0; i < found.size(); ++i) compare_values(expected[i], found[i], what);
+  }
+
+  void compare_calls(std::string_view part, const collectives& planned) {
+    const std::vector<CountedCall> log(counted_.log().begin(), counted_.log().end());
+    const std::string wrong = difference_from_plan(part, planned_calls<C>(planned, ranks_.size()),
+                                                   counted_calls(ranks_, log));
+    ++report_.checked;
+    if (!wrong.empty()) fail("it sends other than planned, in " + wrong);
+    counted_.clear();
+  }
+
+  /// `whole` is one rank's, and has all elements in their order.
+  void compare_values(const NumberedValues& whole, const NumberedValues& mine, MadeOf what) {
+    double scale = 0;
+    for (const double value : whole.values) scale = std::max(scale, std::abs(value));
+    const double allowed =
+        what == MadeOf::integers && checks_.exact ? 0 : checks_.bound * std::max(scale, 1.0);
+    report_.checked += mine.values.size();
+    for (std::size_t i = 0; i < mine.values.size(); ++i) {
+      const double expected = whole.values[mine.elements[i]];
+      if (std::abs(mine.values[i] - expected) <= allowed) continue;
+      char numbers[96];
+      std::snprintf(numbers, sizeof numbers, "%.9g on rank %d, and %.9g", mine.values[i],
+                    ranks_.rank(), expected);
+      fail(mine.name + " is not that of one rank alone, on " +
+           (what == MadeOf::integers ? "integers" : "random numbers") + ": element " +
+           std::to_string(mine.elements[i]) + " is " + numbers + " alone. " + mine.advice);
+      return;
+    }
+  }
+
+  C& ranks_;
+  Counted counted_;
+  const L& layer_;
+  Shape in_;
+  const LayerChecks& checks_;
+  CheckReport report_;
+};
+
+}  // namespace detail
+
+/// Runs a layer or composition in double on made-up data, forward, backward and in evaluation, and
+/// holds
+///
+/// - output, gradient of the input and settled gradients of parameters on every rank against those
+///   of one rank alone: on small integers exactly, on random numbers up to rounding;
+/// - what all ranks together send against the layer's plan;
+/// - backward against differences of forward, see `check_gradients`.
+///
+///     check_layer(ranks, MyLayer{}, {{Axis::batch, 5}, {Axis::feature, 6}}).require();
+///
+/// `Offered` and `Wanted` lay out input and output; each is Invariant or Sharded. Uneven extents
+/// find more than even ones. A collective: every rank calls it with equal arguments, and all get
+/// the same report: that of the first rank that has found anything.
+/// throws   what the layer throws
+template <Layout Offered = Invariant, Layout Wanted = Invariant, class L, Communicator C>
+CheckReport check_layer(C& ranks, const L& layer, const Shape& in, const LayerChecks& checks = {}) {
+  static_assert(
+      (std::same_as<Offered, Invariant> ||
+       ShardedLayout<Offered>)&&(std::same_as<Wanted, Invariant> || ShardedLayout<Wanted>),
+      "check_layer sets and reads whole tensors or shards: Offered and Wanted must be Invariant or "
+      "Sharded. What a layer takes inside is its own affair.");
+  return detail::LayerChecker<Ends<Offered, Wanted>, L, C>(ranks, layer, in, checks).run();
+}
+
+/// The same on threads, at each of `checks.ranks` until one fails; what a rank throws is a failure
+/// too.
+///
+///     check_layer(MyLayer{}, {{Axis::batch, 5}, {Axis::feature, 6}}).require();
+template <Layout Offered = Invariant, Layout Wanted = Invariant, class L>
+CheckReport check_layer(const L& layer, const Shape& in, const LayerChecks& checks = {}) {
+  CheckReport all;
+  for (const int ranks : checks.ranks) {
+    try {
+      run_ranks(ranks, [&](ThreadCommunicator& communicator) {
+        const CheckReport report = check_layer<Offered, Wanted>(communicator, layer, in, checks);
+        if (communicator.rank() == 0) all.add(report);
+      });
+    } catch (const error& e) {
+      all.failures.push_back(name_of<L>() + " on " + std::to_string(ranks) +
+                             " rank(s): " + e.what());
+    }
+    if (!all.failures.empty()) break;
+  }
+  return all;
+}
+
+}  // namespace shardwise

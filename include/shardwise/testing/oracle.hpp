@@ -1,0 +1,126 @@
+#pragma once
+// What the layouts mean, said a second time and naively: one element at a time, from the list of
+// who owns which unit. Shares no code with the library's boxes, blocks and packing, so that one can
+// be held against the other.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "shardwise/core/partition.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/layout/layout.hpp"
+
+namespace shardwise::oracle {
+
+/// Elements of a tensor: small integers, which every dtype holds exactly.
+using Values = std::vector<float>;
+/// What each rank holds.
+using PerRank = std::vector<Values>;
+
+/// A layout as a value.
+struct Meaning {
+  enum class Kind { same, once, sum, block };
+
+  Kind kind;
+  Axis axis = Axis::batch;  ///< of a block
+  std::string name;
+};
+
+template <Layout L>
+Meaning meaning_of() {
+  Meaning meaning{Meaning::Kind::same, Axis::batch, layout_name<L>()};
+  if constexpr (std::same_as<L, Invariant>) meaning.kind = Meaning::Kind::once;
+  if constexpr (std::same_as<L, Partial>) meaning.kind = Meaning::Kind::sum;
+  if constexpr (ShardedLayout<L>) {
+    meaning.kind = Meaning::Kind::block;
+    meaning.axis = L::axis;
+  }
+  return meaning;
+}
+
+/// The rank that owns each unit: dealt out in turn to see how many each gets, then in order.
+inline std::vector<std::size_t> owners_of_units(std::size_t units, int ranks) {
+  std::vector<std::size_t> held(static_cast<std::size_t>(ranks));
+  for (std::size_t unit = 0; unit < units; ++unit) ++held[unit % held.size()];
+  std::vector<std::size_t> owners;
+  for (std::size_t rank = 0; rank < held.size(); ++rank)
+    owners.insert(owners.end(), held[rank], rank);
+  return owners;
+}
+
+/// The rank that owns each element of a tensor, in row-major order, when `axis` is split.
+inline std::vector<std::size_t> owners(const Shape& shape, Axis axis, int ranks) {
+  std::size_t inner = 1;
+  for (std::size_t i = shape.rank(); shape[i - 1].axis != axis; --i) inner *= shape[i - 1].extent();
+  const Dim split = shape[shape.find(axis)];
+  const std::vector<std::size_t> of_unit = owners_of_units(split.units, ranks);
+  std::vector<std::size_t> result(shape.elements());
+  for (std::size_t i = 0; i < result.size(); ++i)
+    result[i] = of_unit[i / inner % split.extent() / split.grain];
+  return result;
+}
+
+/// An integer in [-15, 15] that depends on all bits of `seed` and `index`.
+inline float small_integer(std::uint64_t seed, std::uint64_t index) {
+  std::uint64_t bits = (seed + 1) * 0x9e3779b97f4a7c15U + index * 0xbf58476d1ce4e5b9U;
+  bits = (bits ^ (bits >> 29)) * 0x94d049bb133111ebU;
+  return static_cast<float>((bits >> 33) % 31) - 15.F;
+}
+
+inline Values small_integers(std::uint64_t seed, std::size_t count) {
+  Values values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = small_integer(seed, i);
+  return values;
+}
+
+/// What each rank holds of `value`. As a sum: anything on the other ranks, the rest on the first;
+/// for 8 ranks no summand exceeds 120 and no sum of some 225, which bf16 holds exactly.
+inline PerRank lay_out(const Meaning& layout, const Shape& shape, int ranks, const Values& value) {
+  PerRank held(static_cast<std::size_t>(ranks));
+  if (layout.kind == Meaning::Kind::block) {
+    const std::vector<std::size_t> owner = owners(shape, layout.axis, ranks);
+    for (std::size_t i = 0; i < value.size(); ++i) held[owner[i]].push_back(value[i]);
+    return held;
+  }
+  for (Values& part : held) part = value;
+  if (layout.kind == Meaning::Kind::sum) {
+    for (std::size_t rank = 1; rank < held.size(); ++rank) {
+      held[rank] = small_integers(1000 + rank, value.size());
+      for (std::size_t i = 0; i < value.size(); ++i) held[0][i] -= held[rank][i];
+    }
+  }
+  return held;
+}
+
+/// Whether `held` means `value`: as a sum by adding up, otherwise every rank's every element.
+inline bool means(const Meaning& layout, const Shape& shape, const PerRank& held,
+                  const Values& value) {
+  if (layout.kind != Meaning::Kind::sum)
+    return held == lay_out(layout, shape, static_cast<int>(held.size()), value);
+  Values sum(value.size());
+  for (const Values& part : held) {
+    if (part.size() != sum.size()) return false;
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+  }
+  return sum == value;
+}
+
+/// The inner product on the global tensor of `a`, laid out as `layout`, and `b`, laid out as its
+/// dual, from what the ranks hold. Invariant with Invariant counts once; Replicated with Partial is
+/// <a, b_0 + b_1 + ...>, and blocks tile the tensor, so that both are sums over the ranks. Not a
+/// number if the ranks' parts differ in size.
+inline double inner_product(const Meaning& layout, const PerRank& a, const PerRank& b) {
+  double sum = 0;
+  for (std::size_t rank = 0; rank < a.size(); ++rank) {
+    if (layout.kind == Meaning::Kind::once && rank > 0) break;
+    if (a[rank].size() != b[rank].size()) return std::numeric_limits<double>::quiet_NaN();
+    for (std::size_t i = 0; i < a[rank].size(); ++i) sum += double{a[rank][i]} * b[rank][i];
+  }
+  return sum;
+}
+
+}  // namespace shardwise::oracle

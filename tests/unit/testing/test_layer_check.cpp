@@ -1,0 +1,275 @@
+// The checks for layers of users pass right ones and name wrong ones, each with what is wrong.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "shardwise/layers/convolution.hpp"
+#include "shardwise/layers/dropout.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/layer_norm.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/residual.hpp"
+#include "shardwise/model/sequential.hpp"
+#include "shardwise/testing/layer_check.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using Batch = Sharded<Axis::batch>;
+using Feature = Sharded<Axis::feature>;
+
+const Shape rows{{Axis::batch, 3}, {Axis::feature, 7}};
+const Shape images{{Axis::batch, 1}, {Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 3}};
+
+/// y = 3 x, and backward forgets the 3.
+struct ForgetsFactor : KeepsLayout {
+  static constexpr Saves saves = Saves::nothing;
+
+  template <class Frame, class X, class Y>
+  void forward(Frame&, X x, Y y) const {
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = 3 * x[i];
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame&, Nothing, DY dy, DX dx) const {
+    for (std::size_t i = 0; i < dy.size(); ++i) dx[i] = dy[i];
+  }
+};
+
+/// A column-parallel layer that says that its input is Invariant: its gradient would then be whole,
+/// but each rank's is a summand.
+struct WrongDual : ColumnParallelLinear<7, 5> {
+  template <Layout Wanted>
+  using wants = Invariant;
+  template <Layout Offered, Layout Wanted>
+  using takes = Invariant;
+};
+
+/// y = Σ x over features, + b on every rank. `Used` is what it says of b; Partial would be true if
+/// only the first rank added it.
+struct BiasOnEveryRank {
+  static constexpr Saves saves = Saves::input;
+
+  template <Layout Wanted>
+  using wants = Feature;
+  template <Layout Offered, Layout Wanted>
+  using takes = Feature;
+  template <Layout In>
+  using gives = Partial;
+  template <Layout In>
+  using parameters = std::tuple<ParameterUse<Invariant, Replicated>>;
+
+  Shape output_shape(const Shape& in) const { return in.with_back({Axis::feature, 1}); }
+  std::array<ParameterSpec, 1> parameter_specs(const Shape&) const {
+    return {ParameterSpec{"bias", Shape{{Axis::output, 1}}}};
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    for (std::size_t r = 0; r < x.rows(); ++r) {
+      y[r] = frame.template parameter<0>()[0];
+      for (std::size_t c = 0; c < x.columns(); ++c) y[r] += x[r * x.columns() + c];
+    }
+  }
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, X x, DY dy, DX dx) const {
+    double sum = 0;
+    for (std::size_t r = 0; r < x.rows(); ++r) {
+      sum += dy[r];
+      std::fill_n(dx.data() + r * x.columns(), x.columns(), dy[r]);
+    }
+    frame.template gradient<0>()[0] = sum;
+  }
+};
+
+/// y = x + b on a share of the rows, and says that the gradient of b is whole.
+struct ForgetsDebt : KeepsLayout {
+  static constexpr Saves saves = Saves::nothing;
+
+  template <Layout In>
+  using parameters = std::tuple<ParameterUse<Invariant, Invariant>>;
+  std::array<ParameterSpec, 1> parameter_specs(const Shape&) const {
+    return {ParameterSpec{"shift", Shape{{Axis::output, 1}}}};
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] + frame.template parameter<0>()[0];
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < dy.size(); ++i) sum += dx[i] = dy[i];
+    frame.template gradient<0>()[0] = sum;
+  }
+};
+
+/// y = x - Σ x over the features that are here. Told to, it exchanges the sums; twice, if so told.
+template <int Exchanges>
+struct Centre : KeepsLayout {
+  static constexpr Saves saves = Saves::nothing;
+
+  template <Layout In>
+  using exchanges = std::tuple<Exchange<std::conditional_t<
+      std::same_as<In, Feature>, Redistribute<Partial, Replicated>, Redistribute<In, In>>>>;
+  std::array<Shape, 1> exchange_shapes(const Shape& in) const { return {in.without_back()}; }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    for (int i = 1; i < Exchanges; ++i)
+      frame.template exchange<0>(sums(x, frame.template exchange_input<0>()));
+    auto mine = sums(x, frame.template exchange_input<0>());
+    if constexpr (Exchanges == 0) {
+      subtract(x, mine.view(), y);
+    } else {
+      subtract(x, frame.template exchange<0>(std::move(mine)).view(), y);
+    }
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+    subtract(dy,
+             frame.template exchange_adjoint<0>(sums(dy, frame.template adjoint_input<0>())).view(),
+             dx);
+  }
+
+ private:
+  template <class X, class Sums>
+  static Sums sums(X x, Sums sums) {
+    auto to = sums.writable();
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) to[i / x.columns()] += x[i];
+    return sums;
+  }
+  template <class X, class Sums, class Y>
+  static void subtract(X x, Sums sums, Y y) {
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] - sums[i / x.columns()];
+  }
+};
+
+/// Gives up on the second of three ranks.
+struct Throws : ForgetsFactor {
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    if (frame.place() == Place{1, 3}) throw argument_error("this rank will not");
+    ForgetsFactor::forward(frame, x, y);
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame&, Nothing, DY dy, DX dx) const {
+    for (std::size_t i = 0; i < dy.size(); ++i) dx[i] = 3 * dy[i];
+  }
+};
+
+/// The only failure of a layer, or all of them.
+template <Layout Offered = Invariant, Layout Wanted = Invariant, class L>
+std::string failure_of(const L& layer, const Shape& in) {
+  const CheckReport report = check_layer<Offered, Wanted>(layer, in, {.gradients = 3});
+  CHECK_FALSE(report.passed());
+  CHECK_THROWS_AS(report.require(), check_error);
+  INFO(report.text());
+  return report.text();
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+template <Layout Offered = Invariant, Layout Wanted = Invariant, class L>
+void passes(const L& layer, const Shape& in, const LayerChecks& checks = {.gradients = 3}) {
+  const CheckReport report = check_layer<Offered, Wanted>(layer, in, checks);
+  CHECK_MESSAGE(report.passed(), report.text());
+  CHECK(report.text() == "");
+  CHECK(report.checked > 5 * in.elements());
+}
+
+struct Block : Sequential<ColumnParallelLinear<7, 5>, Gelu, RowParallelLinear<5, 7>> {};
+
+}  // namespace
+
+TEST_CASE("layers of ours pass, and a right one of a user's") {
+  passes(ColumnParallelLinear<7, 5>{}, rows);
+  passes<Feature, Batch>(RowParallelLinear<7, 5>{}, rows);
+  passes<Batch, Batch>(Linear<split::none, 7, 5>{}, rows);
+  passes<Feature, Feature>(Centre<1>{}, rows);
+  passes(Conv2d<split::height, 2, 3, kernel(3, {.padding = 1})>{}, images);
+}
+
+TEST_CASE("sums of what is no integer agree up to rounding alone") {
+  const LayerChecks bounded{.exact = false, .gradients = 3};
+  passes(Residual<Block>{}, rows, bounded);
+  passes<Feature, Feature>(LayerNorm<7>{}, rows, bounded);
+  passes<Batch, Batch>(Dropout<1, 4>{}, rows, bounded);
+  LayerChecks none = bounded;
+  none.bound = 0;
+  none.ranks = {4};
+  CHECK_FALSE(check_layer(Residual<Block>{}, rows, none).passed());
+}
+
+TEST_CASE("a factor that backward forgets is found on one rank") {
+  const std::string text = failure_of(ForgetsFactor{}, rows);
+  CHECK(has(text,
+            "ForgetsFactor on 1 rank(s), Invariant -> Invariant: its backward is not that of "
+            "its forward. In double, input, element "));
+  CHECK(has(text, "backward gives"));
+}
+
+TEST_CASE("a layout whose dual is another than backward gives is found") {
+  const std::string text = failure_of(WrongDual{}, rows);
+  CHECK(has(text,
+            "WrongDual on 2 rank(s), Invariant -> Invariant: the gradient of the input is not "
+            "that of one rank alone, on integers: element "));
+  CHECK(has(text, "is Replicated, and its gradient Partial."));
+}
+
+TEST_CASE("a bias that every rank adds is found") {
+  const std::string text = failure_of(BiasOnEveryRank{}, rows);
+  CHECK(has(text,
+            "BiasOnEveryRank on 2 rank(s), Invariant -> Invariant: the output is not that of "
+            "one rank alone, on integers: element "));
+  CHECK(has(text, "what only one may add to a Partial"));
+}
+
+TEST_CASE("a parameter's gradient that is not summed is found") {
+  const std::string text = failure_of<Batch, Batch>(ForgetsDebt{}, rows);
+  CHECK(has(text,
+            "ForgetsDebt on 2 rank(s), Sharded<batch> -> Sharded<batch>: the gradient of shift "
+            "is not that of one rank alone"));
+  CHECK(has(text, "Is its ParameterUse true?"));
+}
+
+TEST_CASE("an exchange that is forgotten, or made twice, is found") {
+  const std::string forgotten = failure_of<Feature, Feature>(Centre<0>{}, rows);
+  CHECK(has(forgotten,
+            "Centre<0> on 1 rank(s), Sharded<feature> -> Sharded<feature>: it sends other "
+            "than planned, in forward: collective 0 is nothing more, and planned is "
+            "all_reduce(3 x float64)"));
+  const std::string twice = failure_of<Feature, Feature>(Centre<2>{}, rows);
+  CHECK(has(twice, "in forward: collective 1 is all_reduce(3 x float64), and planned is nothing"));
+}
+
+TEST_CASE("what a rank throws is a failure, with rank and layer") {
+  const std::string text = failure_of(Throws{}, rows);
+  CHECK(has(text, "Throws on 3 rank(s): rank 1: "));
+  CHECK(has(text, "this rank will not"));
+}
+
+TEST_CASE("all ranks get the report of the first that has found something") {
+  std::array<CheckReport, 3> reports;
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    reports[static_cast<std::size_t>(ranks.rank())] =
+        check_layer(ranks, WrongDual{}, rows, {.gradients = 1});
+  });
+  CHECK_FALSE(reports[0].passed());
+  for (const CheckReport& report : reports) CHECK(report.failures == reports[0].failures);
+}
+
+TEST_CASE("a report of nothing has not passed") {
+  CHECK_FALSE(CheckReport{}.passed());
+  CHECK(CheckReport{}.text() == "nothing was checked");
+  CHECK_THROWS_AS(CheckReport{}.require(), check_error);
+}
