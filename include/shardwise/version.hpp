@@ -6,7 +6,10 @@
 #error "shardwise needs C++20: compile with -std=c++20 or newer."
 #endif
 
+///@{
+/// The version by semantic versioning: three numbers, and a text of all three.
 #define SHARDWISE_VERSION_MAJOR 0
 #define SHARDWISE_VERSION_MINOR 1
 #define SHARDWISE_VERSION_PATCH 0
 #define SHARDWISE_VERSION "0.1.0"
+///@}

@@ -18,17 +18,22 @@ namespace shardwise {
 /// What a kernel may apply to the result of a product before it writes it.
 enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 
+/// "gelu_tanh".
 constexpr std::string_view name(Activation activation) {
   constexpr std::string_view names[] = {"none", "relu", "gelu",   "gelu_tanh",
                                         "silu", "tanh", "sigmoid"};
   return names[static_cast<std::size_t>(activation)];
 }
 
-/// One type for each activation. `slope` is the derivative; it takes the output y where
+/// One type for each activation, of which a kernel is told by `kind`. `value` is the function of an
+/// input x, in float or double, and `slope` its derivative; that takes the output y where
 /// `slope_from_output` holds, so that the input need not be kept, and the input x elsewhere.
 namespace activations {
 
+/// x.
 struct Identity {
+  ///@{
+  /// As every function of `activations`.
   static constexpr Activation kind = Activation::none;
   static constexpr bool slope_from_output = true;
 
@@ -40,10 +45,13 @@ struct Identity {
   static constexpr A slope(A) {
     return A(1);
   }
+  ///@}
 };
 
 /// max(x, 0), with slope 0 at 0.
 struct Relu {
+  ///@{
+  /// As every function of `activations`.
   static constexpr Activation kind = Activation::relu;
   static constexpr bool slope_from_output = true;
 
@@ -55,11 +63,14 @@ struct Relu {
   static constexpr A slope(A y) {
     return y > A(0) ? A(1) : A(0);
   }
+  ///@}
 };
 
 /// x P(x), P the distribution function of the standard normal: the form with erf of Hendrycks and
 /// Gimpel, "Gaussian error linear units", 2016.
 struct Gelu {
+  ///@{
+  /// As every function of `activations`.
   static constexpr Activation kind = Activation::gelu;
   static constexpr bool slope_from_output = false;
 
@@ -74,6 +85,7 @@ struct Gelu {
     const A h = held(x);
     return detail::normal_distribution(h) + h * inv_sqrt_2pi * detail::exponential(A(-0.5) * h * h);
   }
+  ///@}
 
  private:
   template <class A>
@@ -88,6 +100,8 @@ struct Gelu {
 /// x (1 + tanh u) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3): the approximation of the same
 /// paper. Written as x times the logistic function of 2 u, which keeps its accuracy for x < 0.
 struct GeluTanh {
+  ///@{
+  /// As every function of `activations`.
   static constexpr Activation kind = Activation::gelu_tanh;
   static constexpr bool slope_from_output = false;
 
@@ -104,6 +118,7 @@ struct GeluTanh {
     const A s = A(1) / (A(1) + e);  // and 1 - s = e s, without cancellation
     return s + h * s * (e * s) * (c<A> * (A(1) + A(3 * 0.044715) * h * h));
   }
+  ///@}
 
  private:
   template <class A>
@@ -123,6 +138,8 @@ struct GeluTanh {
 
 /// x s(x), s the logistic function: Elfwing, Uchibe, Doya, "Sigmoid-weighted linear units", 2017.
 struct Silu {
+  ///@{
+  /// As every function of `activations`.
   static constexpr Activation kind = Activation::silu;
   static constexpr bool slope_from_output = false;
 
@@ -140,9 +157,13 @@ struct Silu {
     const A s = A(1) / (A(1) + e);  // and 1 - s = e s, without cancellation
     return s * (A(1) + h * (e * s));
   }
+  ///@}
 };
 
+/// The hyperbolic tangent.
 struct Tanh {
+  ///@{
+  /// As every function of `activations`.
   static constexpr Activation kind = Activation::tanh;
   static constexpr bool slope_from_output = true;
 
@@ -154,10 +175,13 @@ struct Tanh {
   static constexpr A slope(A y) {
     return A(1) - y * y;
   }
+  ///@}
 };
 
 /// The logistic function 1 / (1 + e^-x).
 struct Sigmoid {
+  ///@{
+  /// As every function of `activations`.
   static constexpr Activation kind = Activation::sigmoid;
   static constexpr bool slope_from_output = true;
 
@@ -169,6 +193,7 @@ struct Sigmoid {
   static constexpr A slope(A y) {
     return y * (A(1) - y);
   }
+  ///@}
 };
 
 }  // namespace activations

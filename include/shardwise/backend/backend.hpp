@@ -14,8 +14,8 @@ namespace shardwise {
 /// anew when the version differs from that of its copy.
 template <class T>
 struct Weight {
-  const T* data = nullptr;
-  std::uint64_t version = 0;
+  const T* data = nullptr;    ///< [out, in], row-major
+  std::uint64_t version = 0;  ///< another one says that the numbers have changed
 };
 
 /// Whether a result replaces what the output holds or is added to it.

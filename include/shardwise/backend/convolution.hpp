@@ -15,25 +15,27 @@ namespace shardwise {
 /// padding in front of that input, so that a rank in the middle of a split axis has none; the
 /// padding behind follows. An axis of extent 1 that images lack is `SpatialAxis{}`.
 struct SpatialAxis {
-  std::size_t input = 1;   ///< extent of the input in memory
-  std::size_t output = 1;  ///< extent of the output in memory
-  std::size_t kernel = 1;
-  std::size_t stride = 1;
-  std::size_t dilation = 1;
-  std::size_t before = 0;
+  std::size_t input = 1;     ///< extent of the input in memory
+  std::size_t output = 1;    ///< extent of the output in memory
+  std::size_t kernel = 1;    ///< taps
+  std::size_t stride = 1;    ///< elements from the first tap of an output to that of the next
+  std::size_t dilation = 1;  ///< elements from one tap to the next
+  std::size_t before = 0;    ///< padding in front of the input
 
   friend constexpr bool operator==(const SpatialAxis&, const SpatialAxis&) = default;
 };
 
 /// What one call works on: images in memory and where the taps fall on them.
 struct ConvolutionCall {
-  std::size_t images = 0;
+  std::size_t images = 0;              ///< that are here
   std::array<SpatialAxis, 3> space{};  ///< depth, height and width
 
+  ///@{
   /// Elements of one channel of one image, and taps of one input channel of the kernel.
   constexpr std::size_t input_plane() const { return product(&SpatialAxis::input); }
   constexpr std::size_t output_plane() const { return product(&SpatialAxis::output); }
   constexpr std::size_t taps() const { return product(&SpatialAxis::kernel); }
+  ///@}
 
   friend constexpr bool operator==(const ConvolutionCall&, const ConvolutionCall&) = default;
 
@@ -45,9 +47,9 @@ struct ConvolutionCall {
 
 /// Channels of the weight that is here. Each group reads inputs and writes outputs of its own.
 struct ConvolutionChannels {
-  std::size_t groups = 1;
-  std::size_t in = 0;   ///< input channels of one group
-  std::size_t out = 0;  ///< output channels of one group
+  std::size_t groups = 1;  ///< that are here
+  std::size_t in = 0;      ///< input channels of one group
+  std::size_t out = 0;     ///< output channels of one group
 
   friend constexpr bool operator==(const ConvolutionChannels&,
                                    const ConvolutionChannels&) = default;

@@ -13,8 +13,9 @@ namespace shardwise {
 /// What one call works on: images in memory, of so many channels, and where the taps of the windows
 /// fall on them.
 struct PoolingCall : ConvolutionCall {
-  std::size_t channels = 0;
+  std::size_t channels = 0;  ///< of each image
 
+  /// Images times channels: each plane is pooled by itself.
   constexpr std::size_t planes() const { return images * channels; }
 
   friend constexpr bool operator==(const PoolingCall&, const PoolingCall&) = default;

@@ -40,6 +40,8 @@ class Reference {
   template <Real T>
   class Linear;
 
+  ///@{
+  /// The kernels of convolutions and of pooling, as `ConvolutionBackend` and `PoolingBackend` say.
   template <Real T>
   using Convolution = detail::ReferenceConvolution<T>;
 
@@ -48,7 +50,9 @@ class Reference {
 
   template <Real T>
   using AveragePooling = detail::AveragePoolingLoops<T>;
+  ///@}
 
+  /// Calls f(i) for i = 0, ..., n - 1, in an order of the compiler's choice.
   template <class F>
   void for_each(std::size_t n, F f) {
     detail::independent_loop(n, f);
@@ -60,6 +64,8 @@ class Reference {
 template <Real T>
 class Reference::Linear {
  public:
+  ///@{
+  /// As `LinearKernel` says.
   Linear(Reference&, std::size_t in, std::size_t out) : in_(in), out_(out), sums_(in) {}
 
   void forward(std::size_t rows, const T* x, Weight<T> weight, const T* bias, Activation activation,
@@ -98,6 +104,7 @@ class Reference::Linear {
       detail::store(db[o], sum, write_mode);
     }
   }
+  ///@}
 
  private:
   using A = accumulate_t<T>;

@@ -15,8 +15,8 @@ namespace shardwise {
 
 /// A number type of the format: its name there, and the bits of one element.
 struct FileDtype {
-  std::string_view name;
-  std::size_t bits = 0;
+  std::string_view name;  ///< "BF16"
+  std::size_t bits = 0;   ///< of one element
 
   friend constexpr bool operator==(const FileDtype& a, const FileDtype& b) {
     return a.name == b.name;
@@ -33,6 +33,7 @@ inline constexpr std::array<FileDtype, 22> file_dtypes{{
     {"I64", 64}, {"U64", 64},
 }};
 
+/// The number type of that name; nothing if the format has none.
 constexpr std::optional<FileDtype> find_file_dtype(std::string_view name) {
   for (const FileDtype& dtype : file_dtypes) {
     if (dtype.name == name) return dtype;

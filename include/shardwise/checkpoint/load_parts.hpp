@@ -24,6 +24,7 @@
 
 namespace shardwise {
 
+/// Options of loading, the same on all ranks.
 struct LoadOptions {
   TensorNames names{};             ///< as in SaveOptions
   bool convert = false;            ///< load tensors of other dtypes too, rounded to ours

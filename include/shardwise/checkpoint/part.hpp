@@ -18,19 +18,22 @@ namespace shardwise {
 /// What a rank holds of a tensor with a name. Elements lie `stride` bytes apart, in row-major order
 /// of the box that they fill.
 struct TensorPart {
-  std::string name;
-  FileDtype dtype;
-  Shape whole;            ///< of the tensor
-  Shape local;            ///< of the box that this rank holds
-  BoxIn box;              ///< where the box begins in the tensor
-  bool is_split = false;  ///< or every rank holds all of it, with the same values
-  std::byte* memory = nullptr;
-  std::size_t stride = 0;
+  std::string name;             ///< in the file
+  FileDtype dtype;              ///< in memory, and in the file once it is saved
+  Shape whole;                  ///< of the tensor
+  Shape local;                  ///< of the box that this rank holds
+  BoxIn box;                    ///< where the box begins in the tensor
+  bool is_split = false;        ///< or every rank holds all of it, with the same values
+  std::byte* memory = nullptr;  ///< of the first element of the box
+  std::size_t stride = 0;       ///< in bytes
   void (*load)(const FileDtype&, const std::byte* in, std::byte* out, std::size_t stride,
                std::size_t count) = nullptr;  ///< converts from a file's dtype
 
+  ///@{
+  /// Bytes of one element, and elements of the box.
   std::size_t element_bytes() const { return dtype.bits / 8; }
   std::size_t elements() const { return local.elements(); }
+  ///@}
 };
 
 /// The part that `view` shows, as a tensor called `name`. `per_element` numbers are kept for each

@@ -34,15 +34,16 @@ namespace shardwise {
 
 /// What a header says of one tensor. `begin` and `end` count bytes from the end of the header.
 struct TensorInfo {
-  FileDtype dtype{};
+  FileDtype dtype{};                   ///< of its elements
   std::vector<std::uint64_t> shape{};  ///< outermost axis first; empty for a scalar
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
+  std::uint64_t begin = 0;             ///< its first byte
+  std::uint64_t end = 0;               ///< one behind its last byte
 };
 
+/// What a header says.
 struct SafetensorsHeader {
-  std::map<std::string, TensorInfo> tensors;
-  std::map<std::string, std::string> metadata;
+  std::map<std::string, TensorInfo> tensors;    ///< by name
+  std::map<std::string, std::string> metadata;  ///< texts by name, of whoever wrote the file
 };
 
 /// A longer header is refused, as the reference implementation does.

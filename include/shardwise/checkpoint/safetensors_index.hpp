@@ -17,7 +17,7 @@ namespace shardwise {
 
 /// The file of each tensor, by the tensor's name.
 struct SafetensorsIndex {
-  std::map<std::string, std::string> files;
+  std::map<std::string, std::string> files;  ///< names of files beside the index
 };
 
 /// Whether an index may name `file`: a safetensors file in its own folder. Links are followed, as

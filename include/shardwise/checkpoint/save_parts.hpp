@@ -37,8 +37,9 @@ namespace shardwise {
 /// {{"0.weight", "fc1.weight"}} for what the file calls fc1.weight.
 using TensorNames = std::map<std::string, std::string>;
 
+/// Options of saving, the same on all ranks.
 struct SaveOptions {
-  TensorNames names{};
+  TensorNames names{};  ///< that tensors get in the file
   /// More bytes of tensors than this are split into several files with an index. A tensor is never
   /// split, so one that is larger has a file of its own.
   std::uint64_t max_shard_bytes = 5'000'000'000;

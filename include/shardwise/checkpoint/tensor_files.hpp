@@ -53,8 +53,8 @@ class TensorFiles {
  public:
   /// Where a tensor is.
   struct Place {
-    std::size_t file = 0;
-    TensorInfo info;
+    std::size_t file = 0;  ///< its number, for `open`
+    TensorInfo info;       ///< what the header of that file says of it
   };
 
   /// `path` is a safetensors file. If there is none, "<path>.index.json" names the files; such a
@@ -73,7 +73,9 @@ class TensorFiles {
     }
   }
 
+  /// All tensors, by name.
   const std::map<std::string, Place>& tensors() const { return tensors_; }
+  /// The metadata of all files together.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
   /// What messages call it.
@@ -82,6 +84,7 @@ class TensorFiles {
   /// Differs between checkpoints whose headers differ.
   std::uint64_t fingerprint() const { return fingerprint_; }
 
+  /// How many files there are: one, or those of the index.
   std::size_t file_count() const { return files_.size(); }
 
   /// File `i`, to read from.

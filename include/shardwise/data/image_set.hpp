@@ -19,13 +19,16 @@ enum class Part { train, test };
 
 /// Images with a label each.
 struct ImageSet {
-  std::vector<std::uint8_t> pixels;  // [count, channels, height, width], row-major
-  std::vector<std::int32_t> labels;  // [count], each in [0, classes)
+  std::vector<std::uint8_t> pixels;  ///< [count, channels, height, width], row-major
+  std::vector<std::int32_t> labels;  ///< [count], each in [0, classes)
+  ///@{
+  /// How many there are of each.
   std::size_t count = 0;
   std::size_t channels = 0;
   std::size_t height = 0;
   std::size_t width = 0;
   std::size_t classes = 0;
+  ///@}
 
   /// Elements of one image.
   std::size_t image_size() const { return channels * height * width; }
@@ -33,8 +36,8 @@ struct ImageSet {
 
 /// How a pixel x in 0..255 becomes a number: (x / 255 - mean) / deviation.
 struct Normalisation {
-  double mean = 0;
-  double deviation = 1;
+  double mean = 0;       ///< of x / 255
+  double deviation = 1;  ///< of x / 255; the standard deviation, as a rule
 };
 
 /// The number of each of the 256 pixels, computed in double and rounded once to float.

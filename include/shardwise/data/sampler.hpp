@@ -61,18 +61,19 @@ enum class SampleOrder : std::uint8_t { shuffled, stored };
 /// What becomes of a last batch that is smaller than the others.
 enum class LastBatch : std::uint8_t { keep, drop };
 
+/// How samples are ordered and cut into batches; the same on all ranks.
 struct SamplerOptions {
-  std::size_t batch_size = 1;  ///< samples of a batch over all ranks together
-  Seed seed{};
-  SampleOrder order = SampleOrder::shuffled;
-  LastBatch last = LastBatch::keep;
+  std::size_t batch_size = 1;                 ///< samples of a batch over all ranks together
+  Seed seed{};                                ///< of shuffled orders
+  SampleOrder order = SampleOrder::shuffled;  ///< of each epoch
+  LastBatch last = LastBatch::keep;           ///< what becomes of a smaller one
 };
 
 /// Where a sampler stands. With the number of samples and the options, all batches to come follow
 /// from it; the number of ranks has no part in it.
 struct SamplerState {
-  std::uint64_t seed = 0;
-  std::uint64_t epoch = 0;
+  std::uint64_t seed = 0;      ///< of shuffled orders
+  std::uint64_t epoch = 0;     ///< counted from 0
   std::uint64_t position = 0;  ///< samples of this epoch's order that were given
 
   friend bool operator==(const SamplerState&, const SamplerState&) = default;
@@ -97,8 +98,7 @@ struct SampleBatch {
 class DistributedSampler {
  public:
   /// throws   argument_error for no samples or 2^32 and more, for a batch size of 0, and if the
-  /// only
-  ///          batch would be dropped
+  ///          only batch would be dropped
   DistributedSampler(std::size_t samples, Place place, const SamplerOptions& options)
       : options_(options), place_(place), order_(stored_order(samples)) {
     if (samples == 0) {
@@ -131,13 +131,16 @@ class DistributedSampler {
     return {whole, whole.subspan(block.offset, block.size)};
   }
 
+  ///@{
   /// Batches of a whole epoch, and those that are still to come in this one: at least one.
   std::size_t batches() const { return batches_in(order_.size()); }
   std::size_t batches_left() const { return batches_in(order_.size() - state_.position); }
+  ///@}
 
   /// The epoch of the next batch, counted from 0.
   std::uint64_t epoch() const { return state_.epoch; }
 
+  /// Where it stands, for a checkpoint.
   SamplerState state() const { return state_; }
 
   /// Goes on from `state`, which may come from a sampler of another rank count or batch size.

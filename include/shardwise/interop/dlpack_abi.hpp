@@ -12,21 +12,24 @@
 
 namespace shardwise::dlpack {
 
+/// Of the structs, as their maker knows them.
 struct Version {
   std::uint32_t major = 1;  ///< another one has other structs
-  std::uint32_t minor = 1;
+  std::uint32_t minor = 1;  ///< another one has more constants
 };
 
 /// Where memory is. There are more kinds than those named; they may be given by number.
 enum class DeviceType : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13 };
 
+/// One memory.
 struct Device {
-  DeviceType type = DeviceType::cpu;
-  std::int32_t id = 0;
+  DeviceType type = DeviceType::cpu;  ///< of which kind
+  std::int32_t id = 0;                ///< which one of its kind, counted from 0
 
   friend constexpr bool operator==(const Device&, const Device&) = default;
 };
 
+/// The kind of a number type; `brain` is that of bf16. There are more than those named.
 enum class TypeCode : std::uint8_t {
   signed_integer = 0,
   unsigned_integer = 1,
@@ -34,43 +37,46 @@ enum class TypeCode : std::uint8_t {
   brain = 4
 };
 
+/// A number type.
 struct DataType {
-  TypeCode code{};
-  std::uint8_t bits = 0;
-  std::uint16_t lanes = 1;
+  TypeCode code{};          ///< its kind
+  std::uint8_t bits = 0;    ///< of one number
+  std::uint16_t lanes = 1;  ///< numbers in one element
 
   friend constexpr bool operator==(const DataType&, const DataType&) = default;
 };
 
 /// A tensor in memory that somebody else owns. Strides count elements; null says dense row-major.
 struct Tensor {
-  void* data = nullptr;
-  Device device;
-  std::int32_t ndim = 0;
-  DataType dtype;
-  std::int64_t* shape = nullptr;
-  std::int64_t* strides = nullptr;
-  std::uint64_t byte_offset = 0;  ///< from `data` to the first element
+  void* data = nullptr;             ///< where the memory begins
+  Device device;                    ///< that it lies on
+  std::int32_t ndim = 0;            ///< axes
+  DataType dtype;                   ///< of the elements
+  std::int64_t* shape = nullptr;    ///< [ndim], outermost axis first
+  std::int64_t* strides = nullptr;  ///< [ndim], in elements, or null
+  std::uint64_t byte_offset = 0;    ///< from `data` to the first element
 };
 
 /// A tensor and who frees it, as before DLPack 1.0; in Python a capsule named "dltensor".
 struct ManagedTensor {
-  Tensor tensor;
-  void* manager = nullptr;
+  Tensor tensor;                              ///< what is handed over
+  void* manager = nullptr;                    ///< what the deleter needs, and nobody else
   void (*deleter)(ManagedTensor*) = nullptr;  ///< may be null
 };
 
-/// Bits of `flags`.
+///@{
+/// Bits of `flags`: that the memory must not be written to, and that it is a copy made for this.
 inline constexpr std::uint64_t read_only = 1;
 inline constexpr std::uint64_t is_copied = 2;
+///@}
 
 /// The same since DLPack 1.0; in Python a capsule named "dltensor_versioned".
 struct ManagedTensorVersioned {
-  Version version;
-  void* manager = nullptr;
+  Version version;                                     ///< of these structs
+  void* manager = nullptr;                             ///< what the deleter needs, and nobody else
   void (*deleter)(ManagedTensorVersioned*) = nullptr;  ///< may be null
-  std::uint64_t flags = 0;
-  Tensor tensor;
+  std::uint64_t flags = 0;                             ///< `read_only`, `is_copied`, and others
+  Tensor tensor;                                       ///< what is handed over
 };
 
 static_assert(sizeof(void*) != 8 || (sizeof(Tensor) == 48 && sizeof(ManagedTensor) == 64 &&

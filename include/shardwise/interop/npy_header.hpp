@@ -31,14 +31,14 @@ namespace shardwise {
 
 /// What a header says of the array.
 struct NpyHeader {
-  Dtype dtype{};
+  Dtype dtype{};                       ///< of its elements
   std::vector<std::uint64_t> shape{};  ///< outermost axis first; empty for a scalar
 };
 
 /// Where the text of the header stands in the file; the elements follow it.
 struct NpyStart {
-  std::uint64_t begin = 0;
-  std::uint64_t length = 0;
+  std::uint64_t begin = 0;   ///< byte in the file
+  std::uint64_t length = 0;  ///< in bytes
 };
 
 /// A longer header is refused, as NumPy does.

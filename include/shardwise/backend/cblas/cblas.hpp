@@ -35,11 +35,14 @@ class Cblas {
   template <CblasReal T>
   class Linear;
 
+  ///@{
+  /// CBLAS has no pooling: these are plain loops, as `PoolingBackend` says.
   template <CblasReal T>
   using MaxPooling = detail::MaxPoolingLoops<T>;
 
   template <CblasReal T>
   using AveragePooling = detail::AveragePoolingLoops<T>;
+  ///@}
 
   /// Throws argument_error for fewer than one thread.
   explicit Cblas(int threads = 1) {
@@ -50,6 +53,7 @@ class Cblas {
     detail::cblas::set_threads(threads);
   }
 
+  /// Calls f(i) for i = 0, ..., n - 1, in an order of the compiler's choice.
   template <class F>
   void for_each(std::size_t n, F f) {
     detail::independent_loop(n, f);
@@ -62,6 +66,8 @@ class Cblas {
 template <CblasReal T>
 class Cblas::Linear {
  public:
+  ///@{
+  /// As `LinearKernel` says.
   Linear(Cblas&, std::size_t in, std::size_t out) : in_(in), out_(out), sums_(out) {}
 
   void forward(std::size_t rows, const T* x, Weight<T> weight, const T* bias, Activation activation,
@@ -85,6 +91,7 @@ class Cblas::Linear {
     detail::cblas::multiply<T>(out_, in_, rows, {dy, CblasTrans}, {x}, write, dw);
     if (db != nullptr) detail::column_sums(rows, out_, dy, write, sums_, db);
   }
+  ///@}
 
  private:
   std::size_t in_;

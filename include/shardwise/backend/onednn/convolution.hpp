@@ -20,6 +20,8 @@ namespace shardwise {
 template <OneDnnReal T>
 class OneDnn::Convolution {
  public:
+  ///@{
+  /// As `ConvolutionKernel` says.
   Convolution(OneDnn& backend, const ConvolutionChannels& channels)
       : backend_(&backend), channels_(channels), sums_(backend, channels) {}
 
@@ -54,6 +56,7 @@ class OneDnn::Convolution {
              })
         .run(session(), x, dy, weight.data, weight.version, {dw, db, dx});
   }
+  ///@}
 
  private:
   using ThreadLimit = detail::onednn::ThreadLimit;

@@ -54,6 +54,7 @@ class OneDnn {
                            "; it must be at least 1");
   }
 
+  /// Calls f(i) for i = 0, ..., n - 1, in an order of the compiler's choice.
   template <class F>
   void for_each(std::size_t n, F f) {
     detail::independent_loop(n, f);
@@ -70,6 +71,8 @@ class OneDnn {
 template <OneDnnReal T>
 class OneDnn::Linear {
  public:
+  ///@{
+  /// As `LinearKernel` says.
   Linear(OneDnn& backend, std::size_t in, std::size_t out)
       : backend_(&backend),
         in_(in),
@@ -112,6 +115,7 @@ class OneDnn::Linear {
       backward_weight_.run(backend_->session_, rows, x, dy, write, dw);
     }
   }
+  ///@}
 
  private:
   using Direction = detail::onednn::Direction;

@@ -22,6 +22,8 @@ namespace shardwise {
 template <OneDnnReal T>
 class OneDnn::AveragePooling {
  public:
+  ///@{
+  /// As `AveragePoolingKernel` says.
   explicit AveragePooling(OneDnn& backend) : backend_(&backend), loops_(backend) {}
 
   void forward(const PoolingCall& call, Divisor divisor, const T* x, T* y) {
@@ -40,6 +42,7 @@ class OneDnn::AveragePooling {
     backward_.get({call, divisor}, [&] { return make_backward(call, divisor); })
         .run(backend_->session_, {dy, dx});
   }
+  ///@}
 
  private:
   using ThreadLimit = detail::onednn::ThreadLimit;
