@@ -22,13 +22,14 @@ namespace shardwise {
 
 /// What of a run belongs to neither the model nor its optimizer.
 struct RunPosition {
-  SamplerState sampler{};
+  SamplerState sampler{};       ///< of a run without a sampler: as it is
   LossScaleState loss_scale{};  ///< of a run without a LossScaler: as it is
 };
 
 /// What load_checkpoint gives back.
 struct LoadedCheckpoint {
-  RunPosition position;
+  RunPosition position;  ///< where the run stood
+  /// All metadata of the file: those of the run, and what its author has added.
   std::map<std::string, std::string> metadata;
 };
 

@@ -23,6 +23,8 @@ consteval std::size_t bytes_of(unsigned long long count, std::size_t unit) {
 ///     static_assert(plan<Mlp, 8>(batch{512}).bytes_sent() < 4_MiB);
 inline namespace byte_literals {
 
+///@{
+/// n times 1024, 1024² and 1024³ bytes.
 consteval std::size_t operator""_KiB(unsigned long long n) {
   return detail::bytes_of(n, std::size_t{1} << 10);
 }
@@ -32,6 +34,7 @@ consteval std::size_t operator""_MiB(unsigned long long n) {
 consteval std::size_t operator""_GiB(unsigned long long n) {
   return detail::bytes_of(n, std::size_t{1} << 30);
 }
+///@}
 
 }  // namespace byte_literals
 

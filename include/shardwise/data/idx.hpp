@@ -26,8 +26,8 @@ namespace shardwise {
 
 /// An array of unsigned bytes, row-major.
 struct IdxArray {
-  std::vector<std::size_t> extents;
-  std::vector<std::uint8_t> values;
+  std::vector<std::size_t> extents;  ///< outermost axis first
+  std::vector<std::uint8_t> values;  ///< as many as the extents say
 };
 
 /// A file that announces more elements than this is refused before memory is taken for them.
