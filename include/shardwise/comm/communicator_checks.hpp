@@ -15,26 +15,26 @@ template <class C, class T>
 consteval bool must_move() {
   using In = std::span<const T>;
   using Out = std::span<T>;
-  using Counts = std::span<const std::size_t>;
+  using Sizes = std::span<const std::size_t>;
   constexpr bool can_all_reduce = requires(C & c, In in, Out out) {
     c.all_reduce(in, out);
     c.all_reduce(in, out, Reduction::max);
   };
-  constexpr bool can_all_gather = requires(C & c, In in, Out out, Counts counts) {
+  constexpr bool can_all_gather = requires(C & c, In in, Out out, Sizes counts) {
     c.all_gather(in, out, counts);
   };
-  constexpr bool can_reduce_scatter = requires(C & c, In in, Out out, Counts counts) {
+  constexpr bool can_reduce_scatter = requires(C & c, In in, Out out, Sizes counts) {
     c.reduce_scatter(in, out, counts);
     c.reduce_scatter(in, out, counts, Reduction::max);
   };
   constexpr bool can_broadcast = requires(C & c, Out data, int root) { c.broadcast(data, root); };
-  constexpr bool can_gather = requires(C & c, In in, Out out, Counts counts, int root) {
+  constexpr bool can_gather = requires(C & c, In in, Out out, Sizes counts, int root) {
     c.gather(in, out, counts, root);
   };
-  constexpr bool can_scatter = requires(C & c, In in, Out out, Counts counts, int root) {
+  constexpr bool can_scatter = requires(C & c, In in, Out out, Sizes counts, int root) {
     c.scatter(in, out, counts, root);
   };
-  constexpr bool can_all_to_all = requires(C & c, In in, Out out, Counts counts) {
+  constexpr bool can_all_to_all = requires(C & c, In in, Out out, Sizes counts) {
     c.all_to_all(in, counts, out, counts);
   };
   constexpr bool can_send = requires(C & c, In in, int to) {

@@ -250,7 +250,7 @@ void ThreadCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Cou
   check_whole(operation, received, out.size(), "the output");
   detail::check_overlap<T>(operation, in, out);
 
-  struct Part {
+  struct Blocks {
     const T* in;
     Counts sent, received;
   } const mine{in.data(), sent, received};
@@ -261,7 +261,7 @@ void ThreadCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Cou
   // Counts differ from rank to rank, so they are compared here, by all ranks alike.
   const Call call{.operation = operation, .dtype = dtype_v<T>};
   group_->exchange(rank_, call, {&mine, detail::Offer::in_place}, [&](Slots slots) noexcept {
-    const auto parts = group_->pointers<Part>(rank_, slots);
+    const auto parts = group_->pointers<Blocks>(rank_, slots);
     for (std::size_t from = 0; from < parts.size(); ++from)
       for (std::size_t to = 0; to < parts.size(); ++to)
         if (parts[from]->sent[to] != parts[to]->received[from]) {

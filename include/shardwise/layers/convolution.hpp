@@ -127,11 +127,11 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
     for (std::size_t i = 0; i < axes; ++i)
       shape.append({detail::space_axis(i, axes), Form.windows[i].kernel});
     const Fans fans{in_channels() / Form.groups * Form.taps(), out_channels() * Form.taps()};
-    const ParameterSpec weight{"weight", shape, weight_rule_, fans};
+    const ParameterSpec spec{"weight", shape, weight_rule_, fans};
     if constexpr (Form.bias) {
-      return std::array{weight, ParameterSpec{"bias", Shape{outputs}, bias_rule_, fans}};
+      return std::array{spec, ParameterSpec{"bias", Shape{outputs}, bias_rule_, fans}};
     } else {
-      return std::array{weight};
+      return std::array{spec};
     }
   }
 
@@ -142,9 +142,9 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
     using B = typename Frame::backend_type;
     static_assert(ConvolutionBackend<B, T>,
                   "the backend has no convolutions in this dtype; see its table");
-    const Shape weight = frame.template parameter_shape<0>();
-    return typename B::template Convolution<T>(
-        frame.backend(), channels_here(weight[0].extent(), weight[1].extent()));
+    const Shape held = frame.template parameter_shape<0>();
+    return typename B::template Convolution<T>(frame.backend(),
+                                               channels_here(held[0].extent(), held[1].extent()));
   }
 
   template <class Frame, class X, class Y>

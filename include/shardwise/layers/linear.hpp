@@ -106,12 +106,12 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
     const Dim inputs = x.rank() > 0 ? x.back() : Dim{Axis::feature, in()};
     const Dim outputs{Axis::output, out()};
     const Fans fans{in(), out()};
-    const ParameterSpec weight{"weight", Shape{outputs, {Axis::input, inputs.units, inputs.grain}},
-                               weight_rule_, fans};
+    const ParameterSpec spec{"weight", Shape{outputs, {Axis::input, inputs.units, inputs.grain}},
+                             weight_rule_, fans};
     if constexpr (Bias) {
-      return std::array{weight, ParameterSpec{"bias", Shape{outputs}, bias_rule_, fans}};
+      return std::array{spec, ParameterSpec{"bias", Shape{outputs}, bias_rule_, fans}};
     } else {
-      return std::array{weight};
+      return std::array{spec};
     }
   }
 

@@ -64,8 +64,8 @@ class MaxPool {
     using T = typename Frame::dtype;
     using B = typename Frame::backend_type;
     static_assert(PoolingBackend<B, T>, "the backend has no pooling in this dtype; see its table");
-    using Kernel = typename B::template MaxPooling<T>;
-    return State<Kernel>{Kernel(frame.backend()), {}};
+    using Pooling = typename B::template MaxPooling<T>;
+    return State<Pooling>{Pooling(frame.backend()), {}};
   }
 
   template <class Frame, class X, class Y>
