@@ -28,19 +28,20 @@ namespace shardwise {
 /// What is known of a layer's place in a model at compile time.
 template <class Context, class Use, Activation Fused = Activation::none>
 struct Setting {
-  using context = Context;
-  static constexpr bool trains = Use::trains;
-  static constexpr bool input_gradient = Use::input_gradient;
-  static constexpr Activation activation = Fused;
+  using context = Context;                                     ///< of the model
+  static constexpr bool trains = Use::trains;                  ///< whether there are gradients
+  static constexpr bool input_gradient = Use::input_gradient;  ///< whether its input has one
+  static constexpr Activation activation = Fused;              ///< which its product applies
 };
 
 /// Hands out ordinals while a model is bound, in model order.
 template <class Context>
 struct Binder {
+  /// Begins with ordinal 0.
   explicit Binder(Run<Context>& bound_run) : run(bound_run) {}
 
-  Run<Context>& run;
-  std::uint64_t next_ordinal = 0;
+  Run<Context>& run;               ///< of the model
+  std::uint64_t next_ordinal = 0;  ///< of the next layer with parameters or randomness
 };
 
 /// The gradient that goes back from a part of a model, or nothing where nobody asked for it.
@@ -63,6 +64,7 @@ class Bound {
   static constexpr std::size_t parameter_count = F::parameter_count;
 
  public:
+  /// Whether the layer has parameters.
   static constexpr bool owns_parameters = parameter_count > 0;
 
   /// Throws shape_error if the layer cannot take inputs of shape `in`, as far as that is known.
@@ -74,6 +76,7 @@ class Bound {
     if (in.rank() > 0) layer.output_shape(in);
   }
 
+  /// Converts what is offered to what the layer takes, and saves what its backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
     Value<T, In> x = converted<In>(run, std::move(offered));
     if constexpr (is_sized) detail::require_as_bound(x.global(), parameters_.in);
@@ -99,6 +102,7 @@ class Bound {
   /// Takes over the output of a product that applied this activation itself.
   void adopt(Run<Ctx>& run, const Value<T, Out>& y) { keep_output(run, y.global(), y); }
 
+  /// Writes the gradients of parameters, and converts the gradient of the input back.
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>> dy) {
     if constexpr (detail::only_reshapes<L>) {
       return converted<dual_t<typename E::offered>>(run,

@@ -18,8 +18,8 @@ enum class MeshAxis : std::uint8_t { tensor };
 
 /// The window of a halo, and the units of the axis that it slides along.
 struct HaloOf {
-  Window window;
-  std::size_t units = 0;
+  Window window;          ///< that slides along the axis
+  std::size_t units = 0;  ///< of the whole axis
 
   /// Units that the ranks hold, those that several hold counted as often.
   constexpr std::size_t held(int ranks) const {
@@ -43,11 +43,11 @@ struct HaloOf {
 
 /// One collective: what is called, over which ranks, on how many elements of the *global* tensor.
 struct Collective {
-  Operation operation = Operation::all_reduce;
-  std::size_t elements = 0;
-  Dtype dtype = Dtype::float32;
-  MeshAxis mesh_axis = MeshAxis::tensor;
-  HaloOf halo{};  ///< of a halo_exchange or halo_sum
+  Operation operation = Operation::all_reduce;  ///< what is called
+  std::size_t elements = 0;                     ///< of the global tensor
+  Dtype dtype = Dtype::float32;                 ///< of the elements
+  MeshAxis mesh_axis = MeshAxis::tensor;        ///< which ranks take part
+  HaloOf halo{};                                ///< of a halo_exchange or halo_sum
 
   friend constexpr bool operator==(const Collective&, const Collective&) = default;
 
@@ -78,6 +78,8 @@ struct Collective {
   }
 };
 
+///@{
+/// One collective on `elements` elements of the global tensor, to compare plans with.
 constexpr Collective all_reduce(std::size_t elements, Dtype dtype = Dtype::float32) {
   return {Operation::all_reduce, elements, dtype};
 }
@@ -90,21 +92,28 @@ constexpr Collective reduce_scatter(std::size_t elements, Dtype dtype = Dtype::f
 constexpr Collective all_to_all(std::size_t elements, Dtype dtype = Dtype::float32) {
   return {Operation::all_to_all, elements, dtype};
 }
+///@}
 
 /// Collectives in the order in which they are called. Usable inside a constant expression, such as
 /// `static_assert(plan<Mlp, 4>(batch{64}).forward == collectives{all_reduce(640)})`.
 class collectives {
  public:
   constexpr collectives() = default;
+  /// In the order in which they are called.
   constexpr collectives(std::initializer_list<Collective> entries) : entries_(entries) {}
 
+  /// Appends one that is called after all others.
   constexpr void add(const Collective& entry) { entries_.push_back(entry); }
+  ///@{
+  /// How many there are, and each of them, first to last.
   constexpr std::size_t size() const { return entries_.size(); }
   constexpr bool empty() const { return entries_.empty(); }
   constexpr const Collective& operator[](std::size_t i) const { return entries_[i]; }
   constexpr auto begin() const { return entries_.begin(); }
   constexpr auto end() const { return entries_.end(); }
+  ///@}
 
+  /// The sum of `Collective::bytes_sent`.
   constexpr std::size_t bytes_sent(int ranks) const {
     std::size_t sum = 0;
     for (const Collective& entry : entries_) sum += entry.bytes_sent(ranks);

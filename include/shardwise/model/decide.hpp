@@ -15,8 +15,8 @@ namespace shardwise {
 /// it would like to be given.
 template <Layout Offered, Layout Wanted>
 struct Ends {
-  using offered = Offered;
-  using wanted = Wanted;
+  using offered = Offered;  ///< what the part is given
+  using wanted = Wanted;    ///< what would be welcome of it
 };
 
 /// What L would like to be offered when `Wanted` is wanted of it.

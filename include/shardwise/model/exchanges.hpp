@@ -22,9 +22,10 @@ class Exchanger {
   using A = typename exchange_type<I>::template value_type<accumulate_t<typename Context::dtype>>;
 
  public:
-  static constexpr std::size_t count = std::tuple_size_v<Exchanges>;
-  using Shapes = std::array<Shape, count>;
+  static constexpr std::size_t count = std::tuple_size_v<Exchanges>;  ///< of exchanges
+  using Shapes = std::array<Shape, count>;                            ///< global, one for each
 
+  /// `shapes` are those of what the exchanges move.
   Exchanger(Run<Context>& run, const Shapes& shapes) : run_(run), shapes_(shapes) {}
 
   /// Memory for what goes into exchange I: fill `writable()`, then call `exchange<I>`.

@@ -17,9 +17,9 @@ namespace shardwise {
 /// What a bound layer keeps of its input and its parameters, whatever its type.
 template <std::size_t N>
 struct BoundParameters {
-  Shape in{};  ///< global, with extents that are not known yet
-  std::array<ParameterSlot, N> slots{};
-  std::array<ParameterSpec, N> specs{};
+  Shape in{};                            ///< global, with extents that are not known yet
+  std::array<ParameterSlot, N> slots{};  ///< where each lies in memory
+  std::array<ParameterSpec, N> specs{};  ///< its name and global shape
 };
 
 /// A layer's part of the rank's run. `Setting` holds what is known at compile time: `context`,
@@ -33,14 +33,17 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
   using Use = std::tuple_element_t<I, Parameters>;
 
  public:
-  using layout = In;  ///< of the input
-  using dtype = typename Ctx::dtype;
-  using backend_type = typename Ctx::backend;
-  static constexpr Activation activation = Setting::activation;
-  static constexpr bool input_gradient = Setting::input_gradient;
-  static constexpr std::size_t parameter_count = std::tuple_size_v<Parameters>;
+  using layout = In;                                               ///< of the input
+  using dtype = typename Ctx::dtype;                               ///< of values
+  using backend_type = typename Ctx::backend;                      ///< who computes
+  static constexpr Activation activation = Setting::activation;    ///< to be applied by the layer
+  static constexpr bool input_gradient = Setting::input_gradient;  ///< whether backward gives dx
+  static constexpr std::size_t parameter_count = std::tuple_size_v<Parameters>;  ///< of the layer
+  /// What is kept of its parameters.
   using Bound = BoundParameters<parameter_count>;
 
+  /// Made for one call: `ordinal` keys the layer's random numbers, of which one sample takes
+  /// `sample_elements`.
   Frame(Run<Ctx>& run, const Bound& bound, std::uint64_t ordinal,
         const typename Base::Shapes& exchange_shapes, std::uint64_t sample_elements)
       : Base(run, exchange_shapes),
@@ -49,7 +52,9 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
         ordinal_(ordinal),
         sample_elements_(sample_elements) {}
 
+  /// Who computes.
   backend_type& backend() { return run_.backend; }
+  /// Which rank this is.
   Place place() const { return run_.place(); }
 
   /// The shape of inputs that the layer was bound to.
@@ -61,8 +66,8 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
   /// Parameter I as the layer uses it. Null data where the rank's summand is zero.
   template <std::size_t I>
   View<const dtype, typename Use<I>::used> parameter() const {
-    using Taken = Redistribute<typename Use<I>::stored, typename Use<I>::used>;
-    const bool is_zero = Taken::movement == Movement::keep_first && run_.place().rank != 0;
+    using R = Redistribute<typename Use<I>::stored, typename Use<I>::used>;
+    const bool is_zero = R::movement == Movement::keep_first && run_.place().rank != 0;
     return {is_zero ? nullptr : run_.parameters.used(bound_.slots[I]), bound_.specs[I].shape,
             run_.place()};
   }
@@ -85,6 +90,7 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
   /// Changes whenever parameters change.
   std::uint64_t version() const { return run_.version; }
 
+  /// Whether a backward may follow; layers that draw masks or take statistics ask.
   bool training() const { return run_.training; }
 
   /// Whether this forward is of a batch that the layer has not seen yet, in training.
@@ -106,8 +112,10 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
 /// A frame of a layer that keeps state between calls (`layer.make_state(frame)`).
 template <class F, class State>
 struct StatefulFrame : F {
+  /// `state` is the layer's own.
   StatefulFrame(const F& frame, State& state) : F(frame), state_(state) {}
 
+  /// What the layer keeps.
   State& state() { return state_; }
 
  private:

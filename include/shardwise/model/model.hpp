@@ -37,22 +37,33 @@ class Model {
   static_assert(detail::must_be_layer<0, Architecture>());
 
  public:
+  ///@{
+  /// What it was made of.
   using architecture = Architecture;
   using context = Ctx;
   using ends = E;
   using use = Use;
   using precision = typename Ctx::precision;
+  using backend_type = typename Ctx::backend;
+  using communicator = typename Ctx::communicator;
+  ///@}
+
+  ///@{
+  /// Of what goes from layer to layer, of parameters, and of their gradients.
   using dtype = typename precision::compute;
   using parameter_dtype = typename precision::parameter;
   using gradient_dtype = typename precision::gradient;
-  using backend_type = typename Ctx::backend;
-  using communicator = typename Ctx::communicator;
+  ///@}
+
+  ///@{
+  /// Of what goes in and comes out at the model's two ends, on the way forward and on the way back.
   using input_layout = typename E::offered;
   using output_layout = typename E::wanted;
   using input_view = View<const dtype, input_layout>;
   using output_view = View<const dtype, output_layout>;
   using output_gradient_view = View<const dtype, dual_t<output_layout>>;
   using input_gradient_view = View<const dtype, dual_t<input_layout>>;
+  ///@}
 
   /// A model whose sizes are all in its type.
   Model(communicator& ranks, Seed seed)
@@ -61,13 +72,13 @@ class Model {
   /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed
   /// where the first layer does not know its features, or where they come in grains.
   /// throws   shape_error for layers that do not meet, with the layer's place; memory_error
-  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in = {})
-      : Model(given, ranks, seed, in, std::make_unique<backend_type>()) {}
+  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in = {})
+      : Model(architecture, ranks, seed, in, std::make_unique<backend_type>()) {}
 
   /// A model that computes with the caller's backend, which must outlive it.
-  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in,
+  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in,
         backend_type& backend)
-      : Model(given, ranks, seed, in, nullptr, backend) {}
+      : Model(architecture, ranks, seed, in, nullptr, backend) {}
 
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -143,10 +154,12 @@ class Model {
   /// it with the same number.
   void set_bucket_bytes(std::size_t bytes) { run_.bucket_bytes = bytes; }
 
+  ///@{
   /// What this step's gradients are multiplied by, 1 but under a loss scale. It is set before the
   /// first backward of a step, and is 1 again with the next step.
   double gradient_scale() const { return gradient_scale_; }
   void set_gradient_scale(double scale) { gradient_scale_ = scale; }
+  ///@}
 
   /// Ends a step: gradients begin anew, and randomness goes on to the next step. To be called after
   /// `values()` have been changed.
@@ -170,10 +183,12 @@ class Model {
     run_.finds_non_finite = false;
   }
 
+  ///@{
   /// Samples of this step that went backward, and how many it was said to have; 0 if nobody said.
   std::uint64_t samples_of_step() const { return run_.first_sample; }
   std::uint64_t announced_samples() const { return announced_samples_; }
   void announce_samples(std::uint64_t samples) { announced_samples_ = samples; }
+  ///@}
 
   /// Whether any batch of this step went backward.
   bool has_gradients() const { return run_.write == Write::add; }
@@ -194,11 +209,13 @@ class Model {
     discard_step();
   }
 
+  ///@{
   /// All parameters of this rank in one piece, and their gradients in the same order.
   std::span<parameter_dtype> values() { return run_.parameters.values(); }
   std::span<gradient_dtype> gradients() requires(Use::trains) {
     return run_.parameters.gradients();
   }
+  ///@}
 
   /// Says that parameters were written to, so that rounded and packed copies are made anew.
   void values_changed() { ++run_.version; }
@@ -245,25 +262,33 @@ class Model {
     return {dtype_v<dtype>, dtype_v<typename precision::reduce>, run_.bucket_bytes};
   }
 
+  ///@{
+  /// What the model runs: its layers, on these ranks, by this backend, in this state.
   const Architecture& layers() const { return architecture_; }
   communicator& ranks() { return run_.ranks; }
   backend_type& backend() { return run_.backend; }
   Run<Ctx>& run() { return run_; }
+  ///@}
 
+  ///@{
   /// Number of the training step, from 1 on. Setting it restores the randomness of that step.
   std::uint64_t step() const { return run_.step; }
   void set_step(std::uint64_t step) { run_.step = step; }
+  ///@}
 
  private:
   using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
 
-  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in,
+  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in,
         std::unique_ptr<backend_type> own)
-      : Model(given, ranks, seed, in, std::move(own), *own) {}
+      : Model(architecture, ranks, seed, in, std::move(own), *own) {}
 
-  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in,
+  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in,
         std::unique_ptr<backend_type>&& own, backend_type& backend)
-      : own_backend_(std::move(own)), run_{ranks, backend}, architecture_(given), bound_(bind(in)) {
+      : own_backend_(std::move(own)),
+        run_{ranks, backend},
+        architecture_(architecture),
+        bound_(bind(in)) {
     run_.seed = seed;
     run_.parameters.allocate(run_.pool, Use::trains);
     visit_parameters(

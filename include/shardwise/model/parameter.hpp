@@ -15,12 +15,12 @@ namespace shardwise {
 /// in the dtypes T and G that the model has for parameters and for gradients.
 template <Real T, Real G, Layout Stored, Layout Used>
 struct Parameter {
-  using stored = Stored;
-  using used = Used;
+  using stored = Stored;  ///< how the ranks hold it
+  using used = Used;      ///< how the layer uses it
 
-  std::string name;
-  ParameterSpec spec;
-  View<T, Stored> value;
+  std::string name;                  ///< in the model: "2.weight"
+  ParameterSpec spec;                ///< its global shape, and how it begins
+  View<T, Stored> value;             ///< this rank's part
   View<G, dual_t<Stored>> gradient;  ///< whole once settled; no memory in a forward-only model
   RandomStream initial_stream;       ///< what its initial values are drawn from
 };
@@ -29,8 +29,8 @@ struct Parameter {
 /// ("1.running_mean"), and this rank's part of it.
 template <Real T, Layout L>
 struct NamedBuffer {
-  std::string name;
-  View<T, L> value;
+  std::string name;  ///< in the model: "1.running_mean"
+  View<T, L> value;  ///< this rank's part
 };
 
 namespace detail {

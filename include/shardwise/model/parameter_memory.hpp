@@ -25,6 +25,7 @@ enum class Holding : std::uint8_t {
   split   ///< a block each
 };
 
+/// How the ranks hold a parameter that is used as `Use`, a ParameterUse, says.
 template <class Use>
 inline constexpr Holding holding_of = ShardedLayout<typename Use::stored> ? Holding::split
                                       : owes_reduction<Use>               ? Holding::owing
@@ -32,10 +33,10 @@ inline constexpr Holding holding_of = ShardedLayout<typename Use::stored> ? Hold
 
 /// Where a parameter lies in the memory of all parameters.
 struct ParameterSlot {
-  Holding holding = Holding::alike;
-  std::size_t offset = 0;    // among those of its holding
-  std::size_t in_layer = 0;  // among those of its layer
-  std::size_t elements = 0;
+  Holding holding = Holding::alike;  ///< among which others it lies
+  std::size_t offset = 0;            ///< elements in front of it among those of its holding
+  std::size_t in_layer = 0;          ///< elements in front of it among those of its layer
+  std::size_t elements = 0;          ///< of this rank's part
 };
 
 /// All parameters of a rank in one piece of memory, and all gradients in another, in the same
@@ -48,10 +49,16 @@ struct ParameterSlot {
 template <class P>
 class ParameterMemory {
  public:
+  ///@{
+  /// As Precision says.
   using compute = typename P::compute;
   using parameter = typename P::parameter;
   using gradient = typename P::gradient;
+  ///@}
+
+  /// Whether layers read rounded copies of the parameters.
   static constexpr bool copies = !std::same_as<compute, parameter>;
+  /// Whether layers write gradients to memory of their own, from which `collect` brings them.
   static constexpr bool collects = !std::same_as<compute, gradient>;
 
   /// Room for a parameter of `elements` local elements, while a model is bound. `in_layer` counts
@@ -81,22 +88,29 @@ class ParameterMemory {
     if constexpr (collects) take(of_layer_, layer_memory_, largest_layer_);
   }
 
+  /// Elements of all parameters, gaps included.
   std::size_t size() const { return padded(owing_) + alike_ + split_; }
 
+  /// All parameters.
   std::span<parameter> values() const { return {values_, size()}; }
-  /// Of no memory in a model that only goes forward.
+  /// All gradients; of no memory in a model that only goes forward.
   std::span<gradient> gradients() const { return {gradients_, size()}; }
 
+  ///@{
   /// The gradients that owe a reduction; those that every rank has alike once they are settled;
   /// and those of which each rank has its own.
   std::span<gradient> owing() const { return {gradients_, owing_}; }
   std::span<gradient> alike() const { return {gradients_, padded(owing_) + alike_}; }
   std::span<gradient> split() const { return {gradients_ + padded(owing_) + alike_, split_}; }
+  ///@}
 
+  ///@{
+  /// Where a parameter begins, and its gradient; null if there are no gradients.
   parameter* value(const ParameterSlot& slot) const { return values_ + position(slot); }
   gradient* gradient_of(const ParameterSlot& slot) const {
     return gradients_ == nullptr ? nullptr : gradients_ + position(slot);
   }
+  ///@}
 
   /// What a layer reads.
   const compute* used(const ParameterSlot& slot) const {
@@ -106,6 +120,7 @@ class ParameterMemory {
       return value(slot);
   }
 
+  ///@{
   /// Where a layer writes its gradient, and how.
   compute* written(const ParameterSlot& slot) const {
     if constexpr (collects)
@@ -114,6 +129,7 @@ class ParameterMemory {
       return gradients_ + position(slot);
   }
   static constexpr Write written_how(Write write) { return collects ? Write::replace : write; }
+  ///@}
 
   /// Rounds parameters anew for layers, if they changed since that was done last.
   template <class Backend>

@@ -16,18 +16,18 @@ namespace shardwise {
 
 /// The batch of a plan whose other extents are in the model's types.
 struct batch {
-  std::size_t size;
+  std::size_t size;  ///< samples of all ranks together
 };
 
 /// The collectives of one training step on `ranks` ranks. Lists do not depend on the number of
 /// ranks; a model on `SingleRank` calls none of them.
 struct Plan {
-  int ranks = 1;
-  collectives forward;
-  collectives backward;
-  collectives settle;  ///< of gradients, once for each step
-  collectives loss;
-  collectives finish;  ///< of a step's end: whether gradients overflowed, and their norm
+  int ranks = 1;         ///< of the model
+  collectives forward;   ///< of layers and between them
+  collectives backward;  ///< their adjoints
+  collectives settle;    ///< of gradients, once for each step
+  collectives loss;      ///< of the loss itself, such as its sum over ranks
+  collectives finish;    ///< of a step's end: whether gradients overflowed, and their norm
 
   /// Bytes that all ranks together send in one step, see `Collective::bytes_sent`.
   constexpr std::size_t bytes_sent() const {

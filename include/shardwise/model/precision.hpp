@@ -23,10 +23,13 @@ namespace shardwise {
 /// A plain dtype T is short for Precision<T>: all four are the same, nothing is copied or rounded.
 template <Real Compute, Real Parameter = Compute, Real Gradient = Parameter, Real Reduce = Gradient>
 struct Precision {
+  ///@{
+  /// As named above.
   using compute = Compute;
   using parameter = Parameter;
   using gradient = Gradient;
   using reduce = Reduce;
+  ///@}
 };
 
 namespace detail {

@@ -65,11 +65,15 @@ struct RankMemory {
 template <int Ranks>
 class MemoryOfRanks {
  public:
+  ///@{
+  /// Of one rank.
   constexpr const RankMemory& operator[](int rank) const {
     return ranks_[static_cast<std::size_t>(rank)];
   }
   constexpr RankMemory& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  ///@}
 
+  ///@{
   /// The rank that holds most, and the one that holds least.
   constexpr RankMemory largest() const {
     RankMemory found = ranks_[0];
@@ -83,6 +87,7 @@ class MemoryOfRanks {
       if (one.bytes() < found.bytes()) found = one;
     return found;
   }
+  ///@}
 
   /// Bytes that all ranks hold together.
   constexpr std::size_t bytes(Dtype dtype = Dtype::float32) const {

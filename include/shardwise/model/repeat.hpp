@@ -24,19 +24,25 @@ class Repeat {
   using after = stream_t<gives_t<Block, Ends<L, Wanted>>, wants_t<Block, Wanted>>;
 
  public:
-  using repeated_block = Block;  ///< tells a Repeat, also one derived from, from a layer
-  static constexpr std::size_t times = N;
+  using repeated_block = Block;            ///< tells a Repeat, also one derived from, from a layer
+  static constexpr std::size_t times = N;  ///< how often the block stands in a row
+  ///@{
+  /// Features taken and given, `dynamic` where the types do not say.
   static constexpr std::size_t in_features = detail::static_features_in<Block>();
   static constexpr std::size_t out_features = detail::static_features_out<Block>(in_features);
+  ///@}
   static_assert(detail::block_must_keep_features < Block, in_features,
                 N == 1 ? in_features : out_features > ());
 
+  ///@{
+  /// What the whole would like to be given, takes and gives, as of a `Layer`.
   template <Layout Wanted>
   using wants = wants_t<Block, Wanted>;
   template <Layout Offered, Layout Wanted>
   using takes = after<stream_t<Offered, wants_t<Block, Wanted>>, wants_t<Block, Wanted>>;
   template <Layout Offered, Layout Wanted>
   using gives_between = takes<Offered, Wanted>;
+  ///@}
 
   /// The ends of every block when the stream is laid out as L.
   template <Layout L>
@@ -44,11 +50,16 @@ class Repeat {
 
   constexpr Repeat() requires std::is_default_constructible_v<Block>
   = default;
+  /// A block with sizes that are not in its type; all are made like it.
   constexpr explicit Repeat(const Block& block) : block_(block) {}
 
+  /// The block that all are like.
   constexpr const Block& block() const { return block_; }
+  /// Features that it takes, or `dynamic` if any number will do.
   constexpr std::size_t in() const { return detail::features_in(block_); }
 
+  /// The shape of the output for an input of shape `in`. Throws shape_error if a block would give
+  /// another shape than the next one takes.
   constexpr Shape output_shape(const Shape& in) const {
     const Shape out = block_.output_shape(in);
     if (N > 1 && in.rank() > 0 && !(in == out)) {

@@ -27,25 +27,36 @@ class Residual {
  public:
   using residual_block = Block;  ///< tells a Residual, also one derived from, from a layer
 
+  ///@{
+  /// Features taken and given, `dynamic` where the types do not say.
   static constexpr std::size_t in_features = detail::static_features_in<Block>();
   static constexpr std::size_t out_features = in_features;
+  ///@}
   static_assert(detail::block_must_keep_features<
                 Block, in_features, detail::static_features_out<Block>(in_features)>());
 
+  ///@{
+  /// What the whole would like to be given, takes and gives, as of a `Layer`.
   template <Layout Wanted>
   using wants = stream_t<Wanted, Invariant>;
   template <Layout Offered, Layout Wanted>
   using takes = stream_t<Offered, Wanted>;
   template <Layout Offered, Layout Wanted>
   using gives_between = stream_t<Offered, Wanted>;
+  ///@}
 
   constexpr Residual() requires std::is_default_constructible_v<Block>
   = default;
+  /// A block with sizes that are not in its type.
   constexpr explicit Residual(const Block& block) : block_(block) {}
 
+  /// What is added to the input.
   constexpr const Block& block() const { return block_; }
+  /// Features that it takes, or `dynamic` if any number will do.
   constexpr std::size_t in() const { return detail::features_in(block_); }
 
+  /// The shape of the output for an input of shape `in`. Throws shape_error if the block gives
+  /// another one.
   constexpr Shape output_shape(const Shape& in) const {
     const Shape out = block_.output_shape(in);
     if (in.rank() > 0 && !(in == out)) {

@@ -20,21 +20,22 @@ namespace shardwise {
 /// The state of one model on one rank.
 template <class Context>
 struct Run {
-  using dtype = typename Context::dtype;
+  using dtype = typename Context::dtype;  ///< of what goes from layer to layer
 
-  typename Context::communicator& ranks;
-  typename Context::backend& backend;
-  Pool pool{};
-  ParameterMemory<typename Context::precision> parameters{};
-  Seed seed{};
+  typename Context::communicator& ranks;  ///< who talks
+  typename Context::backend& backend;     ///< who computes
+  Pool pool{};                            ///< for what lives from one call to the next
+  ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
+  Seed seed{};                                                ///< of initial weights and of masks
   std::uint64_t step = 1;          ///< keys the randomness of layers; 0 is for initial weights
   std::uint64_t first_sample = 0;  ///< samples of this step that went forward before this batch
   std::uint64_t version = 1;       ///< counts changes of the parameters
   Write write = Write::replace;    ///< whether gradients begin anew or are added to
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients, settled at a time
-  bool training = true;
+  bool training = true;           ///< whether this forward is one that a backward may follow
   bool finds_non_finite = false;  ///< look for the layer that gives what is no number
 
+  /// Which rank this is.
   Place place() const { return place_of(ranks); }
 };
 

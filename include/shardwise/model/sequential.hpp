@@ -86,11 +86,13 @@ class Sequential : detail::Layers<std::index_sequence_for<Ls...>, Ls...> {
  public:
   using composition = Sequential;  ///< tells a Sequential, also one derived from, from a layer
 
-  static constexpr std::size_t size = sizeof...(Ls);
+  static constexpr std::size_t size = sizeof...(Ls);  ///< layers
 
+  ///@{
   /// Features taken and given, `dynamic` where the types do not say.
   static constexpr std::size_t in_features = detail::static_features_in_chain<Ls...>();
   static constexpr std::size_t out_features = detail::static_features_out_chain<Ls...>();
+  ///@}
 
   /// The type of layer I.
   template <std::size_t I>
@@ -100,31 +102,38 @@ class Sequential : detail::Layers<std::index_sequence_for<Ls...>, Ls...> {
   template <std::size_t I, Layout Offered, Layout Wanted>
   using ends_of = std::tuple_element_t<I, typename chain<Offered, Wanted>::ends>;
 
+  ///@{
+  /// What the whole would like to be given, takes and gives, as of a `Layer`.
   template <Layout Wanted>
   using wants = typename detail::wanted_before<Wanted, Ls...>::type;
   template <Layout Offered, Layout Wanted>
   using takes = takes_t<layer_type<0>, ends_of<0, Offered, Wanted>>;
   template <Layout Offered, Layout Wanted>
   using gives_between = typename chain<Offered, Wanted>::gives;
+  ///@}
 
   /// All sizes are in the types.
   constexpr Sequential() requires(std::is_default_constructible_v<Ls>&&...) {
     detail::check_features<0, dynamic, void, Ls...>();
   }
 
+  /// All layers in order, where sizes are not all in the types.
   constexpr explicit Sequential(const Ls&... layers) : Layers(layers...) {
     detail::check_features<0, dynamic, void, Ls...>();
   }
 
+  /// Layer I, counted from 0.
   template <std::size_t I>
   constexpr const layer_type<I>& layer() const {
     return detail::numbered<I, layer_type<I>>(*this);
   }
 
+  /// The shape of the output for an input of shape `in`. Throws shape_error as the layers do.
   constexpr Shape output_shape(const Shape& in) const {
     return fold_shapes(in, std::index_sequence_for<Ls...>{});
   }
 
+  /// Features that it takes, or `dynamic` if any number will do.
   constexpr std::size_t in() const { return first_features(std::index_sequence_for<Ls...>{}); }
 
  private:

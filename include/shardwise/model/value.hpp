@@ -13,7 +13,7 @@ namespace shardwise {
 template <Element T, Layout L>
 class Value {
  public:
-  using layout = L;
+  using layout = L;  ///< how the tensor lies over the ranks
 
   Value() = default;
 
@@ -31,10 +31,14 @@ class Value {
   Value(Value<T, From>&& other, const Shape& global)
       : view_(other.view_.data(), global, other.view_.place()), buffer_(std::move(other.buffer_)) {}
 
+  ///@{
+  /// What this rank holds, to be read; the shape of the whole; which rank this is.
   const View<const T, L>& view() const { return view_; }
   const Shape& global() const { return view_.global(); }
   Place place() const { return view_.place(); }
+  ///@}
 
+  /// Whether nobody else holds a share in the memory, so that it may be written to.
   bool may_write() const { return buffer_.unique(); }
 
   /// The memory to write to. Call it only if `may_write()`.
