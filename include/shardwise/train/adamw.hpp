@@ -15,11 +15,14 @@ namespace shardwise {
 ///     - learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)
 /// source   Loshchilov and Hutter 2019, algorithm 2, as torch.optim.AdamW computes it
 struct AdamW {
+  ///@{
+  /// As in the formula.
   double learning_rate = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
+  ///@}
 
   /// throws   argument_error for negative options and for betas of 1 and more
   void check() const {
@@ -31,17 +34,22 @@ struct AdamW {
     detail::check_option("AdamW", "weight_decay", weight_decay, any);
   }
 
+  /// m and v.
   constexpr std::size_t moments() const { return 2; }
 
+  /// One step on one element, in numbers of type A.
   template <class A>
   struct Update {
-    A keep;           // of the value
-    A rate;           // corrected for the first moment
-    A beta1, fresh1;  // of the moment and of the gradient
-    A beta2, fresh2;
-    A root_scale;  // corrects the root of the second moment
-    A epsilon;
+    A keep;        ///< share of the value that decay leaves
+    A rate;        ///< corrected for the first moment
+    A beta1;       ///< share of the first moment that stays
+    A fresh1;      ///< share of the gradient that comes to it
+    A beta2;       ///< share of the second moment that stays
+    A fresh2;      ///< share of the squared gradient that comes to it
+    A root_scale;  ///< corrects the root of the second moment
+    A epsilon;     ///< as in the formula
 
+    /// The new value; changes the two `moments`.
     constexpr A operator()(A value, A gradient, A* moments) const {
       moments[0] = beta1 * moments[0] + fresh1 * gradient;
       moments[1] = beta2 * moments[1] + fresh2 * gradient * gradient;
@@ -49,6 +57,7 @@ struct AdamW {
     }
   };
 
+  /// What happens in that step, counted from 1.
   template <class A>
   Update<A> update(std::uint64_t step) const {
     const auto t = static_cast<double>(step);

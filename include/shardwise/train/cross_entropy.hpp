@@ -91,8 +91,10 @@ constexpr void row_gradient(const T* logits, std::size_t count, std::size_t labe
 ///          label_smoothing outside [0, 1]; shape_error
 /// source   label smoothing as torch.nn.CrossEntropyLoss defines it
 struct CrossEntropy {
-  double label_smoothing = 0;
+  double label_smoothing = 0;  ///< as in the formula, in [0, 1]
 
+  ///@{
+  /// As `Loss` says.
   template <Layout L>
   using exchanges = std::conditional_t<
       std::same_as<L, Invariant>, std::tuple<>,
@@ -135,6 +137,7 @@ struct CrossEntropy {
       }
     }
   }
+  ///@}
 
  private:
   constexpr std::size_t sums_per_row() const { return label_smoothing > 0 ? 3 : 2; }

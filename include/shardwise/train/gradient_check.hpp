@@ -28,6 +28,7 @@ struct GradientReport {
   std::string where;
   std::size_t checked = 0;  ///< elements of input and parameters
 
+  /// Whether anything was checked, and no error was above `bound`.
   bool passed() const { return checked > 0 && largest_error <= bound; }
 };
 

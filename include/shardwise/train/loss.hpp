@@ -16,8 +16,8 @@ namespace shardwise {
 
 /// The samples of one batch, and of all batches of its step together.
 struct BatchShare {
-  std::size_t samples = 1;
-  std::size_t of_step = 1;
+  std::size_t samples = 1;  ///< of this batch, over all ranks
+  std::size_t of_step = 1;  ///< of all batches of the step, over all ranks
 };
 
 /// A loss's part of the rank's run: the exchanges that it names, and its place in the step.
@@ -26,6 +26,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
   using Base = Exchanger<Context, Exchanges>;
 
  public:
+  /// Made for one call; `exchange_shapes` are those that the loss gave.
   LossFrame(Run<Context>& run, const typename Base::Shapes& exchange_shapes, BatchShare share)
       : Base(run, exchange_shapes), share_(share) {}
 

@@ -16,15 +16,15 @@ namespace shardwise {
 /// `growth` after `interval` steps in a row that did not.
 /// source   torch.amp.GradScaler, with its defaults
 struct DynamicLossScale {
-  double initial = 65536;
-  double growth = 2;
-  double backoff = 0.5;
-  std::uint64_t interval = 2000;
+  double initial = 65536;         ///< the first scale
+  double growth = 2;              ///< above 1
+  double backoff = 0.5;           ///< between 0 and 1
+  std::uint64_t interval = 2000;  ///< steps in a row before the scale grows
 };
 
 /// How a LossScaler stands, for checkpoints.
 struct LossScaleState {
-  double scale = 1;
+  double scale = 1;            ///< of the next step
   std::uint64_t in_a_row = 0;  ///< steps since one overflowed or the scale grew
   std::uint64_t skipped = 0;   ///< steps in all
 
@@ -63,11 +63,13 @@ class LossScaler {
     return scaler;
   }
 
+  /// The factor for the next step.
   double scale() const { return scale_; }
 
   /// Steps that were skipped so far.
   std::uint64_t skipped() const { return skipped_; }
 
+  /// How it stands, for a checkpoint.
   LossScaleState state() const { return {scale_, in_a_row_, skipped_}; }
 
   /// Goes on from `state`, with this scaler's own options.

@@ -22,6 +22,8 @@ namespace shardwise {
 /// sends    nothing for Invariant, an all-reduce of one number for Sharded
 /// throws   shape_error if prediction and target differ in shape, argument_error for an empty batch
 struct MeanSquaredError {
+  ///@{
+  /// As `Loss` says.
   template <Layout L>
   using exchanges = std::conditional_t<std::same_as<L, Invariant>, std::tuple<>,
                                        std::tuple<Exchange<Redistribute<Partial, Invariant>>>>;
@@ -61,6 +63,7 @@ struct MeanSquaredError {
     if constexpr (ShardedLayout<L>) sum = frame.template sum_of_ranks<0>(sum);
     return sum / terms;
   }
+  ///@}
 };
 
 }  // namespace shardwise

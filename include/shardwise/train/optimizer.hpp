@@ -85,8 +85,10 @@ class Optimizer {
         });
   }
 
+  /// The model whose parameters it changes.
   const M& model() const { return *model_; }
 
+  /// The rule and its options, with the learning rate of the next step.
   const Rule& rule() const { return rule_; }
 
   /// For the steps from the next one on.
@@ -97,9 +99,11 @@ class Optimizer {
     rule_ = checked(changed);
   }
 
+  ///@{
   /// Steps done so far. Setting them continues another optimizer's count, as from a checkpoint.
   std::uint64_t steps() const { return steps_; }
   void set_steps(std::uint64_t steps) { steps_ = steps; }
+  ///@}
 
   /// The numbers kept for the element `value` of the model's `values()`; those of the next element
   /// follow, `rule().moments()` for each.

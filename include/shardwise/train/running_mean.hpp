@@ -17,11 +17,13 @@ namespace shardwise {
 /// sends    nothing
 class RunningMean {
  public:
+  /// The mean of one more batch, which has so many samples over all ranks.
   void add(double mean_of_batch, std::size_t samples) {
     sum_ += mean_of_batch * static_cast<double>(samples);
     samples_ += samples;
   }
 
+  /// Samples of all batches so far.
   std::size_t samples() const { return samples_; }
 
   /// 0 before the first sample.

@@ -1,5 +1,13 @@
 #pragma once
 // Learning rates that change from step to step.
+//
+// A schedule is a pure function from the number of steps that are done to the rate of the next one:
+//
+//     const CosineDecay schedule{.rate = 1e-3, .steps = 10'000, .warm_up = {.steps = 500}};
+//     schedule.check();
+//     optimizer.set_learning_rate(schedule(optimizer.steps()));     // before each step
+//
+// A step that was skipped (see loss_scaler.hpp) is not done, and comes again at the same rate.
 
 #include <algorithm>
 #include <cmath>
@@ -18,8 +26,8 @@ namespace shardwise {
 /// source   torch.optim.lr_scheduler: SequentialLR of LinearLR(start_factor=from,
 ///          total_iters=steps) and the schedule
 struct WarmUp {
-  std::uint64_t steps = 0;
-  double from = 0;
+  std::uint64_t steps = 0;  ///< 0 for none
+  double from = 0;          ///< share of the first rate, in [0, 1]
 
   /// throws   argument_error for a factor outside [0, 1]
   void check(const char* schedule) const {
@@ -28,24 +36,17 @@ struct WarmUp {
                          "; it is a share of the rate, and must be in [0, 1]");
   }
 
+  /// The rate after `done` steps, fewer than `steps`, where the schedule begins with `rate`.
   constexpr double operator()(double rate, std::uint64_t done) const {
     const double way = static_cast<double>(done) / static_cast<double>(steps);
     return rate * (from + (1 - from) * way);
   }
 };
 
-// A schedule is a pure function from the number of steps that are done to the rate of the next
-/// one:
-///
-///     const CosineDecay schedule{.rate = 1e-3, .steps = 10'000, .warm_up = {.steps = 500}};
-///     schedule.check();
-///     optimizer.set_learning_rate(schedule(optimizer.steps()));     // before each step
-///
-/// A step that was skipped (see loss_scaler.hpp) is not done, and comes again at the same rate.
 /// The same rate all the time, after warm-up.
 struct ConstantRate {
-  double rate = 1e-3;
-  WarmUp warm_up{};
+  double rate = 1e-3;  ///< of all steps
+  WarmUp warm_up{};    ///< before them
 
   /// throws   argument_error for a rate that is negative or no number
   void check() const {
@@ -53,6 +54,7 @@ struct ConstantRate {
     warm_up.check("ConstantRate");
   }
 
+  /// The rate of the next step after `done` steps.
   constexpr double operator()(std::uint64_t done) const {
     return done < warm_up.steps ? warm_up(rate, done) : rate;
   }
@@ -62,10 +64,13 @@ struct ConstantRate {
 /// the end of warm-up.
 /// source   torch.optim.lr_scheduler.StepLR
 struct StepDecay {
+  ///@{
+  /// As above.
   double rate = 1e-3;
   std::uint64_t every = 1;
   double factor = 0.1;
   WarmUp warm_up{};
+  ///@}
 
   /// throws   argument_error for options that are negative or no number, and for `every` of 0
   void check() const {
@@ -80,6 +85,7 @@ struct StepDecay {
     }
   }
 
+  /// The rate of the next step after `done` steps.
   constexpr double operator()(std::uint64_t done) const {
     if (done < warm_up.steps) return warm_up(rate, done);
     double power = 1;
@@ -98,10 +104,13 @@ struct StepDecay {
 /// source   Loshchilov and Hutter 2017, equation 5, without restarts;
 ///          torch.optim.lr_scheduler.CosineAnnealingLR up to its T_max, where that turns back
 struct CosineDecay {
+  ///@{
+  /// As above.
   double rate = 1e-3;
   std::uint64_t steps = 1;
   double final_rate = 0;
   WarmUp warm_up{};
+  ///@}
 
   /// throws   argument_error for rates that are negative or no numbers, and for a warm-up that
   ///          leaves no step to the cosine
@@ -117,6 +126,7 @@ struct CosineDecay {
     }
   }
 
+  /// The rate of the next step after `done` steps.
   double operator()(std::uint64_t done) const {
     if (done < warm_up.steps) return warm_up(rate, done);
     const double end = static_cast<double>(steps - warm_up.steps);

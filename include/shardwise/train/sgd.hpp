@@ -17,10 +17,13 @@ namespace shardwise {
 /// v begins as 0.
 /// source   torch.optim.SGD without dampening; Sutskever et al. 2013 for Nesterov's form
 struct Sgd {
+  ///@{
+  /// As in the formula.
   double learning_rate = 1e-3;
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
+  ///@}
 
   /// throws   argument_error for negative options, and for nesterov without momentum
   void check() const {
@@ -35,15 +38,21 @@ struct Sgd {
     }
   }
 
+  /// v, unless there is no momentum.
   constexpr std::size_t moments() const { return momentum == 0 ? 0 : 1; }
 
+  /// One step on one element, in numbers of type A.
   template <class A>
   struct Update {
+    ///@{
+    /// The options.
     A rate;
     A momentum;
     A decay;
     bool nesterov;
+    ///@}
 
+    /// The new value; changes the moment, if there is one.
     constexpr A operator()(A value, A gradient, A* moments) const {
       const A decayed = gradient + decay * value;
       if (momentum == 0) return value - rate * decayed;
@@ -52,6 +61,7 @@ struct Sgd {
     }
   };
 
+  /// What happens in any step.
   template <class A>
   constexpr Update<A> update(std::uint64_t) const {
     return {static_cast<A>(learning_rate), static_cast<A>(momentum), static_cast<A>(weight_decay),

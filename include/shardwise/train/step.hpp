@@ -23,6 +23,7 @@ struct StepOptions {
   Norm norm = Norm::euclidean;        ///< which norm that is
   LossScaler* scaler = nullptr;       ///< each rank's own, which outlives the step
 
+  /// What the scaler says, and 1 without one.
   double scale() const { return scaler == nullptr ? 1 : scaler->scale(); }
 };
 
