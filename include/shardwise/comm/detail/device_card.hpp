@@ -1,0 +1,112 @@
+#pragma once
+// What ranks on devices show each other before they have a communicator, and what must hold of it.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/detail/greeting.hpp"
+#include "shardwise/comm/rendezvous.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail {
+
+/// The number by which processes know that they are on one machine, containers or not: that of its
+/// system's start, or of its name where there is none. FNV-1a of the text.
+inline std::uint64_t this_machine() {
+  std::string text;
+  std::ifstream start("/proc/sys/kernel/random/boot_id");
+  if (!std::getline(start, text)) {
+    std::array<char, 256> name{};
+    ::gethostname(name.data(), name.size() - 1);
+    text = name.data();
+  }
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3U;
+  }
+  return hash;
+}
+
+/// The card of a rank that is to work on a device.
+struct DeviceCard {
+  std::array<std::byte, 128> id{};  ///< of the communicator to be; rank 0's counts
+  std::uint64_t machine = 0;        ///< of this_machine()
+  std::uint32_t version = 0;        ///< of the library that is to connect the ranks
+  std::string device;               ///< its PCI bus number, "0000:3b:00.0"
+  std::string problem;              ///< why this rank cannot take part; empty if it can
+
+  Card encode() const {
+    Card card{};
+    const std::span<std::byte> bytes(card);
+    std::copy(id.begin(), id.end(), card.begin());
+    put_number(bytes.subspan(128), static_cast<std::uint32_t>(machine & 0xffff'ffffU));
+    put_number(bytes.subspan(132), static_cast<std::uint32_t>(machine >> 32));
+    put_number(bytes.subspan(136), version);
+    put_text(bytes.subspan(140, 32), device);
+    put_text(bytes.subspan(172), problem);
+    return card;
+  }
+
+  static DeviceCard decode(const Card& card) {
+    const std::span<const std::byte> bytes(card);
+    DeviceCard result;
+    std::copy_n(card.begin(), result.id.size(), result.id.begin());
+    result.machine = get_number(bytes.subspan(128)) |
+                     static_cast<std::uint64_t>(get_number(bytes.subspan(132))) << 32;
+    result.version = get_number(bytes.subspan(136));
+    result.device = get_text(bytes.subspan(140, 32));
+    result.problem = get_text(bytes.subspan(172));
+    return result;
+  }
+
+ private:
+  /// Cut off where there is no room; the rest is zero.
+  static void put_text(std::span<std::byte> bytes, std::string_view text) {
+    text = text.substr(0, bytes.size());
+    std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(), bytes.begin());
+  }
+  static std::string get_text(std::span<const std::byte> bytes) {
+    const auto end = std::find(bytes.begin(), bytes.end(), std::byte{0});
+    return {reinterpret_cast<const char*>(bytes.data()),
+            static_cast<std::size_t>(end - bytes.begin())};
+  }
+};
+
+/// That all ranks can take part, with one version of the library, each on a device of its own. All
+/// ranks see the same cards, so all throw, or none.
+/// throws  peer_error if another rank has a problem (this one's is its own to throw)
+///         backend_error for different versions
+///         argument_error for two ranks on one device
+inline void check_cards(const std::vector<DeviceCard>& cards) {
+  const auto number = [](std::size_t rank) { return std::to_string(rank); };
+  for (std::size_t r = 0; r < cards.size(); ++r)
+    if (!cards[r].problem.empty())
+      throw peer_error("rank " + number(r) + " cannot take part: " + cards[r].problem);
+  std::map<std::pair<std::uint64_t, std::string>, std::size_t> users;
+  for (std::size_t r = 0; r < cards.size(); ++r) {
+    if (cards[r].version != cards[0].version)
+      throw backend_error("NCCL: rank 0 has version code " + std::to_string(cards[0].version) +
+                          " and rank " + number(r) + " has " + std::to_string(cards[r].version) +
+                          "; give all ranks the same library");
+    const auto [user, is_first] = users.try_emplace({cards[r].machine, cards[r].device}, r);
+    if (!is_first)
+      throw argument_error("NCCL: ranks " + number(user->second) + " and " + number(r) +
+                           " are both on the GPU " + cards[r].device +
+                           " of one machine, which NCCL refuses. Run no more ranks than GPUs and "
+                           "give each its own (LOCAL_RANK), or share one GPU among thread ranks");
+  }
+}
+
+}  // namespace shardwise::detail
