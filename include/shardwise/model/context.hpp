@@ -16,27 +16,31 @@ struct Context {
                 "takes float, double, bf16, fp16 or a Precision of those first.");
   static_assert(detail::must_be_communicator<C>());
 
+  /// The Precision that P is, or is short for.
   using precision = typename detail::precision_of<P>::type;
   using dtype = typename precision::compute;  ///< of what goes from layer to layer
-  using backend = B;
-  using communicator = C;
+  using backend = B;                          ///< who computes
+  using communicator = C;                     ///< who talks
 };
 
-/// What a model is used for. A model that only goes forward has no gradients and saves nothing;
-/// the gradient of the model's own input, and what it sends, is computed only on request.
+/// The use of a model that is trained: parameters have gradients, the model's input has none.
 struct Train {
-  static constexpr bool trains = true;
-  static constexpr bool input_gradient = false;
+  static constexpr bool trains = true;           ///< whether there are gradients
+  static constexpr bool input_gradient = false;  ///< whether the model's input has one
 };
+/// The use of a model that is trained and gives the gradient of its input, which costs what is sent
+/// and computed for it.
 struct TrainWithInputGradient {
-  static constexpr bool trains = true;
-  static constexpr bool input_gradient = true;
+  static constexpr bool trains = true;          ///< whether there are gradients
+  static constexpr bool input_gradient = true;  ///< whether the model's input has one
 };
+/// The use of a model that only goes forward: it has no gradients and saves nothing.
 struct ForwardOnly {
-  static constexpr bool trains = false;
-  static constexpr bool input_gradient = false;
+  static constexpr bool trains = false;          ///< whether there are gradients
+  static constexpr bool input_gradient = false;  ///< whether the model's input has one
 };
 
+/// What a model is used for: `Train`, `TrainWithInputGradient` or `ForwardOnly`.
 template <class U>
 concept ModelUse = std::same_as<U, Train> || std::same_as<U, TrainWithInputGradient> ||
     std::same_as<U, ForwardOnly>;

@@ -52,7 +52,8 @@ inline constexpr bool goes_backward = S::trains &&
 /// The use of what stands behind L: its input has a gradient if anything of L runs backward.
 template <class L, class S, class E>
 struct UseBehind {
-  static constexpr bool trains = S::trains;
+  static constexpr bool trains = S::trains;  ///< as in S
+  /// Whether L has something to give a gradient to.
   static constexpr bool input_gradient = goes_backward<L, S, E>;
 };
 
