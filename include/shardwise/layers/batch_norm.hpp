@@ -102,11 +102,18 @@ class BatchNorm : public KeepsLayout {
   static constexpr bool has_bias = A == Affine::weight_and_bias;
 
  public:
+  ///@{
+  /// As `Layer` says.
   static constexpr Saves saves = Saves::input;
   static constexpr bool in_place = true;
   static constexpr bool exchanges_in_evaluation = false;
-  static constexpr std::size_t in_features = N;  ///< or channels
+  ///@}
+
+  ///@{
+  /// Features or channels, by the names that neighbours ask for.
+  static constexpr std::size_t in_features = N;
   static constexpr std::size_t out_features = N;
+  ///@}
 
   /// The number of channels is in the type.
   constexpr explicit BatchNorm(Epsilon epsilon = {}, Momentum momentum = {}) requires(N != dynamic)
@@ -117,8 +124,11 @@ class BatchNorm : public KeepsLayout {
                                Momentum momentum = {}) requires(N == dynamic)
       : channels_{channels}, epsilon_(checked(epsilon)), momentum_(checked(momentum)) {}
 
+  /// Channels or features, once they are known.
   constexpr std::size_t in() const { return channels_.value(); }
 
+  ///@{
+  /// As `Layer` says.
   template <Layout In>
   using parameters = std::conditional_t<
       has_bias, std::tuple<detail::ChannelParameter<In>, detail::ChannelParameter<In>>,
@@ -227,6 +237,7 @@ class BatchNorm : public KeepsLayout {
       });
     }
   }
+  ///@}
 
  private:
   static constexpr double checked(Epsilon epsilon) {

@@ -62,14 +62,21 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
   static_assert(detail::groups_must_stay_whole<S, splits_groups, Form.groups, Form.grain>());
 
  public:
-  static constexpr Saves saves = Saves::input;
+  static constexpr Saves saves = Saves::input;              ///< as `Layer` says
   static constexpr std::size_t axes = Form.windows.size();  ///< of space
-  static constexpr auto form = Form;
-  static constexpr std::size_t in_features = In;  ///< channels, by the name that neighbours ask for
+  static constexpr auto form = Form;                        ///< its ConvolutionForm
+
+  ///@{
+  /// Channels, by the names that neighbours ask for.
+  static constexpr std::size_t in_features = In;
   static constexpr std::size_t out_features = Out;
+  ///@}
+
+  ///@{
   /// Channels of which units must be multiples, and those that output units have, as far as known.
   static constexpr std::size_t in_grain = splits_groups && In != dynamic ? In / Form.groups : 1;
   static constexpr std::size_t out_grain = splits_groups ? dynamic : Form.grain;
+  ///@}
 
   /// All sizes are in the type.
   constexpr Convolution() requires(In != dynamic && Out != dynamic) = default;
@@ -94,13 +101,18 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
     return other;
   }
 
+  ///@{
+  /// Channels over all ranks, once they are known.
   constexpr std::size_t in_channels() const { return in_.value(); }
   constexpr std::size_t out_channels() const { return out_.value(); }
+  ///@}
 
   /// A convolution over all its channels can apply the activation behind it.
   template <Layout X>
   static constexpr bool fuses = !std::same_as<typename Layouts::template gives<X>, Partial>;
 
+  ///@{
+  /// As `Layer` says.
   template <Layout X>
   using parameters = std::conditional_t<
       Form.bias,

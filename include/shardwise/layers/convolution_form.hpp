@@ -12,21 +12,24 @@ namespace shardwise {
 
 /// See `kernel`.
 struct KernelOptions {
-  PerAxis stride = 1;
-  Padding padding = 0;
-  PerAxis dilation = 1;
-  int groups = 1;    ///< each reads input channels and writes output channels of its own
-  bool bias = true;  ///< one number for each output channel
-  int grain = 1;     ///< output channels that shards keep together; a grouped layer behind needs it
+  PerAxis stride = 1;    ///< from one window to the next
+  Padding padding = 0;   ///< zeros around the image
+  PerAxis dilation = 1;  ///< from one tap to the next
+  int groups = 1;        ///< each reads input channels and writes output channels of its own
+  bool bias = true;      ///< one number for each output channel
+  int grain = 1;  ///< output channels that shards keep together; a grouped layer behind needs it
 };
 
 /// The kernel of a convolution with any number of axes of space; a number is a size alone.
 struct Kernel {
-  PerAxis size;
-  KernelOptions options{};
+  PerAxis size;             ///< taps
+  KernelOptions options{};  ///< all else
 
+  ///@{
+  /// A size alone, or with options.
   constexpr Kernel(int all) : size(all) {}
   constexpr Kernel(PerAxis sizes, const KernelOptions& given) : size(sizes), options(given) {}
+  ///@}
 };
 
 /// `kernel(3, {.padding = 1})`, `kernel({3, 5}, {.stride = {2, 1}, .padding = same, .groups = 4})`.
@@ -35,11 +38,12 @@ constexpr Kernel kernel(PerAxis size, const KernelOptions& options = {}) { retur
 /// The same for a known number of axes: equal convolutions have equal forms.
 template <std::size_t Axes>
 struct ConvolutionForm {
-  std::array<Window, Axes> windows{};
-  std::size_t groups = 1;
-  std::size_t grain = 1;
-  bool bias = true;
+  std::array<Window, Axes> windows{};  ///< one for each axis of space
+  std::size_t groups = 1;              ///< as in KernelOptions
+  std::size_t grain = 1;               ///< as in KernelOptions
+  bool bias = true;                    ///< as in KernelOptions
 
+  /// Of one input channel.
   constexpr std::size_t taps() const {
     std::size_t product = 1;
     for (const Window& window : windows) product *= window.kernel;

@@ -13,6 +13,8 @@ namespace shardwise {
 /// sends    nothing
 template <class F>
 struct Elementwise : KeepsLayout {
+  ///@{
+  /// As `Layer` says.
   static constexpr Saves saves = F::slope_from_output ? Saves::output : Saves::input;
   static constexpr Activation activation = F::kind;
   static constexpr bool in_place = F::slope_from_output;
@@ -25,6 +27,7 @@ struct Elementwise : KeepsLayout {
       out[i] = static_cast<T>(F::value(static_cast<A>(in[i])));
     });
   }
+  ///@}
 
   /// dx = dy f'; f' from what is saved.
   template <class Frame, class S, class DY, class DX>
@@ -38,11 +41,17 @@ struct Elementwise : KeepsLayout {
   }
 };
 
+/// max(x, 0).
 struct Relu : Elementwise<activations::Relu> {};
-struct Gelu : Elementwise<activations::Gelu> {};          ///< with the error function
-struct GeluTanh : Elementwise<activations::GeluTanh> {};  ///< approximated by tanh
+/// x P(x), P the distribution function of the standard normal, by the error function.
+struct Gelu : Elementwise<activations::Gelu> {};
+/// The same, approximated by tanh.
+struct GeluTanh : Elementwise<activations::GeluTanh> {};
+/// x / (1 + e^-x).
 struct Silu : Elementwise<activations::Silu> {};
+/// The hyperbolic tangent.
 struct Tanh : Elementwise<activations::Tanh> {};
+/// 1 / (1 + e^-x).
 struct Sigmoid : Elementwise<activations::Sigmoid> {};
 
 }  // namespace shardwise

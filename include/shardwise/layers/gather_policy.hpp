@@ -15,6 +15,8 @@ namespace shardwise {
 /// Leave it out to keep an output sharded, and the next layer decides.
 template <Layout L>
 struct To {
+  ///@{
+  /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool reshapes = true;
   static constexpr bool keeps_shape = true;
@@ -27,6 +29,7 @@ struct To {
   using gives = In;
 
   constexpr Shape output_shape(const Shape& in) const { return in; }
+  ///@}
 };
 
 }  // namespace shardwise

@@ -13,16 +13,17 @@ namespace shardwise {
 /// A distribution to draw initial values from: uniform on [-scale, scale), normal with standard
 /// deviation `scale`, or the constant `scale`.
 struct Initializer {
+  /// Which distribution.
   enum class Kind : std::uint8_t { constant, uniform, normal };
 
-  Kind kind = Kind::constant;
-  double scale = 0.0;
+  Kind kind = Kind::constant;  ///< of these
+  double scale = 0.0;          ///< half of the width, standard deviation or value
 };
 
 /// The inputs and outputs of one unit of a layer, counted over all ranks.
 struct Fans {
-  std::size_t in = 0;
-  std::size_t out = 0;
+  std::size_t in = 0;   ///< inputs of one output
+  std::size_t out = 0;  ///< outputs of one input
 };
 
 namespace init {

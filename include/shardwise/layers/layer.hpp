@@ -26,8 +26,9 @@ enum class Saves : std::uint8_t { nothing, input, output };
 /// What its gradient owes before a step is the adjoint of getting from one to the other.
 template <Layout Stored, Layout Used>
 struct ParameterUse {
-  using stored = Stored;
-  using used = Used;
+  using stored = Stored;  ///< how the ranks hold it
+  using used = Used;      ///< how the layer uses it
+  /// The redistribution that its gradient owes.
   using debt = adjoint_t<Redistribute<Stored, Used>>;
 
   static_assert(Redistribute<Stored, Used>::movement == Movement::none ||
@@ -38,10 +39,10 @@ struct ParameterUse {
 
 /// One parameter in terms of numbers: its global shape, and how it begins.
 struct ParameterSpec {
-  std::string_view name;
-  Shape shape;
-  init::Rule begins = init::zeros;
-  Fans fans{};  ///< of the layer over all ranks, for rules that depend on them
+  std::string_view name;            ///< "weight"
+  Shape shape;                      ///< of the whole, over all ranks
+  init::Rule begins = init::zeros;  ///< where its initial values come from
+  Fans fans{};                      ///< of the layer over all ranks, for rules that depend on them
 };
 
 /// An exchange between ranks inside a layer or loss, named so that it is run, transposed and
@@ -50,8 +51,8 @@ struct ParameterSpec {
 /// adjoint, and is for all-reduces only.
 template <class R, Reduction Op = Reduction::sum, class Values = void>
 struct Exchange {
-  using redistribution = R;
-  static constexpr Reduction reduction = Op;
+  using redistribution = R;                   ///< what moves
+  static constexpr Reduction reduction = Op;  ///< how summands become one
 
   /// The type of its values, in a layer whose sums are of type Sum.
   template <class Sum>
@@ -75,6 +76,8 @@ struct Exchange {
 /// offered, except that a sum must be complete first. A Partial becomes what the next layer wants
 /// if that is sharded, else Invariant.
 struct KeepsLayout {
+  ///@{
+  /// As `Layer` says.
   static constexpr bool keeps_shape = true;
 
   template <Layout Wanted>
@@ -88,6 +91,7 @@ struct KeepsLayout {
   using gives = In;
 
   constexpr Shape output_shape(const Shape& in) const { return in; }
+  ///@}
 };
 
 /// A layer computes; it never sees a communicator.
@@ -195,10 +199,12 @@ inline constexpr bool fuses_activation = requires {
 
 }  // namespace detail
 
+///@{
 /// The parameters and the exchanges of a layer that is given its input as In, as a std::tuple.
 template <class L, Layout In>
 using parameters_t = typename detail::parameters_of<L, In>::type;
 template <class L, Layout In>
 using exchanges_t = typename detail::exchanges_of<L, In>::type;
+///@}
 
 }  // namespace shardwise

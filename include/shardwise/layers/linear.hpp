@@ -50,9 +50,9 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
   using Layouts = detail::ProductLayouts<S, Axis::feature>;
 
  public:
-  static constexpr Saves saves = Saves::input;
-  static constexpr std::size_t in_features = In;
-  static constexpr std::size_t out_features = Out;
+  static constexpr Saves saves = Saves::input;      ///< as `Layer` says
+  static constexpr std::size_t in_features = In;    ///< over all ranks, or `dynamic`
+  static constexpr std::size_t out_features = Out;  ///< over all ranks, or `dynamic`
 
   /// All sizes are in the type.
   constexpr Linear() requires(In != dynamic && Out != dynamic) = default;
@@ -85,13 +85,18 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
     return other;
   }
 
+  ///@{
+  /// Features over all ranks, once they are known.
   constexpr std::size_t in() const { return in_.value(); }
   constexpr std::size_t out() const { return out_.value(); }
+  ///@}
 
   /// A product over complete rows can apply the activation behind it.
   template <Layout X>
   static constexpr bool fuses = !std::same_as<typename Layouts::template gives<X>, Partial>;
 
+  ///@{
+  /// As `Layer` says.
   template <Layout X>
   using parameters = std::conditional_t<
       Bias, std::tuple<typename Layouts::template weight<X>, typename Layouts::template bias<X>>,
@@ -146,6 +151,7 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
       products.backward_input(x.rows(), dy.data(), weight_of(frame), dx.data());
     }
   }
+  ///@}
 
  private:
   constexpr void check_input(const Shape& x) const {
@@ -175,9 +181,11 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
   init::Rule bias_rule_ = init::torch_linear;
 };
 
+/// Each rank has all inputs and makes its block of the outputs.
 template <std::size_t In, std::size_t Out, bool Bias = true>
 using ColumnParallelLinear = Linear<split::output, In, Out, Bias>;
 
+/// Each rank has its block of the inputs and makes a summand of all outputs.
 template <std::size_t In, std::size_t Out, bool Bias = true>
 using RowParallelLinear = Linear<split::input, In, Out, Bias>;
 

@@ -12,19 +12,22 @@ namespace shardwise {
 
 /// See `pool`.
 struct PoolOptions {
-  PerAxis stride = 0;  ///< 0 stands for the size: windows side by side
-  Padding padding = 0;
-  PerAxis dilation = 1;
+  PerAxis stride = 0;          ///< 0 stands for the size: windows side by side
+  Padding padding = 0;         ///< zeros around the image; a maximum passes them over
+  PerAxis dilation = 1;        ///< from one tap to the next
   bool counts_padding = true;  ///< whether averages divide by all taps of a window
 };
 
 /// The windows of a pooling layer with any number of axes of space; a number is a size alone.
 struct PoolWindows {
-  PerAxis size;
-  PoolOptions options{};
+  PerAxis size;           ///< taps
+  PoolOptions options{};  ///< all else
 
+  ///@{
+  /// A size alone, or with options.
   constexpr PoolWindows(int all) : size(all) {}
   constexpr PoolWindows(PerAxis sizes, const PoolOptions& given) : size(sizes), options(given) {}
+  ///@}
 
   /// The stride, of which 0 is none.
   constexpr PerAxis stride() const { return options.stride.most() == 0 ? size : options.stride; }

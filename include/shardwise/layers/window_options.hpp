@@ -12,34 +12,46 @@ namespace shardwise {
 
 /// A number for every axis of space: `3`, or one for each, outermost first: `{3, 5}`.
 struct PerAxis {
-  std::array<int, 3> values{};
-  std::size_t count = 1;  ///< how many were given; 1 stands for any number of equal ones
+  std::array<int, 3> values{};  ///< for each axis; what was not given repeats the last one
+  std::size_t count = 1;        ///< how many were given; 1 stands for any number of equal ones
 
+  ///@{
+  /// One number for all axes, or one for each.
   constexpr PerAxis(int all) : values{all, all, all} {}
   constexpr PerAxis(int a, int b) : values{a, b, b}, count(2) {}
   constexpr PerAxis(int a, int b, int c) : values{a, b, c}, count(3) {}
+  ///@}
 
+  /// Whether there are as many numbers as axes, or one for all.
   constexpr bool fits(std::size_t axes) const { return count == 1 || count == axes; }
+  ///@{
+  /// The smallest and the largest of the numbers.
   constexpr int least() const { return *std::min_element(values.begin(), values.end()); }
   constexpr int most() const { return *std::max_element(values.begin(), values.end()); }
+  ///@}
 };
 
 /// Zeros around an image: as many at both ends of an axis (`1`, `{1, 2}`), other numbers at each
 /// (`sides(1, 0)`, `sides({1, 2}, {0, 2})`), or as many as keep its extents (`same`).
 struct Padding {
-  PerAxis before = 0;
-  PerAxis after = 0;
-  bool keeps_extent = false;
+  PerAxis before = 0;         ///< zeros in front of the image
+  PerAxis after = 0;          ///< zeros behind it
+  bool keeps_extent = false;  ///< as many as keep the extents; the numbers do not count
 
+  ///@{
+  /// As many at both ends, or other numbers at each.
   constexpr Padding(int all) : before(all), after(all) {}
   constexpr Padding(int a, int b) : before(a, b), after(a, b) {}
   constexpr Padding(int a, int b, int c) : before(a, b, c), after(a, b, c) {}
   constexpr Padding(PerAxis in_front, PerAxis behind, bool keeps)
       : before(in_front), after(behind), keeps_extent(keeps) {}
+  ///@}
 
+  /// Whether there are as many numbers as axes, or one for all.
   constexpr bool fits(std::size_t axes) const { return before.fits(axes) && after.fits(axes); }
 };
 
+/// Other numbers of zeros in front of the image than behind it.
 constexpr Padding sides(PerAxis before, PerAxis after) { return {before, after, false}; }
 
 /// Of an odd number of zeros the last one lies behind the image. Needs stride 1.
