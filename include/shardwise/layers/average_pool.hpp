@@ -30,6 +30,8 @@ class AveragePool {
   static constexpr Divisor divisor = CountsPadding ? Divisor::taps : Divisor::elements;
 
  public:
+  ///@{
+  /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
 
   template <Layout Wanted>
@@ -58,8 +60,10 @@ class AveragePool {
   void backward(Frame& frame, Nothing, DY dy, DX dx) const {
     frame.state().backward(detail::pooling_call<Windows>(dx, dy), divisor, dy.data(), dx.data());
   }
+  ///@}
 };
 
+///@{
 /// On [batch, channel, width], [batch, channel, height, width] and [batch, channel, depth, height,
 /// width]: `AveragePool2d<2>`, `AveragePool2d<pool(3, {.padding = 1, .counts_padding = false})>`.
 template <PoolWindows P>
@@ -68,6 +72,7 @@ template <PoolWindows P>
 using AveragePool2d = AveragePool<detail::pool_windows<2, P>(), P.options.counts_padding>;
 template <PoolWindows P>
 using AveragePool3d = AveragePool<detail::pool_windows<3, P>(), P.options.counts_padding>;
+///@}
 
 /// "AveragePool2d<3x3, padding 1x1, not counted>".
 template <auto Windows, bool CountsPadding>

@@ -24,7 +24,7 @@ namespace shardwise {
 
 /// The weight of a new batch in running statistics.
 struct Momentum {
-  double value = 0.1;
+  double value = 0.1;  ///< in [0, 1]
 };
 
 namespace detail {

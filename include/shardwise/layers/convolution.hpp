@@ -175,6 +175,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
     frame.state().backward(call, x.data(), dy.data(), weight_of(frame), frame.write(),
                            frame.template gradient<0>().data(), bias_gradient, input_gradient);
   }
+  ///@}
 
  private:
   constexpr void check_input(const Shape& x) const {

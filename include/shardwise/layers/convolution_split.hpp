@@ -21,11 +21,15 @@ struct group {};
 /// Not the weight but the images, along an axis of space.
 template <Axis A>
 struct space {
-  static constexpr Axis axis = A;
+  static constexpr Axis axis = A;  ///< that is cut
 };
+
+///@{
+/// By blocks of one axis of space, each rank with what its windows read beyond.
 using depth = space<Axis::depth>;
 using height = space<Axis::height>;
 using width = space<Axis::width>;
+///@}
 
 }  // namespace split
 
@@ -36,9 +40,11 @@ template <Axis A>
 inline constexpr bool splits_space<split::space<A>> = true;
 }  // namespace detail
 
+/// A split of images along an axis of space: `split::height` and the like.
 template <class S>
 concept SpaceSplit = detail::splits_space<S>;
 
+/// What a convolution may be split by.
 template <class S>
 concept ConvolutionSplit = Split<S> || std::same_as<S, split::group> || SpaceSplit<S>;
 

@@ -48,6 +48,8 @@ struct Drops : KeepsLayout {
 /// source   Srivastava et al. 2014, section 10 (scaled in training)
 template <std::uint32_t Numerator, std::uint32_t Denominator>
 struct Dropout : detail::Drops<Numerator, Denominator> {
+  ///@{
+  /// As `Layer` says.
   template <class Frame, class X, class Y>
   void forward(Frame& frame, X x, Y y) const {
     apply_mask(frame, x, y);
@@ -57,6 +59,7 @@ struct Dropout : detail::Drops<Numerator, Denominator> {
   void backward(Frame& frame, Nothing, DY dy, DX dx) const {
     apply_mask(frame, dy, dx);
   }
+  ///@}
 
  private:
   template <class Frame, class In, class Out>
@@ -84,6 +87,8 @@ struct Dropout : detail::Drops<Numerator, Denominator> {
 /// source   Tompson et al. 2015; torch.nn.Dropout2d
 template <std::uint32_t Numerator, std::uint32_t Denominator>
 struct ChannelDropout : detail::Drops<Numerator, Denominator> {
+  ///@{
+  /// As `Layer` says.
   constexpr Shape output_shape(const Shape& x) const {
     const bool fits = x.rank() >= 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
     if (x.rank() > 0 && !fits) {
@@ -102,6 +107,7 @@ struct ChannelDropout : detail::Drops<Numerator, Denominator> {
   void backward(Frame& frame, Nothing, DY dy, DX dx) const {
     apply_mask(frame, dy, dx);
   }
+  ///@}
 
  private:
   template <class Frame, class In, class Out>

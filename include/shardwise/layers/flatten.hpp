@@ -18,12 +18,15 @@ namespace shardwise {
 /// sends    nothing
 /// throws   shape_error if x does not begin with batch and channel
 struct Flatten {
-  static constexpr Saves saves = Saves::nothing;
-  static constexpr bool reshapes = true;
-
+  /// Whether every rank has whole planes of a tensor that is so split.
   template <Layout L>
   static constexpr bool keeps_planes =
       std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::channel>>;
+
+  ///@{
+  /// As `Layer` says.
+  static constexpr Saves saves = Saves::nothing;
+  static constexpr bool reshapes = true;
 
   template <Layout Wanted>
   using wants = std::conditional_t<std::same_as<Wanted, Sharded<Axis::feature>>,
@@ -52,6 +55,7 @@ struct Flatten {
     const std::size_t plane = x[1].grain * x.elements(2, x.rank());
     return Shape{x[0], {Axis::feature, x[1].units, plane}};
   }
+  ///@}
 };
 
 }  // namespace shardwise

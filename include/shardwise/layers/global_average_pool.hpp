@@ -33,6 +33,8 @@ inline constexpr bool is_space_split =
 /// throws   shape_error if x does not begin with batch and channel, or has empty planes
 /// source   ONNX operator GlobalAveragePool
 struct GlobalAveragePool {
+  ///@{
+  /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
 
   template <Layout Wanted>
@@ -80,6 +82,7 @@ struct GlobalAveragePool {
           std::fill_n(out + p * here, here, static_cast<T>(static_cast<A>(in[p]) / count));
         });
   }
+  ///@}
 
  private:
   static std::size_t plane(const Shape& x) { return x.elements(2, x.rank()); }

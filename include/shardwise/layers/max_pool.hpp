@@ -42,6 +42,8 @@ class MaxPool {
   };
 
  public:
+  ///@{
+  /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
 
   template <Layout Wanted>
@@ -85,8 +87,10 @@ class MaxPool {
     const Buffer record = std::exchange(recorded, {});
     kernel.backward(detail::pooling_call<Windows>(dx, dy), dy.data(), record.data(), dx.data());
   }
+  ///@}
 };
 
+///@{
 /// On [batch, channel, width], [batch, channel, height, width] and [batch, channel, depth, height,
 /// width]: `MaxPool2d<2>`, `MaxPool2d<pool(3, {.stride = 2, .padding = 1})>`.
 template <PoolWindows P>
@@ -95,6 +99,7 @@ template <PoolWindows P>
 using MaxPool2d = MaxPool<detail::pool_windows<2, P>()>;
 template <PoolWindows P>
 using MaxPool3d = MaxPool<detail::pool_windows<3, P>()>;
+///@}
 
 /// "MaxPool2d<2x2>".
 template <auto Windows>

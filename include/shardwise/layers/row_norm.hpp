@@ -24,7 +24,7 @@ enum class Affine : std::uint8_t { none, weight, weight_and_bias };
 
 /// What a normalisation adds to the mean of the squares, so that a constant row divides by no zero.
 struct Epsilon {
-  double value = 1e-5;
+  double value = 1e-5;  ///< at least 0
 };
 
 namespace detail {

@@ -23,6 +23,7 @@ struct input {};
 
 }  // namespace split
 
+/// What a layer with one weight may be split by.
 template <class S>
 concept Split =
     std::same_as<S, split::none> || std::same_as<S, split::output> || std::same_as<S, split::input>;
