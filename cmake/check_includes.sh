@@ -15,6 +15,7 @@ declare -A may=(
   [model]="core layout comm backend redistribute layers/layer.hpp model"
   [train]="core layout comm backend redistribute layers/layer.hpp model train"
   [testing]="core layout comm backend redistribute model train testing"
+  [observe]="core comm model observe"
   [data]="core data"
   [interop]="core layout interop"
   [checkpoint]="core layout comm train data checkpoint"
@@ -29,6 +30,7 @@ foreign=(
   'c?blas.*\.h'                   'backend/cblas/.*'
   'zlib\.h'                       'data/.*'
   'nlohmann/.*'                   'checkpoint/json\.hpp'
+  'nvtx3/.*'                      'observe/nvtx\.hpp'
 )
 
 declare -A includes_of=()  # header -> the headers of ours that it includes

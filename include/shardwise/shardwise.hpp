@@ -43,6 +43,7 @@
 
 // Models
 #include "shardwise/model/describe.hpp"
+#include "shardwise/model/describe_graph.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/queries.hpp"
@@ -63,6 +64,10 @@
 #include "shardwise/train/schedules.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+
+// What a model did, and when
+#include "shardwise/observe/tracer.hpp"
+#include "shardwise/observe/write_trace.hpp"
 
 // Data that needs no file
 #include "shardwise/data/image_set.hpp"

@@ -20,6 +20,7 @@
 #include "shardwise/model/frame.hpp"
 #include "shardwise/model/goes_backward.hpp"
 #include "shardwise/model/layer_checks.hpp"
+#include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/run.hpp"
 
@@ -212,6 +213,9 @@ class Bound {
   void with_frame(Run<Ctx>& run, const Shape& in, Call&& call) {
     typename F::Shapes exchange_shapes{};
     if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
+    const Observation here(run.observer, [] {
+      return Work{Work::Kind::compute, name_of<L>, 0, {}};
+    });
     F frame(run, parameters_, ordinal_, exchange_shapes, sample_elements(run, in));
     if constexpr (has_state) {
       StatefulFrame<F, State> stateful(frame, state_);

@@ -29,7 +29,8 @@ class Bound<L, S, E> {
 
  public:
   Bound(const L& repeat, const Shape& in, Binder<Ctx>& binder)
-      : repeat_(repeat), first_(at_block(0, [&] { return First(repeat.block(), in, binder); })) {
+      : repeat_(repeat),
+        first_(at_block(binder.run, 0, [&] { return First(repeat.block(), in, binder); })) {
     repeat.output_shape(in);
     for (std::size_t i = 1; i < L::times; ++i) later_.emplace_back(repeat.block(), in, binder);
   }
@@ -37,22 +38,23 @@ class Bound<L, S, E> {
   Value<T, Stream> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
     Value<T, Stream> x = converted<Stream>(run, std::move(offered));
     repeat_.output_shape(x.global());
-    x = at_block(0, [&] { return converted<Stream>(run, first_.forward(run, std::move(x))); });
+    x = at_block(run, 0, [&] { return converted<Stream>(run, first_.forward(run, std::move(x))); });
     for (std::size_t i = 1; i < L::times; ++i) {
       x = at_block(
-          i, [&] { return converted<Stream>(run, later_[i - 1].forward(run, std::move(x))); });
+          run, i, [&] { return converted<Stream>(run, later_[i - 1].forward(run, std::move(x))); });
     }
     return x;
   }
 
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>> dy) {
     for (std::size_t i = L::times; i-- > 1;) {
-      dy = at_block(i, [&] {
+      dy = at_block(run, i, [&] {
         return later_[i - 1].backward(run, converted<dual_t<BlockGives>>(run, std::move(dy)));
       });
     }
-    auto dx = at_block(
-        0, [&] { return first_.backward(run, converted<dual_t<BlockGives>>(run, std::move(dy))); });
+    auto dx = at_block(run, 0, [&] {
+      return first_.backward(run, converted<dual_t<BlockGives>>(run, std::move(dy)));
+    });
     if constexpr (S::input_gradient) {
       return converted<dual_t<typename E::offered>>(run, std::move(dx));
     } else {
@@ -83,7 +85,10 @@ class Bound<L, S, E> {
 
  private:
   template <class Call>
-  static auto at_block(std::size_t i, Call&& call) {
+  static auto at_block(Run<Ctx>& run, std::size_t i, Call&& call) {
+    const Observation here(run.observer, [i] {
+      return Work{Work::Kind::part, name_of<Block>, i, {}};
+    });
     try {
       return call();
     } catch (error& e) {

@@ -8,6 +8,7 @@
 #include "shardwise/model/bound.hpp"
 #include "shardwise/model/bound_sequential.hpp"
 #include "shardwise/model/finite.hpp"
+#include "shardwise/model/observer.hpp"
 #include "shardwise/model/residual.hpp"
 
 namespace shardwise {
@@ -19,6 +20,9 @@ namespace detail {
 template <class Context, class T, Layout L>
 Value<T, L> added(Run<Context>& run, Value<T, L> sum, const Value<T, L>& addend) {
   using A = accumulate_t<T>;
+  const Observation here(run.observer, [] {
+    return Work{Work::Kind::compute, [] { return std::string("the residual's sum"); }, 0, {}};
+  });
   const View<const T, L> a = sum.view();
   Value<T, L> result =
       sum.may_write() ? std::move(sum) : Value<T, L>(run.pool, a.global(), run.place());

@@ -19,9 +19,10 @@ inline void add_layer(error& e, std::size_t number, std::string (*name)(), bool 
   e.add_place(std::to_string(number) + ": " + name(), is_composition ? " / " : ": ");
 }
 
-/// Adds layer I to the place of an error that passes.
-template <std::size_t I, class L, class Call>
-decltype(auto) at_layer(Call&& call) {
+/// Adds layer I to the place of an error that passes, and tells the observer of it.
+template <std::size_t I, class L, class Context, class Call>
+decltype(auto) at_layer(Run<Context>& run, Call&& call) {
+  const Observation here(run.observer, [] { return Work{Work::Kind::part, name_of<L>, I, {}}; });
   try {
     return call();
   } catch (error& e) {
@@ -82,7 +83,7 @@ struct BoundLayers<L, S, E, std::index_sequence<Is...>>
   /// next.
   BoundLayers(const L& layers, Shape shape, Binder<typename S::context>& binder)
       : NumberedBound<Is, typename SettingAt<L, S, E, Is>::type>{
-            at_layer<Is, typename L::template layer_type<Is>>([&] {
+            at_layer<Is, typename L::template layer_type<Is>>(binder.run, [&] {
               if constexpr (Is > 0) shape = layers.template layer<Is - 1>().output_shape(shape);
               return
                   typename SettingAt<L, S, E, Is>::type(layers.template layer<Is>(), shape, binder);
@@ -137,8 +138,8 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
     if constexpr (I == L::size) {
       return x;
     } else {
-      auto y =
-          detail::at_layer<I, layer_type<I>>([&] { return bound<I>().forward(run, std::move(x)); });
+      auto y = detail::at_layer<I, layer_type<I>>(
+          run, [&] { return bound<I>().forward(run, std::move(x)); });
       if constexpr (At<I>::fused() != Activation::none) {
         bound<I + 1>().adopt(run, y);
         return forward_from<I + 2>(run, std::move(y));
@@ -154,7 +155,7 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
       return {};
     } else {
       auto dx = detail::at_layer<I, layer_type<I>>(
-          [&] { return bound<I>().backward(run, std::move(dy)); });
+          run, [&] { return bound<I>().backward(run, std::move(dy)); });
       if constexpr (I == 0 || std::same_as<decltype(dx), Nothing>) {
         return dx;
       } else {

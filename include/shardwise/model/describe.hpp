@@ -9,25 +9,12 @@
 #include <vector>
 
 #include "shardwise/core/names.hpp"
+#include "shardwise/model/describe_parts.hpp"
 #include "shardwise/model/plan.hpp"
 
 namespace shardwise {
 
 namespace detail {
-
-inline std::string with_bytes(std::size_t bytes) {
-  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
-}
-
-/// "all_reduce(640 x float32), 15360 bytes" for each collective of a list; nothing for none.
-inline std::string listed(const collectives& list, int ranks) {
-  std::string text;
-  for (const Collective& entry : list) {
-    if (!text.empty()) text += "; ";
-    text += to_string(entry) + ", " + with_bytes(entry.bytes_sent(ranks));
-  }
-  return text;
-}
 
 /// Collects the rows of the table.
 class Describer {
@@ -56,32 +43,21 @@ class Describer {
   template <class L, Layout In, bool Returns>
   void layer(const L& layer, const Shape& in, const Shape& out) {
     using Out = typename L::template gives<In>;
-    PlanVisitor calls{sending_, trains_};
-    ParameterCounter here{place_};
-    ParameterCounter alone{{0, 1}};
-    calls.layer<L, In, Returns>(layer, in, out);
-    here.layer<L, In, Returns>(layer, in, out);
-    alone.layer<L, In, Returns>(layer, in, out);
+    const LayerFacts facts = facts_of<L, In, Returns>(layer, in, out, place_, sending_, trains_);
     Row row{};
-    row[0] = (path_.empty() ? "" : path_ + ' ') + name_of<L>();
+    row[0] = path_.with(name_of<L>());
     row[1] = layout_name<In>();
     if (!std::is_same_v<In, Out>) row[1] += " -> " + layout_name<Out>();
     row[2] = to_string(local_shape<Out>(out, place_));
-    if (alone.elements > 0) {
-      row[3] = std::to_string(alone.elements);
-      row[4] = std::to_string(here.elements);
+    if (facts.parameters > 0) {
+      row[3] = std::to_string(facts.parameters);
+      row[4] = std::to_string(facts.parameters_here);
     }
-    add(std::move(row), calls);
+    add(std::move(row), facts.calls);
   }
 
-  void enter(std::size_t number) {
-    lengths_.push_back(path_.size());
-    path_ += (path_.empty() ? "" : ".") + std::to_string(number);
-  }
-  void leave() {
-    path_.resize(lengths_.back());
-    lengths_.pop_back();
-  }
+  void enter(std::size_t number) { path_.enter(number); }
+  void leave() { path_.leave(); }
 
   /// All rows, columns aligned: numbers to the right, text to the left.
   std::string table() const {
@@ -112,8 +88,7 @@ class Describer {
   Sending sending_;
   bool trains_;
   std::vector<Row> rows_;
-  std::string path_;
-  std::vector<std::size_t> lengths_;
+  NumberedPath path_;
 };
 
 }  // namespace detail
@@ -130,16 +105,8 @@ std::string describe(const L& architecture, Place place, const Shape& in,
   detail::Describer describer(place, sending, Use::trains);
   const Shape out = detail::Walk<L, S, E>::visit(architecture, in, describer);
   describer.redistribution<Redistribute<Gives, typename E::wanted>, goes_backward<L, S, E>>(out);
-  const Plan plan = plan_of<E, Use>(architecture, place.size, in, sending);
-  const auto total = [&](const collectives& list) {
-    return detail::with_bytes(list.bytes_sent(place.size));
-  };
-  const std::string owed = detail::listed(plan.settle, place.size);
-  return name_of<L>() + " on " + to_string(in) + ' ' + std::string(name(sending.values)) +
-         ", rank " + std::to_string(place.rank) + " of " + std::to_string(place.size) + '\n' +
-         describer.table() + "gradients settle by " + (owed.empty() ? "nothing" : owed) +
-         "\nin each step all ranks together send " + total(plan.forward) + " forward, " +
-         total(plan.backward) + " backward, " + total(plan.settle) + " to settle\n";
+  return detail::heading<L>(place, in, sending) + '\n' + describer.table() +
+         detail::totals(plan_of<E, Use>(architecture, place.size, in, sending));
 }
 
 /// The same for a model on this rank. No collective: any rank may call it alone.

@@ -41,6 +41,8 @@ class Exchanger {
     if constexpr (exchange_type<I>::reduction == Reduction::sum || moves_nothing<R<I>, C>) {
       return converted<typename R<I>::to>(run_, std::move(in));
     } else {
+      const Observation here(
+          run_.observer, [&] { return detail::redistributing<R<I>>(shapes_[I], dtype_v<A<I>>); });
       Value<A<I>, typename R<I>::to> out(run_.pool, shapes_[I], run_.place());
       redistribute(run_.ranks, run_.pool, in.view(), out.writable(), exchange_type<I>::reduction);
       return out;

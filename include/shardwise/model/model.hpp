@@ -46,6 +46,7 @@ class Model {
   using precision = typename Ctx::precision;
   using backend_type = typename Ctx::backend;
   using communicator = typename Ctx::communicator;
+  using observer_type = typename Ctx::observer;
   ///@}
 
   ///@{
@@ -90,6 +91,8 @@ class Model {
   /// sends    `plan().forward`
   /// throws   shape_error and others, with the layer's place
   output_view forward(input_view x) requires(Use::trains) {
+    const Observation here(run_.observer,
+                           [] { return phase([] { return std::string("forward"); }); });
     run_.training = true;
     const output_view y = run_forward(x);
     may_go_backward_ = true;
@@ -106,6 +109,8 @@ class Model {
 
   /// The model's output for use: saves nothing, drops nothing.
   output_view evaluate(input_view x) {
+    const Observation here(run_.observer,
+                           [] { return phase([] { return std::string("evaluate"); }); });
     run_.training = false;
     run_.finds_non_finite = false;
     return run_forward(x);
@@ -128,6 +133,8 @@ class Model {
                   "nothing in this model has a gradient: it has no parameters, and its use does "
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
     check_output_gradient(dy);
+    const Observation here(run_.observer,
+                           [] { return phase([] { return std::string("backward"); }); });
     may_go_backward_ = false;
     auto dx = at_model([&] {
       using Gives = gives_t<Architecture, E>;
@@ -147,7 +154,10 @@ class Model {
   /// second call does nothing, and backward goes on only after `next_step` or `discard_step`.
   /// sends    `plan().settle`
   void settle_gradients() requires(Use::trains) {
-    if (!std::exchange(settled_, true)) detail::settle(run_);
+    if (std::exchange(settled_, true)) return;
+    const Observation here(run_.observer,
+                           [] { return phase([] { return std::string("settle"); }); });
+    detail::settle(run_);
   }
 
   /// Settles gradients in collectives of at most `bytes` bytes, or of one element. Every rank calls
@@ -267,6 +277,7 @@ class Model {
   const Architecture& layers() const { return architecture_; }
   communicator& ranks() { return run_.ranks; }
   backend_type& backend() { return run_.backend; }
+  observer_type& observer() { return run_.observer; }
   Run<Ctx>& run() { return run_; }
   ///@}
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/plan_checks.hpp"
 #include "shardwise/model/settle.hpp"
@@ -38,21 +39,10 @@ struct Plan {
 
 namespace detail {
 
-template <SplitLayout L>
-constexpr HaloOf halo_of(const Shape& shape) {
-  return {L::window, shape[split_position<L>(shape)].units};
-}
-
 /// The collective of R on a tensor of shape `shape`, if R communicates.
 template <class R>
 constexpr void add_redistribution(collectives& list, const Shape& shape, Dtype dtype) {
-  if constexpr (R::operation().has_value()) {
-    Collective entry{*R::operation(), shape.elements(), dtype};
-    if constexpr (R::movement == Movement::halo_exchange)
-      entry.halo = halo_of<typename R::to>(shape);
-    if constexpr (R::movement == Movement::halo_sum) entry.halo = halo_of<typename R::from>(shape);
-    list.add(entry);
-  }
+  if (const auto entry = collective_of<R>(shape, dtype)) list.add(*entry);
 }
 
 template <class Exchanges, std::size_t N, std::size_t... Is>

@@ -4,12 +4,16 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/finite.hpp"
+#include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/value.hpp"
@@ -34,6 +38,7 @@ struct Run {
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients, settled at a time
   bool training = true;           ///< whether this forward is one that a backward may follow
   bool finds_non_finite = false;  ///< look for the layer that gives what is no number
+  [[no_unique_address]] typename Context::observer observer{};
 
   /// Which rank this is.
   Place place() const { return place_of(ranks); }
@@ -48,6 +53,7 @@ Value<T, To> moved(Run<Context>& run, Value<T, From> value) {
   if constexpr (moves_nothing<R, typename Context::communicator>) {
     return Value<T, To>(std::move(value), shape);
   } else {
+    const Observation here(run.observer, [&] { return redistributing<R>(shape, dtype_v<T>); });
     if constexpr (R::movement == Movement::all_reduce) {
       if (value.may_write()) {
         const View<const T, From> in = value.view();
@@ -59,6 +65,22 @@ Value<T, To> moved(Run<Context>& run, Value<T, From> value) {
     Value<T, To> result(run.pool, shape, run.place());
     redistribute(run.ranks, run.pool, value.view(), result.writable());
     return result;
+  }
+}
+
+/// out = in, reduced over the ranks. Of the run's own numbers, which `name` names, and not of a
+/// tensor on its way.
+template <class Context, class T>
+void all_reduce(Run<Context>& run, std::string (*name)(), std::span<const T> in, std::span<T> out,
+                Reduction reduction = Reduction::sum) {
+  const auto describe = [&] {
+    return Work{Work::Kind::collective, name, 0, shardwise::all_reduce(in.size(), dtype_v<T>)};
+  };
+  if constexpr (AloneByType<typename Context::communicator>) {
+    run.ranks.all_reduce(in, out, reduction);
+  } else {
+    const Observation here(run.observer, describe);
+    run.ranks.all_reduce(in, out, reduction);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/precision.hpp"
@@ -35,6 +36,8 @@ constexpr collectives settling(std::size_t elements, const Sending& sending) {
   return list;
 }
 
+inline std::string name_of_gradients() { return "gradients"; }
+
 /// Sums over the ranks the gradients that are summands. Those of another dtype than the one in
 /// which they travel are rounded on the way there and back, on one rank too.
 template <class Context>
@@ -46,12 +49,12 @@ void settle(Run<Context>& run) {
       owing.size(), sizeof(Reduce), run.bucket_bytes, [&](std::size_t first, std::size_t count) {
         const std::span<Gradient> bucket = owing.subspan(first, count);
         if constexpr (std::same_as<Gradient, Reduce>) {
-          run.ranks.all_reduce(std::span<const Gradient>(bucket), bucket);
+          all_reduce(run, name_of_gradients, std::span<const Gradient>(bucket), bucket);
         } else {
           const Buffer memory = run.pool.take(count * sizeof(Reduce));
           const std::span<Reduce> sent(static_cast<Reduce*>(memory.data()), count);
           std::transform(bucket.begin(), bucket.end(), sent.begin(), rounded<Reduce, Gradient>);
-          run.ranks.all_reduce(std::span<const Reduce>(sent), sent);
+          all_reduce(run, name_of_gradients, std::span<const Reduce>(sent), sent);
           std::transform(sent.begin(), sent.end(), bucket.begin(), rounded<Gradient, Reduce>);
         }
       });

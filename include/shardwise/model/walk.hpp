@@ -11,6 +11,15 @@
 
 namespace shardwise::detail {
 
+template <class L, class Visitor>
+constexpr void open(Visitor& visitor) {
+  if constexpr (requires { visitor.template open<L>(); }) visitor.template open<L>();
+}
+template <class L, class Visitor>
+constexpr void close(Visitor& visitor) {
+  if constexpr (requires { visitor.template close<L>(); }) visitor.template close<L>();
+}
+
 /// Visits L between the ends E as `Bound` runs it; S is a `Setting` without context. Returns the
 /// shape that L gives for `in`. A visitor has
 ///
@@ -20,7 +29,11 @@ namespace shardwise::detail {
 ///                                            its own backward runs
 ///     enter(number), leave()                 what is visited in between is part `number`
 ///
-/// and, if it asks for it, sum(): a Residual adds its input to what its block has given.
+/// and, if it asks for them,
+///
+///     sum()                                  a Residual adds its input to what its block has given
+///     open<L>(), close<L>()                  what is visited in between is inside of L, a
+///                                            composition; its input is already laid out for it
 template <class L, class S, class E>
 struct Walk {
   using In = takes_t<L, E>;
@@ -40,10 +53,12 @@ struct Walk<L, S, E> {
   template <class Visitor>
   static constexpr Shape visit(const L& layers, const Shape& in, Visitor& visitor) {
     Shape shape = in;
+    open<L>(visitor);
     [&]<std::size_t... Is>(std::index_sequence<Is...>) {
       ((shape = visit_part<Is>(layers, shape, visitor)), ...);
     }
     (std::make_index_sequence<L::size>{});
+    close<L>(visitor);
     return shape;
   }
 
@@ -72,9 +87,11 @@ struct Walk<L, S, E> {
   template <class Visitor>
   static constexpr Shape visit(const L& residual, const Shape& in, Visitor& visitor) {
     visitor.template redistribution<Enter, S::input_gradient>(in);
+    open<L>(visitor);
     const Shape out = Walk<Block, S, BlockEnds>::visit(residual.block(), in, visitor);
     visitor.template redistribution<Leave, goes_backward<L, S, E>>(out);
     if constexpr (requires { visitor.sum(); }) visitor.sum();
+    close<L>(visitor);
     return out;
   }
 };
@@ -92,6 +109,7 @@ struct Walk<L, S, E> {
   template <class Visitor>
   static constexpr Shape visit(const L& repeat, const Shape& in, Visitor& visitor) {
     visitor.template redistribution<Enter, S::input_gradient>(in);
+    open<L>(visitor);
     Shape shape = in;
     for (std::size_t i = 0; i < L::times; ++i) {
       visitor.enter(i);
@@ -100,6 +118,7 @@ struct Walk<L, S, E> {
       visitor.template redistribution<Leave, goes_backward<L, S, E>>(shape);
       visitor.leave();
     }
+    close<L>(visitor);
     return shape;
   }
 };

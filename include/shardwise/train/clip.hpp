@@ -12,6 +12,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/precision.hpp"
+#include "shardwise/model/run.hpp"
 
 namespace shardwise {
 
@@ -112,8 +113,10 @@ double gradient_norm(M& model, Norm norm = Norm::euclidean) {
     mine += detail::sum_of_squares(split);
   }
   double all = 0;
-  model.ranks().all_reduce(std::span<const double>(&mine, 1), std::span<double>(&all, 1),
-                           norm == Norm::infinity ? Reduction::max : Reduction::sum);
+  detail::all_reduce(
+      model.run(), [] { return std::string("norm of the gradients"); },
+      std::span<const double>(&mine, 1), std::span<double>(&all, 1),
+      norm == Norm::infinity ? Reduction::max : Reduction::sum);
   return norm == Norm::infinity ? all : std::sqrt(all);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/model/run.hpp"
 #include "shardwise/train/clip.hpp"
 
 namespace shardwise {
@@ -127,8 +128,9 @@ bool take_out_scale(M& model) {
   const std::uint8_t mine = scale_gradients(model, 1 / model.gradient_scale()) ? 0 : 1;
   model.set_gradient_scale(1);
   std::uint8_t any = 0;
-  model.ranks().all_reduce(std::span<const std::uint8_t>(&mine, 1),
-                           std::span<std::uint8_t>(&any, 1), Reduction::max);
+  all_reduce(
+      model.run(), [] { return std::string("overflow of gradients"); },
+      std::span<const std::uint8_t>(&mine, 1), std::span<std::uint8_t>(&any, 1), Reduction::max);
   return any != 0;
 }
 

@@ -92,7 +92,10 @@ double loss_and_gradients(M& model, typename M::input_view x, const Target& targ
   auto& run = model.run();
   Value<accumulate_t<T>, dual_t<L>> gradient(run.pool, prediction.global(), run.place());
   Frame frame(run, loss.template exchange_shapes<L>(prediction.global()), share);
-  const double value = loss(frame, prediction, target, gradient.writable());
+  const double value = [&] {
+    const Observation here(run.observer, [] { return phase([] { return std::string("loss"); }); });
+    return loss(frame, prediction, target, gradient.writable());
+  }();
   if (!std::isfinite(value)) {
     model.find_non_finite(x);
     throw numeric_error("the loss is " + std::to_string(value) +
@@ -180,6 +183,8 @@ StepEnd finish_step(M& model, Optimizer<Rule, M>& optimizer, const StepOptions& 
                          ": its loss would be no mean. Add the batches that are missing, or "
                          "discard_step()");
   }
+  const Observation here(model.observer(),
+                         [] { return phase([] { return std::string("finish"); }); });
   StepEnd end;
   detail::or_discard(model, [&] {
     model.settle_gradients();

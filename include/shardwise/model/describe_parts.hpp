@@ -1,0 +1,90 @@
+#pragma once
+// What descriptions of a model as a table and as a graph have in common.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "shardwise/core/names.hpp"
+#include "shardwise/model/plan.hpp"
+
+namespace shardwise::detail {
+
+inline std::string with_bytes(std::size_t bytes) {
+  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+}
+
+/// "all_reduce(640 x float32), 15360 bytes" for each collective of a list; nothing for none.
+inline std::string listed(const collectives& list, int ranks) {
+  std::string text;
+  for (const Collective& entry : list) {
+    if (!text.empty()) text += "; ";
+    text += to_string(entry) + ", " + with_bytes(entry.bytes_sent(ranks));
+  }
+  return text;
+}
+
+/// Where a walk is: "2.0.1".
+class NumberedPath {
+ public:
+  const std::string& text() const { return text_; }
+
+  void enter(std::size_t number) {
+    lengths_.push_back(text_.size());
+    text_ += (text_.empty() ? "" : ".") + std::to_string(number);
+  }
+  void leave() {
+    text_.resize(lengths_.back());
+    lengths_.pop_back();
+  }
+
+  /// The path and a name, or the name alone.
+  std::string with(const std::string& name) const {
+    return text_.empty() ? name : text_ + ' ' + name;
+  }
+
+ private:
+  std::string text_;
+  std::vector<std::size_t> lengths_;
+};
+
+/// What a layer sends, and its parameters in all and on the rank at `place`.
+struct LayerFacts {
+  PlanVisitor calls;
+  std::size_t parameters = 0;
+  std::size_t parameters_here = 0;
+};
+
+template <class L, Layout In, bool Returns>
+LayerFacts facts_of(const L& layer, const Shape& in, const Shape& out, Place place,
+                    const Sending& sending, bool trains) {
+  LayerFacts facts{{sending, trains}, 0, 0};
+  ParameterCounter here{place};
+  ParameterCounter alone{{0, 1}};
+  facts.calls.layer<L, In, Returns>(layer, in, out);
+  here.layer<L, In, Returns>(layer, in, out);
+  alone.layer<L, In, Returns>(layer, in, out);
+  facts.parameters = alone.elements;
+  facts.parameters_here = here.elements;
+  return facts;
+}
+
+/// "Mlp on [batch 64, feature 784] float32, rank 0 of 4".
+template <class L>
+std::string heading(Place place, const Shape& in, const Sending& sending) {
+  return name_of<L>() + " on " + to_string(in) + ' ' + std::string(name(sending.values)) +
+         ", rank " + std::to_string(place.rank) + " of " + std::to_string(place.size);
+}
+
+/// What settles gradients, and what a step sends in all: two lines.
+inline std::string totals(const Plan& plan) {
+  const auto total = [&](const collectives& list) {
+    return with_bytes(list.bytes_sent(plan.ranks));
+  };
+  const std::string owed = listed(plan.settle, plan.ranks);
+  return "gradients settle by " + (owed.empty() ? "nothing" : owed) +
+         "\nin each step all ranks together send " + total(plan.forward) + " forward, " +
+         total(plan.backward) + " backward, " + total(plan.settle) + " to settle\n";
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,104 @@
+#pragma once
+// An observer that writes down what a rank did, and when.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "shardwise/model/observer.hpp"
+
+namespace shardwise {
+
+/// Notes what the model of one rank does, in memory that is taken in advance.
+///
+///     Model<Mlp, Context<float, Reference, ThreadCommunicator, Tracer>> model(ranks, Seed{1});
+///     model.observer().reserve(10'000);
+///     for (...) train_step(model, x, labels, loss, optimizer);
+///     write_trace("trace.json", ranks, model.observer());
+///
+/// Noting an event takes two looks at the clock and allocates nothing. Events for which there is no
+/// room are counted and left out, the latest ones; so are all before the first `reserve`.
+///
+/// Times are those of steady_clock, which all threads share, and on Linux all processes of a
+/// machine. They are the host's: what a GPU does later, on a stream, is not in them.
+class Tracer {
+ public:
+  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+
+  /// Times are in nanoseconds. `within` is the number of the event in which this one happened, or
+  /// `none`. An event that has not ended yet ends where it begins.
+  struct Event {
+    Work work;
+    std::size_t within = none;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
+  /// Forgets all events and makes room for so many. A layer takes four in a training step, each
+  /// composition around it two, each redistribution one.
+  /// throws   std::bad_alloc; then events are as they were
+  void reserve(std::size_t events) {
+    std::vector<Event> room;
+    room.reserve(events);
+    events_.swap(room);
+    room_ = events;
+    forget_open();
+  }
+
+  /// Forgets all events and keeps the room.
+  void clear() {
+    events_.clear();
+    forget_open();
+  }
+
+  /// In the order in which they began. Valid until the next `reserve`.
+  std::span<const Event> events() const { return events_; }
+
+  /// Events that were left out since the last `reserve` or `clear`.
+  std::size_t dropped() const { return dropped_; }
+
+  void begin(const Work& work) {
+    if (events_.size() == room_) {
+      ++dropped_;
+      ++open_dropped_;
+      return;
+    }
+    const std::int64_t time = now();
+    events_.push_back({work, open_, time, time});
+    open_ = events_.size() - 1;
+  }
+
+  /// Does nothing for events that began before they were forgotten.
+  void end() noexcept {
+    if (open_dropped_ > 0) {
+      --open_dropped_;
+    } else if (open_ != none) {
+      events_[open_].end = now();
+      open_ = events_[open_].within;
+    }
+  }
+
+ private:
+  static std::int64_t now() noexcept {
+    using std::chrono::nanoseconds;
+    const auto time = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<nanoseconds>(time).count();
+  }
+
+  void forget_open() {
+    open_ = none;
+    dropped_ = 0;
+    open_dropped_ = 0;
+  }
+
+  std::vector<Event> events_;
+  std::size_t room_ = 0;
+  std::size_t open_ = none;  // the innermost event that has not ended
+  std::size_t dropped_ = 0;
+  std::size_t open_dropped_ = 0;  // of those that have not ended
+};
+
+}  // namespace shardwise
