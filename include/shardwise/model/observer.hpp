@@ -68,7 +68,7 @@ class Observation {
 };
 
 template <>
-class Observation<Unobserved> {
+class [[maybe_unused]] Observation<Unobserved> {
  public:
   template <class Describe>
   constexpr Observation(Unobserved&, Describe&&) {}
