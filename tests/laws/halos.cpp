@@ -207,6 +207,21 @@ struct OnThreads {
   }
 };
 
+/// In a group that split makes of every other rank of the job, in reverse order: neighbours in the
+/// group are none in the job.
+template <class C>
+struct InGroup {
+  template <class F>
+  void operator()(int ranks, F f) const {
+    shardwise::run_ranks(2 * ranks, [&](shardwise::ThreadCommunicator& job) {
+      shardwise::ThreadCommunicator group = job.split(job.rank() % 2, -job.rank());
+      if (job.rank() % 2 == 0) return;
+      C communicator(group);
+      f(communicator);
+    });
+  }
+};
+
 /// Halos of a split tensor.
 template <class T, class C, Window... Ws>
 void check_windows() {
@@ -237,6 +252,14 @@ TEST_CASE("halos of ranks that must pack") {
 TEST_CASE("halos make the call that they declare, of split tensors and of whole ones") {
   for (const int ranks : rank_counts)
     check_all_pairs<float, strided, Counted>(ranks, OnThreads<Counted>{});
+}
+TEST_CASE("neighbours are ranks of the group, not of the job") {
+  for (const int ranks : {2, 3}) {
+    check_pair<float, shardwise::Sharded<Axis::height>, several_hops, Threads>(ranks,
+                                                                               InGroup<Threads>{});
+    check_pair<float, shardwise::Sharded<Axis::height>, several_hops, Packed>(ranks,
+                                                                              InGroup<Packed>{});
+  }
 }
 TEST_CASE("halos in other dtypes") {
   check_windows<double, Threads, strided>();

@@ -8,6 +8,7 @@ using testing::BatchOfImages;
 using testing::check_convolutions;
 using testing::ConvolutionCase;
 using testing::Counted;
+using testing::Data;
 
 namespace {
 
@@ -27,6 +28,7 @@ std::vector<ConvolutionCase> grouped() {
       {"a unit for a group", {{batch, 2}, {channel, 4, 2}, {height, 4}, {width, 5}}, 12},
       {"two groups in a unit", {{batch, 2}, {channel, 2, 6}, {height, 4}, {width, 5}}, 4},
       {"all groups in one unit", {{batch, 2}, {channel, 1, 4}, {height, 4}, {width, 5}}, 8},
+      {"reals", {{batch, 2}, {channel, 4, 2}, {height, 4}, {width, 5}}, 12, Data::reals},
   };
 }
 std::vector<ConvolutionCase> channel_by_channel() {

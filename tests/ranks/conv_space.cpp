@@ -7,6 +7,7 @@ using namespace shardwise;
 using testing::check_convolutions;
 using testing::ConvolutionCase;
 using testing::Counted;
+using testing::Data;
 
 namespace {
 
@@ -20,13 +21,22 @@ constexpr Kernel far_reaching =
 constexpr Kernel skips = kernel(2, {.stride = 3, .bias = false});  // rows that nobody reads
 constexpr Kernel of_body = kernel({2, 3, 1}, {.padding = same, .dilation = {1, 2, 1}});
 
-std::vector<ConvolutionCase> pictures(std::size_t rows, std::size_t columns) {
+std::vector<ConvolutionCase> integers(std::size_t rows, std::size_t columns) {
   using enum Axis;
   const Dim tall{height, rows}, wide{width, columns};
   return {
       {"several images", {{batch, 2}, {channel, 4}, tall, wide}, 6},
       {"no image", {{batch, 0}, {channel, 2}, tall, wide}, 2},
   };
+}
+
+/// In double, reals too.
+std::vector<ConvolutionCase> pictures(std::size_t rows, std::size_t columns) {
+  using enum Axis;
+  std::vector<ConvolutionCase> cases = integers(rows, columns);
+  const Dim tall{height, rows}, wide{width, columns};
+  cases.push_back({"reals", {{batch, 2}, {channel, 4}, tall, wide}, 6, Data::reals});
+  return cases;
 }
 
 }  // namespace
@@ -73,7 +83,7 @@ TEST_CASE("the only axis of space, and the first of three") {
 
 TEST_CASE("float and bfloat16") {
   check_convolutions<float, testing::Ranks, Conv2d<split::height, dynamic, dynamic, strided>,
-                     Along<Axis::height>>(pictures(7, 2));
+                     Along<Axis::height>>(integers(7, 2));
   check_convolutions<bf16, testing::Ranks, Conv2d<split::height, dynamic, dynamic, skips>,
-                     Along<Axis::height>>(pictures(7, 2));
+                     Along<Axis::height>>(integers(7, 2));
 }
