@@ -20,8 +20,9 @@
 //   memory_of<M, P>(batch or shape)              what each rank holds, and how evenly
 //
 // All take the layouts of the two ends behind their other arguments, Invariant unless said
-// otherwise. For a model with sizes that are given at run time, the functions plan_of,
-// parameters_of_rank and memory_of_rank answer the same of an object, at run time.
+// otherwise. Layers of one's own can be asked about if their output_shape, parameter_specs and
+// exchange_shapes are constexpr. For a model with sizes that are given at run time, the functions
+// plan_of, parameters_of_rank and memory_of_rank answer the same of an object, at run time.
 
 #include <array>
 #include <cstddef>

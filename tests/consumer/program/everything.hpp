@@ -1,8 +1,11 @@
 #pragma once
-// What both translation units include: the umbrella, and one header of each part that was asked
-// for.
+// What both translation units include: the umbrella, portable headers beside it, and one header of
+// each part that was asked for.
 
+#include "shardwise/interop/dlpack.hpp"
+#include "shardwise/interop/npy.hpp"
 #include "shardwise/shardwise.hpp"
+#include "shardwise/testing/testing.hpp"
 
 #ifdef WITH_ONEDNN
 #include "shardwise/backend/onednn/onednn.hpp"
