@@ -106,7 +106,7 @@ std::string describe(const L& architecture, Place place, const Shape& in,
   const Shape out = detail::Walk<L, S, E>::visit(architecture, in, describer);
   describer.redistribution<Redistribute<Gives, typename E::wanted>, goes_backward<L, S, E>>(out);
   return detail::heading<L>(place, in, sending) + '\n' + describer.table() +
-         detail::totals(plan_of<E, Use>(architecture, place.size, in, sending));
+         detail::totals(plan_of<E, Use>(architecture, place.size, in, sending)) + '\n';
 }
 
 /// The same for a model on this rank. No collective: any rank may call it alone.

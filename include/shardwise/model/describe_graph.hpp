@@ -17,12 +17,13 @@ namespace shardwise {
 
 namespace detail {
 
-/// A string of the DOT language, with its quotes: lines that end in '\n' are centred.
-inline std::string dot_quoted(std::string_view text) {
+/// A string of the DOT language, with its quotes. Each '\n' becomes `line_end`: "\\n" centres the
+/// line before it, "\\l" puts it to the left.
+inline std::string dot_quoted(std::string_view text, std::string_view line_end = "\\n") {
   std::string quoted = "\"";
   for (const char c : text) {
     if (c == '\n') {
-      quoted += "\\n";
+      quoted += line_end;
     } else {
       if (c == '"' || c == '\\') quoted += '\\';
       quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
@@ -34,8 +35,8 @@ inline std::string dot_quoted(std::string_view text) {
 /// Lines "forward all_reduce(...), ... bytes" and "backward ...", for what is sent.
 inline std::string sent_lines(const PlanVisitor& calls, int ranks) {
   std::string text;
-  if (!calls.forward.empty()) text += "\nforward " + listed(calls.forward, ranks);
-  if (!calls.returning.empty()) text += "\nbackward " + listed(calls.returning, ranks);
+  if (!calls.forward.empty()) text += "\n forward " + listed(calls.forward, ranks);
+  if (!calls.returning.empty()) text += "\n backward " + listed(calls.returning, ranks);
   return text;
 }
 
@@ -58,12 +59,12 @@ class GraphDrawer {
 
   template <Layout L>
   void input(const Shape& shape) {
-    end_ = add_node("input\n" + to_string(local_shape<L>(shape, place_)), "shape=ellipse");
+    end_ = add_node("input\n" + to_string(local_shape<L>(shape, place_)), ", shape=ellipse");
     layout_ = layout_name<L>();
   }
   template <Layout L>
   void output(const Shape& shape) {
-    connect(add_node("output\n" + to_string(local_shape<L>(shape, place_)), "shape=ellipse"));
+    connect(add_node("output\n" + to_string(local_shape<L>(shape, place_)), ", shape=ellipse"));
   }
 
   template <class R, bool Returns>
@@ -82,10 +83,11 @@ class GraphDrawer {
     using Out = typename L::template gives<In>;
     if (skipped_ > 0) return;
     const LayerFacts facts = facts_of<L, In, Returns>(layer, in, out, place_, sending_, trains_);
-    std::string text = path_.with(name_of<L>()) + '\n' + to_string(local_shape<Out>(out, place_));
+    std::string text =
+        path_.with(name_of<L>()) + "\ngives " + to_string(local_shape<Out>(out, place_));
     if (facts.parameters > 0) {
       text += '\n' + std::to_string(facts.parameters_here) + " of " +
-              std::to_string(facts.parameters) + " parameters";
+              std::to_string(facts.parameters) + " parameters here";
     }
     const std::string sent = sent_lines(facts.calls, place_.size);
     connect(add_node(text + sent, sent.empty() ? "" : sends_style));
@@ -103,7 +105,7 @@ class GraphDrawer {
       here.has_box = begin_box(short_name<L>());
     }
     if constexpr (requires { typename L::residual_block; }) {
-      here.fork = add_node("", "shape=point");
+      here.fork = add_node("", ", shape=point");
       here.stream = last_layout();
       connect(here.fork);
       layout_ = here.stream;
@@ -117,9 +119,9 @@ class GraphDrawer {
     const Composition here = open_.back();
     open_.pop_back();
     if constexpr (requires { typename L::residual_block; }) {
-      const std::size_t sum = add_node("+", "shape=circle");
+      const std::size_t sum = add_node("+", ", shape=circle");
       connect(sum);
-      add_edge(here.fork, sum, here.stream, "");
+      add_edge(here.fork, sum, here.stream, "", ", weight=1");
       layout_ = here.stream;
     }
     if (here.has_box) end_box();
@@ -147,7 +149,7 @@ class GraphDrawer {
     return "digraph model {\n  label=" + dot_quoted(title) +
            "\n  labelloc=t\n  fontname=\"Helvetica\"\n"
            "  node [shape=box, style=rounded, fontname=\"Helvetica\", fontsize=11]\n"
-           "  edge [fontname=\"Helvetica\", fontsize=10]\n" +
+           "  edge [fontname=\"Helvetica\", fontsize=10, weight=10]\n" +
            nodes_ + edges_ + "}\n";
   }
 
@@ -161,19 +163,18 @@ class GraphDrawer {
     std::string stream;    ///< and its layout
   };
 
-  static constexpr const char* sends_style = "color=\"#b03060\", penwidth=2";
+  static constexpr const char* sends_style = ", color=\"#b03060\", penwidth=2";
 
   std::size_t add_node(const std::string& text, const std::string& style) {
-    nodes_ += indent() + 'n' + std::to_string(node_count_) + " [label=" + dot_quoted(text) +
-              (style.empty() ? "" : ", " + style) + "]\n";
+    nodes_ += indent() + 'n' + std::to_string(node_count_) + " [label=" + dot_quoted(text) + style +
+              "]\n";
     return node_count_++;
   }
 
   void add_edge(std::size_t from, std::size_t to, const std::string& layout,
-                const std::string& sent) {
+                const std::string& sent, const std::string& style) {
     edges_ += "  n" + std::to_string(from) + " -> n" + std::to_string(to) +
-              " [label=" + dot_quoted(layout + sent) +
-              (sent.empty() ? "" : std::string(", ") + sends_style) + "]\n";
+              " [label=" + dot_quoted(' ' + layout + sent + '\n', "\\l") + style + "]\n";
   }
 
   /// The layout of what is on its way, where it goes.
@@ -184,7 +185,7 @@ class GraphDrawer {
 
   /// What was given last, in the layout to which it was brought, goes to `node`.
   void connect(std::size_t node) {
-    add_edge(end_, node, layout_, sent_);
+    add_edge(end_, node, layout_, sent_, sent_.empty() ? "" : sends_style);
     end_ = node;
     sent_.clear();
   }
@@ -198,21 +199,19 @@ class GraphDrawer {
 
   /// All blocks but the first are alike, so the second is drawn for all of them.
   void begin_time(std::size_t number, const Composition& repeat) {
-    const std::size_t times = repeat.times;
-    const std::string of = " of " + std::to_string(times) + " times";
-    if (number == 0) {
-      add_box(path_.with(repeat.block + (times == 1 ? "" : ", the first" + of)));
-    } else {
-      add_box(
-          path_.with(repeat.block + (times == 2 ? ", the last" : ", each after the first") + of));
-    }
+    const std::string times = std::to_string(repeat.times) + " times";
+    std::string which;
+    if (repeat.times > 1 && number == 0) which = ": the first of " + times;
+    if (number == 1) which = ": the other " + std::to_string(repeat.times - 1) + " of " + times;
+    add_box(path_.with(repeat.block + which));
   }
 
   void add_box(const std::string& label) {
     nodes_ += indent() + "subgraph cluster_" + std::to_string(box_count_++) + " {\n";
     outer_boxed_.push_back(boxed_);
     boxed_ = path_.text();
-    nodes_ += indent() + "label=" + dot_quoted(label) + "\n" + indent() + "color=gray\n";
+    nodes_ += indent() + "label=" + dot_quoted(label) + "\n" + indent() + "labeljust=l\n" +
+              indent() + "color=gray\n";
   }
   void end_box() {
     boxed_ = outer_boxed_.back();

@@ -76,7 +76,7 @@ std::string heading(Place place, const Shape& in, const Sending& sending) {
          ", rank " + std::to_string(place.rank) + " of " + std::to_string(place.size);
 }
 
-/// What settles gradients, and what a step sends in all: two lines.
+/// What settles gradients, and what a step sends in all: two lines, the last one without an end.
 inline std::string totals(const Plan& plan) {
   const auto total = [&](const collectives& list) {
     return with_bytes(list.bytes_sent(plan.ranks));
@@ -84,7 +84,7 @@ inline std::string totals(const Plan& plan) {
   const std::string owed = listed(plan.settle, plan.ranks);
   return "gradients settle by " + (owed.empty() ? "nothing" : owed) +
          "\nin each step all ranks together send " + total(plan.forward) + " forward, " +
-         total(plan.backward) + " backward, " + total(plan.settle) + " to settle\n";
+         total(plan.backward) + " backward, " + total(plan.settle) + " to settle";
 }
 
 }  // namespace shardwise::detail
