@@ -20,8 +20,9 @@
 
 namespace shardwise {
 
-/// Rank r puts its card into the file `<path>.<r>`, in one step, and waits for those of the others;
-/// then it says so in `<path>.<r>.seen`. Rank 0 waits for all of these and removes all files.
+/// For a path that ends in `meet`, rank 3 puts its card into the file `meet.3`, in one step, and
+/// waits for those of the others; then it says so in `meet.3.seen`. Rank 0 waits for all of these
+/// and removes all files.
 ///
 /// The token tells the files of this job from those that an earlier one left behind, which are
 /// passed over; so it must be another one for every start of a job. On a network's file system a

@@ -12,6 +12,7 @@ namespace shardwise {
 
 /// Something that a rank does from one moment to another.
 struct Work {
+  /// Of which sort.
   enum class Kind : std::uint8_t {
     phase,      ///< of a step: forward, loss, backward, settle, ...
     part,       ///< whatever happens in part `number` of a composition, what is sent for it too
@@ -20,16 +21,16 @@ struct Work {
     collective  ///< what needs all ranks, with the time spent waiting for them
   };
 
-  Kind kind = Kind::phase;
+  Kind kind = Kind::phase;          ///< of these
   std::string (*name)() = nullptr;  ///< makes the name of the phase, layer or redistribution
   std::size_t number = 0;           ///< of a part
   Collective collective{};          ///< what the plan says of a collective
 };
 
 /// A phase of a step, of the model's or of the caller's own:
-///     const Observation here(model.observer(), [] { return phase([] { return std::string("load");
-///     });
-///     });
+///
+///     const auto load = [] { return phase([] { return std::string("load"); }); };
+///     const Observation here(model.observer(), load);
 constexpr Work phase(std::string (*name)()) { return {Work::Kind::phase, name, 0, {}}; }
 
 /// An onlooker of one rank. The model calls `begin(work)` and `end()` in pairs, each inside of the
@@ -46,8 +47,11 @@ concept Observer = std::default_initializable<O> && requires(O& observer, const 
 
 /// Nobody looks on. Nothing is stored, and nothing is made for anybody to see.
 struct Unobserved {
+  ///@{
+  /// As `Observer` says.
   constexpr void begin(const Work&) const {}
   constexpr void end() const noexcept {}
+  ///@}
 };
 
 /// Tells an observer of some work while it lives. `describe()` gives the Work; it is not called for
@@ -55,6 +59,7 @@ struct Unobserved {
 template <Observer O>
 class Observation {
  public:
+  /// Begins the work that `describe()` gives.
   template <class Describe>
   Observation(O& observer, Describe&& describe) : observer_(observer) {
     observer_.begin(describe());

@@ -38,7 +38,7 @@ struct Run {
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients, settled at a time
   bool training = true;           ///< whether this forward is one that a backward may follow
   bool finds_non_finite = false;  ///< look for the layer that gives what is no number
-  [[no_unique_address]] typename Context::observer observer{};
+  [[no_unique_address]] typename Context::observer observer{};  ///< who looks on
 
   /// Which rank this is.
   Place place() const { return place_of(ranks); }

@@ -22,6 +22,7 @@ namespace shardwise {
 /// A range's name is made the first time that it is needed, and nothing is allocated after that.
 class NvtxObserver {
  public:
+  /// As `Observer` says.
   void begin(const Work& work) {
     nvtxEventAttributes_t range{};
     range.version = NVTX_VERSION;
@@ -31,6 +32,7 @@ class NvtxObserver {
     nvtxDomainRangePushEx(domain(), &range);
   }
 
+  /// As `Observer` says.
   void end() noexcept { nvtxDomainRangePop(domain()); }
 
  private:

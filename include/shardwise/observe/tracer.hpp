@@ -26,15 +26,15 @@ namespace shardwise {
 /// machine. They are the host's: what a GPU does later, on a stream, is not in them.
 class Tracer {
  public:
-  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();  ///< no event
 
   /// Times are in nanoseconds. `within` is the number of the event in which this one happened, or
   /// `none`. An event that has not ended yet ends where it begins.
   struct Event {
-    Work work;
-    std::size_t within = none;
-    std::int64_t begin = 0;
-    std::int64_t end = 0;
+    Work work;                  ///< what happened
+    std::size_t within = none;  ///< in which event
+    std::int64_t begin = 0;     ///< since the clock's own zero
+    std::int64_t end = 0;       ///< since the same
   };
 
   /// Forgets all events and makes room for so many. A layer takes four in a training step, each
@@ -60,6 +60,7 @@ class Tracer {
   /// Events that were left out since the last `reserve` or `clear`.
   std::size_t dropped() const { return dropped_; }
 
+  /// As `Observer` says.
   void begin(const Work& work) {
     if (events_.size() == room_) {
       ++dropped_;

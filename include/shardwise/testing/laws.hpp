@@ -48,15 +48,23 @@ void run_redistribution(C& ranks, Pool& pool, const Shape& shape, const std::vec
 /// A pair From -> To as values.
 template <class T, class C>
 struct Pair {
+  /// A call of `run_redistribution`.
   using Run = decltype(&run_redistribution<Redistribute<Invariant, Invariant>, T, C>);
 
+  ///@{
+  /// The two layouts and their duals.
   Meaning from, to, dual_from, dual_to;
-  std::optional<Operation> operation;
+  ///@}
+  std::optional<Operation> operation;  ///< that it says it calls
+  ///@{
+  /// It, and its adjoint.
   Run forward, adjoint;
+  ///@}
   Run reverse = nullptr;   ///< To -> From, where there is one
   Run in_place = nullptr;  ///< forward, where its input may be its output
 };
 
+/// The pair From -> To.
 template <class From, class To, class T, class C>
 Pair<T, C> pair_of() {
   using R = Redistribute<From, To>;
@@ -74,6 +82,7 @@ Pair<T, C> pair_of() {
   return pair;
 }
 
+/// All pairs of `for_each_pair`.
 template <class T, class C>
 std::vector<Pair<T, C>> all_pairs() {
   std::vector<Pair<T, C>> pairs;
@@ -83,29 +92,44 @@ std::vector<Pair<T, C>> all_pairs() {
 
 /// One pair on one tensor: what every rank put in and got out.
 struct Trial {
+  ///@{
+  /// As in Pair.
   Meaning from, to, dual_from, dual_to;
-  Shape shape;
-  int ranks;
+  ///@}
+  Shape shape;  ///< global
+  int ranks;    ///< how many
+  ///@{
+  /// Whether there is a redistribution To -> From, and whether R may write where it reads.
   bool has_reverse, may_share_memory;
+  ///@}
 
+  ///@{
+  /// The global tensors that are given to R and to its adjoint, and what the ranks hold of them.
   Values value = small_integers(1, shape.elements());
   Values gradient = small_integers(2, shape.elements());
   PerRank x = lay_out(from, shape, ranks, value);
   PerRank y = lay_out(dual_to, shape, ranks, gradient);
+  ///@}
 
-  PerRank rx{x.size()}, ry{x.size()};                              // R x and adjoint(R) y
-  PerRank x_after{x.size()};                                       // x when R has run
-  PerRank back{x.size()};                                          // the reverse of R, on R x
-  PerRank in_place{x.size()};                                      // R x in the memory of x
-  std::vector<char> as_declared = std::vector<char>(x.size(), 1);  // whether the calls were
+  ///@{
+  /// R x and adjoint(R) y.
+  PerRank rx{x.size()}, ry{x.size()};
+  ///@}
+  PerRank x_after{x.size()};                                       ///< x when R has run
+  PerRank back{x.size()};                                          ///< the reverse of R, on R x
+  PerRank in_place{x.size()};                                      ///< R x in the memory of x
+  std::vector<char> as_declared = std::vector<char>(x.size(), 1);  ///< whether the calls were
 };
 
+/// A pair on a tensor of global shape `shape`, before anybody has run it.
 template <class T, class C>
 Trial trial_of(const Pair<T, C>& pair, const Shape& shape, int ranks) {
   return {pair.from, pair.to, pair.dual_from,          pair.dual_to,
           shape,     ranks,   pair.reverse != nullptr, pair.in_place != nullptr};
 }
 
+///@{
+/// Elements as numbers of type T, and back.
 template <class T>
 std::vector<T> narrow(const Values& values) {
   std::vector<T> result;
@@ -119,6 +143,7 @@ Values widen(const std::vector<T>& values) {
   for (const T value : values) result.push_back(static_cast<float>(value));
   return result;
 }
+///@}
 
 /// Whether a counting communicator has seen the collective of `pair`, on `elements` local ones, and
 /// nothing else.

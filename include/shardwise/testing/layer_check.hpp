@@ -30,6 +30,7 @@ namespace shardwise {
 struct LayerChecks {
   /// Numbers of thread ranks to run it on.
   std::vector<int> ranks = {1, 2, 3, 4, 8};
+  /// Of parameters, inputs and masks.
   Seed seed{1};
   /// Whether on small integers many ranks and one must agree bit by bit, because all sums are
   /// exact. To be cleared for a layer that sums what is no integer in an order that depends on the

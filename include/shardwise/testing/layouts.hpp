@@ -10,7 +10,7 @@ namespace shardwise::oracle {
 /// Layouts to be walked through.
 template <Layout... Ls>
 struct LayoutList {
-  static constexpr std::size_t size = sizeof...(Ls);
+  static constexpr std::size_t size = sizeof...(Ls);  ///< layouts
 };
 
 /// All but those of halos, which depend on a window.

@@ -23,13 +23,16 @@ using PerRank = std::vector<Values>;
 
 /// A layout as a value.
 struct Meaning {
+  /// How the global value follows from what ranks hold: each has it, and uses it for a share of its
+  /// own (`same`) or not (`once`); it is their sum; each has a block.
   enum class Kind { same, once, sum, block };
 
-  Kind kind;
+  Kind kind;                ///< of these
   Axis axis = Axis::batch;  ///< of a block
-  std::string name;
+  std::string name;         ///< of the layout, for messages
 };
 
+/// What L means.
 template <Layout L>
 Meaning meaning_of() {
   Meaning meaning{Meaning::Kind::same, Axis::batch, layout_name<L>()};
@@ -71,6 +74,7 @@ inline float small_integer(std::uint64_t seed, std::uint64_t index) {
   return static_cast<float>((bits >> 33) % 31) - 15.F;
 }
 
+/// The numbers `small_integer(seed, i)` for i below `count`.
 inline Values small_integers(std::uint64_t seed, std::size_t count) {
   Values values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = small_integer(seed, i);

@@ -28,6 +28,7 @@ struct CheckReport {
   std::vector<std::string> failures;  ///< a sentence each, which names what was checked
   std::size_t checked = 0;            ///< things that were compared
 
+  /// Whether anything was compared, and nothing failed.
   bool passed() const { return checked > 0 && failures.empty(); }
 
   /// All failures, one a line.
@@ -43,6 +44,7 @@ struct CheckReport {
     if (!passed()) throw check_error(text());
   }
 
+  /// Takes in what another check found.
   void add(const CheckReport& other) {
     checked += other.checked;
     failures.insert(failures.end(), other.failures.begin(), other.failures.end());
