@@ -80,17 +80,17 @@ struct dual<HaloedPartial<A, W>> {
 };
 }  // namespace detail
 
-///@{
-/// Layouts of one kind: `Sharded<Axis>`, `Haloed<Axis, Window>`, `HaloedPartial<Axis, Window>`.
+/// `Sharded<Axis>` of any axis.
 template <class L>
 concept ShardedLayout = detail::is_sharded<L>;
 
+/// `Haloed<Axis, Window>` of any axis and window.
 template <class L>
 concept HaloedLayout = detail::is_haloed<L>;
 
+/// `HaloedPartial<Axis, Window>` of any axis and window.
 template <class L>
 concept HaloedPartialLayout = detail::is_haloed_partial<L>;
-///@}
 
 /// A layout by which a rank holds a part of one axis.
 template <class L>

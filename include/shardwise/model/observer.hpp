@@ -79,6 +79,7 @@ class [[maybe_unused]] Observation<Unobserved> {
   constexpr Observation(Unobserved&, Describe&&) {}
 };
 
+/// Of the observer that is given.
 template <class O, class Describe>
 Observation(O&, Describe&&) -> Observation<O>;
 
