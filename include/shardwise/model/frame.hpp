@@ -66,8 +66,8 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
   /// Parameter I as the layer uses it. Null data where the rank's summand is zero.
   template <std::size_t I>
   View<const dtype, typename Use<I>::used> parameter() const {
-    using R = Redistribute<typename Use<I>::stored, typename Use<I>::used>;
-    const bool is_zero = R::movement == Movement::keep_first && run_.place().rank != 0;
+    using Taken = Redistribute<typename Use<I>::stored, typename Use<I>::used>;
+    const bool is_zero = Taken::movement == Movement::keep_first && run_.place().rank != 0;
     return {is_zero ? nullptr : run_.parameters.used(bound_.slots[I]), bound_.specs[I].shape,
             run_.place()};
   }

@@ -73,13 +73,13 @@ class Model {
   /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed
   /// where the first layer does not know its features, or where they come in grains.
   /// throws   shape_error for layers that do not meet, with the layer's place; memory_error
-  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in = {})
-      : Model(architecture, ranks, seed, in, std::make_unique<backend_type>()) {}
+  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in = {})
+      : Model(given, ranks, seed, in, std::make_unique<backend_type>()) {}
 
   /// A model that computes with the caller's backend, which must outlive it.
-  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in,
+  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in,
         backend_type& backend)
-      : Model(architecture, ranks, seed, in, nullptr, backend) {}
+      : Model(given, ranks, seed, in, nullptr, backend) {}
 
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -290,16 +290,13 @@ class Model {
  private:
   using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
 
-  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in,
+  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in,
         std::unique_ptr<backend_type> own)
-      : Model(architecture, ranks, seed, in, std::move(own), *own) {}
+      : Model(given, ranks, seed, in, std::move(own), *own) {}
 
-  Model(const Architecture& architecture, communicator& ranks, Seed seed, const Shape& in,
+  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in,
         std::unique_ptr<backend_type>&& own, backend_type& backend)
-      : own_backend_(std::move(own)),
-        run_{ranks, backend},
-        architecture_(architecture),
-        bound_(bind(in)) {
+      : own_backend_(std::move(own)), run_{ranks, backend}, architecture_(given), bound_(bind(in)) {
     run_.seed = seed;
     run_.parameters.allocate(run_.pool, Use::trains);
     visit_parameters(
