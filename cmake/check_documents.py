@@ -3,8 +3,8 @@
 
 usage: check_documents.py [--update | --run PRESET] [ROOT]
 
-Pages are README.md, CHANGELOG.md, include/shardwise/README.md and docs/**/*.md below ROOT. A block of
-code says in a comment on the line above it where it comes from:
+Pages are README.md, CHANGELOG.md, include/shardwise/README.md and docs/**/*.md below ROOT. A block
+of code says in a comment on the line above it where it comes from:
 
     <!-- quote: examples/00_first_model.cpp#model -->   the lines between `begin: model` and
                                                         `end: model`; without #model the whole file
@@ -80,7 +80,9 @@ def blocks_of(lines):
             if tag:
                 block.kind, block.argument = tag[1], tag[2]
             blocks.append(block)
-        elif fence is not None and line.strip().startswith(fence) and not line.strip(" " + fence[0]):
+        elif (
+            fence is not None and line.strip().startswith(fence) and not line.strip(" " + fence[0])
+        ):
             fence = None
             blocks[-1].closed = True
         elif fence is not None:
@@ -105,7 +107,9 @@ def anchors_of(page):
         if heading:
             text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading[1]).replace("`", "")
             name = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
-            repeats = sum(1 for other in anchors if re.fullmatch(re.escape(name) + r"(-\d+)?", other))
+            repeats = sum(
+                1 for other in anchors if re.fullmatch(re.escape(name) + r"(-\d+)?", other)
+            )
             anchors.add(f"{name}-{repeats}" if name in anchors else name)
         anchors.update(re.findall(r'<a (?:id|name)="([^"]+)"', line))
     return anchors
@@ -119,7 +123,9 @@ def links_of(lines):
     prose = "\n".join(prose_of(lines))
     prose = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", lambda code: re.sub(r"[^\n]", " ", code[0]), prose)
     for link in LINK.finditer(prose):
-        yield prose.count("\n", 0, link.start()) + 1, next(t for t in link.groups() if t is not None)
+        yield prose.count("\n", 0, link.start()) + 1, next(
+            t for t in link.groups() if t is not None
+        )
 
 
 def check_link(root, page, target):
@@ -132,13 +138,19 @@ def check_link(root, page, target):
         raise Problem(f"the link {target} is no file and no https address: mend it")
     file = (page.parent / unquote(parts.path)).resolve() if parts.path else page
     if not file.is_relative_to(root) or not file.exists():
-        raise Problem(f"the link {target} leads nowhere: there is no such file; mend the path, which is "
-                      f"relative to the page's folder")
+        raise Problem(
+            f"the link {target} leads nowhere: there is no such file; mend the path, which is "
+            f"relative to the page's folder"
+        )
     if parts.fragment and file.suffix != ".md":
-        raise Problem(f"the link {target} has an anchor into a file that is no page: leave #... out")
+        raise Problem(
+            f"the link {target} has an anchor into a file that is no page: leave #... out"
+        )
     if parts.fragment and parts.fragment not in anchors_of(file):
-        raise Problem(f"the link {target} leads nowhere: {file.relative_to(root)} has no heading of that "
-                      f"name, only {', '.join(sorted(anchors_of(file)))}")
+        raise Problem(
+            f"the link {target} leads nowhere: {file.relative_to(root)} has no heading of that "
+            f"name, only {', '.join(sorted(anchors_of(file)))}"
+        )
 
 
 # --- quotes ------------------------------------------------------------------------------------
@@ -149,15 +161,19 @@ def quoted(root, argument):
     path, _, name = argument.partition("#")
     source = root / path
     if not source.is_file():
-        raise Problem(f"quotes {path}, which does not exist: mend the path, which is relative to the root")
+        raise Problem(
+            f"quotes {path}, which does not exist: mend the path, which is relative to the root"
+        )
     lines = source.read_text().splitlines()
     marks = [(i, *mark.groups()) for i, mark in enumerate(map(MARKER.match, lines)) if mark]
     if name:
         begins = [i for i, kind, of in marks if (kind, of) == ("begin", name)]
         ends = [i for i, kind, of in marks if (kind, of) == ("end", name)]
         if len(begins) != 1 or len(ends) != 1 or begins[0] > ends[0]:
-            raise Problem(f"quotes {argument}, but {path} has not one line `begin: {name}` and one line "
-                          f"`end: {name}` behind it: add the two as comments")
+            raise Problem(
+                f"quotes {argument}, but {path} has not one line `begin: {name}` and one line "
+                f"`end: {name}` behind it: add the two as comments"
+            )
         lines = lines[begins[0] + 1 : ends[0]]
     kept = [line for line in lines if not MARKER.match(line)]
     return textwrap.dedent("\n".join(kept)).strip("\n").splitlines()
@@ -169,21 +185,26 @@ def check_quote(root, block):
         return
     same = [a == b for a, b in zip(block.text, source)]
     first = same.index(False) if False in same else len(same)
-    raise Problem(f"is not what {block.argument} holds, from its line {first + 1} on: run "
-                  f"cmake/check_documents.py --update, or mend the source")
+    raise Problem(
+        f"is not what {block.argument} holds, from its line {first + 1} on: run "
+        f"cmake/check_documents.py --update, or mend the source"
+    )
 
 
 def update(root, page):
     """Writes what the sources hold into the blocks of a page that quote them."""
-    lines = page.read_text().splitlines()
-    for block in reversed(blocks_of(lines)):
+    text = page.read_text()
+    lines = text.splitlines()
+    for block in reversed([block for block in blocks_of(lines) if block.kind == "quote"]):
         try:
-            source = quoted(root, block.argument) if block.kind == "quote" else block.text
+            source = quoted(root, block.argument)
         except Problem:
             continue  # the check tells
         indented = [" " * block.indent + line if line else "" for line in source]
         lines[block.line : block.line + len(block.text)] = indented
-    page.write_text("\n".join(lines) + "\n")
+    updated = "\n".join(lines) + "\n"
+    if updated != text:
+        page.write_text(updated)
 
 
 # --- commands ----------------------------------------------------------------------------------
@@ -229,20 +250,32 @@ def first_difference(expected, output):
 
 def run_command(root, command, expected):
     try:
-        ran = subprocess.run(["bash", "-c", command], cwd=root, text=True, stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             timeout=SECONDS_OF_A_COMMAND)
+        ran = subprocess.run(
+            ["bash", "-c", command],
+            cwd=root,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS_OF_A_COMMAND,
+        )
     except subprocess.TimeoutExpired:
-        raise Problem(f"`{command}` ran for more than {SECONDS_OF_A_COMMAND} s: show a shorter one") from None
+        raise Problem(
+            f"`{command}` ran for more than {SECONDS_OF_A_COMMAND} s: show a shorter one"
+        ) from None
     printed = "it printed\n" + textwrap.indent(ran.stdout.strip("\n") or "(nothing)", "    ")
     if ran.returncode != 0:
-        raise Problem(f"`{command}` failed with status {ran.returncode}: mend the command or the program; "
-                      + printed)
+        raise Problem(
+            f"`{command}` failed with status {ran.returncode}: mend the command or the program; "
+            + printed
+        )
     at = first_difference(expected, ran.stdout)
     if at is not None:
         missing = f"does not print `{expected[at]}` there" if at < len(expected) else "prints more"
-        raise Problem(f"`{command}` {missing}: show what it prints, with ... for what varies; {printed}",
-                      below=command.count("\n") + 1 + at)
+        raise Problem(
+            f"`{command}` {missing}: show what it prints, with ... for what varies; {printed}",
+            below=command.count("\n") + 1 + at,
+        )
 
 
 # --- checks ------------------------------------------------------------------------------------
@@ -252,10 +285,15 @@ def check_tag(block):
     if not block.closed:
         raise Problem("the block that begins here does not end: close it with a line of ```")
     if not block.kind and block.language in LANGUAGES_OF_CODE:
-        raise Problem(f"a block of {block.language} does not say where it comes from: put <!-- quote: file#name "
-                      "-->, <!-- run: release --> or <!-- not run: reason --> on the line above it")
+        raise Problem(
+            f"a block of {block.language} does not say where it comes from: put "
+            "<!-- quote: file#name -->, <!-- run: release --> or <!-- not run: reason --> "
+            "on the line above it"
+        )
     if block.kind and not block.argument:
-        raise Problem(f"the comment `{block.kind}:` above the block says nothing behind the colon: add it")
+        raise Problem(
+            f"the comment `{block.kind}:` above the block says nothing behind the colon: add it"
+        )
     if block.kind == "run" and block.language != "console":
         raise Problem("commands that are run stand in a block of ```console, behind `$ `")
 
@@ -281,7 +319,9 @@ def check_page(root, page):
     above = {block.line - 1 for block in blocks if block.kind}
     for number, line in enumerate(prose_of(lines), 1):
         if TAG.match(line) and number not in above:
-            yield number, Problem("no block of code begins on the next line: put the comment right above it")
+            yield number, Problem(
+                "no block of code begins on the next line: put the comment right above it"
+            )
 
 
 def run_page(root, page, preset):
@@ -298,7 +338,9 @@ def run_page(root, page, preset):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     todo = parser.add_mutually_exclusive_group()
     todo.add_argument("--update", action="store_true")
     todo.add_argument("--run", metavar="PRESET")
@@ -309,7 +351,9 @@ def main():
     for page in pages:
         if options.update:
             update(root, page)
-        for line, problem in run_page(root, page, options.run) if options.run else check_page(root, page):
+        for line, problem in (
+            run_page(root, page, options.run) if options.run else check_page(root, page)
+        ):
             print(f"{page.relative_to(root)}:{line}: {problem}")
             count += 1
     print(f"documents: {len(pages)} pages, {count} problems")

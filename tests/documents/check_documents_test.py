@@ -61,29 +61,42 @@ class Links(Documents):
         )
 
     def test_a_missing_file(self):
-        self.bad("\nsee [x](nowhere.md)", "docs/page.md:2: the link nowhere.md leads nowhere: there is")
+        self.bad(
+            "\nsee [x](nowhere.md)", "docs/page.md:2: the link nowhere.md leads nowhere: there is"
+        )
 
     def test_a_missing_file_over_two_lines(self):
-        self.bad("see [a long\ntext](nowhere.md)", "docs/page.md:2: the link nowhere.md leads nowhere")
+        self.bad(
+            "see [a long\ntext](nowhere.md)", "docs/page.md:2: the link nowhere.md leads nowhere"
+        )
 
     def test_a_missing_file_of_a_definition(self):
         self.bad("\n[x]: nowhere.md", "docs/page.md:2: the link nowhere.md leads nowhere")
 
     def test_a_file_outside(self):
-        self.bad("[x](../../../etc/hostname)", "docs/page.md:1: the link ../../../etc/hostname leads")
+        self.bad(
+            "[x](../../../etc/hostname)", "docs/page.md:1: the link ../../../etc/hostname leads"
+        )
 
     def test_a_missing_heading(self):
-        self.bad("# One\n[x](#two)", "page.md:2: the link #two leads nowhere: docs/page.md has no heading "
-                 "of that name, only one")
+        self.bad(
+            "# One\n[x](#two)",
+            "page.md:2: the link #two leads nowhere: docs/page.md has no heading "
+            "of that name, only one",
+        )
 
     def test_a_heading_in_code_is_none(self):
         self.bad("```\n# Two\n```\n[x](#two)", "docs/page.md:4: the link #two leads nowhere")
 
     def test_an_anchor_into_code(self):
-        self.bad("[x](../answer.cpp#L3)", "has an anchor into a file that is no page: leave #... out")
+        self.bad(
+            "[x](../answer.cpp#L3)", "has an anchor into a file that is no page: leave #... out"
+        )
 
     def test_addresses(self):
-        self.bad("[x](https:/example.org)", "docs/page.md:1: the link https:/example.org names no host")
+        self.bad(
+            "[x](https:/example.org)", "docs/page.md:1: the link https:/example.org names no host"
+        )
         self.bad("[x](htps://example.org)", "is no file and no https address: mend it")
 
 
@@ -96,27 +109,41 @@ class Quotes(Documents):
 
     def test_no_tag(self):
         for language in ("cpp", "console", "sh", "bash", "cmake", "python"):
-            self.bad(f"\n```{language}\nx\n```\n", f"docs/page.md:2: a block of {language} does not say "
-                     "where it comes from: put <!-- quote: file#name -->")
+            self.bad(
+                f"\n```{language}\nx\n```\n",
+                f"docs/page.md:2: a block of {language} does not say "
+                "where it comes from: put <!-- quote: file#name -->",
+            )
         self.good("```\nx\n```\n\n```text\nx\n```\n")
 
     def test_a_tag_without_a_block(self):
-        self.bad(QUOTE.replace("-->\n", "-->\n\n"), "docs/page.md:1: no block of code begins on the next")
+        self.bad(
+            QUOTE.replace("-->\n", "-->\n\n"), "docs/page.md:1: no block of code begins on the next"
+        )
 
     def test_a_tag_without_a_reason(self):
-        self.bad("<!-- not run: -->\n```sh\nx\n```", "docs/page.md:2: the comment `not run:` above the")
+        self.bad(
+            "<!-- not run: -->\n```sh\nx\n```", "docs/page.md:2: the comment `not run:` above the"
+        )
 
     def test_no_end(self):
         self.bad("\n```\nx\n", "docs/page.md:2: the block that begins here does not end: close it")
 
     def test_a_stale_one(self):
-        self.bad(QUOTE.replace("42", "41"), "docs/page.md:2: is not what answer.cpp#answer holds, from "
-                 "its line 2 on: run cmake/check_documents.py --update")
-        self.bad(QUOTE.replace("}\n", ""), "docs/page.md:2: is not what answer.cpp#answer holds, from")
+        self.bad(
+            QUOTE.replace("42", "41"),
+            "docs/page.md:2: is not what answer.cpp#answer holds, from "
+            "its line 2 on: run cmake/check_documents.py --update",
+        )
+        self.bad(
+            QUOTE.replace("}\n", ""), "docs/page.md:2: is not what answer.cpp#answer holds, from"
+        )
 
     def test_an_update(self):
         self.good("before\n\n" + QUOTE.replace("42", "41") + "\nafter\n", "--update")
-        self.assertEqual((self.root / "docs/page.md").read_text(), "before\n\n" + QUOTE + "\nafter\n")
+        self.assertEqual(
+            (self.root / "docs/page.md").read_text(), "before\n\n" + QUOTE + "\nafter\n"
+        )
 
     def test_a_missing_source(self):
         text = QUOTE.replace("answer.cpp", "other.cpp")
@@ -124,10 +151,15 @@ class Quotes(Documents):
             self.bad(text, "docs/page.md:2: quotes other.cpp, which does not exist: mend", *options)
 
     def test_missing_lines_in_the_source(self):
-        self.bad(QUOTE.replace("#answer", "#question"), "docs/page.md:2: quotes answer.cpp#question, but "
-                 "answer.cpp has not one line `begin: question`")
+        self.bad(
+            QUOTE.replace("#answer", "#question"),
+            "docs/page.md:2: quotes answer.cpp#question, but "
+            "answer.cpp has not one line `begin: question`",
+        )
         (self.root / "answer.cpp").write_text(SOURCE + SOURCE)
-        self.bad(QUOTE, "has not one line `begin: answer` and one line `end: answer` behind it: add")
+        self.bad(
+            QUOTE, "has not one line `begin: answer` and one line `end: answer` behind it: add"
+        )
 
 
 class Commands(Documents):
@@ -148,12 +180,21 @@ class Commands(Documents):
         self.good(console("run: release", "$ false"))
 
     def test_a_failing_one(self):
-        self.run_bad("docs/page.md:4: `echo why; exit 3` failed with status 3: mend the command or the "
-                     "program; it printed\n    why", "$ true", "$ echo why; exit 3")
+        self.run_bad(
+            "docs/page.md:4: `echo why; exit 3` failed with status 3: mend the command or the "
+            "program; it printed\n    why",
+            "$ true",
+            "$ echo why; exit 3",
+        )
 
     def test_other_output(self):
-        self.run_bad("docs/page.md:5: `printf 'a\\nb\\n'` does not print `c` there: show what it prints, "
-                     "with ... for what varies; it printed\n    a\n    b", "$ printf 'a\\nb\\n'", "a", "c")
+        self.run_bad(
+            "docs/page.md:5: `printf 'a\\nb\\n'` does not print `c` there: show what it prints, "
+            "with ... for what varies; it printed\n    a\n    b",
+            "$ printf 'a\\nb\\n'",
+            "a",
+            "c",
+        )
 
     def test_missing_output(self):
         self.run_bad("docs/page.md:5: `echo a` does not print `b` there", "$ echo a", "a", "b")
@@ -162,13 +203,18 @@ class Commands(Documents):
         self.run_bad("docs/page.md:5: `printf 'a\\nb\\n'` prints more", "$ printf 'a\\nb\\n'", "a")
 
     def test_output_in_another_order(self):
-        self.run_bad("does not print `a` there", "$ printf 'a\\nb\\n'", "...", "b", "...", "a", "...")
+        self.run_bad(
+            "does not print `a` there", "$ printf 'a\\nb\\n'", "...", "b", "...", "a", "..."
+        )
 
     def test_a_block_that_begins_without_a_command(self):
         self.bad(console("run: release", "ls"), "docs/page.md:2: begins without a command")
 
     def test_a_block_of_another_kind(self):
-        self.bad("<!-- run: release -->\n```sh\n$ ls\n```\n", "docs/page.md:2: commands that are run stand")
+        self.bad(
+            "<!-- run: release -->\n```sh\n$ ls\n```\n",
+            "docs/page.md:2: commands that are run stand",
+        )
 
 
 if __name__ == "__main__":
