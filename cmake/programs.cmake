@@ -12,6 +12,15 @@ if(TARGET shardwise::onednn)  # the calls by hand that benchmarks compare with a
   endif()
 endif()
 
+find_path(SHARDWISE_NVTX_INCLUDE nvtx3/nvToolsExt.h PATHS ENV CUDA_PATH /usr/local/cuda
+          PATH_SUFFIXES include)
+mark_as_advanced(SHARDWISE_NVTX_INCLUDE)
+if(SHARDWISE_NVTX_INCLUDE)
+  add_library(shardwise_nvtx INTERFACE IMPORTED)
+  target_include_directories(shardwise_nvtx SYSTEM INTERFACE ${SHARDWISE_NVTX_INCLUDE})
+  target_link_libraries(shardwise_nvtx INTERFACE ${CMAKE_DL_LIBS})
+endif()
+
 find_path(SHARDWISE_CCCL_INCLUDE cuda/std/mdspan PATHS ENV CUDA_PATH /usr/local/cuda
           PATH_SUFFIXES include/cccl include)  # a test alone includes CCCL's spans
 mark_as_advanced(SHARDWISE_CCCL_INCLUDE)
@@ -32,6 +41,8 @@ set(SHARDWISE_NEED_checkpoint
     "/checkpoint/|<nlohmann/" shardwise::checkpoint "nlohmann-json3-dev")
 set(SHARDWISE_NEED_cli "<CLI/" CLI11::CLI11 "libcli11-dev")
 set(SHARDWISE_NEED_cccl "<cuda/std/" shardwise_cccl "CCCL (comes with the CUDA toolkit; or set SHARDWISE_CCCL_INCLUDE)")
+list(APPEND SHARDWISE_NEEDS nvtx)
+set(SHARDWISE_NEED_nvtx "<nvtx3/" shardwise_nvtx "NVIDIA's CUDA toolkit (or set SHARDWISE_NVTX_INCLUDE)")
 
 # Sets `targets` to what the sources have to be linked with, `missing` to the packages to install.
 function(shardwise_needs targets missing)
