@@ -2,7 +2,10 @@
 
 #include "shardwise/layers/convolution.hpp"
 
+#include "shardwise/layers/batch_norm.hpp"
+#include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/max_pool.hpp"
 #include "shardwise/model/sequential.hpp"
 
 using namespace shardwise;
@@ -40,6 +43,22 @@ using Asked = Sequential<Conv2d<split::output, 3, 8, 3>, Relu,
                          Conv2d<split::group, 8, 8, kernel(3, {.groups = 4})> >;
 #elif CASE == 16  // expect: no axis SplitAxis to split its images along
 using Asked = Conv1d<split::height, 8, 8, 3>;
+#elif CASE == 17  // expect: a size, a stride and a dilation of at least 1
+using Asked = Conv3d<split::none, 8, 8, kernel(3, {.dilation = {1, 0, 1}})>;
+#elif CASE == 18  // expect: a size, a stride and a dilation of at least 1
+using Asked = Conv2d<split::none, 8, 8, kernel(-3)>;
+#elif CASE == 19  // expect: at least one input channel and one output channel
+using Asked = Conv2d<split::output, 8, 0, kernel(3)>;
+#elif CASE == 20  // expect: has at least one group
+using Asked = Conv2d<split::none, 8, 8, kernel(3, {.groups = -2})>;
+#elif CASE == 21  // expect: give .grain = 1
+using Asked = Conv2d<split::output, 8, 8, kernel(3, {.grain = 0})>;
+#elif CASE == 22  // expect: Consumer takes Expected features
+using Asked = Sequential<Conv2d<split::height, 3, 8, 3>, BatchNorm<8>, Relu, MaxPool2d<2>,
+                         ChannelDropout<1, 4>, Conv2d<split::height, 16, 8, 3> >;
+#elif CASE == 23  // expect: shards of Producer in front of it could end within a group
+using Asked = Sequential<Conv2d<split::output, 3, 8, 3>, MaxPool2d<2>,
+                         Conv2d<split::group, 8, 8, kernel(3, {.groups = 4})> >;
 #else
 using Asked = Sequential<Conv2d<split::output, 3, 8, kernel({3, 5}, {.padding = same, .grain = 2})>,
                          Relu, Conv2d<split::group, 8, 8, kernel(3, {.stride = 2, .groups = 4})>,

@@ -23,6 +23,10 @@ using Asked = MaxPool2d<pool(2, {.padding = -1})>;
 using Asked = MaxPool1d<pool({2, 2})>;
 #elif CASE == 7  // expect: Consumer takes Expected features
 using Asked = Sequential<Linear<split::none, 3, 8>, Relu, BatchNorm<7> >;
+#elif CASE == 8  // expect: a size, a stride and a dilation of at least 1
+using Asked = AveragePool3d<pool(-2)>;
+#elif CASE == 9  // expect: a size, a stride and a dilation of at least 1
+using Asked = MaxPool1d<pool(3, {.dilation = 0})>;
 #else
 using Asked = Sequential<MaxPool2d<pool(3, {.padding = 1})>, AveragePool2d<pool(4, {.padding = 2})>,
                          BatchNorm<8> >;

@@ -66,9 +66,9 @@ static_assert(window_of<kernel(4, {.padding = same, .dilation = 3})>(0) ==
 template <std::size_t In, std::size_t Out>
 using C = Conv2d<split::output, In, Out, kernel({3, 2}, {.stride = 2, .padding = {1, 0}})>;
 
-static_assert(std::is_default_constructible_v<C<3, 4>>);
+static_assert(detail::HasAllSizes<C<3, 4>>);
 static_assert(!std::is_constructible_v<C<3, 4>, std::size_t>);
-static_assert(!std::is_default_constructible_v<C<dynamic, 4>>);
+static_assert(!detail::HasAllSizes<C<dynamic, 4>>);
 static_assert(std::is_constructible_v<C<dynamic, 4>, std::size_t>);
 static_assert(!std::is_convertible_v<std::size_t, C<dynamic, 4>>);
 static_assert(std::is_constructible_v<C<dynamic, dynamic>, std::size_t, std::size_t>);
@@ -86,6 +86,22 @@ static_assert(!C<3, 4>{}
                                   {Axis::height, 9},
                                   {Axis::width, 6}})[0]
                    .known());
+
+// What a convolution cannot take is no constant, and so an error where the compiler is asked.
+template <class L, const Shape& In>
+concept Takes = requires {
+  typename std::bool_constant<(L{}.output_shape(In), true)>;
+};
+constexpr Shape four_channels{
+    {Axis::batch, 2}, {Axis::channel, 4}, {Axis::height, 9}, {Axis::width, 6}};
+constexpr Shape no_rows{{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 0}, {Axis::width, 6}};
+template <Kernel K>
+using ByRows = Conv2d<split::height, 3, 8, K>;
+static_assert(Takes<ByRows<kernel({9, 3})>, images> &&
+              Takes<ByRows<kernel(8, {.padding = 1})>, images>);
+static_assert(!Takes<ByRows<kernel({10, 3})>, images>);                  // a row too many
+static_assert(!Takes<ByRows<kernel(3, {.dilation = {1, 3}})>, images>);  // reaches over 7 of 6
+static_assert(!Takes<ByRows<kernel(3)>, four_channels> && !Takes<ByRows<kernel(3)>, no_rows>);
 
 // --- parameters ----------------------------------------------------------------------------------
 

@@ -67,6 +67,15 @@ static_assert(Max{}.output_shape(images) ==
 static_assert(GlobalAveragePool{}.output_shape(images) ==
               Shape{{Axis::batch, 4}, {Axis::channel, 6}, {Axis::height, 1}, {Axis::width, 1}});
 
+// Windows that leave nothing are no constant, and so an error where the compiler is asked.
+template <class L, const Shape& In>
+concept Takes = requires {
+  typename std::bool_constant<(L{}.output_shape(In), true)>;
+};
+static_assert(Takes<MaxPool2d<16>, images> && !Takes<MaxPool2d<17>, images>);
+static_assert(Takes<AveragePool2d<pool(18, {.padding = 1})>, images>);
+static_assert(!Takes<AveragePool2d<pool({1, 3}, {.dilation = 8})>, images>);  // 17 of 16
+
 // --- plans -------------------------------------------------------------------------------------
 
 constexpr bool input_gradient = true;

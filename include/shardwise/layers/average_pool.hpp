@@ -33,6 +33,7 @@ class AveragePool {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
+  static constexpr bool keeps_features = true;
 
   template <Layout Wanted>
   using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;

@@ -36,6 +36,7 @@ struct GlobalAveragePool {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
+  static constexpr bool keeps_features = true;
 
   template <Layout Wanted>
   using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;

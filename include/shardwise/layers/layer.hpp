@@ -124,6 +124,7 @@ struct KeepsLayout {
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
 ///     static constexpr bool reshapes = true;   no forward and backward: the memory stays as it is
 ///     static constexpr bool keeps_shape = true;  the output is of the input's shape, always
+///     static constexpr bool keeps_features = true;  it has as many features or channels, always
 ///     static constexpr Activation activation;  an element-wise function that products can fuse
 ///     auto make_state(Frame&) const;           what it keeps from call to call: `frame.state()`
 ///

@@ -45,6 +45,7 @@ class MaxPool {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
+  static constexpr bool keeps_features = true;
 
   template <Layout Wanted>
   using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;

@@ -22,16 +22,22 @@ concept KeepsShape = requires {
   requires L::keeps_shape;
 };
 
+/// A layer that leaves the axis of features or channels as it is, whatever it makes of the others.
+template <class L>
+concept KeepsFeatures = KeepsShape<L> || requires {
+  requires L::keeps_features;
+};
+
 /// The number of features that L takes and gives, as far as its type says; `dynamic` is unknown.
 template <class L>
 consteval std::size_t static_features_in() {
   if constexpr (StatesFeatures<L>) return L::in_features;
   return dynamic;
 }
-/// As above, of layers one after another; those that keep the shape are transparent.
+/// As above, of layers one after another; those that keep features are transparent.
 template <class L, class... Ls>
 consteval std::size_t static_features_in_chain() {
-  if constexpr (KeepsShape<L> && sizeof...(Ls) > 0) {
+  if constexpr (KeepsFeatures<L> && sizeof...(Ls) > 0) {
     return static_features_in_chain<Ls...>();
   } else {
     return static_features_in<L>();
@@ -40,7 +46,7 @@ consteval std::size_t static_features_in_chain() {
 template <class L>
 consteval std::size_t static_features_out(std::size_t in) {
   if constexpr (StatesFeatures<L>) return L::out_features;
-  if constexpr (KeepsShape<L>) return in;
+  if constexpr (KeepsFeatures<L>) return in;
   return dynamic;
 }
 

@@ -17,7 +17,7 @@ namespace detail {
 /// A flat pack of layers, found by number.
 template <std::size_t I, class L>
 struct Numbered {
-  constexpr Numbered() requires std::is_default_constructible_v<L>
+  constexpr Numbered() requires HasAllSizes<L>
   = default;
   constexpr explicit Numbered(const L& given) : layer(given) {}
 
@@ -28,6 +28,9 @@ template <class Indices, class... Ls>
 struct Layers;
 template <std::size_t... Is, class... Ls>
 struct Layers<std::index_sequence<Is...>, Ls...> : Numbered<Is, Ls>... {
+  static_assert(sizeof...(Ls) > 0,
+                "a Sequential needs at least one layer: Sequential<Relu>. What takes no part in a "
+                "model is no layer of it.");
   static_assert((must_be_layer<Is, Ls>() && ...));
 
   constexpr Layers() = default;
@@ -47,7 +50,7 @@ template <std::size_t Number, std::size_t Produced, class Producer, class L, cla
 consteval void check_features() {
   static_assert(extents_must_meet<Number, Producer, L, Produced, static_features_in<L>()>());
   static_assert(shards_must_be_whole<Producer, L>());
-  constexpr bool same_producer = KeepsShape<L>;
+  constexpr bool same_producer = KeepsFeatures<L>;
   using Next = std::conditional_t<same_producer, Producer, L>;
   check_features<Number + 1, static_features_out<L>(Produced), Next, Ls...>();
 }
@@ -77,7 +80,6 @@ constexpr std::size_t first_features(const Ls&... layers) {
 /// `dynamic` are given to the constructor, all in order: `using Mlp::Sequential::Sequential;`.
 template <class... Ls>
 class Sequential : detail::Layers<std::index_sequence_for<Ls...>, Ls...> {
-  static_assert(sizeof...(Ls) > 0, "Sequential needs at least one layer.");
   using Layers = detail::Layers<std::index_sequence_for<Ls...>, Ls...>;
 
   template <Layout Offered, Layout Wanted>
@@ -113,7 +115,7 @@ class Sequential : detail::Layers<std::index_sequence_for<Ls...>, Ls...> {
   ///@}
 
   /// All sizes are in the types.
-  constexpr Sequential() requires(std::is_default_constructible_v<Ls>&&...) {
+  constexpr Sequential() requires(detail::HasAllSizes<Ls>&&...) {
     detail::check_features<0, dynamic, void, Ls...>();
   }
 
