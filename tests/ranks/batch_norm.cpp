@@ -94,8 +94,27 @@ TEST_CASE("images") {
   SUBCASE("that every rank has") { check_norm<both, Both<Invariant>>(); }
   SUBCASE("by batch") { check_norm<both, Both<Batch>>(); }
   SUBCASE("by height, without weights") { check_norm<Affine::none, Both<Rows>>(); }
+  SUBCASE("by height, without a bias") { check_norm<Affine::weight, Both<Rows>>(); }
   SUBCASE("by channel") { check_norm<both, Both<Channels>>(); }
   SUBCASE("by batch, without the gradient of the input") { check_norm<both, Both<Batch>, Train>(); }
+}
+
+TEST_CASE("one and three axes of space are two: only who has which channel matters") {
+  using Columns = Sharded<Axis::width>;
+  using Depth = Sharded<Axis::depth>;
+  const Dim three{Axis::channel, 3};
+  const Shape lines{{Axis::batch, 2}, three, {Axis::width, 7}};
+  const Shape volumes{
+      {Axis::batch, 2}, three, {Axis::depth, 5}, {Axis::height, 2}, {Axis::width, 3}};
+  check_model<double, Both<Columns>>(BatchNorm<3>{}, {lines, Data::reals, true, 2}, 1e-12);
+  check_model<double, Both<Depth>>(BatchNorm<3>{}, {volumes, Data::reals, true, 2}, 1e-12);
+  const auto alone = [](const Shape& shape) {
+    return testing::observe<BatchNorm<3>, double, SingleRank, Both<Invariant>,
+                            TrainWithInputGradient>(BatchNorm<3>{}, 1,
+                                                    {shape, Data::reals, true, 2});
+  };
+  CHECK(alone(volumes).tensors == alone(pictures(2, three, 10, 3)).tensors);
+  CHECK(alone(lines).tensors == alone(pictures(2, three, 7, 1)).tensors);
 }
 
 TEST_CASE("features, between layers that split them and behind planes that are kept whole") {

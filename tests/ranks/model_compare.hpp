@@ -34,7 +34,7 @@ template <class T, class E = shardwise::Ends<shardwise::Invariant, shardwise::In
 void check_model(const Architecture& architecture, const Work& work, double bound) {
   using namespace shardwise;
   const Observed alone = observe<Architecture, T, SingleRank, E, Use>(architecture, 1, work);
-  for (const int ranks : rank_counts({1, 2, 3, 4, 8})) {
+  for (const int ranks : rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
     CAPTURE(ranks);
     const Observed many = observe<Architecture, T, Counted, E, Use>(architecture, ranks, work);
     REQUIRE(many.tensors.size() == alone.tensors.size());

@@ -29,7 +29,7 @@ using Wide = Sequential<Flatten, Linear<split::none, 30, 3>>;
 template <class Architecture, Layout Offered>
 void check() {
   const Observed one = run<Architecture, Offered>(1);
-  for (const int ranks : testing::rank_counts({2, 3, 4, 8})) {
+  for (const int ranks : testing::rank_counts({2, 3, 4, 5, 6, 7, 8})) {
     CAPTURE(ranks);
     const Observed many = run<Architecture, Offered>(ranks);
     CHECK(many.tensors == one.tensors);
@@ -69,6 +69,7 @@ TEST_CASE("a row-parallel layer behind it has the weights of whole planes") {
 TEST_CASE("the same numbers however the images are split") {
   SUBCASE("by channel") { check<Rows, Sharded<Axis::channel>>(); }
   SUBCASE("by height, which becomes channel") { check<Rows, Sharded<Axis::height>>(); }
+  SUBCASE("by width, which becomes channel") { check<Rows, Sharded<Axis::width>>(); }
   SUBCASE("by batch, which becomes feature") { check<Rows, Sharded<Axis::batch>>(); }
   SUBCASE("not at all") { check<Rows, Invariant>(); }
   SUBCASE("by batch throughout") { check<Wide, Sharded<Axis::batch>>(); }

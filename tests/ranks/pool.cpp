@@ -79,6 +79,9 @@ TEST_CASE("maxima") {
 
 TEST_CASE("means") {
   SUBCASE("across shards of rows") { check_pool<Sixteenths, Both<Rows>>(); }
+  SUBCASE("across shards of columns") { check_pool<Sixteenths, Both<Columns>>(); }
+  SUBCASE("of a share of the channels") { check_pool<Sixteenths, Both<Channels>>(); }
+  SUBCASE("of a share of the images") { check_pool<Sixteenths, Both<Batch>>(); }
   SUBCASE("of what lies in the image alone") {  // divisors are any numbers up to 9
     check_pool<AveragePool2d<pool(3, {.stride = 2, .padding = 1, .counts_padding = false})>,
                Both<Rows>>(1e-14);
@@ -88,6 +91,13 @@ TEST_CASE("means") {
   }
   SUBCASE("of whole planes that ranks have rows of") {  // in another order, over any number
     check_pool<GlobalAveragePool, Ends<Rows, Invariant>>(1e-14);
+  }
+  SUBCASE("of whole planes that ranks have columns of") {
+    check_pool<GlobalAveragePool, Ends<Columns, Invariant>>(1e-14);
+  }
+  SUBCASE("of whole planes") {
+    check_pool<GlobalAveragePool, Both<Channels>>();
+    check_pool<GlobalAveragePool, Both<Batch>>();
   }
 }
 
