@@ -24,8 +24,8 @@ declare -A may=(
 # Foreign headers, and the only headers that may include them.
 foreign=(
   'mpi\.h'                        'comm/detail/mpi_library\.hpp'
-  'nccl\.h'                       'comm/nccl\.hpp'
-  '(cu[a-z]*[._].*|cuda.*|cublas.*|cudnn.*)' '(backend/cuda/.*|comm/nccl\.hpp)'
+  'nccl\.h'                       'comm/detail/nccl_library\.hpp'
+  '(cu[a-z]*[._].*|cuda.*|cublas.*|cudnn.*)' '(backend/cuda/.*|comm/detail/nccl_library\.hpp)'
   '(oneapi/)?dnnl.*'              'backend/onednn/.*'
   'c?blas.*\.h'                   'backend/cblas/.*'
   'zlib\.h'                       'data/.*'

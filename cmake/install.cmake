@@ -15,7 +15,7 @@ install(DIRECTORY include/shardwise DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN *.hpp)
 install(TARGETS shardwise EXPORT shardwise INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT shardwise NAMESPACE shardwise:: FILE shardwiseTargets.cmake DESTINATION ${package})
-install(FILES cmake/shardwiseConfig.cmake cmake/shardwiseParts.cmake
+install(FILES cmake/shardwiseConfig.cmake cmake/shardwiseParts.cmake cmake/FindNCCL.cmake
         ${PROJECT_BINARY_DIR}/shardwiseConfigVersion.cmake DESTINATION ${package})
 install(FILES ${PROJECT_BINARY_DIR}/shardwise.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -30,7 +30,7 @@ if(SHARDWISE_CCCL_INCLUDE)
 endif()
 
 # A part or tool, what in a path or an include line asks for it, the target, and where to get it.
-set(SHARDWISE_NEEDS onednn onednn2 cblas data mpi checkpoint cli cccl)
+set(SHARDWISE_NEEDS onednn onednn2 cblas data mpi checkpoint cuda nccl cli cccl)
 set(SHARDWISE_NEED_onednn "/onednn[./]|<oneapi/|<dnnl" shardwise::onednn "libdnnl-dev (oneDNN 2 or 3)")
 set(SHARDWISE_NEED_onednn2 "by_hand.hpp" shardwise::onednn2 "libdnnl-dev (oneDNN 2)")
 set(SHARDWISE_NEED_cblas "/cblas[./]|<cblas.h>" shardwise::cblas
@@ -39,6 +39,8 @@ set(SHARDWISE_NEED_data "/data/|<zlib.h>" shardwise::data "zlib1g-dev")
 set(SHARDWISE_NEED_mpi "comm/(detail/)?mpi|<mpi.h>" shardwise::mpi "libopenmpi-dev or libmpich-dev")
 set(SHARDWISE_NEED_checkpoint
     "/checkpoint/|<nlohmann/" shardwise::checkpoint "nlohmann-json3-dev")
+set(SHARDWISE_NEED_cuda "/cuda[./]" shardwise::cuda "NVIDIA's CUDA toolkit and cuDNN")
+set(SHARDWISE_NEED_nccl "comm/(detail/)?nccl|<nccl.h>" shardwise::nccl "NVIDIA's libnccl-dev")
 set(SHARDWISE_NEED_cli "<CLI/" CLI11::CLI11 "libcli11-dev")
 set(SHARDWISE_NEED_cccl "<cuda/std/" shardwise_cccl "CCCL (comes with the CUDA toolkit; or set SHARDWISE_CCCL_INCLUDE)")
 list(APPEND SHARDWISE_NEEDS nvtx)

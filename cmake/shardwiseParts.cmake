@@ -1,8 +1,9 @@
 # The parts of the library that need an installed one, and how each is found: shardwise::onednn,
-# shardwise::cblas, shardwise::data, shardwise::mpi and shardwise::checkpoint. The build tree and an
-# installed shardwiseConfig.cmake both read this file.
+# shardwise::cblas, shardwise::data, shardwise::mpi, shardwise::checkpoint, shardwise::cuda and
+# shardwise::nccl. The build tree and an installed shardwiseConfig.cmake both read this file.
 
-set(SHARDWISE_PARTS onednn cblas data mpi checkpoint)
+set(SHARDWISE_PARTS onednn cblas data mpi checkpoint cuda nccl)
+set(SHARDWISE_FIND_MODULES ${CMAKE_CURRENT_LIST_DIR})
 
 # shardwise_find_part(<part> <problem> [GLOBAL]): defines shardwise::<part>, seen from everywhere if
 # GLOBAL; or, where something is missing, sets <problem> to the sentence that says what.
@@ -114,5 +115,55 @@ function(shardwise_find_checkpoint link include missing)
   if(NOT TARGET nlohmann_json::nlohmann_json)
     set(${missing} "needs nlohmann-json: its nlohmann_jsonConfig.cmake (${nlohmann_json_DIR}). \
 Install nlohmann-json3-dev, or set nlohmann_json_DIR." PARENT_SCOPE)
+  endif()
+endfunction()
+
+# The libraries of a CUDA toolkit and cuDNN. Enables no language: a project with kernels does that
+# itself, and sets CMAKE_CUDA_ARCHITECTURES.
+function(shardwise_find_cuda link include missing)
+  find_package(CUDAToolkit 12 QUIET)
+  find_path(SHARDWISE_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(SHARDWISE_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
+  mark_as_advanced(SHARDWISE_CUDNN_INCLUDE SHARDWISE_CUDNN_LIBRARY)
+  set(link_all CUDA::cudart CUDA::cublasLt ${SHARDWISE_CUDNN_LIBRARY})
+  if(CMAKE_VERSION VERSION_LESS 3.25.2)  # which do not pass C++20 on to nvcc
+    list(APPEND link_all shardwise::cuda_language)
+    if(NOT TARGET shardwise::cuda_language)
+      add_library(shardwise::cuda_language INTERFACE IMPORTED GLOBAL)
+      target_compile_options(shardwise::cuda_language INTERFACE
+        $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-std=c++20>)
+    endif()
+  endif()
+  set(${link} ${link_all} PARENT_SCOPE)
+  set(${include} ${SHARDWISE_CUDNN_INCLUDE} PARENT_SCOPE)
+  set(${missing} "" PARENT_SCOPE)
+  if(NOT TARGET CUDA::cublasLt OR NOT SHARDWISE_CUDNN_INCLUDE OR NOT SHARDWISE_CUDNN_LIBRARY)
+    set(${missing} "needs a CUDA toolkit from 12 on with cudart and cublasLt (version \
+'${CUDAToolkit_VERSION}' in '${CUDAToolkit_LIBRARY_DIR}') and cuDNN: the header cudnn.h \
+(${SHARDWISE_CUDNN_INCLUDE}) and the library cudnn (${SHARDWISE_CUDNN_LIBRARY}). Install NVIDIA's \
+cuda-toolkit and cudnn, or set CUDAToolkit_ROOT, SHARDWISE_CUDNN_INCLUDE and \
+SHARDWISE_CUDNN_LIBRARY." PARENT_SCOPE)
+  endif()
+endfunction()
+
+# By NVIDIA's own NCCLConfig.cmake where there is one, else by the FindNCCL.cmake beside this file.
+function(shardwise_find_nccl link include missing)
+  if(NOT TARGET NCCL::nccl)
+    find_package(NCCL CONFIG QUIET)
+  endif()
+  if(NOT TARGET NCCL::nccl)
+    list(PREPEND CMAKE_MODULE_PATH ${SHARDWISE_FIND_MODULES})
+    find_package(NCCL MODULE QUIET)
+  endif()
+  find_package(CUDAToolkit QUIET)
+  set(${link} NCCL::nccl CUDA::cudart PARENT_SCOPE)
+  set(${include} "" PARENT_SCOPE)
+  set(${missing} "" PARENT_SCOPE)
+  if(NOT TARGET NCCL::nccl OR NOT TARGET CUDA::cudart OR
+     (NCCL_VERSION AND NCCL_VERSION VERSION_LESS 2.18.1))
+    set(${missing} "needs NCCL from 2.18.1 on: its NCCLConfig.cmake (${NCCL_DIR}), or the header \
+nccl.h (${NCCL_INCLUDE_DIR}, version '${NCCL_VERSION}') and the library nccl (${NCCL_LIBRARY}); and \
+a CUDA toolkit with cudart (version '${CUDAToolkit_VERSION}' in '${CUDAToolkit_LIBRARY_DIR}'). \
+Install libnccl-dev and cuda-cudart-dev of NVIDIA, or set NCCL_ROOT and CUDAToolkit_ROOT." PARENT_SCOPE)
   endif()
 endfunction()

@@ -1,0 +1,134 @@
+#pragma once
+// The one header of comm/ that includes NVIDIA's: their return codes as exceptions, and what they
+// call our number types.
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/call_watch.hpp"
+#include "shardwise/comm/detail/device_card.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 1)
+#error "shardwise: comm/nccl.hpp needs NCCL 2.18 or newer, which has ncclCommSplit."
+#endif
+
+namespace shardwise::detail::nccl {
+
+inline std::string text_of(cudaError_t code) {
+  return std::string(cudaGetErrorName(code)) + " (" + cudaGetErrorString(code) + ')';
+}
+
+/// throws  backend_error, and takes the error off the thread, so that no later call reports it
+inline void check(cudaError_t code, const char* call) {
+  if (code == cudaSuccess) return;
+  cudaGetLastError();
+  throw backend_error(std::string("CUDA: ") + call + " failed with " + text_of(code));
+}
+
+/// With NCCL's own words for the last thing that went wrong.
+inline std::string text_of(ncclResult_t code, ncclComm_t comm, const char* call) {
+  const char* const last = ncclGetLastError(comm);
+  std::string text = std::string("NCCL: ") + call + " failed with code " + std::to_string(code) +
+                     ": " + ncclGetErrorString(code);
+  if (last != nullptr && *last != '\0') (text += ". ") += last;
+  return text;
+}
+
+inline void check(ncclResult_t code, const char* call) {
+  if (code != ncclSuccess) throw backend_error(text_of(code, nullptr, call));
+}
+
+inline CallWatch::Blame blame(ncclResult_t code) {
+  return code == ncclRemoteError ? CallWatch::Blame::another_rank : CallWatch::Blame::library;
+}
+
+constexpr ncclDataType_t type_of(Dtype dtype) {
+  constexpr ncclDataType_t types[] = {ncclFloat32, ncclFloat64, ncclBfloat16, ncclFloat16,
+                                      ncclInt32,   ncclInt64,   ncclUint8};
+  return types[static_cast<std::size_t>(dtype)];
+}
+
+constexpr ncclRedOp_t operation_of(Reduction reduction) {
+  constexpr ncclRedOp_t operations[] = {ncclSum, ncclMax, ncclMin};
+  return operations[static_cast<std::size_t>(reduction)];
+}
+
+/// The device to work on: `wanted`, or the calling thread's own where it is -1.
+/// throws  backend_error if the machine has none, argument_error if it has not so many
+inline int choose_device(int wanted) {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    throw backend_error("NCCL: no device: cudaGetDeviceCount says " +
+                        (code == cudaSuccess ? std::string("0") : text_of(code)) +
+                        ". Run on a machine with an NVIDIA GPU and its driver, or use another "
+                        "communicator");
+  }
+  if (wanted >= count || wanted < -1)
+    throw argument_error("NCCL: device " + std::to_string(wanted) +
+                         " was asked for; this process sees " + std::to_string(count) + ", 0 to " +
+                         std::to_string(count - 1) +
+                         ". Start no more ranks on a machine than it has GPUs, and see "
+                         "CUDA_VISIBLE_DEVICES");
+  if (wanted == -1) check(cudaGetDevice(&wanted), "cudaGetDevice");
+  return wanted;
+}
+
+/// What this rank shows the others. What keeps it from taking part goes on the card, so that nobody
+/// waits for it, and into `trouble`.
+inline DeviceCard make_card(int rank, int& device, std::exception_ptr& trouble) {
+  DeviceCard card;
+  try {
+    device = choose_device(device);
+    std::array<char, 32> bus{};
+    check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device),
+          "cudaDeviceGetPCIBusId");
+    card.device = bus.data();
+    card.machine = this_machine();
+    int version = 0;
+    check(ncclGetVersion(&version), "ncclGetVersion");
+    card.version = static_cast<std::uint32_t>(version);
+    if (rank == 0) {
+      ncclUniqueId id;
+      check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+      static_assert(sizeof id == sizeof card.id);
+      std::memcpy(card.id.data(), &id, sizeof id);
+    }
+  } catch (const error& e) {
+    card.problem = e.what();
+    trouble = std::current_exception();
+  }
+  return card;
+}
+
+/// While it lives, the calling thread works on this device.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    cudaGetDevice(&before_);
+    is_other_ = before_ != device;
+    if (is_other_) cudaSetDevice(device);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() {
+    if (is_other_) cudaSetDevice(before_);
+  }
+
+ private:
+  int before_ = 0;
+  bool is_other_ = false;
+};
+
+}  // namespace shardwise::detail::nccl

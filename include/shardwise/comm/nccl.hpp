@@ -1,0 +1,250 @@
+#pragma once
+// Collectives between ranks that have an NVIDIA GPU each, over NCCL.
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/detail/checks.hpp"
+#include "shardwise/comm/detail/nccl_connect.hpp"
+#include "shardwise/comm/detail/nccl_group.hpp"
+#include "shardwise/comm/detail/nccl_hold.hpp"
+#include "shardwise/comm/detail/nccl_moves.hpp"
+#include "shardwise/comm/detail/watchdog.hpp"
+#include "shardwise/comm/nccl_options.hpp"
+#include "shardwise/comm/rendezvous.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+/// A rank with a GPU of its own. Copies stand for the same rank of the same group. All buffers are
+/// memory of the device (or memory that it reaches). It keeps the contract of `Communicator`, where
+/// "done" means **ordered on the rank's stream**: a call returns when it is enqueued, and what is
+/// enqueued on the stream after it finds its result. Only barrier, split and wait wait on the host.
+///
+/// What NCCL does otherwise than the contract says:
+/// - A sum runs in an order that NCCL chooses by size, hardware and number of ranks, and that is
+/// the
+///   same from run to run only if these are. Sums of 16-bit floats are rounded on the way.
+/// - max and min may lose a NaN that a rank has.
+/// - send copies nothing and is done when its receiver has the data. So of two ranks that send to
+///   each other, one begins with receive; all_to_all does both at once. A tag is not looked at.
+/// - Calls that differ between ranks are not found: they end by the time-out, or give
+///   wrong numbers.
+///
+/// **Failure.** A thread watches the calls. When one takes longer than the time-out, or NCCL
+/// reports an error, it aborts this communicator and all that split made of it or it was made of,
+/// which stops their kernels; what these were to write is undefined. Then every call throws, on
+/// this rank at once and on others by their own time-out at the latest: peer_error, or
+/// backend_error for what NCCL or CUDA report, with rank, call, number of the call in its group,
+/// and elements. What the stream does before a call counts towards its time. A call that is
+/// captured into a CUDA graph is not watched.
+///
+/// The destructor does not wait: the thread ends the group when its calls are done. Call close()
+/// before the program ends.
+class NcclCommunicator {
+  template <class T>
+  using In = std::type_identity_t<std::span<const T>>;
+  using Counts = std::span<const std::size_t>;
+
+ public:
+  /// The ranks that meet at `place` become a group; all of them call.
+  /// throws  on all ranks, if one has no device or not so many, if two are on one GPU, if NCCL's
+  ///         versions differ (device_card.hpp), or if they do not connect in time
+  template <Rendezvous R>
+  explicit NcclCommunicator(R& place, NcclOptions options = {});
+
+  /// The group of `comm`, which the caller keeps and has to destroy, unless it was aborted.
+  NcclCommunicator(ncclComm_t comm, cudaStream_t stream,
+                   std::chrono::milliseconds timeout = std::chrono::seconds(60));
+
+  ///@{
+  /// As `Communicator` says.
+  int rank() const { return group().rank(); }
+  int size() const { return group().size(); }
+  ///@}
+
+  /// On which its calls are ordered; the caller's.
+  cudaStream_t stream() const { return group().terms().stream; }
+
+  ///@{
+  /// As `Communicator` says, but for what is said above.
+  template <Element T>
+  void all_reduce(In<T> in, std::span<T> out, Reduction reduction = Reduction::sum);
+  template <Element T>
+  void all_gather(In<T> in, std::span<T> out, Counts counts);
+  template <Element T>
+  void reduce_scatter(In<T> in, std::span<T> out, Counts counts,
+                      Reduction reduction = Reduction::sum);
+  template <Element T>
+  void broadcast(std::span<T> data, int root);
+  template <Element T>
+  void gather(In<T> in, std::span<T> out, Counts counts, int root);
+  template <Element T>
+  void scatter(In<T> in, std::span<T> out, Counts counts, int root);
+  template <Element T>
+  void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received);
+  template <Element T>
+  void send(std::span<const T> data, int to, int tag = 0);
+  template <Element T>
+  void receive(std::span<T> data, int from, int tag = 0);
+  ///@}
+
+  /// Waits on the host until all ranks have called.
+  void barrier();
+  /// Waits on the host. The new group has the same stream and time-out.
+  NcclCommunicator split(int color, int key);
+
+  /// Waits on the host until all calls of this group so far are done; throws if it has failed.
+  void wait() { group().wait(); }
+  /// Throws if the group has failed. Waits for nothing.
+  void check() const { group().check_failure(); }
+  /// Waits until all calls are done, all ranks of the group have called this, and NCCL has ended;
+  /// copies are of no use after it. False if that took longer than the time-out.
+  bool close();
+  /// Gives the group up, and all that split made of it or it was made of.
+  void abort();
+
+ private:
+  using Group = detail::nccl::Group;
+  using Watchdog = detail::Watchdog<Group>;
+  using Hold = detail::nccl::Hold;
+
+  NcclCommunicator(std::shared_ptr<Watchdog> watchdog, std::unique_ptr<Group> group)
+      : hold_(std::make_shared<Hold>(std::move(watchdog), std::move(group))) {}
+
+  static std::shared_ptr<Watchdog> new_watchdog() {
+    return std::make_shared<Watchdog>(std::chrono::milliseconds(20));
+  }
+
+  Group& group() const { return hold_->group(); }
+
+  std::shared_ptr<Hold> hold_;
+};
+
+static_assert(Communicator<NcclCommunicator>);
+
+template <Rendezvous R>
+NcclCommunicator::NcclCommunicator(R& place, NcclOptions options)
+    : NcclCommunicator(new_watchdog(), detail::nccl::connected(place, options)) {}
+
+inline NcclCommunicator::NcclCommunicator(ncclComm_t comm, cudaStream_t stream,
+                                          std::chrono::milliseconds timeout)
+    : NcclCommunicator(new_watchdog(), detail::nccl::adopted(comm, {0, stream, timeout, false})) {}
+
+/// The group of the ranks that meet at `place`.
+inline void NcclCommunicator::barrier() {
+  detail::nccl::meet(group());
+  wait();
+}
+
+inline NcclCommunicator NcclCommunicator::split(int color, int key) {
+  const detail::nccl::Part part = detail::nccl::part_of(group(), color, key);
+  Group::Terms terms = group().terms();
+  terms.owns = true;
+  auto made = std::make_unique<Group>(terms);
+  group().split_into(*made, part.name, part.position);
+  return {hold_->watchdog(), std::move(made)};
+}
+
+inline bool NcclCommunicator::close() {
+  const std::chrono::milliseconds timeout = group().terms().timeout;
+  const std::shared_ptr<Watchdog> watchdog = hold_->watchdog();
+  wait();
+  return watchdog->wait_until_gone(hold_->let_go(), 2 * timeout);
+}
+
+inline void NcclCommunicator::abort() {
+  group().fail("abort() was called on it");
+  hold_->watchdog()->wake();
+}
+
+template <Element T>
+void NcclCommunicator::all_reduce(In<T> in, std::span<T> out, Reduction reduction) {
+  constexpr Operation operation = Operation::all_reduce;
+  detail::check_elements(operation, "the output", out.size(), in.size());
+  detail::check_overlap<T>(operation, in, out, out.data());
+  detail::nccl::all_reduce<T>(group(), in, out, reduction);
+}
+
+template <Element T>
+void NcclCommunicator::all_gather(In<T> in, std::span<T> out, Counts counts) {
+  constexpr Operation operation = Operation::all_gather;
+  const std::size_t mine =
+      detail::check_block(operation, "the input", in.size(), counts, rank(), size());
+  detail::check_elements(operation, "the output", out.size(), detail::total(counts));
+  detail::check_overlap<T>(operation, in, out, out.data() + mine);
+  detail::nccl::all_gather<T>(group(), in, out, counts);
+}
+
+template <Element T>
+void NcclCommunicator::reduce_scatter(In<T> in, std::span<T> out, Counts counts,
+                                      Reduction reduction) {
+  constexpr Operation operation = Operation::reduce_scatter;
+  detail::check_block(operation, "the output", out.size(), counts, rank(), size());
+  detail::check_elements(operation, "the input", in.size(), detail::total(counts));
+  detail::check_overlap<T>(operation, in, out);
+  detail::nccl::reduce_scatter<T>(group(), in, out, counts, reduction);
+}
+
+template <Element T>
+void NcclCommunicator::broadcast(std::span<T> data, int root) {
+  detail::check_rank(Operation::broadcast, "root", root, size());
+  detail::nccl::broadcast<T>(group(), data, root);
+}
+
+template <Element T>
+void NcclCommunicator::gather(In<T> in, std::span<T> out, Counts counts, int root) {
+  constexpr Operation operation = Operation::gather;
+  detail::check_rank(operation, "root", root, size());
+  const std::size_t mine =
+      detail::check_block(operation, "the input", in.size(), counts, rank(), size());
+  if (rank() == root) {
+    detail::check_elements(operation, "the output", out.size(), detail::total(counts));
+    detail::check_overlap<T>(operation, in, out, out.data() + mine);
+  }
+  detail::nccl::gather<T>(group(), in, out, counts, root);
+}
+
+template <Element T>
+void NcclCommunicator::scatter(In<T> in, std::span<T> out, Counts counts, int root) {
+  constexpr Operation operation = Operation::scatter;
+  detail::check_rank(operation, "root", root, size());
+  detail::check_block(operation, "the output", out.size(), counts, rank(), size());
+  if (rank() == root) {
+    detail::check_elements(operation, "the input", in.size(), detail::total(counts));
+    detail::check_overlap<T>(operation, in, out);
+  }
+  detail::nccl::scatter<T>(group(), in, out, counts, root);
+}
+
+template <Element T>
+void NcclCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
+  constexpr Operation operation = Operation::all_to_all;
+  detail::check_counts(operation, sent.size(), size());
+  detail::check_counts(operation, received.size(), size());
+  detail::check_elements(operation, "the input", in.size(), detail::total(sent));
+  detail::check_elements(operation, "the output", out.size(), detail::total(received));
+  detail::check_overlap<T>(operation, in, out);
+  detail::nccl::all_to_all<T>(group(), in, sent, out, received);
+}
+
+template <Element T>
+void NcclCommunicator::send(std::span<const T> data, int to, int tag) {
+  detail::check_partner(Operation::send, "receiver", to, rank(), size());
+  detail::nccl::send<T>(group(), data, to, tag);
+}
+
+template <Element T>
+void NcclCommunicator::receive(std::span<T> data, int from, int tag) {
+  detail::check_partner(Operation::receive, "sender", from, rank(), size());
+  detail::nccl::receive<T>(group(), data, from, tag);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,70 @@
+#pragma once
+// Ranks of NCCL that are threads of this process, each with a stream and a device of its own.
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "nccl/stand_in.hpp"
+#include "shardwise/comm/nccl.hpp"
+#include "shardwise/comm/rendezvous.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+
+namespace testing {
+
+class Stream {
+ public:
+  Stream() { cudaStreamCreate(&stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() { cudaStreamDestroy(stream_); }
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// The error that f ends with, and its type: "peer_error: rank 1: ...".
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const shardwise::peer_error& e) {
+    return std::string("peer_error: ") + e.what();
+  } catch (const shardwise::backend_error& e) {
+    return std::string("backend_error: ") + e.what();
+  } catch (const shardwise::argument_error& e) {
+    return std::string("argument_error: ") + e.what();
+  } catch (const shardwise::shape_error& e) {
+    return std::string("shape_error: ") + e.what();
+  } catch (const std::exception& e) {
+    return std::string("another error: ") + e.what();
+  }
+  return "nothing was thrown";
+}
+
+template <class F>
+bool soon(F&& f) {
+  for (int i = 0; i < 5000; ++i) {
+    if (f()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+/// On each of `ranks` threads: f(communicator, the threads' own communicator). A rank may leave
+/// without close().
+template <class F>
+void run_nccl_ranks(int ranks, std::chrono::milliseconds timeout, F&& f) {
+  shardwise::run_ranks(ranks, [&](shardwise::ThreadCommunicator& threads) {
+    const Stream stream;
+    {
+      shardwise::OverCommunicator place(threads);
+      shardwise::NcclCommunicator nccl(place, {threads.rank(), stream.get(), timeout});
+      f(nccl, threads);
+    }
+  });
+}
+
+}  // namespace testing

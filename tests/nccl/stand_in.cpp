@@ -1,0 +1,581 @@
+// Stands in for NCCL and CUDA's runtime, so that what is around them runs without a GPU: devices
+// are numbers, their memory is that of the host, a stream is a thread, ranks are threads of one
+// process. Calls do nothing but what nccl.h and CUDA's documentation promise: collectives are put
+// on a stream and wait there for the other ranks, sends for their receivers, and abort ends the
+// wait.
+
+#include "nccl/stand_in.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "shardwise/core/dtype.hpp"
+
+using stand_in::alive;
+
+// --- streams and events -------------------------------------------------------------------------
+
+struct CUstream_st {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> tasks;
+  bool is_busy = false;
+  bool ends = false;
+  std::thread thread{[this] { run(); }};
+
+  void run() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [&] { return ends || !tasks.empty(); });
+      if (tasks.empty()) return;
+      const std::function<void()> task = std::move(tasks.front());
+      tasks.pop_front();
+      is_busy = true;
+      lock.unlock();
+      task();
+      lock.lock();
+      is_busy = false;
+      changed.notify_all();
+    }
+  }
+  void push(std::function<void()> task) {
+    const std::lock_guard lock(mutex);
+    tasks.push_back(std::move(task));
+    changed.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return tasks.empty() && !is_busy; });
+  }
+};
+
+struct CUevent_st {
+  std::shared_ptr<std::atomic<int>> done = std::make_shared<std::atomic<int>>(0);
+  int recorded = 0;
+};
+
+// --- communicators ------------------------------------------------------------------------------
+
+namespace {
+
+struct Op {
+  enum Kind { all_reduce, all_gather, reduce_scatter, broadcast, reduce, send, recv } kind;
+  const void* in;
+  void* out;
+  std::size_t count;
+  ncclDataType_t type;
+  ncclRedOp_t reduction;
+  int peer;  ///< root or partner
+};
+
+/// What the ranks of one communicator share.
+struct Board {
+  explicit Board(int ranks) : size(ranks) {}
+
+  struct Slot {
+    std::vector<Op> ops;
+    std::vector<std::pair<int, int>> splits;
+    int arrived = 0;
+    int left = 0;
+  };
+  struct Message {
+    const void* data;
+    std::size_t bytes;
+    bool is_taken = false;
+  };
+
+  const int size;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int joined = 0;
+  std::map<std::size_t, Slot> slots;
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;
+};
+
+struct Rank {
+  std::shared_ptr<Board> board;
+  int number = 0;
+  int device = 0;
+  std::atomic<bool> is_aborted{false};
+  std::size_t issued = 0;
+
+  /// False if the communicator was aborted meanwhile.
+  template <class F>
+  bool wait(std::unique_lock<std::mutex>& lock, F&& f) {
+    while (!f()) {
+      if (is_aborted) return false;
+      board->changed.wait_for(lock, std::chrono::milliseconds(1));
+    }
+    return true;
+  }
+};
+
+std::mutex registry_mutex;
+std::map<int, std::shared_ptr<Board>> boards_by_id;
+std::map<std::tuple<Board*, std::size_t, int>, std::shared_ptr<Board>> boards_by_split;
+std::atomic<int> ids{0};
+thread_local int current_device = 0;
+
+std::size_t size_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclUint8:
+      return 1;
+    case ncclFloat16:
+    case ncclBfloat16:
+      return 2;
+    case ncclInt32:
+    case ncclFloat32:
+      return 4;
+    default:
+      return 8;
+  }
+}
+
+template <class T>
+void reduce_as(const std::vector<const void*>& in, void* out, std::size_t n, ncclRedOp_t how) {
+  std::vector<T> result(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    using Sum = shardwise::accumulate_t<T>;
+    auto sum = static_cast<Sum>(static_cast<const T*>(in[0])[i]);
+    for (std::size_t r = 1; r < in.size(); ++r) {
+      const auto next = static_cast<Sum>(static_cast<const T*>(in[r])[i]);
+      if (how == ncclSum) sum = static_cast<Sum>(sum + next);
+      if (how == ncclMax) sum = std::max(sum, next);
+      if (how == ncclMin) sum = std::min(sum, next);
+    }
+    result[i] = static_cast<T>(sum);
+  }
+  std::memcpy(out, result.data(), n * sizeof(T));
+}
+
+void reduce(const std::vector<const void*>& in, void* out, std::size_t n, ncclDataType_t type,
+            ncclRedOp_t how) {
+  switch (type) {
+    case ncclUint8:
+      return reduce_as<std::uint8_t>(in, out, n, how);
+    case ncclInt32:
+      return reduce_as<std::int32_t>(in, out, n, how);
+    case ncclInt64:
+      return reduce_as<std::int64_t>(in, out, n, how);
+    case ncclFloat16:
+      return reduce_as<shardwise::fp16>(in, out, n, how);
+    case ncclBfloat16:
+      return reduce_as<shardwise::bf16>(in, out, n, how);
+    case ncclFloat32:
+      return reduce_as<float>(in, out, n, how);
+    default:
+      return reduce_as<double>(in, out, n, how);
+  }
+}
+
+const std::byte* at(const void* data, std::size_t elements, ncclDataType_t type) {
+  return static_cast<const std::byte*>(data) + elements * size_of(type);
+}
+
+/// What one rank gets of a collective that all ranks have joined; written to `result`.
+std::vector<std::byte> outcome(const Rank& rank, const std::vector<Op>& ops) {
+  const Op& mine = ops[static_cast<std::size_t>(rank.number)];
+  const std::size_t bytes = mine.count * size_of(mine.type);
+  const auto me = static_cast<std::size_t>(rank.number);
+  std::vector<std::byte> result;
+  std::vector<const void*> in;
+  for (const Op& op : ops)
+    in.push_back(mine.kind == Op::reduce_scatter ? at(op.in, me * mine.count, mine.type) : op.in);
+  switch (mine.kind) {
+    case Op::all_reduce:
+    case Op::reduce_scatter:
+      result.resize(bytes);
+      reduce(in, result.data(), mine.count, mine.type, mine.reduction);
+      break;
+    case Op::reduce:
+      if (rank.number != mine.peer) break;
+      result.resize(bytes);
+      reduce(in, result.data(), mine.count, mine.type, mine.reduction);
+      break;
+    case Op::broadcast: {
+      const auto* const data =
+          static_cast<const std::byte*>(ops[static_cast<std::size_t>(mine.peer)].in);
+      result.assign(data, data + bytes);
+      break;
+    }
+    case Op::all_gather:
+      for (const Op& op : ops) {
+        const auto* const data = static_cast<const std::byte*>(op.in);
+        result.insert(result.end(), data, data + bytes);
+      }
+      break;
+    default:
+      break;
+  }
+  return result;
+}
+
+bool same_call(const Op& a, const Op& b) {
+  return a.kind == b.kind && a.count == b.count && a.type == b.type && a.reduction == b.reduction &&
+         a.peer == b.peer;
+}
+
+/// A collective on a stream: all ranks arrive, all read, all have read, each writes.
+void collective(Rank& rank, std::size_t number, const Op& op) {
+  std::unique_lock lock(rank.board->mutex);
+  Board::Slot& slot = rank.board->slots[number];
+  slot.ops.resize(static_cast<std::size_t>(rank.board->size));
+  slot.ops[static_cast<std::size_t>(rank.number)] = op;
+  ++slot.arrived;
+  rank.board->changed.notify_all();
+  if (!rank.wait(lock, [&] { return slot.arrived == rank.board->size; })) return;
+  for (const Op& other : slot.ops)
+    if (!same_call(other, op)) {
+      std::fprintf(stderr, "stand-in: ranks made different calls\n");
+      std::abort();
+    }
+  const std::vector<std::byte> result = outcome(rank, slot.ops);
+  ++slot.left;
+  rank.board->changed.notify_all();
+  if (!rank.wait(lock, [&] { return slot.left >= rank.board->size; })) return;
+  if (!result.empty()) std::memcpy(op.out, result.data(), result.size());
+}
+
+/// Messages of one group: all are posted, then what comes is taken, then ours have to be taken.
+void messages(Rank& rank, const std::vector<Op>& ops) {
+  std::unique_lock lock(rank.board->mutex);
+  std::vector<std::shared_ptr<Board::Message>> posted;
+  for (const Op& op : ops) {
+    if (op.kind != Op::send) continue;
+    posted.push_back(std::make_shared<Board::Message>(
+        Board::Message{op.in, op.count * size_of(op.type), false}));
+    rank.board->messages[{rank.number, op.peer}].push_back(posted.back());
+  }
+  rank.board->changed.notify_all();
+  for (const Op& op : ops) {
+    if (op.kind != Op::recv) continue;
+    auto& incoming = rank.board->messages[{op.peer, rank.number}];
+    if (!rank.wait(lock, [&] { return !incoming.empty(); })) return;
+    std::memcpy(op.out, incoming.front()->data, op.count * size_of(op.type));
+    incoming.front()->is_taken = true;
+    incoming.pop_front();
+    rank.board->changed.notify_all();
+  }
+  for (const auto& message : posted)
+    if (!rank.wait(lock, [&] { return message->is_taken; })) return;
+}
+
+}  // namespace
+
+struct ncclComm {
+  std::shared_ptr<Rank> rank;
+  ncclComm_t* splits_into = nullptr;
+  std::size_t split_number = 0;
+  int color = 0;
+  bool is_connected = false;
+  int turns = 0;
+  ncclResult_t broken = ncclSuccess;
+};
+
+namespace {
+
+struct Issued {
+  ncclComm_t comm;
+  cudaStream_t stream;
+  Op op;
+};
+thread_local int group_depth = 0;
+thread_local std::vector<Issued> grouped;
+thread_local bool group_split = false;
+
+ncclResult_t flush() {
+  std::vector<Issued> all = std::move(grouped);
+  grouped.clear();
+  const bool split = std::exchange(group_split, false);
+  const ncclResult_t wrong = stand_in::next_result.exchange(ncclSuccess);
+  if (wrong != ncclSuccess) return wrong;
+  if (all.empty()) return split ? ncclInProgress : ncclSuccess;
+  const std::shared_ptr<Rank> rank = all[0].comm->rank;
+  std::vector<Op> sends;
+  std::vector<std::pair<std::size_t, Op>> collectives;
+  for (const Issued& one : all) {
+    if (one.op.kind == Op::send || one.op.kind == Op::recv)
+      sends.push_back(one.op);
+    else
+      collectives.emplace_back(rank->issued++, one.op);
+  }
+  all[0].stream->push([rank, sends, collectives] {
+    for (const auto& [number, op] : collectives) collective(*rank, number, op);
+    messages(*rank, sends);
+  });
+  all[0].comm->turns = stand_in::progress_turns;
+  return all[0].comm->turns > 0 ? ncclInProgress : ncclSuccess;
+}
+
+ncclResult_t issue(ncclComm_t comm, cudaStream_t stream, const Op& op) {
+  if (comm == nullptr || stream == nullptr ||
+      (op.count > 0 && op.in == nullptr && op.kind != Op::recv))
+    return ncclInvalidArgument;
+  grouped.push_back({comm, stream, op});
+  return group_depth > 0 ? ncclSuccess : flush();
+}
+
+ncclComm_t new_comm(std::shared_ptr<Board> board, int number) {
+  auto* const comm = new ncclComm;
+  comm->rank = std::make_shared<Rank>();
+  comm->rank->board = std::move(board);
+  comm->rank->number = number;
+  comm->rank->device = current_device;
+  ++alive;
+  const std::lock_guard lock(comm->rank->board->mutex);
+  ++comm->rank->board->joined;
+  return comm;
+}
+
+/// The child of a split that all ranks have joined, or nothing yet.
+ncclComm_t child_of(ncclComm_t comm) {
+  Board& board = *comm->rank->board;
+  std::vector<std::pair<int, int>> members;
+  int position = 0;
+  {
+    const std::lock_guard lock(board.mutex);
+    const Board::Slot& slot = board.slots[comm->split_number];
+    if (slot.arrived < board.size) return nullptr;
+    const int key = slot.splits[static_cast<std::size_t>(comm->rank->number)].second;
+    for (int r = 0; r < board.size; ++r) {
+      const auto [color, other] = slot.splits[static_cast<std::size_t>(r)];
+      if (color != comm->color) continue;
+      members.emplace_back(other, r);
+      position += std::pair(other, r) < std::pair(key, comm->rank->number) ? 1 : 0;
+    }
+  }
+  const std::lock_guard lock(registry_mutex);
+  auto& made = boards_by_split[{&board, comm->split_number, comm->color}];
+  if (!made) made = std::make_shared<Board>(static_cast<int>(members.size()));
+  return new_comm(made, position);
+}
+
+}  // namespace
+
+// --- NCCL ---------------------------------------------------------------------------------------
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const int number = ++ids;
+  std::memset(id, 0, sizeof *id);
+  std::memcpy(id, &number, sizeof number);
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t) { return "words of the stand-in"; }
+const char* ncclGetLastError(ncclComm_t) { return "its last error"; }
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  if (config->blocking != 0) return ncclInvalidUsage;
+  int number = 0;
+  std::memcpy(&number, &id, sizeof number);
+  std::shared_ptr<Board> board;
+  {
+    const std::lock_guard lock(registry_mutex);
+    board = boards_by_id.try_emplace(number, std::make_shared<Board>(size)).first->second;
+  }
+  *comm = new_comm(board, rank);
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
+  if (comm == nullptr) return ncclInvalidArgument;
+  *result = ncclSuccess;
+  const ncclResult_t next = stand_in::next_async_error.exchange(ncclSuccess);
+  if (next != ncclSuccess) comm->broken = next;
+  if (comm->broken != ncclSuccess) {
+    *result = comm->broken;
+  } else if (!comm->is_connected) {
+    const std::lock_guard lock(comm->rank->board->mutex);
+    comm->is_connected = comm->rank->board->joined == comm->rank->board->size;
+    if (!comm->is_connected) *result = ncclInProgress;
+  } else if (comm->splits_into != nullptr) {
+    const ncclComm_t child = child_of(comm);
+    if (child != nullptr)
+      *std::exchange(comm->splits_into, nullptr) = child;
+    else
+      *result = ncclInProgress;
+  } else if (comm->turns > 0) {
+    --comm->turns;
+    *result = ncclInProgress;
+  }
+  return ncclSuccess;
+}
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t*) {
+  if (color < 0) return ncclInvalidArgument;
+  comm->splits_into = made;
+  comm->split_number = comm->rank->issued++;
+  comm->color = color;
+  const std::lock_guard lock(comm->rank->board->mutex);
+  Board::Slot& slot = comm->rank->board->slots[comm->split_number];
+  slot.splits.resize(static_cast<std::size_t>(comm->rank->board->size));
+  slot.splits[static_cast<std::size_t>(comm->rank->number)] = {color, key};
+  ++slot.arrived;
+  group_split = group_depth > 0;
+  return ncclInProgress;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  comm->turns = stand_in::progress_turns;
+  return ncclInProgress;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  ++stand_in::destroyed;
+  --alive;
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  comm->rank->is_aborted = true;
+  ++stand_in::aborted;
+  --alive;
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* size) {
+  *size = comm->rank->board->size;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  *rank = comm->rank->number;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  *device = comm->rank->device;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupStart() {
+  ++group_depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() { return --group_depth == 0 ? flush() : ncclSuccess; }
+
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                           ncclRedOp_t how, ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {Op::all_reduce, in, out, count, type, how, -1});
+}
+ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {Op::all_gather, in, out, count, type, ncclSum, -1});
+}
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                               ncclRedOp_t how, ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {Op::reduce_scatter, in, out, count, type, how, -1});
+}
+ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {Op::broadcast, in, out, count, type, ncclSum, root});
+}
+ncclResult_t ncclReduce(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                        ncclRedOp_t how, int root, ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {Op::reduce, in, out, count, type, how, root});
+}
+ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  return issue(comm, stream, {Op::send, in, nullptr, count, type, ncclSum, peer});
+}
+ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return issue(comm, stream, {Op::recv, nullptr, out, count, type, ncclSum, peer});
+}
+
+// --- CUDA ---------------------------------------------------------------------------------------
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = stand_in::devices;
+  return stand_in::has_driver ? cudaSuccess : cudaErrorInsufficientDriver;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", device);
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorName(cudaError_t) { return "cudaErrorOfStandIn"; }
+const char* cudaGetErrorString(cudaError_t) { return "words of the stand-in"; }
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  *data = std::malloc(bytes);
+  std::memset(*data, 0x7f, bytes);
+  ++alive;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* data) {
+  if (data != nullptr) --alive;
+  std::free(data);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  const auto* const first = static_cast<const std::byte*>(from);
+  std::vector<std::byte> staged;
+  if (kind == cudaMemcpyHostToDevice) staged.assign(first, first + bytes);
+  stream->push([=] { std::memcpy(to, staged.empty() ? from : staged.data(), bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  *stream = new CUstream_st;
+  ++alive;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  stream->wait();
+  {
+    const std::lock_guard lock(stream->mutex);
+    stream->ends = true;
+    stream->changed.notify_all();
+  }
+  stream->thread.join();
+  delete stream;
+  --alive;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  stream->wait();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = stand_in::is_capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new CUevent_st;
+  ++alive;
+  ++stand_in::events;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  --alive;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const int number = ++event->recorded;
+  stream->push([done = event->done, number] { *done = number; });
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (stand_in::device_is_broken) return cudaErrorLaunchFailure;
+  return *event->done == event->recorded ? cudaSuccess : cudaErrorNotReady;
+}

@@ -1,0 +1,275 @@
+// How groups of NcclCommunicator begin, fail and end, on a stand-in for NCCL.
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "nccl/ranks.hpp"
+#include "nccl/stand_in.hpp"
+
+using namespace shardwise;
+using namespace std::chrono_literals;
+using testing::error_of;
+using testing::run_nccl_ranks;
+using testing::soon;
+using testing::Stream;
+
+namespace {
+
+void check_text(const std::string& text, const std::string& part) {
+  CAPTURE(text);
+  CAPTURE(part);
+  CHECK(text.find(part) != std::string::npos);
+}
+
+/// Cards that others have laid down.
+struct Table {
+  int number;
+  std::vector<Card> others;
+
+  int rank() const { return number; }
+  int size() const { return static_cast<int>(others.size()); }
+  std::vector<Card> meet(const Card& mine) {
+    others[static_cast<std::size_t>(number)] = mine;
+    return others;
+  }
+};
+
+bool nothing_is_left() {
+  return soon([] { return stand_in::alive == 0; });
+}
+
+}  // namespace
+
+TEST_CASE("nccl: a rank that stays away ends the others by the time-out, with all that they need") {
+  const int aborted = stand_in::aborted;
+  const auto began = std::chrono::steady_clock::now();
+  run_nccl_ranks(3, 200ms, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
+    std::vector<float> data(64, 1.0F);
+    nccl.all_reduce(data, std::span(data));
+    nccl.wait();
+    if (nccl.rank() != 1) {
+      std::vector<float> out(3);
+      nccl.all_gather(std::span<const float>(data).first(1), std::span(out),
+                      std::vector<std::size_t>{1, 1, 1});
+      const std::string reason =
+          "all_gather(float32, 3 elements), call 2 of its group, was not done within 200 ms: "
+          "another rank has left, has made another call, or takes longer than that. The "
+          "communicator was aborted";
+      const std::string place = "peer_error: rank " + std::to_string(nccl.rank()) + ": ";
+      CHECK(error_of([&] { nccl.wait(); }) == place + reason);
+      CHECK(error_of([&] { nccl.check(); }) == place + reason);
+      CHECK(error_of([&] { nccl.broadcast(std::span(data), 0); }) ==
+            place + "broadcast(float32, 64 elements, root 0) comes too late: " + reason);
+      CHECK(error_of([&] { nccl.barrier(); }) == place + "barrier() comes too late: " + reason);
+      CHECK(error_of([&] { nccl.split(0, 0); }) == place + "split() comes too late: " + reason);
+      CHECK(error_of([&] { nccl.close(); }) == place + reason);
+    }
+    threads.barrier();
+  });
+  CHECK(std::chrono::steady_clock::now() - began < 5s);
+  CHECK(nothing_is_left());
+  CHECK(stand_in::aborted - aborted == 2);
+}
+
+TEST_CASE("nccl: an abort reaches the groups made by split, and the group that they were made of") {
+  run_nccl_ranks(4, 200ms, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
+    NcclCommunicator part = nccl.split(nccl.rank() / 2, 0);
+    NcclCommunicator other = nccl.split(0, 0);
+    part.barrier();
+    if (nccl.rank() == 0) {
+      std::vector<float> data(2);
+      part.broadcast(std::span(data), 1);  // its rank 1 does not call
+      check_text(error_of([&] { part.wait(); }), "broadcast(float32, 2 elements, root 1), call 2");
+      check_text(error_of([&] { other.barrier(); }), "broadcast(float32, 2 elements, root 1)");
+      check_text(error_of([&] { nccl.barrier(); }), "broadcast(float32, 2 elements, root 1)");
+    }
+    threads.barrier();
+  });
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("nccl: what NCCL reports later, and what it refuses at once") {
+  const struct {
+    ncclResult_t code;
+    const char* type;
+  } cases[] = {{ncclRemoteError, "peer_error: "}, {ncclSystemError, "backend_error: "}};
+  for (const auto& one : cases) {
+    run_nccl_ranks(1, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+      stand_in::next_async_error = one.code;
+      std::string text = "nothing was thrown";
+      soon([&] { return (text = error_of([&] { nccl.check(); })) != "nothing was thrown"; });
+      check_text(text, one.type);
+      check_text(text, "rank 0: NCCL: ");
+      check_text(text, "words of the stand-in. its last error");
+    });
+    CHECK(nothing_is_left());
+  }
+  run_nccl_ranks(1, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+    std::vector<float> data(8);
+    stand_in::next_result = ncclInternalError;
+    const std::string text = error_of([&] { nccl.all_reduce(data, std::span(data)); });
+    check_text(text,
+               "backend_error: rank 0: all_reduce(sum, float32, 8 elements), call 1 of its "
+               "group: NCCL: a call failed with code 3: words of the stand-in");
+    check_text(error_of([&] { nccl.barrier(); }), "barrier() comes too late: all_reduce(sum");
+  });
+  CHECK(nothing_is_left());
+  run_nccl_ranks(1, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+    stand_in::device_is_broken = true;
+    check_text(error_of([&] { nccl.barrier(); }),
+               "backend_error: rank 0: barrier(), call 1 of its "
+               "group: CUDA: cudaEventQuery: cudaErrorOfStandIn");
+    stand_in::device_is_broken = false;
+  });
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("nccl: the destructor waits for nothing") {
+  run_nccl_ranks(2, 300ms, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
+    if (nccl.rank() == 0) {
+      std::vector<float> data(1);
+      NcclCommunicator part = nccl.split(0, 0);
+      auto began = std::chrono::steady_clock::now();
+      {
+        const NcclCommunicator last = std::move(part);
+        nccl.all_reduce(data, std::span(data));  // rank 1 does not
+        began = std::chrono::steady_clock::now();
+      }
+      CHECK(std::chrono::steady_clock::now() - began < 100ms);
+      CHECK(error_of([&] { nccl.wait(); }) != "nothing was thrown");
+    } else {
+      const NcclCommunicator part = nccl.split(0, 0);
+    }
+    threads.barrier();
+  });
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("nccl: without close, groups whose calls are done end by themselves, in order") {
+  const int aborted = stand_in::aborted;
+  const int destroyed = stand_in::destroyed;
+  run_nccl_ranks(2, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) { nccl.barrier(); });
+  CHECK(nothing_is_left());
+  CHECK(stand_in::aborted == aborted);
+  CHECK(stand_in::destroyed - destroyed == 2);
+}
+
+TEST_CASE("nccl: used after abort and after close") {
+  run_nccl_ranks(1, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+    NcclCommunicator copy = nccl;
+    nccl.abort();
+    check_text(error_of([&] { copy.barrier(); }),
+               "peer_error: rank 0: barrier() comes too late: abort() was called on it");
+  });
+  run_nccl_ranks(1, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+    NcclCommunicator copy = nccl;
+    CHECK(nccl.close());
+    CHECK(error_of([&] { copy.barrier(); }) ==
+          "argument_error: NCCL: a communicator was used after close(); make a new one");
+    CHECK(error_of([&] { nccl.rank(); }) != "nothing was thrown");
+  });
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("nccl: a communicator of the caller's is used and not ended") {
+  const Stream stream;
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  ncclCommInitRankConfig(&comm, 1, id, 0, &config);
+  {
+    NcclCommunicator nccl(comm, stream.get());
+    CHECK(nccl.size() == 1);
+    std::vector<float> data{4.0F};
+    nccl.all_reduce(data, std::span(data));
+    NcclCommunicator part = nccl.split(0, 0);
+    CHECK(part.close());
+    CHECK(nccl.close());
+  }
+  CHECK(stand_in::alive == 2);  // the stream, and what is the caller's
+  ncclCommDestroy(comm);
+  CHECK(error_of([&] { NcclCommunicator(nullptr, stream.get()); }) ==
+        "argument_error: NcclCommunicator: the ncclComm_t is null; give one that was made");
+}
+
+TEST_CASE("nccl: captured calls are not watched, all others reuse their events") {
+  run_nccl_ranks(1, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+    std::vector<float> data(8);
+    nccl.barrier();
+    const int events = stand_in::events;
+    for (int i = 0; i < 100; ++i) {
+      nccl.all_reduce(data, std::span(data));
+      nccl.wait();
+    }
+    CHECK(stand_in::events == events);
+    stand_in::is_capturing = true;
+    for (int i = 0; i < 10; ++i) nccl.all_reduce(data, std::span(data));
+    stand_in::is_capturing = false;
+    CHECK(stand_in::events == events);
+    nccl.wait();
+    nccl.abort();
+    stand_in::is_capturing = true;
+    check_text(error_of([&] { nccl.all_reduce(data, std::span(data)); }), "comes too late");
+    stand_in::is_capturing = false;
+  });
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("nccl: a rank without a device is named on every rank") {
+  stand_in::devices = 1;
+  run_ranks(2, [](ThreadCommunicator& threads) {
+    OverCommunicator place(threads);
+    const std::string text = error_of([&] {
+      NcclCommunicator(place, {threads.rank(), nullptr, 20s});
+    });
+    const std::string why =
+        "NCCL: device 1 was asked for; this process sees 1, 0 to 0. Start no "
+        "more ranks on a machine";
+    check_text(text, threads.rank() == 1
+                         ? "argument_error: rank 1: " + why
+                         : "peer_error: rank 1 cannot take part: " + why.substr(0, 84));
+  });
+  for (const bool has_driver : {true, false}) {
+    stand_in::devices = 0;
+    stand_in::has_driver = has_driver;
+    Table alone{0, std::vector<Card>(1)};
+    check_text(error_of([&] { NcclCommunicator nccl(alone); }),
+               std::string("backend_error: rank 0: NCCL: no device: cudaGetDeviceCount says ") +
+                   (has_driver ? "0. Run on" : "cudaErrorOfStandIn"));
+  }
+  stand_in::has_driver = true;
+  stand_in::devices = 8;
+}
+
+TEST_CASE("nccl: two ranks on one GPU are told so before NCCL hears of them") {
+  run_ranks(3, [](ThreadCommunicator& threads) {
+    OverCommunicator place(threads);
+    check_text(error_of([&] {
+                 NcclCommunicator(place, {threads.rank() % 2, nullptr, 20s});
+               }),
+               "argument_error: NCCL: ranks 0 and 2 are both on the GPU 0000:00:00.0");
+  });
+  CHECK(stand_in::alive == 0);
+}
+
+TEST_CASE("nccl: ranks that do not connect are given up after the time-out") {
+  detail::DeviceCard other;
+  other.machine = 1;
+  other.version = NCCL_VERSION_CODE;
+  other.device = "0000:00:00.0";
+  Table table{0, {Card{}, other.encode()}};
+  const Stream stream;
+  check_text(error_of([&] {
+               NcclCommunicator(table, {0, stream.get(), 100ms});
+             }),
+             "peer_error: NCCL: ncclCommInitRankConfig did not connect the ranks within 100 ms");
+  CHECK(stand_in::alive == 1);  // the stream
+}
