@@ -240,7 +240,8 @@ void MpiCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Counts
   detail::mpi::all_to_all<T>(*group_, in, sent, out, received);
 }
 
-/// Colors of MPI are not negative; ours may be, so a color is named by its first rank.
+/// As `Communicator` says. Colors of MPI are not negative; ours may be, so a color is named by its
+/// first rank.
 inline MpiCommunicator MpiCommunicator::split(int color, int key) {
   using namespace detail::mpi;
   struct Choice {

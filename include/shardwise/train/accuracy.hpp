@@ -99,7 +99,7 @@ inline void check_k(std::size_t k, std::size_t classes) {
 ///                                 int32 a row
 ///            Sharded otherwise    an all-reduce of one int64
 /// throws   argument_error for k = 0 or above the number of classes; as CrossEntropy for labels
-/// that do not fit
+///          that do not fit
 template <class M, class Labels>
 std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_labels,
                         std::size_t k) {

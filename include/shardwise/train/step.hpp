@@ -166,8 +166,8 @@ struct StepEnd {
 ///          skipped leaves out the norm
 /// throws   argument_error without a batch since the last step, for fewer samples than were
 ///          announced, for another model's optimizer, and for another loss scale than the batches
-///          had; numeric_error for a norm to clip that is
-///          no finite number, or if the scale can not be any smaller
+///          had; numeric_error for a norm to clip that is no finite number, or if the scale can
+///          not be any smaller
 template <class M, UpdateRule Rule>
 StepEnd finish_step(M& model, Optimizer<Rule, M>& optimizer, const StepOptions& options = {}) {
   if (!model.has_gradients() || &optimizer.model() != &model) {
