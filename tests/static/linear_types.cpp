@@ -7,6 +7,7 @@
 
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/model/layer_checks.hpp"
 
 using namespace shardwise;
 
@@ -36,16 +37,16 @@ using L = Linear<split::output, In, Out>;
 
 // All in the type: nothing is given. Too many or too few numbers are a sentence of their own, see
 // tests/compile_fail.
-static_assert(std::is_default_constructible_v<L<3, 4>>);
+static_assert(detail::HasAllSizes<L<3, 4>>);
 
 // One in the type: the other is given, and only that.
-static_assert(!std::is_default_constructible_v<L<dynamic, 4>>);
+static_assert(!detail::HasAllSizes<L<dynamic, 4>>);
 static_assert(std::is_constructible_v<L<dynamic, 4>, std::size_t>);
-static_assert(!std::is_default_constructible_v<L<3, dynamic>>);
+static_assert(!detail::HasAllSizes<L<3, dynamic>>);
 static_assert(std::is_constructible_v<L<3, dynamic>, std::size_t>);
 
 // None in the type: both are given.
-static_assert(!std::is_default_constructible_v<L<dynamic, dynamic>>);
+static_assert(!detail::HasAllSizes<L<dynamic, dynamic>>);
 static_assert(std::is_constructible_v<L<dynamic, dynamic>, std::size_t, std::size_t>);
 
 // A number is no layer.

@@ -113,6 +113,8 @@ class BatchNorm : public KeepsLayout {
   /// Features or channels, by the names that neighbours ask for.
   static constexpr std::size_t in_features = N;
   static constexpr std::size_t out_features = N;
+  /// How many sizes its constructor is to be given, in their order: those that are `dynamic`.
+  static constexpr std::size_t sizes_to_give = N == dynamic ? 1 : 0;
   ///@}
 
   /// The number of channels is in the type.
@@ -123,6 +125,13 @@ class BatchNorm : public KeepsLayout {
   constexpr explicit BatchNorm(std::size_t channels, Epsilon epsilon = {},
                                Momentum momentum = {}) requires(N == dynamic)
       : channels_{channels}, epsilon_(checked(epsilon)), momentum_(checked(momentum)) {}
+
+  /// The error for a size that the type has already, or that is missing.
+  template <std::integral... Sizes>
+  requires(sizeof...(Sizes) <= 2 &&
+           sizeof...(Sizes) != sizes_to_give) constexpr explicit BatchNorm(Sizes...) {
+    detail::sizes_must_be_dynamic<BatchNorm, sizeof...(Sizes), sizes_to_give>();
+  }
 
   /// Channels or features, once they are known.
   constexpr std::size_t in() const { return channels_.value(); }

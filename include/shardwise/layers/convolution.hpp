@@ -70,6 +70,8 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
   /// Channels, by the names that neighbours ask for.
   static constexpr std::size_t in_features = In;
   static constexpr std::size_t out_features = Out;
+  /// How many sizes its constructor is to be given, in their order: those that are `dynamic`.
+  static constexpr std::size_t sizes_to_give = detail::dynamic_among<In, Out>;
   ///@}
 
   ///@{
@@ -91,6 +93,13 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
   constexpr Convolution(std::size_t in, std::size_t out) requires(In == dynamic && Out == dynamic) {
     in_.given = in;
     out_.given = out;
+  }
+
+  /// The error for sizes that the type has already, or that are too few.
+  template <std::integral... Sizes>
+  requires(sizeof...(Sizes) <= 2 &&
+           sizeof...(Sizes) != sizes_to_give) constexpr explicit Convolution(Sizes...) {
+    detail::sizes_must_be_dynamic<Convolution, sizeof...(Sizes), sizes_to_give>();
   }
 
   /// The same layer with other initial values.

@@ -53,6 +53,8 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
   static constexpr Saves saves = Saves::input;      ///< as `Layer` says
   static constexpr std::size_t in_features = In;    ///< over all ranks, or `dynamic`
   static constexpr std::size_t out_features = Out;  ///< over all ranks, or `dynamic`
+  /// How many sizes its constructor is to be given, in their order: those that are `dynamic`.
+  static constexpr std::size_t sizes_to_give = detail::dynamic_among<In, Out>;
 
   /// All sizes are in the type.
   constexpr Linear() requires(In != dynamic && Out != dynamic) = default;
@@ -71,9 +73,9 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
 
   /// The error for sizes that the type has already, or that are too few.
   template <std::integral... Sizes>
-  requires(sizeof...(Sizes) > 0 && sizeof...(Sizes) <= 2 &&
-           sizeof...(Sizes) != detail::dynamic_among<In, Out>) constexpr explicit Linear(Sizes...) {
-    detail::sizes_must_be_dynamic<Linear, sizeof...(Sizes), detail::dynamic_among<In, Out>>();
+  requires(sizeof...(Sizes) <= 2 &&
+           sizeof...(Sizes) != sizes_to_give) constexpr explicit Linear(Sizes...) {
+    detail::sizes_must_be_dynamic<Linear, sizeof...(Sizes), sizes_to_give>();
   }
 
   /// The same layer with other initial values:

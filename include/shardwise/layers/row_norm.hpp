@@ -67,6 +67,8 @@ class RowNorm : public KeepsLayout {
   static constexpr bool in_place = true;
   static constexpr std::size_t in_features = N;
   static constexpr std::size_t out_features = N;
+  /// How many sizes its constructor is to be given, in their order: those that are `dynamic`.
+  static constexpr std::size_t sizes_to_give = N == dynamic ? 1 : 0;
 
   /// The number of features is in the type. Throws argument_error for an epsilon below 0.
   constexpr explicit RowNorm(Epsilon epsilon = {}) requires(N != dynamic)
@@ -75,6 +77,13 @@ class RowNorm : public KeepsLayout {
   /// It is `dynamic`.
   constexpr explicit RowNorm(std::size_t features, Epsilon epsilon = {}) requires(N == dynamic)
       : features_{features}, epsilon_(checked(epsilon)) {}
+
+  /// The error for a size that the type has already, or that is missing.
+  template <std::integral... Sizes>
+  requires(sizeof...(Sizes) <= 2 &&
+           sizeof...(Sizes) != sizes_to_give) constexpr explicit RowNorm(Sizes...) {
+    detail::sizes_must_be_dynamic<RowNorm, sizeof...(Sizes), sizes_to_give>();
+  }
 
   constexpr std::size_t in() const { return features_.value(); }
 

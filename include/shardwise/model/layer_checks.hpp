@@ -17,6 +17,14 @@ concept IsComposition = requires {
 || requires { typename L::residual_block; }
 || requires { typename L::repeated_block; };
 
+/// A layer that can be made without being given sizes: its type has all of them. One that has not
+/// says how many it is to be given, `sizes_to_give`.
+template <class L>
+concept HasAllSizes = std::is_default_constructible_v<L> && !requires {
+  requires L::sizes_to_give >
+  0;
+};
+
 /// The error for what is no layer, one sentence for each member that may be missing. L stands at
 /// this number in a Sequential, or alone.
 template <std::size_t Number, class L>

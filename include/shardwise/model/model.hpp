@@ -81,6 +81,12 @@ class Model {
         backend_type& backend)
       : Model(given, ranks, seed, in, nullptr, backend) {}
 
+  /// The error for other ranks than those of its context, and for what is no seed.
+  template <class Ranks, class Start>
+  requires(!(std::convertible_to<Ranks&, communicator&> && std::convertible_to<const Start&, Seed>))
+      Model(Ranks&, const Start&)
+      : Model(detail::must_begin_with<communicator, Ranks, Start>(), Seed{}) {}
+
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
@@ -106,6 +112,14 @@ class Model {
            !std::convertible_to<const Given&, input_view>) void forward(const Given&) {
     detail::input_must_fit<Given, dtype, input_layout>();
   }
+
+  ///@{
+  /// The error for a model that is not trained.
+  template <class Given>
+  requires(!Use::trains) void forward(const Given&) { detail::must_train<Use>(); }
+  template <class Given>
+  requires(!Use::trains) void backward(const Given&) { detail::must_train<Use>(); }
+  ///@}
 
   /// The model's output for use: saves nothing, drops nothing.
   output_view evaluate(input_view x) {

@@ -4,9 +4,12 @@
 #include <concepts>
 #include <type_traits>
 
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/philox.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
+#include "shardwise/model/layer_checks.hpp"
 
 namespace shardwise::detail {
 
@@ -38,11 +41,33 @@ consteval bool must_be_model() {
 /// The architecture, where its type has all of its sizes.
 template <class Architecture>
 Architecture architecture_by_type() {
-  static_assert(std::is_default_constructible_v<Architecture>,
+  static_assert(HasAllSizes<Architecture>,
                 "the type Architecture leaves sizes open that are `dynamic`: make an object of it "
                 "with those sizes, and give it to the Model first: Model model(architecture, "
                 "ranks, seed).");
   return Architecture{};
+}
+
+/// The error for a Model of other ranks than its Context's, or without a Seed. It never runs.
+template <class C, class Ranks, class Start>
+C& must_begin_with() {
+  static_assert(std::convertible_to<Ranks&, C&>,
+                "the Model is given Ranks first, but its Context names the communicator C. Give it "
+                "an object of C, by name: Model model(ranks, Seed{1}).");
+  static_assert(std::convertible_to<const Start&, Seed>,
+                "the Model is given a Start for its random numbers that is no Seed: Model "
+                "model(ranks, Seed{1}), and with sizes given at run time Model model(architecture, "
+                "ranks, Seed{1}).");
+  throw argument_error("no model");
+}
+
+/// The error for a forward or backward of a model that is not trained.
+template <class Use>
+consteval bool must_train() {
+  static_assert(Use::trains,
+                "a model whose use is ForwardOnly keeps nothing for a backward: call evaluate, or "
+                "make the Model for Train.");
+  return true;
 }
 
 /// The error for an input that is no view of T laid out as L.

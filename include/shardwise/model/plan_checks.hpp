@@ -20,7 +20,7 @@ consteval bool must_be_rank_count() {
 template <class L>
 constexpr L model_by_type() {
   static_assert(must_be_layer<0, L>());
-  static_assert(std::is_default_constructible_v<L>,
+  static_assert(HasAllSizes<L>,
                 "the type L leaves sizes open that are `dynamic`, so the compiler cannot say what "
                 "it sends or holds. Put the sizes into the type, or make an object of it and ask "
                 "that: plan_of<Ends<Invariant, Invariant>, Train>(model, ranks, shape).");

@@ -6,6 +6,7 @@
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/extents.hpp"
+#include "shardwise/model/layer_checks.hpp"
 #include "shardwise/model/residual.hpp"
 
 namespace shardwise {
@@ -48,7 +49,7 @@ class Repeat {
   template <Layout L>
   using block_ends = Ends<L, wants_t<Block, L>>;
 
-  constexpr Repeat() requires std::is_default_constructible_v<Block>
+  constexpr Repeat() requires detail::HasAllSizes<Block>
   = default;
   /// A block with sizes that are not in its type; all are made like it.
   constexpr explicit Repeat(const Block& block) : block_(block) {}

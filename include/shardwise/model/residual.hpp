@@ -7,6 +7,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/extents.hpp"
+#include "shardwise/model/layer_checks.hpp"
 
 namespace shardwise {
 
@@ -45,7 +46,7 @@ class Residual {
   using gives_between = stream_t<Offered, Wanted>;
   ///@}
 
-  constexpr Residual() requires std::is_default_constructible_v<Block>
+  constexpr Residual() requires detail::HasAllSizes<Block>
   = default;
   /// A block with sizes that are not in its type.
   constexpr explicit Residual(const Block& block) : block_(block) {}
