@@ -165,6 +165,10 @@ TEST_CASE("what is refused") {
                f.managed.tensor.device = {dlpack::DeviceType::cuda, 1};
              }),
              "argument_error", "type 2 number 1, and was asked for on that of type 1 number 0"));
+  CHECK(says(refusal([](Foreign& f) { f.managed.tensor.device.type = dlpack::DeviceType::cuda; }),
+             "argument_error", "type 2 number 0, and was asked for on that of type 1 number 0"));
+  CHECK(says(refusal([](Foreign& f) { f.managed.tensor.device.id = 3; }), "argument_error",
+             "type 1 number 3"));
   CHECK(says(refusal<double>(nothing), "argument_error", "was asked for as float64"));
   CHECK(says(refusal<std::int32_t>(nothing), "argument_error", "was asked for as int32"));
   CHECK(says(refusal([](Foreign& f) { f.managed.tensor.dtype.lanes = 4; }), "argument_error",
