@@ -29,9 +29,8 @@ namespace shardwise {
 /// enqueued on the stream after it finds its result. Only barrier, split and wait wait on the host.
 ///
 /// What NCCL does otherwise than the contract says:
-/// - A sum runs in an order that NCCL chooses by size, hardware and number of ranks, and that is
-/// the
-///   same from run to run only if these are. Sums of 16-bit floats are rounded on the way.
+/// - A sum runs in an order that NCCL chooses by size, hardware and number of ranks, which is
+///   the same from run to run only if these are. Sums of 16-bit floats are rounded on the way.
 /// - max and min may lose a NaN that a rank has.
 /// - send copies nothing and is done when its receiver has the data. So of two ranks that send to
 ///   each other, one begins with receive; all_to_all does both at once. A tag is not looked at.
