@@ -4,6 +4,10 @@
 
 #include "shardwise/version.hpp"
 
+/// All names of the library. What stands in namespaces called `detail` is its own affair, and may
+/// change without notice.
+namespace shardwise {}
+
 // What one rank holds
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"

@@ -10,6 +10,7 @@
 
 #include "shardwise/version.hpp"
 
+/// DLPack's structs, under shorter names than the original's.
 namespace shardwise::dlpack {
 
 /// Of the structs, as their maker knows them.

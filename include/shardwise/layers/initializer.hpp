@@ -26,6 +26,7 @@ struct Fans {
   std::size_t out = 0;  ///< outputs of one input
 };
 
+/// How parameters may begin.
 namespace init {
 
 /// A rule that turns fans into a distribution.

@@ -14,6 +14,8 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layout/layout.hpp"
 
+/// What layouts and redistributions mean, written a second time and in other words, to be held
+/// against the library.
 namespace shardwise::oracle {
 
 /// Elements of a tensor: small integers, which every dtype holds exactly.
