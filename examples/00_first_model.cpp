@@ -9,21 +9,25 @@
 //
 // test:
 
-// [readme]
+// begin: program
 #include <cstdio>
 
 #include "shardwise/shardwise.hpp"
 
 namespace sw = shardwise;
 
+// begin: model
 // The architecture, and nothing else: no rank count, no dtype, no device.
 struct Mlp
     : sw::Sequential<sw::ColumnParallelLinear<16, 32>, sw::Relu, sw::RowParallelLinear<32, 4>> {};
+// end: model
 
+// begin: plan
 // The compiler knows what it will send: one all-reduce of 64 x 4 numbers, and nothing backward.
 static_assert(std::same_as<sw::output_layout_t<Mlp>, sw::Partial>);
 static_assert(sw::plan<Mlp, 4>(sw::batch{64}).forward == sw::collectives{sw::all_reduce(64 * 4)});
 static_assert(sw::plan<Mlp, 4>(sw::batch{64}).backward.empty());
+// end: plan
 
 int main() {
   sw::run_ranks(4, [](sw::ThreadCommunicator& ranks) {
@@ -45,4 +49,4 @@ int main() {
     }
   });
 }
-// [readme]
+// end: program

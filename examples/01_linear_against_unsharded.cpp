@@ -58,6 +58,7 @@ void fill(sw::View<float, L> tensor, std::int64_t number, double scale = 1) {
 enum Result : std::size_t { weight, bias, weight_gradient, bias_gradient, input_gradient, count };
 constexpr std::array<const char*, count> names{"W", "b", "dW", "db", "dX"};
 
+// begin: step
 /// Runs one step of `Layer` and calls see(tensor, view) for each of the five results, of which the
 /// rank holds a part, and then after(model, x, dy). Returns the loss.
 template <class Layer, class Backend, class C, class See, class After>
@@ -91,6 +92,7 @@ double run_step(C& ranks, See&& see, After&& after) {
   after(model, x.view(), dy.view());
   return loss;
 }
+// end: step
 
 /// The five tensors as the whole layer gives them.
 struct Unsharded {

@@ -52,6 +52,7 @@ struct Options {
   example::ImageSource images;
 };
 
+// begin: train
 /// What each rank does. The dtype chooses the backend: oneDNN multiplies no double.
 template <class T>
 void train(example::Ranks& ranks, const Options& options) {
@@ -97,6 +98,7 @@ void train(example::Ranks& ranks, const Options& options) {
     }
   }
 }
+// end: train
 
 }  // namespace
 

@@ -26,6 +26,7 @@
 
 namespace sw = shardwise;
 
+// begin: layer
 /// y = x - mean of x over the features of its row, wherever the features are.
 struct Centre : sw::KeepsLayout {
   static constexpr sw::Saves saves = sw::Saves::nothing;
@@ -71,7 +72,9 @@ struct Centre : sw::KeepsLayout {
       y[i] = static_cast<T>(x[i] - sums[i / x.columns()] / features);
   }
 };
+// end: layer
 
+// begin: model
 /// It composes with the rest: the features in the middle are split, and stay where they are.
 struct Mlp : sw::Sequential<sw::ColumnParallelLinear<6, 7>, Centre, sw::Gelu,
                             sw::RowParallelLinear<7, 3>> {};
@@ -85,6 +88,7 @@ constexpr std::size_t rows = 5;
 static_assert(sw::plan<Mlp, 3>(sw::batch{rows}).forward ==
               sw::collectives{sw::all_reduce(rows), sw::all_reduce(rows * 3)});
 static_assert(sw::plan<Mlp, 3>(sw::batch{rows}).backward == sw::collectives{sw::all_reduce(rows)});
+// end: model
 
 int main() try {
   std::printf("without the layer, ");
@@ -92,12 +96,14 @@ int main() try {
   std::printf("with it, ");
   example::print_plan(sw::plan<Mlp, 3>(sw::batch{rows}));
 
+  // begin: check
   // Its features split on 1, 2 and 3 ranks: exactly what one rank gives, on integers; then within
   // the model, where GELU leaves no integers, and sums in another order round otherwise.
   using Features = sw::Sharded<sw::Axis::feature>;
   const sw::Shape in{{sw::Axis::batch, rows}, {sw::Axis::feature, 6}};
   sw::CheckReport report = sw::check_layer<Features, Features>(Centre{}, in, {.ranks = {1, 2, 3}});
   report.add(sw::check_layer(Mlp{}, in, {.ranks = {1, 2, 3}, .exact = false}));
+  // end: check
   std::printf("%zu numbers checked: %s\n%s", report.checked, report.passed() ? "good" : "WRONG",
               report.text().c_str());
   return report.passed() ? 0 : 1;

@@ -15,12 +15,14 @@ struct Mlp
 };
 #endif
 
+// begin: extents
 #if CASE == \
     1  // expect: Consumer takes Expected features, but Producer in front of it gives Produced
 struct Mlp
     : sw::Sequential<sw::ColumnParallelLinear<784, 512>, sw::Relu, sw::RowParallelLinear<500, 10>> {
 };
 #endif
+// end: extents
 
 int main() {
   const Mlp model;

@@ -34,6 +34,7 @@ namespace sw = shardwise;
 
 namespace {
 
+// begin: ways
 template <class First, class Second>
 struct Mlp : sw::Sequential<sw::Linear<First, 784, 512>, sw::Relu, sw::Linear<Second, 512, 10>> {};
 
@@ -48,6 +49,7 @@ struct DataParallel {
   using Architecture = Mlp<sw::split::none, sw::split::none>;
   using Layout = sw::Sharded<sw::Axis::batch>;
 };
+// end: ways
 
 constexpr sw::Seed seed{1};  // of weights and of the order of images
 
@@ -59,6 +61,7 @@ struct Options {
   example::ImageSource images;
 };
 
+// begin: training
 /// A rank's model and what it learns from; the code is the same for both ways.
 template <class Way>
 struct Training {
@@ -83,6 +86,7 @@ struct Training {
   sw::DistributedSampler sampler{set.count, place, {.batch_size = options.batch, .seed = seed}};
   example::ImageBatch<float, typename Way::Layout> batch{place};
 };
+// end: training
 
 /// The losses of the first steps; prints what a step sends, as planned and as counted.
 template <class Way>

@@ -59,12 +59,14 @@ class Run {
     return losses;
   }
 
+  // begin: checkpoint
   void save(const std::filesystem::path& path) {
     sw::save_checkpoint(path, model_, optimizer_, {.sampler = sampler_.state()});
   }
   void load(const std::filesystem::path& path) {
     sampler_.set_state(sw::load_checkpoint(path, model_, optimizer_).position.sampler);
   }
+  // end: checkpoint
 
  private:
   using Model = sw::Model<Mlp, sw::Context<float, sw::Reference, sw::ThreadCommunicator>>;

@@ -52,7 +52,7 @@ struct Data {
 
 constexpr sw::batch samples{512};
 
-// [queries]
+// begin: queries
 template <class Way, int Ranks>
 constexpr std::size_t sent =
     sw::plan<typename Way::Model, Ranks, typename Way::Layout, typename Way::Layout>(samples)
@@ -71,7 +71,7 @@ static_assert(held<ColumnRow, 8>.imbalance() < 1.01);
 static_assert(sent<ColumnColumn, 8> > 50 * sent<ColumnRow, 8>);
 static_assert(sent<RowRow, 8> > 50 * sent<ColumnRow, 8>);
 static_assert(held<RowRow, 8>.largest().bytes() < held<ColumnColumn, 8>.largest().bytes());
-// [queries]
+// end: queries
 
 template <class Way, int Ranks>
 void print_row() {

@@ -31,6 +31,7 @@ constexpr std::size_t pooled_features(std::size_t side) {
 
 // clang-format off
 
+// begin: gathered
 /// Every layer is split by output neuron, and its outputs gathered right behind it. Written by hand
 /// that is an all-gather there, and an all-reduce of the gradient of the next layer's input, which
 /// is what `To<Invariant>` gives. Behind `To<Replicated>` that gradient is left as a summand on each
@@ -52,7 +53,9 @@ struct GatheredCnn
                      sw::Relu,
                      sw::Dropout<1, 2>,
                      sw::ColumnParallelLinear<128, 10>> {};
+// end: gathered
 
+// begin: alternating
 /// By output, then by input, and again: between the two of a pair nothing is sent. Of all ways to
 /// split all four weights this has the fewest collectives, three: a sum behind each pair, and one in
 /// backward in front of the second.
@@ -71,7 +74,9 @@ struct AlternatingCnn
                      sw::Relu,
                      sw::Dropout<1, 2>,
                      sw::RowParallelLinear<128, 10>> {};
+// end: alternating
 
+// begin: spatial
 /// Convolutions and pooling work on the rows of images that a rank has, and on those of its
 /// neighbours that their windows read; the linear layers are split by output, then by input.
 template <std::size_t Channels, std::size_t Side>
@@ -88,6 +93,7 @@ struct SpatialCnn
                      sw::Relu,
                      sw::Dropout<1, 2>,
                      sw::RowParallelLinear<128, 10>> {};
+// end: spatial
 
 // clang-format on
 
