@@ -45,7 +45,7 @@ class Shardwise(ConanFile):
         toolchain = CMakeToolchain(self)
         for part in ("ONEDNN", "CBLAS", "DATA", "MPI", "CHECKPOINT"):
             toolchain.cache_variables[f"SHARDWISE_{part}"] = "OFF"
-        for extra in ("TESTS", "EXAMPLES", "BENCH"):
+        for extra in ("TESTS", "EXAMPLES", "BENCH", "INFO"):
             toolchain.cache_variables[f"SHARDWISE_{extra}"] = "OFF"
         toolchain.generate()
 

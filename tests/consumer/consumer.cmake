@@ -20,6 +20,7 @@ if(options)
   message(FATAL_ERROR "The library adds flags to a user's build: ${options}")
 endif()
 get_property(tests DIRECTORY . PROPERTY TESTS)
-if(tests OR SHARDWISE_TESTS OR SHARDWISE_EXAMPLES OR SHARDWISE_BENCH OR SHARDWISE_INSTALL)
+if(tests OR SHARDWISE_TESTS OR SHARDWISE_EXAMPLES OR SHARDWISE_BENCH OR SHARDWISE_INFO OR
+   SHARDWISE_INSTALL)
   message(FATAL_ERROR "The library brings its tests, examples, benchmarks or installation along")
 endif()

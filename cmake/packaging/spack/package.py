@@ -31,4 +31,4 @@ class Shardwise(CMakePackage):
         return [
             self.define_from_variant(f"SHARDWISE_{part.upper()}", part)
             for part in ("onednn", "cblas", "data", "mpi", "checkpoint")
-        ] + [self.define(f"SHARDWISE_{extra}", False) for extra in ("TESTS", "EXAMPLES", "BENCH")]
+        ] + [self.define(f"SHARDWISE_{extra}", False) for extra in ("TESTS", "EXAMPLES", "BENCH", "INFO")]
