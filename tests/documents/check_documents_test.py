@@ -136,7 +136,8 @@ class Quotes(Documents):
             "its line 2 on: run cmake/check_documents.py --update",
         )
         self.bad(
-            QUOTE.replace("}\n", ""), "docs/page.md:2: is not what answer.cpp#answer holds, from"
+            QUOTE.replace("}\n", ""),
+            "docs/page.md:2: is not what answer.cpp#answer holds, from its line 3 on",
         )
 
     def test_an_update(self):
@@ -156,10 +157,11 @@ class Quotes(Documents):
             "docs/page.md:2: quotes answer.cpp#question, but "
             "answer.cpp has not one line `begin: question`",
         )
-        (self.root / "answer.cpp").write_text(SOURCE + SOURCE)
-        self.bad(
-            QUOTE, "has not one line `begin: answer` and one line `end: answer` behind it: add"
-        )
+        for source in (SOURCE + SOURCE, "// begin: answer\n" + SOURCE, SOURCE + "// end: answer\n"):
+            (self.root / "answer.cpp").write_text(source)
+            self.bad(
+                QUOTE, "has not one line `begin: answer` and one line `end: answer` behind it: add"
+            )
 
 
 class Commands(Documents):
@@ -198,6 +200,7 @@ class Commands(Documents):
 
     def test_missing_output(self):
         self.run_bad("docs/page.md:5: `echo a` does not print `b` there", "$ echo a", "a", "b")
+        self.run_bad("docs/page.md:6: `echo \\\na` does not", "$ echo \\", "a", "a", "b")
 
     def test_more_output(self):
         self.run_bad("docs/page.md:5: `printf 'a\\nb\\n'` prints more", "$ printf 'a\\nb\\n'", "a")
