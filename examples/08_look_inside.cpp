@@ -34,9 +34,10 @@ struct Network : sw::Sequential<sw::Linear<sw::split::none, 32, 64>, sw::Repeat<
 constexpr int world_size = 2;
 const sw::Shape input{{sw::Axis::batch, 128}, {sw::Axis::feature, 32}};
 
-// [trace]
+// begin: context
 // The fourth argument says who looks on. Without it nobody does, and nothing is there for it.
 using Context = sw::Context<float, sw::Reference, sw::ThreadCommunicator, sw::Tracer>;
+// end: context
 
 /// Trains three steps, of which the last two are noted, and writes them down.
 void train(sw::ThreadCommunicator& ranks, const std::filesystem::path& folder) {
@@ -46,6 +47,7 @@ void train(sw::ThreadCommunicator& ranks, const std::filesystem::path& folder) {
   sw::Tensor<std::int32_t, sw::Invariant> labels({input[0]}, place_of(ranks));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 37 % 101) / 101;
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 10);
+  // begin: trace
   const auto step = [&] {
     train_step(model, x.view(), labels.view(), sw::CrossEntropy{}, optimizer);
   };
@@ -54,10 +56,12 @@ void train(sw::ThreadCommunicator& ranks, const std::filesystem::path& folder) {
   step();
   step();
   sw::write_trace(folder / "trace.json", ranks, model.observer());
-  // [trace]
+  // end: trace
   if (ranks.rank() != 0) return;
+  // begin: describe
   std::printf("%s", describe(model, input).c_str());
   std::ofstream(folder / "model.dot") << describe_graph(model, input);
+  // end: describe
   std::size_t collectives = 0;
   for (const auto& event : model.observer().events()) {
     collectives += event.work.kind == sw::Work::Kind::collective ? 1 : 0;
