@@ -135,6 +135,7 @@ inline std::vector<StagedPart> read_parts(const TensorFiles& files,
 }  // namespace detail
 
 /// Opens a checkpoint on all ranks. A collective.
+/// sends    three all-reduces of one number: whether all could read it, and read the same
 /// throws   data_error on every rank if one cannot read it, or if they do not see the same
 template <Communicator C>
 TensorFiles open_checkpoint(const std::filesystem::path& path, C& ranks) {
@@ -151,7 +152,7 @@ TensorFiles open_checkpoint(const std::filesystem::path& path, C& ranks) {
 /// Fills the memory of all parts from the tensors of their names. Each rank reads its own elements
 /// only. They are first read into memory beside the parts', as much again, and copied when all
 /// ranks have theirs: if anything fails on any rank, nothing has changed on any. A collective.
-///
+/// sends    an all-reduce of one number: whether all ranks have theirs
 /// throws   data_error for tensors that are missing, unexpected (unless `is_expected(name)`), of
 ///          another shape or dtype, all in one message, and for files that cannot be read;
 ///          memory_error

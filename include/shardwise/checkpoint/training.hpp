@@ -184,7 +184,7 @@ void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule
 /// Sets model and optimizer to where a saved run stood, at any number of ranks, and forgets a step
 /// that was begun; where its sampler stood is returned. What the run does from there on is what it
 /// would have done; at the same number of ranks bit by bit. A collective.
-///
+/// sends    as open_checkpoint and load_parts
 /// throws   data_error for a file without a run or without its parameters, and for the run of
 ///          another optimizer; else as load_parts. Model and optimizer are then as before on every
 ///          rank

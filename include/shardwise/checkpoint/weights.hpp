@@ -77,6 +77,7 @@ void save_weights(const std::filesystem::path& path, M& model, const SaveOptions
 /// Sets what save_weights writes from a file or an index of files, written at any number of ranks,
 /// by PyTorch, or by anybody else. What a checkpoint holds of an optimizer is left out. Each rank
 /// reads its own part. A collective; returns the file's metadata.
+/// sends    as open_checkpoint and load_parts
 /// throws   as load_parts; the model is then as before on every rank
 template <class M>
 std::map<std::string, std::string> load_weights(const std::filesystem::path& path, M& model,

@@ -121,7 +121,9 @@ class Model {
   requires(!Use::trains) void backward(const Given&) { detail::must_train<Use>(); }
   ///@}
 
-  /// The model's output for use: saves nothing, drops nothing.
+  /// The model's output for use: saves nothing, drops nothing. It stays valid as that of forward.
+  /// sends    `plan().forward`, without what layers exchange in training only
+  /// throws   shape_error and others, with the layer's place
   output_view evaluate(input_view x) {
     const Observation here(run_.observer,
                            [] { return phase([] { return std::string("evaluate"); }); });
@@ -218,7 +220,8 @@ class Model {
   bool has_gradients() const { return run_.write == Write::add; }
 
   /// Runs forward again on the same numbers and throws numeric_error, naming the first layer whose
-  /// output is not finite on any rank. Returns if there is none.
+  /// output is not finite on any rank. Returns if there is none. The step is forgotten.
+  /// sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each sum of ranks
   void find_non_finite(input_view x) requires(Use::trains) {
     const std::uint64_t first_sample = run_.first_sample;
     discard_step();
@@ -258,17 +261,20 @@ class Model {
   }
 
   /// The whole parameter `name`, on every rank. A collective: every rank calls it.
+  /// sends    an all-gather of the parameter, if it is split
   /// throws   argument_error for a name that is not there, with those that are
   Tensor<parameter_dtype, Invariant> gather(const std::string& name) {
     return gather_part<parameter_dtype>(name, [](auto& parameter) { return parameter.value; });
   }
 
   /// The whole gradient of parameter `name`, on every rank, once it is settled. A collective.
+  /// sends, throws    as `gather`
   Tensor<gradient_dtype, Invariant> gather_gradient(const std::string& name) requires(Use::trains) {
     return gather_part<gradient_dtype>(name, [](auto& parameter) { return parameter.gradient; });
   }
 
   /// Sets parameter `name` from a whole tensor, of which every rank takes its part.
+  /// sends    nothing
   /// throws   argument_error for a name that is not there, shape_error for another shape
   void set(const std::string& name, View<const parameter_dtype, Invariant> whole) {
     find(name,

@@ -188,6 +188,7 @@ class GradientChecker {
 ///
 /// A collective: every rank calls it with equal arguments, and all get the same report. Memory and
 /// time are for small layers: two forwards for each element.
+/// sends    what the layer does, forward and backward, and the sums that the report needs
 /// throws   what the layer throws
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class L, Communicator C>
 GradientReport check_gradients(C& ranks, const L& layer, const Shape& in, Seed seed = Seed{1},
