@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise::detail {
 
 /// First in, first out. Grows to the largest number that was ever in it, and allocates no more.
