@@ -1,4 +1,5 @@
-// Convolutions of every split on oneDNN: the steps of the readable backend, but for rounding.
+// Convolutions of every split, pooling and batch normalisation on oneDNN: the steps of the readable
+// backend, but for rounding.
 
 #include <doctest/doctest.h>
 
@@ -10,11 +11,15 @@
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layers/average_pool.hpp"
+#include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/global_average_pool.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/max_pool.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/sgd.hpp"
@@ -35,10 +40,18 @@ struct Network
                  Conv2d<split::input, 12, 7, 2>, Relu, To<Sharded<Axis::batch>>,
                  Conv2d<split::none, 7, 5, 1>, Relu, Flatten, RowParallelLinear<5 * 2 * 2, 4>> {};
 
+// All on the rows that a rank has, of which the last ranks get none.
+struct Rows
+    : Sequential<Conv2d<split::height, 2, 6, padded>, BatchNorm<6>, Relu,
+                 MaxPool2d<pool(3, {.stride = 1, .padding = 1})>,
+                 AveragePool2d<pool(3, {.stride = 2, .padding = 1, .counts_padding = false})>,
+                 Conv2d<split::height, 6, 6, kernel(3, {.padding = 1, .groups = 3})>, BatchNorm<6>,
+                 Relu, AveragePool2d<2>, GlobalAveragePool, Flatten, Linear<split::none, 6, 4>> {};
+
 const Shape images{{Axis::batch, 6}, {Axis::channel, 2}, {Axis::height, 7}, {Axis::width, 8}};
 
 /// The loss of each of eight steps.
-template <class B, class T>
+template <class Network, class B, class T>
 std::vector<double> losses(ThreadCommunicator& ranks) {
   Model<Network, Context<Precision<T, float>, B, ThreadCommunicator>> model(Network{}, ranks,
                                                                             Seed{1}, images);
@@ -55,13 +68,13 @@ std::vector<double> losses(ThreadCommunicator& ranks) {
   return found;
 }
 
-template <class T>
+template <class Network, class T>
 void compare(double bound) {
   for (const int size : {1, 2, 3, 4}) {
     CAPTURE(size);
     run_ranks(size, [&](ThreadCommunicator& ranks) {
-      const std::vector<double> expected = losses<Reference, T>(ranks);
-      const std::vector<double> found = losses<OneDnn, T>(ranks);
+      const std::vector<double> expected = losses<Network, Reference, T>(ranks);
+      const std::vector<double> found = losses<Network, OneDnn, T>(ranks);
       CHECK(expected.back() < 0.98 * expected.front());
       testing::Largest largest;
       for (std::size_t i = 0; i < expected.size(); ++i)
@@ -76,8 +89,15 @@ void compare(double bound) {
 }  // namespace
 
 // Sums of at most 54 products in another order: 8 eps sqrt(54) of losses near 1.4, and 8 steps on.
-TEST_CASE("in float, oneDNN takes the steps of the readable backend") { compare<float>(6e-5); }
+TEST_CASE("in float, oneDNN takes the steps of the readable backend") {
+  compare<Network, float>(6e-5);
+}
 
 // A sum in another order may round to the other neighbour in bf16, 2^-8 away: of logits below 2,
 // less than a hundredth.
-TEST_CASE("in bf16, oneDNN takes the steps of the readable backend") { compare<bf16>(0.01); }
+TEST_CASE("in bf16, oneDNN takes the steps of the readable backend") {
+  compare<Network, bf16>(0.01);
+}
+
+TEST_CASE("pooling and batch normalisation over rows, in float") { compare<Rows, float>(6e-5); }
+TEST_CASE("pooling and batch normalisation over rows, in bf16") { compare<Rows, bf16>(0.01); }

@@ -137,6 +137,11 @@ TEST_CASE("gradients of convolutions against differences") {
       Conv2d<split::input, 4, 5, kernel({2, 3}, {.padding = same, .dilation = 2})>{}, in);
   gradients_are_right<Batch, Batch>(
       Conv2d<split::none, 4, 6, kernel(2, {.padding = sides(0, 3), .groups = 2})>{}, in);
+  gradients_are_right<Channels, Channels>(
+      Conv2d<split::group, 4, 8, kernel(3, {.padding = 1, .groups = 4})>{}, in);
+  using Rows = Sharded<Axis::height>;
+  gradients_are_right<Rows, Rows>(
+      Conv2d<split::height, 4, 5, kernel(3, {.stride = {2, 1}, .padding = sides(2, 1)})>{}, in);
   // A whole network, in which every redistribution between its layers runs backward too.
   gradients_are_right(Sequential<Conv2d<split::output, 4, 6, kernel(3, {.padding = 1})>, Tanh,
                                  Conv2d<split::group, 6, 12, kernel(2, {.stride = 2, .groups = 6})>,

@@ -107,6 +107,12 @@ TEST_CASE("convolutions: values of PyTorch") {
           {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 7}, {Axis::width, 5}},
           {values::picture_y, values::picture_dx, values::picture_dw, values::picture_db});
   }
+  SUBCASE("two axes, split by height") {
+    check(Conv2d<split::height, 3, 4,
+                 kernel({3, 2}, {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 3}})>{},
+          {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 7}, {Axis::width, 5}},
+          {values::picture_y, values::picture_dx, values::picture_dw, values::picture_db});
+  }
   SUBCASE("padding that keeps extents, split by input") {
     check(Conv2d<split::input, 3, 2, kernel({4, 3}, {.padding = same, .dilation = {1, 2}})>{},
           {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 4}, {Axis::width, 5}},
