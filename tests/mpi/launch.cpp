@@ -27,12 +27,14 @@ void fail_on_last(Fail fail, MpiOptions options = {}) {
       options);
 }
 
+// begin: function
 void report(MpiCommunicator& ranks) {
   std::vector<float> one{1};
   ranks.all_reduce<float>(one, one);
   if (ranks.rank() == 0)
     std::printf("%d ranks, sum %g\n", ranks.size(), static_cast<double>(one[0]));
 }
+// end: function
 
 }  // namespace
 

@@ -26,12 +26,14 @@ using testing::TemporaryFolder;
 
 namespace {
 
+// begin: names
 struct Perceptron : Sequential<ColumnParallelLinear<7, 10>, Gelu, RowParallelLinear<10, 5>> {};
 
 const TensorNames names{{"0.weight", "fc1.weight"},
                         {"0.bias", "fc1.bias"},
                         {"2.weight", "fc2.weight"},
                         {"2.bias", "fc2.bias"}};
+// end: names
 
 const std::filesystem::path values =
     std::filesystem::path(__FILE__).parent_path().parent_path() / "witness" / "values";
@@ -61,10 +63,12 @@ double difference(int size, const std::filesystem::path& file, bool convert) {
   const std::vector<double> y = numbers_of<double>(witness, "y");
   double largest = 0;
   run_ranks(size, [&](ThreadCommunicator& ranks) {
+    // begin: load
     Model<Perceptron, Context<T, Reference, ThreadCommunicator>, Ends<Invariant, Invariant>,
           ForwardOnly>
         model(ranks, Seed{5});
     load_weights(file, model, {.names = names, .convert = convert});
+    // end: load
     Tensor<T, Invariant> in(Shape{{Axis::batch, 6}, {Axis::feature, 7}}, place_of(ranks));
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<T>(x[i]);
     const auto out = model.evaluate(in.view());
@@ -101,9 +105,11 @@ TEST_CASE("and go back to it under their names") {
     Model<Perceptron, Context<float, Reference, ThreadCommunicator>> model(ranks, Seed{5});
     Optimizer optimizer(model, AdamW{});
     load_weights(values / "perceptron.safetensors", model, {.names = names});
+    // begin: save
     save_weights(where / "ours.safetensors", model, {.names = names});
     save_checkpoint(where / "ours_run.safetensors", model, optimizer, {}, {.names = names});
     save_weights(where / "ours_split.safetensors", model, {.names = names, .max_shard_bytes = 200});
+    // end: save
   });
   const TensorFiles original(values / "perceptron.safetensors");
   for (const char* file : {"ours.safetensors", "ours_run.safetensors", "ours_split.safetensors"}) {

@@ -11,6 +11,7 @@
 
 namespace sw = shardwise;
 
+// begin: parameters
 /// Where features are split, a rank has the factors of its own; where rows are, all of them, and
 /// the gradients of its rows alone.
 struct ScaleParameters {
@@ -22,6 +23,7 @@ struct ScaleParameters {
       std::conditional_t<std::same_as<In, Split> || std::same_as<In, sw::Invariant>, In,
                          sw::Replicated>>;
 };
+// end: parameters
 
 /// The mistake that a test is to find: gradients of a rank's own rows, said to be whole.
 struct GradientsOfOwnRows {
@@ -29,6 +31,7 @@ struct GradientsOfOwnRows {
   using of = sw::ParameterUse<sw::Invariant, sw::Invariant>;
 };
 
+// begin: layer
 template <class Parameters>
 struct ScaleBy : sw::KeepsLayout {
   static constexpr sw::Saves saves = sw::Saves::input;
@@ -61,6 +64,7 @@ struct ScaleBy : sw::KeepsLayout {
     }
   }
 };
+// end: layer
 
 struct Scale : ScaleBy<ScaleParameters> {};
 struct WrongScale : ScaleBy<GradientsOfOwnRows> {};

@@ -12,18 +12,22 @@ using Features = sw::Sharded<sw::Axis::feature>;
 
 struct Mlp : sw::Sequential<sw::ColumnParallelLinear<7, 5>, Scale, sw::RowParallelLinear<5, 3>> {};
 
+// begin: asked
 // Asked of the compiler: the layer sends nothing of its own, and its factors are split.
 static_assert(sw::plan<Mlp, 4>(sw::batch{64}).forward == sw::collectives{sw::all_reduce(64 * 3)});
 static_assert(sw::memory_of<Mlp, 4>(sw::batch{64})[0].parameters == 2 * 7 + 2 + 2 + 3 * 2 + 3);
 static_assert(sw::plan<Mlp, 4>(sw::batch{64}).bytes_sent() < 5_KiB);
+// end: asked
 
 int main() try {
+  // begin: checked
   const sw::Shape in{{sw::Axis::batch, 3}, {sw::Axis::feature, 7}};
   const sw::LayerChecks checks{.ranks = {1, 2, 3, 8}, .gradients = 5};
   sw::check_layer(Scale{}, in, checks).require();
   sw::check_layer<Rows, Rows>(Scale{}, in, checks).require();
   sw::check_layer<Features, Features>(Scale{}, in, checks).require();
   sw::check_layer(Mlp{}, in, checks).require();
+  // end: checked
 
   const sw::CheckReport wrong = sw::check_layer<Rows, Rows>(WrongScale{}, in, checks);
   std::printf("%s\n", wrong.failures.empty() ? "found nothing" : wrong.failures[0].c_str());
