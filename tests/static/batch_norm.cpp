@@ -22,7 +22,7 @@ using Norm = BatchNorm<6>;
 
 static_assert(Layer<Norm> && Layer<BatchNorm<dynamic, Affine::none>>);
 static_assert(std::constructible_from<BatchNorm<dynamic>, std::size_t, Epsilon, Momentum>);
-static_assert(!std::default_initializable<BatchNorm<dynamic>>);
+static_assert(!detail::HasAllSizes<BatchNorm<dynamic>>);
 
 template <class In>
 constexpr bool keeps = std::same_as<output_layout_t<Norm, In>, In>;
