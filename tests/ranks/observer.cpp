@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -48,7 +50,7 @@ struct Block
           Sequential<LayerNorm<6>, ColumnParallelLinear<6, 9>, Gelu, RowParallelLinear<9, 6>>> {};
 struct Net : Sequential<Quoted, BatchNorm<6>, Repeat<2, Block>, To<Invariant>,
                         ColumnParallelLinear<6, 5>> {};
-using Rows = Ends<Sharded<Axis::batch>, Sharded<Axis::batch>>;
+using RowsToClasses = Ends<Sharded<Axis::batch>, Sharded<Axis::feature>>;
 
 }  // namespace
 
@@ -76,12 +78,11 @@ struct Steps {
   LossScaler scaler = LossScaler::fixed(2);
   StepOptions options{.clip_norm = 1.0, .scaler = &scaler};
   Tensor<float, Sharded<Axis::batch>> x{in, place_of(model.ranks())};
-  Tensor<std::int32_t, Sharded<Axis::batch>> labels{{{Axis::batch, samples}},
-                                                    place_of(model.ranks())};
+  Tensor<std::int32_t, Invariant> labels{{{Axis::batch, samples}}, place_of(model.ranks())};
 };
 
 template <class C, class O>
-using ModelOf = Model<Net, Context<float, Reference, C, O>, Rows>;
+using ModelOf = Model<Net, Context<float, Reference, C, O>, RowsToClasses>;
 
 json read(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -251,6 +252,20 @@ TEST_CASE("a step whose events have no room goes on, and its trace says so") {
   const json trace = read(path);
   CHECK(overlap(row(trace, 1, "compute")) == "");
   CHECK(trace.dump().find("events had no room") != std::string::npos);
+}
+
+TEST_CASE("an event that has no room does not end the one around it") {
+  using namespace std::chrono_literals;
+  Tracer tracer;
+  tracer.reserve(1);
+  for (int i = 0; i < 2; ++i) tracer.begin(phase([] { return std::string("a phase"); }));
+  std::this_thread::sleep_for(1ms);
+  tracer.end();
+  std::this_thread::sleep_for(20ms);
+  tracer.end();
+  tracer.end();
+  CHECK(tracer.dropped() == 1);
+  CHECK(tracer.events()[0].end - tracer.events()[0].begin >= 21'000'000);
 }
 
 TEST_CASE("noting allocates nothing") {
