@@ -13,7 +13,8 @@ namespace {
 
 std::string compiler() {
 #ifdef __clang__
-  std::string name = "clang " __clang_version__;
+  std::string name = "clang " + std::to_string(__clang_major__) + '.' +
+                     std::to_string(__clang_minor__) + '.' + std::to_string(__clang_patchlevel__);
 #else
   std::string name = "g++ " __VERSION__;
 #endif

@@ -230,8 +230,10 @@ TEST_CASE("where an event happened is said as descriptions number layers") {
 TEST_CASE("a step whose events have no room goes on, and its trace says so") {
   const testing::TemporaryFolder folder("shardwise_trace");
   const auto path = folder.path() / "trace.json";
-  testing::run_on_ranks(2, [&](testing::Ranks& ranks) {
-    Steps<ModelOf<testing::Ranks, Tracer>, testing::Ranks> run(ranks);
+  testing::run_on_ranks(2, [&](testing::Ranks& inner) {
+    Counted ranks(inner);
+    ranks.reserve(1000);
+    Steps<ModelOf<Counted, Tracer>, Counted> run(ranks);
     Tracer& tracer = run.model.observer();
     tracer.reserve(1000);
     run.step();
@@ -269,8 +271,10 @@ TEST_CASE("an event that has no room does not end the one around it") {
 }
 
 TEST_CASE("noting allocates nothing") {
-  testing::run_on_ranks(2, [&](testing::Ranks& ranks) {
-    Steps<ModelOf<testing::Ranks, Tracer>, testing::Ranks> run(ranks);
+  testing::run_on_ranks(2, [&](testing::Ranks& inner) {
+    Counted ranks(inner);
+    ranks.reserve(1000);
+    Steps<ModelOf<Counted, Tracer>, Counted> run(ranks);
     run.model.observer().reserve(1000);
     run.step();
     run.step();
