@@ -4,6 +4,7 @@
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
 
@@ -25,7 +26,7 @@ using Asked = Model<Net, Ctx, Train>;
 #elif CASE == 4  // expect: takes what it is used for fourth
 using Asked = Model<Net, Ctx, Both, Both>;
 #else
-using Asked = Model<Net, Ctx, Both, Train>;
+using Asked = Model<Net, Ctx>;
 #endif
 
 #if CASE == 5  // expect: the model takes a View<const T, L>, and Given is none
@@ -38,8 +39,25 @@ using Input = std::vector<float>;
 using Input = View<float, Invariant>;
 #endif
 
+#if CASE == 8  // expect: the Model is given a Start for its random numbers that is no Seed
+Asked make(SingleRank& alone) { return {alone, 1}; }
+#elif CASE == 9  // expect: the Model is given Ranks first, but its Context names the communicator C
+Asked make(ThreadCommunicator& ranks) { return {ranks, Seed{1}}; }
+#elif CASE == 10  // expect: the Model is given a Start for its random numbers that is no Seed
+Asked make(SingleRank& alone) { return {alone, Both{}}; }
+#else
+Asked make(SingleRank& alone) { return {alone, Seed{1}}; }
+#endif
+
+#if CASE == \
+    11  // expect: a model whose use is ForwardOnly keeps nothing for a backward: call evaluate
+using Use = ForwardOnly;
+#else
+using Use = Train;
+#endif
+
 void run(SingleRank& alone, const Input& x) {
-  Asked model(alone, Seed{1});
+  Model<Net, Ctx, Both, Use> model(alone, Seed{1});
   model.forward(x);
   model.evaluate(x);
 }

@@ -65,6 +65,8 @@ struct RankMemory {
 /// What each of `Ranks` ranks holds.
 template <int Ranks>
 class MemoryOfRanks {
+  static_assert(detail::must_be_rank_count<Ranks>());
+
  public:
   ///@{
   /// Of one rank.
@@ -167,7 +169,6 @@ constexpr RankMemory memory_of_rank(const L& model, Place place, const Shape& in
 /// inputs of the global shape `in`.
 template <class M, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant>
 constexpr MemoryOfRanks<Ranks> memory_of(const Shape& in) {
-  static_assert(detail::must_be_rank_count<Ranks>());
   const M model = detail::model_by_type<M>();
   MemoryOfRanks<Ranks> memory;
   for (int rank = 0; rank < Ranks; ++rank)
