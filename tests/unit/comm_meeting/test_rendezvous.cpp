@@ -25,6 +25,7 @@
 
 using namespace shardwise;
 using namespace std::chrono_literals;
+using testing::free_port;
 using testing::run_in_processes;
 
 namespace {
@@ -41,19 +42,6 @@ bool are_right(const std::vector<Card>& cards, int ranks) {
   for (int r = 0; r < ranks; ++r)
     if (cards[static_cast<std::size_t>(r)] != card_of(r)) return false;
   return true;
-}
-
-/// A port that is free at the moment.
-int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  ::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address);
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
-  ::close(socket);
-  return ntohs(address.sin_port);
 }
 
 /// A connection to that port of this machine, as soon as somebody listens; -1 after so many tries.
