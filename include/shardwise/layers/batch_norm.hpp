@@ -98,6 +98,8 @@ struct BatchNormState {
 /// passes would take two. For x in double it loses digits from r = 1e4 on, where 8 are left.
 template <std::size_t N, Affine A = Affine::weight_and_bias>
 class BatchNorm : public KeepsLayout {
+  static_assert(N > 0, "BatchNorm<N> normalises at least one channel or feature.");
+
   static constexpr bool has_weight = A != Affine::none;
   static constexpr bool has_bias = A == Affine::weight_and_bias;
 
