@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "shardwise/layout/local_shape.hpp"
-#include "support/oracle.hpp"
 #include "shardwise/testing/shapes.hpp"
+#include "support/oracle.hpp"
 
 using namespace shardwise;
 using namespace testing;

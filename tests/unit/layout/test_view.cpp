@@ -9,8 +9,8 @@
 
 #include "shardwise/layout/view.hpp"
 #include "shardwise/testing/layouts.hpp"
-#include "support/oracle.hpp"
 #include "shardwise/testing/shapes.hpp"
+#include "support/oracle.hpp"
 
 using namespace shardwise;
 
