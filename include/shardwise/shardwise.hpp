@@ -22,6 +22,7 @@ namespace shardwise {}
 
 // Who talks, and who computes
 #include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"

@@ -4,17 +4,9 @@
 #include <climits>
 #include <cstddef>
 
-#include "shardwise/version.hpp"
+#include "shardwise/comm/check_level.hpp"
 
 namespace shardwise {
-
-/// How much an MpiCommunicator looks at calls before it makes them. MPI itself reports little: of
-/// calls that differ between ranks, most give wrong numbers or wait without end.
-enum class CheckLevel {
-  off,           ///< nothing: a wrong call is undefined behaviour
-  local,         ///< what a rank can see alone: shape_error and argument_error, as in the contract
-  communicating  ///< also, ahead of each collective, whether all ranks make the same one
-};
 
 /// Options of an MpiCommunicator, the same on all ranks.
 struct MpiOptions {

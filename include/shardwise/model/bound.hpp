@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/comm/check_level.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -80,7 +81,8 @@ class Bound {
   /// Converts what is offered to what the layer takes, and saves what its backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
     Value<T, In> x = converted<In>(run, std::move(offered));
-    if constexpr (is_sized) detail::require_as_bound(x.global(), parameters_.in);
+    if constexpr (is_sized && detail::checks_locally<typename Ctx::communicator>())
+      detail::require_as_bound(x.global(), parameters_.in);
     const Shape out_shape = layer_.output_shape(x.global());
     if constexpr (detail::only_reshapes<L>) {
       in_shape_ = x.global();

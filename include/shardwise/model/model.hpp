@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/comm/check_level.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/bound_repeat.hpp"
@@ -148,7 +149,7 @@ class Model {
     static_assert(goes_backward<Architecture, Use, E>,
                   "nothing in this model has a gradient: it has no parameters, and its use does "
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
-    check_output_gradient(dy);
+    if constexpr (checks) check_output_gradient(dy);
     const Observation here(run_.observer,
                            [] { return phase([] { return std::string("backward"); }); });
     may_go_backward_ = false;
@@ -308,6 +309,8 @@ class Model {
   ///@}
 
  private:
+  static constexpr bool checks = detail::checks_locally<communicator>();
+
   using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
 
   Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in,
@@ -332,7 +335,7 @@ class Model {
   output_view run_forward(input_view x) {
     may_go_backward_ = false;
     output_ = {};
-    check_place(x.place(), "input");
+    if constexpr (checks) check_place(x.place(), "input");
     run_.parameters.update_copies(run_.backend, run_.version);
     output_ = at_model([&] {
       return converted<output_layout>(run_, bound_.forward(run_, Value<dtype, input_layout>(x)));

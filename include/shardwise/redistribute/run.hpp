@@ -5,6 +5,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "shardwise/comm/check_level.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/redistribute/collective_moves.hpp"
 #include "shardwise/redistribute/halo_moves.hpp"
@@ -72,13 +73,15 @@ template <Communicator C, class T, Layout From, Layout To>
 void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
                   Reduction reduction = Reduction::sum) {
   using R = Redistribute<From, To>;
-  if (!(in.global() == out.global()) || !(in.place() == place_of(ranks)) ||
-      !(out.place() == place_of(ranks))) {
-    detail::require_meeting_views(in.global(), in.place(), out.global(), out.place(),
-                                  place_of(ranks),
-                                  layout_name<From>() + " -> " + layout_name<To>());
+  if constexpr (detail::checks_locally<C>()) {
+    if (!(in.global() == out.global()) || !(in.place() == place_of(ranks)) ||
+        !(out.place() == place_of(ranks))) {
+      detail::require_meeting_views(in.global(), in.place(), out.global(), out.place(),
+                                    place_of(ranks),
+                                    layout_name<From>() + " -> " + layout_name<To>());
+    }
   }
-  if constexpr (R::movement != Movement::all_reduce) {
+  if constexpr (R::movement != Movement::all_reduce && detail::checks_locally<C>()) {
     if (reduction != Reduction::sum) detail::refuse_reduction<From, To>(reduction);
   }
   if constexpr (moves_nothing<R, C>) {
