@@ -147,7 +147,7 @@ inline std::uint64_t number_of_output_gradient(int pass) {
 }
 inline std::uint64_t number_of_parameter(std::size_t i) { return 30 + i; }
 
-struct Work {
+struct Workload {
   Shape in;
   Data data = Data::integers;
   bool sets_parameters = true;  ///< else they stay as they were initialised
@@ -171,7 +171,8 @@ void set_parameters(M& model, Data data) {
 
 /// Steps of a model on one rank.
 template <class Architecture, class T, class E, class Use, class C>
-void run_model(const Architecture& architecture, C& ranks, const Work& work, Recorder& recorder) {
+void run_model(const Architecture& architecture, C& ranks, const Workload& work,
+               Recorder& recorder) {
   using namespace shardwise;
   Model<Architecture, Context<T, Reference, C>, E, Use> model(architecture, ranks, Seed{5},
                                                               work.in);
@@ -242,7 +243,7 @@ void on_ranks(int ranks, F&& f) {
 }
 
 template <class Architecture, class T, class C, class E, class Use>
-Observed observe(const Architecture& architecture, int ranks, const Work& work) {
+Observed observe(const Architecture& architecture, int ranks, const Workload& work) {
   Recorder recorder(ranks);
   on_ranks<C>(ranks, [&](C& communicator) {
     run_model<Architecture, T, E, Use>(architecture, communicator, work, recorder);

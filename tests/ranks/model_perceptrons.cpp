@@ -9,7 +9,7 @@
 using namespace shardwise;
 using testing::check_model;
 using testing::Data;
-using testing::Work;
+using testing::Workload;
 
 namespace {
 
@@ -17,8 +17,8 @@ using Batch = Sharded<Axis::batch>;
 using Features = Sharded<Axis::feature>;
 
 const Shape rows{{Axis::batch, 6}, {Axis::feature, 7}};
-const Work whole_numbers{rows, Data::integers, true, 2};
-const Work reals{rows, Data::reals, true, 2, 2};
+const Workload whole_numbers{rows, Data::integers, true, 2};
+const Workload reals{rows, Data::reals, true, 2, 2};
 
 struct Mlp : Sequential<ColumnParallelLinear<7, 11>, Relu, RowParallelLinear<11, 5>> {};
 
@@ -35,14 +35,14 @@ TEST_CASE("the same with sizes given at construction") {
   const DynamicMlp mlp(ColumnParallelLinear<dynamic, dynamic>(7, 11), Relu{},
                        RowParallelLinear<dynamic, dynamic>(11, 5));
   check_model<float>(mlp, whole_numbers, 0);
-  const Work empty{{{Axis::batch, 0}, {Axis::feature, 7}}};
+  const Workload empty{{{Axis::batch, 0}, {Axis::feature, 7}}};
   check_model<float>(mlp, empty, 0);
 }
 
 TEST_CASE("column, GELU, dropout, row, dropout, from initial weights") {
   struct Dropping : Sequential<ColumnParallelLinear<7, 11>, Gelu, Dropout<1, 4>,
                                RowParallelLinear<11, 5>, Dropout<1, 8>> {};
-  Work work = reals;
+  Workload work = reals;
   work.sets_parameters = false;
   check_model<double>(Dropping{}, work, 1e-12);
 }

@@ -8,7 +8,7 @@
 using namespace shardwise;
 using testing::check_model;
 using testing::Data;
-using testing::Work;
+using testing::Workload;
 
 namespace {
 
@@ -20,7 +20,7 @@ const Shape text{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, 6}};
 
 TEST_CASE("a residual block") {
   struct Block : Residual<Sequential<ColumnParallelLinear<6, 9>, Relu, RowParallelLinear<9, 6>>> {};
-  const Work whole_numbers{text, Data::integers, true, 2};
+  const Workload whole_numbers{text, Data::integers, true, 2};
   SUBCASE("on a whole stream") { check_model<float>(Block{}, whole_numbers, 0); }
   SUBCASE("on a stream split by sequence") {
     check_model<float, Ends<Sequence, Sequence>>(Block{}, whole_numbers, 0);

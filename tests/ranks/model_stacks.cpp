@@ -9,14 +9,14 @@
 using namespace shardwise;
 using testing::check_model;
 using testing::Data;
-using testing::Work;
+using testing::Workload;
 
 namespace {
 
 using Sequence = Sharded<Axis::sequence>;
 
 const Shape text{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, 6}};
-const Work reals{text, Data::reals, true, 2, 2};
+const Workload reals{text, Data::reals, true, 2, 2};
 
 struct FeedForward
     : Sequential<ColumnParallelLinear<6, 10>, Gelu, RowParallelLinear<10, 6>, Dropout<1, 8>> {};

@@ -42,7 +42,7 @@ static_assert(fused<Moved, Train>() == Activation::none);
 
 template <class T, class F, class Use>
 void check() {
-  const testing::Work work{{{Axis::batch, 6}, {Axis::feature, 7}}, testing::Data::reals};
+  const testing::Workload work{{{Axis::batch, 6}, {Axis::feature, 7}}, testing::Data::reals};
   for (const int ranks : {1, 3}) {
     const Observed fused =
         testing::observe<Fused<F>, T, ThreadCommunicator, Ends_, Use>({}, ranks, work);
