@@ -161,9 +161,9 @@ std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
 /// Writes a run of training, between two steps, as one checkpoint: the model as save_weights does,
 /// and beside it
 ///
-///     optimizer.<parameter>.moment<i>   what the optimizer keeps, cut like its parameter
-///     __metadata__                      step, seed, the optimizer's rule, steps and learning rate,
-///                                       `position`, and `options.metadata`
+///     optimizer.NAME.moment0   what the optimizer keeps of parameter NAME, cut like it
+///     __metadata__             step, seed, the optimizer's rule, steps and learning rate,
+///                              `position`, and `options.metadata`
 ///
 /// Other options of the optimizer's rule are the program's and are not written. A collective.
 /// sends, throws   as save_parts; argument_error for another model's optimizer
