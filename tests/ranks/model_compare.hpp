@@ -31,7 +31,7 @@ inline double relative_difference(const Whole& a, const Whole& b) {
 /// in another order, so 1e-12 leaves room for the layers behind.
 template <class T, class E = shardwise::Ends<shardwise::Invariant, shardwise::Invariant>,
           class Use = shardwise::TrainWithInputGradient, class Architecture>
-void check_model(const Architecture& architecture, const Work& work, double bound) {
+void check_model(const Architecture& architecture, const Workload& work, double bound) {
   using namespace shardwise;
   const Observed alone = observe<Architecture, T, SingleRank, E, Use>(architecture, 1, work);
   for (const int ranks : rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
