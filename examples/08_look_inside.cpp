@@ -19,6 +19,7 @@
 #include <fstream>
 #include <string>
 
+#include "shardwise/observe/write_trace.hpp"
 #include "shardwise/shardwise.hpp"
 
 namespace sw = shardwise;

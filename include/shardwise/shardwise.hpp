@@ -70,9 +70,8 @@ namespace shardwise {}
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 
-// What a model did, and when
+// What a model did, and when; observe/write_trace.hpp makes a file of it
 #include "shardwise/observe/tracer.hpp"
-#include "shardwise/observe/write_trace.hpp"
 
 // Data that needs no file
 #include "shardwise/data/image_set.hpp"

@@ -35,7 +35,8 @@ constexpr Work phase(std::string (*name)()) { return {Work::Kind::phase, name, 0
 
 /// An onlooker of one rank. The model calls `begin(work)` and `end()` in pairs, each inside of the
 /// one before it or behind it, from the thread of its rank; whatever is thrown, `end()` is called.
-/// A model makes its observer without arguments, and lends it: `model.observer()`.
+/// A model makes its observer without arguments, and lends it: `model.observer()`. What is sent
+/// outside of steps and evaluation (`gather`, `set`, checkpoints) is not told.
 ///
 /// valid: `Unobserved`, `Tracer`      invalid: `int`, one whose `end` may throw
 template <class O>
