@@ -13,8 +13,8 @@ import csv
 import sys
 from pathlib import Path
 
-NEEDED = ("name rows in out of ranks dtype backend communicator split total_us product_us exposed_us "
-          "speedup cpu").split()
+NEEDED = ("name rows in out of ranks dtype backend communicator split total_us exposed_us "
+          "speedup load cpu").split()
 WAYS = {"layer": ["unsplit", "column", "row"],
         "pair": ["unsplit", "column-row", "column-gather-column"]}
 COLOURS = {"unsplit": "#9a9a9a", "column": "tab:blue", "row": "tab:orange",
@@ -51,7 +51,7 @@ def read(path):
         try:
             for name in ("rows", "in", "out", "ranks"):
                 row[name] = int(row[name])
-            for name in ("total_us", "product_us", "exposed_us", "speedup"):
+            for name in ("total_us", "exposed_us", "speedup", "load"):
                 row[name] = float(row[name])
         except (TypeError, ValueError):
             sys.exit(f"split.py: {path}, line {line}, is no measurement of shardwise-split")
@@ -65,8 +65,10 @@ def shape_of(row):
 def caption(rows, ranks):
     """What was measured on what, for below a picture."""
     one = rows[0]
+    loads = [row["load"] for row in rows]
     return (f"{one['dtype']} by {one['backend']}, ranks are {one['communicator']}"
-            f"{f', {ranks} ranks' if ranks else ''}; {one['cpu']}")
+            f"{f', {ranks} ranks' if ranks else ''}; {one['cpu']}, "
+            f"load average {min(loads):.1f} to {max(loads):.1f}")
 
 
 def finish(plt, figure, text, picture):
@@ -151,11 +153,12 @@ def draw_time(plt, rows, ranks, picture):
                           label=way if place == 0 else None)
                 axes.barh(y, exposed, left=product, height=0.24, color="tab:red",
                           label="exposed communication" if place == 0 and number == 1 else None)
-                axes.text(product + exposed + 0.02, y, in_words(row["total_us"]), va="center", fontsize=7)
+                axes.text(product + exposed + 0.02, y, in_words(row["total_us"]), va="center",
+                          fontsize=7, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})
         axes.set_yticks(range(len(keys)),
                         [f"{name}\n{'x'.join(map(str, shape))}" if name != "x".join(map(str, shape))
                          else name for _, name, *shape in keys], fontsize=8)
-        axes.invert_yaxis()
+        axes.set_ylim(len(keys) - 0.4, -0.6)
         axes.axvline(1, color="black", linewidth=0.8, zorder=0)
         axes.axvline(1 / ranks, color="black", linewidth=0.8, linestyle=":", zorder=0)
         axes.set(xlabel="time over that of one rank (dotted: ideal)",
