@@ -202,7 +202,9 @@ class Group {
 
   /// A call of NCCL that hangs in the user's thread must not keep the watchdog from ending it.
   void abort() {
-    const std::unique_lock lock(mutex_, std::chrono::seconds(1));
+    std::unique_lock lock(mutex_, std::defer_lock);
+    for (int i = 0; i < 1000 && !lock.try_lock(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
     notes_->aborted();
   }
@@ -234,7 +236,7 @@ class Group {
   std::int32_t* scratch_ = nullptr;
   std::optional<Notes> notes_;  ///< from when it is connected
 
-  std::timed_mutex mutex_;
+  std::mutex mutex_;
   ncclComm_t comm_ = nullptr;  ///< null when aborted or ended
   ncclComm_t made_ = nullptr;  ///< what a split is making; NCCL may write it late
   bool is_finalized_ = false;

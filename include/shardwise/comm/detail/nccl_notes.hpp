@@ -40,13 +40,14 @@ class Notes {
     }
     marks_.reserve_one();
     watch_.enqueued(call, Clock::now());
-    marks_.push({spare_.back(), false});
+    latest_ = spare_.back();
+    marks_.push({latest_, false});
     spare_.pop_back();
   }
 
   /// It is on the stream.
   cudaError_t recorded(cudaStream_t stream) {
-    const cudaError_t code = cudaEventRecord(marks_.back().event, stream);
+    const cudaError_t code = cudaEventRecord(latest_, stream);
     const std::lock_guard lock(mutex_);
     marks_.back().is_recorded = code == cudaSuccess;
     return code;
@@ -144,6 +145,7 @@ class Notes {
   CallWatch watch_;
   Ring<Mark> marks_;  ///< one for each call that is not done
   std::vector<cudaEvent_t> spare_;
+  cudaEvent_t latest_ = nullptr;  ///< of the last mark; the user's thread alone looks at it
   bool is_released_ = false;
   bool is_aborted_ = false;
 };
