@@ -189,7 +189,7 @@ class BatchNorm : public KeepsLayout {
   }
 
   template <class Frame, class X, class Y>
-  void forward(Frame& frame, X x, Y y) const {
+  void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
     using Sum = accumulate_t<T>;
     auto& state = frame.state();
@@ -216,7 +216,7 @@ class BatchNorm : public KeepsLayout {
   /// With x̂ = (x - mean) scale: dw = Σ dy x̂, db = Σ dy, and
   /// dx = w scale (dy - Σ dy / N - x̂ Σ dy x̂ / N), with sums over all ranks.
   template <class Frame, class X, class DY, class DX>
-  void backward(Frame& frame, X x, DY dy, DX dx) const {
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     using Sum = accumulate_t<T>;
     const auto& state = frame.state();
@@ -295,7 +295,7 @@ class BatchNorm : public KeepsLayout {
   template <std::size_t I, bool Has, class Frame>
   static const typename Frame::dtype* data_of(Frame& frame) {
     if constexpr (Has) {
-      return frame.template parameter<I>().data();
+      return frame.template parameter_data<I>();
     } else {
       return nullptr;
     }
@@ -320,7 +320,7 @@ class BatchNorm : public KeepsLayout {
 
   /// The batch's mean and scale of the rank's channels, and what they do to the running ones.
   template <class Frame, class X>
-  void find_statistics(Frame& frame, X x) const {
+  void find_statistics(Frame& frame, const X& x) const {
     using Sum = accumulate_t<typename Frame::dtype>;
     auto& state = frame.state();
     const detail::ChannelsOf mine = here(x);

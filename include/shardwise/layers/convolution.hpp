@@ -169,20 +169,20 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
   }
 
   template <class Frame, class X, class Y>
-  void forward(Frame& frame, X x, Y y) const {
+  void forward(Frame& frame, const X& x, const Y& y) const {
     frame.state().forward(call_on(x, y), x.data(), weight_of(frame), bias_of(frame),
                           Frame::activation, y.data());
   }
 
   template <class Frame, class X, class DY, class DX>
-  void backward(Frame& frame, X x, DY dy, DX dx) const {
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     const ConvolutionCall call = call_on(x, dy);
     typename Frame::dtype* bias_gradient = nullptr;
-    if constexpr (Form.bias) bias_gradient = frame.template gradient<1>().data();
+    if constexpr (Form.bias) bias_gradient = frame.template gradient_data<1>();
     typename Frame::dtype* input_gradient = nullptr;
     if constexpr (Frame::input_gradient) input_gradient = dx.data();
     frame.state().backward(call, x.data(), dy.data(), weight_of(frame), frame.write(),
-                           frame.template gradient<0>().data(), bias_gradient, input_gradient);
+                           frame.template gradient_data<0>(), bias_gradient, input_gradient);
   }
   ///@}
 
@@ -224,13 +224,13 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
 
   template <class Frame>
   static auto weight_of(Frame& frame) {
-    return Weight<typename Frame::dtype>{frame.template parameter<0>().data(), frame.version()};
+    return Weight<typename Frame::dtype>{frame.template parameter_data<0>(), frame.version()};
   }
 
   template <class Frame>
   static const typename Frame::dtype* bias_of(Frame& frame) {
     if constexpr (Form.bias) {
-      return frame.template parameter<1>().data();
+      return frame.template parameter_data<1>();
     } else {
       return nullptr;
     }

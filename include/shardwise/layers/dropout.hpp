@@ -51,12 +51,12 @@ struct Dropout : detail::Drops<Numerator, Denominator> {
   ///@{
   /// As `Layer` says.
   template <class Frame, class X, class Y>
-  void forward(Frame& frame, X x, Y y) const {
+  void forward(Frame& frame, const X& x, const Y& y) const {
     apply_mask(frame, x, y);
   }
 
   template <class Frame, class DY, class DX>
-  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     apply_mask(frame, dy, dx);
   }
   ///@}
@@ -99,12 +99,12 @@ struct ChannelDropout : detail::Drops<Numerator, Denominator> {
   }
 
   template <class Frame, class X, class Y>
-  void forward(Frame& frame, X x, Y y) const {
+  void forward(Frame& frame, const X& x, const Y& y) const {
     apply_mask(frame, x, y);
   }
 
   template <class Frame, class DY, class DX>
-  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     apply_mask(frame, dy, dx);
   }
   ///@}

@@ -20,7 +20,7 @@ struct Elementwise : KeepsLayout {
   static constexpr bool in_place = F::slope_from_output;
 
   template <class Frame, class X, class Y>
-  void forward(Frame& frame, X x, Y y) const {
+  void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
     using A = accumulate_t<T>;
     frame.backend().for_each(x.size(), [in = x.data(), out = y.data()](std::size_t i) {
@@ -31,7 +31,7 @@ struct Elementwise : KeepsLayout {
 
   /// dx = dy f'; f' from what is saved.
   template <class Frame, class S, class DY, class DX>
-  void backward(Frame& frame, S saved, DY dy, DX dx) const {
+  void backward(Frame& frame, const S& saved, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     using A = accumulate_t<T>;
     frame.backend().for_each(

@@ -61,7 +61,7 @@ struct GlobalAveragePool {
   }
 
   template <class Frame, class X, class Y>
-  void forward(Frame& frame, X x, Y y) const {
+  void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
     using A = accumulate_t<T>;
     frame.backend().for_each(y.size(), [in = x.data(), out = y.data(), here = plane(x.local()),
@@ -74,7 +74,7 @@ struct GlobalAveragePool {
   }
 
   template <class Frame, class DY, class DX>
-  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     using A = accumulate_t<T>;
     frame.backend().for_each(

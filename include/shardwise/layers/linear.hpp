@@ -27,6 +27,20 @@ namespace detail {
                     " output): the innermost axis must be feature with that extent");
 }
 
+constexpr ParameterSpec linear_weight(const Dim& inputs, const Fans& fans, init::Rule rule) {
+  return {
+      "weight", {{Axis::output, fans.out}, {Axis::input, inputs.units, inputs.grain}}, rule, fans};
+}
+
+constexpr ParameterSpec linear_bias(const Fans& fans, init::Rule rule) {
+  return {"bias", {{Axis::output, fans.out}}, rule, fans};
+}
+
+inline std::string linear_name(const char* kind, std::size_t in, std::size_t out, bool bias) {
+  return std::string(kind) + '<' + size_name(in) + ", " + size_name(out) +
+         (bias ? ">" : ", no bias>");
+}
+
 }  // namespace detail
 
 /// y = x Wᵀ + b on the innermost axis, which must be `feature`.
@@ -111,12 +125,10 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
 
   constexpr auto parameter_specs(const Shape& x) const {
     const Dim inputs = x.rank() > 0 ? x.back() : Dim{Axis::feature, in()};
-    const Dim outputs{Axis::output, out()};
     const Fans fans{in(), out()};
-    const ParameterSpec spec{"weight", Shape{outputs, {Axis::input, inputs.units, inputs.grain}},
-                             weight_rule_, fans};
+    const ParameterSpec spec = detail::linear_weight(inputs, fans, weight_rule_);
     if constexpr (Bias) {
-      return std::array{spec, ParameterSpec{"bias", Shape{outputs}, bias_rule_, fans}};
+      return std::array{spec, detail::linear_bias(fans, bias_rule_)};
     } else {
       return std::array{spec};
     }
@@ -136,19 +148,19 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
   }
 
   template <class Frame, class X, class Y>
-  void forward(Frame& frame, X x, Y y) const {
+  void forward(Frame& frame, const X& x, const Y& y) const {
     frame.state().forward(x.rows(), x.data(), weight_of(frame), bias_of(frame), Frame::activation,
                           y.data());
   }
 
   template <class Frame, class X, class DY, class DX>
-  void backward(Frame& frame, X x, DY dy, DX dx) const {
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     T* bias_gradient = nullptr;
-    if constexpr (Bias) bias_gradient = frame.template gradient<1>().data();
+    if constexpr (Bias) bias_gradient = frame.template gradient_data<1>();
     auto& products = frame.state();
     products.backward_weight(x.rows(), x.data(), dy.data(), frame.write(),
-                             frame.template gradient<0>().data(), bias_gradient);
+                             frame.template gradient_data<0>(), bias_gradient);
     if constexpr (Frame::input_gradient) {
       products.backward_input(x.rows(), dy.data(), weight_of(frame), dx.data());
     }
@@ -165,13 +177,13 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
 
   template <class Frame>
   static auto weight_of(Frame& frame) {
-    return Weight<typename Frame::dtype>{frame.template parameter<0>().data(), frame.version()};
+    return Weight<typename Frame::dtype>{frame.template parameter_data<0>(), frame.version()};
   }
 
   template <class Frame>
   static const typename Frame::dtype* bias_of(Frame& frame) {
     if constexpr (Bias) {
-      return frame.template parameter<1>().data();
+      return frame.template parameter_data<1>();
     } else {
       return nullptr;
     }
@@ -195,11 +207,10 @@ using RowParallelLinear = Linear<split::input, In, Out, Bias>;
 template <class S, std::size_t In, std::size_t Out, bool Bias>
 struct NameOf<Linear<S, In, Out, Bias>> {
   static std::string name() {
-    const std::string kind = std::same_as<S, split::output>  ? "ColumnParallelLinear"
-                             : std::same_as<S, split::input> ? "RowParallelLinear"
-                                                             : "Linear";
-    return kind + '<' + detail::size_name(In) + ", " + detail::size_name(Out) +
-           (Bias ? ">" : ", no bias>");
+    constexpr const char* kind = std::same_as<S, split::output>  ? "ColumnParallelLinear"
+                                 : std::same_as<S, split::input> ? "RowParallelLinear"
+                                                                 : "Linear";
+    return detail::linear_name(kind, In, Out, Bias);
   }
 };
 

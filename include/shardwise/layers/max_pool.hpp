@@ -72,7 +72,7 @@ class MaxPool {
   }
 
   template <class Frame, class X, class Y>
-  void forward(Frame& frame, X x, Y y) const {
+  void forward(Frame& frame, const X& x, const Y& y) const {
     auto& [kernel, record] = frame.state();
     const PoolingCall call = detail::pooling_call<Windows>(x, y);
     if (Frame::input_gradient && frame.training()) {
@@ -83,7 +83,7 @@ class MaxPool {
   }
 
   template <class Frame, class DY, class DX>
-  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     auto& [kernel, recorded] = frame.state();
     const Buffer record = std::exchange(recorded, {});
     kernel.backward(detail::pooling_call<Windows>(dx, dy), dy.data(), record.data(), dx.data());

@@ -130,7 +130,7 @@ class RowNorm : public KeepsLayout {
   }
 
   template <class Frame, class X, class Y>
-  void forward(Frame& frame, X x, Y y) const {
+  void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
     using Sum = accumulate_t<T>;
     auto sums = sums_of(frame, x);
@@ -150,7 +150,7 @@ class RowNorm : public KeepsLayout {
   }
 
   template <class Frame, class X, class DY, class DX>
-  void backward(Frame& frame, X x, DY dy, DX dx) const {
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     using Sum = accumulate_t<T>;
     const auto sums = std::exchange(frame.state().sums, {});
@@ -199,7 +199,7 @@ class RowNorm : public KeepsLayout {
   template <std::size_t I, bool Has, class Frame>
   static const typename Frame::dtype* data_of(Frame& frame) {
     if constexpr (Has) {
-      return frame.template parameter<I>().data();
+      return frame.template parameter_data<I>();
     } else {
       return nullptr;
     }
@@ -212,7 +212,7 @@ class RowNorm : public KeepsLayout {
 
   /// Both passes over x.
   template <class Frame, class X>
-  auto sums_of(Frame& frame, X x) const {
+  auto sums_of(Frame& frame, const X& x) const {
     using Sum = accumulate_t<typename Frame::dtype>;
     decltype(frame.state().sums) sums;
     if constexpr (Centred) {
@@ -232,7 +232,7 @@ class RowNorm : public KeepsLayout {
 
   /// Exchange I of the sums of terms(r)(i) over the rank's features i, for each row r.
   template <std::size_t I, class Frame, class X, class Terms>
-  static auto row_sum(Frame& frame, X x, Terms terms) {
+  static auto row_sum(Frame& frame, const X& x, Terms terms) {
     auto mine = frame.template exchange_input<I>();
     put_sums(frame, x, terms, mine.writable().data());
     return frame.template exchange<I>(std::move(mine));
@@ -240,21 +240,21 @@ class RowNorm : public KeepsLayout {
 
   /// The same through the adjoint of exchange I.
   template <std::size_t I, class Frame, class X, class Terms>
-  static auto adjoint_sum(Frame& frame, X x, Terms terms) {
+  static auto adjoint_sum(Frame& frame, const X& x, Terms terms) {
     auto mine = frame.template adjoint_input<I>();
     put_sums(frame, x, terms, mine.writable().data());
     return frame.template exchange_adjoint<I>(std::move(mine));
   }
 
   template <class Frame, class X, class Terms, class Sum>
-  static void put_sums(Frame& frame, X x, Terms terms, Sum* sums) {
+  static void put_sums(Frame& frame, const X& x, Terms terms, Sum* sums) {
     frame.backend().for_each(
         x.rows(), [=, n = x.columns()](std::size_t r) { sums[r] = lane_sum<Sum>(n, terms(r)); });
   }
 
   /// dw = Σ dy x̂ and db = Σ dy over the rank's rows, in their order.
   template <class Frame, class Rows, class X, class DY>
-  static void write_gradients(Frame& frame, const Rows& rows, X x, DY dy) {
+  static void write_gradients(Frame& frame, const Rows& rows, const X& x, const DY& dy) {
     using Sum = accumulate_t<typename Frame::dtype>;
     const std::size_t n = x.columns();
     auto& sums = frame.state().gradients;
@@ -275,7 +275,7 @@ class RowNorm : public KeepsLayout {
 
   template <std::size_t I, class Frame, class Sum>
   static void write_gradient(Frame& frame, const Sum* sums, std::size_t n) {
-    auto* const gradient = frame.template gradient<I>().data();
+    auto* const gradient = frame.template gradient_data<I>();
     for (std::size_t i = 0; i < n; ++i) store(gradient[i], sums[i], frame.write());
   }
 

@@ -53,10 +53,24 @@ class View {
     }
   }
 
+  /// The same part of the same tensor at another place in memory.
+  template <class U>
+  View<U, L, E> in_memory(U* data) const {
+    return {data, global_, local_, place_};
+  }
+
+  /// The same memory under the name of a layout of which the rank holds just this. Throws
+  /// shape_error if the tensor has no axis for it.
+  template <Layout M>
+  View<T, M, E> relabelled() const {
+    if constexpr (SplitLayout<M>) split_position<M>(global_);
+    return {data_, global_, local_, place_};
+  }
+
   ///@{
   /// To const elements, and to extents of which the compiler knows less.
   operator View<const T, L, E>() const requires(!std::is_const_v<T>) {
-    return {data_, global_, place_};
+    return in_memory<const T>(data_);
   }
   operator View<const T, L>() const requires(!std::same_as<E, Extents<>>) {
     return {data_, global_, place_};
@@ -86,6 +100,12 @@ class View {
   ///@}
 
  private:
+  template <class U, Layout M, class F>
+  friend class View;
+
+  View(T* data, const Shape& global, const Shape& local, Place place)
+      : data_(data), global_(global), local_(local), place_(place) {}
+
   T* data_ = nullptr;
   Shape global_;
   Shape local_;

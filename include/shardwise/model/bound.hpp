@@ -51,10 +51,21 @@ template <class T, class E, class S>
 using input_gradient_t =
     std::conditional_t<S::input_gradient, Value<T, dual_t<typename E::offered>>, Nothing>;
 
+namespace detail {
+
+/// Room for the rank's part of a parameter of this shape.
+template <class Use, class Context>
+ParameterSlot reserve(Run<Context>& run, const Shape& shape, std::size_t& in_layer) {
+  const Shape local = local_shape<typename Use::stored>(shape, run.place());
+  return run.parameters.reserve(local.elements(), holding_of<Use>, in_layer);
+}
+
+}  // namespace detail
+
 /// A layer between the ends E. Compositions have specialisations of their own.
 ///
-///     forward(run, Value<T, offered>)        -> Value<T, gives>
-///     backward(run, Value<T, dual(gives)>)   -> Value<T, dual(offered)>, or Nothing
+///     forward(run, Value<T, offered>&&)        -> Value<T, gives>
+///     backward(run, Value<T, dual(gives)>&&)   -> Value<T, dual(offered)>, or Nothing
 template <class L, class S, class E>
 class Bound {
   using Ctx = typename S::context;
@@ -79,7 +90,7 @@ class Bound {
   }
 
   /// Converts what is offered to what the layer takes, and saves what its backward needs.
-  Value<T, Out> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
+  Value<T, Out> forward(Run<Ctx>& run, Value<T, typename E::offered>&& offered) {
     Value<T, In> x = converted<In>(run, std::move(offered));
     if constexpr (is_sized && detail::checks_locally<typename Ctx::communicator>())
       detail::require_as_bound(x.global(), parameters_.in);
@@ -106,7 +117,7 @@ class Bound {
   void adopt(Run<Ctx>& run, const Value<T, Out>& y) { keep_output(run, y.global(), y); }
 
   /// Writes the gradients of parameters, and converts the gradient of the input back.
-  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>> dy) {
+  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& dy) {
     if constexpr (detail::only_reshapes<L>) {
       return converted<dual_t<typename E::offered>>(run,
                                                     Value<T, dual_t<In>>(std::move(dy), in_shape_));
@@ -186,15 +197,10 @@ class Bound {
     if constexpr (owns_parameters) {
       parameters.specs = layer.parameter_specs(in);
       std::size_t in_layer = 0;
-      const auto reserve_one = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
-        using Use = std::tuple_element_t<I, Parameters>;
-        const Shape local =
-            local_shape<typename Use::stored>(parameters.specs[I].shape, binder.run.place());
-        parameters.slots[I] =
-            binder.run.parameters.reserve(local.elements(), holding_of<Use>, in_layer);
-      };
       [&]<std::size_t... Is>(std::index_sequence<Is...>) {
-        (reserve_one(std::integral_constant<std::size_t, Is>{}), ...);
+        ((parameters.slots[Is] = detail::reserve<std::tuple_element_t<Is, Parameters>>(
+              binder.run, parameters.specs[Is].shape, in_layer)),
+         ...);
       }
       (std::make_index_sequence<parameter_count>{});
     }

@@ -24,8 +24,8 @@ class Bound<L, S, E> {
   using BlockEnds = typename L::template block_ends<Stream>;
   using BlockGives = gives_t<Block, BlockEnds>;
 
-  using First = Bound<Block, Setting<Ctx, S>, BlockEnds>;
-  using Later = Bound<Block, Setting<Ctx, UseBehind<L, S, E>>, BlockEnds>;
+  using First = Bound<Block, Setting<Ctx, use_of<S::trains, S::input_gradient>>, BlockEnds>;
+  using Later = Bound<Block, Setting<Ctx, use_behind<L, S, E>>, BlockEnds>;
 
  public:
   Bound(const L& repeat, const Shape& in, Binder<Ctx>& binder)
@@ -35,7 +35,7 @@ class Bound<L, S, E> {
     for (std::size_t i = 1; i < L::times; ++i) later_.emplace_back(repeat.block(), in, binder);
   }
 
-  Value<T, Stream> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
+  Value<T, Stream> forward(Run<Ctx>& run, Value<T, typename E::offered>&& offered) {
     Value<T, Stream> x = converted<Stream>(run, std::move(offered));
     repeat_.output_shape(x.global());
     x = at_block(run, 0, [&] { return converted<Stream>(run, first_.forward(run, std::move(x))); });
@@ -46,7 +46,7 @@ class Bound<L, S, E> {
     return x;
   }
 
-  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>> dy) {
+  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>>&& dy) {
     for (std::size_t i = L::times; i-- > 1;) {
       dy = at_block(run, i, [&] {
         return later_[i - 1].backward(run, converted<dual_t<BlockGives>>(run, std::move(dy)));

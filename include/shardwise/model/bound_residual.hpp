@@ -52,16 +52,18 @@ class Bound<L, S, E> {
     residual.output_shape(in);
   }
 
-  Value<T, Stream> forward(Run<Ctx>& run, Value<T, typename E::offered> offered) {
+  Value<T, Stream> forward(Run<Ctx>& run, Value<T, typename E::offered>&& offered) {
     const Value<T, Stream> x = converted<Stream>(run, std::move(offered));
     residual_.output_shape(x.global());
-    return at_block(
-        [&] { return detail::added(run, converted<Stream>(run, block_.forward(run, x)), x); });
+    return at_block([&] {
+      return detail::added(run, converted<Stream>(run, block_.forward(run, Value<T, Stream>(x))),
+                           x);
+    });
   }
 
-  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>> dy) {
-    auto dx =
-        at_block([&] { return block_.backward(run, converted<dual_t<BlockGives>>(run, dy)); });
+  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>>&& dy) {
+    auto dx = at_block(
+        [&] { return block_.backward(run, converted<dual_t<BlockGives>>(run, Value(dy))); });
     if constexpr (S::input_gradient) {
       return converted<dual_t<typename E::offered>>(run, detail::added(run, std::move(dx), dy));
     } else {

@@ -64,12 +64,8 @@ struct SettingAt {
     }
   }
 
-  struct Use {
-    static constexpr bool trains = S::trains;
-    static constexpr bool input_gradient =
-        S::trains &&
-        (S::input_gradient || any_owns_parameters<L, E>(std::make_index_sequence<I>{}));
-  };
+  using Use = use_of<S::trains,
+                     S::input_gradient || any_owns_parameters<L, E>(std::make_index_sequence<I>{})>;
 
   using type = Bound<Layer, Setting<typename S::context, Use, fused()>, Here>;
 };
@@ -107,11 +103,11 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
  public:
   Bound(const L& layers, const Shape& in, Binder<Ctx>& binder) : Layers(layers, in, binder) {}
 
-  auto forward(Run<Ctx>& run, Value<T, typename E::offered> x) {
+  auto forward(Run<Ctx>& run, Value<T, typename E::offered>&& x) {
     return forward_from<0>(run, std::move(x));
   }
 
-  auto backward(Run<Ctx>& run, Value<T, dual_t<gives_t<L, E>>> dy) {
+  auto backward(Run<Ctx>& run, Value<T, dual_t<gives_t<L, E>>>&& dy) {
     return backward_from<L::size - 1>(run, std::move(dy));
   }
 
@@ -134,9 +130,9 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
   }
 
   template <std::size_t I, class X>
-  auto forward_from(Run<Ctx>& run, X x) {
+  auto forward_from(Run<Ctx>& run, X&& x) {
     if constexpr (I == L::size) {
-      return x;
+      return std::move(x);
     } else {
       auto y = detail::at_layer<I, layer_type<I>>(
           run, [&] { return bound<I>().forward(run, std::move(x)); });
@@ -150,7 +146,7 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
   }
 
   template <std::size_t I, class DY>
-  input_gradient_t<T, E, S> backward_from(Run<Ctx>& run, DY dy) {
+  input_gradient_t<T, E, S> backward_from(Run<Ctx>& run, DY&& dy) {
     if constexpr (!goes_backward<layer_type<I>, typename At<I>::Use, typename At<I>::Here>) {
       return {};
     } else {

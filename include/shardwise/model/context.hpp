@@ -1,6 +1,9 @@
 #pragma once
 // What a model is compiled for: named once, for all of its layers.
 
+#include <concepts>
+#include <type_traits>
+
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/comm/communicator_checks.hpp"
 #include "shardwise/model/observer.hpp"
@@ -46,6 +49,11 @@ struct ForwardOnly {
   static constexpr bool trains = false;          ///< whether there are gradients
   static constexpr bool input_gradient = false;  ///< whether the model's input has one
 };
+
+/// The use with these properties.
+template <bool Trains, bool InputGradient>
+using use_of = std::conditional_t<!Trains, ForwardOnly,
+                                  std::conditional_t<InputGradient, TrainWithInputGradient, Train>>;
 
 /// What a model is used for: `Train`, `TrainWithInputGradient` or `ForwardOnly`.
 template <class U>

@@ -63,13 +63,18 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
   /// Memory of any content, from the model's pool.
   Buffer take(std::size_t bytes) { return run_.pool.take(bytes); }
 
-  /// Parameter I as the layer uses it. Null data where the rank's summand is zero.
+  /// The rank's part of parameter I as the layer uses it; null where the rank's summand is zero.
   template <std::size_t I>
-  View<const dtype, typename Use<I>::used> parameter() const {
+  const dtype* parameter_data() const {
     using Taken = Redistribute<typename Use<I>::stored, typename Use<I>::used>;
     const bool is_zero = Taken::movement == Movement::keep_first && run_.place().rank != 0;
-    return {is_zero ? nullptr : run_.parameters.used(bound_.slots[I]), bound_.specs[I].shape,
-            run_.place()};
+    return is_zero ? nullptr : run_.parameters.used(bound_.slots[I]);
+  }
+
+  /// The same with its shape.
+  template <std::size_t I>
+  View<const dtype, typename Use<I>::used> parameter() const {
+    return {parameter_data<I>(), bound_.specs[I].shape, run_.place()};
   }
 
   /// The shape of the rank's part of parameter I.
@@ -80,8 +85,14 @@ class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
 
   /// Where the layer writes the gradient of parameter I; it is that of the parameter as used.
   template <std::size_t I>
+  dtype* gradient_data() const {
+    return run_.parameters.written(bound_.slots[I]);
+  }
+
+  /// The same with its shape.
+  template <std::size_t I>
   View<dtype, dual_t<typename Use<I>::used>> gradient() const {
-    return {run_.parameters.written(bound_.slots[I]), bound_.specs[I].shape, run_.place()};
+    return {gradient_data<I>(), bound_.specs[I].shape, run_.place()};
   }
 
   /// Whether gradients replace what is there or are added to it.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
 
 namespace shardwise {
@@ -51,10 +52,6 @@ inline constexpr bool goes_backward = S::trains &&
 
 /// The use of what stands behind L: its input has a gradient if anything of L runs backward.
 template <class L, class S, class E>
-struct UseBehind {
-  static constexpr bool trains = S::trains;  ///< as in S
-  /// Whether L has something to give a gradient to.
-  static constexpr bool input_gradient = goes_backward<L, S, E>;
-};
+using use_behind = use_of<S::trains, goes_backward<L, S, E>>;
 
 }  // namespace shardwise

@@ -47,22 +47,24 @@ struct Run {
 namespace detail {
 
 template <Layout To, class Context, class T, Layout From>
-Value<T, To> moved(Run<Context>& run, Value<T, From> value) {
+Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
   using R = Redistribute<From, To>;
-  const Shape shape = value.global();
-  if constexpr (moves_nothing<R, typename Context::communicator>) {
-    return Value<T, To>(std::move(value), shape);
+  if constexpr (std::same_as<From, To>) {
+    return std::move(value);
+  } else if constexpr (moves_nothing<R, typename Context::communicator>) {
+    return Value<T, To>(std::move(value));
   } else {
-    const Observation here(run.observer, [&] { return redistributing<R>(shape, dtype_v<T>); });
+    const Observation here(run.observer,
+                           [&] { return redistributing<R>(value.global(), dtype_v<T>); });
     if constexpr (R::movement == Movement::all_reduce) {
       if (value.may_write()) {
         const View<const T, From> in = value.view();
-        Value<T, To> sum(std::move(value), shape);
+        Value<T, To> sum(std::move(value));
         redistribute(run.ranks, run.pool, in, sum.writable());
         return sum;
       }
     }
-    Value<T, To> result(run.pool, shape, run.place());
+    Value<T, To> result(run.pool, value.global(), run.place());
     redistribute(run.ranks, run.pool, value.view(), result.writable());
     return result;
   }
@@ -90,7 +92,7 @@ void all_reduce(Run<Context>& run, std::string (*name)(), std::span<const T> in,
 /// nobody else holds it.
 /// throws   numeric_error, while a value that is no number is looked for, if a sum makes one
 template <Layout To, class Context, class T, Layout From>
-Value<T, To> converted(Run<Context>& run, Value<T, From> value) {
+Value<T, To> converted(Run<Context>& run, Value<T, From>&& value) {
   Value<T, To> result = detail::moved<To>(run, std::move(value));
   if constexpr (std::same_as<From, Partial> && !std::same_as<To, Partial>) {
     if (run.finds_non_finite)

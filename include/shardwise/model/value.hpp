@@ -20,7 +20,7 @@ class Value {
   /// New memory of any content.
   Value(Pool& pool, const Shape& global, Place place)
       : view_(nullptr, global, place), buffer_(pool.take(view_.size() * sizeof(T))) {
-    view_ = {static_cast<const T*>(buffer_.data()), global, place};
+    view_ = view_.in_memory(static_cast<const T*>(buffer_.data()));
   }
 
   /// Memory of the caller, which is only read.
@@ -30,6 +30,11 @@ class Value {
   template <Layout From>
   Value(Value<T, From>&& other, const Shape& global)
       : view_(other.view_.data(), global, other.view_.place()), buffer_(std::move(other.buffer_)) {}
+
+  /// The same, laid out as one that moves nothing.
+  template <Layout From>
+  explicit Value(Value<T, From>&& other)
+      : view_(other.view_.template relabelled<L>()), buffer_(std::move(other.buffer_)) {}
 
   ///@{
   /// What this rank holds, to be read; the shape of the whole; which rank this is.
@@ -42,7 +47,7 @@ class Value {
   bool may_write() const { return buffer_.unique(); }
 
   /// The memory to write to. Call it only if `may_write()`.
-  View<T, L> writable() { return {static_cast<T*>(buffer_.data()), view_.global(), view_.place()}; }
+  View<T, L> writable() { return view_.in_memory(static_cast<T*>(buffer_.data())); }
 
  private:
   template <Element, Layout>

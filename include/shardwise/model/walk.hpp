@@ -104,7 +104,7 @@ struct Walk<L, S, E> {
   using BlockEnds = typename L::template block_ends<Stream>;
   using Enter = Redistribute<typename E::offered, Stream>;
   using Leave = Redistribute<gives_t<Block, BlockEnds>, Stream>;
-  using Later = Setting<typename S::context, UseBehind<L, S, E>>;
+  using Later = Setting<typename S::context, use_behind<L, S, E>>;
 
   template <class Visitor>
   static constexpr Shape visit(const L& repeat, const Shape& in, Visitor& visitor) {
