@@ -522,7 +522,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
 }
 cudaError_t cudaFree(void* data) {
   // CUDA waits for the kernels that use it; here it is kept until the process ends.
-  static std::vector<void*> kept;
+  static auto& kept = *new std::vector<void*>;
   if (data == nullptr) return cudaSuccess;
   const std::lock_guard lock(registry_mutex);
   kept.push_back(data);
