@@ -43,6 +43,7 @@ void print_plan_beside_log(const shardwise::Plan& plan, C& ranks,
   }
   const auto counted = shardwise::counted_calls(ranks, log);
   std::vector<shardwise::CountedCall> planned;
+  planned.reserve(entries.size());
   for (const auto& entry : entries)
     planned.push_back(shardwise::planned_call<C>(entry, plan.ranks));
   for (std::size_t i = 0; ranks.rank() == 0 && i < std::min(entries.size(), counted.size()); ++i) {

@@ -46,15 +46,19 @@ namespace shardwise {}
 #include "shardwise/layers/max_pool.hpp"
 #include "shardwise/layers/rms_norm.hpp"
 
-// Models
-#include "shardwise/model/describe.hpp"
-#include "shardwise/model/describe_graph.hpp"
-#include "shardwise/model/model.hpp"
-#include "shardwise/model/plan.hpp"
-#include "shardwise/model/queries.hpp"
+// Layers put together
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
+
+// Models that run, and what is known of them before
+#include "shardwise/model/model.hpp"
+#include "shardwise/model/plan.hpp"
+#include "shardwise/model/queries.hpp"
+
+// Models that people look at
+#include "shardwise/model/describe.hpp"
+#include "shardwise/model/describe_graph.hpp"
 
 // Training
 #include "shardwise/train/accuracy.hpp"

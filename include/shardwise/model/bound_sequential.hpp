@@ -129,8 +129,8 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
     return static_cast<detail::NumberedBound<I, typename At<I>::type>&>(*this).bound;
   }
 
-  template <std::size_t I, class X>
-  auto forward_from(Run<Ctx>& run, X&& x) {
+  template <std::size_t I, Layout X>
+  auto forward_from(Run<Ctx>& run, Value<T, X>&& x) {
     if constexpr (I == L::size) {
       return std::move(x);
     } else {
@@ -145,8 +145,8 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
     }
   }
 
-  template <std::size_t I, class DY>
-  input_gradient_t<T, E, S> backward_from(Run<Ctx>& run, DY&& dy) {
+  template <std::size_t I, Layout DY>
+  input_gradient_t<T, E, S> backward_from(Run<Ctx>& run, Value<T, DY>&& dy) {
     if constexpr (!goes_backward<layer_type<I>, typename At<I>::Use, typename At<I>::Here>) {
       return {};
     } else {

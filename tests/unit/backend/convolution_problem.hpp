@@ -113,6 +113,7 @@ inline ConvolutionFormula random_convolution(std::mt19937& random) {
   const auto rarely = [&] { return random() % 16 == 0; };
   ConvolutionFormula f;
   f.channels = {1 + up_to(2), rarely() ? 0 : 1 + up_to(2), rarely() ? 0 : 1 + up_to(2)};
+  if (rarely()) f.channels = {1 + up_to(1), 1 + up_to(40), 1 + up_to(70)};  // some kept in blocks
   f.call.images = rarely() ? 0 : 1 + up_to(1);
   const std::size_t axes = 1 + up_to(2);
   for (std::size_t axis = 3 - axes; axis < 3; ++axis) {

@@ -80,6 +80,8 @@ class ConvolutionGeometry {
   /// meets every element.
   bool multiplies_images = false;
   std::size_t plane = 1;  ///< elements of one channel of y
+  /// Whether along every axis an image is no shorter than a window, and every window meets it.
+  bool windows_fit = true;
 
  private:
   void append(const SpatialAxis& axis, std::size_t i) {
@@ -87,6 +89,9 @@ class ConvolutionGeometry {
     const std::size_t beyond = axis.before + axis.input;
     const std::size_t read = end < beyond ? end - axis.before : axis.input;
     leaves_out = leaves_out || read != axis.input;
+    const std::size_t reach = (axis.kernel - 1) * axis.dilation + 1;
+    windows_fit =
+        windows_fit && read >= reach && axis.before < reach && end - axis.before < read + reach;
     multiplies_images = multiplies_images && axis == SpatialAxis{axis.input, axis.input};
     x.append(read, axis.input);
     y.append(axis.output);

@@ -22,9 +22,15 @@
 
 namespace shardwise::detail::onednn {
 
-/// Sums are products of floats, of bf16 tensors too: the reorders convert. oneDNN 2.6.3's own bf16
-/// convolutions gave wrong sums, and one crashed, on small images with kernels of one row.
-constexpr dnnl_data_type_t convolution_dtype = dnnl_f32;
+/// The dtype in which the library multiplies: bf16 where the processor does, else float, and then
+/// the reorders convert. Where windows lie in nothing but padding or hang out at both ends of an
+/// image, oneDNN 2.6.3's kernels for AMX gave wrong sums or crashed.
+inline dnnl_data_type_t product_dtype(const ConvolutionGeometry& g, const Purpose& purpose) {
+  constexpr int native = dnnl_cpu_isa_avx512_core_bf16;
+  const bool multiplies_bf16 = (dnnl_get_effective_cpu_isa() & native) == native;
+  return purpose.dtype == Dtype::bfloat16 && multiplies_bf16 && g.windows_fit ? dnnl_bf16
+                                                                              : dnnl_f32;
+}
 
 /// A tensor of the caller that the primitive reads in a layout of its own: copied into memory of
 /// ours, unless the layouts are the same.
@@ -114,10 +120,15 @@ inline Images best_images_of_weight_gradient(const ConvolutionGeometry& g, const
 class OpenTensors {
  public:
   OpenTensors(const ConvolutionGeometry& g, Images images, bool with_bias, const Purpose& purpose)
-      : x_(offered(g.x, images, purpose)),
-        w_(g.w.any(convolution_dtype, purpose)),
-        bias_(g.bias.plain(convolution_dtype, purpose)),
-        y_(offered(g.y, images, purpose)),
+      : OpenTensors(g, images, with_bias, product_dtype(g, purpose), purpose) {}
+
+  /// With weight and bias in a dtype of their own.
+  OpenTensors(const ConvolutionGeometry& g, Images images, bool with_bias,
+              dnnl_data_type_t weight_dtype, const Purpose& purpose)
+      : x_(offered(g.x, product_dtype(g, purpose), images, purpose)),
+        w_(g.w.any(weight_dtype, purpose)),
+        bias_(g.bias.plain(weight_dtype, purpose)),
+        y_(offered(g.y, product_dtype(g, purpose), images, purpose)),
         with_bias_(with_bias) {}
 
   ConvolutionDescs get() const {
@@ -125,9 +136,9 @@ class OpenTensors {
   }
 
  private:
-  static MemoryDesc offered(const TensorShape& shape, Images images, const Purpose& purpose) {
-    return images == Images::as_they_lie ? shape.plain(convolution_dtype, purpose)
-                                         : shape.any(convolution_dtype, purpose);
+  static MemoryDesc offered(const TensorShape& shape, dnnl_data_type_t dtype, Images images,
+                            const Purpose& purpose) {
+    return images == Images::as_they_lie ? shape.plain(dtype, purpose) : shape.any(dtype, purpose);
   }
 
   MemoryDesc x_, w_, bias_, y_;
@@ -135,13 +146,13 @@ class OpenTensors {
 };
 
 /// The forward product, which is also what the library asks for when it plans a gradient.
-inline Descriptor describe_forward(Session& session, const ConvolutionGeometry& g, Images images,
-                                   bool with_bias, Activation activation, const Purpose& purpose) {
+inline Descriptor describe_forward(Session& session, const ConvolutionGeometry& g,
+                                   const OpenTensors& tensors, Activation activation,
+                                   const Purpose& purpose) {
   dnnl_primitive_desc_t desc = nullptr;
-  check(
-      create_convolution(&desc, session.engine(), OpenTensors(g, images, with_bias, purpose).get(),
-                         g.steps, attributes(Write::replace, activation, purpose)),
-      "the descriptor of convolution", purpose);
+  check(create_convolution(&desc, session.engine(), tensors.get(), g.steps,
+                           attributes(Write::replace, activation, purpose)),
+        "the descriptor of convolution", purpose);
   return Descriptor(desc);
 }
 
@@ -152,8 +163,8 @@ class ForwardConvolution {
                      Activation activation, const Purpose& purpose)
       : ForwardConvolution(
             session, g, with_bias, purpose,
-            describe_forward(session, g, best_images(g, purpose), with_bias, activation, purpose)) {
-  }
+            describe_forward(session, g, {g, best_images(g, purpose), with_bias, purpose},
+                             activation, purpose)) {}
 
   void run(Session& session, const void* x, const void* w, std::uint64_t version, const void* bias,
            void* y) {
@@ -175,7 +186,7 @@ class ForwardConvolution {
         y_(session, g.y, queried(desc, dnnl_query_dst_md), Write::replace, purpose),
         product_(product(session, g, with_bias, purpose, desc)) {
     if (!with_bias) return;
-    const MemoryDesc bias = g.bias.plain(convolution_dtype, purpose);
+    const MemoryDesc bias = g.bias.plain(product_dtype(g, purpose), purpose);
     bias_.emplace(session, g.bias, bias.get(), purpose);
   }
 
@@ -185,7 +196,7 @@ class ForwardConvolution {
     const Argument w{DNNL_ARG_WEIGHTS, queried(desc, dnnl_query_weights_md)};
     const Argument y{DNNL_ARG_DST, queried(desc, dnnl_query_dst_md)};
     if (!with_bias) return {session, desc, {x, w, y}, purpose};
-    const MemoryDesc bias = g.bias.plain(convolution_dtype, purpose);
+    const MemoryDesc bias = g.bias.plain(product_dtype(g, purpose), purpose);
     return {session, desc, {x, w, y, {DNNL_ARG_BIAS, bias.get()}}, purpose};
   }
 
@@ -211,7 +222,8 @@ struct GradientsInMemory {
   void* dx;
 };
 
-/// dw (+)= the adjoint of w -> x ⋆ w, applied to dy;  db (+)= Σ dy.
+/// dw (+)= the adjoint of w -> x ⋆ w, applied to dy;  db (+)= Σ dy. Both are summed in float and
+/// rounded once.
 class KernelGradient {
  public:
   KernelGradient(Session& session, const ConvolutionGeometry& g, const ConvolutionGradients& wanted,
@@ -221,7 +233,7 @@ class KernelGradient {
         dw_(session, g.w, queried(desc_, dnnl_query_diff_weights_md), wanted.write, purpose),
         product_(product(session, g, wanted.of_bias, purpose, desc_)) {
     if (!wanted.of_bias) return;
-    const MemoryDesc db = g.bias.plain(convolution_dtype, purpose);
+    const MemoryDesc db = g.bias.plain(gradient_dtype, purpose);
     db_.emplace(session, g.bias, db.get(), wanted.write, purpose);
   }
 
@@ -240,16 +252,19 @@ class KernelGradient {
   }
 
  private:
+  static constexpr dnnl_data_type_t gradient_dtype = dnnl_f32;
+
   static Descriptor described(Session& session, const ConvolutionGeometry& g, bool with_bias,
                               const Purpose& purpose) {
     const Images images = best_images_of_weight_gradient(g, purpose);
     const Descriptor forward =
-        describe_forward(session, g, images, with_bias, Activation::none, purpose);
+        describe_forward(session, g, {g, images, with_bias, purpose}, Activation::none, purpose);
+    const OpenTensors tensors(g, images, with_bias, gradient_dtype, purpose);
     dnnl_primitive_desc_t desc = nullptr;
-    check(create_convolution_backward_weight(
-              &desc, session.engine(), OpenTensors(g, images, with_bias, purpose).get(), g.steps,
-              forward, attributes(Write::replace, Activation::none, purpose)),
-          "the descriptor of the convolution's weight gradient", purpose);
+    check(
+        create_convolution_backward_weight(&desc, session.engine(), tensors.get(), g.steps, forward,
+                                           attributes(Write::replace, Activation::none, purpose)),
+        "the descriptor of the convolution's weight gradient", purpose);
     return Descriptor(desc);
   }
 
@@ -259,7 +274,7 @@ class KernelGradient {
     const Argument dy{DNNL_ARG_DIFF_DST, queried(desc, dnnl_query_diff_dst_md)};
     const Argument dw{DNNL_ARG_DIFF_WEIGHTS, queried(desc, dnnl_query_diff_weights_md)};
     if (!with_bias) return {session, desc, {x, dy, dw}, purpose};
-    const MemoryDesc db = g.bias.plain(convolution_dtype, purpose);
+    const MemoryDesc db = g.bias.plain(gradient_dtype, purpose);
     return {session, desc, {x, dy, dw, {DNNL_ARG_DIFF_BIAS, db.get()}}, purpose};
   }
 
@@ -294,14 +309,13 @@ class InputGradient {
  private:
   static Descriptor described(Session& session, const ConvolutionGeometry& g,
                               const Purpose& purpose) {
-    const Images images = best_images(g, purpose);
-    const Descriptor forward =
-        describe_forward(session, g, images, false, Activation::none, purpose);
+    const OpenTensors tensors(g, best_images(g, purpose), false, purpose);
+    const Descriptor forward = describe_forward(session, g, tensors, Activation::none, purpose);
     dnnl_primitive_desc_t desc = nullptr;
-    check(create_convolution_backward_input(
-              &desc, session.engine(), OpenTensors(g, images, false, purpose).get(), g.steps,
-              forward, attributes(Write::replace, Activation::none, purpose)),
-          "the descriptor of the convolution's input gradient", purpose);
+    check(
+        create_convolution_backward_input(&desc, session.engine(), tensors.get(), g.steps, forward,
+                                          attributes(Write::replace, Activation::none, purpose)),
+        "the descriptor of the convolution's input gradient", purpose);
     return Descriptor(desc);
   }
 
