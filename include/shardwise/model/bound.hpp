@@ -139,6 +139,7 @@ class Bound {
           layer_.backward(frame, saved.view(), in, dx_view);
         }
       });
+      dy.release();  // whose owner may live until the whole model has run
       for (const ParameterSlot& slot : parameters_.slots) {
         run.parameters.collect(run.backend, slot, run.write);
       }

@@ -65,7 +65,9 @@ class Bound<L, S, E> {
     auto dx = at_block(
         [&] { return block_.backward(run, converted<dual_t<BlockGives>>(run, Value(dy))); });
     if constexpr (S::input_gradient) {
-      return converted<dual_t<typename E::offered>>(run, detail::added(run, std::move(dx), dy));
+      Value<T, dual_t<Stream>> sum = detail::added(run, std::move(dx), dy);
+      dy.release();
+      return converted<dual_t<typename E::offered>>(run, std::move(sum));
     } else {
       return dx;
     }

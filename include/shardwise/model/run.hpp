@@ -66,6 +66,7 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
     }
     Value<T, To> result(run.pool, value.global(), run.place());
     redistribute(run.ranks, run.pool, value.view(), result.writable());
+    value.release();  // whose owner may live until the whole model has run
     return result;
   }
 }

@@ -46,6 +46,9 @@ class Value {
   /// Whether nobody else holds a share in the memory, so that it may be written to.
   bool may_write() const { return buffer_.unique(); }
 
+  /// Gives up the share in the memory, which nobody may look at through this any more.
+  void release() { buffer_ = {}; }
+
   /// The memory to write to. Call it only if `may_write()`.
   View<T, L> writable() { return view_.in_memory(static_cast<T*>(buffer_.data())); }
 

@@ -60,10 +60,16 @@ TEST_CASE("names of convolutions") {
 
 TEST_CASE("inputs that a convolution cannot take") {
   const Conv2d<split::output, 3, 8, kernel({3, 2}, {.dilation = {3, 1}})> layer;
-  CHECK_THROWS_WITH_AS(layer.output_shape({{Axis::batch, 2}, {Axis::feature, 3}}),
-                       "the input is a tensor [batch 2, feature 3], but a convolution over 2 axes "
-                       "takes [batch, channel, height, width]",
-                       shape_error);
+  CHECK_THROWS_WITH_AS(
+      layer.output_shape({{Axis::batch, 2}, {Axis::feature, 3}}),
+      "the input is a tensor [batch 2, feature 3], but a convolution over 2 axes "
+      "takes [batch, channel, height, width], of grain 1 along every axis of space",
+      shape_error);
+  // Units of two rows would be cut otherwise than the rows that come out.
+  CHECK_THROWS_AS(
+      layer.output_shape(
+          {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 4, 2}, {Axis::width, 8}}),
+      shape_error);
   CHECK_THROWS_AS(layer.output_shape(
                       {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::width, 9}, {Axis::height, 9}}),
                   shape_error);

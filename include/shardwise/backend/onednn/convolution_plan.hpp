@@ -23,8 +23,8 @@
 namespace shardwise::detail::onednn {
 
 /// The dtype in which the library multiplies: bf16 where the processor does, else float, and then
-/// the reorders convert. Where windows lie in nothing but padding or hang out at both ends of an
-/// image, oneDNN 2.6.3's kernels for AMX gave wrong sums or crashed.
+/// the reorders convert. Where a window is longer than an image or lies in nothing but padding,
+/// oneDNN 2.6.3's kernels for AMX gave wrong sums or crashed.
 inline dnnl_data_type_t product_dtype(const ConvolutionGeometry& g, const Purpose& purpose) {
   constexpr int native = dnnl_cpu_isa_avx512_core_bf16;
   const bool multiplies_bf16 = (dnnl_get_effective_cpu_isa() & native) == native;

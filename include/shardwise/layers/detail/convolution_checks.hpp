@@ -71,7 +71,8 @@ struct ConvolutionChecks {
 
   constexpr void check_axes(const Shape& x) const {
     bool fits = x.rank() == axes + 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
-    for (std::size_t i = 0; i < axes && fits; ++i) fits = x[2 + i].axis == space_axis(i, axes);
+    for (std::size_t i = 0; i < axes && fits; ++i)
+      fits = x[2 + i].axis == space_axis(i, axes) && x[2 + i].grain == 1;
     if (!fits) throw_wrong_axes(x);
     if (x[1].known() && x[1].extent() != in) throw_wrong_channels(x);
   }
@@ -98,7 +99,7 @@ struct ConvolutionChecks {
     for (std::size_t i = 0; i < axes; ++i) wanted += ", " + std::string(name(space_axis(i, axes)));
     throw shape_error("the input is a tensor " + to_string(x) + ", but a convolution over " +
                       std::to_string(axes) + (axes == 1 ? " axis" : " axes") + " takes " + wanted +
-                      "]");
+                      "], of grain 1 along every axis of space");
   }
 
   [[noreturn]] void throw_wrong_channels(const Shape& x) const {

@@ -85,12 +85,12 @@ std::array<SpatialAxis, 3> space_of(const X& x, const Y& y) {
 constexpr void check_images(const Shape& x, std::size_t axes) {
   bool fits = x.rank() == axes + 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
   for (std::size_t i = 0; i < axes && fits; ++i)
-    fits = x[2 + i].axis == space_axis(i, axes) && x[2 + i].extent() > 0;
+    fits = x[2 + i].axis == space_axis(i, axes) && x[2 + i].grain == 1 && x[2 + i].extent() > 0;
   if (fits) return;
   std::string wanted = "[batch, channel";
   for (std::size_t i = 0; i < axes; ++i) wanted += ", " + std::string(name(space_axis(i, axes)));
   throw shape_error("the input is a tensor " + to_string(x) + ", but the layer pools images " +
-                    wanted + "] of at least one element along every axis of space");
+                    wanted + "] of at least one element along every axis of space, of grain 1");
 }
 
 /// What windows give for images of shape x.
