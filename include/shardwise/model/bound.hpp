@@ -117,7 +117,8 @@ class Bound {
   void adopt(Run<Ctx>& run, const Value<T, Out>& y) { keep_output(run, y.global(), y); }
 
   /// Writes the gradients of parameters, and converts the gradient of the input back.
-  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& dy) {
+  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
+    Value<T, dual_t<Out>> dy = std::move(given);  // to give up its memory with this call
     if constexpr (detail::only_reshapes<L>) {
       return converted<dual_t<typename E::offered>>(run,
                                                     Value<T, dual_t<In>>(std::move(dy), in_shape_));
@@ -139,7 +140,6 @@ class Bound {
           layer_.backward(frame, saved.view(), in, dx_view);
         }
       });
-      dy.release();  // whose owner may live until the whole model has run
       for (const ParameterSlot& slot : parameters_.slots) {
         run.parameters.collect(run.backend, slot, run.write);
       }
