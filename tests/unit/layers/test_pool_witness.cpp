@@ -99,7 +99,7 @@ TEST_CASE("what cannot be pooled is refused, with the layer's place") {
   CHECK_THROWS_WITH_AS(AveragePool2d<2>{}.output_shape(lines),
                        "the input is a tensor [batch 2, channel 2, width 11], but the layer pools "
                        "images [batch, channel, height, width] of at least one element along every "
-                       "axis of space",
+                       "axis of space, of grain 1",
                        shape_error);
   CHECK_THROWS_AS(AveragePool2d<pool(2, {.padding = 1})>{}.output_shape(shape_of(0, 2)),
                   shape_error);
