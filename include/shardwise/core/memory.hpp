@@ -25,11 +25,17 @@ class Buffer {
   }
   /// Takes over the share of `other`, which is then as one that was made by default.
   Buffer(Buffer&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
-  /// Gives up this share, and takes the one of `other`.
-  Buffer& operator=(Buffer other) noexcept {
-    std::swap(block_, other.block_);
+  ///@{
+  /// Gives up this share, and takes the one of `other`. Two operators and not one that takes a
+  /// Buffer: clang 14 never destroys the argument of `buffer = {}` in a template.
+  Buffer& operator=(const Buffer& other) noexcept { return *this = Buffer(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    if (this == &other) return *this;
+    release();
+    block_ = std::exchange(other.block_, nullptr);
     return *this;
   }
+  ///@}
   ~Buffer() { release(); }
 
   /// Null for a default-made buffer.
