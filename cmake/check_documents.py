@@ -4,19 +4,24 @@
 usage: check_documents.py [--update | --run PRESET] [ROOT]
 
 Pages are README.md, CHANGELOG.md, include/shardwise/README.md and docs/**/*.md below ROOT. A block
-of code says in a comment on the line above it where it comes from:
+of code, and one without a language, says in a comment on the line above it where it comes from:
 
     <!-- quote: examples/00_first_model.cpp#model -->   the lines between `begin: model` and
                                                         `end: model`; without #model the whole file
     <!-- run: release -->     commands behind `$ `, run in ROOT with the tree build/release; behind
                               each one what it prints, with `...` for whatever varies
-    <!-- not run: reason -->  neither
+    <!-- said in: tests/x.cpp -->  a message; it is the whole of a string in that file, which
+                              breaks its lines elsewhere
+    <!-- not run: reason -->  none of them
+
+Drawings are blocks of ```text, and need none.
 
 --update    writes what sources hold now into the blocks that quote them
 --run       runs the commands of a preset, instead of what is checked without running anything
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -25,10 +30,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-LANGUAGES_OF_CODE = {"cpp", "c++", "console", "sh", "shell", "bash", "cmake", "python", "py"}
+LANGUAGES_TO_CHECK = {"", "cpp", "c++", "console", "sh", "shell", "bash", "cmake", "python", "py"}
+PRESETS_RUN = {"release"}  # by the test documents.commands
 SECONDS_OF_A_COMMAND = 300
 FENCE = re.compile(r"^( *)(```+|~~~+) *([\w+-]*)")
-TAG = re.compile(r"^ *<!-- *(quote|run|not run): *(.*?) *-->$")
+TAG = re.compile(r"^ *<!-- *(quote|run|said in|not run): *(.*?) *-->$")
+STRINGS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')  # adjacent ones are one
 MARKER = re.compile(r"^\s*(?://|#) (begin|end): ([\w.-]+)$")
 HEADING = re.compile(r"^#{1,6} +(.*?)(?: +#+)?$")
 LINK = re.compile(
@@ -55,7 +62,7 @@ class Block:
     indent: int
     language: str
     text: list[str]
-    kind: str = ""  # quote, run, not run, or none of them
+    kind: str = ""  # quote, run, said in, not run, or none of them
     argument: str = ""
     closed: bool = False
 
@@ -156,15 +163,19 @@ def check_link(root, page, target):
 # --- quotes ------------------------------------------------------------------------------------
 
 
-def quoted(root, argument):
-    """The lines that `file#name` stands for, without markers and common indentation."""
-    path, _, name = argument.partition("#")
+def text_of(root, path):
     source = root / path
     if not source.is_file():
         raise Problem(
             f"quotes {path}, which does not exist: mend the path, which is relative to the root"
         )
-    lines = source.read_text().splitlines()
+    return source.read_text()
+
+
+def quoted(root, argument):
+    """The lines that `file#name` stands for, without markers and common indentation."""
+    path, _, name = argument.partition("#")
+    lines = text_of(root, path).splitlines()
     marks = [(i, *mark.groups()) for i, mark in enumerate(map(MARKER.match, lines)) if mark]
     if name:
         begins = [i for i, kind, of in marks if (kind, of) == ("begin", name)]
@@ -189,6 +200,19 @@ def check_quote(root, block):
         f"is not what {block.argument} holds, from its line {first + 1} on: run "
         f"cmake/check_documents.py --update, or mend the source"
     )
+
+
+def check_message(root, block):
+    strings = (
+        re.sub(r'(?<!\\)"\s*"', "", text)[1:-1].replace('\\"', '"')
+        for text in STRINGS.findall(text_of(root, block.argument))
+    )
+    message = " ".join(" ".join(block.text).split())
+    if not message or message not in strings:
+        raise Problem(
+            f"is no string in {block.argument}, which is where a test should demand this message: "
+            "show what it says there"
+        )
 
 
 def update(root, page):
@@ -253,6 +277,7 @@ def run_command(root, command, expected):
         ran = subprocess.run(
             ["bash", "-c", command],
             cwd=root,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -284,11 +309,11 @@ def run_command(root, command, expected):
 def check_tag(block):
     if not block.closed:
         raise Problem("the block that begins here does not end: close it with a line of ```")
-    if not block.kind and block.language in LANGUAGES_OF_CODE:
+    if not block.kind and block.language in LANGUAGES_TO_CHECK:
         raise Problem(
-            f"a block of {block.language} does not say where it comes from: put "
-            "<!-- quote: file#name -->, <!-- run: release --> or <!-- not run: reason --> "
-            "on the line above it"
+            f"a block of {block.language or 'no language'} does not say where it comes from: put "
+            "<!-- quote: file#name -->, <!-- run: release -->, <!-- said in: file --> or "
+            "<!-- not run: reason --> on the line above it, or make it ```text if it is a drawing"
         )
     if block.kind and not block.argument:
         raise Problem(
@@ -296,6 +321,11 @@ def check_tag(block):
         )
     if block.kind == "run" and block.language != "console":
         raise Problem("commands that are run stand in a block of ```console, behind `$ `")
+    if block.kind == "run" and block.argument not in PRESETS_RUN:
+        raise Problem(
+            f"nothing runs the commands of the preset {block.argument}, only those of "
+            f"{', '.join(sorted(PRESETS_RUN))}: name that one"
+        )
 
 
 def check_page(root, page):
@@ -312,6 +342,8 @@ def check_page(root, page):
             check_tag(block)
             if block.kind == "quote":
                 check_quote(root, block)
+            elif block.kind == "said in":
+                check_message(root, block)
             elif block.kind == "run":
                 list(commands_of(block))
         except Problem as problem:
@@ -343,7 +375,7 @@ def main():
     )
     todo = parser.add_mutually_exclusive_group()
     todo.add_argument("--update", action="store_true")
-    todo.add_argument("--run", metavar="PRESET")
+    todo.add_argument("--run", metavar="PRESET", choices=PRESETS_RUN)
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parent.parent)
     options = parser.parse_args()
     root = options.root.resolve()

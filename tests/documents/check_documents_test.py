@@ -114,7 +114,8 @@ class Quotes(Documents):
                 f"docs/page.md:2: a block of {language} does not say "
                 "where it comes from: put <!-- quote: file#name -->",
             )
-        self.good("```\nx\n```\n\n```text\nx\n```\n")
+        self.bad("```\nx\n```\n", "docs/page.md:1: a block of no language does not say where it")
+        self.good("```text\nx\n```\n")
 
     def test_a_tag_without_a_block(self):
         self.bad(
@@ -164,6 +165,32 @@ class Quotes(Documents):
             )
 
 
+class Messages(Documents):
+    def setUp(self):
+        super().setUp()
+        (self.root / "test.cpp").write_text(
+            """// it's not "unpaired\nCHECK(what == f("") + "it \\"stops\\"; " \n  "mend it");\n"""
+        )
+
+    def said(self, *lines):
+        return "\n".join(["<!-- said in: test.cpp -->", "```", *lines, "```", ""])
+
+    def test_good_ones(self):
+        self.good(self.said('it "stops"; mend it'))
+        self.good(self.said('it "stops";', "  mend it"))
+
+    def test_stale_ones(self):
+        for lines in ('it "stops"; mend',), ('it "stops"; mend it now',), ("x",), ():
+            self.bad(
+                self.said(*lines),
+                "docs/page.md:2: is no string in test.cpp, which is where a test should demand",
+            )
+
+    def test_a_missing_file(self):
+        text = self.said("x").replace("test.cpp", "other.cpp")
+        self.bad(text, "docs/page.md:2: quotes other.cpp, which does not exist: mend the path")
+
+
 class Commands(Documents):
     def run_good(self, *lines):
         self.good(console("run: release", *lines), "--run", "release")
@@ -177,7 +204,6 @@ class Commands(Documents):
         self.run_good("$ echo && echo x && echo", "x")
 
     def test_others_are_left_alone(self):
-        self.good(console("run: clang", "$ false"), "--run", "release")
         self.good(console("not run: no network", "$ false"), "--run", "release")
         self.good(console("run: release", "$ false"))
 
@@ -212,6 +238,12 @@ class Commands(Documents):
 
     def test_a_block_that_begins_without_a_command(self):
         self.bad(console("run: release", "ls"), "docs/page.md:2: begins without a command")
+
+    def test_a_preset_that_nothing_runs(self):
+        self.bad(
+            console("run: relase", "$ ls"),
+            "docs/page.md:2: nothing runs the commands of the preset relase, only those of release",
+        )
 
     def test_a_block_of_another_kind(self):
         self.bad(

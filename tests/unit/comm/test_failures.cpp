@@ -194,6 +194,43 @@ TEST_CASE("run_ranks carries any exception out, with its rank") {
   CHECK_THROWS_AS(run_ranks(-3, [](ThreadCommunicator&) {}), argument_error);
 }
 
+TEST_CASE("docs/how-to/debug-a-hang.md shows what comes out of run_ranks") {
+  const auto comes_out = [](int of_rank, auto body) {  // the other ranks keep theirs
+    return message<error>([&] {
+      run_ranks(3, [&](ThreadCommunicator& c) {
+        try {
+          body(c);
+        } catch (const std::exception&) {
+          if (c.rank() == of_rank) throw;
+        }
+      });
+    });
+  };
+  CHECK(comes_out(1,
+                  [](ThreadCommunicator& c) {
+                    std::vector<float> data(4);
+                    c.rank() == 0 ? c.barrier() : work(data, c);
+                  }) ==
+        "rank 1: ranks disagree in collective 1 of their group of 3: rank 0 called barrier(); "
+        "ranks 1, 2 called all_reduce(sum, float32, 4 elements); all must make the same call");
+  CHECK(comes_out(1, [](ThreadCommunicator& c) {
+          if (c.rank() == 1) throw std::runtime_error("the disk is full");
+          c.barrier();
+        }) == "rank 1: the disk is full");
+  CHECK(comes_out(0, [](ThreadCommunicator& c) {
+          if (c.rank() != 1) c.barrier();
+        }) == "rank 0: in barrier(), collective 1 of ranks 0, 1, 2: rank 1 has returned");
+  CHECK(comes_out(1,
+                  [](ThreadCommunicator& c) {
+                    std::vector<float> data(4);
+                    c.rank() == 0 ? c.receive(std::span(data), 1) : c.barrier();
+                  }) ==
+        "rank 1: in barrier(), collective 1 of ranks 0, 1, 2: no rank can go on, each waits for "
+        "another: rank 0 waits in receive(float32, 4 elements, from 1, tag 0); rank 1 waits in "
+        "barrier(), collective 1 of ranks 0, 1, 2; rank 2 waits in barrier(), collective 1 of "
+        "ranks 0, 1, 2");
+}
+
 TEST_CASE("peers are told which rank threw what, and in which collective they waited") {
   std::array<std::string, 3> told;
   const std::string cause = message<rank_error>([&] {
