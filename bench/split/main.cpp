@@ -164,7 +164,7 @@ int measure(const split::Options& options) {
       split::print_head(session.cpu, cores);
       begun = is_first = true;
     }
-    if (!stop) measure_all(ranks, session);
+    if (split::of_first(ranks, stop ? 1 : 0) == 0) measure_all(ranks, session);
   });
   if (!is_first) return 0;
   if (session.kept > 0)

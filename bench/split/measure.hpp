@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "shardwise/shardwise.hpp"
+#include "shardwise/testing/calls.hpp"
 #include "split/engine.hpp"
 #include "split/together.hpp"
 #include "support/random_values.hpp"
@@ -40,6 +41,12 @@ struct ColumnGatherColumn : sw::Sequential<Column, sw::To<sw::Invariant>, Column
 
 inline sw::Shape matrix(std::size_t rows, std::size_t features) {
   return {{sw::Axis::batch, rows}, {sw::Axis::feature, features}};
+}
+
+inline std::size_t bytes_of(std::span<const sw::CountedCall> calls) {
+  std::size_t bytes = 0;
+  for (const sw::CountedCall& call : calls) bytes += call.elements * sw::size_of(call.dtype);
+  return bytes;
 }
 
 template <class T>
@@ -130,20 +137,15 @@ class Candidate {
     ranks_->clear();
     forward();
     const std::vector<sw::CountedCall> log(ranks_->log().begin(), ranks_->log().end());
+    const std::vector<sw::CountedCall> counted = sw::counted_calls(*ranks_, log);
     const sw::Plan plan = model_.plan(in_);
+    const std::vector<sw::CountedCall> planned = sw::planned_calls<Ranks>(plan.forward, plan.ranks);
+    const std::string difference = sw::difference_from_plan(name_, planned, counted);
+    if (!difference.empty()) throw std::runtime_error(difference);
     Measured result;
     result.split = name_;
-    bool equal = log.size() == plan.forward.size();
-    for (std::size_t i = 0; i < log.size(); ++i) {
-      const std::size_t counted = over_ranks(*ranks_, log[i].elements) * sw::size_of(log[i].dtype);
-      result.counted += counted;
-      if (i >= plan.forward.size()) continue;
-      const sw::Collective& entry = plan.forward[i];
-      const std::size_t planned = entry.elements_passed_in(plan.ranks) * sw::size_of(entry.dtype);
-      result.planned += planned;
-      equal = equal && planned == counted && entry.operation == log[i].operation;
-    }
-    if (!equal) throw std::runtime_error(name_ + " sent something else than was planned");
+    result.planned = bytes_of(planned);
+    result.counted = bytes_of(counted);
     result.on_the_wire = plan.forward.bytes_sent(plan.ranks);
     result.parameters = over_ranks(*ranks_, model_.values().size_bytes(), sw::Reduction::max);
     result.memory = over_ranks(*ranks_, model_.run().pool.reserved(), sw::Reduction::max);

@@ -84,7 +84,7 @@ printf '3x5x2,3,5,2,lay' >>cut.csv
 resumes cut.csv 31
 
 # Interrupted, it ends soon, with code 130, and files are whole.
-"$program" -s 64x512x512,65x512x512 -r 1 -b reference --rounds 100000 -o late.csv -o late.json \
+"$program" -s 64x512x512,65x512x512 -r 1,2 -b reference --rounds 100000 -o late.csv -o late.json \
   >table 2>stderr &
 pid=$!
 sleep 1
