@@ -1,10 +1,6 @@
 #pragma once
-// How much is looked at before it is done.
-//
-//   level          what is found                                      what it costs
-//   off            nothing of the two below: undefined behaviour      nothing
-//   local          what a rank can see alone: sizes, shapes, places   comparisons of numbers
-//   communicating  ranks that make different calls                    messages ahead of each one
+// How much is looked at before it is done; docs/how-to/choose-checks.md says what that is at each
+// level, and what it costs.
 //
 // The level is chosen where ranks are made, and models and redistributions follow their ranks:
 //
@@ -47,16 +43,23 @@ class Unchecked : public C {
   Unchecked split(int color, int key) { return Unchecked(C::split(color, key)); }
 };
 
+/// What redistributions and models on ranks of type C look at: what C says, or `local`. Ranks that
+/// wrap others pass it on, `static constexpr CheckLevel check_level = check_level_of<Inner>();`.
+template <class C>
+consteval CheckLevel check_level_of() {
+  if constexpr (requires { C::check_level; }) {
+    return C::check_level;
+  } else {
+    return CheckLevel::local;
+  }
+}
+
 namespace detail {
 
 /// Whether what runs on ranks of type C looks at what a rank can see alone.
 template <class C>
 consteval bool checks_locally() {
-  if constexpr (requires { C::check_level; }) {
-    return C::check_level != CheckLevel::off;
-  } else {
-    return true;
-  }
+  return check_level_of<C>() != CheckLevel::off;
 }
 
 }  // namespace detail

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/reads_peers.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -35,6 +36,9 @@ class CountingCommunicator {
   using Counts = std::span<const std::size_t>;
 
  public:
+  /// What redistributions and models on these ranks look at: what they do on `Inner`.
+  static constexpr CheckLevel check_level = check_level_of<Inner>();
+
   /// Begins with an empty log.
   explicit CountingCommunicator(Inner inner)
       : inner_(std::move(inner)), log_(std::make_shared<std::vector<CountedCall>>()) {}

@@ -17,7 +17,7 @@
 //   M{}.output_shape(shape)                      the global shape of what it gives
 //   local_shape<L>(shape, place)                 what one rank holds of a tensor laid out as L
 //   plan<M, P>(batch or shape, dtypes)           the collectives of a step, and their bytes
-//   memory_of<M, P>(batch or shape)              what each rank holds, and how evenly
+//   memory_of<M, P>(batch or shape)              what each rank keeps, and how evenly
 //
 // All take the layouts of the two ends behind their other arguments, Invariant unless said
 // otherwise. Layers of one's own can be asked about if their output_shape, parameter_specs and
@@ -48,8 +48,11 @@ constexpr Shape input_shape(batch samples) {
   return detail::complete_input(detail::model_by_type<M>(), Shape{{Axis::batch, samples.size}});
 }
 
-/// What one rank holds of a model in training, in elements. What an optimizer keeps comes on top,
-/// and so do the few numbers a row or channel that normalisations keep.
+/// What one rank keeps of a model in training, in elements: its parameters, their gradients, and
+/// what layers save for backward. Not counted, so that a rank needs more: what an optimizer keeps,
+/// the few numbers a row or channel that normalisations keep, and what comes and goes within a
+/// step: values that nobody saves, gathered ones too, their gradients, weights packed by a backend,
+/// and the model's Pool.
 struct RankMemory {
   std::size_t parameters = 0;  ///< and as many gradients
   std::size_t saved = 0;       ///< of layers' inputs and outputs, from forward until backward

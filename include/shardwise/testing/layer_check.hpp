@@ -233,7 +233,8 @@ class LayerChecker {
 ///
 /// `Offered` and `Wanted` lay out input and output; each is Invariant or Sharded. Uneven extents
 /// find more than even ones. A collective: every rank calls it with equal arguments, and all get
-/// the same report: that of the first rank that has found anything.
+/// the same failures, those of the first rank that has found anything; `checked` counts a rank's
+/// own elements.
 /// throws   what the layer throws
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class L, Communicator C>
 CheckReport check_layer(C& ranks, const L& layer, const Shape& in, const LayerChecks& checks = {}) {

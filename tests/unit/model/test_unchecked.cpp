@@ -10,6 +10,7 @@
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/check_level.hpp"
+#include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/reads_peers.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
@@ -27,6 +28,8 @@ using Grouped = decltype(std::declval<Off&>().split(0, 0));
 static_assert(ReadsPeers<Off> && std::same_as<Grouped, Off>);
 static_assert(AloneByType<Unchecked<SingleRank>>);
 static_assert(!detail::checks_locally<Off>() && detail::checks_locally<ThreadCommunicator>());
+static_assert(check_level_of<CountingCommunicator<Off>>() == CheckLevel::off);
+static_assert(check_level_of<CountingCommunicator<ThreadCommunicator>>() == CheckLevel::local);
 
 struct Mlp : Sequential<ColumnParallelLinear<6, 5>, Relu, RowParallelLinear<5, 3>> {};
 
