@@ -4,10 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
-#include <optional>
+#include <fstream>
+#include <ios>
+#include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,19 +24,23 @@
 
 namespace shardwise {
 
-/// For a path that ends in `meet`, rank 3 puts its card into the file `meet.3`, in one step, and
-/// waits for those of the others; then it says so in `meet.3.seen`. Rank 0 waits for all of these
-/// and removes all files.
+/// For a path that ends in `meet`, rank 3 puts its card, with a random number that is another one
+/// in each meeting, into the file `meet.3`. When all have come, rank 0 removes these files and puts
+/// what was in them into `meet.all`, where rank 3 looks for its own number: so the cards are those
+/// of this meeting, and not of the one before. It says so in `meet.3.seen`. Rank 0 waits for all of
+/// these and removes the rest. Each file appears in one step; a rank that gives up takes its own
+/// away.
 ///
-/// The token tells the files of this job from those that an earlier one left behind, which are
-/// passed over; so it must be another one for every start of a job. On a network's file system a
-/// file may be seen late, by the seconds for which it remembers names.
+/// The same ranks may meet again and again at one path. The token tells their files from those that
+/// an earlier job left behind when it was killed, which are passed over; so it must be another one
+/// for every start of a job. On a network's file system a file may be seen late, by the seconds for
+/// which it remembers names.
 class FileRendezvous {
  public:
   /// throws  argument_error if there is no token, or it is too long; if `rank` is none of `size`
   FileRendezvous(std::filesystem::path path, int rank, int size, RendezvousOptions options)
-      : path_(std::move(path)), party_("FileRendezvous", rank, size, std::move(options)) {
-    if (party_.options().token.empty())
+      : path_(std::move(path)), self_("FileRendezvous", rank, size, std::move(options)) {
+    if (self_.options().token.empty())
       throw argument_error(
           "FileRendezvous: no token is given, so a file of an earlier job would pass for one of "
           "this; give all ranks one that no other job has, in SHARDWISE_TOKEN");
@@ -40,94 +48,174 @@ class FileRendezvous {
 
   ///@{
   /// As `Rendezvous` says.
-  int rank() const { return party_.rank(); }
-  int size() const { return party_.size(); }
+  int rank() const { return self_.rank(); }
+  int size() const { return self_.size(); }
   ///@}
 
   /// throws  peer_error after the time-out, naming the ranks that have not come
-  ///         data_error if a file cannot be written or read
+  ///         data_error if a file cannot be written
   std::vector<Card> meet(const Card& mine) {
-    const auto until = std::chrono::steady_clock::now() + party_.options().timeout;
-    const detail::Greeting greeting(party_, mine);
-    put(file_of(rank()), greeting);
-    std::vector<Card> all = wait_for("", "has not come", until);
-    put(seen_by(rank()), greeting);
-    if (rank() == 0) {
-      wait_for(".seen", "has not seen all cards", until);
-      for (int r = 0; r < size(); ++r) {
-        detail::remove_file(file_of(r));
-        detail::remove_file(seen_by(r));
-      }
-    }
-    return all;
+    const auto until = Clock::now() + self_.options().timeout;
+    const Entry own{detail::Greeting(self_, mine), new_number()};
+    const Removed at_the_end{{file_of(rank())}};
+    put(file_of(rank()), {own});
+    const std::vector<Entry> all = rank() == 0 ? collect(own, until) : wait_for_all(own, until);
+    std::vector<Card> cards;
+    for (const Entry& entry : all) cards.push_back(entry.greeting.card());
+    return cards;
   }
 
  private:
-  static constexpr const char* kind = "rendezvous file";
+  using Clock = std::chrono::steady_clock;
+  using Number = std::array<std::byte, 8>;
+
+  /// What a rank puts into its files; `meet.all` holds those of all ranks, in their order.
+  struct Entry {
+    detail::Greeting greeting{};
+    Number number{};
+
+    friend bool operator==(const Entry&, const Entry&) = default;
+  };
+  static_assert(sizeof(Entry) == detail::Greeting::length + sizeof(Number));
+
+  struct Removed {
+    std::vector<std::filesystem::path> files;
+    ~Removed() {
+      for (const std::filesystem::path& file : files) detail::remove_file(file);
+    }
+  };
+
+  static Number new_number() {
+    std::random_device source;
+    Number number{};
+    detail::put_number(number, source());
+    detail::put_number(std::span(number).subspan(4), source());
+    return number;
+  }
 
   std::filesystem::path file_of(int rank) const {
     return path_.string() + '.' + std::to_string(rank);
   }
   std::filesystem::path seen_by(int rank) const { return file_of(rank).string() + ".seen"; }
+  std::filesystem::path file_of_all() const { return path_.string() + ".all"; }
 
-  static void put(const std::filesystem::path& path, const detail::Greeting& greeting) {
+  static void put(const std::filesystem::path& path, const std::vector<Entry>& entries) {
+    constexpr const char* kind = "rendezvous file";
     const std::string unfinished = path.string() + ".tmp" + std::to_string(::getpid());
-    detail::File::create(unfinished, kind).write(0, greeting.bytes);
+    detail::File::create(unfinished, kind).write(0, std::as_bytes(std::span(entries)));
     detail::rename_file(unfinished, path, kind);
   }
 
-  /// The greeting in a file, unless it is not there or of another length.
-  static std::optional<detail::Greeting> read(const std::filesystem::path& path) {
-    std::error_code absent;
-    if (std::filesystem::file_size(path, absent) != detail::Greeting::length) return std::nullopt;
-    detail::Greeting greeting;
-    detail::File::open(path, kind).read(0, greeting.bytes);
-    return greeting;
+  /// None if the file is not there, goes away meanwhile, or is of another length.
+  static std::vector<Entry> read(const std::filesystem::path& path, int count) {
+    std::vector<Entry> entries(static_cast<std::size_t>(count));
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(entries));
+    std::ifstream file(path, std::ios::binary);
+    file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    if (!file || file.peek() != std::ifstream::traits_type::eof()) return {};
+    return entries;
   }
 
-  /// The cards in the files of all ranks whose name ends in `ending`.
-  std::vector<Card> wait_for(const char* ending, const char* complaint,
-                             std::chrono::steady_clock::time_point until) const {
-    std::vector<Card> cards(static_cast<std::size_t>(size()));
-    std::vector<int> missing(cards.size());
-    for (int r = 0; r < size(); ++r) missing[static_cast<std::size_t>(r)] = r;
+  /// Whether done() becomes true in time.
+  template <class F>
+  static bool wait(Clock::time_point until, F&& done) {
     auto pause = std::chrono::milliseconds(1);
-    while (true) {
-      std::erase_if(missing, [&](int r) { return take(r, ending, cards); });
-      if (missing.empty()) return cards;
-      if (std::chrono::steady_clock::now() >= until) give_up(missing, ending, complaint);
+    while (!done()) {
+      if (Clock::now() >= until) return false;
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, std::chrono::milliseconds(50));
     }
-  }
-
-  bool take(int rank, const char* ending, std::vector<Card>& cards) const {
-    const std::optional<detail::Greeting> found = read(file_of(rank).string() + ending);
-    if (!found || found->verdict(party_) != detail::Verdict::welcome || found->rank() != rank)
-      return false;
-    cards[static_cast<std::size_t>(rank)] = found->card();
     return true;
   }
 
-  [[noreturn]] void give_up(const std::vector<int>& missing, const char* ending,
-                            const char* complaint) const {
-    std::string strange;
-    for (const int r : missing) {
-      const std::string name = file_of(r).string() + ending;
-      if (!std::filesystem::exists(name)) continue;
-      const std::optional<detail::Greeting> found = read(name);
-      const detail::Verdict verdict = found ? found->verdict(party_) : detail::Verdict::no_greeting;
-      strange += "; the file " + name + " is there, but who wrote it " + detail::meaning(verdict);
+  std::vector<int> others() const {
+    std::vector<int> ranks;
+    for (int r = 0; r < size(); ++r)
+      if (r != rank()) ranks.push_back(r);
+    return ranks;
+  }
+
+  /// Whether that rank's card lies there; then it is in `entry`.
+  bool has_come(int rank, Entry& entry) const {
+    const std::vector<Entry> found = read(file_of(rank), 1);
+    if (found.empty() || verdict_of(found) != detail::Verdict::welcome ||
+        found[0].greeting.rank() != rank)
+      return false;
+    entry = found[0];
+    return true;
+  }
+
+  detail::Verdict verdict_of(const std::vector<Entry>& found) const {
+    return found.empty() ? detail::Verdict::no_greeting : found[0].greeting.verdict(self_);
+  }
+
+  /// What rank 0 does.
+  std::vector<Entry> collect(const Entry& own, Clock::time_point until) const {
+    std::vector<Entry> all(static_cast<std::size_t>(size()), own);
+    const auto entry_of = [&](int r) -> Entry& { return all[static_cast<std::size_t>(r)]; };
+    std::vector<int> missing = others();
+    if (!wait(until, [&] {
+          std::erase_if(missing, [&](int r) { return has_come(r, entry_of(r)); });
+          return missing.empty();
+        }))
+      give_up(absence(missing));
+
+    Removed at_the_end{{file_of_all()}};
+    for (const int r : others()) {
+      detail::remove_file(file_of(r));  // so that nobody finds it in the next meeting
+      at_the_end.files.push_back(seen_by(r));
     }
+    put(file_of_all(), all);
+    missing = others();
+    if (!wait(until, [&] {
+          std::erase_if(missing, [&](int r) {
+            return read(seen_by(r), 1) == std::vector<Entry>{entry_of(r)};
+          });
+          return missing.empty();
+        }))
+      give_up("rank " + detail::list_of(missing) + " has not seen the cards of all");
+    return all;
+  }
+
+  /// What the other ranks do.
+  std::vector<Entry> wait_for_all(const Entry& own, Clock::time_point until) const {
+    std::vector<Entry> all;
+    if (!wait(until, [&] {
+          all = read(file_of_all(), size());
+          return !all.empty() && all[static_cast<std::size_t>(rank())] == own;
+        })) {
+      Entry ignored;
+      std::vector<int> missing = others();
+      std::erase_if(missing, [&](int r) { return has_come(r, ignored); });
+      const bool all_came = missing.empty() || !has_come(rank(), ignored);
+      give_up(all_came ? "all ranks have come, but rank 0 has not shown their cards to this one"
+                       : absence(missing));
+    }
+    put(seen_by(rank()), {own});
+    return all;
+  }
+
+  /// "rank 1 and 2 has not come", and whose files lie there instead.
+  std::string absence(const std::vector<int>& missing) const {
+    std::string text = "rank " + detail::list_of(missing) + " has not come";
+    for (const int r : missing) {
+      const std::filesystem::path file = file_of(r);
+      if (std::filesystem::exists(file))
+        text += "; the file " + file.string() + " is there, but who wrote it " +
+                detail::meaning(verdict_of(read(file, 1)));
+    }
+    return text;
+  }
+
+  [[noreturn]] void give_up(const std::string& what) const {
     throw peer_error("rendezvous at " + path_.string() + ", rank " + std::to_string(rank()) +
                      " of " + std::to_string(size()) + ": after " +
-                     std::to_string(party_.options().timeout.count()) + " ms, rank " +
-                     detail::list_of(missing) + ' ' + complaint + strange +
+                     std::to_string(self_.options().timeout.count()) + " ms, " + what +
                      ". Do all ranks run, with the same path and token, and see this folder?");
   }
 
   std::filesystem::path path_;
-  detail::Party party_;
+  detail::Participant self_;
 };
 
 static_assert(Rendezvous<FileRendezvous>);

@@ -1,5 +1,9 @@
 #pragma once
 // How processes meet that have no communicator yet: each lays down a card, and each sees all cards.
+//
+// A card is what the ranks must tell each other before a library can connect them. NcclCommunicator
+// writes onto it, besides the machine and the GPU of the rank, NCCL's unique id, and takes rank
+// 0's.
 
 #include <array>
 #include <chrono>
@@ -14,7 +18,7 @@
 
 namespace shardwise {
 
-/// What a rank shows to all others; who uses it says what the bytes mean.
+/// What a rank shows to all others, in bytes; who uses it says what they mean.
 using Card = std::array<std::byte, 256>;
 
 /// Options of a rendezvous, the same on all ranks.
@@ -33,8 +37,8 @@ struct RendezvousOptions {
 ///     tcp_rendezvous.hpp     an address of rank 0's machine
 ///     OverCommunicator       a communicator for memory of the host: threads, processes of MPI
 ///
-/// meet() is called once by every rank and returns P cards in rank order, or throws. It has a
-/// time-out of its own.
+/// meet() is called by every rank and returns P cards in rank order, or throws. It has a time-out
+/// of its own. The same ranks may meet again at the same place.
 template <class R>
 concept Rendezvous = requires(R& place, const R& constant, const Card& mine) {
   { constant.rank() } -> std::same_as<int>;

@@ -31,7 +31,7 @@ class TcpRendezvous {
   TcpRendezvous(std::string address, int port, int rank, int size, RendezvousOptions options = {})
       : address_(std::move(address)),
         port_(port),
-        party_("TcpRendezvous", rank, size, std::move(options)) {
+        self_("TcpRendezvous", rank, size, std::move(options)) {
     if (address_.empty() && size > 1)
       throw argument_error(
           "TcpRendezvous: no address is given; set MASTER_ADDR to one of rank 0's machine");
@@ -49,8 +49,8 @@ class TcpRendezvous {
 
   ///@{
   /// As `Rendezvous` says.
-  int rank() const { return party_.rank(); }
-  int size() const { return party_.size(); }
+  int rank() const { return self_.rank(); }
+  int size() const { return self_.size(); }
   ///@}
 
   /// throws  peer_error after the time-out, on rank 0 naming the ranks that have not come
@@ -59,7 +59,7 @@ class TcpRendezvous {
   ///         data_error if somebody else listens there
   std::vector<Card> meet(const Card& mine) {
     if (size() == 1) return {mine};
-    const detail::Until until = std::chrono::steady_clock::now() + party_.options().timeout;
+    const detail::Until until = std::chrono::steady_clock::now() + self_.options().timeout;
     return rank() == 0 ? receive(mine, until) : visit(mine, until);
   }
 
@@ -80,7 +80,7 @@ class TcpRendezvous {
                            ". The address must be one of this machine and the port free; "
                            "torchrun's own store may hold MASTER_PORT, then set SHARDWISE_PORT");
     }
-    detail::Reception reception(party_, listening, mine);
+    detail::Reception reception(self_, listening, mine);
     const std::vector<Card>& all = reception.receive_all(until);
     reception.answer_all(until);
     return all;
@@ -88,7 +88,7 @@ class TcpRendezvous {
 
   std::vector<Card> visit(const Card& mine, detail::Until until) const {
     const detail::Addresses addresses(address_, port_);
-    const detail::Greeting greeting(party_, mine);
+    const detail::Greeting greeting(self_, mine);
     std::vector<Card> all(static_cast<std::size_t>(size()));
     while (true) {  // rank 0 may not listen yet
       const detail::Socket socket = detail::connect_to(addresses, until);
@@ -98,7 +98,7 @@ class TcpRendezvous {
         if (socket.receive(std::as_writable_bytes(std::span(all)), until)) return all;
       }
       if (std::chrono::steady_clock::now() >= until)
-        throw peer_error(prefix() + "after " + std::to_string(party_.options().timeout.count()) +
+        throw peer_error(prefix() + "after " + std::to_string(self_.options().timeout.count()) +
                          " ms, " + (socket ? "not all ranks have come" : "nobody listens there") +
                          ". Does rank 0 run, with this address, port and number of ranks?");
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -120,7 +120,7 @@ class TcpRendezvous {
 
   std::string address_;
   int port_;
-  detail::Party party_;
+  detail::Participant self_;
 };
 
 static_assert(Rendezvous<TcpRendezvous>);

@@ -4,11 +4,16 @@
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -70,6 +75,19 @@ std::string message_of(F&& f) {
   return "nothing was thrown";
 }
 
+/// What a rank leaves in a folder that is killed while it waits for the others.
+void leave_behind(const std::filesystem::path& path, int rank, int size, const char* token) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    FileRendezvous(path, rank, size, {token, 20s}).meet(card_of(rank + 10));
+    std::_Exit(0);
+  }
+  while (!std::filesystem::exists(path.string() + '.' + std::to_string(rank)))
+    std::this_thread::sleep_for(1ms);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
 bool has(const std::string& text, const std::string& part) {
   CAPTURE(text);
   CAPTURE(part);
@@ -103,25 +121,88 @@ TEST_CASE("rendezvous: processes meet in a folder, twice, and leave nothing ther
   }
 }
 
+TEST_CASE(
+    "rendezvous: ranks meet again and again at one place, and see the cards of each meeting") {
+  const testing::TemporaryFolder folder("shardwise_meeting");
+  const std::filesystem::path path = folder.path() / "meet";
+  constexpr int ranks = 4;
+  constexpr int meetings = 12;
+  const int port = free_port();
+  for (const bool in_a_folder : {true, false}) {
+    CAPTURE(in_a_folder);
+    CHECK(run_in_processes(ranks, [&](int rank) {
+            for (int meeting = 0; meeting < meetings; ++meeting) {
+              if ((meeting + rank) % ranks == 0) std::this_thread::sleep_for(5ms);  // one is late
+              std::vector<Card> cards;
+              if (in_a_folder)
+                cards = FileRendezvous(path, rank, ranks, {"one", 20s})
+                            .meet(card_of(meeting * ranks + rank));
+              else
+                cards = TcpRendezvous("127.0.0.1", port, rank, ranks, {"one", 20s})
+                            .meet(card_of(meeting * ranks + rank));
+              for (int r = 0; r < ranks; ++r)
+                if (cards[static_cast<std::size_t>(r)] != card_of(meeting * ranks + r))
+                  return false;
+            }
+            return true;
+          }) == ranks);
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
 TEST_CASE("rendezvous: files of an earlier job, and files of anything, are passed over") {
   const testing::TemporaryFolder folder("shardwise_meeting");
   const std::filesystem::path path = folder.path() / "meet";
-  for (const int rank : {0, 1}) {  // an earlier job of which rank 1 never came
-    FileRendezvous earlier(path, rank, 3, {"earlier", 1ms});
-    CHECK_THROWS_AS(earlier.meet(card_of(rank + 10)), peer_error);
-  }
+  for (const int rank : {0, 1}) leave_behind(path, rank, 3, "earlier");  // rank 2 never came
   std::ofstream(path.string() + ".2") << "no card";
+  std::ofstream(path.string() + ".all") << "no cards";
   CHECK(run_in_processes(3, [&](int rank) {
           FileRendezvous place(path, rank, 3, {"now", 20s});
           return are_right(place.meet(card_of(rank)), 3);
         }) == 3);
+  CHECK(std::filesystem::is_empty(folder.path()));
 
-  FileRendezvous earlier(path, 1, 2, {"earlier", 1ms});
-  CHECK_THROWS_AS(earlier.meet(card_of(1)), peer_error);
+  leave_behind(path, 1, 2, "earlier");
   FileRendezvous alone(path, 0, 2, {"now", 30ms});
   const std::string message = message_of([&] { alone.meet(card_of(0)); });
   has(message, "rank 0 of 2: after 30 ms, rank 1 has not come; the file " + path.string() +
                    ".1 is there, but who wrote it belongs to another job: its token differs");
+  CHECK(!std::filesystem::exists(path.string() + ".0"));
+}
+
+TEST_CASE("rendezvous: a rank of the same job that was killed gives its card to nobody") {
+  const testing::TemporaryFolder folder("shardwise_meeting");
+  const std::filesystem::path path = folder.path() / "meet";
+  leave_behind(path, 1, 2, "now");
+  std::string message;
+  CHECK(run_in_processes(2, [&](int rank) {
+          if (rank == 0) {
+            FileRendezvous place(path, 0, 2, {"now", 500ms});
+            message = message_of([&] { place.meet(card_of(0)); });
+            return true;
+          }
+          while (!std::filesystem::exists(path.string() + ".all")) std::this_thread::yield();
+          FileRendezvous place(path, 1, 2, {"now", 50ms});  // started again
+          return has(
+              message_of([&] { place.meet(card_of(1)); }),
+              "rank 1 of 2: after 50 ms, all ranks have come, but rank 0 has not shown their");
+        }) == 2);
+  has(message, "rank 0 of 2: after 500 ms, rank 1 has not seen the cards of all");
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("rendezvous: who gives up in a folder names who has not come, and takes its card away") {
+  const testing::TemporaryFolder folder("shardwise_meeting");
+  const std::filesystem::path path = folder.path() / "meet";
+  FileRendezvous second(path, 1, 3, {"t", 30ms});
+  has(message_of([&] { second.meet(card_of(1)); }),
+      "rendezvous at " + path.string() + ", rank 1 of 3: after 30 ms, rank 0 and 2 has not come.");
+  leave_behind(path, 0, 2, "t");  // rank 0, killed when it had come
+  FileRendezvous waits(path, 1, 2, {"t", 30ms});
+  has(message_of([&] { waits.meet(card_of(1)); }),
+      "after 30 ms, all ranks have come, but rank 0 has not shown their cards to this one");
+  CHECK(std::filesystem::exists(path.string() + ".0"));
+  CHECK(!std::filesystem::exists(path.string() + ".1"));
 }
 
 TEST_CASE("rendezvous: what a place refuses to begin with") {
@@ -325,5 +406,38 @@ TEST_CASE("rendezvous: a rank that came and left has not come, and may come agai
     });
     CHECK(right == (comes_again ? 3 : 1));
     if (!comes_again) has(message, "after 500 ms, rank 1 has not come");
+  }
+}
+
+TEST_CASE("rendezvous: a process without a descriptor for the other ranks says so at once") {
+  const int port = free_port();
+  const auto leave_descriptors = [](int count) {  // to what opens next
+    const int next = ::dup(0);
+    ::close(next);
+    const auto most = static_cast<rlim_t>(next + count);
+    const rlimit limit{most, most};
+    return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+  };
+  for (const int spare : {0, 1}) {  // beside the one that listens
+    CAPTURE(spare);
+    int stranger = -1;
+    CHECK(
+        run_in_processes(2, [&](int process) {
+          if (process == 1) {  // rank 0, for the limit cannot be raised again
+            if (!leave_descriptors(1 + spare)) return false;
+            TcpRendezvous place("127.0.0.1", port, 0, 2, {"", 5s});
+            if (spare == 1) return are_right(place.meet(card_of(0)), 2);
+            const auto began = std::chrono::steady_clock::now();
+            return has(message_of([&] { place.meet(card_of(0)); }),
+                       "rank 0 of 2: cannot let the other ranks in: Too many open files. It needs "
+                       "a "
+                       "descriptor for each of them; raise the limit of open files (ulimit -n)") &&
+                   std::chrono::steady_clock::now() - began < 4s;
+          }
+          stranger = connect_to(port);
+          if (spare == 0) return true;
+          return are_right(TcpRendezvous("127.0.0.1", port, 1, 2, {"", 5s}).meet(card_of(1)), 2);
+        }) == 2);
+    ::close(stranger);
   }
 }

@@ -55,14 +55,14 @@ inline const char* meaning(Verdict verdict) {
   return meanings[std::min(number, std::size_t{5})];
 }
 
-/// The ranks of one job on their way to each other.
-class Party {
+/// A rank on its way to the others of its job.
+class Participant {
  public:
   static constexpr std::size_t largest_token = 256;
   static constexpr int largest_size = 1 << 16;
 
   /// throws  argument_error for a rank that is none, too many ranks, or too long a token
-  Party(const char* place, int rank, int size, RendezvousOptions options)
+  Participant(const char* place, int rank, int size, RendezvousOptions options)
       : rank_(rank), size_(size), options_(std::move(options)) {
     if (size < 1 || size > largest_size)
       throw argument_error(std::string(place) + ": " + std::to_string(size) +
@@ -89,35 +89,35 @@ class Party {
 /// Mark, number of ranks, rank, length of the token, token, card.
 struct Greeting {
   static constexpr std::size_t token_at = 20;
-  static constexpr std::size_t card_at = token_at + Party::largest_token;
+  static constexpr std::size_t card_at = token_at + Participant::largest_token;
   static constexpr std::size_t length = card_at + sizeof(Card);
   static constexpr std::string_view mark = "shardw01";
 
   std::array<std::byte, length> bytes{};
 
   Greeting() = default;
-  Greeting(const Party& party, const Card& card) {
-    const std::string& token = party.options().token;
+  Greeting(const Participant& from, const Card& card) {
+    const std::string& token = from.options().token;
     std::memcpy(bytes.data(), mark.data(), mark.size());
-    put_number(std::span(bytes).subspan(8), static_cast<std::uint32_t>(party.size()));
-    put_number(std::span(bytes).subspan(12), static_cast<std::uint32_t>(party.rank()));
+    put_number(std::span(bytes).subspan(8), static_cast<std::uint32_t>(from.size()));
+    put_number(std::span(bytes).subspan(12), static_cast<std::uint32_t>(from.rank()));
     put_number(std::span(bytes).subspan(16), static_cast<std::uint32_t>(token.size()));
     std::copy_n(reinterpret_cast<const std::byte*>(token.data()), token.size(),
                 bytes.begin() + token_at);
     std::copy(card.begin(), card.end(), bytes.begin() + card_at);
   }
 
-  /// As one of `party` sees it. Only of one that is welcome, rank() and card() mean anything.
-  Verdict verdict(const Party& party) const {
-    const Greeting expected(party, Card{});
+  /// As `reader` sees it. Only of one that is welcome, rank() and card() mean anything.
+  Verdict verdict(const Participant& reader) const {
+    const Greeting expected(reader, Card{});
     const std::span<const std::byte> mine(bytes);
     const std::span<const std::byte> theirs(expected.bytes);
     if (std::memcmp(bytes.data(), mark.data(), mark.size()) != 0) return Verdict::no_greeting;
     if (!equal_in_constant_time(mine.subspan(16, card_at - 16), theirs.subspan(16, card_at - 16)))
       return Verdict::other_token;
-    if (get_number(mine.subspan(8)) != static_cast<std::uint32_t>(party.size()))
+    if (get_number(mine.subspan(8)) != static_cast<std::uint32_t>(reader.size()))
       return Verdict::other_size;
-    if (get_number(mine.subspan(12)) >= static_cast<std::uint32_t>(party.size()))
+    if (get_number(mine.subspan(12)) >= static_cast<std::uint32_t>(reader.size()))
       return Verdict::no_rank;
     return Verdict::welcome;
   }
@@ -128,6 +128,8 @@ struct Greeting {
     std::copy_n(bytes.begin() + card_at, card.size(), card.begin());
     return card;
   }
+
+  friend bool operator==(const Greeting&, const Greeting&) = default;
 };
 
 }  // namespace shardwise::detail

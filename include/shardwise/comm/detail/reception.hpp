@@ -6,10 +6,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -36,17 +40,18 @@ class Reception {
  public:
   static constexpr std::chrono::seconds patience{5};
 
-  Reception(const Party& party, const Socket& listening, const Card& own)
-      : party_(party),
+  Reception(const Participant& self, const Socket& listening, const Card& own)
+      : self_(self),
         listening_(listening),
-        seats_(static_cast<std::size_t>(party.size())),
+        seats_(static_cast<std::size_t>(self.size())),
         cards_(seats_.size()),
-        missing_(party.size() - 1) {
+        missing_(self.size() - 1) {
     cards_[0] = own;
   }
 
   /// Returns when all have come.
   /// throws  peer_error after the time-out, naming who has not
+  ///         argument_error if there is no descriptor for so many
   const std::vector<Card>& receive_all(Until until) {
     while (missing_ > 0) {
       const Until now = std::chrono::steady_clock::now();
@@ -102,10 +107,25 @@ class Reception {
   void let_in() {
     Socket socket(
         ::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket) return;
+    const int code = errno;
+    if (!socket) {  // it may be gone already, and nothing is amiss
+      if (code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM) make_room(code);
+      return;
+    }
     ++visits_;
     if (strangers_.size() >= seats_.size() + 64) strangers_.erase(strangers_.begin());
     strangers_.push_back({std::move(socket), std::chrono::steady_clock::now() + patience});
+  }
+
+  /// There is no descriptor for one more: whoever has waited longest goes.
+  void make_room(int code) {
+    if (strangers_.empty())
+      throw argument_error(
+          "rendezvous, rank 0 of " + std::to_string(self_.size()) +
+          ": cannot let the other ranks in: " + std::generic_category().message(code) +
+          ". It needs a descriptor for each of them; raise the limit of open "
+          "files (ulimit -n)");
+    strangers_.erase(strangers_.begin());
   }
 
   /// Reads what a stranger has sent; false when it is none any more.
@@ -122,7 +142,7 @@ class Reception {
   }
 
   void seat(Stranger& stranger) {
-    Verdict verdict = stranger.greeting.verdict(party_);
+    Verdict verdict = stranger.greeting.verdict(self_);
     const auto rank = static_cast<std::size_t>(stranger.greeting.rank());
     if (verdict == Verdict::welcome && (rank == 0 || seats_[rank])) verdict = Verdict::taken;
     if (verdict != Verdict::welcome) {
@@ -137,16 +157,16 @@ class Reception {
 
   [[noreturn]] void give_up() const {
     std::vector<int> absent;
-    for (int r = 1; r < party_.size(); ++r)
+    for (int r = 1; r < self_.size(); ++r)
       if (!seats_[static_cast<std::size_t>(r)]) absent.push_back(r);
-    throw peer_error("rendezvous, rank 0 of " + std::to_string(party_.size()) + ": after " +
-                     std::to_string(party_.options().timeout.count()) + " ms, rank " +
+    throw peer_error("rendezvous, rank 0 of " + std::to_string(self_.size()) + ": after " +
+                     std::to_string(self_.options().timeout.count()) + " ms, rank " +
                      list_of(absent) + " has not come. " + std::to_string(visits_) +
                      " connection(s) were made" + refused_ +
                      ". Do all ranks run, and do they reach this address?");
   }
 
-  const Party& party_;
+  const Participant& self_;
   const Socket& listening_;
   std::vector<Socket> seats_;
   std::vector<Card> cards_;
