@@ -90,6 +90,13 @@ inline std::optional<LaunchEnvironment> from_launcher(const Lookup& lookup,
   return told;
 }
 
+/// MPICH under srun tells no local rank, and who sets RANK by hand may not either; but what started
+/// them can. Another launcher that counts the same processes in the same order knows it.
+inline void complete(LaunchEnvironment& told, const LaunchEnvironment& other) {
+  if (!told.local_rank && told.rank == other.rank && told.size == other.size)
+    told.local_rank = other.local_rank;
+}
+
 /// RANK that was set by hand is often left over from another job: then it must agree with what MPI
 /// says. torchrun may run inside of an MPI or SLURM job, with other numbers.
 inline void check_agreement(const Lookup& lookup, const LaunchEnvironment& by_hand,
@@ -111,7 +118,8 @@ inline void check_agreement(const Lookup& lookup, const LaunchEnvironment& by_ha
 ///     MPICH      PMI_RANK, PMI_SIZE, MPI_LOCALRANKID
 ///     SLURM      SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID
 ///
-/// and besides MASTER_ADDR and MASTER_PORT; SHARDWISE_PORT goes before the latter, which torchrun's
+/// (the local rank of a later one, where the first tells none and their other numbers agree), and
+/// besides MASTER_ADDR and MASTER_PORT; SHARDWISE_PORT goes before the latter, which torchrun's
 /// own store may hold. The token is SHARDWISE_TOKEN, or else the number of the SLURM step.
 ///
 /// throws  argument_error if no launcher has told anything, or only half of it, or what is no
@@ -121,10 +129,12 @@ inline LaunchEnvironment read_launch_environment(const Lookup& lookup = process_
   for (const detail::LauncherVariables& names : detail::launchers) {
     std::optional<LaunchEnvironment> other = detail::from_launcher(lookup, names);
     if (!other) continue;
-    if (!told)
+    if (!told) {
       told = std::move(other);
-    else if (told->launcher == "torchrun")
-      detail::check_agreement(lookup, *told, *other);
+      continue;
+    }
+    if (told->launcher == "torchrun") detail::check_agreement(lookup, *told, *other);
+    detail::complete(*told, *other);
   }
   if (!told)
     detail::wrong_variable(

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "shardwise/comm/launch_environment.hpp"
 
@@ -65,6 +66,31 @@ TEST_CASE("launch environment: the inner launcher comes first") {
   // torchrun, started once on each node by mpiexec
   both.insert({{"RANK", "9"}, {"WORLD_SIZE", "16"}, {"TORCHELASTIC_RUN_ID", "none"}});
   CHECK(read(both).rank == 9);
+}
+
+TEST_CASE("launch environment: a local rank that one launcher does not tell is that of another") {
+  const Variables slurm{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}};
+  for (const auto& [rank, size] :
+       {std::pair("PMI_RANK", "PMI_SIZE"), std::pair("RANK", "WORLD_SIZE")}) {
+    CAPTURE(rank);
+    Variables both = slurm;  // srun --mpi=pmi2, or RANK=$SLURM_PROCID in a script
+    both.insert({{rank, "5"}, {size, "8"}});
+    CHECK(read(both).local_rank == 1);
+    both["SLURM_PROCID"] = "0";  // of the script, and not of this process
+    CHECK(!read(both).local_rank.has_value());
+    both["SLURM_PROCID"] = "5";
+    both["SLURM_NTASKS"] = "6";
+    CHECK(!read(both).local_rank.has_value());
+  }
+  Variables own = slurm;
+  own.insert({{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "3"}});
+  CHECK(read(own).local_rank == 3);
+  CHECK(read({{"RANK", "1"},
+              {"WORLD_SIZE", "4"},
+              {"OMPI_COMM_WORLD_RANK", "1"},
+              {"OMPI_COMM_WORLD_SIZE", "4"},
+              {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}})
+            .local_rank == 1);
 }
 
 TEST_CASE("launch environment: address, port and token") {
