@@ -16,6 +16,9 @@ of code, and one without a language, says in a comment on the line above it wher
 
 Drawings are blocks of ```text, and need none.
 
+A line, or row of a table, that links to a planted bug of tests/mutants links to the test that finds
+it too, and each of them is on a page.
+
 --update    writes what sources hold now into the blocks that quote them
 --run       runs the commands of a preset, instead of what is checked without running anything
 """
@@ -158,6 +161,42 @@ def check_link(root, page, target):
             f"the link {target} leads nowhere: {file.relative_to(root)} has no heading of that "
             f"name, only {', '.join(sorted(anchors_of(file)))}"
         )
+
+
+# --- mutants -----------------------------------------------------------------------------------
+
+
+def test_of(root, patch):
+    """The source, without its suffix, or the folder that the `# red:` of a patch names."""
+    red = re.search(r"^# red: (.*)$", patch.read_text(), re.MULTILINE)[1].replace("\\", "")
+    kind, _, name = red.partition(".")
+    folder = root / "tests" / {"compile": "static", "openmpi": "mpi"}.get(kind, kind)
+    return folder / name.split(".")[0]
+
+
+def check_mutants(root, page, lines):
+    """Yields line and problem of mutants whose test is not on their line."""
+    linked = {}
+    for line, target in links_of(lines):
+        linked.setdefault(line, []).append((page.parent / target).resolve())
+    for line, files in linked.items():
+        for patch in files:
+            if patch.suffix != ".patch" or not patch.is_file():
+                continue
+            test = test_of(root, patch)
+            if not any(test in (file.with_suffix(""), *file.parents) for file in files):
+                yield line, Problem(
+                    f"{patch.stem} is found by {test.relative_to(root)}: link to it on this line"
+                )
+
+
+def mutants_on_no_page(root, pages):
+    linked = {
+        (page.parent / target).resolve()
+        for page in pages
+        for _, target in links_of(page.read_text().splitlines())
+    }
+    return sorted(set(root.glob("tests/mutants/*.patch")) - linked)
 
 
 # --- quotes ------------------------------------------------------------------------------------
@@ -336,6 +375,7 @@ def check_page(root, page):
             check_link(root, page, target)
         except Problem as problem:
             yield line, problem
+    yield from check_mutants(root, page, lines)
     blocks = blocks_of(lines)
     for block in blocks:
         try:
@@ -388,6 +428,9 @@ def main():
         ):
             print(f"{page.relative_to(root)}:{line}: {problem}")
             count += 1
+    for patch in [] if options.run else mutants_on_no_page(root, pages):
+        print(f"{patch.relative_to(root)}: is on no page: link to it in the row of its trap")
+        count += 1
     print(f"documents: {len(pages)} pages, {count} problems")
     return 1 if count or not pages else 0
 

@@ -191,6 +191,41 @@ class Messages(Documents):
         self.bad(text, "docs/page.md:2: quotes other.cpp, which does not exist: mend the path")
 
 
+class Mutants(Documents):
+    def setUp(self):
+        super().setUp()
+        (self.root / "tests/mutants").mkdir(parents=True)
+        (self.root / "tests/ranks").mkdir()
+        (self.root / "tests/unit/core").mkdir(parents=True)
+        (self.root / "tests/ranks/pool.cpp").touch()
+        (self.root / "tests/unit/core/test_shape.cpp").touch()
+
+    def plant(self, name, red):
+        (self.root / f"tests/mutants/{name}.patch").write_text(f"# trap: x\n# red: {red}\n")
+
+    def test_good_ones(self):
+        self.plant("one", "ranks\\.pool")
+        self.plant("two", "unit\\.core")
+        self.plant("three", "compile")
+        (self.root / "tests/static").mkdir()
+        one, two, three = (f"[x](../tests/mutants/{x}.patch)" for x in ("one", "two", "three"))
+        self.good(
+            f"{one} {two} [x](../tests/ranks/pool.cpp) [y](../tests/unit/core/test_shape.cpp)\n"
+            f"| {two} | [y](../tests/unit/core) |\n| {three} | [y](../tests/static) |\n"
+        )
+
+    def test_one_beside_another_test(self):
+        self.plant("one", "ranks\\.pool")
+        self.bad(
+            "# x\n| [x](../tests/mutants/one.patch) | [y](../tests/unit/core) |\n",
+            "docs/page.md:2: one is found by tests/ranks/pool: link to it on this line",
+        )
+
+    def test_one_on_no_page(self):
+        self.plant("one", "ranks\\.pool")
+        self.bad("# x\n", "tests/mutants/one.patch: is on no page: link to it in the row of")
+
+
 class Commands(Documents):
     def run_good(self, *lines):
         self.good(console("run: release", *lines), "--run", "release")
