@@ -25,11 +25,11 @@
 namespace shardwise {
 
 /// For a path that ends in `meet`, rank 3 puts its card, with a random number that is another one
-/// in each meeting, into the file `meet.3`. When all have come, rank 0 removes these files and puts
-/// what was in them into `meet.all`, where rank 3 looks for its own number: so the cards are those
-/// of this meeting, and not of the one before. It says so in `meet.3.seen`. Rank 0 waits for all of
-/// these and removes the rest. Each file appears in one step; a rank that gives up takes its own
-/// away.
+/// in each meeting, into the file `meet.3`. When all have come, rank 0 puts what is in these files
+/// into `meet.all`, where rank 3 looks for its own number: so the cards are those of this meeting,
+/// and not of the one before. Then it removes `meet.3` and says so in `meet.3.seen`. Rank 0 waits
+/// for all of these and removes the rest. Each file appears in one step, and who gives up removes
+/// its own.
 ///
 /// The same ranks may meet again and again at one path. The token tells their files from those that
 /// an earlier job left behind when it was killed, which are passed over; so it must be another one
@@ -57,8 +57,6 @@ class FileRendezvous {
   std::vector<Card> meet(const Card& mine) {
     const auto until = Clock::now() + self_.options().timeout;
     const Entry own{detail::Greeting(self_, mine), new_number()};
-    const Removed at_the_end{{file_of(rank())}};
-    put(file_of(rank()), {own});
     const std::vector<Entry> all = rank() == 0 ? collect(own, until) : wait_for_all(own, until);
     std::vector<Card> cards;
     for (const Entry& entry : all) cards.push_back(entry.greeting.card());
@@ -135,9 +133,9 @@ class FileRendezvous {
     return ranks;
   }
 
-  /// Whether that rank's card lies there; then it is in `entry`.
-  bool has_come(int rank, Entry& entry) const {
-    const std::vector<Entry> found = read(file_of(rank), 1);
+  /// Whether that rank's card is in the file; then it is in `entry`, too.
+  bool has_come(int rank, const std::filesystem::path& file, Entry& entry) const {
+    const std::vector<Entry> found = read(file, 1);
     if (found.empty() || verdict_of(found) != detail::Verdict::welcome ||
         found[0].greeting.rank() != rank)
       return false;
@@ -151,20 +149,18 @@ class FileRendezvous {
 
   /// What rank 0 does.
   std::vector<Entry> collect(const Entry& own, Clock::time_point until) const {
+    Removed at_the_end{{file_of(0), file_of_all()}};
+    for (const int r : others()) at_the_end.files.push_back(seen_by(r));
+    put(file_of(0), {own});
     std::vector<Entry> all(static_cast<std::size_t>(size()), own);
     const auto entry_of = [&](int r) -> Entry& { return all[static_cast<std::size_t>(r)]; };
     std::vector<int> missing = others();
     if (!wait(until, [&] {
-          std::erase_if(missing, [&](int r) { return has_come(r, entry_of(r)); });
+          std::erase_if(missing, [&](int r) { return has_come(r, file_of(r), entry_of(r)); });
           return missing.empty();
         }))
       give_up(absence(missing));
 
-    Removed at_the_end{{file_of_all()}};
-    for (const int r : others()) {
-      detail::remove_file(file_of(r));  // so that nobody finds it in the next meeting
-      at_the_end.files.push_back(seen_by(r));
-    }
     put(file_of_all(), all);
     missing = others();
     if (!wait(until, [&] {
@@ -180,16 +176,21 @@ class FileRendezvous {
   /// What the other ranks do.
   std::vector<Entry> wait_for_all(const Entry& own, Clock::time_point until) const {
     std::vector<Entry> all;
-    if (!wait(until, [&] {
-          all = read(file_of_all(), size());
-          return !all.empty() && all[static_cast<std::size_t>(rank())] == own;
-        })) {
-      Entry ignored;
-      std::vector<int> missing = others();
-      std::erase_if(missing, [&](int r) { return has_come(r, ignored); });
-      const bool all_came = missing.empty() || !has_come(rank(), ignored);
-      give_up(all_came ? "all ranks have come, but rank 0 has not shown their cards to this one"
-                       : absence(missing));
+    {
+      const Removed before_it_says_so{{file_of(rank())}};  // nobody may find it in the next meeting
+      put(file_of(rank()), {own});
+      if (!wait(until, [&] {
+            all = read(file_of_all(), size());
+            return !all.empty() && all[static_cast<std::size_t>(rank())] == own;
+          })) {
+        Entry ignored;
+        std::vector<int> missing = others();
+        std::erase_if(missing, [&](int r) {
+          return has_come(r, file_of(r), ignored) || has_come(r, seen_by(r), ignored);
+        });
+        give_up(missing.empty() ? "all ranks have come, but rank 0 has not shown their cards"
+                                : absence(missing));
+      }
     }
     put(seen_by(rank()), {own});
     return all;

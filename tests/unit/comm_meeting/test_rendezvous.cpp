@@ -200,7 +200,7 @@ TEST_CASE("rendezvous: who gives up in a folder names who has not come, and take
   leave_behind(path, 0, 2, "t");  // rank 0, killed when it had come
   FileRendezvous waits(path, 1, 2, {"t", 30ms});
   has(message_of([&] { waits.meet(card_of(1)); }),
-      "after 30 ms, all ranks have come, but rank 0 has not shown their cards to this one");
+      "after 30 ms, all ranks have come, but rank 0 has not shown their cards");
   CHECK(std::filesystem::exists(path.string() + ".0"));
   CHECK(!std::filesystem::exists(path.string() + ".1"));
 }
