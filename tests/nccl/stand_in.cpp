@@ -393,6 +393,13 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   *comm = new_comm(board, rank);
   return ncclInProgress;
 }
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclResult_t result = ncclCommInitRankConfig(comm, size, id, rank, &config);
+  while (result == ncclInProgress) ncclCommGetAsyncError(*comm, &result);
+  return result;
+}
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   if (comm == nullptr) return ncclInvalidArgument;
   *result = ncclSuccess;

@@ -1,21 +1,62 @@
-#include <cstdio>
-#include <vector>
+// A user's program, one process for each GPU: the ranks meet where the launcher says, and add up
+// one number each. Then the same with a communicator of NCCL that the program has made itself.
+#include <cuda_runtime_api.h>
+#include <nccl.h>
 
+#include <cstdio>
+#include <span>
+
+#include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/comm/nccl.hpp"
+#include "shardwise/comm/tcp_rendezvous.hpp"
 
 namespace sw = shardwise;
 
-struct Alone {
-  static int rank() { return 0; }
-  static int size() { return 1; }
-  static std::vector<sw::Card> meet(const sw::Card& mine) { return {mine}; }
-};
+void add_up_with(ncclComm_t comm, cudaStream_t stream, std::span<float> values) {
+  // begin: adopt
+  sw::NcclCommunicator ranks(comm, stream);  // both stay yours
+  ranks.all_reduce(values, values);          // has its turn among the kernels of your stream
+  ranks.close();                             // waits for it; then you may destroy `comm`
+  // end: adopt
+}
 
 int main() try {
-  Alone place;
-  sw::NcclCommunicator ranks(place);
-  ranks.barrier();
-  std::puts("one rank on a GPU");
+  // begin: meet
+  const sw::LaunchEnvironment launch = sw::read_launch_environment();
+  const int device = launch.local_rank.value_or(0);
+  cudaStream_t stream = nullptr;
+  cudaSetDevice(device);
+  cudaStreamCreate(&stream);
+
+  sw::TcpRendezvous place(launch);
+  sw::NcclCommunicator ranks(place, {.device = device, .stream = stream});
+  // end: meet
+
+  // begin: sum
+  float one = 1;
+  void* memory = nullptr;
+  cudaMalloc(&memory, sizeof one);
+  const std::span<float> sum(static_cast<float*>(memory), 1);
+
+  cudaMemcpyAsync(sum.data(), &one, sizeof one, cudaMemcpyHostToDevice, stream);
+  ranks.all_reduce(sum, sum);
+  cudaMemcpyAsync(&one, sum.data(), sizeof one, cudaMemcpyDeviceToHost, stream);
+  cudaStreamSynchronize(stream);
+  ranks.check();  // if the watchdog has ended the call, the sum is none
+  if (ranks.rank() == 0) std::printf("%d rank(s) on GPUs, sum %g\n", ranks.size(), double{one});
+  ranks.close();
+  // end: sum
+
+  ncclUniqueId id;
+  ncclComm_t comm = nullptr;
+  ncclGetUniqueId(&id);
+  ncclCommInitRank(&comm, 1, id, 0);
+  add_up_with(comm, stream, sum);
+  ncclCommDestroy(comm);
+  std::puts("and with a communicator of our own");
+  cudaFree(memory);
+  cudaStreamDestroy(stream);
 } catch (const sw::error& e) {
-  std::puts(e.what());
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
 }
