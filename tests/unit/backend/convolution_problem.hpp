@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -35,36 +36,36 @@ struct ConvolutionFormula {
   /// Calls f(element of y, element of x, element of w) for every product of the sums.
   template <class F>
   void for_each_product(F f) const {
+    const std::size_t in_plane = call.input_plane(), out_plane = call.output_plane();
+    for (std::size_t p = 0; p < out_plane; ++p)
+      for (std::size_t k = 0; k < call.taps(); ++k) {
+        const std::optional<std::size_t> at = read_by(p, k);
+        if (!at) continue;
+        for (std::size_t n = 0; n < call.images; ++n)
+          for (std::size_t o = 0; o < outputs(); ++o) {
+            const std::size_t y = (n * outputs() + o) * out_plane + p;
+            const std::size_t first = n * inputs() + o / channels.out * channels.in;
+            for (std::size_t i = 0; i < channels.in; ++i)
+              f(y, (first + i) * in_plane + *at, (o * channels.in + i) * call.taps() + k);
+          }
+      }
+  }
+
+  /// The element of an input plane that tap k of output p reads, if it lies in the image.
+  std::optional<std::size_t> read_by(std::size_t p, std::size_t k) const {
     const auto& s = call.space;
-    const auto along = [&](std::size_t axis, std::size_t output, std::size_t tap) {
-      const auto& a = s[axis];
-      const long at = static_cast<long>(output * a.stride + tap * a.dilation);
-      return at - static_cast<long>(a.before);
-    };
-    const auto is_inside = [&](std::size_t axis, long at) {
-      return at >= 0 && at < static_cast<long>(s[axis].input);
-    };
-    std::size_t y = 0;
-    for (std::size_t n = 0; n < call.images; ++n)
-      for (std::size_t o = 0; o < outputs(); ++o)
-        for (std::size_t p = 0; p < call.output_plane(); ++p, ++y)
-          for (std::size_t i = 0; i < channels.in; ++i)
-            for (std::size_t k = 0; k < call.taps(); ++k) {
-              const std::size_t group = o / channels.out;
-              const std::size_t image_channel = n * inputs() + group * channels.in + i;
-              const std::array<std::size_t, 3> at{p / s[2].output / s[1].output,
-                                                  p / s[2].output % s[1].output, p % s[2].output};
-              const std::array<std::size_t, 3> tap{k / s[2].kernel / s[1].kernel,
-                                                   k / s[2].kernel % s[1].kernel, k % s[2].kernel};
-              bool inside = true;
-              std::size_t x = image_channel;
-              for (std::size_t axis = 0; axis < 3; ++axis) {
-                const long position = along(axis, at[axis], tap[axis]);
-                inside = inside && is_inside(axis, position);
-                x = x * s[axis].input + static_cast<std::size_t>(position);
-              }
-              if (inside) f(y, x, (o * channels.in + i) * call.taps() + k);
-            }
+    const std::array<std::size_t, 3> output{p / s[2].output / s[1].output,
+                                            p / s[2].output % s[1].output, p % s[2].output};
+    const std::array<std::size_t, 3> tap{k / s[2].kernel / s[1].kernel,
+                                         k / s[2].kernel % s[1].kernel, k % s[2].kernel};
+    std::size_t element = 0;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const SpatialAxis& a = s[axis];
+      const std::size_t padded = output[axis] * a.stride + tap[axis] * a.dilation;
+      if (padded < a.before || padded - a.before >= a.input) return std::nullopt;
+      element = element * a.input + padded - a.before;
+    }
+    return element;
   }
 
   /// The output channel of an element of y.
@@ -165,11 +166,14 @@ bool convolutions_are_exact(B& backend, const ConvolutionFormula& f, std::mt1993
   typename B::template Convolution<T> kernel(backend, f.channels);
   bool exact = true;
 
+  const Numbers xw = f.forward(x, w, {});
   for (const bool with_bias : {false, true}) {
     for (const Activation activation : {Activation::none, Activation::relu}) {
-      Numbers expected = f.forward(x, w, with_bias ? b : Numbers{});
-      if (activation == Activation::relu)
-        for (double& v : expected) v = v > 0 ? v : 0;
+      Numbers expected = xw;
+      for (std::size_t k = 0; k < expected.size(); ++k) {
+        if (with_bias) expected[k] += b[f.channel_of(k)];
+        if (activation == Activation::relu && expected[k] < 0) expected[k] = 0;
+      }
       auto y = unwritten(f.y_size());
       kernel.forward(f.call, x_t.data(), {w_t.data(), 1}, with_bias ? b_t.data() : nullptr,
                      activation, y.data());
@@ -177,22 +181,27 @@ bool convolutions_are_exact(B& backend, const ConvolutionFormula& f, std::mt1993
     }
   }
 
+  const auto sum = [](Numbers of, const Numbers& more) {
+    for (std::size_t k = 0; k < of.size(); ++k) of[k] += more[k];
+    return of;
+  };
+  const Numbers dx_of_w = f.input_gradient(dy, w);
+  const Numbers dw_of_x = f.weight_gradient(x, dy, Numbers(w.size()));
+  const Numbers db_of_dy = f.bias_gradient(dy, Numbers(b.size()));
   for (const bool with_bias : {false, true}) {
     auto dw = unwritten(w.size());
     auto db = unwritten(b.size());
     auto dx = unwritten(f.x_size());
     kernel.backward(f.call, x_t.data(), dy_t.data(), {w_t.data(), 1}, Write::replace, dw.data(),
                     with_bias ? db.data() : nullptr, dx.data());
-    exact = exact && equal(dx, f.input_gradient(dy, w));
-    exact = exact && equal(dw, f.weight_gradient(x, dy, Numbers(w.size())));
-    exact = exact && (with_bias ? equal(db, f.bias_gradient(dy, Numbers(b.size())))
-                                : equal(db, Numbers(b.size(), -999)));
+    exact = exact && equal(dx, dx_of_w) && equal(dw, dw_of_x);
+    exact = exact && equal(db, with_bias ? db_of_dy : Numbers(b.size(), -999));
     dw = typed(old_dw);
     db = typed(old_db);
     kernel.backward(f.call, x_t.data(), dy_t.data(), {w_t.data(), 1}, Write::add, dw.data(),
                     with_bias ? db.data() : nullptr, nullptr);
-    exact = exact && equal(dw, f.weight_gradient(x, dy, old_dw));
-    exact = exact && equal(db, with_bias ? f.bias_gradient(dy, old_db) : old_db);
+    exact = exact && equal(dw, sum(dw_of_x, old_dw));
+    exact = exact && equal(db, with_bias ? sum(db_of_dy, old_db) : old_db);
   }
   return exact;
 }

@@ -39,6 +39,20 @@ TEST_CASE_TEMPLATE("channels that the library keeps in blocks", T, float, bf16) 
   }
 }
 
+TEST_CASE("sums over many channels are rounded once") {
+  std::mt19937 random(1);
+  OneDnn backend;
+  const SpatialAxis point{.input = 7, .output = 7};
+  const SpatialAxis same{.input = 14, .output = 14, .kernel = 3, .before = 1};
+  for (const ConvolutionFormula& f :
+       {ConvolutionFormula{{1, 512, 64}, {1, {SpatialAxis{}, point, point}}},
+        ConvolutionFormula{{1, 2048, 512}, {1, {SpatialAxis{}, point, point}}},
+        ConvolutionFormula{{1, 256, 256}, {1, {SpatialAxis{}, same, same}}}}) {
+    INFO(to_string(f));
+    CHECK(backend_test::convolutions_are_exact<OneDnn, bf16>(backend, f, random));
+  }
+}
+
 TEST_CASE("a weight is copied anew when its version or its address changes, and else not") {
   OneDnn backend;
   OneDnn::Convolution<float> kernel(backend, {1, 16, 16});
