@@ -1,6 +1,6 @@
 #pragma once
-// What both translation units include: the umbrella, portable headers beside it, and one header of
-// each part that was asked for.
+// What both translation units include: the umbrella, some headers beside it, and one of each part that
+// was asked for. That all headers link from several units is shown by cmake/headers_alone.cmake.
 
 #include "shardwise/interop/dlpack.hpp"
 #include "shardwise/interop/npy.hpp"
