@@ -1,6 +1,7 @@
 #pragma once
-// What both translation units include: the umbrella, some headers beside it, and one of each part that
-// was asked for. That all headers link from several units is shown by cmake/headers_alone.cmake.
+// What both translation units include: the umbrella, some headers beside it, and one of each part
+// that was asked for. That all headers link from several units is shown by
+// cmake/headers_alone.cmake.
 
 #include "shardwise/interop/dlpack.hpp"
 #include "shardwise/interop/npy.hpp"
