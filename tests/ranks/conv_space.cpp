@@ -54,6 +54,11 @@ TEST_CASE("by rows, of images that every rank has") {
       pictures(11, 3));
 }
 
+TEST_CASE("by rows with kernels of one tap, of summands that ranks add up on the way there") {
+  check_convolutions<double, Counted, Conv2d<split::height, dynamic, dynamic, kernel(1)>,
+                     Ends<Partial, Sharded<Axis::height>>>(integers(7, 3));
+}
+
 TEST_CASE("a window over several ranks' rows, and more padding than it reaches") {
   for (const std::size_t rows : {12U, 2U}) {
     CAPTURE(rows);

@@ -125,17 +125,21 @@ inline Whole elements(Data data, std::uint64_t number, std::size_t count) {
   return whole;
 }
 
-/// A rank's part of `whole`.
+/// A rank's part of `whole`. Summands are all on one rank, for each element the next one.
 template <class T, shardwise::Layout L>
 shardwise::Tensor<T, L> part_of(const Whole& whole, const Shape& shape, Place place) {
-  static_assert(!std::same_as<L, shardwise::Partial>);
   shardwise::Tensor<T, L> part(shape, place);
   std::vector<std::size_t> owner(whole.size(), static_cast<std::size_t>(place.rank));
   if constexpr (shardwise::ShardedLayout<L>) owner = owners(shape, L::axis, place.size);
+  if constexpr (std::same_as<L, shardwise::Partial>)
+    for (std::size_t i = 0; i < owner.size(); ++i)
+      owner[i] = i % static_cast<std::size_t>(place.size);
   std::size_t next = 0;
   for (std::size_t i = 0; i < whole.size(); ++i) {
     if (owner[i] == static_cast<std::size_t>(place.rank))
       part[next++] = static_cast<T>(static_cast<shardwise::accumulate_t<T>>(whole[i]));
+    else if (std::same_as<L, shardwise::Partial>)
+      part[next++] = T{};
   }
   return part;
 }

@@ -20,8 +20,7 @@ namespace shardwise {
 /// them, are those of MaxPool.
 ///
 /// layout   L -> L, Partial too, for it is linear: a sum over ranks is made behind it, where it has
-///          fewer elements;   Sharded<A> becomes Haloed<A, Window> -> Sharded<A> if A is an axis of
-///          space
+///          fewer elements;   Sharded<A> as MaxPool
 /// sends    nothing
 /// throws   shape_error if x are no such images, or smaller than a window
 /// source   torch.nn.AvgPool2d; ONNX operator AveragePool, which has dilation too

@@ -27,7 +27,8 @@ namespace shardwise {
 /// Sharded<channel>         [B, C/P, S...]                   [B, C/P, S'...]
 /// Sharded<height>, ...     what its windows read of H       its block of H'
 ///
-/// layout   L -> L;   Sharded<A> becomes Haloed<A, Window> -> Sharded<A> if A is an axis of space;
+/// layout   L -> L;   Sharded<A> becomes Haloed<A, Window> -> Sharded<A> if A is an axis of space,
+///          unless the windows are its single elements;
 ///          Partial becomes what is wanted if that is a split of batch or channel, else Invariant
 /// saves    the number of one tap for each output, and nothing of its input
 /// sends    nothing

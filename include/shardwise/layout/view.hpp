@@ -14,9 +14,24 @@
 
 namespace shardwise {
 
+template <class T, Layout L, class E = Extents<>>
+class View;
+
+namespace detail {
+
+/// The memory of `view` under the name of a layout of which its rank holds just this, as the caller
+/// knows. Throws shape_error if the tensor has no axis for it.
+template <Layout M, class T, Layout L, class E>
+View<T, M, E> relabelled(const View<T, L, E>& view) {
+  if constexpr (SplitLayout<M>) split_position<M>(view.global());
+  return {view.data_, view.global_, view.local_, view.place_};
+}
+
+}  // namespace detail
+
 /// What the rank at `place` holds of a tensor of shape `global` laid out as L: dense, row-major, of
 /// shape `local()`. T may be const. E states the extents that the compiler is to know.
-template <class T, Layout L, class E = Extents<>>
+template <class T, Layout L, class E>
 class View {
  public:
   /// The dtype of the elements, without const.
@@ -59,14 +74,6 @@ class View {
     return {data, global_, local_, place_};
   }
 
-  /// The same memory under the name of a layout of which the rank holds just this. Throws
-  /// shape_error if the tensor has no axis for it.
-  template <Layout M>
-  View<T, M, E> relabelled() const {
-    if constexpr (SplitLayout<M>) split_position<M>(global_);
-    return {data_, global_, local_, place_};
-  }
-
   ///@{
   /// To const elements, and to extents of which the compiler knows less.
   operator View<const T, L, E>() const requires(!std::is_const_v<T>) {
@@ -102,6 +109,8 @@ class View {
  private:
   template <class U, Layout M, class F>
   friend class View;
+  template <Layout M, class U, Layout From, class F>
+  friend View<U, M, F> detail::relabelled(const View<U, From, F>& view);
 
   View(T* data, const Shape& global, const Shape& local, Place place)
       : data_(data), global_(global), local_(local), place_(place) {}

@@ -34,7 +34,7 @@ class Value {
   /// The same, laid out as one that moves nothing.
   template <Layout From>
   explicit Value(Value<T, From>&& other)
-      : view_(other.view_.template relabelled<L>()), buffer_(std::move(other.buffer_)) {}
+      : view_(detail::relabelled<L>(other.view_)), buffer_(std::move(other.buffer_)) {}
 
   ///@{
   /// What this rank holds, to be read; the shape of the whole; which rank this is.

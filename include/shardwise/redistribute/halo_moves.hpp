@@ -84,9 +84,9 @@ class SlabSum {
   }
 
  private:
-  /// `length` elements of each plane, from as many slabs.
+  /// `length` elements of each plane, of which there is one at least, from as many slabs.
   void sum(std::size_t slabs, std::size_t length, T* out, std::size_t step) const {
-    for (std::size_t plane = 0; plane < tensor_.planes; ++plane, out += step) {
+    for (std::size_t plane = 0;;) {
       if (slabs == 0) {
         std::fill_n(out, length, T{});
       } else if (slabs == 1) {
@@ -95,7 +95,9 @@ class SlabSum {
         ordered_sum<T>(std::span<const T* const>(terms_, slabs), 0, length,
                        std::span<T* const>(&out, 1));
       }
+      if (++plane == tensor_.planes) return;
       for (std::size_t i = 0; i < slabs; ++i) terms_[i] += steps_[i];
+      out += step;
     }
   }
 

@@ -13,10 +13,9 @@
 namespace shardwise {
 
 /// The products of one convolution; see ConvolutionKernel for shapes. Tensors are copied into the
-/// layouts in which the library computes fastest, and back, where that pays; a weight only when it
-/// has changed.
-/// Plans are kept for the last calls that differed, and a call like one of them allocates nothing
-/// of ours. Throws backend_error if the library refuses.
+/// layouts in which the library computes fastest, and back, where that pays. Plans are kept for the
+/// last calls that differed, and a call like one of them allocates nothing of ours; it copies a
+/// weight only if that has changed since the last one. Throws backend_error if the library refuses.
 template <OneDnnReal T>
 class OneDnn::Convolution {
  public:

@@ -102,8 +102,8 @@ inline ConstDesc queried(const Descriptor& desc, dnnl_query_t what) {
 enum class Images : bool { as_they_lie, as_the_library_likes };
 
 /// Copies are what a product of a matrix with images has to win back. With ResNet-50's shapes and
-/// 4 images of float, forward and backward_input are faster without them by up to 40 % from 14 x 14
-/// elements on and slower by up to 40 % at 7 x 7 (bench/kernels/convolution.cpp, AVX-512).
+/// 4 images of float, forward and the input's gradient are faster without them by up to 40 % from
+/// 14 x 14 elements on and slower by up to 40 % at 7 x 7 (bench/kernels/convolution.cpp, AVX-512).
 inline Images best_images(const ConvolutionGeometry& g, const Purpose& purpose) {
   const bool as_they_lie = g.multiplies_images && purpose.dtype == Dtype::float32 && g.plane > 128;
   return as_they_lie ? Images::as_they_lie : Images::as_the_library_likes;
