@@ -60,7 +60,7 @@ class GraphDrawer {
   template <Layout L>
   void input(const Shape& shape) {
     end_ = add_node("input\n" + to_string(local_shape<L>(shape, place_)), ", shape=ellipse");
-    layout_ = layout_name<L>();
+    give(layout_name<L>());
   }
   template <Layout L>
   void output(const Shape& shape) {
@@ -73,7 +73,8 @@ class GraphDrawer {
       if (skipped_ > 0) return;
       PlanVisitor calls{sending_, trains_};
       calls.redistribution<R, Returns>(shape);
-      layout_ += " -> " + layout_name<typename R::to>();
+      layout_ = layout_name<typename R::to>();
+      way_ += " -> " + layout_;
       sent_ += sent_lines(calls, place_.size);
     }
   }
@@ -91,7 +92,7 @@ class GraphDrawer {
     }
     const std::string sent = sent_lines(facts.calls, place_.size);
     connect(add_node(text + sent, sent.empty() ? "" : sends_style));
-    layout_ = layout_name<Out>();
+    give(layout_name<Out>());
   }
 
   template <class L>
@@ -106,9 +107,9 @@ class GraphDrawer {
     }
     if constexpr (requires { typename L::residual_block; }) {
       here.fork = add_node("", ", shape=point");
-      here.stream = last_layout();
+      here.stream = layout_;
       connect(here.fork);
-      layout_ = here.stream;
+      give(here.stream);
     }
     open_.push_back(here);
   }
@@ -122,7 +123,7 @@ class GraphDrawer {
       const std::size_t sum = add_node("+", ", shape=circle");
       connect(sum);
       add_edge(here.fork, sum, here.stream, "", ", weight=1");
-      layout_ = here.stream;
+      give(here.stream);
     }
     if (here.has_box) end_box();
   }
@@ -177,15 +178,12 @@ class GraphDrawer {
               " [label=" + dot_quoted(' ' + layout + sent + '\n', "\\l") + style + "]\n";
   }
 
-  /// The layout of what is on its way, where it goes.
-  std::string last_layout() const {
-    const std::size_t arrow = layout_.rfind(" -> ");
-    return arrow == std::string::npos ? layout_ : layout_.substr(arrow + 4);
-  }
+  /// The last node gives something in this layout.
+  void give(const std::string& layout) { way_ = layout_ = layout; }
 
-  /// What was given last, in the layout to which it was brought, goes to `node`.
+  /// It goes to `node`, in the layout to which it was brought.
   void connect(std::size_t node) {
-    add_edge(end_, node, layout_, sent_, sent_.empty() ? "" : sends_style);
+    add_edge(end_, node, way_, sent_, sent_.empty() ? "" : sends_style);
     end_ = node;
     sent_.clear();
   }
@@ -230,7 +228,8 @@ class GraphDrawer {
   std::size_t node_count_ = 0;
   std::size_t box_count_ = 0;
   std::size_t end_ = 0;                   // the node that gave what is on its way
-  std::string layout_;                    // of what is on its way: as given, and where it goes
+  std::string layout_;                    // in which that is by now
+  std::string way_;                       // and by which it came there: "Partial -> Invariant"
   std::string sent_;                      // for it
   std::vector<Composition> open_;         // from the outermost to the innermost
   std::string boxed_;                     // the path of the innermost box
