@@ -3,8 +3,8 @@
 
 usage: check_documents.py [--update | --run PRESET] [ROOT]
 
-Pages are README.md, CHANGELOG.md, include/shardwise/README.md and docs/**/*.md below ROOT. A block
-of code, and one without a language, says in a comment on the line above it where it comes from:
+Pages are the .md files in ROOT, and below its folders include, docs and tests. A block of code, and
+one without a language, says in a comment on the line above it where it comes from:
 
     <!-- quote: examples/00_first_model.cpp#model -->   the lines between `begin: model` and
                                                         `end: model`; without #model the whole file
@@ -74,8 +74,11 @@ class Block:
 
 
 def pages_of(root):
-    single = [root / "README.md", root / "CHANGELOG.md", root / "include/shardwise/README.md"]
-    return [page for page in single if page.exists()] + sorted(root.glob("docs/**/*.md"))
+    return [
+        page
+        for pages in ("*.md", "include/**/*.md", "docs/**/*.md", "tests/**/*.md")
+        for page in sorted(root.glob(pages))
+    ]
 
 
 def blocks_of(lines):
