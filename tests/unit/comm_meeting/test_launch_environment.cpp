@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "shardwise/comm/launch_environment.hpp"
 
@@ -70,11 +69,12 @@ TEST_CASE("launch environment: the inner launcher comes first") {
 
 TEST_CASE("launch environment: a local rank that one launcher does not tell is that of another") {
   const Variables slurm{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}};
-  for (const auto& [rank, size] :
-       {std::pair("PMI_RANK", "PMI_SIZE"), std::pair("RANK", "WORLD_SIZE")}) {
-    CAPTURE(rank);
-    Variables both = slurm;  // srun --mpi=pmi2, or RANK=$SLURM_PROCID in a script
-    both.insert({{rank, "5"}, {size, "8"}});
+  const Variables others[] = {{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}},  // srun --mpi=pmi2
+                              {{"RANK", "5"}, {"WORLD_SIZE", "8"}}};   // set by a script
+  for (const Variables& other : others) {
+    CAPTURE(other.begin()->first);
+    Variables both = slurm;
+    both.insert(other.begin(), other.end());
     CHECK(read(both).local_rank == 1);
     both["SLURM_PROCID"] = "0";  // of the script, and not of this process
     CHECK(!read(both).local_rank.has_value());
