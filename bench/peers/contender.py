@@ -1,0 +1,172 @@
+"""A job that takes turns with others: started once, asleep while it waits. turns.hpp says what it
+reads and prints."""
+
+import os
+import select
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Failed(Exception):
+    """A contender gave a wrong result, ended or fell silent; the text says which and why."""
+
+
+def processes_of(session):
+    """The numbers of all processes that a job has started, its own included."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and session_and_ticks(entry)[0] == session:
+            found.append(int(entry))
+    return found
+
+
+def session_and_ticks(process):
+    """The session of a process, and the CPU time that it has used; nothing once it has ended."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None, 0
+    return int(fields[3]), int(fields[11]) + int(fields[12])
+
+
+class Contender:
+    """Starts the job and waits until it has found that it computes what it should."""
+
+    def __init__(self, name, command, environment=None, patience=300):
+        self.name = name
+        self.patience = patience  # seconds that it may say nothing
+        self.versions = {}
+        self.differences = {}
+        self.slept, self.spun = 0.0, 0.0  # seconds of others' turns, and CPU time used in them
+        self._since = None
+        self._buffer = b""
+        self._errors = tempfile.TemporaryFile()
+        try:
+            self._process = subprocess.Popen(
+                command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=self._errors, env=dict(os.environ, **(environment or {})),
+                start_new_session=True)
+        except OSError as problem:
+            self._errors.close()
+            raise Failed(f"{name}: {command[0]} cannot be started: {problem.strerror}") from None
+        try:
+            self._get_ready()
+        except Failed:
+            self.end(0)
+            raise
+        self._processes = processes_of(self._process.pid)
+
+    def _get_ready(self):
+        while (line := self._read_line()) != "ready":
+            kind, _, rest = line.partition(" ")
+            what, _, value = rest.rpartition(" ") if kind == "difference" else rest.partition(" ")
+            if kind == "version":
+                self.versions[what] = value
+            elif kind == "difference":
+                self.differences[what] = float(value)
+            else:
+                raise Failed(f"{self.name}: printed '{line}' instead of 'ready'")
+
+    def turn(self, mode, calls):
+        """The nanoseconds of each of so many calls. Nobody else works meanwhile."""
+        self._woke()
+        try:
+            self._process.stdin.write(f"{mode} {calls}\n".encode())
+        except BrokenPipeError:
+            raise Failed(self._words("ended while it waited for its turn")) from None
+        times = self._read_line().split()
+        if len(times) != calls or not all(time.isdigit() for time in times):
+            raise Failed(f"{self.name}: was asked for {calls} calls and printed "
+                         f"'{' '.join(times)[:60]}'")
+        return [int(time) for time in times]
+
+    def sleeps(self):
+        """Its turn is over, and threads that spin for a while before they sleep have done so."""
+        self._since = time.monotonic(), self._cpu_seconds()
+
+    def _woke(self):
+        if self._since:
+            self.slept += time.monotonic() - self._since[0]
+            self.spun += self._cpu_seconds() - self._since[1]
+            self._since = None
+
+    def _cpu_seconds(self):
+        return sum(session_and_ticks(process)[1] for process in self._processes) / TICKS
+
+    def _read_line(self):
+        until = time.monotonic() + self.patience
+        while b"\n" not in self._buffer:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+                raise Failed(self._words(f"said nothing for {self.patience} s"))
+            more = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not more:
+                raise Failed(self._words("ended"))
+            self._buffer += more
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode(errors="replace").strip()
+
+    def _words(self, what):
+        """What happened, and the last of what it said of it."""
+        try:
+            self._process.wait(timeout=1)
+            what += f", with exit code {self._process.returncode}"
+        except subprocess.TimeoutExpired:
+            pass
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        return "\n    ".join([f"{self.name}: {what}" + (". It said:" if said else ""), *said[-8:]])
+
+    def end(self, seconds=20):
+        """Lets it go, and ends what does not go by itself in this time."""
+        processes = processes_of(self._process.pid)
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            pass
+        for process in processes:
+            if session_and_ticks(process)[0] == self._process.pid:
+                os.kill(process, signal.SIGKILL)
+        self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+
+def take_turns(contenders, mode, rounds, block_seconds, pause_seconds, order, failed):
+    """Every contender has one block of calls in each round, in an order that `order` shuffles. Returns
+    for each the median nanoseconds of a call in each of its blocks. Who fails is given to
+    `failed(contender, problem)` and left out from then on."""
+    playing = list(contenders)
+    calls, blocks = {}, {contender: [] for contender in contenders}
+
+    def block(contender, count):
+        try:
+            times = contender.turn(mode, count)
+        except Failed as problem:
+            playing.remove(contender)
+            del blocks[contender]
+            contender.end(0)
+            failed(contender, problem)
+            return None
+        time.sleep(pause_seconds)
+        contender.sleeps()
+        return statistics.median(times)
+
+    for contender in contenders:
+        once = block(contender, 3)
+        calls[contender] = once and max(3, min(5000, int(block_seconds * 1e9 / once)))
+    for _ in range(rounds):
+        turns = list(playing)
+        order.shuffle(turns)
+        for contender in turns:
+            median = block(contender, calls[contender])
+            if median is not None:
+                blocks[contender].append(median)
+    return blocks

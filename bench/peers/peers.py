@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Ours against PyTorch and against Open MPI by hand, in turns, at the same shapes and core count.
+
+usage: peers.py [--build FOLDER] [--python PYTHON] [--output NAME] [--only TEXT] [--rounds N]
+                [--block SECONDS]
+
+Each contender is a job of its own on two cores. It loads the same weights, input and gradient, must
+give the results that the problem holds, and then sleeps until its turn. In every round each has one
+block of calls, in random order, and nobody else works meanwhile. What counts of a block is its median
+call; what counts of two contenders is the ratio of their blocks in the same round.
+
+Writes NAME.md and NAME.json, anew after each problem; NAME is date and time in build/peers if it is
+not given. Without PyTorch or MPI it says so and goes on
+with the others. README.md beside this file has more.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from contender import Contender, Failed, take_turns
+
+HERE = Path(__file__).resolve().parent
+TREE = HERE.parent.parent
+PAUSE = 0.04  # seconds after each block, in which OpenMP's threads go from spinning to sleep
+MPIEXEC = ["mpiexec", "-n", "2"]
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+PROBLEMS = {
+    "perceptron": [(f"{rows} rows", [str(rows)]) for rows in (16, 128, 512)],
+    "convolutions": [(f"{channels} channels, {extent}x{extent}", ["4", str(channels), str(extent)])
+                     for channels, extent in ((64, 56), (256, 14))],
+}
+TITLES = {
+    "perceptron": "Perceptron 1024 -> 4096 -> 1024 with ReLU",
+    "convolutions": "Three 3x3 convolutions with ReLU between them, 4 images",
+}
+DTYPES = ["float", "bf16"]
+MODES = {"forward": "forward", "training": "with backward"}
+
+
+def contenders_of(kind, dtype, folder, build, python):
+    """(name, command, modes) of each; the names that begin with `ours` are what others stand over."""
+    def ours(program, plan):
+        return [str(build / program), plan, dtype, str(folder)]
+
+    def torch(how):
+        return [str(python), str(HERE / "torch_peer.py"), how, dtype, str(folder)]
+
+    both, forward = list(MODES), ["forward"]
+    if kind == "perceptron":
+        listed = [("ours, threads", ours("peer_threads", "mlp"), both),
+                  ("ours, processes", MPIEXEC + ours("peer_processes", "mlp"), both)]
+        if dtype == "float":  # MPI has no bf16
+            by_hand = [str(build / "peer_mpi_by_hand"), str(folder)]
+            listed += [("oneDNN and MPI by hand", MPIEXEC + by_hand, both)]
+        return listed + [("PyTorch, 2 threads", torch("threads"), both),
+                         ("PyTorch, 2 threads, prepacked", torch("prepacked"), forward),
+                         ("PyTorch, 2 processes, gloo", torch("gloo"), both)]
+    return [("ours by output, threads", ours("peer_threads", "output"), both),
+            ("ours by height, threads", ours("peer_threads", "height"), both),
+            ("PyTorch, 2 threads", torch("threads"), both),
+            ("PyTorch, 2 threads, channels last", torch("channels_last"), both),
+            ("PyTorch, 2 threads, prepacked", torch("prepacked"), forward)]
+
+
+def missing_of(command, torch_problem):
+    """Why this contender cannot be there, or nothing."""
+    if "torch_peer.py" in " ".join(command):
+        return torch_problem
+    if command[0] == MPIEXEC[0] and not shutil.which(MPIEXEC[0]):
+        return "mpiexec is not there; openmpi-bin has it"
+    program = Path(command[len(MPIEXEC)] if command[0] == MPIEXEC[0] else command[0])
+    if not program.exists():
+        return f"{program.name} was not built; the build folder's skipped.txt says what it needs"
+    return None
+
+
+def problem_of_torch(python):
+    """Why PyTorch cannot be called, or nothing."""
+    how = "bench/peers/get_torch gets it (3 GB), or --python names a Python that has it"
+    if not Path(python).exists():
+        return f"{python} is not there; {how}"
+    tried = subprocess.run([python, "-c", "import torch, numpy"], capture_output=True, text=True)
+    if tried.returncode != 0:
+        return f"{python} cannot import torch and numpy ({tried.stderr.strip()[-200:]}); {how}"
+    return None
+
+
+def machine():
+    """What the figures depend on."""
+    cpu = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+           if line.startswith("model name")]
+    system = re.search(r'PRETTY_NAME="?([^"\n]*)', Path("/etc/os-release").read_text())
+    return {"cpu": cpu[0] if cpu else platform.processor(), "cores": os.cpu_count(),
+            "system": system[1] if system else platform.system()}
+
+
+def spread(values):
+    """First quartile, median, third quartile."""
+    if len(values) < 2:
+        return [values[0]] * 3
+    return statistics.quantiles(values, n=4, method="inclusive")
+
+
+def summary(blocks):
+    """Of each contender the microseconds of a call, and its time over that of each of ours."""
+    result = {}
+    for name, times in blocks.items():
+        over = {other: spread([a / b for a, b in zip(times, theirs)])
+                for other, theirs in blocks.items() if other.startswith("ours") and other != name}
+        result[name] = {"us": spread([time / 1000 for time in times]), "over": over,
+                        "blocks_ns": times}
+    return result
+
+
+class Run:
+    """All that was measured so far, and where it is written to."""
+
+    def __init__(self, output, machine_, rounds, block):
+        self.output = output
+        self.data = {"date": datetime.date.today().isoformat(), "machine": machine_, "versions": {},
+                     "rounds": rounds, "block_seconds": block, "load": [], "waiting": {},
+                     "left_out": {}, "failed": [], "results": []}
+
+    def add(self, kind, shape, dtype, mode, blocks, differences):
+        self.data["load"].append(os.getloadavg()[0])
+        self.data["results"].append({"kind": kind, "shape": shape, "dtype": dtype, "mode": mode,
+                                     "differences": differences, "contenders": summary(blocks)})
+
+    def end_of(self, contender):
+        """Keeps how much a contender worked in others' turns."""
+        if contender.slept > 0:
+            share = contender.spun / contender.slept
+            self.data["waiting"][contender.name] = max(
+                share, self.data["waiting"].get(contender.name, 0))
+
+    def write(self):
+        for suffix, text in ((".json", json.dumps(self.data, indent=1) + "\n"),
+                             (".md", self.markdown())):
+            saving = Path(f"{self.output}{suffix}.saving")
+            saving.write_text(text)
+            saving.replace(f"{self.output}{suffix}")
+
+    def markdown(self):
+        data = self.data
+        load = f"{min(data['load']):.1f} to {max(data['load']):.1f}" if data["load"] else "unknown"
+        versions = ", ".join(f"{what.replace('_', ' ')} {text}"
+                             for what, text in data["versions"].items())
+        lines = [f"On {data['date']}, {data['machine']['cores']} cores, {data['machine']['cpu']}, "
+                 f"{data['machine']['system']}; {versions}. {data['rounds']} rounds; load average "
+                 f"{load}. `[a, b]` are quartiles. \"Over\" is the contender's time over ours in the "
+                 "same round: above 1, ours is faster.", ""]
+        for kind, title in TITLES.items():
+            results = [result for result in data["results"] if result["kind"] == kind]
+            if results:
+                lines += [f"## {title}", "", *table(results), ""]
+        if data["waiting"]:
+            lines.append(f"Who waited used at most {100 * max(data['waiting'].values()):.1f} % of a "
+                         "core.")
+        lines += [f"- left out: {name}: {why}" for name, why in data["left_out"].items()]
+        lines += [f"- FAILED: {text}" for text in data["failed"]]
+        return "\n".join(lines).rstrip() + "\n"
+
+
+def table(results):
+    """The rows of all measurements of one kind."""
+    ours = list(dict.fromkeys(name for result in results for name in result["contenders"]
+                              if name.startswith("ours")))
+    rows = ["| " + " | ".join(["", "dtype", "", "contender", "us a call"]
+                              + [f"over {name}" for name in ours]) + " |",
+            "|" + "---|" * (5 + len(ours))]
+    for result in results:
+        what = [result["shape"], result["dtype"], MODES[result["mode"]]]
+        for name, of in result["contenders"].items():
+            first, median, third = of["us"]
+            cells = [f"{median:.0f} [{first:.0f}, {third:.0f}]"]
+            for other in ours:
+                over = of["over"].get(other)
+                cells.append(f"{over[1]:.2f} [{over[0]:.2f}, {over[2]:.2f}]" if over else "")
+            rows.append("| " + " | ".join([*what, name, *cells]) + " |")
+    return rows
+
+
+def measure(run, kind, shape, dtype, folder, arguments, torch_problem):
+    """One problem by all that can be there."""
+    def failed(contender, problem):
+        print(f"FAILED: {problem}", file=sys.stderr, flush=True)
+        run.data["failed"].append(f"{shape}, {dtype}: {problem}")
+
+    playing, modes_of = [], {}
+    try:
+        for name, command, modes in contenders_of(kind, dtype, folder, arguments.build,
+                                                  arguments.python):
+            missing = missing_of(command, torch_problem)
+            if missing:
+                if name not in run.data["left_out"]:
+                    print(f"left out: {name}: {missing}", file=sys.stderr, flush=True)
+                run.data["left_out"][name] = missing
+                continue
+            try:
+                contender = Contender(name, command, AS_ROOT)
+            except Failed as problem:
+                failed(None, problem)
+                continue
+            playing.append(contender)
+            modes_of[name] = modes
+            run.data["versions"].update(contender.versions)
+        for mode in MODES:
+            order = random.Random(f"{shape} {dtype} {mode}")
+            able = [contender for contender in playing if mode in modes_of[contender.name]]
+            blocks = take_turns(able, mode, arguments.rounds, arguments.block, PAUSE, order,
+                                lambda contender, problem: (playing.remove(contender),
+                                                            failed(contender, problem)))
+            run.add(kind, shape, dtype, mode,
+                    {contender.name: times for contender, times in blocks.items()},
+                    {contender.name: contender.differences for contender in able})
+            print("\n".join(table(run.data["results"][-1:])[2:]), flush=True)
+    finally:
+        for contender in playing:
+            run.end_of(contender)
+            contender.end()
+    run.write()
+
+
+def arguments_of_command_line():
+    parser = argparse.ArgumentParser(usage=__doc__.partition("usage: ")[2].partition("\n\n")[0],
+                                     description=__doc__.partition("\n")[0])
+    parser.add_argument("--build", type=Path, default=TREE / "build/release/bench/peers",
+                        help="where the target `peers` was built")
+    parser.add_argument("--python", type=Path, help="a Python with torch and numpy",
+                        default=os.environ.get("PEERS_PYTHON", TREE / "build/peers/venv/bin/python"))
+    parser.add_argument("--output", type=Path,
+                        default=TREE / f"build/peers/{datetime.datetime.now():%Y-%m-%d-%H%M%S}",
+                        help="what is written, without .md and .json")
+    parser.add_argument("--only", default="", metavar="TEXT",
+                        help="problems whose name has this regular expression, such as '128 rows, "
+                             "float' or convolutions")
+    parser.add_argument("--rounds", type=int, default=15, help="blocks of each contender")
+    parser.add_argument("--block", type=float, default=0.15, help="about how many seconds one lasts")
+    arguments = parser.parse_args()
+    if arguments.rounds < 1 or not arguments.block > 0:
+        parser.error("--rounds and --block must be above 0")
+    try:
+        re.compile(arguments.only)
+    except re.error as problem:
+        parser.error(f"--only {arguments.only} is no regular expression: {problem}")
+    return arguments
+
+
+def main():
+    arguments = arguments_of_command_line()
+    chosen = [(kind, shape, sizes, dtype) for kind, shapes in PROBLEMS.items()
+              for shape, sizes in shapes for dtype in DTYPES
+              if re.search(arguments.only, f"{kind}, {shape}, {dtype}")]
+    if not chosen:
+        sys.exit(f"peers.py: no problem has '{arguments.only}' in its name; they are called "
+                 f"'perceptron, 128 rows, float' and the like")
+    make_problem = arguments.build / "peer_make_problem"
+    if not make_problem.exists():
+        sys.exit(f"peers.py: {make_problem} is not there; `./dev peers` builds it, where oneDNN is "
+                 "installed")
+    for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OMP_NUM_THREADS"):
+        os.environ.pop(name, None)
+    torch_problem = problem_of_torch(arguments.python)
+    run = Run(arguments.output, machine(), arguments.rounds, arguments.block)
+    files = [Path(f"{arguments.output}{suffix}") for suffix in (".md", ".json")]
+    try:
+        for file in files:
+            if file.exists():
+                sys.exit(f"peers.py: {file} is there already and is left as it is; --output names "
+                         "another place")
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            file.touch()
+    except OSError as problem:
+        sys.exit(f"peers.py: {file} cannot be written: {problem.strerror}; --output names another "
+                 "place")
+    with tempfile.TemporaryDirectory(prefix="peers-") as work:
+        made = {}
+        for kind, shape, sizes, dtype in chosen:
+            folder = Path(work) / shape.replace(" ", "_")
+            if shape not in made:
+                subprocess.run([make_problem, folder, *sizes], check=True)
+                made[shape] = folder
+            print(f"== {kind}, {shape}, {dtype}", flush=True)
+            measure(run, kind, shape, dtype, folder, arguments, torch_problem)
+    waiting = {name: share for name, share in run.data["waiting"].items() if share > 0.05}
+    for name, share in waiting.items():
+        print(f"peers.py: {name} used {100 * share:.0f} % of a core in others' turns: these figures "
+              "are not fair", file=sys.stderr)
+    print(f"{arguments.output}.md")
+    return 1 if run.data["failed"] or waiting else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

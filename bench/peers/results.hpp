@@ -1,0 +1,86 @@
+#pragma once
+// What a problem holds, and whether a contender computes the same.
+//
+// A problem is a folder of .npy files in float: x, dy (the gradient of the output), each parameter
+// by its name, and what must come out of them: y and grad.<parameter>. All of x, dy and parameters
+// are whole numbers from -2 to 2, so that every sum of products is a whole number below 2^24 and
+// exact in float, in whatever order it was added up.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "shardwise/core/philox.hpp"
+#include "shardwise/interop/npy.hpp"
+
+namespace peers {
+
+namespace sw = shardwise;
+
+inline std::filesystem::path file_of(const std::filesystem::path& folder, const std::string& name) {
+  return folder / (name + ".npy");
+}
+
+/// Rows of features, or images.
+inline sw::Shape shape_of_x(const std::filesystem::path& folder) {
+  using enum sw::Axis;
+  const auto extents = sw::read_npy_header(file_of(folder, "x")).shape;
+  sw::Shape shape;
+  for (const sw::Axis axis : extents.size() == 2 ? std::vector{batch, feature}
+                                                 : std::vector{batch, channel, height, width})
+    shape.append({axis, static_cast<std::size_t>(extents.at(shape.rank()))});
+  return shape;
+}
+
+/// The numbers of one tensor.
+inline std::vector<float> load(const std::filesystem::path& folder, const std::string& name,
+                               const sw::Shape& shape) {
+  std::vector<float> values(shape.elements());
+  sw::read_npy(file_of(folder, name), sw::View<float, sw::Invariant>(values, shape, sw::Place{}));
+  return values;
+}
+
+/// Whole numbers from -2 to 2; `number` tells the tensors of a problem apart.
+inline sw::Tensor<float, sw::Invariant> whole_numbers(const sw::Shape& shape,
+                                                      std::uint64_t number) {
+  sw::Tensor<float, sw::Invariant> tensor(shape);
+  const std::span<float> values = tensor.view().span();
+  sw::RandomStream(sw::Seed{1}, sw::data_ordinal, 0, number)
+      .for_each_bits(0, values.size(), [&](std::uint64_t i, std::uint32_t word) {
+        values[static_cast<std::size_t>(i)] = static_cast<float>(word % 5) - 2.0F;
+      });
+  return tensor;
+}
+
+/// How far from exact a tensor may be, as |got - exact| / |exact| with the square root of the sum
+/// of squares: not at all in float; in bf16 every layer rounds to 8 bits what it gives.
+template <class T>
+constexpr double bound = std::is_same_v<T, float> ? 0 : 1.0 / 128;
+
+/// Says how far a tensor or a part of it is from exact, on the rank that speaks; throws
+/// std::runtime_error beyond the bound.
+template <class T>
+void require_exact(const std::string& name, std::span<const T> got, std::span<const float> exact,
+                   bool speaks) {
+  double apart = 0, all = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const auto e = static_cast<double>(exact[i]);
+    const double difference = static_cast<double>(static_cast<float>(got[i])) - e;
+    apart += difference * difference;
+    all += e * e;
+  }
+  const double difference = std::sqrt(apart / all);
+  if (speaks) std::printf("difference %s %.3g\n", name.c_str(), difference);
+  if (difference <= bound<T>) return;
+  throw std::runtime_error(name + " is wrong: |got - exact| / |exact| is " +
+                           std::to_string(difference) + ", and at most " +
+                           std::to_string(bound<T>) + " is allowed");
+}
+
+}  // namespace peers
