@@ -4,7 +4,9 @@
 //     peer_make_problem FOLDER IMAGES CHANNELS EXTENT     for the convolutions
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <vector>
 
 #include "peers/ours.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
@@ -40,18 +42,19 @@ void make(const std::filesystem::path& folder, const sw::Shape& in) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 3 && argc != 5) {
+  std::vector<std::size_t> sizes;
+  for (int i = 2; i < argc; ++i)
+    if (std::atoi(argv[i]) > 0) sizes.push_back(static_cast<std::size_t>(std::atoi(argv[i])));
+  if ((argc != 3 && argc != 5) || static_cast<int>(sizes.size()) != argc - 2) {
     std::fprintf(stderr, "usage: %s FOLDER ROWS | FOLDER IMAGES CHANNELS EXTENT\n", argv[0]);
     return 2;
   }
-  const auto number = [&](int i) { return static_cast<std::size_t>(std::stoull(argv[i])); };
   using enum sw::Axis;
-  if (argc == 3)
-    make<peers::Mlp>(argv[1], {{batch, number(2)}, {feature, 1024}});
+  if (sizes.size() == 1)
+    make<peers::Mlp>(argv[1], {{batch, sizes[0]}, {feature, 1024}});
   else
     make<peers::Convolutions<sw::split::output>>(
-        argv[1],
-        {{batch, number(2)}, {channel, number(3)}, {height, number(4)}, {width, number(4)}});
+        argv[1], {{batch, sizes[0]}, {channel, sizes[1]}, {height, sizes[2]}, {width, sizes[2]}});
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s: %s\n", argv[0], e.what());

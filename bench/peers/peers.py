@@ -164,13 +164,31 @@ class Run:
         for kind, title in TITLES.items():
             results = [result for result in data["results"] if result["kind"] == kind]
             if results:
-                lines += [f"## {title}", "", *table(results), ""]
+                best = fastest(results)
+                lines += [f"## {title}", "", *best, *([""] if best else []), *table(results), ""]
         if data["waiting"]:
             lines.append(f"Who waited used at most {100 * max(data['waiting'].values()):.1f} % of a "
                          "core.")
         lines += [f"- left out: {name}: {why}" for name, why in data["left_out"].items()]
         lines += [f"- FAILED: {text}" for text in data["failed"]]
         return "\n".join(lines).rstrip() + "\n"
+
+
+def fastest(results):
+    """For each measurement, the fastest of PyTorch over the fastest of ours."""
+    rows = ["| | dtype | | fastest of PyTorch | fastest of ours | over ours |", "|---|---|---|---|---|---|"]
+    for result in results:
+        def best(begin):
+            return min((of["us"][1], name) for name, of in result["contenders"].items()
+                       if name.startswith(begin))[1]
+        try:
+            ours, torch = best("ours"), best("PyTorch")
+        except ValueError:  # there is none
+            continue
+        first, median, third = result["contenders"][torch]["over"][ours]
+        rows.append(f"| {result['shape']} | {result['dtype']} | {MODES[result['mode']]} | {torch} | "
+                    f"{ours} | {median:.2f} [{first:.2f}, {third:.2f}] |")
+    return rows if len(rows) > 2 else []
 
 
 def table(results):

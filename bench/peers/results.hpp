@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <span>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -78,9 +79,10 @@ void require_exact(const std::string& name, std::span<const T> got, std::span<co
   const double difference = std::sqrt(apart / all);
   if (speaks) std::printf("difference %s %.3g\n", name.c_str(), difference);
   if (difference <= bound<T>) return;
-  throw std::runtime_error(name + " is wrong: |got - exact| / |exact| is " +
-                           std::to_string(difference) + ", and at most " +
-                           std::to_string(bound<T>) + " is allowed");
+  std::ostringstream why;
+  why << name << " is wrong: |got - exact| / |exact| is " << difference << ", and at most "
+      << bound<T> << " is allowed";
+  throw std::runtime_error(why.str());
 }
 
 }  // namespace peers

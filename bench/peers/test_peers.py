@@ -88,9 +88,11 @@ class Contenders(unittest.TestCase):
         self.assertEqual(len(blocks["ours"]), 5)
         self.assertRegex(failures[0], "peer: ended.*\n.*no more memory")
 
-    def test_who_prints_no_times_is_left_out(self):
-        blocks, failures = self.play(self.start("ours"), self.start("peer", wrong="babbles"))
+    def test_who_prints_no_times_is_left_out_and_ended(self):
+        peer = self.start("peer", wrong="babbles")
+        blocks, failures = self.play(self.start("ours"), peer)
         self.assertEqual(list(blocks), ["ours"])
+        self.assertEqual(processes_of(peer._process.pid), [])
         self.assertRegex(failures[0], "asked for 3 calls and printed 'nothing to tell'")
 
     def test_silence_ends(self):
@@ -136,6 +138,16 @@ class Tables(unittest.TestCase):
         self.assertIn("| 16 rows | float | forward | ours, threads | 2500 [1750, 3250] |  |", text)
         # The rounds' ratios are 2, 3, 2 and 1.
         self.assertIn("| PyTorch | 5000 [3500, 6000] | 2.00 [1.75, 2.25] |", text)
+        self.assertIn("| PyTorch | ours, threads | 2.00 [1.75, 2.25] |", text)
+
+    def test_the_fastest_of_each_side(self):
+        run = peers.Run(self.work / "out", {}, 2, 0.1)
+        blocks = {"ours, threads": [4e6, 4e6], "ours, processes": [2e6, 2e6],
+                  "PyTorch, a": [9e6, 9e6], "PyTorch, b": [6e6, 10e6], "by hand": [1e6, 1e6]}
+        run.add("perceptron", "16 rows", "float", "forward", blocks, {})
+        self.assertEqual(peers.fastest(run.data["results"])[2:],
+                         ["| 16 rows | float | forward | PyTorch, b | ours, processes | "
+                          "4.00 [3.50, 4.50] |"])
 
     def test_files(self):
         run = self.run_with_results()
