@@ -37,18 +37,20 @@ struct ConvolutionFormula {
   template <class F>
   void for_each_product(F f) const {
     const std::size_t in_plane = call.input_plane(), out_plane = call.output_plane();
-    for (std::size_t p = 0; p < out_plane; ++p)
-      for (std::size_t k = 0; k < call.taps(); ++k) {
-        const std::optional<std::size_t> at = read_by(p, k);
-        if (!at) continue;
-        for (std::size_t n = 0; n < call.images; ++n)
-          for (std::size_t o = 0; o < outputs(); ++o) {
-            const std::size_t y = (n * outputs() + o) * out_plane + p;
-            const std::size_t first = n * inputs() + o / channels.out * channels.in;
-            for (std::size_t i = 0; i < channels.in; ++i)
-              f(y, (first + i) * in_plane + *at, (o * channels.in + i) * call.taps() + k);
+    std::vector<std::array<std::size_t, 2>> pairs;  // outputs of a plane, and what a tap reads
+    for (std::size_t k = 0; k < call.taps(); ++k) {
+      pairs.clear();
+      for (std::size_t p = 0; p < out_plane; ++p)
+        if (const auto at = read_by(p, k)) pairs.push_back({p, *at});
+      for (std::size_t n = 0; n < call.images; ++n)
+        for (std::size_t o = 0; o < outputs(); ++o)
+          for (std::size_t i = 0; i < channels.in; ++i) {
+            const std::size_t y = (n * outputs() + o) * out_plane;
+            const std::size_t x = (n * inputs() + o / channels.out * channels.in + i) * in_plane;
+            const std::size_t w = (o * channels.in + i) * call.taps() + k;
+            for (const auto& [p, at] : pairs) f(y + p, x + at, w);
           }
-      }
+    }
   }
 
   /// The element of an input plane that tap k of output p reads, if it lies in the image.
