@@ -25,7 +25,7 @@ import numpy
 import torch
 from torch import nn
 
-BOUND = {torch.float32: 0.0, torch.bfloat16: 1 / 128}
+BOUND = {torch.float32: 0.0, torch.bfloat16: 1 / 32}
 
 
 def load(folder, name, dtype):
