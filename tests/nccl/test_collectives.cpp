@@ -13,8 +13,6 @@
 
 #include "nccl/ranks.hpp"
 #include "nccl/stand_in.hpp"
-#include "shardwise/comm/file_rendezvous.hpp"
-#include "support/temporary_folder.hpp"
 
 using namespace shardwise;
 using namespace std::chrono_literals;
@@ -241,26 +239,6 @@ TEST_CASE("nccl: NCCL may take its time for every call") {
   });
   stand_in::progress_turns = 0;
   CHECK(stand_in::alive == 0);
-}
-
-TEST_CASE("nccl: communicators whose ranks meet at one path, one after the other, are two groups") {
-  const testing::TemporaryFolder folder("shardwise_nccl");
-  run_ranks(3, [&](ThreadCommunicator& threads) {
-    const testing::Stream stream;
-    const auto connected = [&] {
-      FileRendezvous place(folder.path() / "meet", threads.rank(), 3, {"one job", 20s});
-      return NcclCommunicator(place, {threads.rank(), stream.get(), 20s});
-    };
-    NcclCommunicator first = connected();
-    NcclCommunicator second = connected();
-    for (NcclCommunicator* const nccl : {&second, &first}) {
-      std::vector<float> data{static_cast<float>(threads.rank() + 1)};
-      nccl->all_reduce(data, std::span(data));
-      nccl->wait();
-      check(data[0] == 6, "sum", threads.rank());
-      check(nccl->close(), "close", threads.rank());
-    }
-  });
 }
 
 TEST_CASE("nccl: mistakes that a rank sees alone") {
