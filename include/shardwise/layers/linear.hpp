@@ -41,6 +41,75 @@ inline std::string linear_name(const char* kind, std::size_t in, std::size_t out
          (bias ? ">" : ", no bias>");
 }
 
+/// What a linear layer does to the blocks that a rank holds, whatever their sizes: compiled once
+/// for all layers of a split.
+template <class S, bool Bias>
+class LinearProduct : public ProductLayouts<S, Axis::feature> {
+  using Layouts = ProductLayouts<S, Axis::feature>;
+
+ public:
+  static constexpr Saves saves = Saves::input;  ///< as `Layer` says
+
+  /// A product over complete rows can apply the activation behind it.
+  template <Layout X>
+  static constexpr bool fuses = !std::same_as<typename Layouts::template gives<X>, Partial>;
+
+  ///@{
+  /// As `Layer` says.
+  template <Layout X>
+  using parameters = std::conditional_t<
+      Bias, std::tuple<typename Layouts::template weight<X>, typename Layouts::template bias<X>>,
+      std::tuple<typename Layouts::template weight<X>>>;
+
+  /// The products of the rank's part of the weight.
+  template <class Frame>
+  static auto make_state(Frame& frame) {
+    using T = typename Frame::dtype;
+    using B = typename Frame::backend_type;
+    static_assert(
+        Backend<B, T>,
+        "the backend does not compute in this dtype: docs/backends.md says which one runs "
+        "where. Name another dtype or another backend in the model's Context.");
+    const Shape weight = frame.template parameter_shape<0>();
+    return typename B::template Linear<T>(frame.backend(), weight[1].extent(), weight[0].extent());
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    frame.state().forward(x.rows(), x.data(), weight_of(frame), bias_of(frame), Frame::activation,
+                          y.data());
+  }
+
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
+    using T = typename Frame::dtype;
+    T* bias_gradient = nullptr;
+    if constexpr (Bias) bias_gradient = frame.template gradient_data<1>();
+    auto& products = frame.state();
+    products.backward_weight(x.rows(), x.data(), dy.data(), frame.write(),
+                             frame.template gradient_data<0>(), bias_gradient);
+    if constexpr (Frame::input_gradient) {
+      products.backward_input(x.rows(), dy.data(), weight_of(frame), dx.data());
+    }
+  }
+  ///@}
+
+ private:
+  template <class Frame>
+  static auto weight_of(Frame& frame) {
+    return Weight<typename Frame::dtype>{frame.template parameter_data<0>(), frame.version()};
+  }
+
+  template <class Frame>
+  static const typename Frame::dtype* bias_of(Frame& frame) {
+    if constexpr (Bias) {
+      return frame.template parameter_data<1>();
+    } else {
+      return nullptr;
+    }
+  }
+};
+
 }  // namespace detail
 
 /// y = x Wᵀ + b on the innermost axis, which must be `feature`.
@@ -60,11 +129,8 @@ inline std::string linear_name(const char* kind, std::size_t in, std::size_t out
 /// throws   shape_error if x has another innermost axis or extent than In features
 /// source   Shoeybi et al. 2019, section 3
 template <class S, std::size_t In, std::size_t Out, bool Bias = true>
-class Linear : public detail::ProductLayouts<S, Axis::feature> {
-  using Layouts = detail::ProductLayouts<S, Axis::feature>;
-
+class Linear : public detail::LinearProduct<S, Bias> {
  public:
-  static constexpr Saves saves = Saves::input;      ///< as `Layer` says
   static constexpr std::size_t in_features = In;    ///< over all ranks, or `dynamic`
   static constexpr std::size_t out_features = Out;  ///< over all ranks, or `dynamic`
   /// How many sizes its constructor is to be given, in their order: those that are `dynamic`.
@@ -107,17 +173,8 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
   constexpr std::size_t out() const { return out_.value(); }
   ///@}
 
-  /// A product over complete rows can apply the activation behind it.
-  template <Layout X>
-  static constexpr bool fuses = !std::same_as<typename Layouts::template gives<X>, Partial>;
-
   ///@{
   /// As `Layer` says.
-  template <Layout X>
-  using parameters = std::conditional_t<
-      Bias, std::tuple<typename Layouts::template weight<X>, typename Layouts::template bias<X>>,
-      std::tuple<typename Layouts::template weight<X>>>;
-
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() > 0) check_input(x);
     return x.with_back({Axis::feature, out()});
@@ -133,38 +190,6 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
       return std::array{spec};
     }
   }
-
-  /// The products of the rank's part of the weight.
-  template <class Frame>
-  static auto make_state(Frame& frame) {
-    using T = typename Frame::dtype;
-    using B = typename Frame::backend_type;
-    static_assert(
-        Backend<B, T>,
-        "the backend does not compute in this dtype: docs/backends.md says which one runs "
-        "where. Name another dtype or another backend in the model's Context.");
-    const Shape weight = frame.template parameter_shape<0>();
-    return typename B::template Linear<T>(frame.backend(), weight[1].extent(), weight[0].extent());
-  }
-
-  template <class Frame, class X, class Y>
-  void forward(Frame& frame, const X& x, const Y& y) const {
-    frame.state().forward(x.rows(), x.data(), weight_of(frame), bias_of(frame), Frame::activation,
-                          y.data());
-  }
-
-  template <class Frame, class X, class DY, class DX>
-  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
-    using T = typename Frame::dtype;
-    T* bias_gradient = nullptr;
-    if constexpr (Bias) bias_gradient = frame.template gradient_data<1>();
-    auto& products = frame.state();
-    products.backward_weight(x.rows(), x.data(), dy.data(), frame.write(),
-                             frame.template gradient_data<0>(), bias_gradient);
-    if constexpr (Frame::input_gradient) {
-      products.backward_input(x.rows(), dy.data(), weight_of(frame), dx.data());
-    }
-  }
   ///@}
 
  private:
@@ -172,20 +197,6 @@ class Linear : public detail::ProductLayouts<S, Axis::feature> {
     const Dim& last = x.back();
     if (last.axis != Axis::feature || (last.known() && last.extent() != in())) {
       detail::throw_wrong_features(x, in(), out());
-    }
-  }
-
-  template <class Frame>
-  static auto weight_of(Frame& frame) {
-    return Weight<typename Frame::dtype>{frame.template parameter_data<0>(), frame.version()};
-  }
-
-  template <class Frame>
-  static const typename Frame::dtype* bias_of(Frame& frame) {
-    if constexpr (Bias) {
-      return frame.template parameter_data<1>();
-    } else {
-      return nullptr;
     }
   }
 

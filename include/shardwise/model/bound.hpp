@@ -72,8 +72,8 @@ class Bound {
   using T = typename Ctx::dtype;
   using In = takes_t<L, E>;
   using Out = gives_t<L, E>;
-  using F = Frame<L, In, S>;
   using Parameters = parameters_t<L, In>;
+  using F = Frame<In, S, Parameters, exchanges_t<L, In>>;
   static constexpr std::size_t parameter_count = F::parameter_count;
 
  public:
@@ -262,8 +262,8 @@ class Bound {
 
   template <class Visitor, std::size_t... Is>
   void visit(Run<Ctx>& run, const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
-    (f(detail::parameter_at<std::tuple_element_t<Is, Parameters>>(
-         run, path, parameters_.specs[Is], parameters_.slots[Is], ordinal_, Is)),
+    (detail::visit_parameter<std::tuple_element_t<Is, Parameters>>(
+         run, path, parameters_.specs[Is], parameters_.slots[Is], ordinal_, Is, f),
      ...);
   }
 

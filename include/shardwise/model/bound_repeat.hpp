@@ -9,6 +9,7 @@
 
 #include "shardwise/model/bound.hpp"
 #include "shardwise/model/bound_sequential.hpp"
+#include "shardwise/model/parameter.hpp"
 #include "shardwise/model/repeat.hpp"
 
 namespace shardwise {
@@ -66,7 +67,7 @@ class Bound<L, S, E> {
   void visit_parameters(Run<Ctx>& run, const std::string& path, Visitor&& f) {
     first_.visit_parameters(run, path + "0.", f);
     for (std::size_t i = 1; i < L::times; ++i) {
-      later_[i - 1].visit_parameters(run, path + std::to_string(i) + ".", f);
+      later_[i - 1].visit_parameters(run, detail::path_of_part(path, i), f);
     }
   }
 
@@ -74,7 +75,7 @@ class Bound<L, S, E> {
   void visit_buffers(const std::string& path, Visitor&& f) {
     first_.visit_buffers(path + "0.", f);
     for (std::size_t i = 1; i < L::times; ++i) {
-      later_[i - 1].visit_buffers(path + std::to_string(i) + ".", f);
+      later_[i - 1].visit_buffers(detail::path_of_part(path, i), f);
     }
   }
 

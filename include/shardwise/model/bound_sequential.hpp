@@ -9,6 +9,7 @@
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/bound.hpp"
+#include "shardwise/model/parameter.hpp"
 #include "shardwise/model/sequential.hpp"
 
 namespace shardwise {
@@ -162,12 +163,12 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
 
   template <class Visitor, std::size_t... Is>
   void visit(Run<Ctx>& run, const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
-    (bound<Is>().visit_parameters(run, path + std::to_string(Is) + ".", f), ...);
+    (bound<Is>().visit_parameters(run, detail::path_of_part(path, Is), f), ...);
   }
 
   template <class Visitor, std::size_t... Is>
   void buffers(const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
-    (bound<Is>().visit_buffers(path + std::to_string(Is) + ".", f), ...);
+    (bound<Is>().visit_buffers(detail::path_of_part(path, Is), f), ...);
   }
 
   template <std::size_t... Is>

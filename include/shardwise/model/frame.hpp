@@ -23,12 +23,12 @@ struct BoundParameters {
 };
 
 /// A layer's part of the rank's run. `Setting` holds what is known at compile time: `context`,
-/// `trains`, `input_gradient` and the `activation` that is fused into the layer's product.
-template <class L, Layout In, class Setting>
-class Frame : public Exchanger<typename Setting::context, exchanges_t<L, In>> {
+/// `trains`, `input_gradient` and the `activation` that is fused into the layer's product. Layers
+/// that differ in sizes alone have frames of one type, so what runs on it is compiled once.
+template <Layout In, class Setting, class Parameters, class Exchanges>
+class Frame : public Exchanger<typename Setting::context, Exchanges> {
   using Ctx = typename Setting::context;
-  using Base = Exchanger<Ctx, exchanges_t<L, In>>;
-  using Parameters = parameters_t<L, In>;
+  using Base = Exchanger<Ctx, Exchanges>;
   template <std::size_t I>
   using Use = std::tuple_element_t<I, Parameters>;
 

@@ -1,6 +1,7 @@
 #pragma once
 // A parameter as a model's visitors see it.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -35,17 +36,23 @@ struct NamedBuffer {
 
 namespace detail {
 
-template <class Use, class Context>
-auto parameter_at(Run<Context>& run, const std::string& path, const ParameterSpec& spec,
-                  const ParameterSlot& slot, std::uint64_t ordinal, std::uint64_t number) {
+/// What names begin with in part `number` of a composition: "3.1." in front of "weight".
+inline std::string path_of_part(const std::string& path, std::size_t number) {
+  return path + std::to_string(number) + '.';
+}
+
+/// Calls f(Parameter) with the parameter that lies in `slot`; `path` ends in ".".
+template <class Use, class Context, class F>
+void visit_parameter(Run<Context>& run, const std::string& path, const ParameterSpec& spec,
+                     const ParameterSlot& slot, std::uint64_t ordinal, std::uint64_t number, F& f) {
   using T = typename Context::precision::parameter;
   using G = typename Context::precision::gradient;
   using Stored = typename Use::stored;
-  return Parameter<T, G, Stored, typename Use::used>{
+  f(Parameter<T, G, Stored, typename Use::used>{
       path + std::string(spec.name), spec,
       View<T, Stored>(run.parameters.value(slot), spec.shape, run.place()),
       View<G, dual_t<Stored>>(run.parameters.gradient_of(slot), spec.shape, run.place()),
-      RandomStream(run.seed, ordinal, 0, number)};
+      RandomStream(run.seed, ordinal, 0, number)});
 }
 
 }  // namespace detail

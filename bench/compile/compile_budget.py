@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Keeps the work that the library gives a compiler from growing unseen: counts the classes and
+functions that clang++ makes from templates, which is the same on every machine, against a budget.
+
+Usage: compile_budget.py [CLANG++]
+A budget is a little above what was counted last. Where more is really needed, raise it, and measure
+what it costs with compile_time.py; where far less is, lower it.
+"""
+
+import collections
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from model_program import UMBRELLA, model_program
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Classes and functions made from templates.
+BUDGETS = {
+    "the umbrella alone": (11000, 3200),
+    "a model of 2 linear layers": (13800, 4200),
+    "each further layer": (57, 65),
+}
+
+
+def instantiations(compiler, program):
+    """How many classes and functions the program makes from templates."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "program.cpp").write_text(program)
+        subprocess.run(
+            [compiler, "-std=c++20", "-O0", "-ftime-trace", "-ftime-trace-granularity=0",
+             f"-I{ROOT}/include", "-c", folder / "program.cpp", "-o", folder / "program.o"],
+            check=True)
+        events = json.loads((folder / "program.json").read_text())["traceEvents"]
+    count = collections.Counter(event["name"] for event in events)
+    return count["InstantiateClass"], count["InstantiateFunction"]
+
+
+def main():
+    compiler = sys.argv[1] if len(sys.argv) > 1 else "clang++"
+    two, ten = (instantiations(compiler, model_program(layers)) for layers in (2, 10))
+    counted = {
+        "the umbrella alone": instantiations(compiler, UMBRELLA),
+        "a model of 2 linear layers": two,
+        "each further layer": tuple((b - a) / 8 for a, b in zip(two, ten)),
+    }
+    over = 0
+    for what, counts in counted.items():
+        for kind, count, budget in zip(("classes", "functions"), counts, BUDGETS[what]):
+            kept = count <= budget
+            over += not kept
+            print(f"{what:<28} {count:8g} {kind:<9} of {budget:8g}{'' if kept else '  TOO MANY'}")
+    if over:
+        sys.exit("The library gives compilers more to do than it did: make fewer types and functions "
+                 "depend on a layer's type, or raise the budget in " + __file__ + " and say why.")
+
+
+if __name__ == "__main__":
+    main()
