@@ -43,7 +43,7 @@ class Shardwise(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        for part in ("ONEDNN", "CBLAS", "DATA", "MPI", "CHECKPOINT"):
+        for part in ("ONEDNN", "CBLAS", "DATA", "MPI", "CHECKPOINT", "CUDA", "NCCL"):
             toolchain.cache_variables[f"SHARDWISE_{part}"] = "OFF"
         for extra in ("TESTS", "EXAMPLES", "BENCH", "INFO"):
             toolchain.cache_variables[f"SHARDWISE_{extra}"] = "OFF"

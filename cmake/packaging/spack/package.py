@@ -18,6 +18,8 @@ class Shardwise(CMakePackage):
     variant("data", default=False, description="Bring zlib for shardwise::data")
     variant("mpi", default=False, description="Bring an MPI for shardwise::mpi")
     variant("checkpoint", default=False, description="Bring nlohmann-json for shardwise::checkpoint")
+    variant("cuda", default=False, description="Bring CUDA and cuDNN for shardwise::cuda")
+    variant("nccl", default=False, description="Bring CUDA and NCCL for shardwise::nccl")
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
@@ -26,9 +28,13 @@ class Shardwise(CMakePackage):
     depends_on("zlib-api", when="+data")
     depends_on("mpi", when="+mpi")
     depends_on("nlohmann-json", when="+checkpoint")
+    depends_on("cuda@12:", when="+cuda")
+    depends_on("cudnn", when="+cuda")
+    depends_on("cuda", when="+nccl")
+    depends_on("nccl@2.18.1-1:", when="+nccl")
 
     def cmake_args(self):
         return [
             self.define_from_variant(f"SHARDWISE_{part.upper()}", part)
-            for part in ("onednn", "cblas", "data", "mpi", "checkpoint")
+            for part in ("onednn", "cblas", "data", "mpi", "checkpoint", "cuda", "nccl")
         ] + [self.define(f"SHARDWISE_{extra}", False) for extra in ("TESTS", "EXAMPLES", "BENCH", "INFO")]
