@@ -33,8 +33,13 @@ namespace shardwise {
 ///
 /// The same ranks may meet again and again at one path. The token tells their files from those that
 /// an earlier job left behind when it was killed, which are passed over; so it must be another one
-/// for every start of a job. On a network's file system a file may be seen late, by the seconds for
-/// which it remembers names.
+/// for every start of a job, and for every restart too: where a launcher starts ranks again with
+/// the same one, as torchrun does (`--max-restarts`), take TcpRendezvous. It stands in the files as
+/// it is, for whoever may read the folder.
+///
+/// Two processes that call themselves the same rank overwrite each other's files: one of them, or
+/// both, end by the time-out as if others had stayed away. On a network's file system a file may be
+/// seen late, by the seconds for which it remembers names.
 class FileRendezvous {
  public:
   /// throws  argument_error if there is no token, or it is too long; if `rank` is none of `size`
@@ -212,7 +217,7 @@ class FileRendezvous {
     throw peer_error("rendezvous at " + path_.string() + ", rank " + std::to_string(rank()) +
                      " of " + std::to_string(size()) + ": after " +
                      std::to_string(self_.options().timeout.count()) + " ms, " + what +
-                     ". Do all ranks run, with the same path and token, and see this folder?");
+                     ". Does each rank run once, with this path and token, and see this folder?");
   }
 
   std::filesystem::path path_;

@@ -24,8 +24,8 @@ using Card = std::array<std::byte, 256>;
 /// Options of a rendezvous, the same on all ranks.
 struct RendezvousOptions {
   /// What only the processes of this job know, of at most 256 bytes. Whoever comes with another one
-  /// is refused. It goes over the wire as it is: it keeps strangers and mistakes away, not somebody
-  /// who can read the network.
+  /// is refused. It goes over the wire, and into files, as it is: it keeps strangers and mistakes
+  /// away, not somebody who can read the network or the folder.
   std::string token;
   /// How long a rank waits for the others.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
