@@ -137,7 +137,6 @@ inline NcclCommunicator::NcclCommunicator(ncclComm_t comm, cudaStream_t stream,
                                           std::chrono::milliseconds timeout)
     : NcclCommunicator(new_watchdog(), detail::nccl::adopted(comm, {0, stream, timeout, false})) {}
 
-/// The group of the ranks that meet at `place`.
 inline void NcclCommunicator::barrier() {
   detail::nccl::meet(group());
   wait();
