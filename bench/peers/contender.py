@@ -36,9 +36,10 @@ def session_and_ticks(process):
 
 
 class Contender:
-    """Starts the job and waits until it has found that it computes what it should."""
+    """Starts the job and waits until it has found that it computes what it should: `results` are the
+    tensors that it must have compared with the problem's."""
 
-    def __init__(self, name, command, environment=None, patience=300):
+    def __init__(self, name, command, results=(), environment=None, patience=300):
         self.name = name
         self.patience = patience  # seconds that it may say nothing
         self.versions = {}
@@ -56,13 +57,13 @@ class Contender:
             self._errors.close()
             raise Failed(f"{name}: {command[0]} cannot be started: {problem.strerror}") from None
         try:
-            self._get_ready()
+            self._get_ready(results)
         except Failed:
             self.end(0)
             raise
         self._processes = processes_of(self._process.pid)
 
-    def _get_ready(self):
+    def _get_ready(self, results):
         while (line := self._read_line()) != "ready":
             kind, _, rest = line.partition(" ")
             what, _, value = rest.rpartition(" ") if kind == "difference" else rest.partition(" ")
@@ -72,6 +73,10 @@ class Contender:
                 self.differences[what] = float(value)
             else:
                 raise Failed(f"{self.name}: printed '{line}' instead of 'ready'")
+        unchecked = [tensor for tensor in results if tensor not in self.differences]
+        if unchecked:
+            raise Failed(f"{self.name}: is ready and has not said how far {', '.join(unchecked)} may "
+                         "be from exact; turns.hpp says how")
 
     def turn(self, mode, calls):
         """The nanoseconds of each of so many calls. Nobody else works meanwhile."""

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Ours against PyTorch and against Open MPI by hand, in turns, at the same shapes and core count.
+"""Ours against PyTorch and against oneDNN and MPI by hand, in turns, on the same two cores.
 
 usage: peers.py [--build FOLDER] [--python PYTHON] [--output NAME] [--only TEXT] [--rounds N]
                 [--block SECONDS]
 
-Each contender is a job of its own on two cores. It loads the same weights, input and gradient, must
-give the results that the problem holds, and then sleeps until its turn. In every round each has one
-block of calls, in random order, and nobody else works meanwhile. What counts of a block is its median
-call; what counts of two contenders is the ratio of their blocks in the same round.
+Each contender is a job of its own. It loads the same weights, input and gradient, must give the
+results that the problem holds, and then sleeps until its turn. In every round each has one block of
+calls, in random order, and nobody else works meanwhile. What counts of a block is its median call;
+what counts of two contenders is the ratio of their blocks in the same round.
 
 Writes NAME.md and NAME.json, anew after each problem; NAME is date and time in build/peers if it is
-not given. Without PyTorch or MPI it says so and goes on
-with the others. README.md beside this file has more.
+not given. Without PyTorch or MPI it says so and goes on with the others. README.md beside this file
+has more.
 """
 
 import argparse
@@ -33,8 +33,11 @@ from contender import Contender, Failed, take_turns
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
 PAUSE = 0.04  # seconds after each block, in which OpenMP's threads go from spinning to sleep
-MPIEXEC = ["mpiexec", "-n", "2"]
+MPI_OPTIONS = ["-n", "2", "--bind-to", "none"]  # on the CPUs of the driver, as all others
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+# What a user has set for threads, or for the kernels that oneDNN, MKL or OpenBLAS chooses, would bend
+# only the contenders that have this library; and oneDNN's logs would mix with the lines of turns.hpp.
+SETTINGS = ("OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "OPENBLAS_", "ATEN_")
 
 PROBLEMS = {
     "perceptron": [(f"{rows} rows", [str(rows)]) for rows in (16, 128, 512)],
@@ -49,7 +52,7 @@ DTYPES = ["float", "bf16"]
 MODES = {"forward": "forward", "training": "with backward"}
 
 
-def contenders_of(kind, dtype, folder, build, python):
+def contenders_of(kind, dtype, folder, build, python, mpiexec):
     """(name, command, modes) of each; the names that begin with `ours` are what others stand over."""
     def ours(program, plan):
         return [str(build / program), plan, dtype, str(folder)]
@@ -57,13 +60,16 @@ def contenders_of(kind, dtype, folder, build, python):
     def torch(how):
         return [str(python), str(HERE / "torch_peer.py"), how, dtype, str(folder)]
 
+    def processes(command):
+        return [mpiexec, *MPI_OPTIONS, *command]
+
     both, forward = list(MODES), ["forward"]
     if kind == "perceptron":
         listed = [("ours, threads", ours("peer_threads", "mlp"), both),
-                  ("ours, processes", MPIEXEC + ours("peer_processes", "mlp"), both)]
+                  ("ours, processes", processes(ours("peer_processes", "mlp")), both)]
         if dtype == "float":  # MPI has no bf16
             by_hand = [str(build / "peer_mpi_by_hand"), str(folder)]
-            listed += [("oneDNN and MPI by hand", MPIEXEC + by_hand, both)]
+            listed += [("oneDNN and MPI by hand", processes(by_hand), both)]
         return listed + [("PyTorch, 2 threads", torch("threads"), both),
                          ("PyTorch, 2 threads, prepacked", torch("prepacked"), forward),
                          ("PyTorch, 2 processes, gloo", torch("gloo"), both)]
@@ -74,13 +80,21 @@ def contenders_of(kind, dtype, folder, build, python):
             ("PyTorch, 2 threads, prepacked", torch("prepacked"), forward)]
 
 
-def missing_of(command, torch_problem):
+def results_of(folder, modes):
+    """The results of a problem that a contender with these modes has to give."""
+    gradients = sorted(path.name.removesuffix(".npy") for path in folder.glob("grad.*.npy"))
+    return ["y", *(gradients if "training" in modes else [])]
+
+
+def missing_of(command, mpiexec, torch_problem):
     """Why this contender cannot be there, or nothing."""
     if "torch_peer.py" in " ".join(command):
         return torch_problem
-    if command[0] == MPIEXEC[0] and not shutil.which(MPIEXEC[0]):
-        return "mpiexec is not there; openmpi-bin has it"
-    program = Path(command[len(MPIEXEC)] if command[0] == MPIEXEC[0] else command[0])
+    program = Path(command[0])
+    if command[0] == mpiexec:
+        if not shutil.which(mpiexec):
+            return f"{mpiexec} is not there; openmpi-bin has it"
+        program = Path(command[1 + len(MPI_OPTIONS)])
     if not program.exists():
         return f"{program.name} was not built; the build folder's skipped.txt says what it needs"
     return None
@@ -97,13 +111,37 @@ def problem_of_torch(python):
     return None
 
 
-def machine():
+def mpiexec_of(build):
+    """The launcher of the MPI that CMake found for the programs; `mpiexec` may be another MPI's."""
+    for folder in (build, *build.parents):
+        cache = folder / "CMakeCache.txt"
+        if cache.exists():
+            found = re.search(r"^MPIEXEC_EXECUTABLE:\w+=(/.+)$", cache.read_text(), re.MULTILINE)
+            return found[1] if found else "mpiexec"
+    return "mpiexec"
+
+
+def two_cpus(cpus=Path("/sys/devices/system/cpu")):
+    """The first two CPUs of different cores that this process may use; or the first two, if there is
+    but one core."""
+    allowed = sorted(os.sched_getaffinity(0))
+    first_of_core = {}
+    for cpu in allowed:
+        try:
+            core = (cpus / f"cpu{cpu}/topology/thread_siblings_list").read_text()
+        except OSError:  # a machine that does not tell
+            core = cpu
+        first_of_core.setdefault(core, cpu)
+    return (list(first_of_core.values()) if len(first_of_core) > 1 else allowed)[:2]
+
+
+def machine(cpus):
     """What the figures depend on."""
     cpu = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
            if line.startswith("model name")]
     system = re.search(r'PRETTY_NAME="?([^"\n]*)', Path("/etc/os-release").read_text())
-    return {"cpu": cpu[0] if cpu else platform.processor(), "cores": os.cpu_count(),
-            "system": system[1] if system else platform.system()}
+    return {"cpu": cpu[0] if cpu else platform.processor(), "cpus": cpus,
+            "cpus_of_machine": os.cpu_count(), "system": system[1] if system else platform.system()}
 
 
 def spread(values):
@@ -157,10 +195,13 @@ class Run:
         load = f"{min(data['load']):.1f} to {max(data['load']):.1f}" if data["load"] else "unknown"
         versions = ", ".join(f"{what.replace('_', ' ')} {text}"
                              for what, text in data["versions"].items())
-        lines = [f"On {data['date']}, {data['machine']['cores']} cores, {data['machine']['cpu']}, "
-                 f"{data['machine']['system']}; {versions}. {data['rounds']} rounds; load average "
-                 f"{load}. `[a, b]` are quartiles. \"Over\" is the contender's time over ours in the "
-                 "same round: above 1, ours is faster.", ""]
+        cpus = " and ".join(map(str, data["machine"]["cpus"]))
+        lines = [f"On {data['date']}, CPUs {cpus} of {data['machine']['cpus_of_machine']}, "
+                 f"{data['machine']['cpu']}, {data['machine']['system']}; {versions}. "
+                 f"{data['rounds']} rounds; load average {load}. `[a, b]` are quartiles. \"Over\" is "
+                 "the contender's time over ours in the same round: above 1, ours is faster. "
+                 "\"From exact\" is the largest |got - exact| / |exact| of the tensors it gave: of y "
+                 "forward, of gradients too with backward.", ""]
         for kind, title in TITLES.items():
             results = [result for result in data["results"] if result["kind"] == kind]
             if results:
@@ -191,18 +232,25 @@ def fastest(results):
     return rows if len(rows) > 2 else []
 
 
+def from_exact(mode, differences):
+    """The largest of the differences that were found of a contender in this mode."""
+    return max(difference for tensor, difference in differences.items()
+               if mode == "training" or not tensor.startswith("grad."))
+
+
 def table(results):
     """The rows of all measurements of one kind."""
     ours = list(dict.fromkeys(name for result in results for name in result["contenders"]
                               if name.startswith("ours")))
-    rows = ["| " + " | ".join(["", "dtype", "", "contender", "us a call"]
+    rows = ["| " + " | ".join(["", "dtype", "", "contender", "us a call", "from exact"]
                               + [f"over {name}" for name in ours]) + " |",
-            "|" + "---|" * (5 + len(ours))]
+            "|" + "---|" * (6 + len(ours))]
     for result in results:
         what = [result["shape"], result["dtype"], MODES[result["mode"]]]
         for name, of in result["contenders"].items():
             first, median, third = of["us"]
-            cells = [f"{median:.0f} [{first:.0f}, {third:.0f}]"]
+            cells = [f"{median:.0f} [{first:.0f}, {third:.0f}]",
+                     f"{from_exact(result['mode'], result['differences'][name]):.2g}"]
             for other in ours:
                 over = of["over"].get(other)
                 cells.append(f"{over[1]:.2f} [{over[0]:.2f}, {over[2]:.2f}]" if over else "")
@@ -219,15 +267,15 @@ def measure(run, kind, shape, dtype, folder, arguments, torch_problem):
     playing, modes_of = [], {}
     try:
         for name, command, modes in contenders_of(kind, dtype, folder, arguments.build,
-                                                  arguments.python):
-            missing = missing_of(command, torch_problem)
+                                                  arguments.python, arguments.mpiexec):
+            missing = missing_of(command, arguments.mpiexec, torch_problem)
             if missing:
                 if name not in run.data["left_out"]:
                     print(f"left out: {name}: {missing}", file=sys.stderr, flush=True)
                 run.data["left_out"][name] = missing
                 continue
             try:
-                contender = Contender(name, command, AS_ROOT)
+                contender = Contender(name, command, results_of(folder, modes), AS_ROOT)
             except Failed as problem:
                 failed(None, problem)
                 continue
@@ -276,6 +324,36 @@ def arguments_of_command_line():
     return arguments
 
 
+def claim(output):
+    """The files to write, empty and so known to be writable."""
+    files = [Path(f"{output}{suffix}") for suffix in (".md", ".json")]
+    for file in files:
+        if file.exists():
+            sys.exit(f"peers.py: {file} is there already and is left as it is; --output names another "
+                     "place")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            file.touch()
+    except OSError as problem:
+        sys.exit(f"peers.py: {file} cannot be written: {problem.strerror}; --output names another "
+                 "place")
+    return files
+
+
+def make_problem(program, folder, sizes):
+    """Writes a problem's folder, or ends with what is wrong."""
+    try:
+        made = subprocess.run([program, folder, *sizes], capture_output=True, text=True,
+                              errors="replace")
+    except OSError as problem:
+        sys.exit(f"peers.py: {program} cannot be started: {problem.strerror}; `./dev peers` builds it "
+                 "anew")
+    if made.returncode != 0:
+        sys.exit(f"peers.py: {program} wrote no problem and ended with exit code {made.returncode}. "
+                 f"It said:\n{made.stderr.strip()[-800:]}")
+
+
 def main():
     arguments = arguments_of_command_line()
     chosen = [(kind, shape, sizes, dtype) for kind, shapes in PROBLEMS.items()
@@ -284,35 +362,34 @@ def main():
     if not chosen:
         sys.exit(f"peers.py: no problem has '{arguments.only}' in its name; they are called "
                  f"'perceptron, 128 rows, float' and the like")
-    make_problem = arguments.build / "peer_make_problem"
-    if not make_problem.exists():
-        sys.exit(f"peers.py: {make_problem} is not there; `./dev peers` builds it, where oneDNN is "
-                 "installed")
-    for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OMP_NUM_THREADS"):
-        os.environ.pop(name, None)
+    maker = arguments.build / "peer_make_problem"
+    if not maker.exists():
+        sys.exit(f"peers.py: {maker} is not there; `./dev peers` builds it, where oneDNN is installed")
+    cpus = two_cpus()
+    if len(cpus) < 2:
+        sys.exit(f"peers.py: every contender needs two CPUs, and there is only CPU {cpus[0]} to use; "
+                 "taskset -p $$ tells which a shell may use")
+    os.sched_setaffinity(0, cpus)  # all that this process starts has them from it
+    for name in [name for name in os.environ if name.startswith(SETTINGS)]:
+        del os.environ[name]
+    arguments.mpiexec = mpiexec_of(arguments.build.resolve())
     torch_problem = problem_of_torch(arguments.python)
-    run = Run(arguments.output, machine(), arguments.rounds, arguments.block)
-    files = [Path(f"{arguments.output}{suffix}") for suffix in (".md", ".json")]
+    run = Run(arguments.output, machine(cpus), arguments.rounds, arguments.block)
+    files = claim(arguments.output)
     try:
+        with tempfile.TemporaryDirectory(prefix="peers-") as work:
+            made = set()
+            for kind, shape, sizes, dtype in chosen:
+                folder = Path(work) / shape.replace(" ", "_")
+                if shape not in made:
+                    make_problem(maker, folder, sizes)
+                    made.add(shape)
+                print(f"== {kind}, {shape}, {dtype}", flush=True)
+                measure(run, kind, shape, dtype, folder, arguments, torch_problem)
+    finally:
         for file in files:
-            if file.exists():
-                sys.exit(f"peers.py: {file} is there already and is left as it is; --output names "
-                         "another place")
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        for file in files:
-            file.touch()
-    except OSError as problem:
-        sys.exit(f"peers.py: {file} cannot be written: {problem.strerror}; --output names another "
-                 "place")
-    with tempfile.TemporaryDirectory(prefix="peers-") as work:
-        made = {}
-        for kind, shape, sizes, dtype in chosen:
-            folder = Path(work) / shape.replace(" ", "_")
-            if shape not in made:
-                subprocess.run([make_problem, folder, *sizes], check=True)
-                made[shape] = folder
-            print(f"== {kind}, {shape}, {dtype}", flush=True)
-            measure(run, kind, shape, dtype, folder, arguments, torch_problem)
+            if file.exists() and file.stat().st_size == 0:  # nothing was measured
+                file.unlink()
     waiting = {name: share for name, share in run.data["waiting"].items() if share > 0.05}
     for name, share in waiting.items():
         print(f"peers.py: {name} used {100 * share:.0f} % of a core in others' turns: these figures "
