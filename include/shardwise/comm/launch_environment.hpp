@@ -90,6 +90,18 @@ inline std::optional<LaunchEnvironment> from_launcher(const Lookup& lookup,
   return told;
 }
 
+/// The same of a launcher around the one that has told all. What it tells by half, or what makes no
+/// sense, is no error: a batch script of SLURM is rank 0 of a job whose size may not be told, and
+/// torchrun or mpirun may be started in it.
+inline std::optional<LaunchEnvironment> from_outer_launcher(const Lookup& lookup,
+                                                            const LauncherVariables& names) {
+  try {
+    return from_launcher(lookup, names);
+  } catch (const argument_error&) {
+    return std::nullopt;
+  }
+}
+
 /// MPICH under srun tells no local rank, and who sets RANK by hand may not either; but what started
 /// them can. Another launcher that counts the same processes in the same order knows it.
 inline void complete(LaunchEnvironment& told, const LaunchEnvironment& other) {
@@ -122,17 +134,17 @@ inline void check_agreement(const Lookup& lookup, const LaunchEnvironment& by_ha
 /// besides MASTER_ADDR and MASTER_PORT; SHARDWISE_PORT goes before the latter, which torchrun's
 /// own store may hold. The token is SHARDWISE_TOKEN, or else the number of the SLURM step.
 ///
-/// throws  argument_error if no launcher has told anything, or only half of it, or what is no
-///         number, or a rank that is none, or if RANK and MPI contradict each other
+/// throws  argument_error if no launcher has told anything; if the first that did told only half of
+///         it, or what is no number, or a rank that is none; if RANK and MPI contradict each other
 inline LaunchEnvironment read_launch_environment(const Lookup& lookup = process_variable) {
   std::optional<LaunchEnvironment> told;
   for (const detail::LauncherVariables& names : detail::launchers) {
-    std::optional<LaunchEnvironment> other = detail::from_launcher(lookup, names);
-    if (!other) continue;
     if (!told) {
-      told = std::move(other);
+      told = detail::from_launcher(lookup, names);
       continue;
     }
+    const std::optional<LaunchEnvironment> other = detail::from_outer_launcher(lookup, names);
+    if (!other) continue;
     if (told->launcher == "torchrun") detail::check_agreement(lookup, *told, *other);
     detail::complete(*told, *other);
   }

@@ -67,6 +67,38 @@ TEST_CASE("launch environment: the inner launcher comes first") {
   CHECK(read(both).rank == 9);
 }
 
+TEST_CASE("launch environment: what an outer launcher tells by half is no error") {
+  const Variables inner[] = {{{"RANK", "0"}, {"WORLD_SIZE", "2"}},
+                             {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
+                             {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}};
+  const Variables outer[] = {
+      {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}},  // a batch script without --ntasks
+      {{"SLURM_NTASKS", "2"}},
+      {{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "2"}},
+      {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "2"}},
+      {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2(x3)"}}};
+  for (const Variables& told : inner) {
+    for (const Variables& half : outer) {
+      CAPTURE(told.begin()->first);
+      CAPTURE(half.begin()->first);
+      Variables both = told;
+      both.insert(half.begin(), half.end());
+      CHECK(read(both).launcher == read(told).launcher);
+      CHECK(read(both).rank == 0);
+      CHECK(read(both).size == 2);
+      CHECK(!read(both).local_rank.has_value());
+      CHECK_THROWS_AS(read(half), argument_error);
+    }
+  }
+  const LaunchEnvironment torchrun = read({{"RANK", "0"},
+                                           {"WORLD_SIZE", "2"},
+                                           {"LOCAL_RANK", "0"},
+                                           {"TORCHELASTIC_RUN_ID", "none"},
+                                           {"SLURM_PROCID", "0"}});
+  CHECK(torchrun.launcher == "torchrun");
+  CHECK(torchrun.local_rank == 0);
+}
+
 TEST_CASE("launch environment: a local rank that one launcher does not tell is that of another") {
   const Variables slurm{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}};
   const Variables others[] = {{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}},  // srun --mpi=pmi2
