@@ -33,6 +33,8 @@ class TimedCommunicator {
   using Clock = std::chrono::steady_clock;
 
  public:
+  static constexpr sw::CheckLevel check_level = sw::check_level_of<Inner>();
+
   explicit TimedCommunicator(Inner inner) : inner_(std::move(inner)) {}
 
   int rank() const { return inner_.rank(); }
@@ -98,6 +100,8 @@ class TimedCommunicator {
 
 static_assert(sw::Communicator<TimedCommunicator<sw::ThreadCommunicator>>);
 // end: communicator
+static_assert(sw::check_level_of<TimedCommunicator<sw::Unchecked<sw::ThreadCommunicator>>>() ==
+              sw::CheckLevel::off);
 
 /// Every rank has counted its own samples into all bins; afterwards each has its bins, summed.
 template <sw::Communicator C>
