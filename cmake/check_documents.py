@@ -14,7 +14,8 @@ one without a language, says in a comment on the line above it where it comes fr
                               breaks its lines elsewhere
     <!-- not run: reason -->  none of them
 
-Drawings are blocks of ```text, and need none.
+Drawings are blocks of ```text, and need none. Nothing stands behind `> `: nobody would hold it to what
+it quotes.
 
 A line, or row of a table, that links to a planted bug of tests/mutants links to the test that finds
 it too, and each of them is on a page.
@@ -33,6 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+FOLDERS = ("include", "docs", "tests")
 LANGUAGES_TO_CHECK = {"", "cpp", "c++", "console", "sh", "shell", "bash", "cmake", "python", "py"}
 PRESETS_RUN = {"release"}  # by the test documents.commands
 SECONDS_OF_A_COMMAND = 300
@@ -40,6 +42,7 @@ FENCE = re.compile(r"^( *)(```+|~~~+) *([\w+-]*)")
 TAG = re.compile(r"^ *<!-- *(quote|run|said in|not run): *(.*?) *-->$")
 STRINGS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')  # adjacent ones are one
 MARKER = re.compile(r"^\s*(?://|#) (begin|end): ([\w.-]+)$")
+QUOTATION = re.compile(r"^ {0,3}>")
 HEADING = re.compile(r"^#{1,6} +(.*?)(?: +#+)?$")
 LINK = re.compile(
     r"""\]\(\s*<?([^()\s>]*(?:\([^()\s]*\)[^()\s>]*)?)>?(?:\s+"[^"]*")?\s*\)"""  # [text](target)
@@ -76,7 +79,7 @@ class Block:
 def pages_of(root):
     return [
         page
-        for pages in ("*.md", "include/**/*.md", "docs/**/*.md", "tests/**/*.md")
+        for pages in ("*.md", *(f"{folder}/**/*.md" for folder in FOLDERS))
         for page in sorted(root.glob(pages))
     ]
 
@@ -171,8 +174,12 @@ def check_link(root, page, target):
 
 def test_of(root, patch):
     """The source, without its suffix, or the folder that the `# red:` of a patch names."""
-    red = re.search(r"^# red: (.*)$", patch.read_text(), re.MULTILINE)[1].replace("\\", "")
-    kind, _, name = red.partition(".")
+    red = re.search(r"^# red: (.*)$", patch.read_text(), re.MULTILINE)
+    if red is None:
+        raise Problem(
+            f"{patch.relative_to(root)} names no test that finds it: add a line `# red: test`"
+        )
+    kind, _, name = red[1].replace("\\", "").partition(".")
     folder = root / "tests" / {"compile": "static", "openmpi": "mpi"}.get(kind, kind)
     return folder / name.split(".")[0]
 
@@ -186,7 +193,11 @@ def check_mutants(root, page, lines):
         for patch in files:
             if patch.suffix != ".patch" or not patch.is_file():
                 continue
-            test = test_of(root, patch)
+            try:
+                test = test_of(root, patch)
+            except Problem as problem:
+                yield line, problem
+                continue
             if not any(test in (file.with_suffix(""), *file.parents) for file in files):
                 yield line, Problem(
                     f"{patch.stem} is found by {test.relative_to(root)}: link to it on this line"
@@ -209,7 +220,7 @@ def text_of(root, path):
     source = root / path
     if not source.is_file():
         raise Problem(
-            f"quotes {path}, which does not exist: mend the path, which is relative to the root"
+            f"names {path}, which does not exist: mend the path, which is relative to the root"
         )
     return source.read_text()
 
@@ -252,8 +263,8 @@ def check_message(root, block):
     message = " ".join(" ".join(block.text).split())
     if not message or message not in strings:
         raise Problem(
-            f"is no string in {block.argument}, which is where a test should demand this message: "
-            "show what it says there"
+            f"is no string in {block.argument}, which is where a test should demand this message, "
+            "or a header give it to the compiler: show what it says there"
         )
 
 
@@ -396,6 +407,11 @@ def check_page(root, page):
         if TAG.match(line) and number not in above:
             yield number, Problem(
                 "no block of code begins on the next line: put the comment right above it"
+            )
+        if QUOTATION.match(line):
+            yield number, Problem(
+                "nothing holds what stands behind `>` to what the library says: make a message a "
+                "block below <!-- said in: file -->, and say the rest in words of the page"
             )
 
 

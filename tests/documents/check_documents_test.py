@@ -100,6 +100,20 @@ class Links(Documents):
         self.bad("[x](htps://example.org)", "is no file and no https address: mend it")
 
 
+class Pages(Documents):
+    def test_all_folders(self):
+        wrong = "[x](nowhere.md)\n"
+        pages = [f"{x}/a/b/PAGE.md" for x in ("include", "docs", "tests")]
+        for page in [*pages, "PAGE.md", "build/PAGE.md"]:
+            (self.root / page).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / page).write_text(wrong)
+        said = self.check("# Here\n").splitlines()
+        self.assertEqual(
+            sorted(line.partition(":")[0] for line in said),
+            sorted(["PAGE.md", *pages]),
+        )
+
+
 class Quotes(Documents):
     def test_good_ones(self):
         self.good(QUOTE)
@@ -150,7 +164,7 @@ class Quotes(Documents):
     def test_a_missing_source(self):
         text = QUOTE.replace("answer.cpp", "other.cpp")
         for options in ([], ["--update"]):
-            self.bad(text, "docs/page.md:2: quotes other.cpp, which does not exist: mend", *options)
+            self.bad(text, "docs/page.md:2: names other.cpp, which does not exist: mend", *options)
 
     def test_missing_lines_in_the_source(self):
         self.bad(
@@ -188,7 +202,14 @@ class Messages(Documents):
 
     def test_a_missing_file(self):
         text = self.said("x").replace("test.cpp", "other.cpp")
-        self.bad(text, "docs/page.md:2: quotes other.cpp, which does not exist: mend the path")
+        self.bad(text, "docs/page.md:2: names other.cpp, which does not exist: mend the path")
+
+    def test_one_that_is_not_held(self):
+        for text in ("it says\n> mend it\n> at once\n", "it says\n   >mend it\n"):
+            self.bad(text, "docs/page.md:2: nothing holds what stands behind `>` to what the lib")
+        self.assertEqual(self.check("it says\n> mend it\n> at once\n").count("docs/page.md"), 2)
+        self.good("a -> b,\n`> x`\n" + self.said('it "stops";', "  mend it"))
+        self.good("```text\n> a prompt\n```\n")
 
 
 class Mutants(Documents):
@@ -219,6 +240,13 @@ class Mutants(Documents):
         self.bad(
             "# x\n| [x](../tests/mutants/one.patch) | [y](../tests/unit/core) |\n",
             "docs/page.md:2: one is found by tests/ranks/pool: link to it on this line",
+        )
+
+    def test_one_without_a_test(self):
+        (self.root / "tests/mutants/one.patch").write_text("# trap: x\n")
+        self.bad(
+            "# x\n[x](../tests/mutants/one.patch)\n",
+            "docs/page.md:2: tests/mutants/one.patch names no test that finds it: add a line",
         )
 
     def test_one_on_no_page(self):
