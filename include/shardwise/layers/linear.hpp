@@ -61,19 +61,6 @@ class LinearProduct : public ProductLayouts<S, Axis::feature> {
       Bias, std::tuple<typename Layouts::template weight<X>, typename Layouts::template bias<X>>,
       std::tuple<typename Layouts::template weight<X>>>;
 
-  /// The products of the rank's part of the weight.
-  template <class Frame>
-  static auto make_state(Frame& frame) {
-    using T = typename Frame::dtype;
-    using B = typename Frame::backend_type;
-    static_assert(
-        Backend<B, T>,
-        "the backend does not compute in this dtype: docs/backends.md says which one runs "
-        "where. Name another dtype or another backend in the model's Context.");
-    const Shape weight = frame.template parameter_shape<0>();
-    return typename B::template Linear<T>(frame.backend(), weight[1].extent(), weight[0].extent());
-  }
-
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     frame.state().forward(x.rows(), x.data(), weight_of(frame), bias_of(frame), Frame::activation,
@@ -189,6 +176,19 @@ class Linear : public detail::LinearProduct<S, Bias> {
     } else {
       return std::array{spec};
     }
+  }
+
+  /// The products of the rank's part of the weight.
+  template <class Frame>
+  static auto make_state(Frame& frame) {
+    using T = typename Frame::dtype;
+    using B = typename Frame::backend_type;
+    static_assert(
+        Backend<B, T>,
+        "the backend does not compute in this dtype: docs/backends.md says which one runs "
+        "where. Name another dtype or another backend in the model's Context.");
+    const Shape weight = frame.template parameter_shape<0>();
+    return typename B::template Linear<T>(frame.backend(), weight[1].extent(), weight[0].extent());
   }
   ///@}
 

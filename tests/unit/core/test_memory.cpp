@@ -118,6 +118,26 @@ TEST_CASE("a buffer survives assignment to itself") {
   CHECK(a.data() != nullptr);
 }
 
+namespace {
+
+/// In a template, where clang 14 would never destroy an argument that is passed by value.
+template <class>
+struct Holder {
+  Buffer held;
+  void empty() { held = {}; }
+};
+
+}  // namespace
+
+TEST_CASE("a buffer that is assigned nothing gives its block back") {
+  Pool pool;
+  Holder<void> holder{pool.take(100)};
+  const void* memory = holder.held.data();
+  holder.empty();
+  CHECK(holder.held.data() == nullptr);
+  CHECK(pool.take(100).data() == memory);
+}
+
 TEST_CASE("a default-made buffer holds nothing") {
   const Buffer nothing;
   CHECK(nothing.data() == nullptr);
