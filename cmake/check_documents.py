@@ -3,8 +3,8 @@
 
 usage: check_documents.py [--update | --run PRESET] [ROOT]
 
-Pages are the .md files in ROOT, and below its folders include, docs and tests. A block of code, and
-one without a language, says in a comment on the line above it where it comes from:
+Pages are the .md files in ROOT, and below its folders include, docs, tests and bench. A block of
+code, and one without a language, says in a comment on the line above it where it comes from:
 
     <!-- quote: examples/00_first_model.cpp#model -->   the lines between `begin: model` and
                                                         `end: model`; without #model the whole file
@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-FOLDERS = ("include", "docs", "tests")
+FOLDERS = ("include", "docs", "tests", "bench")
 LANGUAGES_TO_CHECK = {"", "cpp", "c++", "console", "sh", "shell", "bash", "cmake", "python", "py"}
 PRESETS_RUN = {"release"}  # by the test documents.commands
 SECONDS_OF_A_COMMAND = 300

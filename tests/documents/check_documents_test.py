@@ -103,7 +103,7 @@ class Links(Documents):
 class Pages(Documents):
     def test_all_folders(self):
         wrong = "[x](nowhere.md)\n"
-        pages = [f"{x}/a/b/PAGE.md" for x in ("include", "docs", "tests")]
+        pages = [f"{x}/a/b/PAGE.md" for x in ("include", "docs", "tests", "bench")]
         for page in [*pages, "PAGE.md", "build/PAGE.md"]:
             (self.root / page).parent.mkdir(parents=True, exist_ok=True)
             (self.root / page).write_text(wrong)
