@@ -64,6 +64,7 @@ class FileRendezvous {
     const Entry own{detail::Greeting(self_, mine), new_number()};
     const std::vector<Entry> all = rank() == 0 ? collect(own, until) : wait_for_all(own, until);
     std::vector<Card> cards;
+    cards.reserve(all.size());
     for (const Entry& entry : all) cards.push_back(entry.greeting.card());
     return cards;
   }
