@@ -65,7 +65,7 @@ class Bound<L, S, E> {
 
   template <class Visitor>
   void visit_parameters(Run<Ctx>& run, const std::string& path, Visitor&& f) {
-    first_.visit_parameters(run, path + "0.", f);
+    first_.visit_parameters(run, detail::path_of_part(path, 0), f);
     for (std::size_t i = 1; i < L::times; ++i) {
       later_[i - 1].visit_parameters(run, detail::path_of_part(path, i), f);
     }
@@ -73,7 +73,7 @@ class Bound<L, S, E> {
 
   template <class Visitor>
   void visit_buffers(const std::string& path, Visitor&& f) {
-    first_.visit_buffers(path + "0.", f);
+    first_.visit_buffers(detail::path_of_part(path, 0), f);
     for (std::size_t i = 1; i < L::times; ++i) {
       later_[i - 1].visit_buffers(detail::path_of_part(path, i), f);
     }
