@@ -39,6 +39,36 @@ TEST_CASE_TEMPLATE("channels that the library keeps in blocks", T, float, bf16) 
   }
 }
 
+/// Convolutions that oneDNN 2.6.3 itself works out wrong or refuses, on processors with AMX.
+TEST_CASE_TEMPLATE("convolutions that the library cannot be trusted with", T, float, bf16) {
+  const SpatialAxis none{};
+  const std::initializer_list<ConvolutionFormula> convolutions = {
+      // Windows longer than an image with a depth: wrong in float, too.
+      {{1, 26, 26}, {2, {{{4, 4, 4, 2, 1, 3}, {2, 1, 4, 3, 1, 1}, {3, 1, 3, 3, 2, 0}}}}},
+      {{1, 1, 2}, {2, {{{4, 3, 4, 2, 1, 3}, {1, 1, 1, 2, 1, 0}, {4, 1, 4, 3, 2, 3}}}}},
+      // A depth.
+      {{2, 15, 61}, {2, {{{2, 2, 2, 2, 1, 1}, {5, 2, 1, 3, 2, 0}, {6, 4, 2, 1, 3, 2}}}}},
+      {{1, 1, 1}, {1, {{{4, 2, 3, 3, 1, 1}, {6, 4, 2, 1, 1, 0}, {4, 4, 4, 1, 1, 3}}}}},
+      // A dilation.
+      {{1, 35, 65}, {1, {{none, {6, 5, 2, 1, 3, 2}, {10, 9, 4, 1, 3, 3}}}}},
+      {{2, 34, 68}, {2, {{none, {10, 9, 2, 1, 2, 1}, {10, 5, 1, 2, 1, 0}}}}},
+      // Windows that leave gaps between them.
+      {{1, 71, 34}, {1, {{none, {14, 5, 1, 3, 1, 0}, {6, 3, 6, 3, 1, 5}}}}},
+      {{1, 84, 106}, {1, {{none, {13, 5, 1, 3, 1, 0}, {11, 3, 6, 3, 1, 0}}}}},
+      // Groups: refused.
+      {{2, 4, 32}, {1, {{none, none, {6, 4, 5, 3, 1, 4}}}}},
+      {{2, 8, 36}, {2, {{none, none, {8, 5, 3, 2, 1, 1}}}}},
+  };
+  OneDnn backend;
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    for (const ConvolutionFormula& f : convolutions) {
+      INFO(to_string(f));
+      std::mt19937 random(seed);
+      CHECK(backend_test::convolutions_are_exact<OneDnn, T>(backend, f, random));
+    }
+  }
+}
+
 TEST_CASE("sums over many channels are rounded once") {
   std::mt19937 random(1);
   OneDnn backend;

@@ -22,14 +22,13 @@
 
 namespace shardwise::detail::onednn {
 
-/// The dtype in which the library multiplies: bf16 where the processor does, else float, and then
-/// the reorders convert. Where a window is longer than an image or lies in nothing but padding,
-/// oneDNN 2.6.3's kernels for AMX gave wrong sums or crashed.
+/// The dtype in which the library multiplies: bf16 where the processor does and the library does it
+/// right, else float, and then the reorders convert.
 inline dnnl_data_type_t product_dtype(const ConvolutionGeometry& g, const Purpose& purpose) {
   constexpr int native = dnnl_cpu_isa_avx512_core_bf16;
   const bool multiplies_bf16 = (dnnl_get_effective_cpu_isa() & native) == native;
-  return purpose.dtype == Dtype::bfloat16 && multiplies_bf16 && g.windows_fit ? dnnl_bf16
-                                                                              : dnnl_f32;
+  return purpose.dtype == Dtype::bfloat16 && multiplies_bf16 && g.bf16_is_right ? dnnl_bf16
+                                                                                : dnnl_f32;
 }
 
 /// A tensor of the caller that the primitive reads in a layout of its own: copied into memory of
