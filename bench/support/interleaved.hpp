@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bench {
@@ -41,6 +42,7 @@ struct Timing {
   std::string name;
   Spread seconds;  // for one call
   Spread speed;    // time of the first candidate over time of this one, in the same round
+  std::vector<std::pair<std::string, double>> also{};  // what else there is to say, with its unit
 };
 
 /// What time is: the wall's, or that of the calling thread alone. The second leaves out the time
@@ -98,13 +100,16 @@ inline std::vector<Timing> interleave(const std::vector<Candidate>& candidates,
   return timings;
 }
 
-/// One line a candidate: time of a call in microseconds, and speed against the first candidate.
+/// The title, then one line a candidate: time of a call in microseconds, speed against the first
+/// candidate, and the rest.
 inline void print(const std::string& title, const std::vector<Timing>& timings) {
   std::printf("%s\n", title.c_str());
   for (const Timing& timing : timings) {
-    std::printf("  %-34s %10.2f us [%10.2f, %10.2f]   speed %.3f [%.3f, %.3f]\n",
-                timing.name.c_str(), timing.seconds.median * 1e6, timing.seconds.p10 * 1e6,
-                timing.seconds.p90 * 1e6, timing.speed.median, timing.speed.p10, timing.speed.p90);
+    std::printf("  %-34s %10.2f us [%10.2f, %10.2f]   speed %.3f [%.3f, %.3f]", timing.name.c_str(),
+                timing.seconds.median * 1e6, timing.seconds.p10 * 1e6, timing.seconds.p90 * 1e6,
+                timing.speed.median, timing.speed.p10, timing.speed.p90);
+    for (const auto& [what, value] : timing.also) std::printf("   %s %.3g", what.c_str(), value);
+    std::printf("\n");
   }
   std::fflush(stdout);
 }
