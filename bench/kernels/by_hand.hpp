@@ -90,22 +90,23 @@ class Call {
 };
 
 inline dnnl_memory_desc_t strided(dnnl_dim_t rows, dnnl_dim_t columns, dnnl_dim_t row_stride,
-                                  dnnl_dim_t column_stride) {
+                                  dnnl_dim_t column_stride, dnnl_data_type_t type = dnnl_f32) {
   dnnl_memory_desc_t desc;
   const dnnl_dims_t dims = {rows, columns};
   const dnnl_dims_t strides = {row_stride, column_stride};
-  must(dnnl_memory_desc_init_by_strides(&desc, 2, dims, dnnl_f32, strides), "strides");
+  must(dnnl_memory_desc_init_by_strides(&desc, 2, dims, type, strides), "strides");
   return desc;
 }
 
-inline dnnl_memory_desc_t plain(dnnl_dim_t rows, dnnl_dim_t columns) {
-  return strided(rows, columns, columns, 1);
+inline dnnl_memory_desc_t plain(dnnl_dim_t rows, dnnl_dim_t columns,
+                                dnnl_data_type_t type = dnnl_f32) {
+  return strided(rows, columns, columns, 1, type);
 }
 
-inline dnnl_memory_desc_t tagged(std::vector<dnnl_dim_t> dims, dnnl_format_tag_t tag) {
+inline dnnl_memory_desc_t tagged(std::vector<dnnl_dim_t> dims, dnnl_format_tag_t tag,
+                                 dnnl_data_type_t type = dnnl_f32) {
   dnnl_memory_desc_t desc;
-  must(dnnl_memory_desc_init_by_tag(&desc, static_cast<int>(dims.size()), dims.data(), dnnl_f32,
-                                    tag),
+  must(dnnl_memory_desc_init_by_tag(&desc, static_cast<int>(dims.size()), dims.data(), type, tag),
        "tag");
   return desc;
 }
@@ -141,16 +142,16 @@ struct Product {
   }
 };
 
-/// c[m, n] = a[m, k] b (+ bias, ReLU); `transposed`: b lies as [n, k].
-inline Product matmul(Library& library, dnnl_dim_t m, dnnl_dim_t k, dnnl_dim_t n, float* a,
-                      float* b, bool transposed, float* c, float* bias, bool relu,
-                      Weights weights) {
-  const dnnl_memory_desc_t a_desc = plain(m, k);
-  const dnnl_memory_desc_t lying = transposed ? strided(k, n, 1, k) : plain(k, n);
+/// c[m, n] = a[m, k] b (+ bias, ReLU), all of one type; `transposed`: b lies as [n, k].
+inline Product matmul(Library& library, dnnl_dim_t m, dnnl_dim_t k, dnnl_dim_t n, void* a, void* b,
+                      bool transposed, void* c, void* bias, bool relu, Weights weights,
+                      dnnl_data_type_t type = dnnl_f32) {
+  const dnnl_memory_desc_t a_desc = plain(m, k, type);
+  const dnnl_memory_desc_t lying = transposed ? strided(k, n, 1, k, type) : plain(k, n, type);
   const dnnl_memory_desc_t wanted =
-      weights == Weights::plain ? lying : tagged({k, n}, dnnl_format_tag_any);
-  const dnnl_memory_desc_t c_desc = plain(m, n);
-  const dnnl_memory_desc_t bias_desc = plain(1, n);
+      weights == Weights::plain ? lying : tagged({k, n}, dnnl_format_tag_any, type);
+  const dnnl_memory_desc_t c_desc = plain(m, n, type);
+  const dnnl_memory_desc_t bias_desc = plain(1, n, type);
   dnnl_matmul_desc_t op;
   must(
       dnnl_matmul_desc_init(&op, &a_desc, &wanted, bias == nullptr ? nullptr : &bias_desc, &c_desc),

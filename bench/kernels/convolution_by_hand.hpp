@@ -84,8 +84,14 @@ class Convolution {
 
   /// y, dw, db and dx, with weights that changed since the last time.
   void train() const {
+    train_without_dx();
+    for (const Step& step : backward_input_) step.call();
+  }
+
+  /// y, dw and db, as in the first layer of a network.
+  void train_without_dx() const {
     for (const Step& step : forward_) step.call();
-    for (const Step& step : backward_) step.call();
+    for (const Step& step : backward_weight_) step.call();
   }
 
   /// The same with no copy at all, as in a network in which every tensor keeps the layouts that
@@ -93,7 +99,8 @@ class Convolution {
   void forward_without_copies() const { run_products(forward_); }
   void train_without_copies() const {
     run_products(forward_);
-    run_products(backward_);
+    run_products(backward_weight_);
+    run_products(backward_input_);
   }
 
  private:
@@ -237,12 +244,12 @@ class Convolution {
     const dnnl_primitive_desc_t hint = describe_forward(true);
     Call product(*library_, describe(*library_, &op, false, hint));
     dnnl_primitive_desc_destroy(hint);
-    reads(backward_, product, DNNL_ARG_SRC, x_, dnnl_query_src_md, Kind::images);
-    reads(backward_, product, DNNL_ARG_DIFF_DST, dy_, dnnl_query_diff_dst_md, Kind::images);
+    reads(backward_weight_, product, DNNL_ARG_SRC, x_, dnnl_query_src_md, Kind::images);
+    reads(backward_weight_, product, DNNL_ARG_DIFF_DST, dy_, dnnl_query_diff_dst_md, Kind::images);
     product.bind(DNNL_ARG_DIFF_BIAS, b, db.data());
     Steps after =
         writes(product, DNNL_ARG_DIFF_WEIGHTS, dw_, dnnl_query_diff_weights_md, Kind::weight);
-    finish(backward_, std::move(product), std::move(after));
+    finish(backward_weight_, std::move(product), std::move(after));
   }
 
   void add_backward_input() {
@@ -258,10 +265,10 @@ class Convolution {
     const dnnl_primitive_desc_t hint = describe_forward(false);
     Call product(*library_, describe(*library_, &op, false, hint));
     dnnl_primitive_desc_destroy(hint);
-    reads(backward_, product, DNNL_ARG_DIFF_DST, dy_, dnnl_query_diff_dst_md, Kind::images);
-    reads(backward_, product, DNNL_ARG_WEIGHTS, w_, dnnl_query_weights_md, Kind::weight);
+    reads(backward_input_, product, DNNL_ARG_DIFF_DST, dy_, dnnl_query_diff_dst_md, Kind::images);
+    reads(backward_input_, product, DNNL_ARG_WEIGHTS, w_, dnnl_query_weights_md, Kind::weight);
     Steps after = writes(product, DNNL_ARG_DIFF_SRC, dx_, dnnl_query_diff_src_md, Kind::images);
-    finish(backward_, std::move(product), std::move(after));
+    finish(backward_input_, std::move(product), std::move(after));
   }
 
   Library* library_;
@@ -274,7 +281,7 @@ class Convolution {
   Tensor dy_{tagged(y_dims(), dnnl_nchw), dy.data()};
   Tensor dx_{tagged(x_dims(), dnnl_nchw), dx.data()};
   Tensor dw_{tagged(w_dims(), plain_weight()), dw.data()};
-  Steps forward_, backward_;
+  Steps forward_, backward_weight_, backward_input_;
 };
 
 }  // namespace by_hand
