@@ -2,6 +2,7 @@
 # reason in ${PROJECT_BINARY_DIR}/skipped.txt, which `./dev test` shows.
 
 find_package(CLI11 CONFIG QUIET)
+find_package(benchmark CONFIG QUIET)
 file(WRITE ${PROJECT_BINARY_DIR}/skipped.txt "")
 
 if(TARGET shardwise::onednn)  # the calls by hand that benchmarks compare with are written for 2
@@ -43,7 +44,8 @@ set(SHARDWISE_NEED_cuda "/cuda[./]" shardwise::cuda "NVIDIA's CUDA toolkit and c
 set(SHARDWISE_NEED_nccl "comm/(detail/)?nccl|<nccl.h>" shardwise::nccl "NVIDIA's libnccl-dev")
 set(SHARDWISE_NEED_cli "<CLI/" CLI11::CLI11 "libcli11-dev")
 set(SHARDWISE_NEED_cccl "<cuda/std/" shardwise_cccl "CCCL (comes with the CUDA toolkit; or set SHARDWISE_CCCL_INCLUDE)")
-list(APPEND SHARDWISE_NEEDS nvtx)
+list(APPEND SHARDWISE_NEEDS nvtx benchmark)
+set(SHARDWISE_NEED_benchmark "support/program.hpp" benchmark::benchmark "libbenchmark-dev")
 set(SHARDWISE_NEED_nvtx "<nvtx3/" shardwise_nvtx "NVIDIA's CUDA toolkit (or set SHARDWISE_NVTX_INCLUDE)")
 
 # Sets `targets` to what the sources have to be linked with, `missing` to the packages to install.

@@ -43,7 +43,27 @@ struct Timing {
   Spread seconds;  // for one call
   Spread speed;    // time of the first candidate over time of this one, in the same round
   std::vector<std::pair<std::string, double>> also{};  // what else there is to say, with its unit
+  Spread ours_over{};  // time of this one over time of the last one, ours, in the same round
 };
+
+/// From `seconds[candidate][round]`; the last candidate is ours.
+inline std::vector<Timing> timings_of(const std::vector<std::string>& names,
+                                      const std::vector<std::vector<double>>& seconds) {
+  const auto ratio = [](const std::vector<double>& a, const std::vector<double>& b) {
+    std::vector<double> ratios(a.size());
+    std::transform(a.begin(), a.end(), b.begin(), ratios.begin(), std::divides<>());
+    return Spread::of(ratios);
+  };
+  std::vector<Timing> timings;
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    timings.push_back({names[c],
+                       Spread::of(seconds[c]),
+                       ratio(seconds.front(), seconds[c]),
+                       {},
+                       ratio(seconds[c], seconds.back())});
+  }
+  return timings;
+}
 
 /// What time is: the wall's, or that of the calling thread alone. The second leaves out the time
 /// that other programs take from it and is for work on one thread only.
@@ -84,20 +104,15 @@ inline std::vector<Timing> interleave(const std::vector<Candidate>& candidates,
 
   const std::size_t count = candidates.size();
   std::vector<std::vector<double>> seconds(count);
-  std::vector<std::vector<double>> speed(count);
   for (int round = 0; round < effort.rounds; ++round) {
     for (std::size_t turn = 0; turn < count; ++turn) {
       const std::size_t c = round % 2 == 0 ? turn : count - 1 - turn;
       seconds[c].push_back(detail::seconds_of(candidates[c].run, calls[c], effort.clock));
     }
-    for (std::size_t c = 0; c < count; ++c)
-      speed[c].push_back(seconds[0].back() / seconds[c].back());
   }
-
-  std::vector<Timing> timings;
-  for (std::size_t c = 0; c < count; ++c)
-    timings.push_back({candidates[c].name, Spread::of(seconds[c]), Spread::of(speed[c])});
-  return timings;
+  std::vector<std::string> names;
+  for (const Candidate& candidate : candidates) names.push_back(candidate.name);
+  return timings_of(names, seconds);
 }
 
 /// The title, then one line a candidate: time of a call in microseconds, speed against the first

@@ -5,11 +5,13 @@
 
 #include <benchmark/benchmark.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -27,19 +29,23 @@ class Silence : public benchmark::BenchmarkReporter {
 /// One program's comparisons.
 class Program {
  public:
-  /// Takes `--rounds=N` off the command line; all other arguments are Google Benchmark's.
-  /// Exits with 2 after a sentence when one is neither.
+  /// Takes `--rounds=N` and `--quick` off the command line; all other arguments are Google
+  /// Benchmark's. `--quick` is for a look in passing: 3 rounds, and the first of all sizes.
+  /// Exits with 2 after a sentence when an argument is wrong.
   Program(int& argc, char** argv, int rounds = 31) : rounds_(rounds) {
-    constexpr std::string_view option = "--rounds=";
     int kept = 1;
     for (int i = 1; i < argc; ++i) {
       const std::string_view argument = argv[i];
-      if (argument.substr(0, option.size()) == option) {
-        rounds_ = std::atoi(argv[i] + option.size());
+      if (argument == "--quick") {
+        quick_ = true;
+        rounds_ = 3;
+      } else if (argument.substr(0, rounds_option.size()) == rounds_option) {
+        rounds_ = number(argument.substr(rounds_option.size()));
       } else {
         argv[kept++] = argv[i];
       }
     }
+    argv[kept] = nullptr;
     argc = kept;
     if (rounds_ < 1) {
       std::fprintf(stderr, "%s: --rounds takes a number of at least 1\n", argv[0]);
@@ -47,10 +53,24 @@ class Program {
     }
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) std::exit(2);
+    note("rounds", std::to_string(rounds_));
   }
 
   /// How often each candidate is measured.
   int rounds() const { return rounds_; }
+
+  /// All of them, or with `--quick` the first one.
+  template <class T>
+  std::vector<T> sizes(std::vector<T> all) const {
+    if (quick_) all.erase(all.begin() + 1, all.end());
+    return all;
+  }
+
+  /// Says under what circumstances this is measured, in the JSON too.
+  void note(const std::string& what, const std::string& value) {
+    notes_.emplace_back(what, value);
+    benchmark::AddCustomContext(what, value);
+  }
 
   /// Adds a comparison: `measure()` checks that all candidates compute the same, times them and
   /// returns their timings, ours last. What it throws is reported as its error.
@@ -59,7 +79,10 @@ class Program {
     const auto once = [this, name, measure](benchmark::State& state) {
       for (auto _ : state) try {
           const std::vector<Timing> timings = measure();
-          if (!silent_) print(name, timings);
+          if (!silent_) {
+            print_notes();
+            print(name, timings);
+          }
           report(state, timings);
         } catch (const std::exception& e) {
           std::fprintf(stderr, "%s: %s\n", name.c_str(), e.what());
@@ -73,35 +96,56 @@ class Program {
         ->Unit(benchmark::kMicrosecond);
   }
 
-  /// Runs what the command line selects. Returns what main() returns: 1 if a comparison failed.
-  /// Where several processes measure together, all but one are `silent`.
+  /// Runs what the command line selects. Returns what main() returns: 1 if a comparison failed or
+  /// none was selected. Where several processes measure together, all but one are `silent`.
   int run(bool silent = false) {
     silent_ = silent;
     Silence reporter;
-    benchmark::RunSpecifiedBenchmarks(&reporter);
-    return failed_ ? 1 : 0;
+    const std::size_t selected = benchmark::RunSpecifiedBenchmarks(&reporter);
+    return failed_ || selected == 0 ? 1 : 0;
   }
 
  private:
-  /// The time is that of the last candidate, ours. Counters, for JSON, hold everything else.
+  static constexpr std::string_view rounds_option = "--rounds=";
+
+  /// 0 for what is none.
+  static int number(std::string_view text) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() ? value : 0;
+  }
+
+  /// Once, before the first comparison.
+  void print_notes() {
+    for (const auto& [what, value] : notes_) std::printf("%s: %s\n", what.c_str(), value.c_str());
+    notes_.clear();
+  }
+
+  /// The time is that of the last candidate, ours. The label names candidates in their order, and
+  /// counters hold everything else.
   static void report(benchmark::State& state, const std::vector<Timing>& timings) {
     state.SetIterationTime(timings.back().seconds.median);
+    std::string names;
     for (const Timing& timing : timings) {
+      names += (names.empty() ? "" : " | ") + timing.name;
       const auto count = [&](const char* what, const Spread& spread) {
         state.counters[timing.name + what] = spread.median;
         state.counters[timing.name + what + ", 10 %"] = spread.p10;
         state.counters[timing.name + what + ", 90 %"] = spread.p90;
       };
       count(": seconds", timing.seconds);
-      count(": speed", timing.speed);
+      if (&timing != &timings.back()) count(": ours over it", timing.ours_over);
       for (const auto& [name, value] : timing.also)
         state.counters[timing.name + ": " + name] = value;
     }
+    state.SetLabel(names);
   }
 
   int rounds_;
+  bool quick_ = false;
   bool silent_ = false;
   bool failed_ = false;
+  std::vector<std::pair<std::string, std::string>> notes_;
 };
 
 }  // namespace bench
