@@ -5,18 +5,21 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <oneapi/dnnl/dnnl_debug.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "shardwise/core/dtype.hpp"
 
 namespace by_hand {
 
 inline void must(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return;
-  std::fprintf(stderr, "%s: %s\n", what, dnnl_status2str(status));
-  std::exit(1);
+  throw std::runtime_error(std::string("by hand: ") + what + ": " + dnnl_status2str(status));
 }
 
 struct Library {
@@ -38,6 +41,10 @@ struct Library {
 struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
 };
+
+/// What oneDNN calls T.
+template <class T>
+constexpr dnnl_data_type_t type_of = std::is_same_v<T, shardwise::bf16> ? dnnl_bf16 : dnnl_f32;
 
 /// A primitive with its arguments bound. Moves, and destroys what it made.
 class Call {
@@ -190,11 +197,12 @@ inline Product matmul(Library& library, dnnl_dim_t m, dnnl_dim_t k, dnnl_dim_t n
 
 /// y[rows, out] = x w^T + bias (ReLU) as oneDNN's layer, plain weights.
 inline Product inner_product(Library& library, dnnl_dim_t rows, dnnl_dim_t in, dnnl_dim_t out,
-                             float* x, float* w, float* y, float* bias, bool relu) {
-  const dnnl_memory_desc_t x_desc = plain(rows, in);
-  const dnnl_memory_desc_t w_desc = plain(out, in);
-  const dnnl_memory_desc_t y_desc = plain(rows, out);
-  const dnnl_memory_desc_t bias_desc = tagged({out}, dnnl_a);
+                             void* x, void* w, void* y, void* bias, bool relu,
+                             dnnl_data_type_t type = dnnl_f32) {
+  const dnnl_memory_desc_t x_desc = plain(rows, in, type);
+  const dnnl_memory_desc_t w_desc = plain(out, in, type);
+  const dnnl_memory_desc_t y_desc = plain(rows, out, type);
+  const dnnl_memory_desc_t bias_desc = tagged({out}, dnnl_a, type);
   dnnl_inner_product_desc_t op;
   must(dnnl_inner_product_forward_desc_init(&op, dnnl_forward_inference, &x_desc, &w_desc,
                                             &bias_desc, &y_desc),
@@ -212,12 +220,12 @@ inline Product inner_product(Library& library, dnnl_dim_t rows, dnnl_dim_t in, d
 /// dw[out, in] = dy^T x and db = column sums of dy, or dx[rows, in] = dy w: oneDNN's layer
 /// backward, plain matrices. `dw` null: the second.
 inline Product inner_product_backward(Library& library, dnnl_dim_t rows, dnnl_dim_t in,
-                                      dnnl_dim_t out, float* x_or_dx, float* w, float* dy,
-                                      float* dw, float* db) {
-  const dnnl_memory_desc_t x_desc = plain(rows, in);
-  const dnnl_memory_desc_t w_desc = plain(out, in);
-  const dnnl_memory_desc_t y_desc = plain(rows, out);
-  const dnnl_memory_desc_t bias_desc = tagged({out}, dnnl_a);
+                                      dnnl_dim_t out, void* x_or_dx, void* w, void* dy, void* dw,
+                                      void* db, dnnl_data_type_t type = dnnl_f32) {
+  const dnnl_memory_desc_t x_desc = plain(rows, in, type);
+  const dnnl_memory_desc_t w_desc = plain(out, in, type);
+  const dnnl_memory_desc_t y_desc = plain(rows, out, type);
+  const dnnl_memory_desc_t bias_desc = tagged({out}, dnnl_a, type);
   dnnl_inner_product_desc_t op;
   must(dnnl_inner_product_forward_desc_init(&op, dnnl_forward_training, &x_desc, &w_desc,
                                             dw == nullptr ? nullptr : &bias_desc, &y_desc),

@@ -20,7 +20,7 @@ enum class Images { as_they_lie, as_the_library_likes, channels_last };
 /// A tensor in the caller's memory and its copies in other layouts, each made by one call.
 class Tensor {
  public:
-  Tensor(const dnnl_memory_desc_t& plain, float* data) : plain_(plain), data_(data) {}
+  Tensor(const dnnl_memory_desc_t& plain, void* data) : plain_(plain), data_(data) {}
 
   const dnnl_memory_desc_t& plain() const { return plain_; }
 
@@ -38,7 +38,7 @@ class Tensor {
     return copies_.back().memory.get();
   }
 
-  float* data() const { return data_; }
+  void* data() const { return data_; }
 
  private:
   struct Copy {
@@ -47,20 +47,21 @@ class Tensor {
   };
 
   dnnl_memory_desc_t plain_;
-  float* data_;
+  void* data_;
   std::list<Copy> copies_;
 };
 
 /// x, w, y and their gradients as the caller has them, all row-major, and the calls that compute
 /// them. Copies are shared: what forward has copied for itself serves backward too.
-class Convolution {
+template <class T>
+class ConvolutionOf {
  public:
-  Convolution(Library& library, const bench::ConvolutionShard& shard, Images images)
-      : x(bench::random_values(shard.x_size(), 1)),
-        w(bench::random_values(shard.w_size(), 2)),
-        bias(bench::random_values(shard.outputs(), 3)),
+  ConvolutionOf(Library& library, const bench::ConvolutionShard& shard, Images images)
+      : x(bench::random_values<T>(shard.x_size(), 1)),
+        w(bench::random_values<T>(shard.w_size(), 2)),
+        bias(bench::random_values<T>(shard.outputs(), 3)),
         y(shard.y_size()),
-        dy(bench::random_values(shard.y_size(), 4)),
+        dy(bench::random_values<T>(shard.y_size(), 4)),
         dx(shard.x_size()),
         dw(shard.w_size()),
         db(shard.outputs()),
@@ -73,7 +74,7 @@ class Convolution {
     for (const Step& step : forward_) step.call();
   }
 
-  std::vector<float> x, w, bias, y, dy, dx, dw, db;
+  std::vector<T> x, w, bias, y, dy, dx, dw, db;
 
   /// y, with weights that are where the primitive wants them.
   void forward() const {
@@ -118,6 +119,10 @@ class Convolution {
   }
 
   static dnnl_dim_t dim(std::size_t n) { return static_cast<dnnl_dim_t>(n); }
+
+  static dnnl_memory_desc_t tagged(const std::vector<dnnl_dim_t>& dims, dnnl_format_tag_t tag) {
+    return by_hand::tagged(dims, tag, type_of<T>);
+  }
 
   std::vector<dnnl_dim_t> x_dims() const {
     const auto& s = shard_.call.space;
@@ -283,5 +288,6 @@ class Convolution {
   Tensor dw_{tagged(w_dims(), plain_weight()), dw.data()};
   Steps forward_, backward_weight_, backward_input_;
 };
+using Convolution = ConvolutionOf<float>;
 
 }  // namespace by_hand
