@@ -25,7 +25,7 @@
 #include "split/ranks.hpp"
 #include "split/report.hpp"
 #include "split/result_file.hpp"
-#include "split/together.hpp"
+#include "support/together.hpp"
 
 namespace {
 
@@ -115,7 +115,7 @@ void measure_all(split::Ranks& ranks, Session& session) {
       if (speaks) session.progress.skip();
       continue;
     }
-    if (split::of_first(ranks, stop.load() ? 1 : 0) != 0) return;
+    if (bench::of_first(ranks, stop.load() ? 1 : 0) != 0) return;
     const split::Job& job = jobs[i];
     const std::string& dtype = job.engine->dtype;
     if (speaks) session.progress.begin(job);
@@ -164,7 +164,7 @@ int measure(const split::Options& options) {
       split::print_head(session.cpu, cores);
       begun = is_first = true;
     }
-    if (split::of_first(ranks, stop ? 1 : 0) == 0) measure_all(ranks, session);
+    if (bench::of_first(ranks, stop ? 1 : 0) == 0) measure_all(ranks, session);
   });
   if (!is_first) return 0;
   if (session.kept > 0)

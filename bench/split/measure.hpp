@@ -18,8 +18,8 @@
 #include "shardwise/shardwise.hpp"
 #include "shardwise/testing/calls.hpp"
 #include "split/engine.hpp"
-#include "split/together.hpp"
 #include "support/random_values.hpp"
+#include "support/together.hpp"
 
 namespace split {
 
@@ -80,7 +80,7 @@ class Moves {
   }
 
   void operator()() const {
-    for (const Run& one : all_) one();
+    for (const bench::Run& one : all_) one();
   }
 
  private:
@@ -98,7 +98,7 @@ class Moves {
   Ranks* ranks_;
   std::size_t rows_;
   std::shared_ptr<sw::Pool> pool_;
-  std::vector<Run> all_;
+  std::vector<bench::Run> all_;
 };
 
 /// One architecture on some ranks: the model, its products alone, and its redistributions alone.
@@ -147,8 +147,9 @@ class Candidate {
     result.planned = bytes_of(planned);
     result.counted = bytes_of(counted);
     result.on_the_wire = plan.forward.bytes_sent(plan.ranks);
-    result.parameters = over_ranks(*ranks_, model_.values().size_bytes(), sw::Reduction::max);
-    result.memory = over_ranks(*ranks_, model_.run().pool.reserved(), sw::Reduction::max);
+    result.parameters =
+        bench::over_ranks(*ranks_, model_.values().size_bytes(), sw::Reduction::max);
+    result.memory = bench::over_ranks(*ranks_, model_.run().pool.reserved(), sw::Reduction::max);
     return result;
   }
 
@@ -223,7 +224,7 @@ std::vector<Measured> measure_ways(Ranks& ranks, Candidate<T, B, Unsplit>* unspl
     result.clear();
   }
 
-  const auto seconds = in_turns(
+  const auto seconds = bench::in_turns(
       ranks,
       {[&] {
          if (unsplit != nullptr) unsplit->forward();
@@ -236,7 +237,7 @@ std::vector<Measured> measure_ways(Ranks& ranks, Candidate<T, B, Unsplit>* unspl
        },
        [&] { first.forward(); }, [&] { first.multiply(); }, [&] { first.communicate(); },
        [&] { second.forward(); }, [&] { second.multiply(); }, [&] { second.communicate(); }},
-      effort);
+      effort.rounds, effort.sample_seconds, effort.stop);
   if (seconds.empty()) return {};
   const auto combine = [&](std::size_t a, std::size_t b, auto f) {
     std::vector<double> values;
@@ -298,16 +299,16 @@ double peak(Ranks& ranks) {
     typename B::template Linear<T> kernel(backend, n, n);
     const std::vector<T> x = random_elements<T>(n * n);
     std::vector<T> y(n * n);
-    const Run run = [&] {
+    const bench::Run run = [&] {
       kernel.forward(n, x.data(), {x.data(), 1}, nullptr, sw::Activation::none, y.data());
     };
-    const int calls = calls_of_sample(ranks, run, 2e-3);
+    const int calls = bench::calls_of_sample(ranks, run, 2e-3);
     double least = std::numeric_limits<double>::infinity();
     for (int sample = 0; sample < 7; ++sample)
-      least = std::min(least, seconds_together(ranks, calls, run));
+      least = std::min(least, bench::seconds_together(ranks, calls, run));
     const double cube = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
     best = std::max(best, 2 * cube * ranks.size() / least);
-    if (of_first(ranks, least > 5e-3 ? 1 : 0) != 0) break;
+    if (bench::of_first(ranks, least > 5e-3 ? 1 : 0) != 0) break;
   }
   return best;
 }

@@ -1,0 +1,91 @@
+#pragma once
+// Times what all ranks do together, on whatever communicator they have. All functions are
+// collectives.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "shardwise/comm/call.hpp"
+
+namespace bench {
+
+using Run = std::function<void()>;
+
+/// `value` of rank 0, on every rank.
+template <class C>
+std::int64_t of_first(C& ranks, std::int64_t value) {
+  ranks.broadcast(std::span(&value, 1), 0);
+  return value;
+}
+
+/// The sum or another reduction over the ranks, on every rank.
+template <class C>
+std::size_t over_ranks(C& ranks, std::size_t mine,
+                       shardwise::Reduction reduction = shardwise::Reduction::sum) {
+  auto value = static_cast<std::int64_t>(mine);
+  ranks.all_reduce(std::span<const std::int64_t>(&value, 1), std::span(&value, 1), reduction);
+  return static_cast<std::size_t>(value);
+}
+
+/// No figure for a wrong result: throws std::runtime_error on every rank unless all are right, so
+/// that none waits for another one.
+template <class C>
+void require_on_all(C& ranks, bool right, const std::string& what) {
+  if (const std::size_t wrong = over_ranks(ranks, right ? 0 : 1); wrong > 0)
+    throw std::runtime_error(what + ": not the result that was worked out here, on " +
+                             std::to_string(wrong) + " of " + std::to_string(ranks.size()) +
+                             " ranks");
+}
+
+/// Seconds of one call, from a barrier to a barrier.
+template <class C>
+double seconds_together(C& ranks, int calls, const Run& run) {
+  using Clock = std::chrono::steady_clock;
+  if constexpr (requires { ranks.clear(); })
+    ranks.clear();  // the log of ranks that count would grow without end
+  ranks.barrier();
+  const auto begin = Clock::now();
+  for (int i = 0; i < calls; ++i) run();
+  ranks.barrier();
+  return std::chrono::duration<double>(Clock::now() - begin).count() / calls;
+}
+
+/// How often a sample makes a call, on every rank the same. Warms up.
+template <class C>
+int calls_of_sample(C& ranks, const Run& run, double sample_seconds) {
+  seconds_together(ranks, 1, run);
+  const double once = seconds_together(ranks, 2, run);
+  const double calls = std::clamp(sample_seconds / once, 1.0, 10000.0);
+  return static_cast<int>(of_first(ranks, static_cast<std::int64_t>(calls)));
+}
+
+/// For each run its time in each round. Every round makes all runs once, in the reverse order
+/// every second time, so that what disturbs the machine disturbs all alike. A sample repeats a
+/// short call until it lasts about `sample_seconds`. Empty if rank 0 found `stop` set.
+template <class C>
+std::vector<std::vector<double>> in_turns(C& ranks, const std::vector<Run>& runs, int rounds,
+                                          double sample_seconds,
+                                          const std::atomic<bool>* stop = nullptr) {
+  std::vector<int> calls;
+  for (const Run& run : runs) calls.push_back(calls_of_sample(ranks, run, sample_seconds));
+  std::vector<std::vector<double>> seconds(runs.size());
+  for (int round = 0; round < rounds; ++round) {
+    const bool stops = stop != nullptr && stop->load();
+    if (of_first(ranks, stops ? 1 : 0) != 0) return {};
+    for (std::size_t turn = 0; turn < runs.size(); ++turn) {
+      const std::size_t i = round % 2 == 0 ? turn : runs.size() - 1 - turn;
+      seconds[i].push_back(seconds_together(ranks, calls[i], runs[i]));
+    }
+  }
+  return seconds;
+}
+
+}  // namespace bench
