@@ -42,6 +42,14 @@ struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
 };
 
+inline std::string instruction_set() { return dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa()); }
+
+/// Whether this processor can multiply bf16 with oneDNN.
+inline bool multiplies_bf16() {
+  constexpr int needed = dnnl_cpu_isa_avx512_core;
+  return (dnnl_get_effective_cpu_isa() & needed) == needed;
+}
+
 /// What oneDNN calls T.
 template <class T>
 constexpr dnnl_data_type_t type_of = std::is_same_v<T, shardwise::bf16> ? dnnl_bf16 : dnnl_f32;
@@ -192,6 +200,23 @@ inline Product matmul(Library& library, dnnl_dim_t m, dnnl_dim_t k, dnnl_dim_t n
   if (weights == Weights::packed_each_time) result.calls.push_back(std::move(pack));
   result.calls.push_back(std::move(product));
   // The copy belongs to `product`, which outlives every use of it here.
+  return result;
+}
+
+/// dw[out, in] = dy[rows, out]^T x[rows, in].
+inline Product transposed_matmul(Library& library, dnnl_dim_t rows, dnnl_dim_t in, dnnl_dim_t out,
+                                 void* x, void* dy, void* dw, dnnl_data_type_t type = dnnl_f32) {
+  const dnnl_memory_desc_t dy_desc = strided(out, rows, 1, out, type);
+  const dnnl_memory_desc_t x_desc = plain(rows, in, type);
+  const dnnl_memory_desc_t dw_desc = plain(out, in, type);
+  dnnl_matmul_desc_t op;
+  must(dnnl_matmul_desc_init(&op, &dy_desc, &x_desc, nullptr, &dw_desc), "matmul");
+  Call call(library, describe(library, &op));
+  call.bind(DNNL_ARG_SRC, dy_desc, dy);
+  call.bind(DNNL_ARG_WEIGHTS, x_desc, x);
+  call.bind(DNNL_ARG_DST, dw_desc, dw);
+  Product result;
+  result.calls.push_back(std::move(call));
   return result;
 }
 

@@ -1,75 +1,110 @@
 #pragma once
 // The perceptron in -> hidden -> out with ReLU, as a sequence of oneDNN calls written by hand.
 
-#include <algorithm>
+#include <array>
+#include <concepts>
 #include <cstddef>
-#include <functional>
 #include <utility>
 #include <vector>
 
 #include "kernels/by_hand.hpp"
-#include "support/random_values.hpp"
+#include "models/mlp_problem.hpp"
 
 namespace by_hand {
 
-/// All matrices of the perceptron, and what runs on them. Forward with weights packed beforehand,
+/// Which of oneDNN's primitives training multiplies with. `inner_product` is there for float only:
+/// in bf16 it is two to four times as slow on weights as they lie.
+enum class By { inner_product, matmul };
+
+/// A copy of a problem's numbers, and what runs on them. Forward with weights packed beforehand,
 /// as for use; training with weights as they lie, since they change in every step.
+template <class T>
 class Mlp {
  public:
-  Mlp(Library& library, std::size_t rows, std::size_t in, std::size_t hidden, std::size_t out)
-      : x(bench::random_values(rows * in)),
-        w1(bench::random_values(hidden * in)),
-        b1(bench::random_values(hidden)),
-        h(rows * hidden),
-        w2(bench::random_values(out * hidden)),
-        b2(bench::random_values(out)),
-        y(rows * out),
-        dy(bench::random_values(rows * out)),
-        dh(rows * hidden),
+  Mlp(Library& library, const bench::MlpProblem<T>& problem, By by = By::matmul)
+      : x(problem.x),
+        w1(problem.w1),
+        b1(problem.b1),
+        h(problem.rows * problem.hidden),
+        w2(problem.w2),
+        b2(problem.b2),
+        y(problem.rows * problem.out),
+        dy(problem.dy),
+        dh(h.size()),
         dw1(w1.size()),
-        db1(hidden),
+        db1(b1.size()),
         dw2(w2.size()),
-        db2(out) {
-    const auto m = static_cast<dnnl_dim_t>(rows);
-    const auto i = static_cast<dnnl_dim_t>(in);
-    const auto n = static_cast<dnnl_dim_t>(hidden);
-    const auto o = static_cast<dnnl_dim_t>(out);
-    for (const Weights weights : {Weights::packed, Weights::plain}) {
-      auto& products = weights == Weights::packed ? packed_ : matmul_;
-      products.push_back(
-          matmul(library, m, i, n, x.data(), w1.data(), true, h.data(), b1.data(), true, weights));
-      products.push_back(
-          matmul(library, m, n, o, h.data(), w2.data(), true, y.data(), b2.data(), false, weights));
+        db2(b2.size()) {
+    const auto m = static_cast<dnnl_dim_t>(problem.rows);
+    const auto i = static_cast<dnnl_dim_t>(problem.in);
+    const auto n = static_cast<dnnl_dim_t>(problem.hidden);
+    const auto o = static_cast<dnnl_dim_t>(problem.out);
+    const auto forward = [&](Weights weights) {
+      return std::array<Product, 2>{by_hand::matmul(library, m, i, n, x.data(), w1.data(), true,
+                                                    h.data(), b1.data(), true, weights, type),
+                                    by_hand::matmul(library, m, n, o, h.data(), w2.data(), true,
+                                                    y.data(), b2.data(), false, weights, type)};
+    };
+    packed_ = forward(Weights::packed);
+    if constexpr (std::same_as<T, float>) {
+      weight_ = {inner_product_backward(library, m, n, o, h.data(), w2.data(), dy.data(),
+                                        dw2.data(), db2.data()),
+                 inner_product_backward(library, m, i, n, x.data(), w1.data(), dh.data(),
+                                        dw1.data(), db1.data())};
+      if (by == By::inner_product) {
+        forward_ = {by_hand::inner_product(library, m, i, n, x.data(), w1.data(), h.data(),
+                                           b1.data(), true),
+                    by_hand::inner_product(library, m, n, o, h.data(), w2.data(), y.data(),
+                                           b2.data(), false)};
+        input_ = inner_product_backward(library, m, n, o, dh.data(), w2.data(), dy.data(), nullptr,
+                                        nullptr);
+        return;
+      }
+    } else {
+      weight_ = {transposed_matmul(library, m, n, o, h.data(), dy.data(), dw2.data(), type),
+                 transposed_matmul(library, m, i, n, x.data(), dh.data(), dw1.data(), type)};
     }
-    inner_.push_back(
-        inner_product(library, m, i, n, x.data(), w1.data(), h.data(), b1.data(), true));
-    inner_.push_back(
-        inner_product(library, m, n, o, h.data(), w2.data(), y.data(), b2.data(), false));
-    weight2_.push_back(inner_product_backward(library, m, n, o, h.data(), w2.data(), dy.data(),
-                                              dw2.data(), db2.data()));
-    weight1_.push_back(inner_product_backward(library, m, i, n, x.data(), w1.data(), dh.data(),
-                                              dw1.data(), db1.data()));
-    matmul_.push_back(matmul(library, m, o, n, dy.data(), w2.data(), false, dh.data(), nullptr,
-                             false, Weights::plain));
-    inner_.push_back(inner_product_backward(library, m, n, o, dh.data(), w2.data(), dy.data(),
-                                            nullptr, nullptr));
+    forward_ = forward(Weights::plain);
+    input_ = by_hand::matmul(library, m, o, n, dy.data(), w2.data(), false, dh.data(), nullptr,
+                             false, Weights::plain, type);
   }
 
+  /// y, with weights that were packed when this was made.
   void forward_packed() { packed_[0](), packed_[1](); }
-  void train_by_matmul() { train(matmul_); }
-  void train_by_inner_product() { train(inner_); }
 
-  std::vector<float> x, w1, b1, h, w2, b2, y, dy, dh, dw1, db1, dw2, db2;
+  void forward() { forward_[0](), forward_[1](); }
+
+  /// All gradients of the last forward but that of x.
+  void backward() {
+    weight_[0](), input_();
+    for (std::size_t i = 0; i < dh.size(); ++i) dh[i] = h[i] > 0 ? dh[i] : T{};
+    weight_[1]();
+    if constexpr (!std::same_as<T, float>) {  // oneDNN's layer, for float, has summed these
+      add_up(dy, db2);
+      add_up(dh, db1);
+    }
+  }
+
+  void train() { forward(), backward(); }
+
+  std::vector<T> x, w1, b1, h, w2, b2, y, dy, dh, dw1, db1, dw2, db2;
 
  private:
-  void train(std::vector<Product>& products) {
-    products[0](), products[1]();
-    weight2_[0](), products[2]();
-    for (std::size_t i = 0; i < dh.size(); ++i) dh[i] = h[i] > 0 ? dh[i] : 0.0F;
-    weight1_[0]();
+  static constexpr dnnl_data_type_t type = type_of<T>;
+
+  /// The sums of the columns.
+  void add_up(const std::vector<T>& matrix, std::vector<T>& sums) {
+    const std::size_t columns = sums.size();
+    sums_.assign(columns, 0.0F);
+    for (std::size_t row = 0; row < matrix.size(); row += columns) {
+      for (std::size_t j = 0; j < columns; ++j) sums_[j] += static_cast<float>(matrix[row + j]);
+    }
+    for (std::size_t j = 0; j < columns; ++j) sums[j] = static_cast<T>(sums_[j]);
   }
 
-  std::vector<Product> packed_, matmul_, inner_, weight1_, weight2_;
+  std::array<Product, 2> packed_, forward_, weight_;
+  Product input_;
+  std::vector<float> sums_;
 };
 
 }  // namespace by_hand

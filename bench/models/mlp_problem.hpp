@@ -1,0 +1,106 @@
+#pragma once
+// A perceptron's numbers, and what must come out of them.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "shardwise/core/dtype.hpp"
+#include "support/random_values.hpp"
+
+namespace bench {
+
+/// n numbers in [-bound, bound).
+template <class T>
+std::vector<T> random_within(double bound, std::size_t n, unsigned seed) {
+  std::vector<T> values = random_values<T>(n, seed);
+  for (T& value : values)
+    value = static_cast<T>(static_cast<float>(value) * static_cast<float>(bound));
+  return values;
+}
+
+/// Throws unless got(i) is exact[i], up to the rounding of T in a few steps.
+template <class T, class Got>
+void require_near(const std::string& what, const std::vector<double>& exact, Got got) {
+  double squares = 0;
+  for (const double value : exact) squares += value * value;
+  const double usual = std::sqrt(squares / static_cast<double>(exact.size()));
+  const double rounding = sizeof(T) == 2 ? 0x1p-6 : 0x1p-15;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const auto value = static_cast<double>(static_cast<float>(got(i)));
+    if (std::abs(value - exact[i]) <= rounding * (usual + std::abs(exact[i]))) continue;
+    throw std::runtime_error(what + ": element " + std::to_string(i) + " is " +
+                             std::to_string(value) + ", not " + std::to_string(exact[i]));
+  }
+}
+
+/// y = ReLU(x w1ᵀ + b1) w2ᵀ + b2 for x [rows, in], w1 [hidden, in], w2 [out, hidden], and a
+/// gradient dy of y. Weights have the size at which training begins.
+template <class T>
+struct MlpProblem {
+  MlpProblem(std::size_t rows_, std::size_t in_, std::size_t hidden_, std::size_t out_)
+      : rows(rows_), in(in_), hidden(hidden_), out(out_) {}
+
+  std::size_t rows, in, hidden, out;
+  std::vector<T> x = random_values<T>(rows * in, 1);
+  std::vector<T> w1 = random_within<T>(root(in), hidden* in, 2);
+  std::vector<T> b1 = random_within<T>(root(in), hidden, 3);
+  std::vector<T> w2 = random_within<T>(root(hidden), out* hidden, 4);
+  std::vector<T> b2 = random_within<T>(root(hidden), out, 5);
+  std::vector<T> dy = random_values<T>(rows * out, 6);
+
+  /// Throws unless the first, middle and last row of y are what plain loops in double give.
+  template <class Y>
+  void require_output(const std::string& who, const Y* y) const {
+    for (const std::size_t r : {std::size_t{0}, rows / 2, rows - 1}) {
+      std::vector<double> h(hidden), exact(out);
+      for (std::size_t j = 0; j < hidden; ++j) h[j] = unit(r, j);
+      for (std::size_t o = 0; o < out; ++o) {
+        exact[o] = number(b2[o]);
+        for (std::size_t j = 0; j < hidden; ++j) exact[o] += h[j] * number(w2[o * hidden + j]);
+      }
+      require_near<T>(who + ": output, row " + std::to_string(r), exact,
+                      [&](std::size_t o) { return y[r * out + o]; });
+    }
+  }
+
+  /// Throws unless the weights' gradients are exact in what belongs to some of the hidden units,
+  /// those at the ends of two ranks' halves.
+  template <class Y>
+  void require_gradients(const std::string& who, const Y* dw1, const Y* dw2) const {
+    for (const std::size_t j : {std::size_t{0}, hidden / 2 - 1, hidden / 2, hidden - 1}) {
+      std::vector<double> exact1(in), exact2(out);
+      for (std::size_t r = 0; r < rows; ++r) {
+        const double h = unit(r, j);
+        double dh = 0;
+        for (std::size_t o = 0; o < out; ++o) {
+          exact2[o] += number(dy[r * out + o]) * h;
+          dh += number(dy[r * out + o]) * number(w2[o * hidden + j]);
+        }
+        if (h <= 0) continue;
+        for (std::size_t i = 0; i < in; ++i) exact1[i] += dh * number(x[r * in + i]);
+      }
+      const std::string unit_name = ", hidden unit " + std::to_string(j);
+      require_near<T>(who + ": dw1" + unit_name, exact1,
+                      [&](std::size_t i) { return dw1[j * in + i]; });
+      require_near<T>(who + ": dw2" + unit_name, exact2,
+                      [&](std::size_t o) { return dw2[o * hidden + j]; });
+    }
+  }
+
+ private:
+  static double root(std::size_t fan_in) { return 1 / std::sqrt(static_cast<double>(fan_in)); }
+  static double number(T value) { return static_cast<double>(static_cast<float>(value)); }
+
+  /// Hidden unit j for row r.
+  double unit(std::size_t r, std::size_t j) const {
+    double sum = number(b1[j]);
+    for (std::size_t i = 0; i < in; ++i) sum += number(x[r * in + i]) * number(w1[j * in + i]);
+    return std::max(sum, 0.0);
+  }
+};
+
+}  // namespace bench

@@ -1,0 +1,55 @@
+#pragma once
+// Comparisons on one rank, and on two ranks that are threads.
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/backend/onednn/threads.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "support/interleaved.hpp"
+#include "support/together.hpp"
+
+namespace bench {
+
+/// What `measure()` returns, where oneDNN called by hand has one thread, as the library's has.
+template <class F>
+std::vector<Timing> on_one_rank(F measure) {
+  const shardwise::detail::onednn::ThreadLimit one_thread(1);
+  return measure();
+}
+
+/// The timings that `measure(ranks)` returns on rank 0 of two.
+template <class F>
+std::vector<Timing> on_two_ranks(F measure) {
+  std::vector<Timing> timings;
+  shardwise::run_ranks(2, [&](shardwise::ThreadCommunicator& ranks) {
+    std::vector<Timing> mine = on_one_rank([&] { return measure(ranks); });
+    if (ranks.rank() == 0) timings = std::move(mine);
+  });
+  return timings;
+}
+
+/// `interleave` for what the ranks do at the same time. Every rank gives the same candidates. A
+/// collective.
+inline std::vector<Timing> interleave(shardwise::ThreadCommunicator& ranks,
+                                      const std::vector<Candidate>& candidates, int rounds,
+                                      double sample_seconds) {
+  std::vector<std::string> names;
+  std::vector<Run> runs;
+  for (const Candidate& candidate : candidates) {
+    names.push_back(candidate.name);
+    runs.push_back(candidate.run);
+  }
+  return timings_of(names, in_turns(ranks, runs, rounds, sample_seconds));
+}
+
+/// A candidate that keeps only rank 0 busy.
+inline Candidate on_first(const shardwise::ThreadCommunicator& ranks, std::string name,
+                          std::function<void()> run) {
+  if (ranks.rank() != 0) run = [] {};
+  return {std::move(name), std::move(run)};
+}
+
+}  // namespace bench
