@@ -2,36 +2,25 @@
 // images as ResNet-50's 3x3 convolutions have them. Against copies written by hand for exactly two
 // threads, in turns in one run:
 //
+//   by hand          the same from and to where the rows lie, channel by channel
 //   rows copied      what the neighbour has to give, in one piece: the bytes that must move
-//   all copied       the rank's own rows too, in one piece: an exchange gives a tensor that has
-//   both by hand          the same from and to where the rows lie, channel by channel
+//   all copied       the rank's own rows too, in one piece: an exchange gives a tensor with both
 //
-//     bench_collectives_halos [rounds]
-//
-// Microseconds a call [10 %, 90 %], and the speed of ours against each of them.
+//     bench_collectives_halos [--rounds=41] [options of Google Benchmark]
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <functional>
-#include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "shardwise/comm/thread_ranks.hpp"
-#include "shardwise/core/memory.hpp"
-#include "shardwise/layout/tensor.hpp"
-#include "shardwise/redistribute/run.hpp"
-#include "support/interleaved.hpp"
-#include "support/random_values.hpp"
+#include "collectives/bandwidth.hpp"
+#include "collectives/meeting.hpp"
+#include "collectives/move.hpp"
+#include "collectives/on_threads.hpp"
+#include "collectives/redistributions.hpp"
+#include "support/program.hpp"
 
 namespace {
 
@@ -41,6 +30,7 @@ constexpr sw::Window window{.kernel = 3, .before = 1, .after = 1};
 using Block = sw::Sharded<sw::Axis::height>;
 using Haloed = sw::Haloed<sw::Axis::height, window>;
 using HaloedPartial = sw::HaloedPartial<sw::Axis::height, window>;
+using Ranks = sw::ThreadCommunicator;
 
 /// Two threads that show each other a buffer.
 class Pair {
@@ -48,197 +38,119 @@ class Pair {
   /// Calls f(the other's buffer) between a meeting before and one behind it.
   template <class F>
   void exchange(int rank, const float* mine, F f) {
-    sides_[rank].buffer = mine;
-    meet(rank);
-    f(sides_[1 - rank].buffer);
-    meet(rank);
+    buffers_[rank] = mine;
+    meeting_.meet(rank);
+    f(buffers_[1 - rank]);
+    meeting_.meet(rank);
   }
 
  private:
-  struct alignas(64) Side {
-    std::atomic<std::uint64_t> arrived{0};
-    const float* buffer = nullptr;
-  };
-
-  void meet(int rank) {
-    const std::uint64_t step = sides_[rank].arrived.load(std::memory_order_relaxed) + 1;
-    sides_[rank].arrived.store(step, std::memory_order_release);
-    // Another program may have the other thread's core: then this one's may help.
-    for (int spins = 0; sides_[1 - rank].arrived.load(std::memory_order_acquire) < step; ++spins) {
-      if (spins > 10'000) std::this_thread::yield();
-    }
-  }
-
-  Side sides_[2];
+  bench::Meeting meeting_;
+  const float* buffers_[2] = {};
 };
 
-/// Images [batch, channel, height, width] and what this rank of two has of them.
-struct Problem {
-  sw::Shape shape;
-  sw::Place place;
-  std::size_t planes = shape.elements(0, 2);
-  std::size_t row = shape[3].extent();
-  sw::Tensor<float, Block> block{shape, place};
-  sw::Tensor<float, Haloed> haloed{shape, place}, by_hand{shape, place};
-  sw::Tensor<float, HaloedPartial> partial{shape, place};
-  sw::Tensor<float, Block> sum{shape, place}, sum_by_hand{shape, place};
-  std::vector<float> dense = std::vector<float>(haloed.size());
+/// Images [batch, channel, height, width] and which rows of them a rank of two has. It needs one
+/// row of the other's: the first rank the one behind its own, the second the one before.
+struct Rows {
+  std::size_t planes;  // of all images
+  std::size_t row;     // elements
+  std::size_t mine, theirs;
+  bool is_first;
 
-  Problem(const sw::Shape& whole, sw::Place where) : shape(whole), place(where) {
-    const auto fill = [&](auto& tensor, unsigned seed) {
-      const auto values = bench::random_values(tensor.size(), seed + unsigned(place.rank));
-      std::copy(values.begin(), values.end(), tensor.data());
-    };
-    fill(block, 1);
-    fill(partial, 3);
-  }
+  Rows(const sw::Shape& shape, sw::Place place)
+      : planes(shape.elements(0, 2)),
+        row(shape[3].extent()),
+        mine(sw::local_shape<Block>(shape, place)[2].extent()),
+        theirs(shape[2].extent() - mine),
+        is_first(place.rank == 0) {}
 
-  /// Rows of a plane on this rank, on the other one, and with the one row of the other's.
-  std::size_t mine() const { return block.local()[2].extent(); }
-  std::size_t theirs() const { return shape[2].extent() - mine(); }
-  std::size_t both() const { return mine() + 1; }
-  std::size_t halo() const { return planes * row; }  // elements
+  /// Elements that the other has to give.
+  std::size_t halo() const { return planes * row; }
 
-  /// Rank 0 needs the first of rank 1's rows behind its own, rank 1 the last of rank 0's before.
-  void exchange_by_hand(const float* peer) {
-    const bool first = place.rank == 0;
+  /// From blocks to a block and its halo.
+  void exchange(const float* own, const float* peer, float* out) const {
     for (std::size_t plane = 0; plane < planes; ++plane) {
-      float* const to = by_hand.data() + plane * both() * row;
-      const float* const from = peer + plane * theirs() * row;
-      std::memcpy(to + (first ? 0 : row), block.data() + plane * mine() * row,
-                  mine() * row * sizeof(float));
-      std::memcpy(to + (first ? mine() * row : 0), from + (first ? 0 : (theirs() - 1) * row),
+      float* const to = out + plane * (mine + 1) * row;
+      const float* const from = peer + plane * theirs * row;
+      std::memcpy(to + (is_first ? 0 : row), own + plane * mine * row, mine * row * sizeof(float));
+      std::memcpy(to + (is_first ? mine * row : 0), from + (is_first ? 0 : (theirs - 1) * row),
                   row * sizeof(float));
     }
   }
 
-  void sum_from_both(const float* peer) {
-    const bool first = place.rank == 0;
+  /// From summands of blocks and halos to the sum of a block.
+  void sum(const float* own, const float* peer, float* out) const {
     for (std::size_t plane = 0; plane < planes; ++plane) {
-      float* const to = sum_by_hand.data() + plane * mine() * row;
-      const float* const own = partial.data() + (plane * both() + (first ? 0 : 1)) * row;
-      const float* const from = peer + (plane * (theirs() + 1) + (first ? 0 : theirs())) * row;
-      std::memcpy(to, own, mine() * row * sizeof(float));
-      float* const edge = to + (first ? (mine() - 1) * row : 0);
+      float* const to = out + plane * mine * row;
+      const float* const from = peer + (plane * (theirs + 1) + (is_first ? 0 : theirs)) * row;
+      std::memcpy(to, own + (plane * (mine + 1) + (is_first ? 0 : 1)) * row,
+                  mine * row * sizeof(float));
+      float* const edge = to + (is_first ? (mine - 1) * row : 0);
       for (std::size_t i = 0; i < row; ++i) edge[i] += from[i];
     }
   }
 };
 
-using Clock = std::chrono::steady_clock;
-
-struct Way {
-  std::string name;
-  std::function<void()> run;
-};
-
-/// Each way in turns; the last one is ours.
-void measure(sw::ThreadCommunicator& ranks, const std::string& title, const Problem& problem,
-             const std::vector<Way>& ways, int rounds) {
-  const std::size_t bytes = problem.haloed.size() * sizeof(float);
-  // As many on both ranks, whatever each of them holds.
-  const std::size_t calls =
-      std::clamp<std::size_t>((std::size_t{1} << 21) / problem.shape.elements(), 2, 256);
-  std::vector<std::vector<double>> seconds(ways.size()), speed(ways.size());
-  for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < ways.size(); ++i) {
-      ranks.barrier();
-      ways[i].run();
-      ranks.barrier();
-      const auto begin = Clock::now();
-      for (std::size_t call = 0; call < calls; ++call) ways[i].run();
-      ranks.barrier();
-      const std::chrono::duration<double> took = Clock::now() - begin;
-      seconds[i].push_back(took.count() / static_cast<double>(calls));
-    }
-    for (std::size_t i = 0; i < ways.size(); ++i)
-      speed[i].push_back(seconds[i].back() / seconds.back().back());
-  }
-  if (ranks.rank() != 0) return;
-  std::printf("%s: %zu bytes must move, %zu are written\n", title.c_str(),
-              problem.halo() * sizeof(float), bytes);
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    const auto time = bench::Spread::of(seconds[i]);
-    const auto ratio = bench::Spread::of(speed[i]);
-    std::printf("  %-14s %9.2f us [%9.2f, %9.2f]   ours %.3f [%.3f, %.3f] of its speed\n",
-                ways[i].name.c_str(), time.median * 1e6, time.p10 * 1e6, time.p90 * 1e6,
-                ratio.median, ratio.p10, ratio.p90);
-  }
-  std::fflush(stdout);
-}
-
-template <class A, class B>
-void require_equal(const char* what, const A& ours, const B& by_hand) {
-  if (!std::equal(ours.data(), ours.data() + ours.size(), by_hand.data()))
-    throw std::runtime_error(std::string(what) + ": not what was worked out by hand");
-}
-
-void measure_images(sw::ThreadCommunicator& ranks, Pair& pair, std::size_t channels,
-                    std::size_t extent, int rounds) {
-  const sw::Shape shape{{sw::Axis::batch, 4},
-                        {sw::Axis::channel, channels},
-                        {sw::Axis::height, extent},
-                        {sw::Axis::width, extent}};
-  Problem p(shape, sw::place_of(ranks));
-  sw::Pool pool;
-  const int rank = ranks.rank();
-  const auto copy = [&p](std::size_t n) {
-    return [&p, n](const float* peer) { std::memcpy(p.dense.data(), peer, n * sizeof(float)); };
+/// `by_hand` is the function of Rows that does the same as From -> To.
+template <class From, class To, class F>
+std::vector<bench::Timing> compare(Ranks& ranks, Pair& pair, const sw::Shape& shape, F by_hand,
+                                   int rounds) {
+  const sw::Place place = sw::place_of(ranks);
+  const Rows rows(shape, place);
+  bench::Redistributed<From, To> tensors(shape, place);
+  std::vector<float> result(tensors.to().size());
+  const bench::Run copies = [&] {
+    pair.exchange(place.rank, tensors.from().data(), [&](const float* peer) {
+      (rows.*by_hand)(tensors.from().data(), peer, result.data());
+    });
   };
+  const bench::Run ours = [&] { tensors.run(ranks); };
+  copies(), ours();
+  bench::require_on_all(ranks, tensors.is_right(), "ours");
+  bench::require_on_all(ranks, std::equal(result.begin(), result.end(), tensors.to().data()),
+                        "by hand");
+
   // Both ranks copy as much as the one that has less can give.
-  const std::size_t all = std::min(p.mine(), p.theirs()) * p.halo() + p.halo();
-  const auto rows_copied = [&] { pair.exchange(rank, p.partial.data(), copy(p.halo())); };
-  const auto all_copied = [&] { pair.exchange(rank, p.partial.data(), copy(all)); };
-  const auto exchange_by_hand = [&] {
-    pair.exchange(rank, p.block.data(), [&](const float* peer) { p.exchange_by_hand(peer); });
+  const std::size_t most = std::min(rows.mine, rows.theirs) * rows.halo();
+  std::vector<float> given(most + rows.halo()), taken(given.size());
+  const auto copy = [&](std::size_t n) -> bench::Run {
+    return [&, n] {
+      pair.exchange(place.rank, given.data(),
+                    [&](const float* peer) { std::memcpy(taken.data(), peer, n * sizeof(float)); });
+    };
   };
-  const auto sum_by_hand = [&] {
-    pair.exchange(rank, p.partial.data(), [&](const float* peer) { p.sum_from_both(peer); });
-  };
-  const auto exchange = [&] {
-    sw::redistribute(ranks, pool, sw::View<const float, Block>(p.block.view()), p.haloed.view());
-  };
-  const auto sum = [&] {
-    sw::redistribute(ranks, pool, sw::View<const float, HaloedPartial>(p.partial.view()),
-                     p.sum.view());
-  };
-  exchange_by_hand(), exchange(), sum_by_hand(), sum();
-  require_equal("exchange", p.haloed, p.by_hand);
-  require_equal("sum", p.sum, p.sum_by_hand);
-
-  const std::string title = std::to_string(channels) + " channels, " + std::to_string(extent) +
-                            'x' + std::to_string(extent);
-  measure(ranks, "exchange, " + title, p,
-          {{"rows copied", rows_copied},
-           {"all copied", all_copied},
-           {"by hand", exchange_by_hand},
-           {"ours", exchange}},
-          rounds);
-  measure(ranks, "sum, " + title, p,
-          {{"rows copied", rows_copied},
-           {"all copied", all_copied},
-           {"by hand", sum_by_hand},
-           {"ours", sum}},
-          rounds);
+  const auto seconds =
+      bench::in_turns(ranks, {copies, copy(rows.halo()), copy(given.size()), ours}, rounds, 5e-4);
+  std::vector<bench::Timing> timings =
+      bench::timings_of({"by hand", "rows copied", "all copied", "ours"}, seconds);
+  timings.back().also = bench::described(tensors.traffic(), timings.back().seconds.median);
+  return timings;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 41;
-  if (rounds < 1) {
-    std::fprintf(stderr, "usage: %s [rounds], rounds at least 1\n", argv[0]);
-    return 2;
-  }
-  std::printf("halos of 3x3 windows, 4 images of float, 2 threads\n");
+int main(int argc, char** argv) {
+  bench::Program program(argc, argv, 41);
   Pair pair;
-  sw::run_ranks(2, [&](sw::ThreadCommunicator& ranks) {
-    for (const auto& [channels, extent] :
-         {std::pair<std::size_t, std::size_t>{64, 56}, {128, 28}, {256, 14}, {512, 7}})
-      measure_images(ranks, pair, channels, extent, rounds);
-  });
-  return 0;
-} catch (const std::exception& e) {
-  std::fprintf(stderr, "halos: %s\n", e.what());
-  return 1;
+  using Image = std::pair<std::size_t, std::size_t>;  // channels, extent
+  for (const Image& image : program.sizes<Image>({{64, 56}, {128, 28}, {256, 14}, {512, 7}})) {
+    const sw::Shape shape{{sw::Axis::batch, 4},
+                          {sw::Axis::channel, image.first},
+                          {sw::Axis::height, image.second},
+                          {sw::Axis::width, image.second}};
+    const std::string extent = std::to_string(image.second);
+    const std::string title = "of 3x3 windows, 4 images, " + std::to_string(image.first) +
+                              " channels, " + extent + 'x' + extent;
+    program.add("exchange of halos " + title, [=, &pair, &program] {
+      return bench::on_threads(2, [&](Ranks& ranks) {
+        return compare<Block, Haloed>(ranks, pair, shape, &Rows::exchange, program.rounds());
+      });
+    });
+    program.add("sum of halos " + title, [=, &pair, &program] {
+      return bench::on_threads(2, [&](Ranks& ranks) {
+        return compare<HaloedPartial, Block>(ranks, pair, shape, &Rows::sum, program.rounds());
+      });
+    });
+  }
+  return program.run();
 }

@@ -1,32 +1,76 @@
-// All that moves.hpp measures, once, on ranks that are processes, and MPI_Allreduce called by hand:
-// mpiexec -n 2 bench_collectives_processes
+// Every collective and redistribution on ranks that are processes, and MPI's own beside those of
+// which it has the same.
+//
+//     mpiexec -n 2 bench_collectives_processes [--rounds=31] [options of Google Benchmark]
 
-#include <cstddef>
+#include <mpi.h>
+
+#include <cstring>
+#include <string>
 #include <vector>
 
-#include "collectives/moves.hpp"
-#include "shardwise/backend/onednn/onednn.hpp"
+#include "collectives/comparisons.hpp"
 #include "shardwise/comm/mpi_ranks.hpp"
+#include "support/program.hpp"
 
 namespace {
 
-void measure_by_hand(shardwise::MpiCommunicator& ranks) {
-  bench::Stopwatch<shardwise::MpiCommunicator> watch(ranks);
-  for (std::size_t bytes = 64; bytes <= (std::size_t{16} << 20); bytes *= 4) {
-    const std::vector<float> in = bench::random_values(ranks.rank(), bytes / sizeof(float));
-    std::vector<float> out(in.size());
-    watch.time("MPI_Allreduce", bytes, bench::calls_for(bytes), [&] {
-      MPI_Allreduce(in.data(), out.data(), static_cast<int>(in.size()), MPI_FLOAT, MPI_SUM,
-                    MPI_COMM_WORLD);
-    });
-  }
+using Ranks = shardwise::MpiCommunicator;
+
+MPI_Op op_of(shardwise::Reduction reduction) {
+  return reduction == shardwise::Reduction::max ? MPI_MAX : MPI_SUM;
+}
+
+int int_of(std::size_t n) { return static_cast<int>(n); }
+
+void mpi_all_reduce(Ranks&, bench::Buffers& b) {
+  MPI_Allreduce(b.in.data(), b.out.data(), int_of(b.in.size()), MPI_FLOAT,
+                op_of(b.collective.reduction), MPI_COMM_WORLD);
+}
+
+void mpi_all_gather(Ranks&, bench::Buffers& b) {
+  const int block = int_of(b.in.size());
+  MPI_Allgather(b.in.data(), block, MPI_FLOAT, b.out.data(), block, MPI_FLOAT, MPI_COMM_WORLD);
+}
+
+void mpi_reduce_scatter(Ranks&, bench::Buffers& b) {
+  MPI_Reduce_scatter_block(b.in.data(), b.out.data(), int_of(b.out.size()), MPI_FLOAT,
+                           op_of(b.collective.reduction), MPI_COMM_WORLD);
+}
+
+/// What a program without this library would call.
+std::vector<bench::Way<Ranks>> by_hand(const bench::Collective& what) {
+  const auto way = [&](auto f) {
+    return std::vector{bench::Way<Ranks>{"MPI by hand", bench::by<Ranks>(what, f)}};
+  };
+  if (what.operation == shardwise::Operation::all_reduce) return way(mpi_all_reduce);
+  if (what.operation == shardwise::Operation::all_gather && !what.uneven)
+    return way(mpi_all_gather);
+  if (what.operation == shardwise::Operation::reduce_scatter) return way(mpi_reduce_scatter);
+  return {};
+}
+
+/// One file is for one process: all but the first leave `--benchmark_out=FILE` out.
+void drop_output(int& argc, char** argv) {
+  constexpr const char* option = "--benchmark_out=";
+  int kept = 1;
+  for (int i = 1; i < argc; ++i)
+    if (std::strncmp(argv[i], option, std::strlen(option)) != 0) argv[kept++] = argv[i];
+  argv[argc = kept] = nullptr;
 }
 
 }  // namespace
 
-int main() {
-  shardwise::run_mpi_ranks([](shardwise::MpiCommunicator& ranks) {
-    bench::measure(ranks);
-    measure_by_hand(ranks);
+int main(int argc, char** argv) {
+  int status = 0;
+  shardwise::run_mpi_ranks([&](Ranks& ranks) {
+    const bool is_first = ranks.rank() == 0;
+    if (!is_first) drop_output(argc, argv);
+    bench::Program program(argc, argv);
+    program.note("ranks", std::to_string(ranks.size()) + " processes");
+    const bench::Comparisons<Ranks> comparisons("processes", ranks.size(), by_hand);
+    bench::add_to(program, comparisons, ranks.size(), [&](auto f) { return f(ranks); });
+    status = program.run(!is_first);
   });
+  return status;
 }

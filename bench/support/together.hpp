@@ -61,8 +61,9 @@ double seconds_together(C& ranks, int calls, const Run& run) {
 /// How often a sample makes a call, on every rank the same. Warms up.
 template <class C>
 int calls_of_sample(C& ranks, const Run& run, double sample_seconds) {
-  seconds_together(ranks, 1, run);
-  const double once = seconds_together(ranks, 2, run);
+  double once = seconds_together(ranks, 1, run);
+  const bool is_long = of_first(ranks, once > sample_seconds ? 1 : 0) != 0;
+  if (!is_long) once = seconds_together(ranks, 2, run);
   const double calls = std::clamp(sample_seconds / once, 1.0, 10000.0);
   return static_cast<int>(of_first(ranks, static_cast<std::int64_t>(calls)));
 }
