@@ -1,70 +1,265 @@
 #!/usr/bin/env python3
 """Ranks that are threads against ranks that are processes of MPI, in turns.
 
-usage: threads_against_processes.py BUILD_FOLDER [RANKS] [ROUNDS]
+usage: threads_against_processes.py [--build FOLDER] [--ranks N] [--rounds N] [--filter REGEX]
+                                    [--out FILE]
 
-Runs bench_collectives_threads and, through mpiexec, bench_collectives_processes as many times as
-there are rounds, each in processes of its own, and changes their order in every second round. Prints
-for each measurement the median time on threads and on processes, in microseconds, with the 10th and
-90th percentile, and how many times as fast threads are: the median of the ratios of each round.
-MPI_Allreduce stands against our all_reduce on processes.
+Runs bench_collectives_threads and, through mpiexec, bench_collectives_processes once a round, each in
+processes of its own, and changes their order in every second round. What counts of a program in a
+round is its median; what counts of the two is the ratio of the same round. Prints of each the median
+over the rounds with the 10th and 90th percentile, how many times as fast threads are, and algorithm
+and bus bandwidth, which bandwidth.hpp explains; and, where MPI is called by hand too, how many times
+as fast ours on processes is. Without MPI threads are measured alone.
+
+FILE is JSON as Google Benchmark writes it, with the counters of support/program.hpp.
 """
+
+import argparse
+import json
 import os
-import statistics
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TREE = HERE.parent.parent
+sys.path.insert(0, str(TREE / "bench/peers"))
+from peers import mpiexec_of  # noqa: E402
+
+SAMPLES = 3  # of a program in a round
+PATIENCE = 900  # seconds that a program may take for them
+ENDING = "/iterations:1/manual_time"  # what Google Benchmark writes behind a name
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
 
-def measure(command):
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                       OMPI_MCA_rmaps_base_oversubscribe="1")
-    output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    lines = [line.split() for line in output.stdout.splitlines()]
-    return {(name, int(size)): float(seconds) for name, size, seconds in lines}
+class Failed(Exception):
+    """A program did not measure; the text says which and why."""
 
 
-def quantiles(values):
+def spread(values):
+    """Median, 10th and 90th percentile."""
     ordered = sorted(values)
-    at = lambda part: ordered[round(part * (len(ordered) - 1))]
-    return statistics.median(ordered), at(0.1), at(0.9)
+    return [ordered[int(part * (len(ordered) - 1) + 0.5)] for part in (0.5, 0.1, 0.9)]
 
 
-def in_words(seconds):
-    return "%10.2f [%10.2f %10.2f]" % tuple(1e6 * value for value in quantiles(seconds))
+def read(report):
+    """{comparison: {candidate: {counter: value}}} of what a program wrote, all in its order."""
+    found = {}
+    for benchmark in report["benchmarks"]:
+        name = benchmark["name"].removesuffix(ENDING)
+        if benchmark.get("error_occurred"):
+            raise Failed(f"{name}: {benchmark.get('error_message')}")
+        found[name] = {
+            candidate: {key.removeprefix(f"{candidate}: "): value
+                        for key, value in benchmark.items() if key.startswith(f"{candidate}: ")}
+            for candidate in benchmark["label"].split(" | ")}
+    return found
 
 
-def main(build, ranks="2", rounds="11"):
-    programs = {
-        "threads": [f"{build}/bench/bench_collectives_threads", ranks],
-        "processes": ["mpiexec", "-n", ranks, f"{build}/bench/bench_collectives_processes"],
-    }
-    seen = []
-    for number in range(int(rounds)):
-        order = list(programs) if number % 2 == 0 else list(reversed(programs))
-        seen.append({which: measure(programs[which]) for which in order})
+def measure(name, command):
+    """(context, comparisons) of one program's turn."""
+    with tempfile.TemporaryDirectory(prefix="threads-processes-") as folder:
+        file = Path(folder) / "report.json"
+        try:
+            done = subprocess.run([*command, f"--rounds={SAMPLES}", f"--benchmark_out={file}"],
+                                  env=dict(os.environ, **MPI_ENVIRONMENT), capture_output=True,
+                                  text=True, errors="replace", timeout=PATIENCE)
+        except OSError as problem:
+            raise Failed(f"{name}: {command[0]} cannot be started: {problem.strerror}") from None
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{name}: {' '.join(command)} was not done after {PATIENCE} s") from None
+        if done.returncode != 0:
+            raise Failed(f"{name}: {' '.join(command)} ended with exit code {done.returncode}. It "
+                         f"said:\n{done.stderr.strip()[-800:]}")
+        report = json.loads(file.read_text())
+    return report["context"], read(report)
 
-    def column(which, key):
-        return [one[which][key] for one in seen]
 
-    def show(name, size, first, second):
-        ratio = quantiles([b / a for a, b in zip(first, second)])
-        print("%-45s %9d %s %s   %6.2f [%.2f %.2f]" %
-              (name, size, in_words(first), in_words(second), *ratio), flush=True)
+def compared(name, seconds, traffic):
+    """One comparison, as Google Benchmark would write it: `seconds` of each candidate in each round,
+    ours last, and what a call moves, in bytes."""
+    ours = list(seconds)[-1]
+    middle = spread(seconds[ours])[0]
+    entry = {"name": name, "run_name": name, "run_type": "iteration", "iterations": 1,
+             "real_time": 1e6 * middle, "cpu_time": 1e6 * middle, "time_unit": "us",
+             "label": " | ".join(seconds)}
 
-    print(f"{ranks} ranks, {rounds} rounds; microseconds a call [10 % 90 %]")
-    print("%-45s %9s %34s %34s   times as fast" %
-          ("", "bytes/rows", "threads", "processes"))
-    for name, size in seen[0]["threads"]:
-        show(name, size, column("threads", (name, size)), column("processes", (name, size)))
-    print("\n%-45s %9s %34s %34s   times as fast" %
-          ("on processes", "bytes", "all_reduce", "MPI_Allreduce"))
-    for name, size in seen[0]["processes"]:
-        if name == "MPI_Allreduce":
-            show("all_reduce", size, column("processes", ("all_reduce", size)),
-                 column("processes", (name, size)))
+    def count(what, values):
+        for ending, value in zip(("", ", 10 %", ", 90 %"), spread(values)):
+            entry[what + ending] = value
+
+    for candidate, times in seconds.items():
+        count(f"{candidate}: seconds", times)
+        if candidate != ours:
+            count(f"{candidate}: ours over it",
+                  [its / own for its, own in zip(times, seconds[ours])])
+        for what, amount in traffic.items():
+            entry[f"{candidate}: {what}"] = amount
+        if traffic:
+            median = spread(times)[0]
+            entry[f"{candidate}: algorithm GB/s"] = 1e-9 * traffic["bytes"] / median
+            entry[f"{candidate}: bus GB/s"] = 1e-9 * traffic["least bytes"] / median
+    return entry
+
+
+def compared_all(rounds):
+    """All comparisons of some rounds, each {program: what measure() found}: between the programs, and
+    between ours and MPI on processes."""
+    def column(program, name, candidate):
+        return [one[program][name][candidate]["seconds"] for one in rounds]
+
+    entries = []
+    for name, candidates in rounds[0]["threads"].items():
+        traffic = {what: candidates["threads"][what]
+                   for what in ("bytes", "least bytes", "planned bytes")
+                   if what in candidates["threads"]}
+        programs = [which for which in ("processes", "threads") if which in rounds[0]]
+        entries.append(compared(name, {which: column(which, name, which) for which in programs},
+                                traffic))
+        by_hand = rounds[0].get("processes", {}).get(name, {})
+        if len(by_hand) > 1:
+            entries.append(compared(f"{name}, on processes",
+                                    {which: column("processes", name, which) for which in by_hand},
+                                    traffic))
+    return entries
+
+
+def table(entries):
+    """For people: times, how many times as fast ours is, and the bandwidths."""
+    def in_words(entry, what, form, scale=1):
+        return form % tuple(scale * entry[what + ending] for ending in ("", ", 10 %", ", 90 %"))
+
+    def bandwidths(entry, candidate):
+        found = [entry.get(f"{candidate}: {which} GB/s") for which in ("algorithm", "bus")]
+        return "".join("%10s" % ("" if value is None else "%.3g" % value) for value in found)
+
+    lines = []
+    for label in sorted({entry["label"] for entry in entries}, reverse=True):
+        candidates = label.split(" | ")
+        lines += ["", "microseconds a call [10 % 90 %]; algorithm and bus GB/s of each", " " * 38
+                  + "".join(f"{candidate:>36}" for candidate in candidates)
+                  + "   times as fast        " * (len(candidates) > 1)
+                  + "".join(f"{candidate:>20}" for candidate in candidates)]
+        for entry in entries:
+            if entry["label"] != label:
+                continue
+            line = f"{entry['name'].removesuffix(', on processes'):<38}"
+            for candidate in candidates:
+                line += in_words(entry, f"{candidate}: seconds", "%12.2f [%9.2f %10.2f]", 1e6)
+            for candidate in candidates[:-1]:
+                line += f"{in_words(entry, candidate + ': ours over it', '%8.2f [%.2f %.2f]'):<24}"
+            lines.append(line + "".join(bandwidths(entry, candidate) for candidate in candidates))
+    return "\n".join(lines[1:])
+
+
+def at_least_one(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return value
+
+
+def arguments_of(words):
+    parser = argparse.ArgumentParser(usage=__doc__.partition("usage: ")[2].partition("\n\n")[0],
+                                     description=__doc__.partition("\n")[0])
+    parser.add_argument("--build", type=Path, default=TREE / "build/release",
+                        help="the build folder in which the target `benchmarks` was built")
+    parser.add_argument("--ranks", type=at_least_one, default=2)
+    parser.add_argument("--rounds", type=at_least_one, default=7, help="turns of each program")
+    parser.add_argument("--filter", default="", metavar="REGEX",
+                        help="comparisons whose name has this, such as '^all_reduce' or '64 KiB'")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
+    arguments = parser.parse_args(words)
+    try:
+        re.compile(arguments.filter)
+    except re.error as problem:
+        parser.error(f"--filter {arguments.filter} is no regular expression: {problem}")
+    return arguments
+
+
+def claim(out):
+    """Makes sure that the file can be written, or ends with 2; what it holds stays."""
+    try:
+        out.open("a").close()
+    except OSError as problem:
+        print(f"threads_against_processes.py: --out {out} cannot be written: {problem.strerror}",
+              file=sys.stderr)
+        sys.exit(2)
+
+
+def programs_of(arguments):
+    """The commands by name: without that of processes where MPI is missing. Ends with 2 where
+    something was not built."""
+    def program(which):
+        target = f"bench_collectives_{which}"
+        file = arguments.build / "bench" / target
+        skipped = arguments.build / "skipped.txt"
+        if file.exists():
+            return str(file)
+        if skipped.exists() and f"{target}:" in skipped.read_text():
+            print(f"threads_against_processes.py: {target} was left out of the build; {skipped} says "
+                  "what it needs", file=sys.stderr)
+            return None
+        print(f"threads_against_processes.py: {file} is not there; cmake --build {arguments.build} "
+              f"--target {target} builds it", file=sys.stderr)
+        sys.exit(2)
+
+    threads = program("threads")
+    if not threads:
+        sys.exit(2)
+    chosen = [f"--benchmark_filter={arguments.filter}"] if arguments.filter else []
+    commands = {"threads": [threads, f"--ranks={arguments.ranks}", *chosen]}
+    mpiexec = mpiexec_of(arguments.build.resolve())
+    if not shutil.which(mpiexec):
+        print(f"threads_against_processes.py: {mpiexec} is not there (Debian's openmpi-bin has it); "
+              "going on with threads alone", file=sys.stderr)
+        return commands
+    processes = program("processes")
+    if processes:
+        commands["processes"] = [mpiexec, "-n", str(arguments.ranks), processes, *chosen]
+    else:
+        print("threads_against_processes.py: going on with threads alone", file=sys.stderr)
+    return commands
+
+
+def main(words=None):
+    arguments = arguments_of(words)
+    commands = programs_of(arguments)
+    if arguments.out:
+        claim(arguments.out)
+    rounds, context, status = [], {}, 0
+    try:
+        for number in range(arguments.rounds):
+            order = list(commands) if number % 2 == 0 else list(reversed(commands))
+            found = {}
+            for which in order:
+                of_program, found[which] = measure(which, commands[which])
+                if which == "threads" and not context:
+                    context = of_program
+            rounds.append(found)
+            print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr, flush=True)
+    except (Failed, KeyboardInterrupt) as problem:
+        print(f"threads_against_processes.py: {problem or 'stopped'}\n"
+              f"{len(rounds)} whole rounds were measured", file=sys.stderr)
+        status = 1
+    if not rounds:
+        if arguments.out and arguments.out.stat().st_size == 0:
+            arguments.out.unlink()
+        return status
+    entries = compared_all(rounds)
+    print(f"{arguments.ranks} ranks, {len(rounds)} rounds\n{table(entries)}")
+    if arguments.out:
+        context.update(executable=Path(__file__).name, ranks=str(arguments.ranks),
+                       rounds=str(len(rounds)), samples_a_round=str(SAMPLES))
+        saving = arguments.out.with_name(arguments.out.name + ".saving")
+        saving.write_text(json.dumps({"context": context, "benchmarks": entries}, indent=1) + "\n")
+        saving.replace(arguments.out)
+    return status
 
 
 if __name__ == "__main__":
-    if not 2 <= len(sys.argv) <= 4:
-        sys.exit(__doc__)
-    main(*sys.argv[1:])
+    sys.exit(main())
