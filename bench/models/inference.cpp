@@ -1,0 +1,121 @@
+// Forward-only perceptrons at few rows: latency against the time of reading all weights once, a
+// sum over the same bytes by the same threads. On one rank (time of the thread) and on two
+// thread ranks (wall time), each of which reads its half. Speed 1 is that of the sum.
+//
+//     bench_models_inference [--rounds=N] [--benchmark_filter=4096-4096-4096/bf16]
+
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kernels/by_hand.hpp"
+#include "models/mlp_model.hpp"
+#include "models/one_and_two_ranks.hpp"
+#include "support/program.hpp"
+
+namespace {
+
+namespace sw = shardwise;
+
+/// Long enough for several calls, so that caches hold what they hold when a model is used again
+/// and again.
+constexpr double sample_seconds = 20e-3;
+
+/// Features in front of, between and behind the two layers.
+using Sizes = std::array<std::size_t, 3>;
+
+template <class T, class C>
+using Model = bench::Ours<T, T, C, sw::ForwardOnly>;
+
+/// Reads all weights of a model, or of the rank's part of it, from four places at once: a
+/// processor reads that faster than one run of memory.
+template <class M>
+void read_weights(M& model) {
+  constexpr std::size_t places = 4, line = 8;
+  const auto values = model.model.values();
+  const auto* const bytes = reinterpret_cast<const char*>(values.data());
+  const std::size_t part = values.size_bytes() / (places * line * sizeof(std::uint64_t));
+  std::array<std::uint64_t, line> sums{};
+  for (std::size_t i = 0; i < part; ++i) {
+    for (std::size_t place = 0; place < places; ++place) {
+      std::array<std::uint64_t, line> words;
+      std::memcpy(&words, bytes + (place * part + i) * sizeof words, sizeof words);
+      for (std::size_t word = 0; word < line; ++word) sums[word] += words[word];
+    }
+  }
+  benchmark::DoNotOptimize(sums);
+}
+
+/// With the speed at which each candidate has got through `bytes`.
+std::vector<bench::Timing> with_bandwidth(std::vector<bench::Timing> timings, std::size_t bytes) {
+  for (bench::Timing& timing : timings)
+    timing.also.emplace_back("GB/s", static_cast<double>(bytes) * 1e-9 / timing.seconds.median);
+  return timings;
+}
+
+template <class T>
+std::vector<bench::Timing> on_one_rank(const bench::MlpProblem<T>& problem, int rounds) {
+  sw::SingleRank alone;
+  Model<T, sw::SingleRank> model(alone, problem);
+  model.require_results("model", problem);
+  return with_bandwidth(bench::interleave({{"read all weights", [&] { read_weights(model); }},
+                                           {"model", [&] { model.forward(); }}},
+                                          {rounds, sample_seconds, bench::Clock::thread}),
+                        model.model.values().size_bytes());
+}
+
+template <class T>
+std::vector<bench::Timing> on_two_ranks(sw::ThreadCommunicator& ranks,
+                                        const bench::MlpProblem<T>& problem, int rounds) {
+  sw::SingleRank alone;
+  Model<T, sw::SingleRank> one(alone, problem);
+  Model<T, sw::ThreadCommunicator> two(ranks, problem);
+  one.require_results("one rank", problem);
+  two.require_results("two ranks", problem);
+  return with_bandwidth(
+      bench::interleave(ranks,
+                        {{"read all weights, each its half", [&] { read_weights(two); }},
+                         bench::on_first(ranks, "one rank on one core", [&] { one.forward(); }),
+                         {"two ranks", [&] { two.forward(); }}},
+                        rounds, sample_seconds),
+      one.model.values().size_bytes());
+}
+
+template <class T>
+void add(bench::Program& program, const Sizes& sizes, const std::string& dtype) {
+  const auto [in, hidden, out] = sizes;
+  const std::string name = "inference/" + std::to_string(in) + '-' + std::to_string(hidden) + '-' +
+                           std::to_string(out) + '/' + dtype;
+  const int rounds = program.rounds();
+  for (const std::size_t rows : program.sizes<std::size_t>({1, 2, 4, 8, 16})) {
+    const auto problem = [rows, sizes] {
+      return bench::MlpProblem<T>(rows, sizes[0], sizes[1], sizes[2]);
+    };
+    const std::string sized = name + "/rows:" + std::to_string(rows);
+    program.add(sized + "/one rank", [=] {
+      return bench::on_one_rank([&] { return on_one_rank<T>(problem(), rounds); });
+    });
+    program.add(sized + "/two ranks", [=] {
+      const bench::MlpProblem<T> shared = problem();
+      return bench::on_two_ranks(
+          [&](sw::ThreadCommunicator& ranks) { return on_two_ranks<T>(ranks, shared, rounds); });
+    });
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::Program program(argc, argv, 15);
+  program.note("oneDNN instruction set", by_hand::instruction_set());
+  for (const Sizes& sizes : program.sizes<Sizes>({{1024, 4096, 1024}, {4096, 4096, 4096}})) {
+    add<float>(program, sizes, "float");
+    if (by_hand::multiplies_bf16()) add<sw::bf16>(program, sizes, "bf16");
+  }
+  return program.run();
+}
