@@ -71,12 +71,9 @@ class Comparisons {
     add<Rows, Columns>("rows -> columns", matrix);
     add<Columns, Rows>("columns -> rows", matrix);
 
-    constexpr sw::Window window{.kernel = 3, .before = 1, .after = 1};
-    using Height = sw::Sharded<sw::Axis::height>;
-    using Summands = sw::HaloedPartial<sw::Axis::height, window>;
-    add<Height, sw::Haloed<sw::Axis::height, window>>("height -> halo of 3x3", images);
-    add<Summands, Height>("summands of a halo -> height", images);
-    add<Summands, sw::Invariant>("summands of a halo -> Invariant", images);
+    add<Height, Haloed>("height -> halo of 3x3", images);
+    add<HaloedPartial, Height>("summands of a halo -> height", images);
+    add<HaloedPartial, sw::Invariant>("summands of a halo -> Invariant", images);
   }
 
   template <class From, class To>

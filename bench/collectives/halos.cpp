@@ -26,10 +26,6 @@ namespace {
 
 namespace sw = shardwise;
 
-constexpr sw::Window window{.kernel = 3, .before = 1, .after = 1};
-using Block = sw::Sharded<sw::Axis::height>;
-using Haloed = sw::Haloed<sw::Axis::height, window>;
-using HaloedPartial = sw::HaloedPartial<sw::Axis::height, window>;
 using Ranks = sw::ThreadCommunicator;
 
 /// Two threads that show each other a buffer.
@@ -60,7 +56,7 @@ struct Rows {
   Rows(const sw::Shape& shape, sw::Place place)
       : planes(shape.elements(0, 2)),
         row(shape[3].extent()),
-        mine(sw::local_shape<Block>(shape, place)[2].extent()),
+        mine(sw::local_shape<bench::Height>(shape, place)[2].extent()),
         theirs(shape[2].extent() - mine),
         is_first(place.rank == 0) {}
 
@@ -143,12 +139,14 @@ int main(int argc, char** argv) {
                               " channels, " + extent + 'x' + extent;
     program.add("exchange of halos " + title, [=, &pair, &program] {
       return bench::on_threads(2, [&](Ranks& ranks) {
-        return compare<Block, Haloed>(ranks, pair, shape, &Rows::exchange, program.rounds());
+        return compare<bench::Height, bench::Haloed>(ranks, pair, shape, &Rows::exchange,
+                                                     program.rounds());
       });
     });
     program.add("sum of halos " + title, [=, &pair, &program] {
       return bench::on_threads(2, [&](Ranks& ranks) {
-        return compare<HaloedPartial, Block>(ranks, pair, shape, &Rows::sum, program.rounds());
+        return compare<bench::HaloedPartial, bench::Height>(ranks, pair, shape, &Rows::sum,
+                                                            program.rounds());
       });
     });
   }

@@ -18,6 +18,14 @@ namespace bench {
 
 namespace sw = shardwise;
 
+///@{
+/// Images split by height, and what a 3x3 window reads of them.
+inline constexpr sw::Window window{.kernel = 3, .before = 1, .after = 1};
+using Height = sw::Sharded<sw::Axis::height>;
+using Haloed = sw::Haloed<sw::Axis::height, window>;
+using HaloedPartial = sw::HaloedPartial<sw::Axis::height, window>;
+///@}
+
 /// Rows of 64 floats; fewer where there would not be one for each rank.
 inline sw::Shape matrix(std::size_t floats, int ranks) {
   const std::size_t rows = std::max(static_cast<std::size_t>(ranks), floats / 64);
