@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "shardwise/core/dtype.hpp"
+#include "models/require_near.hpp"
 #include "support/random_values.hpp"
 
 namespace bench {
@@ -20,21 +19,6 @@ std::vector<T> random_within(double bound, std::size_t n, unsigned seed) {
   for (T& value : values)
     value = static_cast<T>(static_cast<float>(value) * static_cast<float>(bound));
   return values;
-}
-
-/// Throws unless got(i) is exact[i], up to the rounding of T in a few steps.
-template <class T, class Got>
-void require_near(const std::string& what, const std::vector<double>& exact, Got got) {
-  double squares = 0;
-  for (const double value : exact) squares += value * value;
-  const double usual = std::sqrt(squares / static_cast<double>(exact.size()));
-  const double rounding = sizeof(T) == 2 ? 0x1p-6 : 0x1p-15;
-  for (std::size_t i = 0; i < exact.size(); ++i) {
-    const auto value = static_cast<double>(static_cast<float>(got(i)));
-    if (std::abs(value - exact[i]) <= rounding * (usual + std::abs(exact[i]))) continue;
-    throw std::runtime_error(what + ": element " + std::to_string(i) + " is " +
-                             std::to_string(value) + ", not " + std::to_string(exact[i]));
-  }
 }
 
 /// y = ReLU(x w1ᵀ + b1) w2ᵀ + b2 for x [rows, in], w1 [hidden, in], w2 [out, hidden], and a

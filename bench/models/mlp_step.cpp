@@ -62,22 +62,6 @@ class Trained {
   sw::View<const T, sw::Invariant> target_;
 };
 
-/// Throws unless the weights have changed from `before` to the same ones, up to a share of the
-/// change. Of single elements that cannot be asked: AdamW takes little but a gradient's sign.
-template <class T, class Got>
-void require_change(const std::string& what, const std::vector<T>& before,
-                    const std::vector<float>& exact, const Got& got) {
-  double change = 0, difference = 0;
-  for (std::size_t i = 0; i < exact.size(); ++i) {
-    change += std::pow(static_cast<double>(exact[i] - static_cast<float>(before[i])), 2);
-    difference += std::pow(static_cast<double>(exact[i] - got.data()[i]), 2);
-  }
-  const double share = std::sqrt(difference / change);
-  if (share <= (std::same_as<T, float> ? 1e-3 : 5e-2)) return;
-  throw std::runtime_error(what + " has changed otherwise than by hand, by a share of " +
-                           std::to_string(share));
-}
-
 /// Three steps of both, which must give the same losses and weights.
 template <class T, class Hand, class Model>
 void check(const std::string& who, const bench::MlpProblem<T>& problem, Hand& hand, Model& model) {
@@ -87,8 +71,13 @@ void check(const std::string& who, const bench::MlpProblem<T>& problem, Hand& ha
     throw std::runtime_error(who + ": the loss is " + std::to_string(got) + ", by hand " +
                              std::to_string(exact));
   }
-  require_change(who + ": w1", problem.w1, hand.weight(0), model.ours.model.gather("0.weight"));
-  require_change(who + ": w2", problem.w2, hand.weight(2), model.ours.model.gather("2.weight"));
+  const auto require = [&](const char* name, const std::vector<T>& before, std::size_t number) {
+    const auto got = model.ours.model.gather(name);
+    bench::require_change(who + ": " + name, before.data(), hand.weight(number).data(), got.data(),
+                          before.size(), std::same_as<T, float> ? 1e-3 : 5e-2);
+  };
+  require("0.weight", problem.w1, 0);
+  require("2.weight", problem.w2, 2);
 }
 
 /// Throws unless the gradients by hand are exact.
