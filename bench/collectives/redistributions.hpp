@@ -109,6 +109,9 @@ class Redistributed {
   double least(double bytes) const {
     if constexpr (R::movement == sw::Movement::halo_exchange) return beyond<To>();
     if constexpr (R::movement == sw::Movement::halo_sum) return beyond<From>();
+    // A rank receives all that is not its alone.
+    if constexpr (R::movement == sw::Movement::halo_all_reduce)
+      return beyond<From>() + least_bytes(sw::Operation::all_gather, ranks(), bytes);
     // Of a tensor that is split before and after, a rank passes in its block.
     const bool split = R::movement == sw::Movement::all_to_all;
     return least_bytes(*R::operation(), ranks(), split ? bytes / ranks() : bytes);

@@ -25,7 +25,7 @@ int take_ranks(int& argc, char** argv, int by_default) {
       ranks = 0;
     }
   }
-  argc = kept;
+  argv[argc = kept] = nullptr;
   return ranks < 1 ? 0 : ranks;
 }
 
