@@ -40,5 +40,8 @@ export disabled=-DCMAKE_DISABLE_FIND_PACKAGE_doctest=ON
 asks 'tests OFF' demo
 asks 'tests OFF' bench no_such_name
 grep -q "no benchmark has 'no_such_name' in its name" "$work/log" || fail 'a wrong name was not told'
+touch "$work/file" && rm -r "$work/build/bench" && mv "$work/file" "$work/build/bench"
+asks '' bench
+grep -q 'results.md cannot be written' "$work/log" || fail 'a folder that cannot be written was not told'
 export disabled=-DCMAKE_DISABLE_FIND_PACKAGE_doctest=OFF
 asks 'tests ON' test --quick

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -54,6 +55,7 @@ class Program {
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) std::exit(2);
     note("rounds", std::to_string(rounds_));
+    note("processor", processor());
   }
 
   /// How often each candidate is measured.
@@ -113,6 +115,14 @@ class Program {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     return error == std::errc() && end == text.data() + text.size() ? value : 0;
+  }
+
+  static std::string processor() {
+    std::ifstream lines("/proc/cpuinfo");
+    for (std::string line; std::getline(lines, line);) {
+      if (line.rfind("model name", 0) == 0) return line.substr(line.find(": ") + 2);
+    }
+    return "unknown";
   }
 
   /// Once, before the first comparison.
