@@ -112,6 +112,10 @@ class Runs(unittest.TestCase):
         self.assertEqual(by_hand["MPI by hand: ours over it"], 0.5)
         self.assertIn("4.00 [4.00 4.00]", output)
 
+    def test_quick_is_one_round(self):
+        self.assertEqual(self.run_driver("--quick")[0], 0)
+        self.assertEqual((self.build / "turns").read_text().split(), ["threads", "processes"])
+
     def test_threads_alone_without_mpi(self):
         self.has_mpi(False)
         status, _, complaints = self.run_driver("--rounds", "1")

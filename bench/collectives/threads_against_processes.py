@@ -2,7 +2,7 @@
 """Ranks that are threads against ranks that are processes of MPI, in turns.
 
 usage: threads_against_processes.py [--build FOLDER] [--ranks N] [--rounds N] [--filter REGEX]
-                                    [--out FILE]
+                                    [--out FILE] [--quick]
 
 Runs bench_collectives_threads and, through mpiexec, bench_collectives_processes once a round, each in
 processes of its own, and changes their order in every second round. What counts of a program in a
@@ -173,7 +173,11 @@ def arguments_of(words):
     parser.add_argument("--filter", default="", metavar="REGEX",
                         help="comparisons whose name has this, such as '^all_reduce' or '64 KiB'")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
+    parser.add_argument("--quick", action="store_true",
+                        help="for a look in passing: one round, and the least size alone")
     arguments = parser.parse_args(words)
+    if arguments.quick:
+        arguments.rounds = 1
     try:
         re.compile(arguments.filter)
     except re.error as problem:
@@ -212,6 +216,7 @@ def programs_of(arguments):
     if not threads:
         sys.exit(2)
     chosen = [f"--benchmark_filter={arguments.filter}"] if arguments.filter else []
+    chosen += ["--quick"] if arguments.quick else []
     commands = {"threads": [threads, f"--ranks={arguments.ranks}", *chosen]}
     mpiexec = mpiexec_of(arguments.build.resolve())
     if not shutil.which(mpiexec):
