@@ -11,28 +11,26 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <list>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
 
-/// A command line, as main() gets it.
-struct Arguments {
-  explicit Arguments(std::vector<std::string> more) : words(std::move(more)) {
-    words.insert(words.begin(), "program");
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    count = static_cast<int>(words.size());
-  }
-  std::vector<std::string> words;
+/// With a command line as main() gets it: the library keeps pointers to its words.
+bench::Program program_with(std::vector<std::string> arguments) {
+  static std::list<std::vector<std::string>> kept;
+  kept.push_back(std::move(arguments));
+  std::vector<std::string>& words = kept.back();
+  words.insert(words.begin(), "program");
   std::vector<char*> pointers;
-  int count = 0;
-};
-
-bench::Program program_with(Arguments arguments) {
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  int count = static_cast<int>(words.size());
   benchmark::ClearRegisteredBenchmarks();
-  return {arguments.count, arguments.pointers.data()};
+  return {count, pointers.data()};
 }
 
 /// The exit status of a process that runs this.
@@ -81,7 +79,7 @@ TEST_CASE("a comparison that throws is an error of the program, and the others s
   const std::filesystem::path json =
       std::filesystem::temp_directory_path() / ("program." + std::to_string(getpid()) + ".json");
   const int status = status_of([&] {
-    bench::Program program = program_with(Arguments({"--benchmark_out=" + json.string()}));
+    bench::Program program = program_with({"--benchmark_out=" + json.string()});
     program.add("wrong", []() -> std::vector<bench::Timing> {
       throw std::runtime_error("element 3 is 1, not 2");
     });
@@ -100,7 +98,7 @@ TEST_CASE("a comparison that throws is an error of the program, and the others s
 TEST_CASE("a program in which all is well returns 0, and one that selects nothing does not") {
   const auto run = [](const std::string& filter) {
     return status_of([&] {
-      bench::Program program = program_with(Arguments({"--benchmark_filter=" + filter}));
+      bench::Program program = program_with({"--benchmark_filter=" + filter});
       program.add("sound", [] { return bench::timings_of({"ours"}, {{1}}); });
       std::exit(program.run(true));
     });
@@ -110,12 +108,12 @@ TEST_CASE("a program in which all is well returns 0, and one that selects nothin
 }
 
 TEST_CASE("rounds and sizes are those of the command line") {
-  CHECK(program_with(Arguments({"--rounds=7"})).rounds() == 7);
-  CHECK(program_with(Arguments({"--rounds=7"})).sizes<int>({4, 5}) == std::vector{4, 5});
-  CHECK(program_with(Arguments({"--quick"})).rounds() == 3);
-  CHECK(program_with(Arguments({"--quick"})).sizes<int>({4, 5}) == std::vector{4});
+  CHECK(program_with({"--rounds=7"}).rounds() == 7);
+  CHECK(program_with({"--rounds=7"}).sizes<int>({4, 5}) == std::vector{4, 5});
+  CHECK(program_with({"--quick"}).rounds() == 3);
+  CHECK(program_with({"--quick"}).sizes<int>({4, 5}) == std::vector{4});
   for (const char* wrong : {"--rounds=x", "--rounds=3x", "--rounds=0", "--rounds=", "--round=3"}) {
     CAPTURE(wrong);
-    CHECK(status_of([&] { program_with(Arguments({wrong})); }) == 2);
+    CHECK(status_of([&] { program_with({wrong}); }) == 2);
   }
 }
