@@ -106,6 +106,10 @@ class BatchNorm : public KeepsLayout {
  public:
   ///@{
   /// As `Layer` says.
+  constexpr auto as_dynamic() const {
+    return BatchNorm<dynamic, A>(in(), Epsilon{epsilon_}, Momentum{momentum_});
+  }
+
   static constexpr Saves saves = Saves::input;
   static constexpr bool in_place = true;
   static constexpr bool exchanges_in_evaluation = false;

@@ -116,6 +116,12 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
   constexpr std::size_t out_channels() const { return out_.value(); }
   ///@}
 
+  /// As `Layer` says.
+  constexpr auto as_dynamic() const {
+    return Convolution<S, dynamic, dynamic, Form>(in_channels(), out_channels())
+        .initialized_by(weight_rule_, bias_rule_);
+  }
+
   /// A convolution over all its channels can apply the activation behind it.
   template <Layout X>
   static constexpr bool fuses = !std::same_as<typename Layouts::template gives<X>, Partial>;

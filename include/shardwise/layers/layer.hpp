@@ -8,6 +8,7 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/comm/call.hpp"
@@ -127,6 +128,9 @@ struct KeepsLayout {
 ///     static constexpr bool keeps_features = true;  it has as many features or channels, always
 ///     static constexpr Activation activation;  an element-wise function that products can fuse
 ///     auto make_state(Frame&) const;           what it keeps from call to call: `frame.state()`
+///     auto as_dynamic() const;                 the same layer with its sizes in the object and not
+///     in
+///                                              the type: runs instead, compiled once for all sizes
 ///
 /// A state that outlives a step, and belongs into a checkpoint, has a member `visit_buffers(f)`,
 /// which calls f(name, View<T, L>) for each tensor of it; L is Invariant or Sharded.
@@ -191,6 +195,29 @@ consteval Activation activation_of() {
     return Activation::none;
   }
 }
+
+template <class Member>
+struct class_of;
+template <class R, class C>
+struct class_of<R (C::*)() const> {
+  using type = C;
+};
+
+/// Whether L itself has an `as_dynamic()`. One that L inherits would forget what L does otherwise.
+template <class L>
+concept HasDynamicTwin = std::same_as<typename class_of<decltype(&L::as_dynamic)>::type, L>;
+
+/// The layer that runs in the place of this one.
+template <class L>
+constexpr auto as_dynamic(const L& layer) {
+  if constexpr (HasDynamicTwin<L>) {
+    return layer.as_dynamic();
+  } else {
+    return layer;
+  }
+}
+template <class L>
+using as_dynamic_t = decltype(as_dynamic(std::declval<const L&>()));
 
 /// Whether the layer's product can apply the activation behind it (`L::fuses<In>`).
 template <class L, class In>

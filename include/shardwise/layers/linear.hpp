@@ -162,6 +162,10 @@ class Linear : public detail::LinearProduct<S, Bias> {
 
   ///@{
   /// As `Layer` says.
+  constexpr auto as_dynamic() const {
+    return Linear<S, dynamic, dynamic, Bias>(in(), out()).initialized_by(weight_rule_, bias_rule_);
+  }
+
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() > 0) check_input(x);
     return x.with_back({Axis::feature, out()});

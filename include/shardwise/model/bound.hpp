@@ -81,8 +81,10 @@ class Bound {
   static constexpr bool owns_parameters = parameter_count > 0;
 
   /// Throws shape_error if the layer cannot take inputs of shape `in`, as far as that is known.
-  Bound(const L& layer, const Shape& in, Binder<Ctx>& binder)
+  /// Observers are told this name of the layer.
+  Bound(const L& layer, const Shape& in, Binder<Ctx>& binder, std::string (*name)() = name_of<L>)
       : layer_(layer),
+        name_(name),
         parameters_(reserve(layer, in, binder)),
         ordinal_(owns_parameters || detail::draws_random<L> ? binder.next_ordinal++ : 0),
         state_(make_state(binder)) {
@@ -222,9 +224,7 @@ class Bound {
   void with_frame(Run<Ctx>& run, const Shape& in, Call&& call) {
     typename F::Shapes exchange_shapes{};
     if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
-    const Observation here(run.observer, [] {
-      return Work{Work::Kind::compute, name_of<L>, 0, {}};
-    });
+    const Observation here(run.observer, [&] { return Work{Work::Kind::compute, name_, 0, {}}; });
     F frame(run, parameters_, ordinal_, exchange_shapes, sample_elements(run, in));
     if constexpr (has_state) {
       StatefulFrame<F, State> stateful(frame, state_);
@@ -268,6 +268,7 @@ class Bound {
   }
 
   [[no_unique_address]] L layer_;
+  std::string (*name_)();
   Shape in_shape_;  // of the last forward
   BoundParameters<parameter_count> parameters_;
   std::uint64_t ordinal_;

@@ -16,20 +16,32 @@ namespace shardwise {
 
 namespace detail {
 
-inline void add_layer(error& e, std::size_t number, std::string (*name)(), bool is_composition) {
-  e.add_place(std::to_string(number) + ": " + name(), is_composition ? " / " : ": ");
-}
+/// Which layer of a Sequential is at work, for the place of an error that passes.
+template <class L>
+struct Position {
+  std::size_t number = 0;
 
-/// Adds layer I to the place of an error that passes, and tells the observer of it.
-template <std::size_t I, class L, class Context, class Call>
-decltype(auto) at_layer(Run<Context>& run, Call&& call) {
-  const Observation here(run.observer, [] { return Work{Work::Kind::part, name_of<L>, I, {}}; });
-  try {
-    return call();
-  } catch (error& e) {
-    add_layer(e, I, name_of<L>, IsComposition<L>);
-    throw;
+  void add_to(error& e) const { add(e, std::make_index_sequence<L::size>{}); }
+
+ private:
+  template <std::size_t... Is>
+  void add(error& e, std::index_sequence<Is...>) const {
+    using Name = std::string (*)();
+    static constexpr Name names[] = {name_of<typename L::template layer_type<Is>>...};
+    static constexpr bool compositions[] = {IsComposition<typename L::template layer_type<Is>>...};
+    e.add_place(std::to_string(number) + ": " + names[number](),
+                compositions[number] ? " / " : ": ");
   }
+};
+
+/// Makes a call for layer I of the Sequential L, and tells the observer of it.
+template <std::size_t I, class L, class Context, class Call>
+decltype(auto) at_layer(Run<Context>& run, Position<L>& at, Call&& call) {
+  at.number = I;
+  const Observation here(run.observer, [] {
+    return Work{Work::Kind::part, name_of<typename L::template layer_type<I>>, I, {}};
+  });
+  return call();
 }
 
 /// The settings of layer I of a Sequential: whether anything before it wants a gradient, and which
@@ -65,10 +77,9 @@ struct SettingAt {
     }
   }
 
-  using Use = use_of<S::trains,
-                     S::input_gradient || any_owns_parameters<L, E>(std::make_index_sequence<I>{})>;
+  using Use = use_of<S::trains, S::input_gradient || (first_owner<L, E> < I)>;
 
-  using type = Bound<Layer, Setting<typename S::context, Use, fused()>, Here>;
+  using type = Bound<as_dynamic_t<Layer>, Setting<typename S::context, Use, fused()>, Here>;
 };
 
 template <class L, class S, class E, class Indices>
@@ -78,20 +89,33 @@ struct BoundLayers<L, S, E, std::index_sequence<Is...>>
     : NumberedBound<Is, typename SettingAt<L, S, E, Is>::type>... {
   /// `shape` is what a layer gets; bases are made in their order, so it can go from one to the
   /// next.
-  BoundLayers(const L& layers, Shape shape, Binder<typename S::context>& binder)
+  BoundLayers(const L& layers, Shape shape, Binder<typename S::context>& binder, Position<L>& at)
       : NumberedBound<Is, typename SettingAt<L, S, E, Is>::type>{
-            at_layer<Is, typename L::template layer_type<Is>>(binder.run, [&] {
-              if constexpr (Is > 0) shape = layers.template layer<Is - 1>().output_shape(shape);
-              return
-                  typename SettingAt<L, S, E, Is>::type(layers.template layer<Is>(), shape, binder);
-            })}... {}
+            bind<Is>(layers, shape, binder, at)}... {}
+
+ private:
+  template <std::size_t I>
+  static auto bind(const L& layers, Shape& shape, Binder<typename S::context>& binder,
+                   Position<L>& at) {
+    using Layer = typename L::template layer_type<I>;
+    using B = typename SettingAt<L, S, E, I>::type;
+    return at_layer<I>(binder.run, at, [&] {
+      if constexpr (I > 0) shape = as_dynamic(layers.template layer<I - 1>()).output_shape(shape);
+      const Layer& layer = layers.template layer<I>();
+      if constexpr (IsComposition<Layer>) {
+        return B(layer, shape, binder);
+      } else {
+        return B(as_dynamic(layer), shape, binder, name_of<Layer>);
+      }
+    });
+  }
 };
 
 }  // namespace detail
 
 template <class L, class S, class E>
 requires requires { typename L::composition; }
-class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::size>> {
+class Bound<L, S, E> {
   using Ctx = typename S::context;
   using T = typename Ctx::dtype;
   using Layers = detail::BoundLayers<L, S, E, std::make_index_sequence<L::size>>;
@@ -100,16 +124,18 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
   using At = detail::SettingAt<L, S, E, I>;
   template <std::size_t I>
   using layer_type = typename L::template layer_type<I>;
+  using Position = detail::Position<L>;
 
  public:
-  Bound(const L& layers, const Shape& in, Binder<Ctx>& binder) : Layers(layers, in, binder) {}
+  Bound(const L& layers, const Shape& in, Binder<Ctx>& binder)
+      : layers_(placed([&](Position& at) { return Layers(layers, in, binder, at); })) {}
 
   auto forward(Run<Ctx>& run, Value<T, typename E::offered>&& x) {
-    return forward_from<0>(run, std::move(x));
+    return placed([&](Position& at) { return forward_from<0>(run, std::move(x), at); });
   }
 
   auto backward(Run<Ctx>& run, Value<T, dual_t<gives_t<L, E>>>&& dy) {
-    return backward_from<L::size - 1>(run, std::move(dy));
+    return placed([&](Position& at) { return backward_from<L::size - 1>(run, std::move(dy), at); });
   }
 
   template <class Visitor>
@@ -127,36 +153,47 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
  private:
   template <std::size_t I>
   auto& bound() {
-    return static_cast<detail::NumberedBound<I, typename At<I>::type>&>(*this).bound;
+    return static_cast<detail::NumberedBound<I, typename At<I>::type>&>(layers_).bound;
+  }
+
+  /// Adds the layer at work to the place of an error that passes.
+  template <class Call>
+  static auto placed(Call&& call) {
+    Position at;
+    try {
+      return call(at);
+    } catch (error& e) {
+      at.add_to(e);
+      throw;
+    }
   }
 
   template <std::size_t I, Layout X>
-  auto forward_from(Run<Ctx>& run, Value<T, X>&& x) {
+  auto forward_from(Run<Ctx>& run, Value<T, X>&& x, Position& at) {
     if constexpr (I == L::size) {
       return std::move(x);
     } else {
-      auto y = detail::at_layer<I, layer_type<I>>(
-          run, [&] { return bound<I>().forward(run, std::move(x)); });
+      auto y = detail::at_layer<I>(run, at, [&] { return bound<I>().forward(run, std::move(x)); });
       if constexpr (At<I>::fused() != Activation::none) {
         bound<I + 1>().adopt(run, y);
-        return forward_from<I + 2>(run, std::move(y));
+        return forward_from<I + 2>(run, std::move(y), at);
       } else {
-        return forward_from<I + 1>(run, std::move(y));
+        return forward_from<I + 1>(run, std::move(y), at);
       }
     }
   }
 
   template <std::size_t I, Layout DY>
-  input_gradient_t<T, E, S> backward_from(Run<Ctx>& run, Value<T, DY>&& dy) {
+  input_gradient_t<T, E, S> backward_from(Run<Ctx>& run, Value<T, DY>&& dy, Position& at) {
     if constexpr (!goes_backward<layer_type<I>, typename At<I>::Use, typename At<I>::Here>) {
       return {};
     } else {
-      auto dx = detail::at_layer<I, layer_type<I>>(
-          run, [&] { return bound<I>().backward(run, std::move(dy)); });
+      auto dx =
+          detail::at_layer<I>(run, at, [&] { return bound<I>().backward(run, std::move(dy)); });
       if constexpr (I == 0 || std::same_as<decltype(dx), Nothing>) {
         return dx;
       } else {
-        return backward_from<I - 1>(run, std::move(dx));
+        return backward_from<I - 1>(run, std::move(dx), at);
       }
     }
   }
@@ -175,6 +212,8 @@ class Bound<L, S, E> : detail::BoundLayers<L, S, E, std::make_index_sequence<L::
   void forget(std::index_sequence<Is...>) {
     (bound<Is>().forget(), ...);
   }
+
+  Layers layers_;
 };
 
 }  // namespace shardwise

@@ -73,22 +73,26 @@ consteval bool edge_must_exist() {
   return true;
 }
 
-/// The ends of every layer of a chain, and what the chain gives.
-template <class Decided, Layout Offered, Layout Wanted, class... Ls>
-struct chain;
-template <class... Decided, Layout Offered, Layout Wanted>
-struct chain<std::tuple<Decided...>, Offered, Wanted> {
-  using ends = std::tuple<Decided...>;
+/// The ends of the layer with this number.
+template <std::size_t Number, class E>
+struct NumberedEnds {};
+
+/// The ends of every layer of a chain whose first one has this number, and what the chain gives.
+template <std::size_t Number, Layout Offered, Layout Wanted, class... Ls>
+struct chain {
   using gives = Offered;
 };
-template <class... Decided, Layout Offered, Layout Wanted, class L, class... Ls>
-struct chain<std::tuple<Decided...>, Offered, Wanted, L, Ls...> {
+template <std::size_t Number, Layout Offered, Layout Wanted, class L, class... Ls>
+struct chain<Number, Offered, Wanted, L, Ls...>
+    : NumberedEnds<Number, Ends<Offered, typename wanted_before<Wanted, Ls...>::type>>,
+      chain<Number + 1, gives_t<L, Ends<Offered, typename wanted_before<Wanted, Ls...>::type>>,
+            Wanted, Ls...> {
   using here = Ends<Offered, typename wanted_before<Wanted, Ls...>::type>;
-  static_assert(edge_must_exist<sizeof...(Decided), L, Offered, takes_t<L, here>>());
-  using rest = chain<std::tuple<Decided..., here>, gives_t<L, here>, Wanted, Ls...>;
-  using ends = typename rest::ends;
-  using gives = typename rest::gives;
+  static_assert(edge_must_exist<Number, L, Offered, takes_t<L, here>>());
 };
+
+template <std::size_t Number, class E>
+E numbered_ends(const NumberedEnds<Number, E>&);
 
 }  // namespace detail
 

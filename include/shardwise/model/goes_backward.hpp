@@ -19,21 +19,26 @@ struct OwnsParameters
 
 namespace detail {
 
-/// Whether any of the layers Is of a Sequential does.
 template <class L, class E, std::size_t... Is>
-consteval bool any_owns_parameters(std::index_sequence<Is...>) {
-  return (OwnsParameters<
-              typename L::template layer_type<Is>,
-              typename L::template ends_of<Is, typename E::offered, typename E::wanted>>::value ||
-          ...);
+consteval std::size_t find_owner(std::index_sequence<Is...>) {
+  std::size_t found = 0;
+  const auto passes = [&](bool owns) { return owns || (++found, false); };
+  (passes(OwnsParameters<
+          typename L::template layer_type<Is>,
+          typename L::template ends_of<Is, typename E::offered, typename E::wanted>>::value) ||
+   ...);
+  return found;
 }
+
+/// The number of the first layer of a Sequential that does, or that behind the last one.
+template <class L, class E>
+inline constexpr std::size_t first_owner = find_owner<L, E>(std::make_index_sequence<L::size>{});
 
 }  // namespace detail
 
 template <class L, class E>
 requires requires { typename L::composition; }
-struct OwnsParameters<L, E>
-    : std::bool_constant<detail::any_owns_parameters<L, E>(std::make_index_sequence<L::size>{})> {};
+struct OwnsParameters<L, E> : std::bool_constant<(detail::first_owner<L, E> < L::size)> {};
 
 template <class L, class E>
 requires requires { typename L::residual_block; }

@@ -42,6 +42,9 @@ constexpr const L& numbered(const Numbered<I, L>& entry) {
   return entry.layer;
 }
 
+template <std::size_t I, class L>
+std::type_identity<L> type_of_numbered(const Numbered<I, L>&);
+
 /// Checks that features meet from each layer to the next, and that no shard cuts what must be
 /// whole. The first of the layers Ls has this number.
 template <std::size_t Number, std::size_t Produced, class Producer>
@@ -83,7 +86,7 @@ class Sequential : detail::Layers<std::index_sequence_for<Ls...>, Ls...> {
   using Layers = detail::Layers<std::index_sequence_for<Ls...>, Ls...>;
 
   template <Layout Offered, Layout Wanted>
-  using chain = detail::chain<std::tuple<>, Offered, Wanted, Ls...>;
+  using chain = detail::chain<0, Offered, Wanted, Ls...>;
 
  public:
   using composition = Sequential;  ///< tells a Sequential, also one derived from, from a layer
@@ -98,11 +101,12 @@ class Sequential : detail::Layers<std::index_sequence_for<Ls...>, Ls...> {
 
   /// The type of layer I.
   template <std::size_t I>
-  using layer_type = std::tuple_element_t<I, std::tuple<Ls...>>;
+  using layer_type =
+      typename decltype(detail::type_of_numbered<I>(std::declval<const Layers&>()))::type;
 
   /// The ends of layer I when the whole stands between `Offered` and `Wanted`.
   template <std::size_t I, Layout Offered, Layout Wanted>
-  using ends_of = std::tuple_element_t<I, typename chain<Offered, Wanted>::ends>;
+  using ends_of = decltype(detail::numbered_ends<I>(std::declval<const chain<Offered, Wanted>&>()));
 
   ///@{
   /// What the whole would like to be given, takes and gives, as of a `Layer`.
