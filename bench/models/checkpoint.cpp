@@ -168,9 +168,11 @@ std::vector<bench::Timing> measure(What what, int rounds) {
 int main(int argc, char** argv) {
   bench::Program program(argc, argv, 7);
   const int rounds = program.rounds();
-  program.add("checkpoint/save", [=] { return measure(What::save, rounds); });
-  program.add("checkpoint/load from the page cache",
-              [=] { return measure(What::load_warm, rounds); });
-  program.add("checkpoint/load from the disk", [=] { return measure(What::load_cold, rounds); });
+  for (const What what : program.sizes<What>({What::save, What::load_warm, What::load_cold})) {
+    const char* const name = what == What::save        ? "checkpoint/save"
+                             : what == What::load_warm ? "checkpoint/load from the page cache"
+                                                       : "checkpoint/load from the disk";
+    program.add(name, [=] { return measure(what, rounds); });
+  }
   return program.run();
 }

@@ -91,7 +91,10 @@ void add_split(bench::Program& program, const std::string& name, Part part) {
   });
 }
 
-void add(bench::Program& program, const std::string& name, Part part) {
+void add(bench::Program& program, Part part) {
+  const std::string name = std::string("cnn/") + (part == Part::forward    ? "forward"
+                                                  : part == Part::backward ? "forward+backward"
+                                                                           : "step");
   const int rounds = program.rounds();
   program.add(name + "/one rank",
               [=] { return bench::on_one_rank([=] { return on_one_rank(part, rounds); }); });
@@ -105,8 +108,7 @@ void add(bench::Program& program, const std::string& name, Part part) {
 int main(int argc, char** argv) {
   bench::Program program(argc, argv);
   program.note("oneDNN instruction set", by_hand::instruction_set());
-  add(program, "cnn/forward", Part::forward);
-  add(program, "cnn/forward+backward", Part::backward);
-  add(program, "cnn/step", Part::step);
+  for (const Part part : program.sizes<Part>({Part::step, Part::backward, Part::forward}))
+    add(program, part);
   return program.run();
 }

@@ -150,7 +150,7 @@ void add(bench::Program& program, const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bench::Program program(argc, argv, 11);
+  bench::Program program(argc, argv, 7);
   program.note("oneDNN instruction set", by_hand::instruction_set());
   add<float, by_hand::Sgd>(program, "step/sgd/float");
   add<float, by_hand::AdamW>(program, "step/adamw/float");
