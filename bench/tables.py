@@ -33,6 +33,11 @@ def time_of(counters):
     return f"{spread_of(counters, 'seconds', scale)} {unit}"
 
 
+def in_digits(value):
+    """Large whole numbers in full, others with three digits."""
+    return f"{value:,.0f}" if value >= 1000 and value == int(value) else f"{value:.3g}"
+
+
 def counters_of(benchmark):
     """{candidate: {counter: value}}, ours last."""
     return {
@@ -49,9 +54,9 @@ def more_of(candidates):
 
     *others, ours = candidates
     own = further(candidates[ours])
-    said = [f"{what} {value:.3g}" for what, value in own.items()]
+    said = [f"{what} {in_digits(value)}" for what, value in own.items()]
     for other in others:
-        said += [f"{other}: {what} {value:.3g}"
+        said += [f"{other}: {what} {in_digits(value)}"
                  for what, value in further(candidates[other]).items() if own.get(what) != value]
     return said
 

@@ -22,12 +22,12 @@ RECORDED = """{
       "inner product by hand: ours over it, 90 %": 1.5,
       "inner product by hand: seconds": 3.714e-03, "inner product by hand: seconds, 10 %": 3.7e-03,
       "inner product by hand: seconds, 90 %": 3.8e-03, "inner product by hand: efficiency": 0.5,
-      "matmul by hand: bytes": 64,
+      "matmul by hand: bytes": 6.5536e+04,
       "matmul by hand: ours over it": 0.991, "matmul by hand: ours over it, 10 %": 0.98,
       "matmul by hand: ours over it, 90 %": 1.01,
       "matmul by hand: seconds": 2.637e-03, "matmul by hand: seconds, 10 %": 2.6e-03,
       "matmul by hand: seconds, 90 %": 2.7e-03,
-      "ours: bytes": 64, "ours: efficiency": 0.75,
+      "ours: bytes": 6.5536e+04, "ours: efficiency": 0.75,
       "ours: seconds": 2.659e-03, "ours: seconds, 10 %": 2.5e-03, "ours: seconds, 90 %": 2.9e-03,
       "label": "matmul by hand | inner product by hand | ours"
     },
@@ -60,7 +60,7 @@ class Page(unittest.TestCase):
         self.assertIn("\n| float/forward/plain/rows:16/1024->4096 | 2.66 [2.5, 2.9] ms | "
                       "matmul by hand: 0.991 [0.98, 1.01]<br>"
                       "inner product by hand: 1.4 [1.2, 1.5] | "
-                      "bytes 64<br>efficiency 0.75<br>inner product by hand: efficiency 0.5 |\n",
+                      "bytes 65,536<br>efficiency 0.75<br>inner product by hand: efficiency 0.5 |\n",
                       page_of(RECORDED))
 
     def test_failed_comparison_is_in_the_table(self):
