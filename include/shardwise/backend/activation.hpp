@@ -61,7 +61,7 @@ struct Relu {
   }
   template <class A>
   static constexpr A slope(A y) {
-    return y > A(0) ? A(1) : A(0);
+    return detail::select(y > A(0), A(1), A(0));
   }
   ///@}
 };

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -33,7 +34,7 @@ struct Drops : KeepsLayout {
     using A = accumulate_t<T>;
     constexpr A scale = static_cast<A>(1.0 / (1.0 - probability));
     const bool keeps = static_cast<double>(u) >= probability;
-    return static_cast<T>(keeps ? static_cast<A>(value) * scale : A{0});
+    return static_cast<T>(detail::select(keeps, static_cast<A>(value) * scale, A{0}));
   }
 };
 
