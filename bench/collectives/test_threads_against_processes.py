@@ -10,7 +10,7 @@ from pathlib import Path
 
 import threads_against_processes as driver
 
-# Writes what a program writes: one comparison, in which a call takes 2 s on threads, 4 s by MPI and
+# Writes what a program writes: two comparisons, in which a call takes 2 s on threads, 4 s by MPI and
 # 8 s on processes. PROBLEM is what goes wrong, WHICH the program; each turn leaves a line in TURNS.
 FAKE = """#!/usr/bin/env python3
 import json, sys
@@ -22,13 +22,18 @@ with open("TURNS", "a+") as turns:
 if "PROBLEM" == "second turn" and turn == 2:
     sys.exit("no more memory")
 seconds = {"threads": {"threads": 2.0}, "processes": {"MPI by hand": 4.0, "processes": 8.0}}["WHICH"]
-one = {"name": "all_reduce, sum, 64 B/iterations:1/manual_time", "label": " | ".join(seconds)}
+measured = {"label": " | ".join(seconds)}
 for name, value in seconds.items():
-    one.update({f"{name}: seconds": value, f"{name}: bytes": 8e9, f"{name}: least bytes": 12e9})
-if "PROBLEM" == "wrong":
-    one.update(error_occurred=True, error_message="threads: not the result")
+    measured.update({f"{name}: seconds": value, f"{name}: bytes": 8e9, f"{name}: least bytes": 12e9})
+wrong = "PROBLEM" == "wrong" or "PROBLEM" == "wrong in the second turn" and turn == 2
+failed = {"error_occurred": True, "error_message": "not the result"}
+ending = "/iterations:1/manual_time"
 with open(given["benchmark_out"], "w") as file:
-    json.dump({"context": {"date": "today"}, "benchmarks": [one]}, file)
+    first = {"name": "all_reduce, sum, 64 B" + ending, **(failed if wrong else measured)}
+    second = {"name": "all_gather, 64 B" + ending, **measured}
+    json.dump({"context": {"date": "today"}, "benchmarks": [first, second]}, file)
+if wrong or "PROBLEM" == "exit code":
+    sys.exit(1)
 """
 MPIEXEC = """#!/bin/sh
 shift 2
@@ -144,13 +149,38 @@ class Runs(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("no more memory", complaints)
         self.assertIn("1 rounds", output)
-        self.assertEqual(len(self.entries()), 2)
+        self.assertEqual(len(self.entries()), 4)
 
     def test_no_figure_for_a_wrong_result(self):
-        self.program("threads", "wrong")
+        for problem in ("wrong", "wrong in the second turn"):
+            with self.subTest(problem):
+                self.setUp()
+                self.program("threads", problem)
+                status, output, complaints = self.run_driver("--rounds", "3")
+                self.assertEqual(status, 1)
+                why = "bench_collectives_threads: not the result"
+                self.assertIn(f"all_reduce, sum, 64 B: {why}", complaints)
+                entries = self.entries()
+                wrong = entries.pop("all_reduce, sum, 64 B")
+                self.assertEqual((wrong["error_occurred"], wrong["error_message"]), (True, why))
+                self.assertFalse([key for key in wrong if "seconds" in key])
+                self.assertEqual(list(entries), ["all_reduce, sum, 64 B, on processes",
+                                                 "all_gather, 64 B",
+                                                 "all_gather, 64 B, on processes"])
+                self.assertEqual(entries["all_gather, 64 B"]["processes: ours over it"], 4)
+                self.assertIn("3 rounds", output)
+
+    def test_what_mpi_was_compared_with_has_no_figure_if_it_is_wrong(self):
+        self.program("processes", "wrong")
+        self.assertEqual(self.run_driver("--rounds", "1")[0], 1)
+        self.assertTrue(self.entries()["all_reduce, sum, 64 B"]["error_occurred"])
+        self.assertNotIn("all_reduce, sum, 64 B, on processes", self.entries())
+
+    def test_a_program_that_ends_badly_without_a_reason_has_measured_nothing(self):
+        self.program("processes", "exit code")
         status, output, complaints = self.run_driver("--rounds", "1")
         self.assertEqual((status, output), (1, ""))
-        self.assertIn("threads: not the result", complaints)
+        self.assertIn("exit code 1", complaints)
         self.assertFalse(self.out.exists())
 
     def test_refuses_bad_arguments_before_it_measures(self):

@@ -9,7 +9,12 @@ processes of its own, and changes their order in every second round. What counts
 round is its median; what counts of the two is the ratio of the same round. Prints of each the median
 over the rounds with the 10th and 90th percentile, how many times as fast threads are, and algorithm
 and bus bandwidth, which bandwidth.hpp explains; and, where MPI is called by hand too, how many times
-as fast ours on processes is. Without MPI threads are measured alone.
+as fast ours on processes is. Without MPI threads are measured alone. A comparison that one program
+found wrong in some round has no figures; FILE says why, and the exit code is 1.
+
+A sample repeats a short call, with barriers only around all of its calls. An MPI process may go on to
+the next broadcast, gather, scatter or send before the others are done with this one; threads meet in
+each. So what those four take is throughput, and no latency of a single call.
 
 FILE is JSON as Google Benchmark writes it, with the counters of support/program.hpp.
 """
@@ -47,12 +52,14 @@ def spread(values):
 
 
 def read(report):
-    """{comparison: {candidate: {counter: value}}} of what a program wrote, all in its order."""
+    """{comparison: {candidate: {counter: value}}, or why it failed} of what a program wrote, all in
+    its order."""
     found = {}
     for benchmark in report["benchmarks"]:
         name = benchmark["name"].removesuffix(ENDING)
         if benchmark.get("error_occurred"):
-            raise Failed(f"{name}: {benchmark.get('error_message')}")
+            found[name] = benchmark.get("error_message", "failed")
+            continue
         found[name] = {
             candidate: {key.removeprefix(f"{candidate}: "): value
                         for key, value in benchmark.items() if key.startswith(f"{candidate}: ")}
@@ -72,11 +79,20 @@ def measure(name, command):
             raise Failed(f"{name}: {command[0]} cannot be started: {problem.strerror}") from None
         except subprocess.TimeoutExpired:
             raise Failed(f"{name}: {' '.join(command)} was not done after {PATIENCE} s") from None
-        if done.returncode != 0:
-            raise Failed(f"{name}: {' '.join(command)} ended with exit code {done.returncode}. It "
-                         f"said:\n{done.stderr.strip()[-800:]}")
-        report = json.loads(file.read_text())
-    return report["context"], read(report)
+        try:
+            report = json.loads(file.read_text())
+        except (OSError, ValueError):
+            report = {"context": {}, "benchmarks": []}
+    found = read(report)
+    # A program whose comparisons failed says so in its file too.
+    if not found or done.returncode != 0 and not any(map(has_failed, found.values())):
+        raise Failed(f"{name}: {' '.join(command)} ended with exit code {done.returncode}. It said:\n"
+                     f"{done.stderr.strip()[-800:]}")
+    return report["context"], found
+
+
+def has_failed(comparison):
+    return isinstance(comparison, str)
 
 
 def compared(name, seconds, traffic):
@@ -112,20 +128,34 @@ def compared_all(rounds):
     def column(program, name, candidate):
         return [one[program][name][candidate]["seconds"] for one in rounds]
 
+    def traffic(candidates):
+        ours = list(candidates.values())[-1]
+        return {what: ours[what] for what in ("bytes", "least bytes", "planned bytes") if what in ours}
+
+    programs = [which for which in ("processes", "threads") if which in rounds[0]]
     entries = []
-    for name, candidates in rounds[0]["threads"].items():
-        traffic = {what: candidates["threads"][what]
-                   for what in ("bytes", "least bytes", "planned bytes")
-                   if what in candidates["threads"]}
-        programs = [which for which in ("processes", "threads") if which in rounds[0]]
-        entries.append(compared(name, {which: column(which, name, which) for which in programs},
-                                traffic))
-        by_hand = rounds[0].get("processes", {}).get(name, {})
-        if len(by_hand) > 1:
+    for name in rounds[0]["threads"]:
+        wrong = {which: one[which][name] for which in programs for one in rounds
+                 if has_failed(one[which][name])}
+        if wrong:
+            entries.append(failed(name, "; ".join(f"bench_collectives_{which}: {why}"
+                                                  for which, why in wrong.items())))
+        else:
+            entries.append(compared(name, {which: column(which, name, which) for which in programs},
+                                    traffic(rounds[0]["threads"][name])))
+        of_processes = rounds[0].get("processes", {}).get(name, {})
+        if "processes" not in wrong and len(of_processes) > 1:
             entries.append(compared(f"{name}, on processes",
-                                    {which: column("processes", name, which) for which in by_hand},
-                                    traffic))
+                                    {which: column("processes", name, which)
+                                     for which in of_processes},
+                                    traffic(of_processes)))
     return entries
+
+
+def failed(name, why):
+    """A comparison without figures, as Google Benchmark would write it."""
+    return {"name": name, "run_name": name, "run_type": "iteration", "iterations": 0,
+            "error_occurred": True, "error_message": why}
 
 
 def table(entries):
@@ -174,7 +204,7 @@ def arguments_of(words):
                         help="comparisons whose name has this, such as '^all_reduce' or '64 KiB'")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
     parser.add_argument("--quick", action="store_true",
-                        help="for a look in passing: one round, and the least size alone")
+                        help="for a look in passing: one round, of 64 KiB and the barrier alone")
     arguments = parser.parse_args(words)
     if arguments.quick:
         arguments.rounds = 1
@@ -256,7 +286,13 @@ def main(words=None):
             arguments.out.unlink()
         return status
     entries = compared_all(rounds)
-    print(f"{arguments.ranks} ranks, {len(rounds)} rounds\n{table(entries)}")
+    whole = [entry for entry in entries if "error_message" not in entry]
+    print(f"{arguments.ranks} ranks, {len(rounds)} rounds\n{table(whole)}")
+    for entry in entries:
+        if entry not in whole:
+            print(f"threads_against_processes.py: {entry['name']}: {entry['error_message']}",
+                  file=sys.stderr)
+            status = 1
     if arguments.out:
         context.update(executable=Path(__file__).name, ranks=str(arguments.ranks),
                        rounds=str(len(rounds)), samples_a_round=str(SAMPLES))
