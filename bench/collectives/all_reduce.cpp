@@ -1,5 +1,6 @@
 // The all-reduce of two thread ranks against the best one that we can write by hand for exactly two
-// threads: same process, same threads, same buffers, in turns. Each sum is checked first.
+// threads: same process, same threads, same input, outputs of their own, in turns. Sums are checked
+// before and afterwards.
 //
 //     bench_collectives_all_reduce [--rounds=41] [options of Google Benchmark]
 //
@@ -16,8 +17,8 @@
 #include "collectives/bandwidth.hpp"
 #include "collectives/meeting.hpp"
 #include "collectives/move.hpp"
-#include "collectives/on_threads.hpp"
 #include "collectives/sizes.hpp"
+#include "support/on_threads.hpp"
 #include "support/program.hpp"
 
 namespace {
@@ -111,7 +112,7 @@ std::vector<bench::Timing> compare(Ranks& ranks, ByHand& hand, std::size_t bytes
 int main(int argc, char** argv) {
   bench::Program program(argc, argv, 41);
   const auto hand = std::make_shared<ByHand>();
-  for (const std::size_t bytes : program.sizes(bench::sizes_in_bytes())) {
+  for (const std::size_t bytes : program.sizes(bench::sizes_in_bytes(), bench::quick_size)) {
     program.add("all_reduce of 2 threads, " + bench::size_name(bytes), [=, &program] {
       return bench::on_threads(
           2, [&](Ranks& ranks) { return compare(ranks, *hand, bytes, program.rounds()); });

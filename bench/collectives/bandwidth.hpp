@@ -43,10 +43,9 @@ constexpr double least_bytes(shardwise::Operation operation, int ranks, double b
 
 /// What one call moves, on the busiest rank.
 struct Traffic {
-  double bytes = 0;  // of the whole buffer; 0 for what moves nothing
-  double least = 0;  // that must be sent or received
-  double planned =
-      0;  // that the library's plans count, the mean of the ranks; 0 if there is no plan
+  double bytes = 0;    // of the whole buffer; 0 for what moves nothing
+  double least = 0;    // that must be sent or received
+  double planned = 0;  // that the library's plans count, the mean of the ranks; 0 without a plan
 };
 
 /// For the table and for JSON; bandwidths in units of 10^9 bytes in a second.

@@ -102,7 +102,7 @@ void add_to(Program& program, const Comparisons<C>& comparisons, int ranks, OnRa
       });
     };
     if (!one.has_sizes) add(one.name, 0);
-    for (const std::size_t bytes : program.sizes(sizes_in_bytes()))
+    for (const std::size_t bytes : program.sizes(sizes_in_bytes(), quick_size))
       if (one.has_sizes) add(one.name + ", " + size_name(bytes), floats_of(bytes, ranks));
   }
 }

@@ -47,7 +47,8 @@ bool all_equal(const std::vector<float>& got, F exact) {
   return true;
 }
 
-/// Checks each way, then times them in turns; the last one is ours. A collective.
+/// Times ways in turns, each of them checked before and afterwards; the last one is ours. A
+/// collective.
 /// throws  std::runtime_error, on every rank, if one of them got a wrong result
 template <class C>
 std::vector<Timing> compare(C& ranks, const std::vector<Way<C>>& ways, std::size_t floats,
@@ -62,7 +63,10 @@ std::vector<Timing> compare(C& ranks, const std::vector<Way<C>>& ways, std::size
     runs.back()();
     require_on_all(ranks, moves.back().is_right(), way.name);
   }
-  std::vector<Timing> timings = timings_of(names, in_turns(ranks, runs, rounds, 1e-3));
+  const auto seconds = in_turns(ranks, runs, rounds, 1e-3);
+  for (std::size_t i = 0; i < moves.size(); ++i)
+    require_on_all(ranks, moves[i].is_right(), names[i] + ", when timed");
+  std::vector<Timing> timings = timings_of(names, seconds);
   for (std::size_t i = 0; i < timings.size(); ++i)
     timings[i].also = described(moves[i].traffic, timings[i].seconds.median);
   return timings;

@@ -1,5 +1,5 @@
-// Every collective and redistribution on ranks that are processes, and MPI's own beside those of
-// which it has the same.
+// Every collective and redistribution on ranks that are processes; beside all_reduce,
+// reduce_scatter and the all_gather of equal blocks MPI's own, called by hand.
 //
 //     mpiexec -n 2 bench_collectives_processes [--rounds=31] [options of Google Benchmark]
 

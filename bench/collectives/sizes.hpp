@@ -14,6 +14,9 @@ inline std::vector<std::size_t> sizes_in_bytes() {
   return sizes;
 }
 
+/// The one of them for a look in passing: neither latency nor bandwidth is all of its time.
+inline constexpr std::size_t quick_size = std::size_t{1} << 16;
+
 /// "64 B", "16 KiB".
 inline std::string size_name(std::size_t bytes) {
   if (bytes >= std::size_t{1} << 20) return std::to_string(bytes >> 20) + " MiB";

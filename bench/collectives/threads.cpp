@@ -7,7 +7,7 @@
 #include <string>
 
 #include "collectives/comparisons.hpp"
-#include "collectives/on_threads.hpp"
+#include "support/on_threads.hpp"
 #include "support/program.hpp"
 
 namespace {
