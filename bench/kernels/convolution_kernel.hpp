@@ -61,13 +61,11 @@ class ConvolutionOracle {
   /// Throws unless these are `who`'s results, those of backward only if the oracle did it too.
   template <class Results>
   void require(const std::string& who, const Results& got) const {
-    const std::size_t taps = shard_.call.taps();
-    const std::size_t places = shard_.call.images * shard_.call.output_plane();
-    equal(who + ", y", exact_.y, got.y, shard_.channels.in * taps);
+    equal(who + ", y", exact_.y, got.y, shard_.y_terms());
     if (!training_) return;
-    equal(who + ", dx", exact_.dx, got.dx, shard_.channels.out * taps);
-    equal(who + ", dw", exact_.dw, got.dw, places);
-    equal(who + ", db", exact_.db, got.db, places);
+    equal(who + ", dx", exact_.dx, got.dx, shard_.dx_terms());
+    equal(who + ", dw", exact_.dw, got.dw, shard_.dw_terms());
+    equal(who + ", db", exact_.db, got.db, shard_.dw_terms());
   }
 
  private:

@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kernels/convolution_by_hand.hpp"
@@ -21,6 +20,7 @@
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/interleaved.hpp"
+#include "support/on_threads.hpp"
 #include "support/program.hpp"
 #include "support/resnet50.hpp"
 #include "support/together.hpp"
@@ -32,11 +32,10 @@ using bench::Ranks;
 
 constexpr double sample_seconds = 2e-2;  // several calls: only the first one finds cold caches
 
-/// The time of each way in each round; that of the layer's products, and of what it sends, last.
 template <class W, sw::Kernel Form>
-std::vector<std::vector<double>> seconds(Ranks& ranks, const bench::ConvolutionShape& shape,
-                                         bool training, int rounds) {
-  const auto whole_shard = bench::whole(shape, bench::images);
+std::vector<bench::Timing> measure(Ranks& ranks, const bench::ConvolutionShape& shape,
+                                   bool training, int rounds) {
+  const auto whole_shard = bench::whole(shape, bench::image_count);
   const auto part = bench::shard_of<W>(shape, sw::place_of(ranks));
   const sw::detail::onednn::ThreadLimit one_thread(1);  // for the calls by hand too
   by_hand::Library library;
@@ -51,9 +50,8 @@ std::vector<std::vector<double>> seconds(Ranks& ranks, const bench::ConvolutionS
 
   bench::Exact exact(whole, whole_shard);
   run(exact);
-  const std::size_t terms = shape.in * shape.out * shape.kernel;
-  two.require_results(ranks, exact, training, terms);
-  one.require_results(alone, exact, training, terms);
+  two.require_results(ranks, exact, whole_shard, training);
+  one.require_results(alone, exact, whole_shard, training);
   const bench::ConvolutionOracle<float> of_part(half, part, training);
   run(half), run(copied), run(products);
   of_part.require("images as they lie", half);
@@ -63,29 +61,19 @@ std::vector<std::vector<double>> seconds(Ranks& ranks, const bench::ConvolutionS
   const auto on_first = [&] {
     if (ranks.rank() == 0) run(one);
   };
-  return bench::in_turns(ranks,
-                         {on_first, [&] { run(half); }, [&] { run(copied); }, [&] { run(two); },
-                          [&] { run(products); }, [&] { run(sent); }},
-                         rounds, sample_seconds);
-}
-
-template <class W, sw::Kernel Form>
-std::vector<bench::Timing> measure(const bench::ConvolutionShape& shape, bool training,
-                                   int rounds) {
-  std::vector<std::vector<double>> all;
-  sw::run_ranks(2, [&](Ranks& ranks) {
-    auto mine = seconds<W, Form>(ranks, shape, training, rounds);
-    if (ranks.rank() == 0) all = std::move(mine);
-  });
-  const double products = bench::Spread::of(all[4]).median;
-  const double sent = bench::Spread::of(all[5]).median;
-  all.resize(4);
+  auto seconds = bench::in_turns(ranks,
+                                 {on_first, [&] { run(half); }, [&] { run(copied); },
+                                  [&] { run(two); }, [&] { run(products); }, [&] { run(sent); }},
+                                 rounds, sample_seconds);
+  const double of_products = bench::Spread::of(seconds[4]).median;
+  const double of_sent = bench::Spread::of(seconds[5]).median;
+  seconds.resize(4);
   auto timings = bench::timings_of({"one rank", "two free halves, images as they lie",
                                     "two free halves, images copied", "two ranks"},
-                                   all);
+                                   seconds);
   bench::Timing& ours = timings.back();
-  ours.also = {{"share of products", products / ours.seconds.median},
-               {"share of what is sent", sent / ours.seconds.median}};
+  ours.also = {{"share of products", of_products / ours.seconds.median},
+               {"share of what is sent", of_sent / ours.seconds.median}};
   return timings;
 }
 
@@ -94,17 +82,22 @@ void add_way(bench::Program& program, const std::string& way,
              const bench::ConvolutionShape& shape) {
   const int rounds = program.rounds();
   const std::string name = shape.name() + "/by " + way;
-  program.add(name + "/forward", [=] { return measure<W, Form>(shape, false, rounds); });
-  program.add(name + "/forward and backward",
-              [=] { return measure<W, Form>(shape, true, rounds); });
+  const auto add = [&](const char* passes, bool training) {
+    program.add(name + passes, [=] {
+      return bench::on_threads(
+          2, [&](Ranks& ranks) { return measure<W, Form>(ranks, shape, training, rounds); });
+    });
+  };
+  add("/forward", false);
+  add("/forward and backward", true);
 }
 
 template <sw::Kernel Form>
 void add_shape(bench::Program& program, const bench::ConvolutionShape& shape) {
-  add_way<bench::Output, Form>(program, "output", shape);
-  add_way<bench::Input, Form>(program, "input", shape);
-  add_way<bench::Batch, Form>(program, "batch", shape);
-  add_way<bench::Height, Form>(program, "height", shape);
+  add_way<bench::ByOutput, Form>(program, "output", shape);
+  add_way<bench::ByInput, Form>(program, "input", shape);
+  add_way<bench::ByBatch, Form>(program, "batch", shape);
+  add_way<bench::ByHeight, Form>(program, "height", shape);
 }
 
 }  // namespace

@@ -18,30 +18,32 @@ namespace sw = shardwise;
 using Ranks = sw::ThreadCommunicator;
 using Exact = ConvolutionKernel<sw::Reference, float>;
 
-constexpr std::size_t images = 4;
+constexpr std::size_t image_count = 4;
 
 /// How a layer is split: its split, the layouts of images at its ends, and this rank's part.
 template <class S, sw::Layout In, sw::Layout Out>
-struct Way {
+struct SplitWay {
   using split = S;
   using in = In;
   using out = Out;
 };
-using Output = Way<sw::split::output, sw::Invariant, sw::Sharded<sw::Axis::channel>>;
-using Input = Way<sw::split::input, sw::Sharded<sw::Axis::channel>, sw::Invariant>;
-using Batch = Way<sw::split::none, sw::Sharded<sw::Axis::batch>, sw::Sharded<sw::Axis::batch>>;
-using Height = Way<sw::split::height, sw::Sharded<sw::Axis::height>, sw::Sharded<sw::Axis::height>>;
+using ByOutput = SplitWay<sw::split::output, sw::Invariant, sw::Sharded<sw::Axis::channel>>;
+using ByInput = SplitWay<sw::split::input, sw::Sharded<sw::Axis::channel>, sw::Invariant>;
+using ByBatch =
+    SplitWay<sw::split::none, sw::Sharded<sw::Axis::batch>, sw::Sharded<sw::Axis::batch>>;
+using ByHeight =
+    SplitWay<sw::split::height, sw::Sharded<sw::Axis::height>, sw::Sharded<sw::Axis::height>>;
 
 template <class W>
 ConvolutionShard shard_of(const ConvolutionShape& shape, sw::Place place) {
   const auto share = [&](std::size_t units) {
     return sw::block_of({sw::Axis::channel, units}, place).size;
   };
-  ConvolutionShard shard = whole(shape, images);
-  if constexpr (std::same_as<W, Output>) shard.channels.out = share(shape.out);
-  if constexpr (std::same_as<W, Input>) shard.channels.in = share(shape.in);
-  if constexpr (std::same_as<W, Batch>) shard.call.images = share(images);
-  if constexpr (std::same_as<W, Height>) {
+  ConvolutionShard shard = whole(shape, image_count);
+  if constexpr (std::same_as<W, ByOutput>) shard.channels.out = share(shape.out);
+  if constexpr (std::same_as<W, ByInput>) shard.channels.in = share(shape.in);
+  if constexpr (std::same_as<W, ByBatch>) shard.call.images = share(image_count);
+  if constexpr (std::same_as<W, ByHeight>) {
     const sw::Window window{
         .kernel = shape.kernel, .before = shape.padding(), .after = shape.padding()};
     sw::SpatialAxis& rows = shard.call.space[1];
@@ -61,7 +63,7 @@ struct SplitConvolution {
 
   SplitConvolution(Ranks& ranks, const ConvolutionShape& shape, const by_hand::Convolution& whole)
       : place(sw::place_of(ranks)),
-        in{{sw::Axis::batch, images},
+        in{{sw::Axis::batch, image_count},
            {sw::Axis::channel, shape.in},
            {sw::Axis::height, shape.extent},
            {sw::Axis::width, shape.extent}},
@@ -91,20 +93,25 @@ struct SplitConvolution {
     model.next_step();
   }
 
-  /// Throws unless a step, or forward alone, gives what the loops of `Reference` give.
-  void require_results(Ranks& ranks, const Exact& exact, bool training, std::size_t terms) {
+  /// Throws unless forward, and with `training` a step, gives what the loops of `Reference` give of
+  /// all of it.
+  void require_results(Ranks& ranks, const Exact& exact, const ConvolutionShard& whole,
+                       bool training) {
     sw::Tensor<float, typename W::out> y(out, place);
     slice(ranks, exact.y, y);
-    require_equal("y", y.data(), model.forward(x_view()).data(), y.size(), terms);
+    const auto require_y = [&](const char* what, const float* got) {
+      require_equal(what, y.data(), got, y.size(), whole.y_terms());
+    };
+    require_y("y for use", model.evaluate(x_view()).data());
+    if (!training) return;
     sw::Tensor<float, typename W::in> dx(in, place);
     slice(ranks, exact.dx, dx);
-    const auto got = model.backward(dy_view());
+    require_y("y", model.forward(x_view()).data());
+    require_equal("dx", dx.data(), model.backward(dy_view()).data(), dx.size(), whole.dx_terms());
     model.settle_gradients();
-    const auto dw = model.gather_gradient("weight");
-    if (training) {
-      require_equal("dx", dx.data(), got.data(), dx.size(), terms);
-      require_equal("dw", exact.dw.data(), dw.data(), dw.size(), terms);
-    }
+    const auto dw = model.gather_gradient("weight"), db = model.gather_gradient("bias");
+    require_equal("dw", exact.dw.data(), dw.data(), exact.dw.size(), whole.dw_terms());
+    require_equal("db", exact.db.data(), db.data(), exact.db.size(), whole.dw_terms());
     model.next_step();
   }
 
@@ -133,21 +140,21 @@ class Sent {
         dw_(layer.model.layers().parameter_specs(layer.in)[0].shape, layer.place) {}
 
   void forward() {
-    if constexpr (std::same_as<W, Input>) sum(y_);
+    if constexpr (std::same_as<W, ByInput>) sum(y_);
     if constexpr (exchanges) move(block_, haloed_);
   }
   void train() {
     forward();
-    if constexpr (std::same_as<W, Output>) sum(x_);
+    if constexpr (std::same_as<W, ByOutput>) sum(x_);
     if constexpr (exchanges) move(partial_, block_);
-    if constexpr (std::same_as<W, Batch> || std::same_as<W, Height>) sum(dw_);
+    if constexpr (std::same_as<W, ByBatch> || std::same_as<W, ByHeight>) sum(dw_);
   }
 
  private:
   static constexpr sw::Window window{.kernel = static_cast<std::size_t>(Form.size.values[0]),
                                      .before = static_cast<std::size_t>(Form.size.values[0] / 2),
                                      .after = static_cast<std::size_t>(Form.size.values[0] / 2)};
-  static constexpr bool exchanges = std::same_as<W, Height> && !window.is_pointwise();
+  static constexpr bool exchanges = std::same_as<W, ByHeight> && !window.is_pointwise();
 
   void sum(sw::Tensor<float, sw::Invariant>& all) {
     const sw::View<const float, sw::Partial> part(all.data(), all.global(), all.place());

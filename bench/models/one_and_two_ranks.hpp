@@ -9,6 +9,7 @@
 #include "shardwise/backend/onednn/threads.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "support/interleaved.hpp"
+#include "support/on_threads.hpp"
 #include "support/together.hpp"
 
 namespace bench {
@@ -20,15 +21,12 @@ std::vector<Timing> on_one_rank(F measure) {
   return measure();
 }
 
-/// The timings that `measure(ranks)` returns on rank 0 of two.
+/// The timings that `measure(ranks)` returns on rank 0 of two, each bound to a core.
 template <class F>
 std::vector<Timing> on_two_ranks(F measure) {
-  std::vector<Timing> timings;
-  shardwise::run_ranks(2, [&](shardwise::ThreadCommunicator& ranks) {
-    std::vector<Timing> mine = on_one_rank([&] { return measure(ranks); });
-    if (ranks.rank() == 0) timings = std::move(mine);
+  return on_threads(2, [&](shardwise::ThreadCommunicator& ranks) {
+    return on_one_rank([&] { return measure(ranks); });
   });
-  return timings;
 }
 
 /// `interleave` for what the ranks do at the same time. Every rank gives the same candidates. A

@@ -31,7 +31,7 @@ class Silence : public benchmark::BenchmarkReporter {
 class Program {
  public:
   /// Takes `--rounds=N` and `--quick` off the command line; all other arguments are Google
-  /// Benchmark's. `--quick` is for a look in passing: 3 rounds, and the first of all sizes.
+  /// Benchmark's. `--quick` is for a look in passing: 3 rounds, and one of all sizes.
   /// Exits with 2 after a sentence when an argument is wrong.
   Program(int& argc, char** argv, int rounds = 31) : rounds_(rounds) {
     int kept = 1;
@@ -61,12 +61,17 @@ class Program {
   /// How often each candidate is measured.
   int rounds() const { return rounds_; }
 
-  /// All of them, or with `--quick` the first one.
+  ///@{
+  /// All of them, or with `--quick` one: the first, if no other is given.
   template <class T>
-  std::vector<T> sizes(std::vector<T> all) const {
-    if (quick_) all.erase(all.begin() + 1, all.end());
-    return all;
+  std::vector<T> sizes(const std::vector<T>& all) const {
+    return sizes(all, all.front());
   }
+  template <class T>
+  std::vector<T> sizes(const std::vector<T>& all, const T& quick) const {
+    return quick_ ? std::vector<T>{quick} : all;
+  }
+  ///@}
 
   /// Says under what circumstances this is measured, in the JSON too.
   void note(const std::string& what, const std::string& value) {

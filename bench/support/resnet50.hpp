@@ -53,6 +53,13 @@ struct ConvolutionShard {
   std::size_t x_size() const { return call.images * inputs() * call.input_plane(); }
   std::size_t y_size() const { return call.images * outputs() * call.output_plane(); }
   std::size_t w_size() const { return outputs() * channels.in * call.taps(); }
+
+  ///@{
+  /// The most products that one element of y, dx and dw is a sum of; db has as many summands as dw.
+  std::size_t y_terms() const { return channels.in * call.taps(); }
+  std::size_t dx_terms() const { return channels.out * call.taps(); }
+  std::size_t dw_terms() const { return call.images * call.output_plane(); }
+  ///@}
 };
 
 /// All of it, in so many groups.
