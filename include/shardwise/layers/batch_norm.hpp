@@ -106,10 +106,6 @@ class BatchNorm : public KeepsLayout {
  public:
   ///@{
   /// As `Layer` says.
-  constexpr auto as_dynamic() const {
-    return BatchNorm<dynamic, A>(in(), Epsilon{epsilon_}, Momentum{momentum_});
-  }
-
   static constexpr Saves saves = Saves::input;
   static constexpr bool in_place = true;
   static constexpr bool exchanges_in_evaluation = false;
@@ -141,6 +137,11 @@ class BatchNorm : public KeepsLayout {
 
   /// Channels or features, once they are known.
   constexpr std::size_t in() const { return channels_.value(); }
+
+  /// The same layer with its size in the object.
+  constexpr auto as_dynamic() const {
+    return BatchNorm<dynamic, A>(in(), Epsilon{epsilon_}, Momentum{momentum_});
+  }
 
   ///@{
   /// As `Layer` says.
@@ -361,6 +362,13 @@ class BatchNorm : public KeepsLayout {
 };
 
 /// "BatchNorm<64>".
+namespace detail {
+
+template <std::size_t N, Affine A>
+inline constexpr bool runs_as_dynamic<BatchNorm<N, A>> = true;
+
+}  // namespace detail
+
 template <std::size_t N, Affine A>
 struct NameOf<BatchNorm<N, A>> {
   static std::string name() {

@@ -116,7 +116,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
   constexpr std::size_t out_channels() const { return out_.value(); }
   ///@}
 
-  /// As `Layer` says.
+  /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
     return Convolution<S, dynamic, dynamic, Form>(in_channels(), out_channels())
         .initialized_by(weight_rule_, bias_rule_);
@@ -247,6 +247,13 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
   init::Rule weight_rule_ = init::torch_linear;
   init::Rule bias_rule_ = init::torch_linear;
 };
+
+namespace detail {
+
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+inline constexpr bool runs_as_dynamic<Convolution<S, In, Out, Form>> = true;
+
+}  // namespace detail
 
 /// On [batch, channel, width].
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>

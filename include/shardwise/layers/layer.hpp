@@ -128,9 +128,6 @@ struct KeepsLayout {
 ///     static constexpr bool keeps_features = true;  it has as many features or channels, always
 ///     static constexpr Activation activation;  an element-wise function that products can fuse
 ///     auto make_state(Frame&) const;           what it keeps from call to call: `frame.state()`
-///     auto as_dynamic() const;                 the same layer with its sizes in the object and not
-///     in
-///                                              the type: runs instead, compiled once for all sizes
 ///
 /// A state that outlives a step, and belongs into a checkpoint, has a member `visit_buffers(f)`,
 /// which calls f(name, View<T, L>) for each tensor of it; L is Invariant or Sharded.
@@ -196,21 +193,16 @@ consteval Activation activation_of() {
   }
 }
 
-template <class Member>
-struct class_of;
-template <class R, class C>
-struct class_of<R (C::*)() const> {
-  using type = C;
-};
-
-/// Whether L itself has an `as_dynamic()`. One that L inherits would forget what L does otherwise.
+/// Whether another layer runs in the place of L: the same with its sizes in the object and not in
+/// the type, which is compiled once for all sizes. Of a type derived from L this is not said, since
+/// it may do something else.
 template <class L>
-concept HasDynamicTwin = std::same_as<typename class_of<decltype(&L::as_dynamic)>::type, L>;
+inline constexpr bool runs_as_dynamic = false;
 
 /// The layer that runs in the place of this one.
 template <class L>
 constexpr auto as_dynamic(const L& layer) {
-  if constexpr (HasDynamicTwin<L>) {
+  if constexpr (runs_as_dynamic<L>) {
     return layer.as_dynamic();
   } else {
     return layer;

@@ -32,6 +32,13 @@ struct LayerNorm : detail::RowNorm<true, N, A> {
   using detail::RowNorm<true, N, A>::RowNorm;
 };
 
+namespace detail {
+
+template <std::size_t N, Affine A>
+inline constexpr bool runs_as_dynamic<LayerNorm<N, A>> = true;
+
+}  // namespace detail
+
 template <std::size_t N, Affine A>
 struct NameOf<LayerNorm<N, A>> {
   static std::string name() {

@@ -160,12 +160,13 @@ class Linear : public detail::LinearProduct<S, Bias> {
   constexpr std::size_t out() const { return out_.value(); }
   ///@}
 
-  ///@{
-  /// As `Layer` says.
+  /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
     return Linear<S, dynamic, dynamic, Bias>(in(), out()).initialized_by(weight_rule_, bias_rule_);
   }
 
+  ///@{
+  /// As `Layer` says.
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() > 0) check_input(x);
     return x.with_back({Axis::feature, out()});
@@ -209,6 +210,13 @@ class Linear : public detail::LinearProduct<S, Bias> {
   init::Rule weight_rule_ = init::torch_linear;
   init::Rule bias_rule_ = init::torch_linear;
 };
+
+namespace detail {
+
+template <class S, std::size_t In, std::size_t Out, bool Bias>
+inline constexpr bool runs_as_dynamic<Linear<S, In, Out, Bias>> = true;
+
+}  // namespace detail
 
 /// Each rank has all inputs and makes its block of the outputs.
 template <std::size_t In, std::size_t Out, bool Bias = true>

@@ -23,6 +23,13 @@ struct RmsNorm : detail::RowNorm<false, N, A> {
   using detail::RowNorm<false, N, A>::RowNorm;
 };
 
+namespace detail {
+
+template <std::size_t N, Affine A>
+inline constexpr bool runs_as_dynamic<RmsNorm<N, A>> = true;
+
+}  // namespace detail
+
 template <std::size_t N, Affine A>
 struct NameOf<RmsNorm<N, A>> {
   static std::string name() { return detail::norm_name("RmsNorm", N, A, Affine::weight); }

@@ -87,6 +87,11 @@ class RowNorm : public KeepsLayout {
 
   constexpr std::size_t in() const { return features_.value(); }
 
+  /// The same layer with its size in the object.
+  constexpr auto as_dynamic() const {
+    return RowNorm<Centred, dynamic, A>(in(), Epsilon{epsilon_});
+  }
+
   template <Layout In>
   using parameters = std::conditional_t<
       has_bias, std::tuple<NormParameter<In>, NormParameter<In>>,

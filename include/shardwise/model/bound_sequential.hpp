@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -100,6 +99,7 @@ struct BoundLayers<L, S, E, std::index_sequence<Is...>>
     using Layer = typename L::template layer_type<I>;
     using B = typename SettingAt<L, S, E, I>::type;
     return at_layer<I>(binder.run, at, [&] {
+      // Asked of what runs, whose code is there once for all sizes.
       if constexpr (I > 0) shape = as_dynamic(layers.template layer<I - 1>()).output_shape(shape);
       const Layer& layer = layers.template layer<I>();
       if constexpr (IsComposition<Layer>) {

@@ -4,7 +4,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <tuple>
 
 #include "shardwise/layout/layout.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
@@ -73,26 +72,26 @@ consteval bool edge_must_exist() {
   return true;
 }
 
-/// The ends of the layer with this number.
-template <std::size_t Number, class E>
-struct NumberedEnds {};
+/// Layer L of a chain, which has this number, between its ends.
+template <std::size_t Number, class L, class E>
+struct Link {
+  static_assert(edge_must_exist<Number, L, typename E::offered, takes_t<L, E>>());
+};
 
 /// The ends of every layer of a chain whose first one has this number, and what the chain gives.
+/// Each is a base, so that it is found by its number at once.
 template <std::size_t Number, Layout Offered, Layout Wanted, class... Ls>
 struct chain {
   using gives = Offered;
 };
 template <std::size_t Number, Layout Offered, Layout Wanted, class L, class... Ls>
 struct chain<Number, Offered, Wanted, L, Ls...>
-    : NumberedEnds<Number, Ends<Offered, typename wanted_before<Wanted, Ls...>::type>>,
+    : Link<Number, L, Ends<Offered, typename wanted_before<Wanted, Ls...>::type>>,
       chain<Number + 1, gives_t<L, Ends<Offered, typename wanted_before<Wanted, Ls...>::type>>,
-            Wanted, Ls...> {
-  using here = Ends<Offered, typename wanted_before<Wanted, Ls...>::type>;
-  static_assert(edge_must_exist<Number, L, Offered, takes_t<L, here>>());
-};
+            Wanted, Ls...> {};
 
-template <std::size_t Number, class E>
-E numbered_ends(const NumberedEnds<Number, E>&);
+template <std::size_t Number, class L, class E>
+E numbered_ends(const Link<Number, L, E>&);
 
 }  // namespace detail
 

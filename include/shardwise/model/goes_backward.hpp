@@ -1,7 +1,9 @@
 #pragma once
 // Which parts of a model run backward. What runs, what is planned and what is described ask here.
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -21,16 +23,13 @@ namespace detail {
 
 template <class L, class E, std::size_t... Is>
 consteval std::size_t find_owner(std::index_sequence<Is...>) {
-  std::size_t found = 0;
-  const auto passes = [&](bool owns) { return owns || (++found, false); };
-  (passes(OwnsParameters<
-          typename L::template layer_type<Is>,
-          typename L::template ends_of<Is, typename E::offered, typename E::wanted>>::value) ||
-   ...);
-  return found;
+  constexpr bool owns[] = {OwnsParameters<
+      typename L::template layer_type<Is>,
+      typename L::template ends_of<Is, typename E::offered, typename E::wanted>>::value...};
+  return static_cast<std::size_t>(std::find(std::begin(owns), std::end(owns), true) - owns);
 }
 
-/// The number of the first layer of a Sequential that does, or that behind the last one.
+/// The number of the first layer of the Sequential L that owns parameters; its size if none does.
 template <class L, class E>
 inline constexpr std::size_t first_owner = find_owner<L, E>(std::make_index_sequence<L::size>{});
 

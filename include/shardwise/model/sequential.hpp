@@ -2,7 +2,6 @@
 // Layers one after another.
 
 #include <cstddef>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 

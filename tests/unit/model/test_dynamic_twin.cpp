@@ -10,6 +10,7 @@
 #include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
 
@@ -24,6 +25,7 @@ static_assert(std::same_as<as_dynamic_t<Conv2d<split::input, 4, 6, 3>>,
                            Conv2d<split::input, dynamic, dynamic, 3>>);
 static_assert(
     std::same_as<as_dynamic_t<BatchNorm<8, Affine::none>>, BatchNorm<dynamic, Affine::none>>);
+static_assert(std::same_as<as_dynamic_t<LayerNorm<8>>, as_dynamic_t<LayerNorm<9>>>);
 static_assert(std::same_as<as_dynamic_t<Relu>, Relu>);
 
 using Plain = Linear<split::none, 4, 3>;
@@ -36,21 +38,45 @@ struct Doubled : Plain {
     for (float& value : y.span()) value *= 2;
   }
 };
+static_assert(std::same_as<as_dynamic_t<Doubled>, Doubled>);
 
-template <class L>
-std::vector<float> outputs() {
+/// Parameters, outputs of a training forward, and outputs of an evaluation behind it.
+template <class A>
+std::vector<float> everything(const A& architecture, const Shape& shape) {
   SingleRank alone;
-  Model<Sequential<L>, Context<float, Reference, SingleRank>> model(alone, Seed{1});
-  const std::vector<float> x{1, 2, 3, 4, 5, 6, 7, 8};
-  const auto y = model.evaluate(
-      View<const float, Invariant>(x, {{Axis::batch, 2}, {Axis::feature, 4}}, place_of(alone)));
-  return {y.span().begin(), y.span().end()};
+  Model<A, Context<float, Reference, SingleRank>> model(architecture, alone, Seed{1}, shape);
+  std::vector<float> x(shape.elements());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * i % 7);
+  const View<const float, Invariant> in(x, shape, place_of(alone));
+  std::vector<float> all(model.values().begin(), model.values().end());
+  const auto add = [&](const auto& y) { all.insert(all.end(), y.span().begin(), y.span().end()); };
+  add(model.forward(in));
+  add(model.evaluate(in));
+  return all;
 }
+
+/// As a layer of a Sequential, where its twin runs, and as the whole model, where it does itself.
+template <class L>
+void check_twin(const L& layer, const Shape& shape) {
+  CHECK(everything(Sequential<L>(layer), shape) == everything(layer, shape));
+}
+
+const Shape rows{{Axis::batch, 5}, {Axis::feature, 4}};
+const Shape images{{Axis::batch, 2}, {Axis::channel, 4}, {Axis::height, 3}, {Axis::width, 3}};
 
 }  // namespace
 
+TEST_CASE("a twin keeps what its layer was given") {
+  check_twin(Plain{}.initialized_by(init::xavier_uniform, init::ones), rows);
+  check_twin(Conv2d<split::none, 4, 3, 2>{}.initialized_by(init::xavier_normal, init::ones),
+             images);
+  check_twin(LayerNorm<4>{Epsilon{0.5}}, rows);
+  check_twin(BatchNorm<4>{Epsilon{0.5}, Momentum{0.75}}, images);
+}
+
 TEST_CASE("a layer derived from one of the library's runs as itself") {
-  std::vector<float> twice = outputs<Plain>();
+  const auto outputs = [](const auto& all) { return std::vector(all.end() - 15, all.end()); };
+  std::vector<float> twice = outputs(everything(Sequential<Plain>(), rows));
   for (float& value : twice) value *= 2;
-  CHECK(outputs<Doubled>() == twice);
+  CHECK(outputs(everything(Sequential<Doubled>(), rows)) == twice);
 }

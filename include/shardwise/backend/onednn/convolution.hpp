@@ -74,11 +74,10 @@ class OneDnn::Convolution {
     bool operator==(const BackwardKey&) const = default;
   };
 
-  /// What is left to the readable loops: sums over nothing, or of nothing but padding, and images
-  /// with a depth that windows do not fit, two of 300,000 of which oneDNN 2.6.3 worked out wrong.
+  /// What is left to the readable loops: sums over nothing, or of nothing but padding, and what
+  /// oneDNN 2.6.3 works out wrong in float, too.
   bool is_for_loops(const ConvolutionCall& call) const {
-    return is_empty(call) ||
-           (detail::onednn::has_depth(call) && !detail::onednn::windows_fit(call));
+    return is_empty(call) || !detail::onednn::float_is_right(call);
   }
 
   bool is_empty(const ConvolutionCall& call) const {
