@@ -2,7 +2,6 @@
 // A convolution as the only layer of a model on one rank, on the tensors of one that is written by
 // hand.
 
-#include <span>
 #include <vector>
 
 #include "kernels/convolution_by_hand.hpp"
@@ -38,18 +37,23 @@ class ConvolutionInModel {
   }
 
   struct Results {
-    std::vector<T> y;
-    std::span<const T> dx;
-    shardwise::Tensor<T, shardwise::Invariant> dw, db;
+    std::vector<T> y, dx, dw, db;
   };
-  /// Of one step, as long as no other one is taken.
-  Results results() {
-    const std::span<const T> y = model_.forward(x_).span();
-    const std::vector<T> kept(y.begin(), y.end());
-    const std::span<const T> dx = model_.backward(dy_).span();
-    Results all{kept, dx, model_.gather_gradient("weight"), model_.gather_gradient("bias")};
+  /// Of a step.
+  Results trained() {
+    Results all;
+    all.y = copy_of(model_.forward(x_));
+    all.dx = copy_of(model_.backward(dy_));
+    model_.settle_gradients();
+    all.dw = copy_of(model_.gather_gradient("weight"));
+    all.db = copy_of(model_.gather_gradient("bias"));
     model_.next_step();
     return all;
+  }
+  /// Of forward alone, used so often that its weights are packed; without gradients.
+  Results evaluated() {
+    for (int i = 0; i < 10; ++i) forward();
+    return {copy_of(model_.evaluate(x_)), {}, {}, {}};
   }
 
  private:
@@ -60,6 +64,10 @@ class ConvolutionInModel {
                        shardwise::Ends<shardwise::Invariant, shardwise::Invariant>,
                        shardwise::TrainWithInputGradient>;
   using Images = shardwise::View<const T, shardwise::Invariant>;
+
+  static std::vector<T> copy_of(const auto& tensor) {
+    return {tensor.data(), tensor.data() + tensor.size()};
+  }
 
   shardwise::Place place() { return shardwise::place_of(alone_); }
 

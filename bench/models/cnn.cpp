@@ -93,7 +93,7 @@ void add_split(bench::Program& program, const std::string& name, Part part) {
 
 void add(bench::Program& program, Part part) {
   const std::string name = std::string("cnn/") + (part == Part::forward    ? "forward"
-                                                  : part == Part::backward ? "forward+backward"
+                                                  : part == Part::backward ? "forward and backward"
                                                                            : "step");
   const int rounds = program.rounds();
   program.add(name + "/one rank",

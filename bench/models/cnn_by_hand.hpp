@@ -3,10 +3,10 @@
 // pooling, the ReLU behind the convolutions, dropout, batch normalisation, loss and update.
 
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "kernels/convolution_by_hand.hpp"
+#include "kernels/convolution_kernel.hpp"
 #include "models/cnn_model.hpp"
 #include "models/mlp_by_hand.hpp"
 
@@ -37,13 +37,12 @@ class CnnProducts {
 
   /// Throws unless the products are right, the convolutions' by readable loops.
   void check() {
-    train();
+    first_.train(), second_.train();
     require(first_shape_, first_);
     require(second_shape_, second_);
-    problem_.require_output("by hand", linear_.y.data());
-    problem_.require_gradients("by hand", linear_.dw1.data(), linear_.dw2.data());
-    forward();
-    problem_.require_output("by hand, packed", linear_.y.data());
+    linear_.check(problem_);
+    input_gradient_();
+    require_input_gradient();
   }
 
  private:
@@ -56,16 +55,21 @@ class CnnProducts {
     return {{1, in, 32}, {images, {shardwise::SpatialAxis{}, axis, axis}}};
   }
 
-  /// Of y, the first image only.
-  static void require(bench::ConvolutionShard shape, Convolution& hand) {
-    shape.call.images = 1;
-    shardwise::Reference reference;
-    shardwise::Reference::Convolution<float> loops(reference, shape.channels);
-    std::vector<float> y(shape.y_size());
-    loops.forward(shape.call, hand.x.data(), {hand.w.data(), 1}, hand.bias.data(),
-                  shardwise::Activation::none, y.data());
-    bench::require_near<float>("convolution by hand", {y.begin(), y.end()},
-                               [&](std::size_t i) { return hand.y[i]; });
+  static void require(const bench::ConvolutionShard& shape, const Convolution& hand) {
+    bench::ConvolutionOracle<float>(hand, shape, true).require("convolution by hand", hand);
+  }
+
+  /// Of the linear layers, for the last image.
+  void require_input_gradient() const {
+    const std::size_t row = problem_.rows - 1;
+    std::vector<double> exact(problem_.in);
+    for (std::size_t j = 0; j < problem_.hidden; ++j) {
+      const double dh = linear_.dh[row * problem_.hidden + j];
+      for (std::size_t i = 0; i < exact.size(); ++i)
+        exact[i] += dh * linear_.w1[j * exact.size() + i];
+    }
+    bench::require_near<float>("gradient of the input by hand", exact,
+                               [&](std::size_t i) { return dx_[row * exact.size() + i]; });
   }
 
   bench::MlpProblem<float> problem_;

@@ -22,16 +22,6 @@ namespace sw = shardwise;
 constexpr std::size_t in = 1024, hidden = 4096, out = 1024;
 constexpr double sample_seconds = 1e-3;
 
-/// Makes the calls by hand once and checks them.
-template <class T>
-void check(by_hand::Mlp<T>& hand, const bench::MlpProblem<T>& problem) {
-  hand.forward_packed();
-  problem.require_output("by hand, packed", hand.y.data());
-  hand.train();
-  problem.require_output("by hand", hand.y.data());
-  problem.require_gradients("by hand", hand.dw1.data(), hand.dw2.data());
-}
-
 template <class T>
 std::vector<bench::Timing> on_one_rank(std::size_t rows, bool training, int rounds) {
   const bench::MlpProblem<T> problem(rows, in, hidden, out);
@@ -39,7 +29,7 @@ std::vector<bench::Timing> on_one_rank(std::size_t rows, bool training, int roun
   by_hand::Mlp<T> matmul(library, problem);
   sw::SingleRank alone;
   bench::Ours<T, T, sw::SingleRank> ours(alone, problem);
-  check(matmul, problem);
+  matmul.check(problem);
   ours.require_results("model", problem);
   const bench::Effort effort{rounds, sample_seconds, bench::Clock::thread};
   if (!training) {
@@ -51,7 +41,7 @@ std::vector<bench::Timing> on_one_rank(std::size_t rows, bool training, int roun
   std::optional<by_hand::Mlp<T>> inner;
   if (std::same_as<T, float>) {
     inner.emplace(library, problem, by_hand::By::inner_product);
-    check(*inner, problem);
+    inner->check(problem);
     candidates.push_back({"oneDNN by hand, inner product", [&] { inner->train(); }});
   }
   candidates.push_back({"model", [&] { ours.train(); }});
@@ -66,7 +56,7 @@ std::vector<bench::Timing> on_two_ranks(sw::ThreadCommunicator& ranks, std::size
   const bench::MlpProblem<T> half_problem(rows, in, hidden / 2, out);
   by_hand::Library library;
   by_hand::Mlp<T> half(library, half_problem);
-  check(half, half_problem);
+  half.check(half_problem);
   sw::SingleRank alone;
   bench::Ours<T, T, sw::SingleRank> one(alone, problem);
   bench::Ours<T, T, sw::ThreadCommunicator> two(ranks, problem);
@@ -82,7 +72,7 @@ std::vector<bench::Timing> on_two_ranks(sw::ThreadCommunicator& ranks, std::size
 }
 
 /// A layer so small that little but the call is left, against its primitive called alone.
-std::vector<bench::Timing> layer_call() {
+std::vector<bench::Timing> layer_call(int rounds) {
   constexpr std::size_t rows = 4, features = 16;
   struct Layer : sw::Linear<sw::split::none, features, features> {};
   sw::SingleRank alone;
@@ -103,7 +93,7 @@ std::vector<bench::Timing> layer_call() {
   }
   auto timings = bench::interleave(
       {{"matmul by hand", [&] { hand(); }}, {"layer", [&] { model.evaluate(input); }}},
-      {201, sample_seconds, bench::Clock::thread});
+      {rounds, sample_seconds, bench::Clock::thread});
   timings[1].also.emplace_back("ns more than by hand",
                                (timings[1].seconds.median - timings[0].seconds.median) * 1e9);
   return timings;
@@ -113,8 +103,8 @@ template <class T>
 void add(bench::Program& program, const std::string& dtype) {
   for (const std::size_t rows : program.sizes<std::size_t>({16, 128, 512})) {
     for (const bool training : {false, true}) {
-      const std::string name = std::string(training ? "forward+backward/" : "forward/") + dtype +
-                               "/rows:" + std::to_string(rows);
+      const std::string name = std::string(training ? "forward and backward/" : "forward/") +
+                               dtype + "/rows:" + std::to_string(rows);
       const int rounds = program.rounds();
       program.add(name + "/one rank", [=] {
         return bench::on_one_rank([=] { return on_one_rank<T>(rows, training, rounds); });
@@ -133,7 +123,9 @@ void add(bench::Program& program, const std::string& dtype) {
 int main(int argc, char** argv) {
   bench::Program program(argc, argv, 11);
   program.note("oneDNN instruction set", by_hand::instruction_set());
-  program.add("layer call/rows:4/16 -> 16", [] { return bench::on_one_rank(layer_call); });
+  const int rounds = 10 * program.rounds();  // of a call that takes next to nothing
+  program.add("layer call/rows:4/16 -> 16",
+              [=] { return bench::on_one_rank([=] { return layer_call(rounds); }); });
   add<float>(program, "float");
   if (by_hand::multiplies_bf16()) add<sw::bf16>(program, "bf16");
   return program.run();

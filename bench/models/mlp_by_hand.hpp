@@ -88,6 +88,15 @@ class Mlp {
 
   void train() { forward(), backward(); }
 
+  /// Runs all of it, on the numbers of `problem`, and throws unless it gives what it must.
+  void check(const bench::MlpProblem<T>& problem) {
+    forward_packed();
+    problem.require_output("by hand, packed", y.data());
+    train();
+    problem.require_output("by hand", y.data());
+    problem.require_gradients("by hand", dw1.data(), db1.data(), dw2.data(), db2.data());
+  }
+
   std::vector<T> x, w1, b1, h, w2, b2, y, dy, dh, dw1, db1, dw2, db2;
 
  private:

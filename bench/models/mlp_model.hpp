@@ -60,9 +60,9 @@ class Ours {
     if constexpr (Use::trains) {
       model.forward(x);
       model.backward(dy);
-      const auto dw1 = model.gather_gradient("0.weight");
-      const auto dw2 = model.gather_gradient("2.weight");
-      problem.require_gradients(who, dw1.data(), dw2.data());
+      const auto dw1 = model.gather_gradient("0.weight"), db1 = model.gather_gradient("0.bias");
+      const auto dw2 = model.gather_gradient("2.weight"), db2 = model.gather_gradient("2.bias");
+      problem.require_gradients(who, dw1.data(), db1.data(), dw2.data(), db2.data());
       model.next_step();
     }
     forward();

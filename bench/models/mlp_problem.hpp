@@ -2,6 +2,7 @@
 // A perceptron's numbers, and what must come out of them.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <string>
@@ -51,11 +52,16 @@ struct MlpProblem {
     }
   }
 
-  /// Throws unless the weights' gradients are exact in what belongs to some of the hidden units,
+  /// Throws unless the gradients are exact in db2 and in what belongs to some of the hidden units,
   /// those at the ends of two ranks' halves.
   template <class Y>
-  void require_gradients(const std::string& who, const Y* dw1, const Y* dw2) const {
-    for (const std::size_t j : {std::size_t{0}, hidden / 2 - 1, hidden / 2, hidden - 1}) {
+  void require_gradients(const std::string& who, const Y* dw1, const Y* db1, const Y* dw2,
+                         const Y* db2) const {
+    const std::array<std::size_t, 4> units{0, hidden / 2 - 1, hidden / 2, hidden - 1};
+    std::vector<double> exact_b1(units.size()), exact_b2(out);
+    for (std::size_t i = 0; i < dy.size(); ++i) exact_b2[i % out] += number(dy[i]);
+    for (std::size_t k = 0; k < units.size(); ++k) {
+      const std::size_t j = units[k];
       std::vector<double> exact1(in), exact2(out);
       for (std::size_t r = 0; r < rows; ++r) {
         const double h = unit(r, j);
@@ -65,6 +71,7 @@ struct MlpProblem {
           dh += number(dy[r * out + o]) * number(w2[o * hidden + j]);
         }
         if (h <= 0) continue;
+        exact_b1[k] += dh;
         for (std::size_t i = 0; i < in; ++i) exact1[i] += dh * number(x[r * in + i]);
       }
       const std::string unit_name = ", hidden unit " + std::to_string(j);
@@ -73,6 +80,8 @@ struct MlpProblem {
       require_near<T>(who + ": dw2" + unit_name, exact2,
                       [&](std::size_t o) { return dw2[o * hidden + j]; });
     }
+    require_near<T>(who + ": db1", exact_b1, [&](std::size_t k) { return db1[units[k]]; });
+    require_near<T>(who + ": db2", exact_b2, [&](std::size_t o) { return db2[o]; });
   }
 
  private:

@@ -80,13 +80,6 @@ void check(const std::string& who, const bench::MlpProblem<T>& problem, Hand& ha
   require("2.weight", problem.w2, 2);
 }
 
-/// Throws unless the gradients by hand are exact.
-template <class T>
-void check_by_hand(by_hand::Mlp<T>& hand, const bench::MlpProblem<T>& problem) {
-  hand.train();
-  problem.require_gradients("by hand", hand.dw1.data(), hand.dw2.data());
-}
-
 template <class T, class Rule>
 std::vector<bench::Timing> on_one_rank(std::size_t rows, int rounds) {
   const bench::MlpProblem<T> problem(rows, in, hidden, out);
@@ -95,13 +88,13 @@ std::vector<bench::Timing> on_one_rank(std::size_t rows, int rounds) {
   sw::SingleRank alone;
   Trained<T, Rule, sw::SingleRank> ours(alone, problem, target);
   by_hand::Step<T, Rule> matmul(library, problem, target);
-  check_by_hand(matmul.mlp, problem);
+  matmul.mlp.check(problem);
   check("model", problem, matmul, ours);
   std::vector<bench::Candidate> candidates{{"by hand, matmul", [&] { matmul(); }}};
   std::optional<by_hand::Step<T, Rule>> inner;
   if (std::same_as<T, float>) {
     inner.emplace(library, problem, target, by_hand::By::inner_product);
-    check_by_hand(inner->mlp, problem);
+    inner->mlp.check(problem);
     candidates.push_back({"by hand, inner product", [&] { (*inner)(); }});
   }
   candidates.push_back({"model", [&] { ours(); }});
@@ -123,7 +116,7 @@ std::vector<bench::Timing> on_two_ranks(sw::ThreadCommunicator& ranks, std::size
     check("two ranks", problem, again, two);
   }
   by_hand::Step<T, Rule> half_by_hand(library, half, target);
-  check_by_hand(half_by_hand.mlp, half);
+  half_by_hand.mlp.check(half);
   return bench::interleave(ranks,
                            {bench::on_first(ranks, "one rank on one core", [&] { one(); }),
                             {"two free halves, by hand", [&] { half_by_hand(); }},
