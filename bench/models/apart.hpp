@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <fstream>
 #include <functional>
@@ -31,35 +33,49 @@ inline double peak_megabytes() {
   constexpr std::string_view key = "VmHWM:";
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(key)) return std::atof(line.c_str() + key.size()) / 1000;
+    if (line.starts_with(key)) return std::atof(line.c_str() + key.size()) * 1024e-6;
   }
   return 0;
 }
 
-/// Runs `measure` in a process of its own, which says itself what it throws.
-/// throws   std::runtime_error if it does
+/// Sends what `measure` measures, or what it throws, and ends the process: with 0 if it measured.
+[[noreturn]] inline void measure_and_end(int to, const std::function<Measurement()>& measure) {
+  const auto send = [to](const void* bytes, std::size_t n) {
+    return ::write(to, bytes, n) == static_cast<ssize_t>(n);
+  };
+  try {
+    const Measurement m = measure();
+    ::_exit(send(&m, sizeof m) ? 0 : 1);
+  } catch (const std::exception& e) {
+    const std::string_view why = e.what();
+    send(why.data(), why.size());
+    ::_exit(1);
+  }
+}
+
+/// Runs `measure` in a process of its own.
+/// throws   std::runtime_error with the text of what it throws
 inline Measurement apart(const std::function<Measurement()>& measure) {
   int ends[2];
   if (::pipe(ends) != 0) std::abort();
   std::fflush(nullptr);
   const pid_t child = ::fork();
-  if (child == 0) {
-    try {
-      const Measurement m = measure();
-      ::_exit(::write(ends[1], &m, sizeof m) == sizeof m ? 0 : 1);
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "%s\n", e.what());
-      ::_exit(1);
-    }
-  }
+  if (child == 0) measure_and_end(ends[1], measure);
   ::close(ends[1]);
-  Measurement m;
-  const bool came = ::read(ends[0], &m, sizeof m) == sizeof m;
+  std::string came;
+  char part[256];
+  for (ssize_t n; (n = ::read(ends[0], part, sizeof part)) > 0;)
+    came.append(part, static_cast<std::size_t>(n));
   ::close(ends[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (!came || status != 0) throw std::runtime_error("a measurement failed");
-  return m;
+  Measurement m;
+  if (status == 0 && came.size() == sizeof m) {
+    std::memcpy(&m, came.data(), sizeof m);
+    return m;
+  }
+  if (came.empty()) came = "a measurement's process ended with status " + std::to_string(status);
+  throw std::runtime_error(came);
 }
 
 }  // namespace bench

@@ -78,7 +78,7 @@ struct Way {
 };
 
 /// Runs the ways in turns. Beside time there is the speed, and the peak of memory.
-std::vector<bench::Timing> in_turns(const std::vector<Way>& ways, double bytes, int rounds) {
+std::vector<bench::Timing> compare(const std::vector<Way>& ways, double bytes, int rounds) {
   std::vector<std::string> names;
   std::vector<std::vector<double>> seconds(ways.size()), megabytes(ways.size());
   for (const Way& way : ways) names.push_back(way.name), apart(way.run);
@@ -160,7 +160,7 @@ std::vector<bench::Timing> measure(What what, int rounds) {
            return load(files, ranks);
          }});
   }
-  return in_turns(ways, bytes, rounds);
+  return compare(ways, bytes, rounds);
 }
 
 }  // namespace
