@@ -5,7 +5,7 @@
 
 #include <mpi.h>
 
-#include <cstring>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -50,22 +50,13 @@ std::vector<bench::Way<Ranks>> by_hand(const bench::Collective& what) {
   return {};
 }
 
-/// One file is for one process: all but the first leave `--benchmark_out=FILE` out.
-void drop_output(int& argc, char** argv) {
-  constexpr const char* option = "--benchmark_out=";
-  int kept = 1;
-  for (int i = 1; i < argc; ++i)
-    if (std::strncmp(argv[i], option, std::strlen(option)) != 0) argv[kept++] = argv[i];
-  argv[argc = kept] = nullptr;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   int status = 0;
   shardwise::run_mpi_ranks([&](Ranks& ranks) {
     const bool is_first = ranks.rank() == 0;
-    if (!is_first) drop_output(argc, argv);
+    if (!is_first) bench::take_option(argc, argv, "--benchmark_out=");  // one process writes it
     bench::Program program(argc, argv);
     program.note("ranks", std::to_string(ranks.size()) + " processes");
     const bench::Comparisons<Ranks> comparisons("processes", ranks.size(), by_hand);

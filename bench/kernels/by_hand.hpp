@@ -145,6 +145,22 @@ inline dnnl_primitive_desc_t describe(Library& library, const_dnnl_op_desc_t op,
   return desc;
 }
 
+/// Copies a tensor into another layout.
+inline Call reorder(Library& library, const dnnl_memory_desc_t& from, void* source,
+                    const dnnl_memory_desc_t& to, void* target) {
+  dnnl_primitive_attr_t attr = nullptr;
+  must(dnnl_primitive_attr_create(&attr), "attributes");
+  must(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user), "scratch");
+  dnnl_primitive_desc_t desc = nullptr;
+  must(dnnl_reorder_primitive_desc_create(&desc, &from, library.engine, &to, library.engine, attr),
+       "reorder");
+  dnnl_primitive_attr_destroy(attr);
+  Call call(library, desc);
+  call.bind(DNNL_ARG_FROM, from, source);
+  call.bind(DNNL_ARG_TO, to, target);
+  return call;
+}
+
 /// How a weight reaches a product: as it lies, packed beforehand, or packed in every call.
 enum class Weights { plain, packed, packed_each_time };
 
@@ -185,17 +201,7 @@ inline Product matmul(Library& library, dnnl_dim_t m, dnnl_dim_t k, dnnl_dim_t n
   const dnnl_memory_desc_t packed =
       *dnnl_primitive_desc_query_md(product.desc(), dnnl_query_weights_md, 0);
   void* copy = product.bind(DNNL_ARG_WEIGHTS, packed);
-  dnnl_primitive_attr_t attr = nullptr;
-  must(dnnl_primitive_attr_create(&attr), "attributes");
-  must(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user), "scratch");
-  dnnl_primitive_desc_t reorder = nullptr;
-  must(dnnl_reorder_primitive_desc_create(&reorder, &lying, library.engine, &packed, library.engine,
-                                          attr),
-       "reorder");
-  dnnl_primitive_attr_destroy(attr);
-  Call pack(library, reorder);
-  pack.bind(DNNL_ARG_FROM, lying, b);
-  pack.bind(DNNL_ARG_TO, packed, copy);
+  Call pack = reorder(library, lying, b, packed, copy);
   pack();
   if (weights == Weights::packed_each_time) result.calls.push_back(std::move(pack));
   result.calls.push_back(std::move(product));

@@ -1,5 +1,6 @@
 #pragma once
-// One convolution of images in two axes of space, as a sequence of oneDNN calls written by hand.
+// One convolution of images in two axes of space, without groups and dilation, as a sequence of
+// oneDNN calls written by hand.
 
 #include <algorithm>
 #include <cstddef>
@@ -134,13 +135,7 @@ class ConvolutionOf {
   }
   std::vector<dnnl_dim_t> w_dims() const {
     const auto& s = shard_.call.space;
-    const auto& c = shard_.channels;
-    std::vector<dnnl_dim_t> dims{dim(c.out), dim(c.in), dim(s[1].kernel), dim(s[2].kernel)};
-    if (c.groups > 1) dims.insert(dims.begin(), dim(c.groups));
-    return dims;
-  }
-  dnnl_format_tag_t plain_weight() const {
-    return shard_.channels.groups > 1 ? dnnl_goihw : dnnl_oihw;
+    return {dim(shard_.outputs()), dim(shard_.inputs()), dim(s[1].kernel), dim(s[2].kernel)};
   }
 
   /// How a primitive is offered images.
@@ -184,29 +179,14 @@ class ConvolutionOf {
     return *dnnl_primitive_desc_query_md(call.desc(), what, 0);
   }
 
-  Call reorder(const dnnl_memory_desc_t& from, void* source, const dnnl_memory_desc_t& to,
-               void* target) const {
-    dnnl_primitive_attr_t attr = nullptr;
-    must(dnnl_primitive_attr_create(&attr), "attributes");
-    must(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user), "scratch");
-    dnnl_primitive_desc_t desc = nullptr;
-    must(dnnl_reorder_primitive_desc_create(&desc, &from, library_->engine, &to, library_->engine,
-                                            attr),
-         "reorder");
-    dnnl_primitive_attr_destroy(attr);
-    Call call(*library_, desc);
-    call.bind(DNNL_ARG_FROM, from, source);
-    call.bind(DNNL_ARG_TO, to, target);
-    return call;
-  }
-
   /// Binds a tensor that the product reads, after a copy where there is none yet.
   void reads(Steps& steps, Call& product, int argument, Tensor& tensor, dnnl_query_t what,
              Kind kind) const {
     const dnnl_memory_desc_t wanted = layout(product, what);
     bool is_new;
     void* const memory = tensor.in(wanted, is_new);
-    if (is_new) steps.push_back({kind, reorder(tensor.plain(), tensor.data(), wanted, memory)});
+    if (is_new)
+      steps.push_back({kind, reorder(*library_, tensor.plain(), tensor.data(), wanted, memory)});
     product.bind(argument, wanted, memory);
   }
 
@@ -216,7 +196,8 @@ class ConvolutionOf {
     bool is_new;
     void* const memory = tensor.in(written, is_new);
     Steps after;
-    if (is_new) after.push_back({kind, reorder(written, memory, tensor.plain(), tensor.data())});
+    if (is_new)
+      after.push_back({kind, reorder(*library_, written, memory, tensor.plain(), tensor.data())});
     product.bind(argument, written, memory);
     return after;
   }
@@ -281,11 +262,11 @@ class ConvolutionOf {
   Images images_;
 
   Tensor x_{tagged(x_dims(), dnnl_nchw), x.data()};
-  Tensor w_{tagged(w_dims(), plain_weight()), w.data()};
+  Tensor w_{tagged(w_dims(), dnnl_oihw), w.data()};
   Tensor y_{tagged(y_dims(), dnnl_nchw), y.data()};
   Tensor dy_{tagged(y_dims(), dnnl_nchw), dy.data()};
   Tensor dx_{tagged(x_dims(), dnnl_nchw), dx.data()};
-  Tensor dw_{tagged(w_dims(), plain_weight()), dw.data()};
+  Tensor dw_{tagged(w_dims(), dnnl_oihw), dw.data()};
   Steps forward_, backward_weight_, backward_input_;
 };
 using Convolution = ConvolutionOf<float>;

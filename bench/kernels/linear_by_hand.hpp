@@ -1,14 +1,13 @@
 #pragma once
 // The products of one linear layer as calls of oneDNN written by hand.
 
-#include <algorithm>
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "kernels/by_hand.hpp"
+#include "kernels/column_sums.hpp"
 #include "kernels/linear_layer.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
 
@@ -46,16 +45,11 @@ class Linear {
   std::function<void()> weight_by_matmul() const {
     Layer& l = *layer_;
     return
-        [&l, sums = std::vector<float>(l.bias.size()),
+        [&l, add_up = ColumnSums<T>(),
          product = call(transposed_matmul(*library_, rows(), in(), out(), l.x.data(), l.dy.data(),
                                           l.results.dw.data(), type_of<T>))]() mutable {
           product();
-          std::fill(sums.begin(), sums.end(), 0.0F);
-          for (std::size_t i = 0; i < l.dy.size(); i += sums.size())
-            for (std::size_t o = 0; o < sums.size(); ++o)
-              sums[o] += static_cast<float>(l.dy[i + o]);
-          std::transform(sums.begin(), sums.end(), l.results.db.begin(),
-                         [](float sum) { return static_cast<T>(sum); });
+          add_up(l.dy, l.results.db);
         };
   }
 

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -23,10 +22,6 @@ struct Measurement {
   double seconds = 0;
   double megabytes = 0;  // peak memory above that of the model
 };
-
-inline double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// The most memory that this process has had so far.
 inline double peak_megabytes() {

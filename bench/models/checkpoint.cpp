@@ -24,6 +24,7 @@
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/checkpoint/weights.hpp"
 #include "shardwise/shardwise.hpp"
+#include "support/interleaved.hpp"
 #include "support/program.hpp"
 
 namespace {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/by_hand.hpp"
+#include "kernels/column_sums.hpp"
 #include "models/mlp_problem.hpp"
 
 namespace by_hand {
@@ -81,8 +82,8 @@ class Mlp {
     take_slope(dh.size(), h.data(), dh.data());
     weight_[1]();
     if constexpr (!std::same_as<T, float>) {  // oneDNN's layer, for float, has summed these
-      add_up(dy, db2);
-      add_up(dh, db1);
+      add_up_(dy, db2);
+      add_up_(dh, db1);
     }
   }
 
@@ -118,19 +119,9 @@ class Mlp {
     }
   }
 
-  /// The sums of the columns.
-  void add_up(const std::vector<T>& matrix, std::vector<T>& sums) {
-    const std::size_t columns = sums.size();
-    sums_.assign(columns, 0.0F);
-    for (std::size_t row = 0; row < matrix.size(); row += columns) {
-      for (std::size_t j = 0; j < columns; ++j) sums_[j] += static_cast<float>(matrix[row + j]);
-    }
-    for (std::size_t j = 0; j < columns; ++j) sums[j] = static_cast<T>(sums_[j]);
-  }
-
   std::array<Product, 2> packed_, forward_, weight_;
   Product input_;
-  std::vector<float> sums_;
+  ColumnSums<T> add_up_;
 };
 
 }  // namespace by_hand

@@ -76,13 +76,14 @@ struct Effort {
   Clock clock = Clock::wall;
 };
 
-namespace detail {
-
-inline double now(Clock clock) {
+/// Seconds since some time in the past.
+inline double now(Clock clock = Clock::wall) {
   timespec time{};
   clock_gettime(clock == Clock::thread ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
+
+namespace detail {
 
 inline double seconds_of(const std::function<void()>& run, int calls, Clock clock) {
   const double start = now(clock);

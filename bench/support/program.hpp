@@ -5,11 +5,13 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -27,27 +29,39 @@ class Silence : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>&) override {}
 };
 
+/// Takes all of an option off the command line: `--name`, or with a value `--name=`. Returns the
+/// last value, which is empty for `--name`.
+inline std::optional<std::string_view> take_option(int& argc, char** argv,
+                                                   std::string_view option) {
+  std::optional<std::string_view> value;
+  char** const end = std::remove_if(argv + 1, argv + argc, [&](const char* word) {
+    const std::string_view argument = word;
+    const bool found = option.ends_with('=') ? argument.starts_with(option) : argument == option;
+    if (found) value = argument.substr(option.size());
+    return found;
+  });
+  *end = nullptr;
+  argc = static_cast<int>(end - argv);
+  return value;
+}
+
+/// 0 for what is none.
+inline int number_of(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : 0;
+}
+
 /// One program's comparisons.
 class Program {
  public:
   /// Takes `--rounds=N` and `--quick` off the command line; all other arguments are Google
-  /// Benchmark's. `--quick` is for a look in passing: 3 rounds, and one of all sizes.
-  /// Exits with 2 after a sentence when an argument is wrong.
+  /// Benchmark's. `--quick` is for a look in passing: one of all sizes, and 3 rounds if no other
+  /// number is given. Exits with 2 after a sentence when an argument is wrong.
   Program(int& argc, char** argv, int rounds = 31) : rounds_(rounds) {
-    int kept = 1;
-    for (int i = 1; i < argc; ++i) {
-      const std::string_view argument = argv[i];
-      if (argument == "--quick") {
-        quick_ = true;
-        rounds_ = 3;
-      } else if (argument.substr(0, rounds_option.size()) == rounds_option) {
-        rounds_ = number(argument.substr(rounds_option.size()));
-      } else {
-        argv[kept++] = argv[i];
-      }
-    }
-    argv[kept] = nullptr;
-    argc = kept;
+    quick_ = take_option(argc, argv, "--quick").has_value();
+    if (quick_) rounds_ = 3;
+    if (const auto value = take_option(argc, argv, "--rounds=")) rounds_ = number_of(*value);
     if (rounds_ < 1) {
       std::fprintf(stderr, "%s: --rounds takes a number of at least 1\n", argv[0]);
       std::exit(2);
@@ -113,15 +127,6 @@ class Program {
   }
 
  private:
-  static constexpr std::string_view rounds_option = "--rounds=";
-
-  /// 0 for what is none.
-  static int number(std::string_view text) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size() ? value : 0;
-  }
-
   static std::string processor() {
     std::ifstream lines("/proc/cpuinfo");
     for (std::string line; std::getline(lines, line);) {

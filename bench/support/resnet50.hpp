@@ -25,22 +25,13 @@ struct ConvolutionShape {
   }
 };
 
-/// One of each kind and extent, or with `all` every different one but the first layer's.
-/// source   He et al. 2016, table 1, with the strides of torchvision.models.resnet50
-inline std::vector<ConvolutionShape> resnet50(bool all = false) {
-  std::vector<ConvolutionShape> shapes{
+/// One of each kind and extent.
+/// source   He et al. 2016, table 1
+inline std::vector<ConvolutionShape> resnet50() {
+  return {
       {64, 64, 56, 3},  {128, 128, 28, 3}, {256, 256, 14, 3},  {512, 512, 7, 3},
       {64, 256, 56, 1}, {512, 128, 28, 1}, {256, 1024, 14, 1}, {2048, 512, 7, 1},
   };
-  if (!all) return shapes;
-  const std::vector<ConvolutionShape> more{
-      {64, 64, 56, 1},       {256, 64, 56, 1},       {256, 128, 56, 1},    {128, 512, 28, 1},
-      {512, 256, 28, 1},     {1024, 256, 14, 1},     {1024, 512, 14, 1},   {512, 2048, 7, 1},
-      {128, 128, 56, 3, 2},  {256, 256, 28, 3, 2},   {512, 512, 14, 3, 2}, {256, 512, 56, 1, 2},
-      {512, 1024, 28, 1, 2}, {1024, 2048, 14, 1, 2},
-  };
-  shapes.insert(shapes.end(), more.begin(), more.end());
-  return shapes;
 }
 
 /// One rank's part of a convolution: its channels and what it computes of the images.
@@ -62,13 +53,11 @@ struct ConvolutionShard {
   ///@}
 };
 
-/// All of it, in so many groups.
-inline ConvolutionShard whole(const ConvolutionShape& shape, std::size_t images,
-                              std::size_t groups = 1) {
+/// All of it.
+inline ConvolutionShard whole(const ConvolutionShape& shape, std::size_t images) {
   const shardwise::SpatialAxis axis{shape.extent,   shape.outputs(), shape.kernel, shape.stride, 1,
                                     shape.padding()};
-  return {{groups, shape.in / groups, shape.out / groups},
-          {images, {shardwise::SpatialAxis{}, axis, axis}}};
+  return {{1, shape.in, shape.out}, {images, {shardwise::SpatialAxis{}, axis, axis}}};
 }
 
 }  // namespace bench

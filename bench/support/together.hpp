@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "support/interleaved.hpp"
 
 namespace bench {
 
@@ -48,14 +48,13 @@ void require_on_all(C& ranks, bool right, const std::string& what) {
 /// Seconds of one call, from a barrier to a barrier.
 template <class C>
 double seconds_together(C& ranks, int calls, const Run& run) {
-  using Clock = std::chrono::steady_clock;
   if constexpr (requires { ranks.clear(); })
     ranks.clear();  // the log of ranks that count would grow without end
   ranks.barrier();
-  const auto begin = Clock::now();
+  const double begin = now();
   for (int i = 0; i < calls; ++i) run();
   ranks.barrier();
-  return std::chrono::duration<double>(Clock::now() - begin).count() / calls;
+  return (now() - begin) / calls;
 }
 
 /// How often a sample makes a call, on every rank the same. Warms up.
