@@ -103,10 +103,11 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
   }
 
   /// The same layer with other initial values.
-  constexpr Convolution initialized_by(init::Rule weight, init::Rule bias = init::zeros) const {
+  constexpr Convolution initialized_by(init::Rule of_weight,
+                                       init::Rule of_bias = init::zeros) const {
     Convolution other = *this;
-    other.weight_rule_ = weight;
-    other.bias_rule_ = bias;
+    other.weight_rule_ = of_weight;
+    other.bias_rule_ = of_bias;
     return other;
   }
 

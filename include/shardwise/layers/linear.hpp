@@ -147,10 +147,10 @@ class Linear : public detail::LinearProduct<S, Bias> {
 
   /// The same layer with other initial values:
   /// `Linear<...>{}.initialized_by(init::xavier_uniform)`.
-  constexpr Linear initialized_by(init::Rule weight, init::Rule bias = init::zeros) const {
+  constexpr Linear initialized_by(init::Rule of_weight, init::Rule of_bias = init::zeros) const {
     Linear other = *this;
-    other.weight_rule_ = weight;
-    other.bias_rule_ = bias;
+    other.weight_rule_ = of_weight;
+    other.bias_rule_ = of_bias;
     return other;
   }
 
