@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -158,6 +159,18 @@ TEST_CASE("nccl: without close, groups whose calls are done end by themselves, i
   CHECK(nothing_is_left());
   CHECK(stand_in::aborted == aborted);
   CHECK(stand_in::destroyed - destroyed == 2);
+}
+
+TEST_CASE("nccl: an end that does not come in time is given up, and close says so") {
+  const int aborted = stand_in::aborted;
+  run_nccl_ranks(1, 200ms, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+    nccl.barrier();
+    stand_in::progress_turns = std::numeric_limits<int>::max();
+    CHECK(!nccl.close());
+    stand_in::progress_turns = 0;
+  });
+  CHECK(nothing_is_left());
+  CHECK(stand_in::aborted - aborted == 1);
 }
 
 TEST_CASE("nccl: used after abort and after close") {

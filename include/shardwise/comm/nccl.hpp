@@ -105,7 +105,8 @@ class NcclCommunicator {
   /// Throws if the group has failed. Waits for nothing.
   void check() const { group().check_failure(); }
   /// Waits until all calls are done, all ranks of the group have called this, and NCCL has ended;
-  /// copies are of no use after it. False if that took longer than the time-out.
+  /// copies are of no use after it. False if that took longer than the time-out, and then what NCCL
+  /// had left was aborted.
   bool close();
   /// Gives the group up, and all that split made of it or it was made of.
   void abort();
@@ -155,7 +156,7 @@ inline bool NcclCommunicator::close() {
   const std::chrono::milliseconds timeout = group().terms().timeout;
   const std::shared_ptr<Watchdog> watchdog = hold_->watchdog();
   wait();
-  return watchdog->wait_until_gone(hold_->let_go(), 2 * timeout);
+  return watchdog->wait_until_gone(hold_->let_go(), 2 * timeout) && !watchdog->has_given_up();
 }
 
 inline void NcclCommunicator::abort() {

@@ -75,6 +75,12 @@ class Watchdog {
     });
   }
 
+  /// Whether a ward has failed, and all that were there with it.
+  bool has_given_up() const {
+    const std::lock_guard lock(board_->mutex);
+    return board_->has_given_up;
+  }
+
  private:
   struct Board {
     explicit Board(std::chrono::milliseconds time) : period(time) {}
@@ -86,6 +92,7 @@ class Watchdog {
     std::vector<const Ward*> present;            ///< all of them
     bool is_running = false;
     bool is_awake = false;
+    bool has_given_up = false;
   };
 
   static void run(const std::shared_ptr<Board> board) noexcept {
@@ -117,8 +124,14 @@ class Watchdog {
     }
     std::erase(wards, nullptr);
     if (!one_failed) return;
+    note_failure(board);
     for (const std::unique_ptr<Ward>& ward : wards) ward->fail(why);
     Ward::abort(wards);
+  }
+
+  static void note_failure(Board& board) {
+    const std::lock_guard lock(board.mutex);
+    board.has_given_up = true;
   }
 
   static void destroy(Board& board, std::unique_ptr<Ward>& ward) {
