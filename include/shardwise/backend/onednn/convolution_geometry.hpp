@@ -51,8 +51,8 @@ constexpr bool float_is_right(const ConvolutionCall& call) {
 
 /// Whether the library's kernels for bf16 can be trusted with it: one group, or one for each
 /// channel; images without a depth; windows that fit, without dilation and, unless of one tap, no
-/// shorter than their stride. Of 300,000 random convolutions outside of that, oneDNN 2.6.3 worked
-/// out ten wrong and refused five, and it crashed where a window lies in nothing but padding.
+/// shorter than their stride. Of 300,000 random convolutions, oneDNN 2.6.3 worked out ten wrong and
+/// refused five, all outside of that, and it crashed where a window lies in nothing but padding.
 constexpr bool bf16_is_right(const ConvolutionChannels& channels, const ConvolutionCall& call) {
   const auto skips = [&](const SpatialAxis& axis) {
     return (axis.kernel > 1 && axis.dilation > 1) || (axis.kernel < axis.stride && call.taps() > 1);
