@@ -173,6 +173,13 @@ struct Product {
   }
 };
 
+/// The product that one call is.
+inline Product product_of(Call call) {
+  Product result;
+  result.calls.push_back(std::move(call));
+  return result;
+}
+
 /// c[m, n] = a[m, k] b (+ bias, ReLU), all of one type; `transposed`: b lies as [n, k].
 inline Product matmul(Library& library, dnnl_dim_t m, dnnl_dim_t k, dnnl_dim_t n, void* a, void* b,
                       bool transposed, void* c, void* bias, bool relu, Weights weights,
@@ -192,17 +199,16 @@ inline Product matmul(Library& library, dnnl_dim_t m, dnnl_dim_t k, dnnl_dim_t n
   product.bind(DNNL_ARG_DST, c_desc, c);
   if (bias != nullptr) product.bind(DNNL_ARG_BIAS, bias_desc, bias);
 
-  Product result;
   if (weights == Weights::plain) {
     product.bind(DNNL_ARG_WEIGHTS, lying, b);
-    result.calls.push_back(std::move(product));
-    return result;
+    return product_of(std::move(product));
   }
   const dnnl_memory_desc_t packed =
       *dnnl_primitive_desc_query_md(product.desc(), dnnl_query_weights_md, 0);
   void* copy = product.bind(DNNL_ARG_WEIGHTS, packed);
   Call pack = reorder(library, lying, b, packed, copy);
   pack();
+  Product result;
   if (weights == Weights::packed_each_time) result.calls.push_back(std::move(pack));
   result.calls.push_back(std::move(product));
   // The copy belongs to `product`, which outlives every use of it here.
@@ -221,9 +227,7 @@ inline Product transposed_matmul(Library& library, dnnl_dim_t rows, dnnl_dim_t i
   call.bind(DNNL_ARG_SRC, dy_desc, dy);
   call.bind(DNNL_ARG_WEIGHTS, x_desc, x);
   call.bind(DNNL_ARG_DST, dw_desc, dw);
-  Product result;
-  result.calls.push_back(std::move(call));
-  return result;
+  return product_of(std::move(call));
 }
 
 /// y[rows, out] = x w^T + bias (ReLU) as oneDNN's layer, plain weights.
@@ -243,9 +247,7 @@ inline Product inner_product(Library& library, dnnl_dim_t rows, dnnl_dim_t in, d
   call.bind(DNNL_ARG_WEIGHTS, w_desc, w);
   call.bind(DNNL_ARG_BIAS, bias_desc, bias);
   call.bind(DNNL_ARG_DST, y_desc, y);
-  Product result;
-  result.calls.push_back(std::move(call));
-  return result;
+  return product_of(std::move(call));
 }
 
 /// dw[out, in] = dy^T x and db = column sums of dy, or dx[rows, in] = dy w: oneDNN's layer
@@ -279,9 +281,7 @@ inline Product inner_product_backward(Library& library, dnnl_dim_t rows, dnnl_di
     call.bind(DNNL_ARG_DIFF_WEIGHTS, w_desc, dw);
     call.bind(DNNL_ARG_DIFF_BIAS, bias_desc, db);
   }
-  Product result;
-  result.calls.push_back(std::move(call));
-  return result;
+  return product_of(std::move(call));
 }
 
 }  // namespace by_hand
