@@ -43,5 +43,30 @@ grep -q "no benchmark has 'no_such_name' in its name" "$work/log" || fail 'a wro
 touch "$work/file" && rm -r "$work/build/bench" && mv "$work/file" "$work/build/bench"
 asks '' bench
 grep -q 'results.md cannot be written' "$work/log" || fail 'a folder that cannot be written was not told'
+
+# A benchmark that stops the run, as Ctrl-C does, in the middle of its second comparison.
+rm "$work/build/bench"
+cp -r bench "$work/"
+mkdir -p "$work/build/release/bench"
+cat >"$work/build/release/bench/bench_kernels_linear" <<'STOPS'
+#!/bin/sh
+for word; do case $word in --benchmark_out=*) out=${word#*=} ;; esac; done
+cat >"$out" <<'JSON'
+{
+  "context": {},
+  "benchmarks": [
+    {
+      "name": "the first one", "error_occurred": true
+    },
+    {
+JSON
+kill -INT $PPID
+STOPS
+chmod +x "$work/build/release/bench/bench_kernels_linear"
+asks 'tests OFF' bench kernels_linear
+grep -q 'stopped; build/bench/results.md has what was measured' "$work/log" || fail 'was not told to stop'
+if command -v python3 >/dev/null; then
+  grep -q 'the first one' "$work/build/bench/results.md" || fail 'what was measured is not in the tables'
+fi
 export disabled=-DCMAKE_DISABLE_FIND_PACKAGE_doctest=OFF
 asks 'tests ON' test --quick

@@ -8,9 +8,9 @@ cd "${1:-$(dirname "$0")/..}"
 declare -A may=(
   [core]="core"
   [layout]="core layout"
-  [comm]="core comm"
+  [comm]="core comm backend/tensor_memory.hpp"
   [backend]="core backend"
-  [redistribute]="core layout comm redistribute"
+  [redistribute]="core layout comm backend/tensor_memory.hpp redistribute"
   [layers]="core layout comm backend redistribute layers"
   [model]="core layout comm backend redistribute layers/layer.hpp model"
   [train]="core layout comm backend redistribute layers/layer.hpp model train"
@@ -18,14 +18,15 @@ declare -A may=(
   [observe]="core comm model observe"
   [data]="core data"
   [interop]="core layout interop"
-  [checkpoint]="core layout comm train data checkpoint"
+  [run]="core comm backend run"
+  [checkpoint]="core layout comm backend/tensor_memory.hpp model/run.hpp train data checkpoint"
 )
 
 # Foreign headers, and the only headers that may include them.
 foreign=(
   'mpi\.h'                        'comm/detail/mpi_library\.hpp'
   'nccl\.h'                       'comm/detail/nccl_library\.hpp'
-  '(cu[a-z]*[._].*|cuda.*|cublas.*|cudnn.*)' '(backend/cuda/.*|comm/detail/nccl_library\.hpp)'
+  '(cu[a-z]*[._].*|cuda.*|cublas.*|cudnn.*)' '(backend/cuda/.*|comm/detail/nccl_library\.hpp|run/cuda_devices\.hpp)'
   '(oneapi/)?dnnl.*'              'backend/onednn/.*'
   'c?blas.*\.h'                   'backend/cblas/.*'
   'zlib\.h'                       'data/.*'

@@ -63,7 +63,9 @@ double accuracy(M& model, const shardwise::ImageSet& set) {
   std::size_t correct = 0;
   while (sampler.epoch() == 0) {
     batch.fill(set, sampler.next());
-    correct += count_correct(model, batch.images(), batch.labels());
+    const auto images = model.to_device(batch.images());
+    const auto labels = model.to_device(batch.labels());
+    correct += count_correct(model, images.view(), labels.view());
   }
   return static_cast<double>(correct) / static_cast<double>(set.count);
 }

@@ -10,7 +10,16 @@
 
 using namespace shardwise;
 
+#if CASE == 12  // expect: the collectives of this communicator take no memory of this backend
+/// Ranks of a device, beside a backend that computes on the host.
+struct DeviceRanks : ThreadCommunicator {
+  static constexpr bool takes_device_memory = true;
+  DeviceRanks split(int, int) { return *this; }
+};
+using Ctx = Context<float, Reference, DeviceRanks>;
+#else
 using Ctx = Context<float, Reference, SingleRank>;
+#endif
 using Both = Ends<Invariant, Invariant>;
 
 #if CASE == 1  // expect: the type Architecture leaves sizes open that are `dynamic`

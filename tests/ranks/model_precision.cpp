@@ -3,9 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,48 @@ Tensor<T, L> made(std::int64_t number, double factor, const Shape& shape, Place 
   });
   return tensor;
 }
+
+/// A first layer whose gradient owes a sum, and one that is split.
+struct Mixed : Sequential<Linear<split::none, 9, 13>, Relu, ColumnParallelLinear<13, 5>> {};
+
+/// A model that trains on one batch of made-up numbers, again and again.
+template <class C>
+struct Trained {
+  using M = Model<Mixed, Context<Precision<bf16, float>, Reference, C>,
+                  Ends<Batch, Sharded<Axis::feature>>>;
+
+  Trained(C& ranks, const Sgd& rule)
+      : model(ranks, Seed{3}),
+        optimizer(model, rule),
+        x(made<bf16, Batch>(50, 1, {{Axis::batch, 6}, {Axis::feature, 9}}, place_of(ranks))),
+        target(made<bf16, Invariant>(51, 1, {{Axis::batch, 6}, {Axis::feature, 5}},
+                                     place_of(ranks))) {}
+
+  void add(std::size_t batches) {
+    for (std::size_t i = 0; i < batches; ++i) {
+      accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 6 * batches);
+    }
+  }
+
+  void step_by_hand() {
+    model.settle_gradients();
+    optimizer.step();
+    model.next_step();
+  }
+
+  Numbers values() { return {model.values().begin(), model.values().end()}; }
+  Numbers output() {
+    const auto y = model.evaluate(x.view());
+    Numbers numbers;
+    for (const bf16 number : y.span()) numbers.push_back(static_cast<float>(number));
+    return numbers;
+  }
+
+  M model;
+  Optimizer<Sgd, M> optimizer;
+  Tensor<bf16, Batch> x;
+  Tensor<bf16, Invariant> target;
+};
 
 struct Run_ {
   Numbers losses;
@@ -298,4 +342,66 @@ TEST_CASE("gradients of many batches add up in the dtype of gradients") {
     check(ranks, ColumnParallelLinear<2, 2>{}, Both{});
     check(ranks, RowParallelLinear<2, 2>{}, Both{});
   });
+}
+
+TEST_CASE("an optimizer finds gradients where layers wrote them, and rounds what layers read") {
+  const Sgd rule{.learning_rate = 0.1, .momentum = 0.9};
+  const auto check = [&](auto& ranks) {
+    Trained fused(ranks, rule), apart(ranks, rule);
+    for (std::size_t step = 0; step < 6; ++step) {
+      CAPTURE(step);
+      fused.add(1 + step % 3);
+      finish_step(fused.model, fused.optimizer);
+      apart.add(1 + step % 3);
+      apart.step_by_hand();
+      CHECK(fused.values() == apart.values());
+      CHECK(fused.output() == apart.output());
+      fused.model.values_changed();
+      CHECK(fused.output() == apart.output());
+    }
+  };
+  SingleRank alone;
+  check(alone);
+  for (const int size : {2, 3, 8}) {
+    run_ranks(size, [&](ThreadCommunicator& ranks) { check(ranks); });
+  }
+}
+
+TEST_CASE("gradients can be looked at between batches, and lie in their memory once settled") {
+  run_ranks(2, [](ThreadCommunicator& ranks) {
+    const Sgd rule{.learning_rate = 1};
+    Trained looked(ranks, rule), kept(ranks, rule);
+    const std::span<const float> gradients = kept.model.gradients();
+    for (std::size_t step = 0; step < 3; ++step) {
+      for (std::size_t batch = 0; batch <= step; ++batch) {
+        for (auto* each : {&looked, &kept}) {
+          accumulate_step(each->model, each->x.view(), each->target.view(), MeanSquaredError{},
+                          6 * (step + 1));
+        }
+        const auto all = looked.model.gradients();
+        CHECK(std::any_of(all.begin(), all.end(), [](float gradient) { return gradient != 0; }));
+      }
+      const Numbers before = kept.values();
+      finish_step(looked.model, looked.optimizer);
+      kept.model.settle_gradients();
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        CHECK(looked.model.values()[i] == static_cast<float>(before[i]) - gradients[i]);
+      }
+      kept.optimizer.step();
+      kept.model.next_step();
+    }
+  });
+}
+
+TEST_CASE("layers read what was written to parameters between an optimizer's step and the next") {
+  SingleRank alone;
+  Trained trained(alone, Sgd{.learning_rate = 0.1});
+  trained.add(1);
+  trained.model.settle_gradients();
+  trained.optimizer.step();
+  for (float& value : trained.model.values()) value *= 2;
+  trained.model.next_step();
+  const Numbers got = trained.output();
+  trained.model.values_changed();
+  CHECK(got == trained.output());
 }

@@ -1,6 +1,7 @@
 #pragma once
 // The ranks on which tests run that know nothing of what a rank is: threads, or, in programs built
-// with SHARDWISE_TEST_MPI, the processes of an MPI job.
+// with SHARDWISE_TEST_MPI, the processes of an MPI job, or, with SHARDWISE_TEST_DEVICE, threads
+// whose tensors lie in memory that the host cannot touch.
 //
 //   Ranks                    the communicator of a rank
 //   run_on_ranks(P, f)       calls f(Ranks&) on P ranks
@@ -12,6 +13,10 @@
 #ifdef SHARDWISE_TEST_MPI
 
 #include "support/mpi_ranks.hpp"
+
+#elif defined(SHARDWISE_TEST_DEVICE)
+
+#include "support/device_ranks.hpp"
 
 #else
 

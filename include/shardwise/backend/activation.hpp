@@ -75,12 +75,12 @@ struct Gelu {
   static constexpr bool slope_from_output = false;
 
   template <class A>
-  static A value(A x) {
+  static constexpr A value(A x) {
     return detail::at_least(x, -far<A>) * detail::normal_distribution(held(x));
   }
   /// P(x) + x p(x), p the density e^(-x^2 / 2) / sqrt(2 pi).
   template <class A>
-  static A slope(A x) {
+  static constexpr A slope(A x) {
     constexpr A inv_sqrt_2pi = std::numbers::inv_sqrtpi_v<A> / std::numbers::sqrt2_v<A>;
     const A h = held(x);
     return detail::normal_distribution(h) + h * inv_sqrt_2pi * detail::exponential(A(-0.5) * h * h);
@@ -92,7 +92,7 @@ struct Gelu {
   static constexpr A far = std::is_same_v<A, float> ? A(13) : A(37);  // P(-far) is all but zero
 
   template <class A>
-  static A held(A x) {
+  static constexpr A held(A x) {
     return detail::at_least(detail::at_most(x, far<A>), -far<A>);
   }
 };
@@ -106,13 +106,13 @@ struct GeluTanh {
   static constexpr bool slope_from_output = false;
 
   template <class A>
-  static A value(A x) {
+  static constexpr A value(A x) {
     const A h = held(x);
     return detail::at_least(x, -far<A>) * detail::logistic(twice_u(h));
   }
   /// s + x s (1 - s) 2 u' with s the logistic function of 2 u.
   template <class A>
-  static A slope(A x) {
+  static constexpr A slope(A x) {
     const A h = held(x);
     const A e = detail::exponential(-twice_u(h));
     const A s = A(1) / (A(1) + e);  // and 1 - s = e s, without cancellation
@@ -127,11 +127,11 @@ struct GeluTanh {
   static constexpr A far = std::is_same_v<A, float> ? A(10) : A(20);  // 2 u is -87 and -603 there
 
   template <class A>
-  static A held(A x) {
+  static constexpr A held(A x) {
     return detail::at_least(detail::at_most(x, far<A>), -far<A>);
   }
   template <class A>
-  static A twice_u(A x) {
+  static constexpr A twice_u(A x) {
     return c<A> * (x + A(0.044715) * x * x * x);
   }
 };
@@ -144,13 +144,13 @@ struct Silu {
   static constexpr bool slope_from_output = false;
 
   template <class A>
-  static A value(A x) {
+  static constexpr A value(A x) {
     const A h = detail::at_least(x, -detail::exp_limit<A>);
     return h * detail::logistic(h);
   }
   /// s (1 + x (1 - s)).
   template <class A>
-  static A slope(A x) {
+  static constexpr A slope(A x) {
     constexpr A far = detail::exp_limit<A>;
     const A h = detail::at_least(detail::at_most(x, far), -far);
     const A e = detail::exponential(-h);
@@ -168,7 +168,7 @@ struct Tanh {
   static constexpr bool slope_from_output = true;
 
   template <class A>
-  static A value(A x) {
+  static constexpr A value(A x) {
     return detail::hyperbolic_tangent(x);
   }
   template <class A>
@@ -186,7 +186,7 @@ struct Sigmoid {
   static constexpr bool slope_from_output = true;
 
   template <class A>
-  static A value(A x) {
+  static constexpr A value(A x) {
     return detail::logistic(detail::at_least(x, -detail::exp_limit<A>));
   }
   template <class A>

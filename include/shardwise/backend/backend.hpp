@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise {
@@ -43,14 +44,15 @@ concept LinearKernel = requires(K& kernel, std::size_t rows, const T* in, Weight
 ///     B::Linear<T>(backend, in, out)   the kernel of one linear layer
 ///     backend.for_each(n, f)           calls f(i) once for every i in [0, n), in any order
 ///
-/// A dtype that the backend lacks has no `B::Linear<T>`.
-/// valid: `Backend<Reference, double>`      invalid: `Backend<OneDnn, double>` (oneDNN has none)
+/// A dtype that the backend lacks has no `B::Linear<T>`. A backend whose tensors lie on a device is
+/// a DeviceBackend too. valid: `Backend<Reference, double>`      invalid: `Backend<OneDnn, double>`
+/// (oneDNN has none)
 template <class B, class T>
 concept Backend = Real<T> && requires(B& backend) {
   typename B::template Linear<T>;
   requires LinearKernel<typename B::template Linear<T>, T>;
   requires std::constructible_from<typename B::template Linear<T>, B&, std::size_t, std::size_t>;
-  backend.for_each(std::size_t{}, [](std::size_t) {});
+  backend.for_each(std::size_t{}, detail::EachArchetype{});
 };
 
 }  // namespace shardwise

@@ -1,6 +1,8 @@
 #pragma once
 // All ranks go on, or all throw.
 
+#include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -8,14 +10,76 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
+#include "shardwise/model/run.hpp"
 
-namespace shardwise::detail {
+namespace shardwise {
+
+/// Ranks that can agree on numbers of the host: a communicator that takes such memory, or the
+/// `HostRanks` of a model.
+template <class R>
+concept AgreeingRanks = requires(R& ranks, std::span<std::int32_t> numbers) {
+  { ranks.rank() } -> std::same_as<int>;
+  { ranks.size() } -> std::same_as<int>;
+  ranks.all_reduce(std::span<const std::int32_t>(numbers), numbers, Reduction::min);
+  ranks.broadcast(numbers, 0);
+};
+
+/// The ranks of a model, for numbers of the host. Where the model's communicator takes memory of a
+/// device alone, they go there and back.
+template <class Context>
+class HostRanks {
+ public:
+  /// Of a model's `run()`, which must outlive it.
+  explicit HostRanks(Run<Context>& run) : run_(run) {}
+
+  ///@{
+  /// As `Communicator` says.
+  int rank() const { return run_.ranks.rank(); }
+  int size() const { return run_.ranks.size(); }
+  ///@}
+
+  /// out = in, reduced over the ranks.
+  template <Element T>
+  void all_reduce(std::span<const T> in, std::span<T> out, Reduction reduction) {
+    if (in.data() != out.data()) std::copy(in.begin(), in.end(), out.begin());
+    in_place(out, [&](std::span<T> there) {
+      run_.ranks.all_reduce(std::span<const T>(there), there, reduction);
+    });
+  }
+
+  /// The numbers of rank `root`, on every rank.
+  template <Element T>
+  void broadcast(std::span<T> numbers, int root) {
+    in_place(numbers, [&](std::span<T> there) { run_.ranks.broadcast(there, root); });
+  }
+
+ private:
+  /// Calls f with the numbers where the communicator takes them.
+  template <class T, class F>
+  void in_place(std::span<T> numbers, F&& f) {
+    if constexpr (DeviceBackend<typename Context::backend>) {
+      const Buffer memory = run_.pool.take(numbers.size_bytes());
+      const std::span<T> there(static_cast<T*>(memory.data()), numbers.size());
+      detail::to_device(run_.backend, numbers.data(), numbers.size(), there.data());
+      f(there);
+      detail::to_host(run_.backend, there.data(), numbers.size(), numbers.data());
+    } else {
+      f(numbers);
+    }
+  }
+
+  Run<Context>& run_;
+};
+
+namespace detail {
 
 /// The text of rank `root`, on every rank.
-template <Communicator C>
-std::string broadcast_text(C& ranks, const std::string& text, int root) {
+template <AgreeingRanks R>
+std::string broadcast_text(R& ranks, const std::string& text, int root) {
   std::int64_t length = static_cast<std::int64_t>(text.size());
   ranks.broadcast(std::span(&length, 1), root);
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(length));
@@ -27,8 +91,8 @@ std::string broadcast_text(C& ranks, const std::string& text, int root) {
 /// Calls `call`, which must not communicate, on every rank, and returns when all have returned. If
 /// it throws on any, it throws on all: there the same exception, on the others a data_error with
 /// the message of the first of them. A collective.
-template <Communicator C, class Call>
-void on_all_ranks(C& ranks, Call&& call) {
+template <AgreeingRanks R, class Call>
+void on_all_ranks(R& ranks, Call&& call) {
   std::exception_ptr mine;
   std::string text;
   try {
@@ -46,12 +110,12 @@ void on_all_ranks(C& ranks, Call&& call) {
   if (first == fine) return;
   const std::string message = broadcast_text(ranks, text, first);
   if (mine) std::rethrow_exception(mine);
-  throw data_error("rank " + std::to_string(first) + ": " + message);
+  throw data_error({"rank ", first, ": ", message});
 }
 
 /// Whether `value` is the same on all ranks. A collective.
-template <Communicator C>
-bool same_on_all_ranks(C& ranks, std::uint64_t value) {
+template <AgreeingRanks R>
+bool same_on_all_ranks(R& ranks, std::uint64_t value) {
   const auto mine = static_cast<std::int64_t>(value);
   std::int64_t least = 0;
   std::int64_t most = 0;
@@ -61,4 +125,6 @@ bool same_on_all_ranks(C& ranks, std::uint64_t value) {
   return least == most;
 }
 
-}  // namespace shardwise::detail
+}  // namespace detail
+
+}  // namespace shardwise

@@ -104,7 +104,7 @@ class JsonSections {
     return false;
   }
 
-  [[noreturn]] void fail(const std::string& why) const { throw data_error(where_ + ": " + why); }
+  [[noreturn]] void fail(const std::string& why) const { throw data_error({where_, ": ", why}); }
 
  private:
   bool scalar(JsonValue value) {
@@ -154,8 +154,8 @@ void read_json(std::string_view text, const std::string& where, Sink& sink) {
 inline std::string json_string(std::string_view text) try {
   return nlohmann::json(text).dump();
 } catch (const nlohmann::json::exception&) {
-  throw argument_error("checkpoint: the name or text " + in_quotes(text) +
-                       " is not UTF-8 and cannot be written; choose another");
+  throw argument_error({"checkpoint: the name or text ", in_quotes(text),
+                        " is not UTF-8 and cannot be written; choose another"});
 }
 
 }  // namespace shardwise::detail

@@ -17,7 +17,6 @@
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/save_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
-#include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/checked_size.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
@@ -50,9 +49,9 @@ class Mismatches {
       }
       if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
     }
-    throw data_error(text +
-                     ". Load it into the architecture that it was saved from, or give the "
-                     "names that its tensors have in the file");
+    throw data_error({text,
+                      ". Load it into the architecture that it was saved from, or give the "
+                      "names that its tensors have in the file"});
   }
 
  private:
@@ -105,6 +104,19 @@ struct StagedPart {
   std::unique_ptr<std::byte[]> bytes{};
 };
 
+/// Makes the elements the model's: on a device by way of memory of the host, as large as the part
+/// with all that lies between its elements.
+inline void store(const StagedPart& from) {
+  const TensorPart& part = *from.part;
+  if (part.is_on_host()) {
+    return part.load(from.dtype, from.bytes.get(), part.memory, part.stride, part.elements());
+  }
+  std::vector<std::byte> there(part.span_of(part.elements()));
+  if (part.stride != part.element_bytes()) part.to_host(part.memory, there);
+  part.load(from.dtype, from.bytes.get(), there.data(), part.stride, part.elements());
+  part.to_device(there, part.memory);
+}
+
 /// Reads the rank's elements of one tensor, which begins at `begin` in the file.
 inline std::unique_ptr<std::byte[]> read_part(const File& file, std::uint64_t begin,
                                               const TensorPart& part, const FileDtype& dtype) {
@@ -137,14 +149,15 @@ inline std::vector<StagedPart> read_parts(const TensorFiles& files,
 /// Opens a checkpoint on all ranks. A collective.
 /// sends    three all-reduces of one number: whether all could read it, and read the same
 /// throws   data_error on every rank if one cannot read it, or if they do not see the same
-template <Communicator C>
-TensorFiles open_checkpoint(const std::filesystem::path& path, C& ranks) {
+template <AgreeingRanks R>
+TensorFiles open_checkpoint(const std::filesystem::path& path, R& ranks) {
   std::optional<TensorFiles> files;
   detail::on_all_ranks(ranks, [&] { files.emplace(path); });
   if (!detail::same_on_all_ranks(ranks, files->fingerprint())) {
-    throw data_error(files->name() +
-                     ": the ranks do not see the same file; it was changed while it was opened, or "
-                     "their file systems differ");
+    throw data_error(
+        {files->name(),
+         ": the ranks do not see the same file; it was changed while it was opened, or "
+         "their file systems differ"});
   }
   return std::move(*files);
 }
@@ -156,18 +169,15 @@ TensorFiles open_checkpoint(const std::filesystem::path& path, C& ranks) {
 /// throws   data_error for tensors that are missing, unexpected (unless `is_expected(name)`), of
 ///          another shape or dtype, all in one message, and for files that cannot be read;
 ///          memory_error
-template <Communicator C>
-void load_parts(const TensorFiles& files, C& ranks, const std::vector<TensorPart>& parts,
+template <AgreeingRanks R>
+void load_parts(const TensorFiles& files, R& ranks, const std::vector<TensorPart>& parts,
                 const LoadOptions& options, detail::IsExpected* is_expected) {
   std::vector<detail::StagedPart> staged;
   detail::on_all_ranks(ranks, [&] {
     detail::check_parts(files, parts, options, is_expected);
     staged = detail::read_parts(files, parts);
   });
-  for (const detail::StagedPart& from : staged) {
-    from.part->load(from.dtype, from.bytes.get(), from.part->memory, from.part->stride,
-                    from.part->elements());
-  }
+  for (const detail::StagedPart& from : staged) detail::store(from);
 }
 
 }  // namespace shardwise

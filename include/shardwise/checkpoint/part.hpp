@@ -4,10 +4,13 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/checkpoint/dtype.hpp"
 #include "shardwise/core/box.hpp"
 #include "shardwise/core/partition.hpp"
@@ -30,9 +33,22 @@ struct TensorPart {
                std::size_t count) = nullptr;  ///< converts from a file's dtype
 
   ///@{
-  /// Bytes of one element, and elements of the box.
+  /// Copy bytes from and to memory of a device; empty if `memory` is of the host.
+  std::function<void(const std::byte* from, std::span<std::byte> to)> to_host{};
+  std::function<void(std::span<const std::byte> from, std::byte* to)> to_device{};
+  ///@}
+
+  /// Whether `memory` is of the host.
+  bool is_on_host() const { return to_host == nullptr; }
+
+  ///@{
+  /// Bytes of one element, elements of the box, and bytes from the first of `count` elements to the
+  /// end of the last.
   std::size_t element_bytes() const { return dtype.bits / 8; }
   std::size_t elements() const { return local.elements(); }
+  std::size_t span_of(std::size_t count) const {
+    return count == 0 ? 0 : (count - 1) * stride + element_bytes();
+  }
   ///@}
 };
 
@@ -60,6 +76,21 @@ TensorPart part_of(std::string name, const View<T, L>& view, A* memory,
 }
 
 namespace detail {
+
+/// Says of parts how the host reads and writes them, if they lie where the backend's tensors do.
+template <class B>
+void reach([[maybe_unused]] B& backend, [[maybe_unused]] std::vector<TensorPart>& parts) {
+  if constexpr (DeviceBackend<B>) {
+    for (TensorPart& part : parts) {
+      part.to_host = [&backend](const std::byte* from, std::span<std::byte> to) {
+        detail::to_host(backend, from, to.size(), to.data());
+      };
+      part.to_device = [&backend](std::span<const std::byte> from, std::byte* to) {
+        detail::to_device(backend, from.data(), from.size(), to);
+      };
+    }
+  }
+}
 
 /// The extents of a tensor as files have them.
 inline std::vector<std::uint64_t> file_shape(const Shape& shape) {

@@ -125,7 +125,7 @@ class HeaderSink {
   }
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw data_error(where_ + ": " + in_quotes(name_) + ' ' + why);
+    throw data_error({where_, ": ", in_quotes(name_), " ", why});
   }
 
   const std::string& where_;
@@ -152,17 +152,16 @@ inline void check_cover(SafetensorsHeader& header, std::uint64_t data_bytes,
   std::uint64_t covered = 0;
   for (const auto* tensor : by_offset(header)) {
     if (tensor->second.begin != covered) {
-      throw data_error(where + ": " + in_quotes(tensor->first) + " begins at byte " +
-                       std::to_string(tensor->second.begin) + " of the data, but the tensors " +
-                       "before it end at " + std::to_string(covered) +
-                       ": they overlap or leave a hole");
+      throw data_error({where, ": ", in_quotes(tensor->first), " begins at byte ",
+                        tensor->second.begin, " of the data, but the tensors before it end at ",
+                        covered, ": they overlap or leave a hole"});
     }
     covered = tensor->second.end;
   }
   if (covered != data_bytes) {
-    throw data_error(where + ": the tensors end at byte " + std::to_string(covered) +
-                     " of the data, but the file has " + std::to_string(data_bytes) +
-                     " bytes of it; it is cut short or damaged, get it again");
+    throw data_error({where, ": the tensors end at byte ", covered,
+                      " of the data, but the file has ", data_bytes,
+                      " bytes of it; it is cut short or damaged, get it again"});
   }
 }
 
@@ -175,10 +174,9 @@ inline std::uint64_t safetensors_header_length(std::array<unsigned char, 8> firs
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | first[i];
   if (length > longest_safetensors_header || file_bytes < 8 || length > file_bytes - 8) {
-    throw data_error(where + ": announces a header of " + std::to_string(length) +
-                     " bytes in a file of " + std::to_string(file_bytes) + " (at most " +
-                     std::to_string(longest_safetensors_header) +
-                     " are read); it is no safetensors file, or cut short");
+    throw data_error({where, ": announces a header of ", length, " bytes in a file of ", file_bytes,
+                      " (at most ", longest_safetensors_header,
+                      " are read); it is no safetensors file, or cut short"});
   }
   return length;
 }
@@ -220,10 +218,9 @@ inline std::string safetensors_header_bytes(SafetensorsHeader header) {
   json += json.empty() ? "{}" : "}";
   json.resize((json.size() + 7) / 8 * 8, ' ');
   if (json.size() > longest_safetensors_header) {
-    throw argument_error("checkpoint: the names of " + std::to_string(header.tensors.size()) +
-                         " tensors make a header of " + std::to_string(json.size()) +
-                         " bytes, and a file can have " +
-                         std::to_string(longest_safetensors_header) + ": use smaller shards");
+    throw argument_error({"checkpoint: the names of ", header.tensors.size(),
+                          " tensors make a header of ", json.size(), " bytes, and a file can have ",
+                          longest_safetensors_header, ": use smaller shards"});
   }
   std::string bytes;
   for (std::uint64_t length = json.size(), i = 0; i < 8; ++i, length >>= 8) {

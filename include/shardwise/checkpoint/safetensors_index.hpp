@@ -45,10 +45,10 @@ class IndexSink {
   void member(std::string& name, JsonValue& value) {
     if (!in_map_) return;
     if (value.kind != JsonValue::Kind::text || !is_shard_name(value.text)) {
-      throw data_error(where_ + ": says that the tensor " + in_quotes(name) + " is in " +
-                       in_quotes(value.text) +
-                       ", which is no name of a .safetensors file beside it; a name with a folder "
-                       "in it is not followed");
+      throw data_error({where_, ": says that the tensor ", in_quotes(name), " is in ",
+                        in_quotes(value.text),
+                        ", which is no name of a .safetensors file beside it; a name with a folder "
+                        "in it is not followed"});
     }
     index_.files.emplace(std::move(name), std::move(value.text));
   }
@@ -72,7 +72,7 @@ inline SafetensorsIndex parse_safetensors_index(std::string_view json, const std
   SafetensorsIndex index;
   detail::IndexSink sink(where, index);
   detail::read_json(json, where, sink);
-  if (!sink.has_map()) throw data_error(where + ": has no weight_map, so it is no index");
+  if (!sink.has_map()) throw data_error({where, ": has no weight_map, so it is no index"});
   return index;
 }
 

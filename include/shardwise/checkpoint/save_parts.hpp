@@ -27,7 +27,6 @@
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
-#include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
 
@@ -66,8 +65,8 @@ inline void check_names(const std::vector<TensorPart>& parts) {
   std::set<std::string> names{"__metadata__"};
   for (const TensorPart& part : parts) {
     if (names.insert(part.name).second) continue;
-    throw argument_error("checkpoint: two tensors are to be called " + in_quotes(part.name) +
-                         ", or that name is the format's own; look at the names in the options");
+    throw argument_error({"checkpoint: two tensors are to be called ", in_quotes(part.name),
+                          ", or that name is the format's own; look at the names in the options"});
   }
 }
 
@@ -128,29 +127,34 @@ inline std::set<std::string> shards_in_use(const std::filesystem::path& path) {
   return shards;
 }
 
-/// Copies elements that lie `stride` bytes apart to `out`, one behind the other.
-inline void gather_elements(const TensorPart& part, std::size_t first, std::span<std::byte> out) {
+/// Copies `count` elements from where they lie in memory to the front of `scratch`, one behind the
+/// other. It holds all bytes from the first to the last of them.
+inline std::span<std::byte> gathered(const TensorPart& part, std::size_t first, std::size_t count,
+                                     std::span<std::byte> scratch) {
   const std::size_t bytes = part.element_bytes();
   const std::byte* in = part.memory + first * part.stride;
-  for (std::size_t at = 0; at < out.size(); at += bytes, in += part.stride) {
-    std::memcpy(out.data() + at, in, bytes);
+  if (!part.is_on_host()) {
+    part.to_host(in, scratch.first(part.span_of(count)));
+    in = scratch.data();
   }
+  for (std::size_t i = 0; i < count; ++i) {  // never to what is still to be read
+    std::memmove(scratch.data() + i * bytes, in + i * part.stride, bytes);
+  }
+  return scratch.first(count * bytes);
 }
 
 /// Writes what the rank at `place` has to write of one tensor, which begins at `begin` in the file.
 inline void write_part(const File& file, std::uint64_t begin, const TensorPart& part, Place place,
                        std::span<std::byte> scratch) {
   const std::size_t bytes = part.element_bytes();
-  const bool is_dense = part.stride == bytes;
-  const std::size_t most = is_dense ? part.elements() : scratch.size() / bytes;
+  const bool is_as_in_file = part.is_on_host() && part.stride == bytes;
+  const std::size_t most = is_as_in_file ? part.elements() : scratch.size() / part.stride;
   for_each_written_run(part, place, [&](std::size_t whole, std::size_t local, std::size_t count) {
     for (std::size_t done = 0; done < count; done += most) {
       const std::size_t now = std::min(most, count - done);
-      std::span<std::byte> piece(part.memory + (local + done) * part.stride, now * bytes);
-      if (!is_dense) {
-        piece = scratch.first(now * bytes);
-        gather_elements(part, local + done, piece);
-      }
+      const std::span<const std::byte> piece =
+          is_as_in_file ? std::span(part.memory + (local + done) * part.stride, now * bytes)
+                        : gathered(part, local + done, now, scratch);
       file.write(begin + (whole + done) * bytes, piece);
     }
   });
@@ -253,8 +257,8 @@ inline std::vector<NewFile> plan_save(const std::filesystem::path& path,
                                       const std::vector<TensorPart>& parts,
                                       const SaveOptions& options) {
   if (path.extension() != ".safetensors" || path.stem().empty()) {
-    throw argument_error("checkpoint " + path.string() +
-                         ": the name of a checkpoint ends in .safetensors");
+    throw argument_error(
+        {"checkpoint ", path.string(), ": the name of a checkpoint ends in .safetensors"});
   }
   check_names(parts);
   return cut_into_files(parts, options);
@@ -277,15 +281,15 @@ inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files) {
 /// throws   data_error on every rank if any of them cannot write: the disk is full, the folder not
 ///          there; the old checkpoint is then as it was. argument_error for another ending, for two
 ///          tensors of one name, and for ranks that do not save the same
-template <Communicator C>
-void save_parts(const std::filesystem::path& path, C& ranks, const std::vector<TensorPart>& parts,
+template <AgreeingRanks R>
+void save_parts(const std::filesystem::path& path, R& ranks, const std::vector<TensorPart>& parts,
                 const SaveOptions& options) {
   std::vector<detail::NewFile> files;
   detail::on_all_ranks(ranks, [&] { files = detail::plan_save(path, parts, options); });
   if (!detail::same_on_all_ranks(ranks, detail::fingerprint_of(files))) {
-    throw argument_error("checkpoint " + path.string() +
-                         ": the ranks do not save the same tensors with the same metadata; give "
-                         "each of them equal arguments");
+    throw argument_error({"checkpoint ", path.string(),
+                          ": the ranks do not save the same tensors with the same metadata; give "
+                          "each of them equal arguments"});
   }
   detail::Saving saving(path, std::move(files));
   const bool leads = ranks.rank() == 0;
@@ -296,7 +300,7 @@ void save_parts(const std::filesystem::path& path, C& ranks, const std::vector<T
     detail::on_all_ranks(ranks, [&] {
       if (leads) saving.create();
     });
-    detail::on_all_ranks(ranks, [&] { saving.write(place_of(ranks)); });
+    detail::on_all_ranks(ranks, [&] { saving.write({ranks.rank(), ranks.size()}); });
     detail::on_all_ranks(ranks, [&] {
       if (leads) saving.publish();
     });

@@ -158,15 +158,15 @@ class TensorFiles {
     for (const auto& [tensor, shard] : index.files) {
       const auto found = tensors_.find(tensor);
       if (found == tensors_.end() || files_[found->second.file].path.filename() != shard) {
-        throw data_error(name() + ": says that the tensor " + detail::in_quotes(tensor) +
-                         " is in " + detail::in_quotes(shard) + ", but it is not");
+        throw data_error({name(), ": says that the tensor ", detail::in_quotes(tensor), " is in ",
+                          detail::in_quotes(shard), ", but it is not"});
       }
     }
     for (const auto& [tensor, place] : tensors_) {
       if (!index.files.contains(tensor)) {
-        throw data_error(detail::where(files_[place.file].path) + ": holds the tensor " +
-                         detail::in_quotes(tensor) + ", which its index " +
-                         path_.filename().string() + " does not know");
+        throw data_error({detail::where(files_[place.file].path), ": holds the tensor ",
+                          detail::in_quotes(tensor), ", which its index ",
+                          path_.filename().string(), " does not know"});
       }
     }
   }

@@ -95,19 +95,20 @@ inline RunState read_run_state(const TensorFiles& files) {
   RunState::visit(state, [&files](const char* key, auto& value) {
     const auto found = files.metadata().find(key);
     if (found == files.metadata().end()) {
-      throw data_error(files.name() + ": has no " + std::string(key) +
-                       " in its metadata, so it holds weights but no run of training; load_weights "
-                       "loads it");
+      throw data_error(
+          {files.name(), ": has no ", key,
+           " in its metadata, so it holds weights but no run of training; load_weights "
+           "loads it"});
     }
     if (!read_state(found->second, value)) {
-      throw data_error(files.name() + ": has " + in_quotes(found->second) + " as " + key +
-                       ", which is no number that can be there");
+      throw data_error({files.name(), ": has ", in_quotes(found->second), " as ", key,
+                        ", which is no number that can be there"});
     }
   });
   const auto require = [&files](bool fine, const char* what, const auto& value) {
     if (fine) return;
-    throw data_error(files.name() + ": its metadata are those of no run: the " + what + " is " +
-                     std::to_string(value));
+    throw data_error(
+        {files.name(), ": its metadata are those of no run: the ", what, " is ", value});
   };
   constexpr std::uint64_t bound = std::uint64_t{1} << 32;
   const std::uint64_t epoch = state.position.sampler.epoch;
@@ -136,6 +137,7 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
           parameter.value, moments + i, count));
     }
   });
+  reach(model.backend(), parts);
   return parts;
 }
 
@@ -178,7 +180,8 @@ void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule
   detail::RunState::visit(state, [&all](const char* key, const auto& value) {
     all.metadata[key] = detail::state_text(value);
   });
-  save_parts(path, model.ranks(), detail::run_parts(model, optimizer, options.names), all);
+  HostRanks ranks(model.run());
+  save_parts(path, ranks, detail::run_parts(model, optimizer, options.names), all);
 }
 
 /// Sets model and optimizer to where a saved run stood, at any number of ranks, and forgets a step
@@ -193,15 +196,16 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& path, M& model,
                                  Optimizer<Rule, M>& optimizer, const LoadOptions& options = {}) {
   detail::check_own(model, optimizer);
   const std::vector<TensorPart> parts = detail::run_parts(model, optimizer, options.names);
-  const TensorFiles files = open_checkpoint(path, model.ranks());
+  HostRanks ranks(model.run());
+  const TensorFiles files = open_checkpoint(path, ranks);
   detail::check_has_parameters(files, detail::model_parts(model, options.names));
   const detail::RunState state = detail::read_run_state(files);
   if (state.rule != detail::rule_text(optimizer.rule())) {
-    throw data_error(files.name() + ": was trained by another optimizer (" + state.rule +
-                     ") than is here (" + detail::rule_text(optimizer.rule()) +
-                     "); go on with that one, or begin a new one after load_weights");
+    throw data_error({files.name(), ": was trained by another optimizer (", state.rule,
+                      ") than is here (", detail::rule_text(optimizer.rule()),
+                      "); go on with that one, or begin a new one after load_weights"});
   }
-  load_parts(files, model.ranks(), parts, options, [](const std::string&) { return false; });
+  load_parts(files, ranks, parts, options, [](const std::string&) { return false; });
   model.discard_step();
   model.values_changed();
   model.set_step(state.step);

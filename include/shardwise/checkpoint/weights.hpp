@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/checkpoint/agree.hpp"
 #include "shardwise/checkpoint/load_parts.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/save_parts.hpp"
@@ -37,9 +38,10 @@ std::vector<TensorPart> model_parts(M& model, const TensorNames& names) {
   };
   model.visit_parameters(add);
   model.visit_buffers(add);
+  reach(model.backend(), parts);
   if (!unused.empty()) {
-    throw argument_error("checkpoint: the options give a name for " +
-                         in_quotes(unused.begin()->first) + ", which the model does not have");
+    throw argument_error({"checkpoint: the options give a name for ",
+                          in_quotes(unused.begin()->first), ", which the model does not have"});
   }
   return parts;
 }
@@ -56,9 +58,9 @@ inline void check_has_parameters(const TensorFiles& files,
       std::any_of(files.tensors().begin(), files.tensors().end(),
                   [](const auto& tensor) { return is_of_optimizer(tensor.first); });
   if (!has_moments || std::any_of(parameters.begin(), parameters.end(), is_there)) return;
-  throw data_error(files.name() +
-                   ": holds what an optimizer keeps, but not one parameter of the model, so there "
-                   "is nothing to go on from; the parameters must be in the same checkpoint");
+  throw data_error({files.name(),
+                    ": holds what an optimizer keeps, but not one parameter of the model, so there "
+                    "is nothing to go on from; the parameters must be in the same checkpoint"});
 }
 
 }  // namespace detail
@@ -71,7 +73,8 @@ inline void check_has_parameters(const TensorFiles& files,
 /// throws   as save_parts
 template <class M>
 void save_weights(const std::filesystem::path& path, M& model, const SaveOptions& options = {}) {
-  save_parts(path, model.ranks(), detail::model_parts(model, options.names), options);
+  HostRanks ranks(model.run());
+  save_parts(path, ranks, detail::model_parts(model, options.names), options);
 }
 
 /// Sets what save_weights writes from a file or an index of files, written at any number of ranks,
@@ -83,9 +86,10 @@ template <class M>
 std::map<std::string, std::string> load_weights(const std::filesystem::path& path, M& model,
                                                 const LoadOptions& options = {}) {
   const std::vector<TensorPart> parts = detail::model_parts(model, options.names);
-  const TensorFiles files = open_checkpoint(path, model.ranks());
+  HostRanks ranks(model.run());
+  const TensorFiles files = open_checkpoint(path, ranks);
   detail::check_has_parameters(files, parts);
-  load_parts(files, model.ranks(), parts, options, detail::is_of_optimizer);
+  load_parts(files, ranks, parts, options, detail::is_of_optimizer);
   model.values_changed();
   return files.metadata();
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/sentence.hpp"
 
 namespace shardwise {
 
@@ -62,27 +63,23 @@ struct Call {
 
 /// For example "all_reduce(sum, float32, 640 elements)", "barrier()".
 inline std::string to_string(const Call& call) {
-  std::string text(name(call.operation));
+  using detail::sentence;
   if (call.operation == Operation::barrier || call.operation == Operation::split)
-    return text + "()";
-  text += '(';
+    return sentence({name(call.operation), "()"});
   const bool reduces =
       call.operation == Operation::all_reduce || call.operation == Operation::reduce_scatter;
-  if (reduces) (text += name(call.reduction)) += ", ";
-  (text += name(call.dtype)) += ", ";
-  text += std::to_string(call.elements) + (call.elements == 1 ? " element" : " elements");
-  if (!call.counts.empty()) {
-    text += " in counts";
-    for (const std::size_t count : call.counts) text += ' ' + std::to_string(count);
-  }
+  std::string text = sentence({name(call.operation), "(", reduces ? name(call.reduction) : "",
+                               reduces ? ", " : "", name(call.dtype), ", ", call.elements,
+                               call.elements == 1 ? " element" : " elements",
+                               call.counts.empty() ? "" : " in counts"});
+  for (const std::size_t count : call.counts) text += sentence({" ", count});
   if (call.operation == Operation::send || call.operation == Operation::receive) {
-    text += call.operation == Operation::send ? ", to " : ", from ";
-    text += std::to_string(call.root) + ", tag " + std::to_string(call.tag);
-  } else {
-    if (call.root >= 0) text += ", root " + std::to_string(call.root);
-    if (call.tag != 0) text += ", axis " + std::to_string(call.tag);
+    const char* partner = call.operation == Operation::send ? ", to " : ", from ";
+    return sentence({text, partner, call.root, ", tag ", call.tag, ")"});
   }
-  return text + ')';
+  if (call.root >= 0) text += sentence({", root ", call.root});
+  if (call.tag != 0) text += sentence({", axis ", call.tag});
+  return sentence({text, ")"});
 }
 
 }  // namespace shardwise

@@ -38,6 +38,8 @@ class CountingCommunicator {
  public:
   /// What redistributions and models on these ranks look at: what they do on `Inner`.
   static constexpr CheckLevel check_level = check_level_of<Inner>();
+  /// Whether its collectives take memory of a device: if those of `Inner` do.
+  static constexpr bool takes_device_memory = requires { requires Inner::takes_device_memory; };
 
   /// Begins with an empty log.
   explicit CountingCommunicator(Inner inner)

@@ -215,10 +215,9 @@ class FileRendezvous {
   }
 
   [[noreturn]] void give_up(const std::string& what) const {
-    throw peer_error("rendezvous at " + path_.string() + ", rank " + std::to_string(rank()) +
-                     " of " + std::to_string(size()) + ": after " +
-                     std::to_string(self_.options().timeout.count()) + " ms, " + what +
-                     ". Does each rank run once, with this path and token, and see this folder?");
+    throw peer_error({"rendezvous at ", path_.string(), ", rank ", rank(), " of ", size(),
+                      ": after ", self_.options().timeout.count(), " ms, ", what,
+                      ". Does each rank run once, with this path and token, and see this folder?"});
   }
 
   std::filesystem::path path_;

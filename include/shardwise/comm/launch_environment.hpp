@@ -51,7 +51,7 @@ inline constexpr LauncherVariables launchers[] = {
     {"SLURM", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}};
 
 [[noreturn]] inline void wrong_variable(const std::string& what) {
-  throw argument_error("launch environment: " + what);
+  throw argument_error({"launch environment: ", what});
 }
 
 /// The variable as a whole number of `least` to `most`; nothing where it is not set or empty.

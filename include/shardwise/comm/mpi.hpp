@@ -132,9 +132,8 @@ inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
     throw argument_error(
         "MpiCommunicator: an intercommunicator has two groups; give an intracommunicator");
   if (options.largest_piece < 1 || options.largest_piece > INT_MAX)
-    throw argument_error("MpiCommunicator: largest_piece is " +
-                         std::to_string(options.largest_piece) + "; it must be 1 to " +
-                         std::to_string(INT_MAX));
+    throw argument_error({"MpiCommunicator: largest_piece is ", options.largest_piece,
+                          "; it must be 1 to ", INT_MAX});
 
   detail::mpi::OwnComm ours = detail::mpi::OwnComm::duplicate(comm);
   const auto job =

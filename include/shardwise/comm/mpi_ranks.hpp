@@ -62,11 +62,10 @@ void run_mpi_ranks(int ranks, F f, MpiOptions options = {}) {
   run_mpi_ranks(
       [&](MpiCommunicator& all) {
         if (all.size() != ranks && all.rank() == 0)
-          throw argument_error("run_mpi_ranks: " + std::to_string(ranks) +
-                               " ranks were asked for, but " + std::to_string(all.size()) +
-                               (all.size() == 1 ? " process was" : " processes were") +
-                               " started; start as many as there are ranks, with mpiexec -n " +
-                               std::to_string(ranks));
+          throw argument_error({"run_mpi_ranks: ", ranks, " ranks were asked for, but ", all.size(),
+                                all.size() == 1 ? " process was" : " processes were",
+                                " started; start as many as there are ranks, with mpiexec -n ",
+                                ranks});
         if (all.size() != ranks) return all.barrier();  // until the first one has ended the job
         std::invoke(f, all);
       },

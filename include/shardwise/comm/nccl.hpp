@@ -53,6 +53,9 @@ class NcclCommunicator {
   using Counts = std::span<const std::size_t>;
 
  public:
+  /// Its collectives take what lies on the rank's GPU.
+  static constexpr bool takes_device_memory = true;
+
   /// The ranks that meet at `place` become a group; all of them call.
   /// throws  on all ranks, if one has no device or not so many, if two are on one GPU, if NCCL's
   ///         versions differ (device_card.hpp), or if they do not connect in time

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <span>
 
@@ -45,6 +46,10 @@ void reduce_block(std::span<const T* const> in, std::size_t first, std::size_t c
 template <Reduction R, class T>
 void ordered_reduce(std::span<const T* const> in, std::size_t first, std::size_t count,
                     std::span<T* const> outputs) {
+  if constexpr (std::same_as<T, accumulate_t<T>>) {
+    // Each element of an input is read before that of the output is written.
+    if (in.size() <= 2 && outputs.size() == 1) return reduce_block<R>(in, first, count, outputs[0]);
+  }
   std::array<accumulate_t<T>, reduction_block> sums;
   for (std::size_t done = 0; done < count; done += reduction_block) {
     const std::size_t n = std::min(reduction_block, count - done);

@@ -36,9 +36,10 @@ class TcpRendezvous {
       throw argument_error(
           "TcpRendezvous: no address is given; set MASTER_ADDR to one of rank 0's machine");
     if ((port < 1 || port > 65535) && size > 1)
-      throw argument_error("TcpRendezvous: " + std::to_string(port) +
-                           " is no port; set MASTER_PORT or SHARDWISE_PORT to 1 to 65535, the same "
-                           "on all ranks and free on rank 0's machine");
+      throw argument_error(
+          {"TcpRendezvous: ", port,
+           " is no port; set MASTER_PORT or SHARDWISE_PORT to 1 to 65535, the same "
+           "on all ranks and free on rank 0's machine"});
   }
 
   /// As the launcher has told, token included.
@@ -75,10 +76,10 @@ class TcpRendezvous {
         detail::listen_at(detail::Addresses(address_, port_), size() + 128);
     if (!listening) {
       const int code = errno;
-      throw argument_error(prefix() +
-                           "cannot listen there: " + std::generic_category().message(code) +
-                           ". The address must be one of this machine and the port free; "
-                           "torchrun's own store may hold MASTER_PORT, then set SHARDWISE_PORT");
+      throw argument_error({prefix(),
+                            "cannot listen there: ", std::generic_category().message(code),
+                            ". The address must be one of this machine and the port free; "
+                            "torchrun's own store may hold MASTER_PORT, then set SHARDWISE_PORT"});
     }
     detail::Reception reception(self_, listening, mine);
     const std::vector<Card>& all = reception.receive_all(until);
@@ -98,9 +99,9 @@ class TcpRendezvous {
         if (socket.receive(std::as_writable_bytes(std::span(all)), until)) return all;
       }
       if (std::chrono::steady_clock::now() >= until)
-        throw peer_error(prefix() + "after " + std::to_string(self_.options().timeout.count()) +
-                         " ms, " + (socket ? "not all ranks have come" : "nobody listens there") +
-                         ". Does rank 0 run, with this address, port and number of ranks?");
+        throw peer_error({prefix(), "after ", self_.options().timeout.count(), " ms, ",
+                          socket ? "not all ranks have come" : "nobody listens there",
+                          ". Does rank 0 run, with this address, port and number of ranks?"});
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
@@ -108,14 +109,14 @@ class TcpRendezvous {
   void check(std::span<const std::byte> answer) const {
     if (std::memcmp(answer.data(), detail::Greeting::mark.data(), detail::Greeting::mark.size()) !=
         0)
-      throw data_error(prefix() +
-                       "who listens there is not rank 0 of this library; torchrun's own store may "
-                       "hold MASTER_PORT, then set SHARDWISE_PORT to a free one");
+      throw data_error({prefix(),
+                        "who listens there is not rank 0 of this library; torchrun's own store may "
+                        "hold MASTER_PORT, then set SHARDWISE_PORT to a free one"});
     const auto verdict = static_cast<detail::Verdict>(detail::get_number(answer.subspan(8)));
     if (verdict != detail::Verdict::welcome)
-      throw argument_error(prefix() + "refused by rank 0, for which this process " +
-                           detail::meaning(verdict) +
-                           ". Start all processes of a job together, with one token");
+      throw argument_error({prefix(), "refused by rank 0, for which this process ",
+                            detail::meaning(verdict),
+                            ". Start all processes of a job together, with one token"});
   }
 
   std::string address_;

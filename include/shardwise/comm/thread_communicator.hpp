@@ -41,7 +41,7 @@ class ThreadCommunicator {
   template <class T>
   using In = std::type_identity_t<std::span<const T>>;
   using Counts = std::span<const std::size_t>;
-  using Slots = std::span<const detail::Slot>;
+  using Turn = detail::Turn;
 
  public:
   /// Rank `rank` of `group`; run_ranks makes both.
@@ -61,12 +61,12 @@ class ThreadCommunicator {
     const Call call{
         .operation = operation, .dtype = dtype_v<T>, .reduction = reduction, .elements = in.size()};
     group_->exchange(rank_, call, {in.data(), in.size_bytes(), out.data()},
-                     [&](Slots slots) noexcept {
-                       const auto inputs = group_->pointers<T>(rank_, slots);
-                       if (slots[0].copied())
+                     [&](const Turn& turn) noexcept {
+                       const auto inputs = group_->pointers<T>(rank_, turn);
+                       if (turn[0].copied())
                          ordered_sum<T>(inputs, 0, out.size(), std::array{out.data()}, reduction);
                        else
-                         reduce_share<T>(slots, inputs, in.size(), reduction);
+                         reduce_share<T>(turn, inputs, in.size(), reduction);
                      });
   }
 
@@ -184,7 +184,7 @@ class ThreadCommunicator {
 
   /// As `Communicator` says.
   void barrier() {
-    group_->exchange(rank_, Call{Operation::barrier}, {}, [](Slots) noexcept {});
+    group_->exchange(rank_, Call{Operation::barrier}, {}, [](const Turn&) noexcept {});
   }
 
   ThreadCommunicator split(int color, int key);
@@ -197,7 +197,16 @@ class ThreadCommunicator {
                   "what read_peers runs while peers read each other's memory must not throw, and "
                   "takes std::span<const T* const>: mark it noexcept");
     group_->exchange(rank_, call, {mine.data(), mine.size_bytes()},
-                     [&](Slots slots) noexcept { f(group_->pointers<Value>(rank_, slots)); });
+                     [&](const Turn& turn) noexcept { f(group_->pointers<Value>(rank_, turn)); });
+  }
+
+  /// Shows all ranks where `mine` lies, calls f(std::span<const T* const>) when all have agreed on
+  /// `call`, and returns when f has ended on every rank; nobody gives up waiting for that. f must
+  /// not throw.
+  template <class T, class F>
+  void together(const Call& call, const T& mine, F&& f) {
+    group_->exchange(rank_, call, {&mine, detail::Offer::in_place},
+                     [&](const Turn& turn) noexcept { f(group_->pointers<T>(rank_, turn)); });
   }
 
  private:
@@ -216,15 +225,15 @@ class ThreadCommunicator {
 
   /// Reduces this rank's share of `elements`, in whole cache lines, into everybody's output.
   template <class T>
-  void reduce_share(Slots slots, std::span<const T* const> inputs, std::size_t elements,
+  void reduce_share(const Turn& turn, std::span<const T* const> inputs, std::size_t elements,
                     Reduction reduction) noexcept {
     constexpr std::size_t line = 64 / sizeof(T);
     const std::size_t lines = (elements + line - 1) / line;
     const auto begins = [&](std::size_t rank) {
-      return std::min(elements, lines * rank / slots.size() * line);
+      return std::min(elements, lines * rank / turn.ranks() * line);
     };
     const std::size_t first = begins(index(rank_));
-    const auto outputs = group_->outputs<T>(rank_, slots, first);
+    const auto outputs = group_->outputs<T>(rank_, turn, first);
     ordered_sum<T>(inputs, first, begins(index(rank_) + 1) - first, outputs, reduction);
   }
 
@@ -260,8 +269,8 @@ void ThreadCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Cou
   bool agreed = true;
   // Counts differ from rank to rank, so they are compared here, by all ranks alike.
   const Call call{.operation = operation, .dtype = dtype_v<T>};
-  group_->exchange(rank_, call, {&mine, detail::Offer::in_place}, [&](Slots slots) noexcept {
-    const auto parts = group_->pointers<Blocks>(rank_, slots);
+  group_->exchange(rank_, call, {&mine, detail::Offer::in_place}, [&](const Turn& turn) noexcept {
+    const auto parts = group_->pointers<Blocks>(rank_, turn);
     for (std::size_t from = 0; from < parts.size(); ++from)
       for (std::size_t to = 0; to < parts.size(); ++to)
         if (parts[from]->sent[to] != parts[to]->received[from]) {
@@ -287,8 +296,8 @@ inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
   std::vector<Choice> choices(index(size()));
   std::vector<int> members;
   const Call call{.operation = Operation::split};
-  group_->exchange(rank_, call, {&mine, sizeof(mine)}, [&](Slots slots) noexcept {
-    const auto all = group_->pointers<Choice>(rank_, slots);
+  group_->exchange(rank_, call, {&mine, sizeof(mine)}, [&](const Turn& turn) noexcept {
+    const auto all = group_->pointers<Choice>(rank_, turn);
     std::transform(all.begin(), all.end(), choices.begin(), [](const Choice* c) { return *c; });
   });
   for (int r = 0; r < size(); ++r)
@@ -303,9 +312,9 @@ inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
     for (int& member : members) member = group_->job_rank(member);
     made = std::make_shared<detail::Group>(group_->job(), std::move(members));
   }
-  group_->exchange(rank_, call, {&made, detail::Offer::in_place}, [&](Slots slots) noexcept {
+  group_->exchange(rank_, call, {&made, detail::Offer::in_place}, [&](const Turn& turn) noexcept {
     if (rank_ != maker)
-      made = *group_->pointers<std::shared_ptr<detail::Group>>(rank_, slots)[index(maker)];
+      made = *group_->pointers<std::shared_ptr<detail::Group>>(rank_, turn)[index(maker)];
   });
   return {std::move(made), static_cast<int>(place)};
 }

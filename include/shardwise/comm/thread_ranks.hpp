@@ -62,11 +62,9 @@ inline std::shared_ptr<Group> make_group(int ranks) try {
   std::iota(all.begin(), all.end(), 0);
   return std::make_shared<Group>(std::make_shared<Job>(ranks), std::move(all));
 } catch (const std::bad_alloc&) {
-  throw memory_error("run_ranks: no memory for the buffers of " + std::to_string(ranks) +
-                     " ranks; run fewer");
+  throw memory_error({"run_ranks: no memory for the buffers of ", ranks, " ranks; run fewer"});
 } catch (const std::length_error&) {
-  throw memory_error("run_ranks: no memory for the buffers of " + std::to_string(ranks) +
-                     " ranks; run fewer");
+  throw memory_error({"run_ranks: no memory for the buffers of ", ranks, " ranks; run fewer"});
 }
 
 template <class F>
@@ -104,8 +102,8 @@ class RankThreads {
         });
       } catch (const std::exception& e) {
         throw rank_error(rank, std::current_exception(),
-                         std::string("the system could not start its thread: ") + e.what() +
-                             "; run fewer ranks than " + std::to_string(ranks));
+                         sentence({"the system could not start its thread: ", e.what(),
+                                   "; run fewer ranks than ", ranks}));
       }
     }
     decide(State::running);
@@ -138,8 +136,7 @@ class RankThreads {
 template <class F>
 void run_ranks(int ranks, F f) {
   if (ranks < 1)
-    throw argument_error("run_ranks: " + std::to_string(ranks) +
-                         " ranks were asked for; at least one is needed");
+    throw argument_error({"run_ranks: ", ranks, " ranks were asked for; at least one is needed"});
   const auto group = detail::make_group(ranks);
   detail::Failure failure;
   {

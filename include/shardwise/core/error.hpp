@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <exception>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/version.hpp"
 
 namespace shardwise {
@@ -17,8 +19,10 @@ namespace shardwise {
 /// Base of every error that the library throws.
 class error : public std::exception {
  public:
-  /// `message` says what is wrong, why, and what to do.
-  explicit error(std::string message) : what_(std::move(message)) {}
+  /// What is wrong, why, and what to do.
+  [[gnu::noinline, gnu::cold]] explicit error(std::string_view message) : what_(message) {}
+  /// The same in pieces: {"rank ", 2, " of ", size}.
+  explicit error(std::initializer_list<detail::Piece> message) : what_(detail::sentence(message)) {}
 
   /// The message, behind the places that were added.
   const char* what() const noexcept override { return what_.c_str(); }
@@ -26,7 +30,8 @@ class error : public std::exception {
   /// Puts a place in front: `rank 2`, then `Mlp / 3: Relu`, gives "rank 2: Mlp / 3: Relu: ...".
   /// The first place that is added is the innermost one and is followed by ": "; the next ones
   /// choose their own separator.
-  void add_place(std::string_view place, std::string_view separator = ": ") {
+  [[gnu::noinline, gnu::cold]] void add_place(std::string_view place,
+                                              std::string_view separator = ": ") {
     what_.insert(0, has_place_ ? separator : ": ").insert(0, place);
     has_place_ = true;
   }
@@ -89,9 +94,7 @@ class rank_error : public error {
  public:
   /// `message` is what the cause said, or what is known of it.
   rank_error(int rank, std::exception_ptr cause, const std::string& message)
-      : error("rank " + std::to_string(rank) + ": " + message),
-        rank_(rank),
-        cause_(std::move(cause)) {}
+      : error({"rank ", rank, ": ", message}), rank_(rank), cause_(std::move(cause)) {}
 
   /// The rank that threw it.
   int rank() const noexcept { return rank_; }

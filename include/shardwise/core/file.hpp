@@ -114,7 +114,7 @@ class File {
   }
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw data_error(kind_ + (' ' + path_.string()) + ": " + why);
+    throw data_error({kind_, " ", path_.string(), ": ", why});
   }
   [[noreturn]] void fail(const std::string& why, int code) const {
     fail(why + ": " + std::generic_category().message(code));
@@ -152,8 +152,8 @@ inline void rename_file(const std::filesystem::path& from, const std::filesystem
                         const char* kind) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return;
   const int code = errno;
-  throw data_error(kind + (' ' + to.string()) +
-                   ": cannot be put in its place: " + std::generic_category().message(code));
+  throw data_error({kind, " ", to.string(),
+                    ": cannot be put in its place: ", std::generic_category().message(code)});
 }
 
 /// Makes the names in the folder of `path` durable.
@@ -164,8 +164,8 @@ inline void sync_folder_of(const std::filesystem::path& path, const char* kind) 
   const int code = errno;
   if (descriptor >= 0) ::close(descriptor);
   if (synced || code == EINVAL) return;  // some file systems have nothing to do for a folder
-  throw data_error(kind + std::string(" folder ") + folder.string() +
-                   ": cannot be brought to the disk: " + std::generic_category().message(code));
+  throw data_error({kind, " folder ", folder.string(),
+                    ": cannot be brought to the disk: ", std::generic_category().message(code)});
 }
 
 /// Removes a file that nobody needs; that it stays is no error.

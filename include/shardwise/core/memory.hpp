@@ -1,9 +1,10 @@
 #pragma once
-// Memory that is taken and given back many times in a step, and asked of the system only once.
+// Memory that is taken and given back many times in a step, and asked of its source only once.
 
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -13,6 +14,40 @@
 namespace shardwise {
 
 class Pool;
+
+/// Where a pool gets its blocks from: memory of the host, or of a device.
+class MemorySource {
+ public:
+  MemorySource() = default;
+  MemorySource(const MemorySource&) = delete;
+  MemorySource& operator=(const MemorySource&) = delete;
+  virtual ~MemorySource() = default;
+
+  /// At least `bytes` bytes, aligned to 64; null if there are none.
+  virtual void* allocate(std::size_t bytes) = 0;
+  /// Takes back what `allocate` gave.
+  virtual void release(void* memory) noexcept = 0;
+  /// What an error adds about how much there is, " (GPU 0 has 3 of 80 GB free)"; or nothing.
+  virtual std::string state() const { return {}; }
+};
+
+/// The memory that `new` takes.
+class HostMemory final : public MemorySource {
+ public:
+  ///@{
+  /// As `MemorySource` says.
+  void* allocate(std::size_t bytes) override {
+    return ::operator new (bytes, std::align_val_t{64}, std::nothrow);
+  }
+  void release(void* memory) noexcept override { ::operator delete (memory, std::align_val_t{64}); }
+  ///@}
+};
+
+/// The one object of it.
+inline HostMemory& host_memory() {
+  static HostMemory memory;
+  return memory;
+}
 
 /// A share in a block of a pool, aligned to 64 bytes. Copies share the block; with the last one it
 /// goes back to the pool, which must still be there. For one thread.
@@ -39,7 +74,7 @@ class Buffer {
   ~Buffer() { release(); }
 
   /// Null for a default-made buffer.
-  void* data() const noexcept { return block_ == nullptr ? nullptr : block_->bytes(); }
+  void* data() const noexcept { return block_ == nullptr ? nullptr : block_->bytes; }
 
   /// Whether nobody else holds a share, so that writing disturbs nobody.
   bool unique() const noexcept { return block_ != nullptr && block_->shares == 1; }
@@ -47,12 +82,19 @@ class Buffer {
  private:
   friend class Pool;
 
-  struct alignas(64) Block {
-    Pool* owner;
+  struct Block;
+  /// The blocks from one source.
+  struct Store {
+    MemorySource* source;
+    std::array<Block*, 160> free{};  // by size class, up to 2^46 bytes
+    std::size_t reserved = 0;
+  };
+  struct Block {
+    Store* owner;
     std::size_t size_class;
-    std::size_t shares;
-    Block* next;
-    void* bytes() noexcept { return this + 1; }
+    void* bytes;
+    std::size_t shares = 0;
+    Block* next = nullptr;
   };
 
   explicit Buffer(Block* block) noexcept : block_(block) {}
@@ -65,39 +107,33 @@ class Buffer {
 /// classes for each doubling), so a program that repeats its requests allocates nothing from the
 /// second time on, in whatever order blocks come back.
 class Pool {
+  using Block = Buffer::Block;
+  using Store = Buffer::Store;
+
  public:
-  Pool() = default;
+  /// Of memory of the host.
+  Pool() : Pool(host_memory()) {}
+  /// Of `source`, which must outlive it.
+  explicit Pool(MemorySource& source) : blocks_{&source}, on_host_{&host_memory()} {}
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool() {
-    for (Buffer::Block* block : free_) {
-      while (block != nullptr) {
-        Buffer::Block* next = block->next;
-        ::operator delete (block, std::align_val_t{64});
-        block = next;
-      }
-    }
+    give_back(blocks_);
+    give_back(on_host_);
   }
 
   /// A buffer of at least `bytes` bytes of any content. Throws memory_error if there are none.
-  Buffer take(std::size_t bytes) {
-    const SizeClass size = size_class(bytes);
-    Buffer::Block* block = size.number < free_.size() ? free_[size.number] : nullptr;
-    if (block != nullptr) {
-      free_[size.number] = block->next;
-    } else {
-      block = allocate(size, bytes);
-    }
-    block->shares = 1;
-    return Buffer(block);
+  Buffer take(std::size_t bytes) { return take_from(blocks_, bytes); }
+
+  /// The same in memory of the host, wherever the pool's is: for what the host itself reads.
+  Buffer take_on_host(std::size_t bytes) {
+    return take_from(blocks_.source == on_host_.source ? blocks_ : on_host_, bytes);
   }
 
   /// Bytes asked of the system so far.
-  std::size_t reserved() const noexcept { return reserved_; }
+  std::size_t reserved() const noexcept { return blocks_.reserved + on_host_.reserved; }
 
  private:
-  friend class Buffer;
-
   struct SizeClass {
     std::size_t number;
     std::size_t bytes;
@@ -114,32 +150,51 @@ class Pool {
     return {(shift - smallest_shift) * 4 + quarters - 4, quarters * quarter};
   }
 
-  Buffer::Block* allocate(const SizeClass& size, std::size_t asked) {
-    void* memory = nullptr;
-    if (size.bytes >= asked && size.number < free_.size()) {
-      memory =
-          ::operator new (sizeof(Buffer::Block) + size.bytes, std::align_val_t{64}, std::nothrow);
+  static Buffer take_from(Store& store, std::size_t bytes) {
+    const SizeClass size = size_class(bytes);
+    Block* block = size.number < store.free.size() ? store.free[size.number] : nullptr;
+    if (block != nullptr) {
+      store.free[size.number] = block->next;
+    } else {
+      block = allocate(store, size, bytes);
     }
-    if (memory == nullptr) {
-      throw memory_error("no memory for " + std::to_string(asked) + " bytes; this rank holds " +
-                         std::to_string(reserved_) +
-                         " bytes in its pool. Use more ranks or a smaller batch");
-    }
-    reserved_ += size.bytes;
-    return new (memory) Buffer::Block{this, size.number, 0, nullptr};
+    block->shares = 1;
+    return Buffer(block);
   }
 
-  void put_back(Buffer::Block* block) noexcept {
-    block->next = free_[block->size_class];
-    free_[block->size_class] = block;
+  static Block* allocate(Store& store, const SizeClass& size, std::size_t asked) {
+    const bool countable = size.bytes >= asked && size.number < store.free.size();
+    std::unique_ptr<Block> block(new (std::nothrow) Block{&store, size.number, nullptr});
+    if (block != nullptr && countable) block->bytes = store.source->allocate(size.bytes);
+    if (block == nullptr || block->bytes == nullptr) {
+      throw memory_error({"no memory for ", asked, " bytes", store.source->state(),
+                          "; this rank holds ", store.reserved,
+                          " bytes in its pool. Use more ranks or a smaller batch"});
+    }
+    store.reserved += size.bytes;
+    return block.release();
   }
 
-  std::array<Buffer::Block*, 160> free_{};  // up to 2^46 bytes
-  std::size_t reserved_ = 0;
+  static void give_back(Store& store) noexcept {
+    for (Block* block : store.free) {
+      while (block != nullptr) {
+        Block* const next = block->next;
+        store.source->release(block->bytes);
+        delete block;
+        block = next;
+      }
+    }
+  }
+
+  Store blocks_;
+  Store on_host_;  // empty if blocks_ are of the host too
 };
 
 inline void Buffer::release() noexcept {
-  if (block_ != nullptr && --block_->shares == 0) block_->owner->put_back(block_);
+  if (block_ == nullptr || --block_->shares != 0) return;
+  Block*& first = block_->owner->free[block_->size_class];
+  block_->next = first;
+  first = block_;
 }
 
 }  // namespace shardwise

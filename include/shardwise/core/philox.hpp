@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <numbers>
 #include <string>
@@ -52,9 +53,11 @@ namespace detail {
 constexpr float to_uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 
 /// Two words to two independent standard normals (Box and Muller 1958), at most 6.7 in magnitude.
-inline std::array<double, 2> box_muller(std::uint32_t radius_word, std::uint32_t angle_word) {
-  const double radius = std::sqrt(-2.0 * std::log((radius_word + 1.0) * 0x1p-32));
-  const double angle = 2.0 * std::numbers::pi * (angle_word * 0x1p-32);
+/// A template, since only those may be constexpr and call what is not.
+template <std::same_as<double> A = double>
+constexpr std::array<A, 2> box_muller(std::uint32_t radius_word, std::uint32_t angle_word) {
+  const A radius = std::sqrt(-2.0 * std::log((radius_word + 1.0) * 0x1p-32));
+  const A angle = 2.0 * std::numbers::pi * (angle_word * 0x1p-32);
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
@@ -116,7 +119,7 @@ class RandomStream {
 
   /// Calls f(i, normal(i)) for i = begin, ..., end - 1 and computes each pair once.
   template <class F>
-  void for_each_normal(std::uint64_t begin, std::uint64_t end, F f) const {
+  constexpr void for_each_normal(std::uint64_t begin, std::uint64_t end, F f) const {
     for (std::uint64_t i = begin; i < end;) {
       const PhiloxBlock words = block(i);
       do {
@@ -130,9 +133,8 @@ class RandomStream {
  private:
   static constexpr std::uint32_t narrow(std::uint64_t value, int bits, const char* name) {
     if (value >> bits != 0)
-      throw argument_error(std::string("random stream: ") + name + " " + std::to_string(value) +
-                           " does not fit its " + std::to_string(bits) +
-                           " bits of the generator's counter; number from 0 upwards");
+      throw argument_error({"random stream: ", name, " ", value, " does not fit its ", bits,
+                            " bits of the generator's counter; number from 0 upwards"});
     return static_cast<std::uint32_t>(value);
   }
 

@@ -155,12 +155,11 @@ class Shape {
 inline std::string to_string(const Shape& shape) {
   std::string text = "[";
   for (const Dim& dim : shape) {
-    if (text.size() > 1) text += ", ";
-    text += std::string(name(dim.axis)) + ' ';
+    text += detail::sentence({text.size() > 1 ? ", " : "", name(dim.axis), " "});
     text += dim.known() ? std::to_string(dim.units) : "?";
-    if (dim.grain != 1) text += '*' + std::to_string(dim.grain);
+    if (dim.grain != 1) text += detail::sentence({"*", dim.grain});
   }
-  return text + ']';
+  return detail::sentence({text, "]"});
 }
 
 /// A shape in a type, for tensors whose extents the compiler knows: `Extents<Dim{Axis::batch, 32},

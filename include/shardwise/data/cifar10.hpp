@@ -31,7 +31,7 @@ struct FileClose {
 /// Appends the records of one file, each a label and the red, green and blue plane of an image.
 inline void append_cifar10_file(const std::filesystem::path& path, ImageSet& set) {
   const auto fail = [&path](const std::string& why) {
-    throw data_error("CIFAR-10 file " + path.string() + ": " + why);
+    throw data_error({"CIFAR-10 file ", path.string(), ": ", why});
   };
   errno = 0;
   const std::unique_ptr<std::FILE, FileClose> file(std::fopen(path.c_str(), "rb"));
@@ -90,9 +90,9 @@ inline ImageSet read_cifar10(Part part, const std::filesystem::path& folder) {
     detail::append_cifar10_file(path, set);
     if (number == 1) of_first = set.count;
     if (set.count - before != of_first) {
-      throw data_error("CIFAR-10 file " + path.string() + ": holds " +
-                       std::to_string(set.count - before) + " images, but data_batch_1.bin holds " +
-                       std::to_string(of_first) + "; one of them is cut short, get them again");
+      throw data_error({"CIFAR-10 file ", path.string(), ": holds ", set.count - before,
+                        " images, but data_batch_1.bin holds ", of_first,
+                        "; one of them is cut short, get them again"});
     }
   }
   return set;

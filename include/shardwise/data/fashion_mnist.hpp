@@ -49,7 +49,7 @@ inline ImageSet read_fashion_mnist(Part part,
   IdxArray images = detail::read_fashion_mnist_file(folder, images_name, 3);
   const IdxArray labels = detail::read_fashion_mnist_file(folder, labels_name, 1);
   const auto fail = [&folder](const std::string& why) {
-    throw data_error("Fashion-MNIST in " + folder.string() + ": " + why);
+    throw data_error({"Fashion-MNIST in ", folder.string(), ": ", why});
   };
 
   const std::size_t count = images.extents[0];

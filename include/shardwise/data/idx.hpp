@@ -52,7 +52,7 @@ class IdxFile {
   }
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw data_error("data file " + path_ + ": " + why);
+    throw data_error({"data file ", path_, ": ", why});
   }
 
   /// Reads until `bytes` is full or the file ends; returns how many bytes came.

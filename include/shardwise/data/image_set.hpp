@@ -62,17 +62,16 @@ void copy_batch(const ImageSet& set, std::span<const std::uint32_t> chosen, Norm
                 std::span<T> images, std::span<std::int32_t> labels) {
   const std::size_t size = set.image_size();
   if (images.size() != chosen.size() * size || labels.size() != chosen.size())
-    throw shape_error(
-        "batch of " + std::to_string(chosen.size()) + " images of " + std::to_string(size) +
-        " pixels: the memory given holds " + std::to_string(images.size()) + " pixels and " +
-        std::to_string(labels.size()) + " labels; give " + std::to_string(chosen.size() * size) +
-        " and " + std::to_string(chosen.size()));
+    throw shape_error({"batch of ", chosen.size(), " images of ", size,
+                       " pixels: the memory given holds ", images.size(), " pixels and ",
+                       labels.size(), " labels; give ", chosen.size() * size, " and ",
+                       chosen.size()});
   const std::array<T, 256> number = normalised_pixels<T>(by);
   for (std::size_t b = 0; b < chosen.size(); ++b) {
     const std::size_t i = chosen[b];
     if (i >= set.count)
-      throw argument_error("batch: image " + std::to_string(i) + " was chosen from a set of " +
-                           std::to_string(set.count) + "; choose below that");
+      throw argument_error(
+          {"batch: image ", i, " was chosen from a set of ", set.count, "; choose below that"});
     const auto image = std::span(set.pixels).subspan(i * size, size);
     std::transform(image.begin(), image.end(), images.subspan(b * size, size).begin(),
                    [&number](std::uint8_t pixel) { return number[pixel]; });

@@ -34,9 +34,9 @@ inline void shuffle(std::span<std::uint32_t> order, Seed seed, std::uint64_t epo
 /// Throws argument_error for a count of 2^32 or more.
 inline std::vector<std::uint32_t> stored_order(std::size_t count) {
   if (count > std::numeric_limits<std::uint32_t>::max())
-    throw argument_error("order of samples: " + std::to_string(count) +
-                         " samples are more than their 32-bit numbers can tell apart; split the "
-                         "data set");
+    throw argument_error({"order of samples: ", count,
+                          " samples are more than their 32-bit numbers can tell apart; split the "
+                          "data set"});
   std::vector<std::uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0U);
   return order;
@@ -109,10 +109,10 @@ class DistributedSampler {
       throw argument_error("sampler: the batch size is 0; it must be 1 or more");
     }
     if (batches() == 0) {
-      throw argument_error("sampler: a batch of " + std::to_string(options.batch_size) +
-                           " samples is never full with " + std::to_string(samples) +
-                           " samples, and a smaller one is to be dropped; keep it "
-                           "(LastBatch::keep), or make batches smaller");
+      throw argument_error({"sampler: a batch of ", options.batch_size,
+                            " samples is never full with ", samples,
+                            " samples, and a smaller one is to be dropped; keep it "
+                            "(LastBatch::keep), or make batches smaller"});
     }
     state_.seed = options.seed.value;
   }
@@ -147,10 +147,9 @@ class DistributedSampler {
   /// throws   argument_error for a position beyond the samples or an epoch of 2^32 and more
   void set_state(const SamplerState& state) {
     if (state.position > order_.size() || state.epoch >> 32 != 0) {
-      throw argument_error("sampler: there is no position " + std::to_string(state.position) +
-                           " in epoch " + std::to_string(state.epoch) + " of " +
-                           std::to_string(order_.size()) +
-                           " samples; is this the state of a sampler of another data set?");
+      throw argument_error({"sampler: there is no position ", state.position, " in epoch ",
+                            state.epoch, " of ", order_.size(),
+                            " samples; is this the state of a sampler of another data set?"});
     }
     state_ = state;
     is_ordered_ = false;

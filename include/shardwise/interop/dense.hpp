@@ -20,21 +20,20 @@ namespace shardwise::detail {
 inline Shape named_shape(std::span<const Axis> axes, const std::vector<std::uint64_t>& extents,
                          const std::string& where) {
   if (axes.size() != extents.size()) {
-    throw shape_error(where + ": has " + std::to_string(extents.size()) + " axes, " +
-                      shape_text(extents) + ", but " + std::to_string(axes.size()) +
-                      " names were given for them; give one name for each axis");
+    throw shape_error({where, ": has ", extents.size(), " axes, ", shape_text(extents), ", but ",
+                       axes.size(), " names were given for them; give one name for each axis"});
   }
   if (axes.size() > Shape::max_rank) {
-    throw shape_error(where + ": has " + std::to_string(axes.size()) + " axes, and a tensor has " +
-                      "at most " + std::to_string(Shape::max_rank) + "; reshape it first");
+    throw shape_error({where, ": has ", axes.size(), " axes, and a tensor has at most ",
+                       Shape::max_rank, "; reshape it first"});
   }
   Shape shape;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     shape.append({axes[i], static_cast<std::size_t>(extents[i])});
   }
   if (!shape.countable()) {
-    throw shape_error(where + ": has the shape " + shape_text(extents) +
-                      ", more elements than can be counted");
+    throw shape_error(
+        {where, ": has the shape ", shape_text(extents), ", more elements than can be counted"});
   }
   return shape;
 }
@@ -57,10 +56,9 @@ inline void require_dense(const Shape& shape, std::span<const std::int64_t> stri
   const std::vector<std::int64_t> dense = dense_strides(shape);
   for (std::size_t i = 0; i < shape.rank() && shape.elements() > 0; ++i) {
     if (shape[i].extent() == 1 || strides[i] == dense[i]) continue;
-    throw shape_error(where + ": axis " + std::to_string(i) + " of " + to_string(shape) +
-                      " has the stride " + std::to_string(strides[i]) + " where dense row-major " +
-                      "memory has " + std::to_string(dense[i]) +
-                      "; give a contiguous copy in C order");
+    throw shape_error({where, ": axis ", i, " of ", shape, " has the stride ", strides[i],
+                       " where dense row-major memory has ", dense[i],
+                       "; give a contiguous copy in C order"});
   }
 }
 

@@ -118,10 +118,9 @@ void require_usable(const M* managed) {
   if (managed == nullptr) throw argument_error("DLPack: the handle is empty; give it a tensor");
   if constexpr (std::same_as<M, dlpack::ManagedTensorVersioned>) {
     if (managed->version.major != dlpack::Version{}.major) {
-      throw argument_error("DLPack: the tensor is of version " +
-                           std::to_string(managed->version.major) + '.' +
-                           std::to_string(managed->version.minor) +
-                           ", and version 1 is read; ask " + "its maker for max_version (1, 1)");
+      throw argument_error({"DLPack: the tensor is of version ", managed->version.major, ".",
+                            managed->version.minor,
+                            ", and version 1 is read; ask its maker for max_version (1, 1)"});
     }
     if (!std::is_const_v<T> && (managed->flags & dlpack::read_only) != 0) {
       throw argument_error(
@@ -137,31 +136,29 @@ Shape require_shape(const dlpack::Tensor& tensor, const std::vector<Axis>& axes,
                     dlpack::Device device) {
   const std::string where = "DLPack";
   if (tensor.device != device) {
-    throw argument_error(where + ": the tensor lies on the device of " + text_of(tensor.device) +
-                         ", and was asked for on that of " + text_of(device) +
-                         " (type 1 is the CPU, 2 CUDA); copy it there first");
+    throw argument_error({where, ": the tensor lies on the device of ", text_of(tensor.device),
+                          ", and was asked for on that of ", text_of(device),
+                          " (type 1 is the CPU, 2 CUDA); copy it there first"});
   }
   const dlpack::DataType wanted = dlpack_dtype<std::remove_const_t<T>>();
   if (tensor.dtype != wanted) {
-    throw argument_error(where + ": the tensor has elements of " + text_of(tensor.dtype) +
-                         ", and was asked for as " +
-                         std::string(name(dtype_v<std::remove_const_t<T>>)) + ", which is " +
-                         text_of(wanted) + "; convert it first");
+    throw argument_error({where, ": the tensor has elements of ", text_of(tensor.dtype),
+                          ", and was asked for as ", name(dtype_v<std::remove_const_t<T>>),
+                          ", which is ", text_of(wanted), "; convert it first"});
   }
   if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr)) {
-    throw argument_error(where + ": the tensor says that it has " + std::to_string(tensor.ndim) +
-                         " axes, and no extents for them; its maker is at fault");
+    throw argument_error({where, ": the tensor says that it has ", tensor.ndim,
+                          " axes, and no extents for them; its maker is at fault"});
   }
   if (static_cast<std::size_t>(tensor.ndim) != axes.size()) {
-    throw shape_error(where + ": the tensor has " + std::to_string(tensor.ndim) + " axes, but " +
-                      std::to_string(axes.size()) +
-                      " names were given for them; give one name for each axis");
+    throw shape_error({where, ": the tensor has ", tensor.ndim, " axes, but ", axes.size(),
+                       " names were given for them; give one name for each axis"});
   }
   std::vector<std::uint64_t> extents;
   for (std::int32_t i = 0; i < tensor.ndim; ++i) {
     if (tensor.shape[i] < 0) {
-      throw shape_error(where + ": axis " + std::to_string(i) + " has the extent " +
-                        std::to_string(tensor.shape[i]) + "; its maker is at fault");
+      throw shape_error(
+          {where, ": axis ", i, " has the extent ", tensor.shape[i], "; its maker is at fault"});
     }
     extents.push_back(static_cast<std::uint64_t>(tensor.shape[i]));
   }
@@ -177,18 +174,19 @@ T* require_elements(const dlpack::Tensor& tensor, const Shape& shape) {
   const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data);
   const std::size_t bytes = shape.elements() * sizeof(T);
   if (tensor.data == nullptr) {
-    throw argument_error("DLPack: the tensor " + to_string(shape) +
-                         " has no memory (its data are null); its maker is at fault");
+    throw argument_error({"DLPack: the tensor ", shape,
+                          " has no memory (its data are null); its maker is at fault"});
   }
   if (tensor.byte_offset > UINTPTR_MAX - begin ||
       bytes > UINTPTR_MAX - begin - tensor.byte_offset) {
-    throw argument_error("DLPack: the elements begin " + std::to_string(tensor.byte_offset) +
-                         " bytes behind their memory, beyond all addresses; its maker is at fault");
+    throw argument_error(
+        {"DLPack: the elements begin ", tensor.byte_offset,
+         " bytes behind their memory, beyond all addresses; its maker is at fault"});
   }
   if ((begin + tensor.byte_offset) % alignof(T) != 0) {
-    throw argument_error("DLPack: the elements begin at an address that is no multiple of " +
-                         std::to_string(alignof(T)) + " (" + std::to_string(tensor.byte_offset) +
-                         " bytes behind their memory); give an aligned copy");
+    throw argument_error({"DLPack: the elements begin at an address that is no multiple of ",
+                          alignof(T), " (", tensor.byte_offset,
+                          " bytes behind their memory); give an aligned copy"});
   }
   return reinterpret_cast<T*>(static_cast<std::byte*>(tensor.data) + tensor.byte_offset);
 }

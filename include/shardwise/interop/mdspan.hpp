@@ -92,10 +92,9 @@ requires(std::convertible_to<T*, typename M::data_handle_type>&& detail::is_made
     M to_mdspan(const View<T, L, E>& view) {
   const Shape& local = view.local();
   if (!detail::can_show<M>(local)) {
-    throw shape_error("mdspan: the span of " + std::to_string(M::rank()) +
-                      " axes cannot show a tensor " + to_string(local) +
-                      "; take one of as many axes, whose fixed extents are equal and whose index "
-                      "type can number the elements");
+    throw shape_error({"mdspan: the span of ", M::rank(), " axes cannot show a tensor ", local,
+                       "; take one of as many axes, whose fixed extents are equal and whose index "
+                       "type can number the elements"});
   }
   const M span = [&]<std::size_t... I>(std::index_sequence<I...>) {
     return M(view.data(), static_cast<typename M::index_type>(local[I].extent())...);

@@ -41,9 +41,8 @@ class NpyFile {
 
   void require_dtype(Dtype wanted) const {
     if (header_.dtype == wanted) return;
-    throw data_error(where_ + ": holds " + std::string(name(header_.dtype)) +
-                     " and was asked for " + std::string(name(wanted)) +
-                     "; read it as what it is, or convert it with x.astype");
+    throw data_error({where_, ": holds ", name(header_.dtype), " and was asked for ", name(wanted),
+                      "; read it as what it is, or convert it with x.astype"});
   }
 
   /// Reads the elements from number `first` on.
@@ -92,9 +91,9 @@ void read_npy(const std::filesystem::path& path, const View<T, L, E>& view) {
   const detail::NpyFile file(path);
   file.require_dtype(dtype_v<T>);
   if (file.header().shape != detail::extents_of(view.global())) {
-    throw shape_error(file.where() + ": has the shape " + detail::shape_text(file.header().shape) +
-                      " and was asked for as " + to_string(view.global()) +
-                      "; give a view of the same extents");
+    throw shape_error({file.where(), ": has the shape ", detail::shape_text(file.header().shape),
+                       " and was asked for as ", view.global(),
+                       "; give a view of the same extents"});
   }
   for_each_global_run(view, [&](std::size_t in_file, std::size_t in_view, std::size_t length) {
     file.read(in_file, view.span().subspan(in_view, length));

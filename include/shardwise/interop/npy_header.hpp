@@ -198,7 +198,7 @@ class NpyLiteral {
   }
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw data_error(where_ + ": its header " + why);
+    throw data_error({where_, ": its header ", why});
   }
 
   std::string_view text_;
@@ -218,20 +218,20 @@ inline NpyStart find_npy_header(std::string_view first, std::uint64_t file_bytes
                                 const std::string& where) {
   const auto byte = [&first](std::size_t i) { return static_cast<unsigned char>(first[i]); };
   if (!first.starts_with("\x93NUMPY") || first.size() < 12) {
-    throw data_error(where + ": is no .npy file, or cut short: it does not begin as they do");
+    throw data_error({where, ": is no .npy file, or cut short: it does not begin as they do"});
   }
   const unsigned major = byte(6);
   const unsigned minor = byte(7);
   if (major < 1 || major > 3 || minor != 0) {
-    throw data_error(where + ": is of version " + std::to_string(major) + '.' +
-                     std::to_string(minor) + " of the format; 1.0, 2.0 and 3.0 are read");
+    throw data_error({where, ": is of version ", major, ".", minor,
+                      " of the format; 1.0, 2.0 and 3.0 are read"});
   }
   NpyStart start{major == 1 ? 10U : 12U, 0};
   for (std::size_t i = start.begin; i-- > 8;) start.length = start.length << 8 | byte(i);
   if (start.length > longest_npy_header || start.length > file_bytes - start.begin) {
-    throw data_error(where + ": announces a header of " + std::to_string(start.length) +
-                     " bytes in a file of " + std::to_string(file_bytes) + " (at most " +
-                     std::to_string(longest_npy_header) + " are read); it is damaged or cut short");
+    throw data_error({where, ": announces a header of ", start.length, " bytes in a file of ",
+                      file_bytes, " (at most ", longest_npy_header,
+                      " are read); it is damaged or cut short"});
   }
   return start;
 }
@@ -243,11 +243,10 @@ inline NpyHeader parse_npy_header(std::string_view text, std::uint64_t data_byte
   NpyHeader header = detail::NpyLiteral(text, where).read();
   const auto bytes = detail::checked_product(size_of(header.dtype), header.shape);
   if (!bytes || *bytes != data_bytes) {
-    throw data_error(where + ": has the shape " + detail::shape_text(header.shape) + " of " +
-                     std::string(name(header.dtype)) + ", which is " +
-                     (bytes ? std::to_string(*bytes) : "more than 2^64") + " bytes, but holds " +
-                     std::to_string(data_bytes) +
-                     "; it is damaged, cut short, or holds more than one array");
+    throw data_error({where, ": has the shape ", detail::shape_text(header.shape), " of ",
+                      name(header.dtype), ", which is ",
+                      bytes ? std::to_string(*bytes) : "more than 2^64", " bytes, but holds ",
+                      data_bytes, "; it is damaged, cut short, or holds more than one array"});
   }
   return header;
 }

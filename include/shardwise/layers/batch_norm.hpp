@@ -1,24 +1,24 @@
 #pragma once
 // Batch normalisation: every channel, or every feature, is brought to one scale.
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
 #include "shardwise/core/names.hpp"
+#include "shardwise/layers/detail/batch_norm_loops.hpp"
 #include "shardwise/layers/detail/channels.hpp"
 #include "shardwise/layers/detail/size.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/row_norm.hpp"
-#include "shardwise/layout/tensor.hpp"
+#include "shardwise/layout/view.hpp"
 
 namespace shardwise {
 
@@ -53,15 +53,14 @@ using ChannelParameter = ParameterUse<
 /// backward.
 template <Layout Stored, class A>
 struct BatchNormState {
-  Tensor<A, Stored> running_mean;
-  Tensor<A, Stored> running_var;
-  std::vector<A> mean;   // of the last forward, and
-  std::vector<A> scale;  // 1 / sqrt(variance + epsilon)
+  Buffer memory;                 ///< of all of it
+  View<A, Stored> running_mean;  ///< of the rank's channels
+  ChannelStatistics<A> kept;
 
   template <class F>
   void visit_buffers(F&& f) {
-    f("running_mean", running_mean.view());
-    f("running_var", running_var.view());
+    f("running_mean", running_mean);
+    f("running_var", running_mean.in_memory(kept.running_var));
   }
 };
 
@@ -158,9 +157,8 @@ class BatchNorm : public KeepsLayout {
     const std::size_t axis = axis_of(x);
     const bool both = x.has(Axis::channel) && x.has(Axis::feature);
     if (both || axis == x.rank() || (x[axis].known() && x[axis].extent() != in())) {
-      throw shape_error("the input is a tensor " + to_string(x) + ", but the layer normalises " +
-                        std::to_string(in()) +
-                        " channels or features: there must be one such axis, with that extent");
+      throw shape_error({"the input is a tensor ", x, ", but the layer normalises ", in(),
+                         " channels or features: there must be one such axis, with that extent"});
     }
     return x;
   }
@@ -185,37 +183,32 @@ class BatchNorm : public KeepsLayout {
     using Sum = accumulate_t<typename Frame::dtype>;
     using Stored = typename detail::ChannelParameter<typename Frame::layout>::stored;
     const Shape channels{frame.bound_input()[axis_of(frame.bound_input())]};
-    Tensor<Sum, Stored> mean(channels, frame.place());
-    Tensor<Sum, Stored> variance = mean;
-    std::fill_n(variance.data(), variance.size(), Sum(1));
-    const std::vector<Sum> working(mean.size());
-    return detail::BatchNormState<Stored, Sum>{std::move(mean), std::move(variance), working,
-                                               working};
+    const View<Sum, Stored> shape(nullptr, channels, frame.place());
+    const std::size_t n = shape.size();
+    Buffer memory = frame.take(4 * n * sizeof(Sum));
+    Sum* const first = static_cast<Sum*>(memory.data());
+    const detail::ChannelStatistics<Sum> kept{first, first + n, first + 2 * n, first + 3 * n};
+    detail::fill(frame.backend(), kept.running_mean, n, Sum(0));
+    detail::fill(frame.backend(), kept.running_var, n, Sum(1));
+    return detail::BatchNormState<Stored, Sum>{std::move(memory),
+                                               shape.in_memory(kept.running_mean), kept};
   }
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
-    using Sum = accumulate_t<T>;
-    auto& state = frame.state();
+    const auto& kept = frame.state().kept;
+    const detail::ChannelsOf mine = here(x);
     if (frame.training()) {
       find_statistics(frame, x);
     } else {
-      for (std::size_t c = 0; c < state.mean.size(); ++c) {
-        state.mean[c] = state.running_mean[c];
-        state.scale[c] = static_cast<Sum>(scale_of(static_cast<double>(state.running_var[c])));
-      }
+      frame.backend().for_each(mine.channels,
+                               detail::RunningStatistics<accumulate_t<T>>{epsilon_, kept});
     }
-    const T* const weight = data_of<0, has_weight>(frame);
-    const T* const bias = data_of<1, has_bias>(frame);
-    here(x).for_each_run([&](std::size_t c, std::size_t first, std::size_t length) {
-      const Sum mean = state.mean[c];
-      const Sum factor = state.scale[c] * (has_weight ? static_cast<Sum>(weight[c]) : Sum(1));
-      const Sum shift = has_bias ? static_cast<Sum>(bias[c]) : Sum(0);
-      frame.backend().for_each(length, [=, in = x.data() + first, out = y.data() + first](auto i) {
-        out[i] = static_cast<T>((static_cast<Sum>(in[i]) - mean) * factor + shift);
-      });
-    });
+    detail::for_each_in_channels(frame.backend(), mine,
+                                 detail::BatchNormOutput<has_weight, has_bias, T>{
+                                     kept.mean, kept.scale, data_of<0, has_weight>(frame),
+                                     data_of<1, has_bias>(frame), x.data(), y.data()});
   }
 
   /// With x̂ = (x - mean) scale: dw = Σ dy x̂, db = Σ dy, and
@@ -223,34 +216,25 @@ class BatchNorm : public KeepsLayout {
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
-    using Sum = accumulate_t<T>;
-    const auto& state = frame.state();
+    const auto& kept = frame.state().kept;
     const detail::ChannelsOf mine = here(x);
     auto sums = frame.template adjoint_input<0>();
     double* const levels = sums.writable().data();
     double* const alongs = levels + mine.channels;
-    mine.put_sums(levels, [&](std::size_t, std::size_t i) { return number(dy[i]); });
-    mine.put_sums(alongs, [&](std::size_t c, std::size_t i) {
-      return number(dy[i]) * static_cast<double>(normalised(state, c, x[i]));
-    });
+    detail::put_channel_sums(frame.backend(), mine, detail::ChannelValue<T>{dy.data()}, levels);
+    detail::put_channel_sums(frame.backend(), mine,
+                             detail::ChannelAlong<T>{kept.mean, kept.scale, x.data(), dy.data()},
+                             alongs);
     if constexpr (has_weight) write_gradient<0>(frame, alongs);
     if constexpr (has_bias) write_gradient<1>(frame, levels);
     const auto all = frame.template exchange_adjoint<0>(std::move(sums));
     if constexpr (Frame::input_gradient) {
-      const T* const weight = data_of<0, has_weight>(frame);
-      const double count = values_of_channel(x.global());
-      mine.for_each_run([&](std::size_t c, std::size_t first, std::size_t length) {
-        const Sum level = static_cast<Sum>(all.view()[c] / count);
-        const Sum along = static_cast<Sum>(all.view()[mine.channels + c] / count);
-        const Sum mean = state.mean[c];
-        const Sum scale = state.scale[c];
-        const Sum factor = scale * (has_weight ? static_cast<Sum>(weight[c]) : Sum(1));
-        frame.backend().for_each(length, [=, in = x.data() + first, from = dy.data() + first,
-                                          to = dx.data() + first](auto i) {
-          const Sum normalised = (static_cast<Sum>(in[i]) - mean) * scale;
-          to[i] = static_cast<T>(factor * (static_cast<Sum>(from[i]) - level - normalised * along));
-        });
-      });
+      const double* const of_all = all.view().data();
+      detail::for_each_in_channels(
+          frame.backend(), mine,
+          detail::BatchNormInputGradient<has_weight, T>{
+              kept.mean, kept.scale, of_all, of_all + mine.channels, values_of_channel(x.global()),
+              data_of<0, has_weight>(frame), x.data(), dy.data(), dx.data()});
     }
   }
   ///@}
@@ -258,16 +242,16 @@ class BatchNorm : public KeepsLayout {
  private:
   static constexpr double checked(Epsilon epsilon) {
     if (!(epsilon.value >= 0)) {
-      throw argument_error("the epsilon of a normalisation is " + std::to_string(epsilon.value) +
-                           ": it must be at least 0");
+      throw argument_error(
+          {"the epsilon of a normalisation is ", epsilon.value, ": it must be at least 0"});
     }
     return epsilon.value;
   }
 
   static constexpr double checked(Momentum momentum) {
     if (!(momentum.value >= 0 && momentum.value <= 1)) {
-      throw argument_error("the momentum of running statistics is " +
-                           std::to_string(momentum.value) + ": it must be from 0 to 1");
+      throw argument_error(
+          {"the momentum of running statistics is ", momentum.value, ": it must be from 0 to 1"});
     }
     return momentum.value;
   }
@@ -286,16 +270,6 @@ class BatchNorm : public KeepsLayout {
     return static_cast<double>(detail::ChannelsOf(x, axis_of(x)).count());
   }
 
-  template <class T>
-  static double number(T value) {
-    return static_cast<double>(static_cast<accumulate_t<T>>(value));
-  }
-
-  template <class State, class T>
-  static accumulate_t<T> normalised(const State& state, std::size_t c, T x) {
-    return (static_cast<accumulate_t<T>>(x) - state.mean[c]) * state.scale[c];
-  }
-
   /// The values of parameter I, if there is one.
   template <std::size_t I, bool Has, class Frame>
   static const typename Frame::dtype* data_of(Frame& frame) {
@@ -308,52 +282,37 @@ class BatchNorm : public KeepsLayout {
 
   template <std::size_t I, class Frame>
   static void write_gradient(Frame& frame, const double* sums) {
-    using Sum = accumulate_t<typename Frame::dtype>;
     const auto gradient = frame.template gradient<I>();
-    for (std::size_t c = 0; c < gradient.size(); ++c)
-      detail::store(gradient.data()[c], static_cast<Sum>(sums[c]), frame.write());
+    frame.backend().for_each(gradient.size(), detail::ChannelGradient<typename Frame::dtype>{
+                                                  sums, frame.write(), gradient.data()});
   }
-
-  double scale_of(double variance) const { return 1 / std::sqrt(variance + epsilon_); }
 
   static void check_count(const Shape& x, double count) {
     if (count != 1) return;
-    throw shape_error("the input is a tensor " + to_string(x) +
-                      ", a single value for each channel, which has no variance to train with: "
-                      "take a larger batch, or evaluate");
+    throw shape_error({"the input is a tensor ", x,
+                       ", a single value for each channel, which has no variance to train with: "
+                       "take a larger batch, or evaluate"});
   }
 
   /// The batch's mean and scale of the rank's channels, and what they do to the running ones.
   template <class Frame, class X>
   void find_statistics(Frame& frame, const X& x) const {
-    using Sum = accumulate_t<typename Frame::dtype>;
-    auto& state = frame.state();
+    using T = typename Frame::dtype;
     const detail::ChannelsOf mine = here(x);
     const double count = values_of_channel(x.global());
     check_count(x.global(), count);
     auto sums = frame.template exchange_input<0>();
     double* const totals = sums.writable().data();
-    mine.put_sums(totals, [&](std::size_t, std::size_t i) { return number(x[i]); });
-    mine.put_sums(totals + mine.channels,
-                  [&](std::size_t, std::size_t i) { return number(x[i]) * number(x[i]); });
+    detail::put_channel_sums(frame.backend(), mine, detail::ChannelValue<T>{x.data()}, totals);
+    detail::put_channel_sums(frame.backend(), mine, detail::ChannelSquare<T>{x.data()},
+                             totals + mine.channels);
     const auto all = frame.template exchange<0>(std::move(sums));
     if (count == 0) return;
-    for (std::size_t c = 0; c < mine.channels; ++c) {
-      const double mean = all.view()[c] / count;
-      const double spread = all.view()[mine.channels + c] / count - mean * mean;
-      const double variance = spread < 0 ? 0 : spread;  // and no number stays none
-      state.mean[c] = static_cast<Sum>(mean);
-      state.scale[c] = static_cast<Sum>(scale_of(variance));
-      if (frame.sees_new_batch() && std::isfinite(variance)) {
-        move(state.running_mean[c], mean);
-        move(state.running_var[c], variance * (count / (count - 1)));
-      }
-    }
-  }
-
-  template <class Sum>
-  void move(Sum& running, double now) const {
-    running = static_cast<Sum>((1 - momentum_) * static_cast<double>(running) + momentum_ * now);
+    const double* const of_all = all.view().data();
+    frame.backend().for_each(mine.channels,
+                             detail::BatchStatistics<accumulate_t<T>>{
+                                 of_all, of_all + mine.channels, count, epsilon_, momentum_,
+                                 frame.sees_new_batch(), frame.state().kept});
   }
 
   [[no_unique_address]] detail::Size<N> channels_{};
@@ -361,7 +320,6 @@ class BatchNorm : public KeepsLayout {
   double momentum_;
 };
 
-/// "BatchNorm<64>".
 namespace detail {
 
 template <std::size_t N, Affine A>
@@ -369,6 +327,7 @@ inline constexpr bool runs_as_dynamic<BatchNorm<N, A>> = true;
 
 }  // namespace detail
 
+/// "BatchNorm<64>".
 template <std::size_t N, Affine A>
 struct NameOf<BatchNorm<N, A>> {
   static std::string name() {

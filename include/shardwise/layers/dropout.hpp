@@ -1,19 +1,70 @@
 #pragma once
 // Dropout whose mask is the same at any number of ranks.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/layers/detail/global_runs.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
 
 namespace detail {
+
+/// What becomes of an element: 0 with this probability, else the element over 1 - probability.
+template <class T>
+struct Drop {
+  using A = accumulate_t<T>;
+
+  double probability;
+  A scale;
+
+  constexpr explicit Drop(double of_dropping)
+      : probability(of_dropping), scale(static_cast<A>(1.0 / (1.0 - of_dropping))) {}
+
+  constexpr T operator()(T x, float u) const {
+    const bool keeps = static_cast<double>(u) >= probability;
+    return static_cast<T>(select(keeps, static_cast<A>(x) * scale, A{0}));
+  }
+};
+
+/// y = x m, with a draw for each element.
+template <class T>
+struct DropElements {
+  RandomStream stream;
+  Drop<T> drop;
+  const T* x;
+  T* y;
+
+  constexpr void operator()(std::uint64_t begin, std::uint64_t end, std::size_t local) const {
+    stream.for_each_uniform(begin, end, [*this, begin, local](std::uint64_t i, float u) {
+      y[local + (i - begin)] = drop(x[local + (i - begin)], u);
+    });
+  }
+};
+
+/// y = x m, with a draw for each plane, of which `here` elements are the rank's.
+template <class T>
+struct DropPlanes {
+  RandomStream stream;
+  Drop<T> drop;
+  GlobalRuns runs;
+  std::size_t plane;
+  std::size_t here;
+  const T* x;
+  T* y;
+
+  constexpr void operator()(std::size_t p) const {
+    const std::size_t first = p * here;
+    const float u = stream.uniform(runs.global(first) / plane);
+    for (std::size_t i = first; i < first + here; ++i) y[i] = drop(x[i], u);
+  }
+};
 
 /// What all dropout has in common.
 template <std::uint32_t Numerator, std::uint32_t Denominator>
@@ -28,14 +79,6 @@ struct Drops : KeepsLayout {
 
  protected:
   static constexpr double probability = static_cast<double>(Numerator) / Denominator;
-
-  template <class T>
-  static T masked(T value, float u) {
-    using A = accumulate_t<T>;
-    constexpr A scale = static_cast<A>(1.0 / (1.0 - probability));
-    const bool keeps = static_cast<double>(u) >= probability;
-    return static_cast<T>(detail::select(keeps, static_cast<A>(value) * scale, A{0}));
-  }
 };
 
 }  // namespace detail
@@ -65,20 +108,15 @@ struct Dropout : detail::Drops<Numerator, Denominator> {
  private:
   template <class Frame, class In, class Out>
   static void apply_mask(Frame& frame, In in, Out out) {
+    using T = typename Frame::dtype;
     if (!frame.training()) {
-      std::copy_n(in.data(), in.size(), out.data());
+      detail::copy(frame.backend(), in.data(), in.size(), out.data());
       return;
     }
-    const RandomStream stream = frame.random();
-    const std::uint64_t first = frame.first_element();
-    for_each_global_run(in, [&](std::size_t global, std::size_t local, std::size_t length) {
-      const auto* from = in.data() + local;
-      auto* to = out.data() + local;
-      const std::uint64_t begin = first + global;
-      stream.for_each_uniform(begin, begin + length, [&](std::uint64_t i, float u) {
-        to[i - begin] = Dropout::masked(from[i - begin], u);
-      });
-    });
+    detail::for_each_piece(
+        frame.backend(), detail::global_runs(in, frame.first_element()),
+        detail::DropElements<T>{frame.random(), detail::Drop<T>(Dropout::probability), in.data(),
+                                out.data()});
   }
 };
 
@@ -93,8 +131,8 @@ struct ChannelDropout : detail::Drops<Numerator, Denominator> {
   constexpr Shape output_shape(const Shape& x) const {
     const bool fits = x.rank() >= 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
     if (x.rank() > 0 && !fits) {
-      throw shape_error("the input is a tensor " + to_string(x) +
-                        ", but dropout by channel takes images [batch, channel, ...]");
+      throw shape_error({"the input is a tensor ", x,
+                         ", but dropout by channel takes images [batch, channel, ...]"});
     }
     return x;
   }
@@ -113,20 +151,18 @@ struct ChannelDropout : detail::Drops<Numerator, Denominator> {
  private:
   template <class Frame, class In, class Out>
   static void apply_mask(Frame& frame, In in, Out out) {
+    using T = typename Frame::dtype;
     if (!frame.training()) {
-      std::copy_n(in.data(), in.size(), out.data());
+      detail::copy(frame.backend(), in.data(), in.size(), out.data());
       return;
     }
-    const RandomStream stream = frame.random();
     const std::size_t plane = in.global().elements(2, in.global().rank());
-    for_each_global_run(in, [&](std::size_t global, std::size_t local, std::size_t length) {
-      for (std::size_t i = 0; i < length;) {  // one plane, or what is here of it, at a time
-        const std::size_t number = (global + i) / plane;
-        const std::size_t end = std::min(length, (number + 1) * plane - global);
-        const float u = stream.uniform(frame.first_element() / plane + number);
-        for (; i < end; ++i) out[local + i] = ChannelDropout::masked(in[local + i], u);
-      }
-    });
+    const std::size_t here = in.local().elements(2, in.local().rank());
+    frame.backend().for_each(
+        here == 0 ? 0 : in.size() / here,
+        detail::DropPlanes<T>{frame.random(), detail::Drop<T>(ChannelDropout::probability),
+                              detail::global_runs(in, frame.first_element()), plane, here,
+                              in.data(), out.data()});
   }
 };
 

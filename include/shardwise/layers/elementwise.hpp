@@ -8,6 +8,34 @@
 
 namespace shardwise {
 
+namespace detail {
+
+/// y = f(x).
+template <class F, class T>
+struct Applied {
+  const T* x;
+  T* y;
+
+  constexpr void operator()(std::size_t i) const {
+    y[i] = static_cast<T>(F::value(static_cast<accumulate_t<T>>(x[i])));
+  }
+};
+
+/// dx = dy f', with f' from what is saved.
+template <class F, class T>
+struct TimesSlope {
+  const T* saved;
+  const T* dy;
+  T* dx;
+
+  constexpr void operator()(std::size_t i) const {
+    using A = accumulate_t<T>;
+    dx[i] = static_cast<T>(static_cast<A>(dy[i]) * F::slope(static_cast<A>(saved[i])));
+  }
+};
+
+}  // namespace detail
+
 /// y = f(x), element by element, for a function of `activations`.
 /// layout   L -> L, for every L but Partial
 /// sends    nothing
@@ -21,23 +49,16 @@ struct Elementwise : KeepsLayout {
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
-    using T = typename Frame::dtype;
-    using A = accumulate_t<T>;
-    frame.backend().for_each(x.size(), [in = x.data(), out = y.data()](std::size_t i) {
-      out[i] = static_cast<T>(F::value(static_cast<A>(in[i])));
-    });
+    frame.backend().for_each(x.size(),
+                             detail::Applied<F, typename Frame::dtype>{x.data(), y.data()});
   }
   ///@}
 
   /// dx = dy f'; f' from what is saved.
   template <class Frame, class S, class DY, class DX>
   void backward(Frame& frame, const S& saved, const DY& dy, const DX& dx) const {
-    using T = typename Frame::dtype;
-    using A = accumulate_t<T>;
-    frame.backend().for_each(
-        dy.size(), [at = saved.data(), in = dy.data(), out = dx.data()](std::size_t i) {
-          out[i] = static_cast<T>(static_cast<A>(in[i]) * F::slope(static_cast<A>(at[i])));
-        });
+    frame.backend().for_each(dy.size(), detail::TimesSlope<F, typename Frame::dtype>{
+                                            saved.data(), dy.data(), dx.data()});
   }
 };
 

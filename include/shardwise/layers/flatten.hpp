@@ -46,8 +46,7 @@ struct Flatten {
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return x;
     if (x.rank() < 2 || x[0].axis != Axis::batch || x[1].axis != Axis::channel) {
-      throw shape_error("the input is a tensor " + to_string(x) +
-                        ", but Flatten takes [batch, channel, ...]");
+      throw shape_error({"the input is a tensor ", x, ", but Flatten takes [batch, channel, ...]"});
     }
     for (std::size_t i = 1; i < x.rank(); ++i) {
       if (!x[i].known()) return Shape{x[0], {Axis::feature, dynamic}};

@@ -1,7 +1,6 @@
 #pragma once
 // The mean of every plane.
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <string>
@@ -20,6 +19,36 @@ template <class L>
 inline constexpr bool is_space_split =
     std::same_as<L, Sharded<Axis::depth>> || std::same_as<L, Sharded<Axis::height>> ||
     std::same_as<L, Sharded<Axis::width>>;
+
+/// The sum of each plane's `here` elements over `count`.
+template <class T>
+struct PlaneMeans {
+  std::size_t here;
+  accumulate_t<T> count;
+  const T* x;
+  T* y;
+
+  constexpr void operator()(std::size_t p) const {
+    using A = accumulate_t<T>;
+    const T* const plane = x + p * here;
+    const A sum = lane_sum<A>(here, [=](std::size_t i) { return static_cast<A>(plane[i]); });
+    y[p] = static_cast<T>(sum / count);
+  }
+};
+
+/// What that gives to each of these elements in backward.
+template <class T>
+struct PlaneShares {
+  std::size_t here;
+  accumulate_t<T> count;
+  const T* dy;
+  T* dx;
+
+  constexpr void operator()(std::size_t p) const {
+    const T share = static_cast<T>(static_cast<accumulate_t<T>>(dy[p]) / count);
+    for (std::size_t i = p * here; i < (p + 1) * here; ++i) dx[i] = share;
+  }
+};
 
 }  // namespace detail
 
@@ -51,9 +80,9 @@ struct GlobalAveragePool {
     for (std::size_t i = 2; i < x.rank(); ++i) fits = fits && x[i].extent() > 0;
     if (!fits) {
       throw shape_error(
-          "the input is a tensor " + to_string(x) +
-          ", but the layer averages the planes of images [batch, channel, ...], which "
-          "must have elements");
+          {"the input is a tensor ", x,
+           ", but the layer averages the planes of images [batch, channel, ...], which "
+           "must have elements"});
     }
     Shape y{x[0], x[1]};
     for (std::size_t i = 2; i < x.rank(); ++i) y.append({x[i].axis, 1});
@@ -63,25 +92,17 @@ struct GlobalAveragePool {
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
-    using A = accumulate_t<T>;
-    frame.backend().for_each(y.size(), [in = x.data(), out = y.data(), here = plane(x.local()),
-                                        count = static_cast<A>(plane(x.global()))](std::size_t p) {
-      const T* const image = in + p * here;
-      const A sum =
-          detail::lane_sum<A>(here, [=](std::size_t i) { return static_cast<A>(image[i]); });
-      out[p] = static_cast<T>(sum / count);
-    });
+    const auto count = static_cast<accumulate_t<T>>(plane(x.global()));
+    frame.backend().for_each(y.size(),
+                             detail::PlaneMeans<T>{plane(x.local()), count, x.data(), y.data()});
   }
 
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
-    using A = accumulate_t<T>;
+    const auto count = static_cast<accumulate_t<T>>(plane(dx.global()));
     frame.backend().for_each(
-        dy.size(), [in = dy.data(), out = dx.data(), here = plane(dx.local()),
-                    count = static_cast<A>(plane(dx.global()))](std::size_t p) {
-          std::fill_n(out + p * here, here, static_cast<T>(static_cast<A>(in[p]) / count));
-        });
+        dy.size(), detail::PlaneShares<T>{plane(dx.local()), count, dy.data(), dx.data()});
   }
   ///@}
 

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/layers/detail/global_runs.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
@@ -70,31 +72,65 @@ inline Initializer xavier_normal(const Fans& fans) {
 
 }  // namespace init
 
-/// Fills a rank's part of a parameter. Element i of the global tensor takes number i of the stream,
-/// so every split of it has the same values, and no rank draws more than its own part.
-template <class T, Layout Stored>
-void initialize(View<T, Stored> parameter, const Initializer& initial, const RandomStream& stream) {
-  for_each_global_run(parameter, [&](std::size_t global, std::size_t local, std::size_t length) {
-    T* values = parameter.data() + local;
-    const auto put = [&](std::uint64_t i, double value) {
-      values[i - global] = static_cast<T>(static_cast<accumulate_t<T>>(value));
-    };
-    const double scale = initial.scale;
-    switch (initial.kind) {
-      case Initializer::Kind::constant:
-        for (std::size_t i = 0; i < length; ++i) put(global + i, scale);
-        break;
-      case Initializer::Kind::uniform:
-        stream.for_each_uniform(global, global + length, [&](std::uint64_t i, float u) {
-          put(i, scale * (2.0 * static_cast<double>(u) - 1.0));
-        });
-        break;
-      case Initializer::Kind::normal:
-        stream.for_each_normal(global, global + length,
-                               [&](std::uint64_t i, double z) { put(i, scale * z); });
-        break;
-    }
-  });
+namespace detail {
+
+/// Uniform values on [-scale, scale).
+template <class T>
+struct UniformValues {
+  RandomStream stream;
+  double scale;
+  T* values;
+
+  constexpr void operator()(std::uint64_t begin, std::uint64_t end, std::size_t local) const {
+    stream.for_each_uniform(begin, end, [*this, begin, local](std::uint64_t i, float u) {
+      const double value = scale * (2.0 * static_cast<double>(u) - 1.0);
+      values[local + (i - begin)] = static_cast<T>(static_cast<accumulate_t<T>>(value));
+    });
+  }
+};
+
+/// Normal values of standard deviation `scale`.
+template <class T>
+struct NormalValues {
+  RandomStream stream;
+  double scale;
+  T* values;
+
+  constexpr void operator()(std::uint64_t begin, std::uint64_t end, std::size_t local) const {
+    stream.for_each_normal(begin, end, [*this, begin, local](std::uint64_t i, double z) {
+      values[local + (i - begin)] = static_cast<T>(static_cast<accumulate_t<T>>(scale * z));
+    });
+  }
+};
+
+/// Sets the elements of runs to their numbers of the stream: compiled once for all layouts.
+template <class B, class T>
+void initialize_runs(B& backend, const GlobalRuns& runs, T* values, const Initializer& initial,
+                     const RandomStream& stream) {
+  switch (initial.kind) {
+    case Initializer::Kind::constant:
+      fill(backend, values, runs.count * runs.length,
+           static_cast<T>(static_cast<accumulate_t<T>>(initial.scale)));
+      break;
+    case Initializer::Kind::uniform:
+      for_each_piece(backend, runs, UniformValues<T>{stream, initial.scale, values});
+      break;
+    case Initializer::Kind::normal:
+      for_each_piece(backend, runs, NormalValues<T>{stream, initial.scale, values});
+      break;
+  }
+}
+
+}  // namespace detail
+
+/// Fills a rank's part of a parameter, which lies where the backend's tensors do. Element i of the
+/// global tensor takes number i of the stream, so every split of it has the same values, and no
+/// rank draws more than its own part.
+template <class B, class T, Layout Stored>
+void initialize(B& backend, View<T, Stored> parameter, const Initializer& initial,
+                const RandomStream& stream) {
+  detail::initialize_runs(backend, detail::global_runs(parameter), parameter.data(), initial,
+                          stream);
 }
 
 }  // namespace shardwise

@@ -114,6 +114,8 @@ struct KeepsLayout {
 /// Backward     gets what `saves` names as its second argument (`Nothing{}` otherwise), *assigns*
 ///              dx, and writes parameter gradients by `frame.write()`. If
 ///              `Frame::input_gradient` is false, dx has no memory and is left alone.
+/// Memory       of tensors may be a device's: elements are read and written by loops of
+///              `frame.backend()` alone, see DeviceBackend. On the host any loop does.
 ///
 /// Optional members:
 ///     template <Layout In> using parameters = std::tuple<ParameterUse<Stored, Used>, ...>;

@@ -22,9 +22,8 @@ namespace shardwise {
 namespace detail {
 
 [[noreturn]] inline void throw_wrong_features(const Shape& x, std::size_t in, std::size_t out) {
-  throw shape_error("the input is a tensor " + to_string(x) + ", but the weight has " +
-                    std::to_string(in) + " input features (" + std::to_string(out) +
-                    " output): the innermost axis must be feature with that extent");
+  throw shape_error({"the input is a tensor ", x, ", but the weight has ", in, " input features (",
+                     out, " output): the innermost axis must be feature with that extent"});
 }
 
 constexpr ParameterSpec linear_weight(const Dim& inputs, const Fans& fans, init::Rule rule) {
@@ -37,8 +36,7 @@ constexpr ParameterSpec linear_bias(const Fans& fans, init::Rule rule) {
 }
 
 inline std::string linear_name(const char* kind, std::size_t in, std::size_t out, bool bias) {
-  return std::string(kind) + '<' + size_name(in) + ", " + size_name(out) +
-         (bias ? ">" : ", no bias>");
+  return sentence({kind, "<", size_name(in), ", ", size_name(out), bias ? ">" : ", no bias>"});
 }
 
 /// What a linear layer does to the blocks that a rank holds, whatever their sizes: compiled once

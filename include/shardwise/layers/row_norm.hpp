@@ -13,6 +13,7 @@
 
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/layers/detail/norm_loops.hpp"
 #include "shardwise/layers/detail/norm_statistics.hpp"
 #include "shardwise/layers/detail/size.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -105,9 +106,8 @@ class RowNorm : public KeepsLayout {
     if (x.rank() == 0) return Shape{{Axis::feature, in()}};
     const Dim& last = x.back();
     if (last.axis != Axis::feature || (last.known() && last.extent() != in())) {
-      throw shape_error("the input is a tensor " + to_string(x) +
-                        ", but the layer normalises rows of " + std::to_string(in()) +
-                        " features: the innermost axis must be feature with that extent");
+      throw shape_error({"the input is a tensor ", x, ", but the layer normalises rows of ", in(),
+                         " features: the innermost axis must be feature with that extent"});
     }
     return x;
   }
@@ -131,26 +131,17 @@ class RowNorm : public KeepsLayout {
   template <class Frame>
   static auto make_state(Frame& frame) {
     using PerRow = decltype(frame.template exchange<0>(frame.template exchange_input<0>()));
-    return NormState<PerRow, accumulate_t<typename Frame::dtype>>{};
+    return NormState<PerRow>{};
   }
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
-    using Sum = accumulate_t<T>;
     auto sums = sums_of(frame, x);
     frame.backend().for_each(
-        x.rows(), [rows = statistics<Sum>(sums), n = x.columns(), in = x.data(), out = y.data(),
-                   weight = data_of<0, has_weight>(frame),
-                   bias = data_of<1, has_bias>(frame)](std::size_t r) {
-          const auto row = rows[r];
-          for (std::size_t i = 0; i < n; ++i) {
-            Sum value = row.normalised(in[r * n + i]);
-            if constexpr (has_weight) value *= static_cast<Sum>(weight[i]);
-            if constexpr (has_bias) value += static_cast<Sum>(bias[i]);
-            out[r * n + i] = static_cast<T>(value);
-          }
-        });
+        x.rows(), NormOutput<has_weight, has_bias, Rows<Frame>, T>{
+                      statistics<Frame>(sums), x.columns(), x.data(), data_of<0, has_weight>(frame),
+                      data_of<1, has_bias>(frame), y.data()});
     if (frame.training()) frame.state().sums = std::move(sums);
   }
 
@@ -159,43 +150,26 @@ class RowNorm : public KeepsLayout {
     using T = typename Frame::dtype;
     using Sum = accumulate_t<T>;
     const auto sums = std::exchange(frame.state().sums, {});
-    const auto rows = statistics<Sum>(sums);
-    const auto g = [n = dy.columns(), dy = dy.data(), weight = data_of<0, has_weight>(frame)](
-                       std::size_t r, std::size_t i) {
-      const Sum d = static_cast<Sum>(dy[r * n + i]);
-      if constexpr (has_weight) return d * static_cast<Sum>(weight[i]);
-      return d;
-    };
-    auto along = adjoint_sum<of_squares>(frame, x, [=, n = x.columns(), in = x.data()](auto r) {
-      return [=, row = rows[r]](std::size_t i) { return g(r, i) * row.normalised(in[r * n + i]); };
-    });
-    decltype(along) level;
-    if constexpr (Centred) {
-      level = adjoint_sum<of_totals>(
-          frame, x, [=](auto r) { return [=](std::size_t i) { return g(r, i); }; });
-    }
+    const Rows<Frame> rows = statistics<Frame>(sums);
+    const NormSlope<has_weight, T> slope{dy.data(), data_of<0, has_weight>(frame), dy.columns()};
+    const auto along = adjoint_sum<of_squares>(
+        frame, x, NormSlopeAlong<has_weight, Rows<Frame>, T>{rows, slope, x.data()});
+    std::remove_const_t<decltype(along)> level;
+    if constexpr (Centred) level = adjoint_sum<of_totals>(frame, x, slope);
     if constexpr (has_weight) write_gradients(frame, rows, x, dy);
     if constexpr (Frame::input_gradient) {
-      frame.backend().for_each(
-          x.rows(), [=, n = x.columns(), in = x.data(), out = dx.data(),
-                     features = static_cast<Sum>(this->in()), along = along.view().data(),
-                     level = level.view().data()](std::size_t r) {
-            const auto row = rows[r];
-            const Sum a = along[r] / features;
-            const Sum b = Centred ? level[r] / features : Sum(0);
-            for (std::size_t i = 0; i < n; ++i) {
-              const Sum d = g(r, i) - b - row.normalised(in[r * n + i]) * a;
-              out[r * n + i] = static_cast<T>(row.scale * d);
-            }
-          });
+      frame.backend().for_each(x.rows(),
+                               NormInputGradient<Centred, has_weight, Rows<Frame>, T>{
+                                   rows, slope, static_cast<Sum>(in()), along.view().data(),
+                                   level.view().data(), x.data(), dx.data()});
     }
   }
 
  private:
   static constexpr double checked(Epsilon epsilon) {
     if (!(epsilon.value >= 0)) {
-      throw argument_error("a normalisation's epsilon is " + std::to_string(epsilon.value) +
-                           "; it is added to a mean of squares and must be at least 0");
+      throw argument_error({"a normalisation's epsilon is ", epsilon.value,
+                            "; it is added to a mean of squares and must be at least 0"});
     }
     return epsilon.value;
   }
@@ -210,34 +184,29 @@ class RowNorm : public KeepsLayout {
     }
   }
 
-  template <class Sum, class PerRow>
-  NormStatistics<Centred, Sum> statistics(const NormSums<PerRow>& sums) const {
+  template <class Frame>
+  using Rows = NormStatistics<Centred, accumulate_t<typename Frame::dtype>>;
+
+  template <class Frame, class PerRow>
+  Rows<Frame> statistics(const NormSums<PerRow>& sums) const {
     return {sums, in(), epsilon_};
   }
 
   /// Both passes over x.
   template <class Frame, class X>
   auto sums_of(Frame& frame, const X& x) const {
-    using Sum = accumulate_t<typename Frame::dtype>;
+    using T = typename Frame::dtype;
     decltype(frame.state().sums) sums;
-    if constexpr (Centred) {
-      sums.totals = row_sum<of_totals>(frame, x, [n = x.columns(), in = x.data()](auto r) {
-        return [=](std::size_t i) { return static_cast<Sum>(in[r * n + i]); };
-      });
-    }
+    if constexpr (Centred)
+      sums.totals = row_sum<of_totals>(frame, x, NormValue<T>{x.data(), x.columns()});
     sums.squares = row_sum<of_squares>(
-        frame, x, [rows = statistics<Sum>(sums), n = x.columns(), in = x.data()](auto r) {
-          return [=, mean = rows.mean(r)](std::size_t i) {
-            const Sum centred = static_cast<Sum>(in[r * n + i]) - mean;
-            return centred * centred;
-          };
-        });
+        frame, x, NormSquare<Rows<Frame>, T>{statistics<Frame>(sums), x.data(), x.columns()});
     return sums;
   }
 
   /// Exchange I of the sums of terms(r)(i) over the rank's features i, for each row r.
   template <std::size_t I, class Frame, class X, class Terms>
-  static auto row_sum(Frame& frame, const X& x, Terms terms) {
+  static auto row_sum(Frame& frame, const X& x, const Terms& terms) {
     auto mine = frame.template exchange_input<I>();
     put_sums(frame, x, terms, mine.writable().data());
     return frame.template exchange<I>(std::move(mine));
@@ -245,43 +214,29 @@ class RowNorm : public KeepsLayout {
 
   /// The same through the adjoint of exchange I.
   template <std::size_t I, class Frame, class X, class Terms>
-  static auto adjoint_sum(Frame& frame, const X& x, Terms terms) {
+  static auto adjoint_sum(Frame& frame, const X& x, const Terms& terms) {
     auto mine = frame.template adjoint_input<I>();
     put_sums(frame, x, terms, mine.writable().data());
     return frame.template exchange_adjoint<I>(std::move(mine));
   }
 
   template <class Frame, class X, class Terms, class Sum>
-  static void put_sums(Frame& frame, const X& x, Terms terms, Sum* sums) {
-    frame.backend().for_each(
-        x.rows(), [=, n = x.columns()](std::size_t r) { sums[r] = lane_sum<Sum>(n, terms(r)); });
+  static void put_sums(Frame& frame, const X& x, const Terms& terms, Sum* sums) {
+    frame.backend().for_each(x.rows(), SumRow<Terms, Sum>{terms, x.columns(), sums});
   }
 
-  /// dw = Σ dy x̂ and db = Σ dy over the rank's rows, in their order.
-  template <class Frame, class Rows, class X, class DY>
-  static void write_gradients(Frame& frame, const Rows& rows, const X& x, const DY& dy) {
-    using Sum = accumulate_t<typename Frame::dtype>;
+  /// dw = Σ dy x̂ and db = Σ dy over the rank's rows.
+  template <class Frame, class X, class DY>
+  static void write_gradients(Frame& frame, const Rows<Frame>& rows, const X& x, const DY& dy) {
+    using T = typename Frame::dtype;
+    constexpr std::size_t width = columns_at_once<typename Frame::backend_type>;
+    T* bias_gradient = nullptr;
+    if constexpr (has_bias) bias_gradient = frame.template gradient_data<1>();
     const std::size_t n = x.columns();
-    auto& sums = frame.state().gradients;
-    sums.assign(has_bias ? 2 * n : n, Sum(0));
-    Sum* const dw = sums.data();
-    Sum* const db = dw + (has_bias ? n : 0);
-    for (std::size_t r = 0; r < x.rows(); ++r) {
-      const auto row = rows[r];
-      for (std::size_t i = 0; i < n; ++i) {
-        const Sum d = static_cast<Sum>(dy[r * n + i]);
-        dw[i] += d * row.normalised(x[r * n + i]);
-        if constexpr (has_bias) db[i] += d;
-      }
-    }
-    write_gradient<0>(frame, dw, n);
-    if constexpr (has_bias) write_gradient<1>(frame, db, n);
-  }
-
-  template <std::size_t I, class Frame, class Sum>
-  static void write_gradient(Frame& frame, const Sum* sums, std::size_t n) {
-    auto* const gradient = frame.template gradient_data<I>();
-    for (std::size_t i = 0; i < n; ++i) store(gradient[i], sums[i], frame.write());
+    frame.backend().for_each((n + width - 1) / width,
+                             NormGradients<width, has_bias, Rows<Frame>, T>{
+                                 rows, x.rows(), n, x.data(), dy.data(), frame.write(),
+                                 frame.template gradient_data<0>(), bias_gradient});
   }
 
   [[no_unique_address]] Size<N> features_{};

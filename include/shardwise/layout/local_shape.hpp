@@ -14,8 +14,8 @@ template <SplitLayout L>
 constexpr std::size_t split_position(const Shape& global) {
   const std::size_t position = global.find(L::axis);
   if (position == global.rank()) {
-    throw shape_error("a tensor " + to_string(global) + " cannot be laid out as " +
-                      layout_name<L>() + ": it has no axis of that name");
+    throw shape_error({"a tensor ", global, " cannot be laid out as ", layout_name<L>(),
+                       ": it has no axis of that name"});
   }
   return position;
 }

@@ -24,8 +24,14 @@ namespace detail {
 template <Layout M, class T, Layout L, class E>
 View<T, M, E> relabelled(const View<T, L, E>& view) {
   if constexpr (SplitLayout<M>) split_position<M>(view.global());
-  return {view.data_, view.global_, view.local_, view.place_};
+  return {view.data_, view.global_, view.local(), view.place_};
 }
+
+/// In place of a local shape that is the global one.
+struct WholeShape {
+  constexpr WholeShape() = default;
+  constexpr explicit WholeShape(const Shape&) {}
+};
 
 }  // namespace detail
 
@@ -46,40 +52,41 @@ class View {
   View(T* data, const Shape& global, Place place)
       : data_(data), global_(global), local_(local_shape<L>(global, place)), place_(place) {
     if (!global.countable()) {
-      throw shape_error("a tensor " + to_string(global) +
-                        " has extents that are not known or more elements than can be counted");
+      throw shape_error({"a tensor ", global,
+                         " has extents that are not known or more elements than can be counted"});
     }
     if constexpr (!std::same_as<E, Extents<>>) {
       if (!E::admits(global)) {
-        throw shape_error("a view of extents " + to_string(E::pattern()) +
-                          " cannot show a tensor " + to_string(global) +
-                          ": known extents must be equal");
+        throw shape_error({"a view of extents ", E::pattern(), " cannot show a tensor ", global,
+                           ": known extents must be equal"});
       }
     }
   }
 
   /// As above, and throws shape_error if `memory` does not hold exactly the local elements.
   View(std::span<T> memory, const Shape& global, Place place) : View(memory.data(), global, place) {
-    if (memory.size() != local_.elements()) {
-      throw shape_error("rank " + std::to_string(place.rank) + " of " + std::to_string(place.size) +
-                        " holds " + to_string(local_) + " of " + to_string(global) + " as " +
-                        layout_name<L>() + ", which is " + std::to_string(local_.elements()) +
-                        " elements, but was given memory of " + std::to_string(memory.size()));
+    if (memory.size() != size()) {
+      throw shape_error({"rank ", place.rank, " of ", place.size, " holds ", local(), " of ",
+                         global, " as ", layout_name<L>(), ", which is ", size(),
+                         " elements, but was given memory of ", memory.size()});
     }
   }
 
   /// The same part of the same tensor at another place in memory.
   template <class U>
   View<U, L, E> in_memory(U* data) const {
-    return {data, global_, local_, place_};
+    return {data, global_, local(), place_};
   }
 
   ///@{
-  /// To const elements, and to extents of which the compiler knows less.
-  operator View<const T, L, E>() const requires(!std::is_const_v<T>) {
-    return in_memory<const T>(data_);
+  /// To const elements, and to extents of which the compiler knows less. Templates, since nvcc
+  /// warns of a conversion to the type itself before it looks at constraints.
+  template <class U>
+  requires(std::same_as<U, const T> && !std::is_const_v<T>) operator View<U, L, E>() const {
+    return in_memory<U>(data_);
   }
-  operator View<const T, L>() const requires(!std::same_as<E, Extents<>>) {
+  template <class U>
+  requires(std::same_as<U, const T> && !std::same_as<E, Extents<>>) operator View<U, L>() const {
     return {data_, global_, place_};
   }
   ///@}
@@ -94,16 +101,22 @@ class View {
   ///@{
   /// The shape of the whole tensor, the shape of what this rank holds, and which rank that is.
   const Shape& global() const { return global_; }
-  const Shape& local() const { return local_; }
+  const Shape& local() const {
+    if constexpr (SplitLayout<L>) {
+      return local_;
+    } else {
+      return global_;
+    }
+  }
   Place place() const { return place_; }
   ///@}
 
   /// Elements in local memory.
-  std::size_t size() const { return local_.elements(); }
+  std::size_t size() const { return local().elements(); }
   ///@{
   /// Local runs along the innermost axis, and how long each is.
-  std::size_t rows() const { return local_.rows(); }
-  std::size_t columns() const { return local_.rank() == 0 ? 1 : local_.back().extent(); }
+  std::size_t rows() const { return local().rows(); }
+  std::size_t columns() const { return local().rank() == 0 ? 1 : local().back().extent(); }
   ///@}
 
  private:
@@ -117,7 +130,7 @@ class View {
 
   T* data_ = nullptr;
   Shape global_;
-  Shape local_;
+  [[no_unique_address]] std::conditional_t<SplitLayout<L>, Shape, detail::WholeShape> local_;
   Place place_;
 };
 

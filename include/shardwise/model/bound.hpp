@@ -55,9 +55,9 @@ namespace detail {
 
 /// Room for the rank's part of a parameter of this shape.
 template <class Use, class Context>
-ParameterSlot reserve(Run<Context>& run, const Shape& shape, std::size_t& in_layer) {
+ParameterSlot reserve(Run<Context>& run, const Shape& shape) {
   const Shape local = local_shape<typename Use::stored>(shape, run.place());
-  return run.parameters.reserve(local.elements(), holding_of<Use>, in_layer);
+  return run.parameters.reserve(local.elements(), holding_of<Use>);
 }
 
 }  // namespace detail
@@ -110,7 +110,8 @@ class Bound {
                             : Value<T, Out>(run.pool, out_shape, run.place());
       with_frame(run, in.global(), [&](auto& frame) { layer_.forward(frame, in, y.writable()); });
       keep_output(run, in.global(), y);
-      if (run.finds_non_finite) require_finite(run.ranks, y.view().span(), "the output");
+      if (run.finds_non_finite)
+        detail::require_finite(run.backend, run.pool, run.ranks, y.view().span(), "the output");
       return y;
     }
   }
@@ -142,9 +143,6 @@ class Bound {
           layer_.backward(frame, saved.view(), in, dx_view);
         }
       });
-      for (const ParameterSlot& slot : parameters_.slots) {
-        run.parameters.collect(run.backend, slot, run.write);
-      }
       if constexpr (S::input_gradient) {
         return converted<dual_t<typename E::offered>>(run, std::move(dx));
       } else {
@@ -199,10 +197,9 @@ class Bound {
     if constexpr (is_sized) detail::require_known(in);
     if constexpr (owns_parameters) {
       parameters.specs = layer.parameter_specs(in);
-      std::size_t in_layer = 0;
       [&]<std::size_t... Is>(std::index_sequence<Is...>) {
         ((parameters.slots[Is] = detail::reserve<std::tuple_element_t<Is, Parameters>>(
-              binder.run, parameters.specs[Is].shape, in_layer)),
+              binder.run, parameters.specs[Is].shape)),
          ...);
       }
       (std::make_index_sequence<parameter_count>{});
@@ -240,9 +237,10 @@ class Bound {
     if constexpr (detail::draws_random<L>) {
       if (in.rank() > 0 && in[0].axis == Axis::batch) return in.elements(1, in.rank());
       if (run.training && run.first_sample > 0) {
-        throw shape_error("the input is a tensor " + to_string(in) +
-                          ", and an earlier batch of this step has drawn the random numbers of its "
-                          "elements: a step of several batches needs the batch as outermost axis");
+        throw shape_error(
+            {"the input is a tensor ", in,
+             ", and an earlier batch of this step has drawn the random numbers of its "
+             "elements: a step of several batches needs the batch as outermost axis"});
       }
       return 0;
     } else {

@@ -15,21 +15,33 @@ namespace shardwise {
 
 namespace detail {
 
+/// sum = a + b.
+template <class T>
+struct Added {
+  const T* a;
+  const T* b;
+  T* sum;
+
+  constexpr void operator()(std::size_t i) const {
+    using A = accumulate_t<T>;
+    sum[i] = static_cast<T>(static_cast<A>(a[i]) + static_cast<A>(b[i]));
+  }
+};
+
 /// sum + addend, in the memory of `sum` if nobody else holds it. Both are whole values of the same
 /// layout, never Partial and Replicated.
 template <class Context, class T, Layout L>
 Value<T, L> added(Run<Context>& run, Value<T, L> sum, const Value<T, L>& addend) {
-  using A = accumulate_t<T>;
   const Observation here(run.observer, [] {
     return Work{Work::Kind::compute, [] { return std::string("the residual's sum"); }, 0, {}};
   });
   const View<const T, L> a = sum.view();
   Value<T, L> result =
       sum.may_write() ? std::move(sum) : Value<T, L>(run.pool, a.global(), run.place());
-  run.backend.for_each(
-      a.size(), [a = a.data(), b = addend.view().data(), out = result.writable().data()](
-                    std::size_t i) { out[i] = static_cast<T>(static_cast<A>(a[i]) + b[i]); });
-  if (run.finds_non_finite) require_finite(run.ranks, result.view().span(), "the residual's sum");
+  run.backend.for_each(a.size(),
+                       Added<T>{a.data(), addend.view().data(), result.writable().data()});
+  if (run.finds_non_finite)
+    require_finite(run.backend, run.pool, run.ranks, result.view().span(), "the residual's sum");
   return result;
 }
 

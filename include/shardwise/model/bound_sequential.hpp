@@ -28,8 +28,7 @@ struct Position {
     using Name = std::string (*)();
     static constexpr Name names[] = {name_of<typename L::template layer_type<Is>>...};
     static constexpr bool compositions[] = {IsComposition<typename L::template layer_type<Is>>...};
-    e.add_place(std::to_string(number) + ": " + names[number](),
-                compositions[number] ? " / " : ": ");
+    e.add_place(sentence({number, ": ", names[number]()}), compositions[number] ? " / " : ": ");
   }
 };
 

@@ -44,7 +44,8 @@ class Exchanger {
       const Observation here(
           run_.observer, [&] { return detail::redistributing<R<I>>(shapes_[I], dtype_v<A<I>>); });
       Value<A<I>, typename R<I>::to> out(run_.pool, shapes_[I], run_.place());
-      redistribute(run_.ranks, run_.pool, in.view(), out.writable(), exchange_type<I>::reduction);
+      redistribute(run_.backend, run_.ranks, run_.pool, in.view(), out.writable(),
+                   exchange_type<I>::reduction);
       return out;
     }
   }

@@ -122,10 +122,10 @@ inline void require_known(const Shape& in) {
     known = known && (dim.known() || dim.axis == Axis::batch || dim.axis == Axis::sequence);
   }
   if (!known) {
-    throw shape_error("the shape of the layer's parameters follows from its input, of which only " +
-                      to_string(in) +
-                      " is known: give the Model the shape of its input, with extents for all axes "
-                      "but batch and sequence");
+    throw shape_error(
+        {"the shape of the layer's parameters follows from its input, of which only ", in,
+         " is known: give the Model the shape of its input, with extents for all axes "
+         "but batch and sequence"});
   }
 }
 
@@ -135,8 +135,8 @@ inline void require_as_bound(const Shape& x, const Shape& bound) {
   for (std::size_t i = 1; i <= bound.rank() && i <= x.rank(); ++i) {
     const Dim& dim = bound[bound.rank() - i];
     if (dim.known() && dim.axis != Axis::batch && !(dim == x[x.rank() - i])) {
-      throw shape_error("the input is a tensor " + to_string(x) + ", but the model was bound to " +
-                        to_string(bound) + ": all axes but batch must be equal");
+      throw shape_error({"the input is a tensor ", x, ", but the model was bound to ", bound,
+                         ": all axes but batch must be equal"});
     }
   }
 }

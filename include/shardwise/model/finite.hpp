@@ -1,37 +1,46 @@
 #pragma once
 // Finding out which layer makes a value that is no number.
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/redistribute/number.hpp"
 
-namespace shardwise {
+namespace shardwise::detail {
+
+/// 1 for a value that is no finite number.
+template <class T>
+struct IsNotFinite {
+  const T* values;
+  constexpr std::uint8_t operator()(std::size_t i) const {
+    using A = accumulate_t<T>;
+    const A value = static_cast<A>(values[i]);
+    const A largest = std::numeric_limits<A>::max();
+    return value >= -largest && value <= largest ? 0 : 1;
+  }
+};
 
 /// Throws numeric_error on every rank if any rank's values hold a NaN or an infinity; `what` says
 /// what they are.
 /// sends    one uint8 all-reduce
-template <Communicator C, Element T>
-void require_finite(C& ranks, std::span<const T> values, std::string_view what) {
-  std::uint8_t bad = 0;
-  for (const T value : values) {
-    if (!std::isfinite(static_cast<accumulate_t<T>>(value))) bad = 1;
-  }
-  const std::uint8_t mine = bad;
-  ranks.all_reduce(std::span<const std::uint8_t>(&mine, 1), std::span<std::uint8_t>(&bad, 1),
-                   Reduction::max);
-  if (bad != 0) {
-    throw numeric_error(
-        std::string(what) +
-        " holds a NaN or an infinity, and nothing before it does. "
-        "Look at its input's range, at the initial weights, and try a smaller learning rate");
-  }
+template <class B, Communicator C, Element T>
+void require_finite(B& backend, Pool& pool, C& ranks, std::span<const T> values,
+                    std::string_view what) {
+  const auto mine = reduced(backend, pool, values.size(), std::uint8_t{0},
+                            IsNotFinite<T>{values.data()}, Largest{});
+  if (all_reduced(backend, pool, ranks, mine, Reduction::max) == 0) return;
+  throw numeric_error(
+      {what,
+       " holds a NaN or an infinity, and nothing before it does. "
+       "Look at its input's range, at the initial weights, and try a smaller learning rate"});
 }
 
-}  // namespace shardwise
+}  // namespace shardwise::detail

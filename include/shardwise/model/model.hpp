@@ -153,12 +153,14 @@ class Model {
     const Observation here(run_.observer,
                            [] { return phase([] { return std::string("backward"); }); });
     may_go_backward_ = false;
+    run_.parameters.begin_batch(run_.backend, run_.write);
     auto dx = at_model([&] {
       using Gives = gives_t<Architecture, E>;
       Value<dtype, dual_t<output_layout>> given(dy);
       return bound_.backward(run_, converted<dual_t<Gives>>(run_, std::move(given)));
     });
     output_ = {};
+    run_.parameters.end_batch(run_.backend, run_.write);
     run_.write = Write::add;
     run_.first_sample += forward_samples_;
     if constexpr (Use::input_gradient) {
@@ -171,6 +173,13 @@ class Model {
   /// second call does nothing, and backward goes on only after `next_step` or `discard_step`.
   /// sends    `plan().settle`
   void settle_gradients() requires(Use::trains) {
+    settle_owing();
+    run_.parameters.collect(run_.backend);
+  }
+
+  /// The same for an Optimizer, which finds the gradients that owe nothing where layers wrote them:
+  /// in a dtype narrower than theirs, `gradients()` does not have them yet.
+  void settle_owing() requires(Use::trains) {
     if (std::exchange(settled_, true)) return;
     const Observation here(run_.observer,
                            [] { return phase([] { return std::string("settle"); }); });
@@ -238,9 +247,12 @@ class Model {
   }
 
   ///@{
-  /// All parameters of this rank in one piece, and their gradients in the same order.
+  /// All parameters of this rank in one piece, and their gradients in the same order, where the
+  /// model computes. Ask for gradients anew after each backward: where dtypes differ, what was
+  /// asked for before may be of an earlier batch.
   std::span<parameter_dtype> values() { return run_.parameters.values(); }
   std::span<gradient_dtype> gradients() requires(Use::trains) {
+    run_.parameters.collect(run_.backend);
     return run_.parameters.gradients();
   }
   ///@}
@@ -251,6 +263,7 @@ class Model {
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp.
   template <class F>
   void visit_parameters(F&& f) {
+    run_.parameters.collect(run_.backend);
     bound_.visit_parameters(run_, "", [&](auto parameter) { f(parameter); });
   }
 
@@ -278,9 +291,33 @@ class Model {
   /// sends    nothing
   /// throws   argument_error for a name that is not there, shape_error for another shape
   void set(const std::string& name, View<const parameter_dtype, Invariant> whole) {
-    find(name,
-         [&](auto& parameter) { redistribute(run_.ranks, run_.pool, whole, parameter.value); });
+    find(name, [&](auto& parameter) {
+      const Value<parameter_dtype, Invariant> there = to_device(whole);
+      redistribute(run_.backend, run_.ranks, run_.pool, there.view(), parameter.value);
+    });
     values_changed();
+  }
+
+  /// A tensor of the host where the model computes, for as long as what is returned lives, which
+  /// the model must outlive: on the host the tensor itself, on a device a copy in the model's
+  /// memory.
+  template <class T, Layout L>
+  Value<T, L> to_device(View<const T, L> view) {
+    if constexpr (DeviceBackend<backend_type>) {
+      Value<T, L> there(run_.pool, view.global(), view.place());
+      detail::to_device(run_.backend, view.data(), view.size(), there.writable().data());
+      return there;
+    } else {
+      return Value<T, L>(view);
+    }
+  }
+
+  /// A copy on the host of a tensor that lies where the model computes.
+  template <class T, Layout L>
+  Tensor<T, L> to_host(View<const T, L> view) {
+    Tensor<T, L> here(view.global(), view.place());
+    detail::to_host(run_.backend, view.data(), here.size(), here.data());
+    return here;
   }
 
   /// What the model sends for inputs of shape `in`.
@@ -321,9 +358,10 @@ class Model {
         std::unique_ptr<backend_type>&& own, backend_type& backend)
       : own_backend_(std::move(own)), run_{ranks, backend}, architecture_(given), bound_(bind(in)) {
     run_.seed = seed;
-    run_.parameters.allocate(run_.pool, Use::trains);
-    visit_parameters(
-        [](auto& p) { initialize(p.value, p.spec.begins(p.spec.fans), p.initial_stream); });
+    run_.parameters.allocate(run_.backend, run_.pool, Use::trains);
+    visit_parameters([this](auto& p) {
+      initialize(run_.backend, p.value, p.spec.begins(p.spec.fans), p.initial_stream);
+    });
   }
 
   BoundArchitecture bind(const Shape& in) {
@@ -347,29 +385,27 @@ class Model {
   void check_place(Place place, std::string_view what) const {
     const Place here = run_.place();
     if (place == here) return;
-    throw argument_error(name_of<Architecture>() + ": the " + std::string(what) +
-                         " is the part of rank " + std::to_string(place.rank) + " of " +
-                         std::to_string(place.size) + ", but this is rank " +
-                         std::to_string(here.rank) + " of " + std::to_string(here.size) +
-                         ": make it with place_of(ranks) of the model's communicator");
+    throw argument_error({name_of<Architecture>(), ": the ", what, " is the part of rank ",
+                          place.rank, " of ", place.size, ", but this is rank ", here.rank, " of ",
+                          here.size, ": make it with place_of(ranks) of the model's communicator"});
   }
 
   void check_output_gradient(const output_gradient_view& dy) const {
     if (!may_go_backward_) {
-      throw argument_error(name_of<Architecture>() +
-                           ": backward without a forward before it: run forward once for each "
-                           "backward, with no evaluate in between");
+      throw argument_error({name_of<Architecture>(),
+                            ": backward without a forward before it: run forward once for each "
+                            "backward, with no evaluate in between"});
     }
     if (settled_) {
-      throw argument_error(name_of<Architecture>() +
-                           ": backward after settle_gradients: its summands would be added to "
-                           "whole gradients. Settle once, after the last backward of a step");
+      throw argument_error({name_of<Architecture>(),
+                            ": backward after settle_gradients: its summands would be added to "
+                            "whole gradients. Settle once, after the last backward of a step"});
     }
     check_place(dy.place(), "gradient of the output");
     if (!(dy.global() == output_.global())) {
-      throw shape_error(name_of<Architecture>() + ": the gradient of the output is a tensor " +
-                        to_string(dy.global()) + ", but the output was " +
-                        to_string(output_.global()) + ": they must be equal");
+      throw shape_error({name_of<Architecture>(), ": the gradient of the output is a tensor ",
+                         dy.global(), ", but the output was ", output_.global(),
+                         ": they must be equal"});
     }
   }
 
@@ -394,8 +430,8 @@ class Model {
       f(parameter);
     });
     if (!found) {
-      throw argument_error(name_of<Architecture>() + " has no parameter named '" + name +
-                           "'; it has " + names);
+      throw argument_error(
+          {name_of<Architecture>(), " has no parameter named '", name, "'; it has ", names});
     }
   }
 
@@ -404,10 +440,16 @@ class Model {
     Tensor<T, Invariant> whole{Shape{}};
     find(name, [&](auto& parameter) {
       whole = Tensor<T, Invariant>(parameter.spec.shape, run_.place());
-      auto mine = part(parameter);
+      const auto mine = part(parameter);
       using Part_ = decltype(mine);
-      redistribute(run_.ranks, run_.pool, View<const T, typename Part_::layout>(mine),
-                   whole.view());
+      const View<const T, typename Part_::layout> block(mine);
+      if constexpr (DeviceBackend<backend_type>) {
+        Value<T, Invariant> there(run_.pool, parameter.spec.shape, run_.place());
+        redistribute(run_.backend, run_.ranks, run_.pool, block, there.writable());
+        detail::to_host(run_.backend, there.view().data(), whole.size(), whole.data());
+      } else {
+        redistribute(run_.backend, run_.ranks, run_.pool, block, whole.view());
+      }
     });
     return whole;
   }

@@ -10,6 +10,7 @@
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/layer_checks.hpp"
+#include "shardwise/redistribute/run.hpp"
 
 namespace shardwise::detail {
 
@@ -29,6 +30,11 @@ consteval bool must_be_model() {
       },
       "Model<Architecture, Ctx, E, Use> takes a Context second, which names dtype, "
       "backend and communicator: Context<float, Reference, ThreadCommunicator>.");
+  static_assert(reaches_tensors<typename Ctx::communicator, typename Ctx::backend>,
+                "the collectives of this communicator take no memory of this backend: one is of a "
+                "device, the other of the host. Name NcclCommunicator or DeviceThreadCommunicator "
+                "beside Cuda, and ThreadCommunicator or MpiCommunicator beside the others; "
+                "SingleRank goes with all.");
   static_assert(is_ends<E>,
                 "Model<Architecture, Ctx, E, Use> takes the layouts of its two ends third: "
                 "Ends<Invariant, Invariant>, unless its input or output is laid out otherwise.");

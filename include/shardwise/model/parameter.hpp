@@ -38,7 +38,7 @@ namespace detail {
 
 /// What names begin with in part `number` of a composition: "3.1." in front of "weight".
 inline std::string path_of_part(const std::string& path, std::size_t number) {
-  return path + std::to_string(number) + '.';
+  return sentence({path, number, "."});
 }
 
 /// Calls f(Parameter) with the parameter that lies in `slot`; `path` ends in ".".
@@ -49,7 +49,7 @@ void visit_parameter(Run<Context>& run, const std::string& path, const Parameter
   using G = typename Context::precision::gradient;
   using Stored = typename Use::stored;
   f(Parameter<T, G, Stored, typename Use::used>{
-      path + std::string(spec.name), spec,
+      sentence({path, spec.name}), spec,
       View<T, Stored>(run.parameters.value(slot), spec.shape, run.place()),
       View<G, dual_t<Stored>>(run.parameters.gradient_of(slot), spec.shape, run.place()),
       RandomStream(run.seed, ordinal, 0, number)});

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/precision.hpp"
@@ -35,9 +36,25 @@ inline constexpr Holding holding_of = ShardedLayout<typename Use::stored> ? Hold
 struct ParameterSlot {
   Holding holding = Holding::alike;  ///< among which others it lies
   std::size_t offset = 0;            ///< elements in front of it among those of its holding
-  std::size_t in_layer = 0;          ///< elements in front of it among those of its layer
-  std::size_t elements = 0;          ///< of this rank's part
 };
+
+namespace detail {
+
+/// to = from, or to += from.
+template <class From, class To>
+struct Collect {
+  const From* from;
+  To* to;
+  bool adds;
+
+  constexpr void operator()(std::size_t i) const {
+    using A = accumulate_t<To>;
+    const A before = adds ? static_cast<A>(to[i]) : A(0);
+    to[i] = static_cast<To>(before + rounded<A>(from[i]));
+  }
+};
+
+}  // namespace detail
 
 /// All parameters of a rank in one piece of memory, and all gradients in another, in the same
 /// order: those that owe a reduction, without gaps, so that they are settled together; those that
@@ -45,7 +62,9 @@ struct ParameterSlot {
 /// cache lines.
 ///
 /// What layers read and write are these pieces themselves, or others in the compute dtype: then
-/// `copies` of all parameters, and room for the gradients of one layer.
+/// `copies` of all parameters, and the gradients of one batch. Those stay there until somebody
+/// asks for them or another batch is added: a step of one batch then passes each of them through
+/// memory only once more, when an optimizer reads it.
 template <class P>
 class ParameterMemory {
  public:
@@ -58,34 +77,33 @@ class ParameterMemory {
 
   /// Whether layers read rounded copies of the parameters.
   static constexpr bool copies = !std::same_as<compute, parameter>;
-  /// Whether layers write gradients to memory of their own, from which `collect` brings them.
+  /// Whether layers write gradients to memory of their own, from which they are collected.
   static constexpr bool collects = !std::same_as<compute, gradient>;
 
-  /// Room for a parameter of `elements` local elements, while a model is bound. `in_layer` counts
-  /// what the parameters of the same layer take, and begins as 0.
-  ParameterSlot reserve(std::size_t elements, Holding holding, std::size_t& in_layer) {
+  /// Room for a parameter of `elements` local elements, while a model is bound.
+  ParameterSlot reserve(std::size_t elements, Holding holding) {
     std::size_t& end = holding == Holding::owing   ? owing_
                        : holding == Holding::alike ? alike_
                                                    : split_;
-    const ParameterSlot slot{holding, end, in_layer, elements};
+    const ParameterSlot slot{holding, end};
     end += holding == Holding::owing ? elements : padded(elements);
-    in_layer += padded(elements);
-    largest_layer_ = std::max(largest_layer_, in_layer);
     return slot;
   }
 
   /// Takes memory for all that was reserved, and fills it with zeros.
-  void allocate(Pool& pool, bool trains) {
-    const auto take = [&](auto*& memory, Buffer& buffer, std::size_t elements) {
-      buffer = pool.take(elements * sizeof(*memory));
+  template <class Backend>
+  void allocate(Backend& backend, Pool& pool, bool trains) {
+    const auto take = [&](auto*& memory, Buffer& buffer) {
+      buffer = pool.take(size() * sizeof(*memory));
       memory = static_cast<std::remove_reference_t<decltype(memory)>>(buffer.data());
-      std::fill_n(memory, elements, std::remove_reference_t<decltype(*memory)>{});
+      detail::fill(backend, memory, size(), std::remove_reference_t<decltype(*memory)>{});
     };
-    take(values_, value_memory_, size());
-    if constexpr (copies) take(used_, copy_memory_, size());
+    take(values_, value_memory_);
+    if constexpr (copies) take(used_, copy_memory_);
+    collected_ = size();
     if (!trains) return;
-    take(gradients_, gradient_memory_, size());
-    if constexpr (collects) take(of_layer_, layer_memory_, largest_layer_);
+    take(gradients_, gradient_memory_);
+    if constexpr (collects) take(of_batch_, batch_memory_);
   }
 
   /// Elements of all parameters, gaps included.
@@ -93,14 +111,14 @@ class ParameterMemory {
 
   /// All parameters.
   std::span<parameter> values() const { return {values_, size()}; }
-  /// All gradients; of no memory in a model that only goes forward.
+  /// All gradients, to be looked at once they are collected; of no memory in a model that only goes
+  /// forward.
   std::span<gradient> gradients() const { return {gradients_, size()}; }
 
   ///@{
-  /// The gradients that owe a reduction; those that every rank has alike once they are settled;
-  /// and those of which each rank has its own.
+  /// The gradients that owe a reduction, and those of which each rank has its own. To be looked at
+  /// once they are collected.
   std::span<gradient> owing() const { return {gradients_, owing_}; }
-  std::span<gradient> alike() const { return {gradients_, padded(owing_) + alike_}; }
   std::span<gradient> split() const { return {gradients_ + padded(owing_) + alike_, split_}; }
   ///@}
 
@@ -124,7 +142,7 @@ class ParameterMemory {
   /// Where a layer writes its gradient, and how.
   compute* written(const ParameterSlot& slot) const {
     if constexpr (collects)
-      return of_layer_ + slot.in_layer;
+      return of_batch_ + position(slot);
     else
       return gradients_ + position(slot);
   }
@@ -136,32 +154,73 @@ class ParameterMemory {
   void update_copies([[maybe_unused]] Backend& backend, [[maybe_unused]] std::uint64_t version) {
     if constexpr (copies) {
       if (copied_version_ == version) return;
-      backend.for_each(size(), [from = values_, to = used_](std::size_t i) {
-        to[i] = detail::rounded<compute>(from[i]);
-      });
+      backend.for_each(size(), detail::RoundTo<compute, parameter>{values_, used_});
       copied_version_ = version;
     }
   }
 
-  /// Brings what a layer wrote to the gradients.
+  ///@{
+  /// What layers read, for who changes parameters and rounds them in the same pass; and that this
+  /// was done, in front of `version`.
+  compute* rounded_copies() const requires copies { return used_; }
+  void copied(std::uint64_t version) { copied_version_ = version; }
+  ///@}
+
+  ///@{
+  /// Around the backward of a batch whose gradients begin anew or are added to those before it.
   template <class Backend>
-  void collect([[maybe_unused]] Backend& backend, [[maybe_unused]] const ParameterSlot& slot,
-               [[maybe_unused]] Write write) {
+  void begin_batch([[maybe_unused]] Backend& backend, [[maybe_unused]] Write write) {
     if constexpr (collects) {
-      using A = accumulate_t<gradient>;
-      backend.for_each(slot.elements, [from = of_layer_ + slot.in_layer, to = gradient_of(slot),
-                                       adds = write == Write::add](std::size_t i) {
-        const A before = adds ? static_cast<A>(to[i]) : A(0);
-        to[i] = static_cast<gradient>(before + detail::rounded<A>(from[i]));
-      });
+      if (write == Write::add) collect(backend);
+      collected_ = size();
     }
   }
+  template <class Backend>
+  void end_batch([[maybe_unused]] Backend& backend, [[maybe_unused]] Write write) {
+    if constexpr (collects) {
+      collected_ = 0;
+      if (write == Write::add) collect_to(backend, size(), write);
+    }
+  }
+  ///@}
+
+  ///@{
+  /// Brings what layers wrote to the gradients: all of it, or where a reduction is owed.
+  template <class Backend>
+  void collect(Backend& backend) {
+    collect_to(backend, size(), Write::replace);
+  }
+  template <class Backend>
+  void collect_owing(Backend& backend) {
+    collect_to(backend, owing_, Write::replace);
+  }
+  ///@}
+
+  ///@{
+  /// So many gradients are collected, from the first on; the others are still in `of_batch()`,
+  /// where all have their places.
+  std::size_t collected() const { return collected_; }
+  const compute* of_batch() const requires collects { return of_batch_; }
+  ///@}
 
  private:
   static constexpr std::size_t padded(std::size_t elements) {
     constexpr std::size_t line =
         64 / std::min({sizeof(compute), sizeof(parameter), sizeof(gradient)});
     return (elements + line - 1) / line * line;
+  }
+
+  /// Brings those in front of `end` that are not collected yet.
+  template <class Backend>
+  void collect_to([[maybe_unused]] Backend& backend, [[maybe_unused]] std::size_t end,
+                  [[maybe_unused]] Write write) {
+    if constexpr (collects) {
+      if (end <= collected_) return;
+      backend.for_each(end - collected_,
+                       detail::Collect<compute, gradient>{
+                           of_batch_ + collected_, gradients_ + collected_, write == Write::add});
+      collected_ = end;
+    }
   }
 
   std::size_t position(const ParameterSlot& slot) const {
@@ -172,16 +231,16 @@ class ParameterMemory {
   std::size_t owing_ = 0;
   std::size_t alike_ = 0;
   std::size_t split_ = 0;
-  std::size_t largest_layer_ = 0;
+  std::size_t collected_ = 0;
   std::uint64_t copied_version_ = 0;
   parameter* values_ = nullptr;
   compute* used_ = nullptr;
   gradient* gradients_ = nullptr;
-  compute* of_layer_ = nullptr;
+  compute* of_batch_ = nullptr;
   Buffer value_memory_;
   Buffer copy_memory_;
   Buffer gradient_memory_;
-  Buffer layer_memory_;
+  Buffer batch_memory_;
 };
 
 }  // namespace shardwise

@@ -20,6 +20,9 @@ namespace shardwise {
 /// as PyTorch's autocast does. Between layers ranks exchange values in Compute, and each sum of
 /// ranks runs in accumulate_t and is rounded once.
 ///
+/// A rank's memory holds its parameters and gradients in both their dtypes: a copy of each in
+/// Compute, where that is another one.
+///
 /// A plain dtype T is short for Precision<T>: all four are the same, nothing is copied or rounded.
 template <Real Compute, Real Parameter = Compute, Real Gradient = Parameter, Real Reduce = Gradient>
 struct Precision {
@@ -50,6 +53,14 @@ template <Real To, Real From>
 constexpr To rounded(From value) {
   return static_cast<To>(static_cast<accumulate_t<To>>(static_cast<accumulate_t<From>>(value)));
 }
+
+/// to[i] = from[i] in another number type.
+template <Real To, Real From>
+struct RoundTo {
+  const From* from;
+  To* to;
+  constexpr void operator()(std::size_t i) const { to[i] = rounded<To>(from[i]); }
+};
 
 }  // namespace detail
 

@@ -64,8 +64,8 @@ class Repeat {
   constexpr Shape output_shape(const Shape& in) const {
     const Shape out = block_.output_shape(in);
     if (N > 1 && in.rank() > 0 && !(in == out)) {
-      throw shape_error("a block that is repeated takes " + to_string(in) + " and gives " +
-                        to_string(out) + ": the two shapes must be equal");
+      throw shape_error({"a block that is repeated takes ", in, " and gives ", out,
+                         ": the two shapes must be equal"});
     }
     return out;
   }

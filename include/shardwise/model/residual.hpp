@@ -61,9 +61,8 @@ class Residual {
   constexpr Shape output_shape(const Shape& in) const {
     const Shape out = block_.output_shape(in);
     if (in.rank() > 0 && !(in == out)) {
-      throw shape_error("a residual adds its input " + to_string(in) +
-                        " to what its block gives, " + to_string(out) +
-                        ": the two shapes must be equal");
+      throw shape_error({"a residual adds its input ", in, " to what its block gives, ", out,
+                         ": the two shapes must be equal"});
     }
     return in.rank() > 0 ? in : out;
   }

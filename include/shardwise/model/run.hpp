@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/model/collective_of.hpp"
@@ -17,6 +18,7 @@
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/value.hpp"
+#include "shardwise/redistribute/number.hpp"
 #include "shardwise/redistribute/run.hpp"
 
 namespace shardwise {
@@ -28,7 +30,7 @@ struct Run {
 
   typename Context::communicator& ranks;  ///< who talks
   typename Context::backend& backend;     ///< who computes
-  Pool pool{};                            ///< for what lives from one call to the next
+  Pool pool{detail::memory_of(backend)};  ///< for what lives from one call to the next
   ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
   Seed seed{};                                                ///< of initial weights and of masks
   std::uint64_t step = 1;          ///< keys the randomness of layers; 0 is for initial weights
@@ -60,31 +62,45 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
       if (value.may_write()) {
         const View<const T, From> in = value.view();
         Value<T, To> sum(std::move(value));
-        redistribute(run.ranks, run.pool, in, sum.writable());
+        redistribute(run.backend, run.ranks, run.pool, in, sum.writable());
         return sum;
       }
     }
     Value<T, To> result(run.pool, value.global(), run.place());
-    redistribute(run.ranks, run.pool, value.view(), result.writable());
+    redistribute(run.backend, run.ranks, run.pool, value.view(), result.writable());
     value.release();  // whose owner may live until the whole model has run
     return result;
   }
 }
 
-/// out = in, reduced over the ranks. Of the run's own numbers, which `name` names, and not of a
-/// tensor on its way.
-template <class Context, class T>
-void all_reduce(Run<Context>& run, std::string (*name)(), std::span<const T> in, std::span<T> out,
-                Reduction reduction = Reduction::sum) {
-  const auto describe = [&] {
-    return Work{Work::Kind::collective, name, 0, shardwise::all_reduce(in.size(), dtype_v<T>)};
-  };
+/// Tells the observer of an all-reduce of `elements` numbers of the run's own, which `name` names,
+/// and not of a tensor on its way.
+template <class T, class Context, class Call>
+auto observed(Run<Context>& run, std::string (*name)(), std::size_t elements, Call&& call) {
   if constexpr (AloneByType<typename Context::communicator>) {
-    run.ranks.all_reduce(in, out, reduction);
+    return call();
   } else {
-    const Observation here(run.observer, describe);
-    run.ranks.all_reduce(in, out, reduction);
+    const Observation here(run.observer, [&] {
+      return Work{Work::Kind::collective, name, 0, shardwise::all_reduce(elements, dtype_v<T>)};
+    });
+    return call();
   }
+}
+
+/// numbers = their sums over the ranks; they lie where the backend's tensors do.
+template <class Context, class T>
+void all_reduce(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
+  observed<T>(run, name, numbers.size(),
+              [&] { run.ranks.all_reduce(std::span<const T>(numbers), numbers); });
+}
+
+/// A number that every rank has on the host, reduced over the ranks.
+template <class Context, class T>
+T all_reduced(Run<Context>& run, std::string (*name)(), T number,
+              Reduction reduction = Reduction::sum) {
+  return observed<T>(run, name, 1, [&] {
+    return all_reduced(run.backend, run.pool, run.ranks, number, reduction);
+  });
 }
 
 }  // namespace detail
@@ -97,8 +113,8 @@ Value<T, To> converted(Run<Context>& run, Value<T, From>&& value) {
   Value<T, To> result = detail::moved<To>(run, std::move(value));
   if constexpr (std::same_as<From, Partial> && !std::same_as<To, Partial>) {
     if (run.finds_non_finite)
-      require_finite(run.ranks, result.view().span(),
-                     "the sum over the ranks of what the layer before gives");
+      detail::require_finite(run.backend, run.pool, run.ranks, result.view().span(),
+                             "the sum over the ranks of what the layer before gives");
   }
   return result;
 }

@@ -44,18 +44,19 @@ template <class Context>
 void settle(Run<Context>& run) {
   using Gradient = typename Context::precision::gradient;
   using Reduce = typename Context::precision::reduce;
+  run.parameters.collect_owing(run.backend);
   const std::span<Gradient> owing = run.parameters.owing();
   for_each_bucket(
       owing.size(), sizeof(Reduce), run.bucket_bytes, [&](std::size_t first, std::size_t count) {
         const std::span<Gradient> bucket = owing.subspan(first, count);
         if constexpr (std::same_as<Gradient, Reduce>) {
-          all_reduce(run, name_of_gradients, std::span<const Gradient>(bucket), bucket);
+          all_reduce(run, name_of_gradients, bucket);
         } else {
           const Buffer memory = run.pool.take(count * sizeof(Reduce));
           const std::span<Reduce> sent(static_cast<Reduce*>(memory.data()), count);
-          std::transform(bucket.begin(), bucket.end(), sent.begin(), rounded<Reduce, Gradient>);
-          all_reduce(run, name_of_gradients, std::span<const Reduce>(sent), sent);
-          std::transform(sent.begin(), sent.end(), bucket.begin(), rounded<Gradient, Reduce>);
+          run.backend.for_each(count, RoundTo<Reduce, Gradient>{bucket.data(), sent.data()});
+          all_reduce(run, name_of_gradients, sent);
+          run.backend.for_each(count, RoundTo<Gradient, Reduce>{sent.data(), bucket.data()});
         }
       });
 }

@@ -27,8 +27,8 @@ Call blocks_call(Operation operation, const Shape& whole, std::size_t axis,
 }
 
 /// out = all blocks of `From::axis`, on every rank.
-template <Communicator C, class T, ShardedLayout From, Layout To>
-void all_gather(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
+template <class B, Communicator C, class T, ShardedLayout From, Layout To>
+void all_gather(B& backend, C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
   const Shape& whole = in.global();
   const std::size_t axis = split_position<From>(whole);
   const Counts counts = shard_counts(pool, whole, axis, ranks.size());
@@ -49,13 +49,13 @@ void all_gather(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
     const Buffer packed = pool.take(out.size() * sizeof(T));
     T* blocks = static_cast<T*>(packed.data());
     ranks.all_gather(in.span(), std::span<T>(blocks, out.size()), counts);
-    unpack(whole, axis, ranks.size(), blocks, out.data());
+    unpack(backend, whole, axis, ranks.size(), blocks, out.data());
   }
 }
 
 /// out = the rank's block of `To::axis` of the sum.
-template <Communicator C, class T, ShardedLayout To>
-void reduce_scatter(C& ranks, Pool& pool, View<const T, Partial> in, View<T, To> out) {
+template <class B, Communicator C, class T, ShardedLayout To>
+void reduce_scatter(B& backend, C& ranks, Pool& pool, View<const T, Partial> in, View<T, To> out) {
   const Shape& whole = in.global();
   const std::size_t axis = split_position<To>(whole);
   const Counts counts = shard_counts(pool, whole, axis, ranks.size());
@@ -75,14 +75,14 @@ void reduce_scatter(C& ranks, Pool& pool, View<const T, Partial> in, View<T, To>
   } else {
     const Buffer packed = pool.take(in.size() * sizeof(T));
     T* blocks = static_cast<T*>(packed.data());
-    pack(whole, axis, ranks.size(), in.data(), blocks);
+    pack(backend, whole, axis, ranks.size(), in.data(), blocks);
     ranks.reduce_scatter(std::span<const T>(blocks, in.size()), out.span(), counts);
   }
 }
 
 /// out = the rank's block of `To::axis`, taken from the ranks' blocks of `From::axis`.
-template <Communicator C, class T, ShardedLayout From, ShardedLayout To>
-void all_to_all(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
+template <class B, Communicator C, class T, ShardedLayout From, ShardedLayout To>
+void all_to_all(B& backend, C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
   const Shape& whole = in.global();
   const std::size_t from_axis = split_position<From>(whole);
   const std::size_t to_axis = split_position<To>(whole);
@@ -109,10 +109,10 @@ void all_to_all(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
     const Buffer receive_buffer = pool.take(out.size() * sizeof(T));
     T* to_send = static_cast<T*>(send_buffer.data());
     T* received_blocks = static_cast<T*>(receive_buffer.data());
-    pack(in.local(), to_axis, ranks.size(), in.data(), to_send);
+    pack(backend, in.local(), to_axis, ranks.size(), in.data(), to_send);
     ranks.all_to_all(std::span<const T>(to_send, in.size()), sent,
                      std::span<T>(received_blocks, out.size()), received);
-    unpack(out.local(), from_axis, ranks.size(), received_blocks, out.data());
+    unpack(backend, out.local(), from_axis, ranks.size(), received_blocks, out.data());
   }
 }
 

@@ -40,15 +40,42 @@ struct Slab {
   std::size_t step(const AlongAxis& tensor) const { return held.size * tensor.unit; }
 };
 
-/// Copies `part` of the axis from one slab to another of the same tensor; both hold it.
+/// Element i of planes of `length` elements: where it lies in a slab whose planes are `step` apart.
+struct SlabElement {
+  std::size_t length;
+
+  constexpr std::size_t in(std::size_t step, std::size_t i) const {
+    return i / length * step + i % length;
+  }
+};
+
 template <class T>
-void copy_part(const AlongAxis& tensor, const Interval& part, Slab<const T> from, Slab<T> to) {
+struct SlabCopy {
+  SlabElement element;
+  const T* from;
+  std::size_t from_step;
+  T* to;
+  std::size_t to_step;
+  constexpr void operator()(std::size_t i) const {
+    to[element.in(to_step, i)] = from[element.in(from_step, i)];
+  }
+};
+
+/// Copies `part` of the axis from one slab to another of the same tensor; both hold it.
+template <class B, class T>
+void copy_part(B& backend, const AlongAxis& tensor, const Interval& part, Slab<const T> from,
+               Slab<T> to) {
   if (tensor.elements(part) == 0) return;
+  const std::size_t length = part.size * tensor.unit;
   const T* source = from.first(tensor, part.offset);
   T* target = to.first(tensor, part.offset);
-  for (std::size_t plane = 0; plane < tensor.planes; ++plane) {
-    std::copy_n(source + plane * from.step(tensor), part.size * tensor.unit,
-                target + plane * to.step(tensor));
+  if constexpr (DeviceBackend<B>) {
+    backend.for_each(tensor.elements(part),
+                     SlabCopy<T>{{length}, source, from.step(tensor), target, to.step(tensor)});
+  } else {
+    for (std::size_t plane = 0; plane < tensor.planes; ++plane) {
+      std::copy_n(source + plane * from.step(tensor), length, target + plane * to.step(tensor));
+    }
   }
 }
 
@@ -59,8 +86,8 @@ class SlabSum {
   SlabSum(Pool& pool, const AlongAxis& tensor, int ranks)
       : tensor_(tensor),
         ranks_(ranks),
-        term_memory_(pool.take(static_cast<std::size_t>(ranks) * sizeof(const T*))),
-        step_memory_(pool.take(static_cast<std::size_t>(ranks) * sizeof(std::size_t))),
+        term_memory_(pool.take_on_host(static_cast<std::size_t>(ranks) * sizeof(const T*))),
+        step_memory_(pool.take_on_host(static_cast<std::size_t>(ranks) * sizeof(std::size_t))),
         terms_(static_cast<const T**>(term_memory_.data())),
         steps_(static_cast<std::size_t*>(step_memory_.data())) {}
 
@@ -108,6 +135,48 @@ class SlabSum {
   std::size_t* steps_;  // and how far those of the plane behind it
 };
 
+template <class T>
+struct SlabAdd {
+  SlabElement element;
+  const T* from;
+  std::size_t from_step;
+  accumulate_t<T>* to;
+  std::size_t to_step;
+  constexpr void operator()(std::size_t i) const {
+    to[element.in(to_step, i)] += static_cast<accumulate_t<T>>(from[element.in(from_step, i)]);
+  }
+};
+
+template <class T>
+struct RoundEach {
+  const accumulate_t<T>* from;
+  T* to;
+  constexpr void operator()(std::size_t i) const { to[i] = static_cast<T>(from[i]); }
+};
+
+/// out = the sum of the ranks' slabs, in rank order, on a device: one rank after the other.
+template <DeviceBackend B, class SlabOf, class T>
+void add_slabs(B& backend, Pool& pool, const AlongAxis& tensor, int ranks, SlabOf slab_of,
+               Slab<T> out) {
+  using A = accumulate_t<T>;
+  const std::size_t elements = tensor.elements(out.held);
+  if (elements == 0) return;
+  const Buffer memory = pool.take(elements * sizeof(A));
+  const Slab<A> sums{static_cast<A*>(memory.data()), out.held};
+  fill(backend, sums.data, elements, A{0});
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Slab<const T> slab = slab_of(rank);
+    const Interval part = overlap(slab.held, out.held);
+    if (tensor.elements(part) == 0) continue;
+    backend.for_each(tensor.elements(part), SlabAdd<T>{{part.size * tensor.unit},
+                                                       slab.first(tensor, part.offset),
+                                                       slab.step(tensor),
+                                                       sums.first(tensor, part.offset),
+                                                       sums.step(tensor)});
+  }
+  backend.for_each(elements, RoundEach<T>{sums.data, out.data});
+}
+
 /// What all ranks agree on when they exchange halos; `counts` are what they hold.
 template <Layout L, class T>
 Call halo_call(Operation operation, const Shape& whole, std::span<const std::size_t> counts) {
@@ -126,8 +195,8 @@ Counts held_counts(Pool& pool, const Shape& whole, int ranks) {
 template <SplitLayout From, SplitLayout To, class T>
 class Fetched {
  public:
-  template <Communicator C>
-  Fetched(C& ranks, Pool& pool, View<const T, From> in)
+  template <class B, Communicator C>
+  Fetched(B& backend, C& ranks, Pool& pool, View<const T, From> in)
       : axis_(in.global()[split_position<From>(in.global())]),
         tensor_(in.global(), split_position<From>(in.global())),
         me_(in.place()) {
@@ -135,14 +204,14 @@ class Fetched {
     const Counts received = counts(pool, [&](int rank) { return part_of(rank); });
     const Buffer send_buffer = pool.take(sum(sent) * sizeof(T));
     memory_ = pool.take(sum(received) * sizeof(T));
-    starts_ = pool.take(static_cast<std::size_t>(me_.size) * sizeof(T*));
+    starts_ = pool.take_on_host(static_cast<std::size_t>(me_.size) * sizeof(T*));
     T* const to_send = static_cast<T*>(send_buffer.data());
     T* const fetched = static_cast<T*>(memory_.data());
     const Slab<const T> mine{in.data(), held_interval<From>(axis_, me_)};
     std::size_t next_sent = 0, next_received = 0;
     for (int rank = 0; rank < me_.size; ++rank) {
       const Interval part = sent_to(rank);
-      copy_part<T>(tensor_, part, mine, {to_send + next_sent, part});
+      copy_part<B, T>(backend, tensor_, part, mine, {to_send + next_sent, part});
       starts()[rank] = fetched + next_received;
       next_sent += tensor_.elements(part);
       next_received += tensor_.elements(part_of(rank));
@@ -178,8 +247,8 @@ class Fetched {
 };
 
 /// out = what the rank's window reads.
-template <Communicator C, class T, ShardedLayout From, HaloedLayout To>
-void halo_exchange(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
+template <class B, Communicator C, class T, ShardedLayout From, HaloedLayout To>
+void halo_exchange(B& backend, C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
   const Shape& whole = in.global();
   const AlongAxis tensor(whole, split_position<To>(whole));
   const Slab<T> mine{out.data(), local_block<To>(whole, out.place())};
@@ -187,28 +256,29 @@ void halo_exchange(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out
     const auto copy_parts = [&](std::span<const T* const> peers) noexcept {
       for (int rank = 0; rank < ranks.size(); ++rank) {
         const Interval theirs = local_block<From>(whole, {rank, ranks.size()});
-        copy_part<T>(tensor, overlap(theirs, mine.held),
-                     {peers[static_cast<std::size_t>(rank)], theirs}, mine);
+        copy_part<B, T>(backend, tensor, overlap(theirs, mine.held),
+                        {peers[static_cast<std::size_t>(rank)], theirs}, mine);
       }
     };
     const Counts counts = held_counts<To>(pool, whole, ranks.size());
     ranks.read_peers(halo_call<To, T>(Operation::halo_exchange, whole, counts), in.span(),
                      copy_parts);
   } else {
-    const Fetched<From, To, T> parts(ranks, pool, in);
+    const Fetched<From, To, T> parts(backend, ranks, pool, in);
     for (int rank = 0; rank < ranks.size(); ++rank)
-      copy_part<T>(tensor, parts[rank].held, parts[rank], mine);
+      copy_part<B, T>(backend, tensor, parts[rank].held, parts[rank], mine);
   }
 }
 
 /// out = the rank's block of the sum of what windows read.
-template <Communicator C, class T, HaloedPartialLayout From, ShardedLayout To>
-void halo_sum(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
+template <class B, Communicator C, class T, HaloedPartialLayout From, ShardedLayout To>
+void halo_sum([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const T, From> in,
+              View<T, To> out) {
   const Shape& whole = in.global();
   const AlongAxis tensor(whole, split_position<To>(whole));
   const Slab<T> mine{out.data(), local_block<To>(whole, out.place())};
-  const SlabSum<T> sum(pool, tensor, ranks.size());
   if constexpr (ReadsPeers<C>) {
+    const SlabSum<T> sum(pool, tensor, ranks.size());
     const auto sum_parts = [&](std::span<const T* const> peers) noexcept {
       const auto slab_of = [&](int rank) {
         return Slab<const T>{peers[static_cast<std::size_t>(rank)],
@@ -219,8 +289,13 @@ void halo_sum(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
     const Counts counts = held_counts<From>(pool, whole, ranks.size());
     ranks.read_peers(halo_call<From, T>(Operation::halo_sum, whole, counts), in.span(), sum_parts);
   } else {
-    const Fetched<From, To, T> parts(ranks, pool, in);
-    sum([&](int rank) { return parts[rank]; }, mine);
+    const Fetched<From, To, T> parts(backend, ranks, pool, in);
+    const auto slab_of = [&](int rank) { return parts[rank]; };
+    if constexpr (DeviceBackend<B>) {
+      add_slabs(backend, pool, tensor, ranks.size(), slab_of, mine);
+    } else {
+      SlabSum<T>(pool, tensor, ranks.size())(slab_of, mine);
+    }
   }
 }
 

@@ -1,11 +1,10 @@
 #pragma once
 // The redistributions that need no other rank: slice, pad with zeros, first rank keeps.
 
-#include <algorithm>
 #include <cstddef>
 
-#include "shardwise/core/box.hpp"
 #include "shardwise/layout/view.hpp"
+#include "shardwise/redistribute/box_copy.hpp"
 
 namespace shardwise::detail {
 
@@ -16,37 +15,37 @@ inline Shape with_block(Shape whole, std::size_t axis, Place of) {
 }
 
 /// out = the rank's part of in, which is whole on every rank.
-template <class T, Layout From, SplitLayout To>
-void slice(View<const T, From> in, View<T, To> out) {
+template <class B, class T, Layout From, SplitLayout To>
+void slice(B& backend, View<const T, From> in, View<T, To> out) {
   const std::size_t axis = split_position<To>(out.global());
   const Interval block = local_block<To>(out.global(), out.place());
-  copy_box(out.local(), in.data(), BoxIn{in.local(), {}}.at(axis, block.offset), out.data(),
-           BoxIn{out.local(), {}});
+  copy_box(backend, out.local(), in.data(), BoxIn{in.local(), {}}.at(axis, block.offset),
+           out.data(), BoxIn{out.local(), {}});
 }
 
 /// out = zeros with the rank's part in at its place.
-template <class T, SplitLayout From, Layout To>
-void pad(View<const T, From> in, View<T, To> out) {
+template <class B, class T, SplitLayout From, Layout To>
+void pad(B& backend, View<const T, From> in, View<T, To> out) {
   const std::size_t axis = split_position<From>(in.global());
   const Interval block = local_block<From>(in.global(), in.place());
-  std::fill_n(out.data(), out.size(), T{});
-  copy_box(in.local(), in.data(), BoxIn{in.local(), {}}, out.data(),
+  fill(backend, out.data(), out.size(), T{});
+  copy_box(backend, in.local(), in.data(), BoxIn{in.local(), {}}, out.data(),
            BoxIn{out.local(), {}}.at(axis, block.offset));
 }
 
 /// out = in, unless both are the same memory.
-template <class T, Layout From, Layout To>
-void keep(View<const T, From> in, View<T, To> out) {
-  if (in.data() != out.data()) std::copy_n(in.data(), in.size(), out.data());
+template <class B, class T, Layout From, Layout To>
+void keep(B& backend, View<const T, From> in, View<T, To> out) {
+  copy(backend, in.data(), in.size(), out.data());
 }
 
 /// out = in on the first rank and zeros on the others.
-template <class T, Layout From, Layout To>
-void keep_first(View<const T, From> in, View<T, To> out) {
+template <class B, class T, Layout From, Layout To>
+void keep_first(B& backend, View<const T, From> in, View<T, To> out) {
   if (in.place().rank == 0) {
-    keep(in, out);
+    keep(backend, in, out);
   } else {
-    std::fill_n(out.data(), out.size(), T{});
+    fill(backend, out.data(), out.size(), T{});
   }
 }
 

@@ -10,12 +10,12 @@
 
 namespace shardwise::detail {
 
-/// One number for each rank, in memory of the pool.
+/// One number for each rank, in memory of the host.
 class Counts {
  public:
   template <class CountOf>
   Counts(Pool& pool, int ranks, CountOf count_of)
-      : buffer_(pool.take(static_cast<std::size_t>(ranks) * sizeof(std::size_t))),
+      : buffer_(pool.take_on_host(static_cast<std::size_t>(ranks) * sizeof(std::size_t))),
         ranks_(static_cast<std::size_t>(ranks)) {
     for (int rank = 0; rank < ranks; ++rank) values()[rank] = count_of(rank);
   }
@@ -42,23 +42,26 @@ inline bool lies_in_blocks(const Shape& whole, std::size_t axis) {
 }
 
 /// Copies a tensor into memory where the shards of `axis` lie one after another.
-template <class T>
-void pack(const Shape& whole, std::size_t axis, int ranks, const T* tensor, T* packed) {
+template <class B, class T>
+void pack(B& backend, const Shape& whole, std::size_t axis, int ranks, const T* tensor, T* packed) {
   for (int rank = 0; rank < ranks; ++rank) {
     const Shape shard = with_block(whole, axis, {rank, ranks});
     const Interval block = block_of(whole[axis], {rank, ranks});
-    copy_box(shard, tensor, BoxIn{whole, {}}.at(axis, block.offset), packed, BoxIn{shard, {}});
+    copy_box(backend, shard, tensor, BoxIn{whole, {}}.at(axis, block.offset), packed,
+             BoxIn{shard, {}});
     packed += shard.elements();
   }
 }
 
 /// The inverse of `pack`.
-template <class T>
-void unpack(const Shape& whole, std::size_t axis, int ranks, const T* packed, T* tensor) {
+template <class B, class T>
+void unpack(B& backend, const Shape& whole, std::size_t axis, int ranks, const T* packed,
+            T* tensor) {
   for (int rank = 0; rank < ranks; ++rank) {
     const Shape shard = with_block(whole, axis, {rank, ranks});
     const Interval block = block_of(whole[axis], {rank, ranks});
-    copy_box(shard, packed, BoxIn{shard, {}}, tensor, BoxIn{whole, {}}.at(axis, block.offset));
+    copy_box(backend, shard, packed, BoxIn{shard, {}}, tensor,
+             BoxIn{whole, {}}.at(axis, block.offset));
     packed += shard.elements();
   }
 }

@@ -24,33 +24,38 @@ concept AloneByType = Communicator<C> && requires {
 template <class R, Communicator C>
 inline constexpr bool moves_nothing = R::movement == Movement::none || AloneByType<C>;
 
+/// Whether the collectives of C take what lies where the backend B keeps its tensors. Those of most
+/// communicators take memory of the host; one with `takes_device_memory` set takes a device's.
+/// valid: `reaches_tensors<ThreadCommunicator, Reference>`
+template <Communicator C, class B>
+inline constexpr bool reaches_tensors = AloneByType<C> || DeviceBackend<B> == requires {
+  requires C::takes_device_memory;
+};
+
 namespace detail {
 
 inline void require_meeting_views(const Shape& in, Place in_place, const Shape& out,
                                   Place out_place, Place ranks, std::string_view what) {
   const std::string place = "rank " + std::to_string(ranks.rank);
   if (!(in == out)) {
-    throw shape_error(place + ", " + std::string(what) + ": the input is a tensor " +
-                      to_string(in) + " and the output " + to_string(out) +
-                      "; a redistribution changes the layout alone, so they must be equal");
+    throw shape_error({place, ", ", what, ": the input is a tensor ", in, " and the output ", out,
+                       "; a redistribution changes the layout alone, so they must be equal"});
   }
   if (!(in_place == ranks) || !(out_place == ranks)) {
-    throw argument_error(place + ", " + std::string(what) +
-                         ": the views were made for another rank or number of ranks (input " +
-                         std::to_string(in_place.rank) + " of " + std::to_string(in_place.size) +
-                         ", output " + std::to_string(out_place.rank) + " of " +
-                         std::to_string(out_place.size) + ") than the communicator's " +
-                         std::to_string(ranks.size) + " ranks");
+    throw argument_error({place, ", ", what,
+                          ": the views were made for another rank or number of ranks (input ",
+                          in_place.rank, " of ", in_place.size, ", output ", out_place.rank, " of ",
+                          out_place.size, ") than the communicator's ", ranks.size, " ranks"});
   }
 }
 
 template <Layout From, Layout To>
 [[noreturn]] void refuse_reduction(Reduction reduction) {
-  throw argument_error("redistribute, " + layout_name<From>() + " -> " + layout_name<To>() + ": " +
-                       std::string(name(reduction)) +
-                       " was asked for, but only the movement of an all-reduce (Partial -> "
-                       "Invariant or Replicated) takes another reduction than a sum; slice its "
-                       "result");
+  throw argument_error({"redistribute, ", layout_name<From>(), " -> ", layout_name<To>(), ": ",
+                        name(reduction),
+                        " was asked for, but only the movement of an all-reduce (Partial -> "
+                        "Invariant or Replicated) takes another reduction than a sum; slice its "
+                        "result"});
 }
 
 }  // namespace detail
@@ -63,15 +68,16 @@ constexpr Place place_of(const C& ranks) {
 
 /// out = in, laid out as To. A collective: every rank of `ranks` calls it, with the same shape.
 /// in and out are tensors of equal global shape and may be the same memory if nothing moves or for
-/// `Partial -> Invariant` and `Partial -> Replicated`; `pool` lends memory for packing.
+/// `Partial -> Invariant` and `Partial -> Replicated`; `pool` lends memory for packing. in, out and
+/// the pool's memory are where `backend` keeps its tensors, and it copies what no collective moves.
 /// `reduction` may be another one than a sum where the movement is an all-reduce: the maximum of a
 /// softmax, for example.
 /// sends    what `operation` of `Redistribute<From, To>` says, all elements of the tensor
 /// throws   shape_error, argument_error for views that do not fit; argument_error for another
 ///          reduction than a sum where the movement is no all-reduce; the communicator's errors
-template <Communicator C, class T, Layout From, Layout To>
-void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
-                  Reduction reduction = Reduction::sum) {
+template <class B, Communicator C, class T, Layout From, Layout To>
+void redistribute([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const T, From> in,
+                  View<T, To> out, Reduction reduction = Reduction::sum) {
   using R = Redistribute<From, To>;
   if constexpr (detail::checks_locally<C>()) {
     if (!(in.global() == out.global()) || !(in.place() == place_of(ranks)) ||
@@ -85,29 +91,37 @@ void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
     if (reduction != Reduction::sum) detail::refuse_reduction<From, To>(reduction);
   }
   if constexpr (moves_nothing<R, C>) {
-    detail::keep(in, out);
+    detail::keep(backend, in, out);
   } else if constexpr (R::movement == Movement::keep_first) {
-    detail::keep_first(in, out);
+    detail::keep_first(backend, in, out);
   } else if constexpr (R::movement == Movement::slice) {
-    detail::slice(in, out);
+    detail::slice(backend, in, out);
   } else if constexpr (R::movement == Movement::pad) {
-    detail::pad(in, out);
+    detail::pad(backend, in, out);
   } else if constexpr (R::movement == Movement::all_gather) {
-    detail::all_gather(ranks, pool, in, out);
+    detail::all_gather(backend, ranks, pool, in, out);
   } else if constexpr (R::movement == Movement::all_reduce) {
     ranks.all_reduce(in.span(), out.span(), reduction);
   } else if constexpr (R::movement == Movement::reduce_scatter) {
-    detail::reduce_scatter(ranks, pool, in, out);
+    detail::reduce_scatter(backend, ranks, pool, in, out);
   } else if constexpr (R::movement == Movement::all_to_all) {
-    detail::all_to_all(ranks, pool, in, out);
+    detail::all_to_all(backend, ranks, pool, in, out);
   } else if constexpr (R::movement == Movement::halo_exchange) {
-    detail::halo_exchange(ranks, pool, in, out);
+    detail::halo_exchange(backend, ranks, pool, in, out);
   } else if constexpr (R::movement == Movement::halo_sum) {
-    detail::halo_sum(ranks, pool, in, out);
+    detail::halo_sum(backend, ranks, pool, in, out);
   } else {
-    detail::pad(in, out);
+    detail::pad(backend, in, out);
     ranks.all_reduce(std::span<const T>(out.span()), out.span());
   }
+}
+
+/// The same on memory of the host, where no backend is needed.
+template <Communicator C, class T, Layout From, Layout To>
+void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
+                  Reduction reduction = Reduction::sum) {
+  detail::NoBackend none;
+  redistribute(none, ranks, pool, in, out, reduction);
 }
 
 }  // namespace shardwise

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <utility>
 
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/redistribute/number.hpp"
+#include "shardwise/redistribute/run.hpp"
 #include "shardwise/train/labels.hpp"
 
 namespace shardwise {
@@ -31,60 +33,87 @@ constexpr std::int32_t ahead_of_label(const T* logits, std::size_t count, std::s
   return ahead;
 }
 
+/// 1 for a row of whole logits of which fewer than k come before the label's.
+template <class T>
+struct IsInTopK {
+  LogitRows<T> rows;
+  std::size_t k;
+
+  constexpr std::int64_t operator()(std::size_t row) const {
+    const std::size_t label = rows.label(row);
+    const auto of_label = static_cast<accumulate_t<T>>(rows.of(row)[label]);
+    const std::int32_t ahead = ahead_of_label(rows.of(row), rows.classes, 0, label, of_label);
+    return static_cast<std::size_t>(ahead) < k ? 1 : 0;
+  }
+};
+
+/// The label's logit of a row, or minus infinity if another rank has it.
+template <class T>
+struct LogitOfLabel {
+  using A = accumulate_t<T>;
+
+  LogitRows<T> rows;
+  A* known;
+
+  constexpr void operator()(std::size_t row) const {
+    const std::size_t label = rows.label(row);
+    known[row] = label < rows.classes ? static_cast<A>(rows.of(row)[label])
+                                      : -std::numeric_limits<A>::infinity();
+  }
+};
+
+/// How many of the rank's logits of a row come before the label's.
+template <class T>
+struct AheadOfLabel {
+  LogitRows<T> rows;
+  const accumulate_t<T>* of_label;
+  std::int32_t* ahead;
+
+  constexpr void operator()(std::size_t row) const {
+    const auto label = static_cast<std::size_t>(rows.labels[row]);
+    ahead[row] = ahead_of_label(rows.of(row), rows.classes, rows.first, label, of_label[row]);
+  }
+};
+
+/// 1 for a row of which fewer than k logits come before the label's, on all ranks together.
+struct IsAheadOfK {
+  const std::int32_t* ahead;
+  std::size_t k;
+
+  constexpr std::int64_t operator()(std::size_t row) const {
+    return static_cast<std::size_t>(ahead[row]) < k ? 1 : 0;
+  }
+};
+
 /// One tensor out of the ranks' summands, combined by `reduction`.
 template <class Context, class T>
 Value<T, Invariant> combined(Run<Context>& run, const Value<T, Partial>& in, Reduction reduction) {
   Value<T, Invariant> out(run.pool, in.global(), run.place());
-  redistribute(run.ranks, run.pool, in.view(), out.writable(), reduction);
+  redistribute(run.backend, run.ranks, run.pool, in.view(), out.writable(), reduction);
   return out;
 }
 
 /// Rows of which fewer than k logits come before the label's, of logits that are split by class.
-template <class Context, class T, Layout L>
-std::size_t top_k_of_split(Run<Context>& run, View<const T, L> logits,
-                           View<const std::int32_t, Invariant> labels, std::size_t k) {
-  using A = accumulate_t<T>;
-  const Interval mine = local_block<L>(logits.global(), logits.place());
-  const auto logits_of = [&](std::size_t row) { return logits.data() + row * mine.size; };
-  Value<A, Partial> known(run.pool, labels.global(), run.place());
-  for (std::size_t row = 0; row < labels.size(); ++row) {
-    const std::size_t local = static_cast<std::size_t>(labels[row]) - mine.offset;
-    known.writable()[row] = local < mine.size ? static_cast<A>(logits_of(row)[local])
-                                              : -std::numeric_limits<A>::infinity();
-  }
+/// `labels` is the shape of the labels.
+template <class Context, class T>
+std::int64_t top_k_of_split(Run<Context>& run, const LogitRows<T>& rows, const Shape& labels,
+                            std::size_t k) {
+  const std::size_t count = labels.elements();
+  Value<accumulate_t<T>, Partial> known(run.pool, labels, run.place());
+  run.backend.for_each(count, LogitOfLabel<T>{rows, known.writable().data()});
   const auto of_label = combined(run, known, Reduction::max);
-  Value<std::int32_t, Partial> ahead_here(run.pool, labels.global(), run.place());
-  for (std::size_t row = 0; row < labels.size(); ++row) {
-    ahead_here.writable()[row] =
-        ahead_of_label(logits_of(row), mine.size, mine.offset,
-                       static_cast<std::size_t>(labels[row]), of_label.view()[row]);
-  }
+  Value<std::int32_t, Partial> ahead_here(run.pool, labels, run.place());
+  run.backend.for_each(count,
+                       AheadOfLabel<T>{rows, of_label.view().data(), ahead_here.writable().data()});
   const auto ahead = combined(run, ahead_here, Reduction::sum);
-  std::size_t count = 0;
-  for (std::size_t row = 0; row < labels.size(); ++row) {
-    if (static_cast<std::size_t>(ahead.view()[row]) < k) ++count;
-  }
-  return count;
-}
-
-/// The same of the rank's whole rows.
-template <class T, Layout L, Layout Along>
-std::int64_t top_k_of_rows(View<const T, L> logits, View<const std::int32_t, Along> labels,
-                           std::size_t k) {
-  const std::size_t classes = logits.columns();
-  std::int64_t count = 0;
-  for_each_label(logits, labels, [&](std::size_t row, std::size_t label) {
-    const T* z = logits.data() + row * classes;
-    const auto of_label = static_cast<accumulate_t<T>>(z[label]);
-    if (static_cast<std::size_t>(ahead_of_label(z, classes, 0, label, of_label)) < k) ++count;
-  });
-  return count;
+  return reduced(run.backend, run.pool, count, std::int64_t{0}, IsAheadOfK{ahead.view().data(), k},
+                 Plus{});
 }
 
 inline void check_k(std::size_t k, std::size_t classes) {
   if (k > 0 && k <= classes) return;
-  throw argument_error("count_top_k: k is " + std::to_string(k) + ", but there are " +
-                       std::to_string(classes) + " classes: it must be in [1, classes]");
+  throw argument_error({"count_top_k: k is ", k, ", but there are ", classes,
+                        " classes: it must be in [1, classes]"});
 }
 
 }  // namespace detail
@@ -113,17 +142,23 @@ std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_
   const auto logits = model.evaluate(x);
   const auto labels = detail::labels_along<L>(given_labels);
   detail::check_place(logits, labels);
-  detail::check_labels(logits.global(), labels);
-  detail::check_k(k, logits.global().back().extent());
   auto& run = model.run();
+  detail::check_labels(run.backend, run.pool, logits.global(), labels);
+  detail::check_k(k, logits.global().back().extent());
+  const auto here =
+      detail::part_here<detail::rows_layout_t<L>>(run.backend, run.pool, labels, logits.place());
+  const detail::LogitRows<typename M::dtype> rows(logits, here.view());
   if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
-    return detail::top_k_of_split(run, logits, labels, k);
-  } else if constexpr (std::same_as<L, Invariant>) {
-    return static_cast<std::size_t>(detail::top_k_of_rows(logits, labels, k));
+    return static_cast<std::size_t>(detail::top_k_of_split(run, rows, labels.global(), k));
   } else {
-    Value<std::int64_t, Partial> count(run.pool, Shape{}, run.place());
-    count.writable()[0] = detail::top_k_of_rows(logits, labels, k);
-    return static_cast<std::size_t>(detail::combined(run, count, Reduction::sum).view()[0]);
+    const detail::IsInTopK<typename M::dtype> is_in_top_k{rows, k};
+    const auto mine = detail::reduced(run.backend, run.pool, here.view().size(), std::int64_t{0},
+                                      is_in_top_k, detail::Plus{});
+    if constexpr (std::same_as<L, Invariant>) {
+      return static_cast<std::size_t>(mine);
+    } else {
+      return static_cast<std::size_t>(detail::all_reduced(run.backend, run.pool, run.ranks, mine));
+    }
   }
 }
 

@@ -72,6 +72,87 @@ constexpr void row_gradient(const T* logits, std::size_t count, std::size_t labe
   }
 }
 
+/// The loss and the gradient of a row.
+template <class T>
+struct WholeRow {
+  using A = accumulate_t<T>;
+
+  LogitRows<T> rows;
+  TargetShares<A> shares;
+  A terms;
+  A* losses;
+  A* gradient;
+
+  constexpr void operator()(std::size_t row) const {
+    const A largest = largest_of(rows.of(row), rows.classes);
+    const RowSums<A> sums = sums_of(rows.of(row), rows.classes, rows.label(row), largest, shares);
+    losses[row] = row_loss(sums, shares);
+    row_gradient(rows.of(row), rows.classes, rows.label(row), largest, sums.exponentials, shares,
+                 terms, gradient + row * rows.classes);
+  }
+};
+
+/// The largest of the rank's logits of a row.
+template <class T>
+struct LargestOfRow {
+  LogitRows<T> rows;
+  accumulate_t<T>* largest;
+
+  constexpr void operator()(std::size_t row) const {
+    largest[row] = largest_of(rows.of(row), rows.classes);
+  }
+};
+
+/// The sums over the rank's logits of a row, of which `width` are given out.
+template <class T>
+struct SumsOfRow {
+  using A = accumulate_t<T>;
+
+  LogitRows<T> rows;
+  TargetShares<A> shares;
+  const A* largest;  // of whole rows
+  std::size_t width;
+  A* sums;
+
+  constexpr void operator()(std::size_t row) const {
+    const RowSums<A> here =
+        sums_of(rows.of(row), rows.classes, rows.label(row), largest[row], shares);
+    sums[row * width] = here.exponentials;
+    sums[row * width + 1] = here.label;
+    if (width > 2) sums[row * width + 2] = here.all;
+  }
+};
+
+/// The loss of a row, and the gradient of the rank's logits of it.
+template <class T>
+struct SplitRow {
+  using A = accumulate_t<T>;
+
+  LogitRows<T> rows;
+  TargetShares<A> shares;
+  A terms;
+  const A* largest;  // of whole rows, as are the sums
+  std::size_t width;
+  const A* sums;
+  A* losses;
+  A* gradient;
+
+  constexpr void operator()(std::size_t row) const {
+    const A* const of_row = sums + row * width;
+    const RowSums<A> whole{of_row[0], of_row[1], width > 2 ? of_row[2] : A(0)};
+    losses[row] = row_loss(whole, shares);
+    row_gradient(rows.of(row), rows.classes, rows.label(row), largest[row], whole.exponentials,
+                 shares, terms, gradient + row * rows.classes);
+  }
+};
+
+/// The loss of a row, to be added up.
+template <class A>
+struct LossOfRow {
+  const A* losses;
+  constexpr double operator()(std::size_t row) const { return static_cast<double>(losses[row]); }
+};
+
 }  // namespace detail
 
 /// loss = -Σ_rows Σ_k target_k log softmax(logits)_k / rows, where a row is one run along the
@@ -85,7 +166,7 @@ constexpr void row_gradient(const T* logits, std::size_t count, std::size_t labe
 /// sends    Invariant         nothing
 ///          Sharded<feature>  an all-reduce (max) of one number a row, then one (sum) of two a row,
 ///                            of three with label smoothing
-///          else              an all-reduce of one number
+///          else              an all-reduce of one double
 /// throws   argument_error, on every rank and before anything is sent or written, for a label that
 ///          is no class (if labels are split, on the rank that has it), an empty batch, or
 ///          label_smoothing outside [0, 1]; shape_error
@@ -98,10 +179,11 @@ struct CrossEntropy {
   template <Layout L>
   using exchanges = std::conditional_t<
       std::same_as<L, Invariant>, std::tuple<>,
-      std::conditional_t<std::same_as<L, Sharded<Axis::feature>>,
-                         std::tuple<Exchange<Redistribute<Partial, Invariant>, Reduction::max>,
-                                    Exchange<Redistribute<Partial, Invariant>>>,
-                         std::tuple<Exchange<Redistribute<Partial, Invariant>>>>>;
+      std::conditional_t<
+          std::same_as<L, Sharded<Axis::feature>>,
+          std::tuple<Exchange<Redistribute<Partial, Invariant>, Reduction::max>,
+                     Exchange<Redistribute<Partial, Invariant>>>,
+          std::tuple<Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>>>>;
 
   template <Layout L>
   constexpr auto exchange_shapes(const Shape& logits) const {
@@ -125,15 +207,25 @@ struct CrossEntropy {
     const double terms = frame.terms_of_step(logits.global().rows());
     const auto labels = detail::labels_along<L>(given_labels);
     detail::check_place(logits, labels);
-    detail::check_labels(logits.global(), labels);
+    detail::check_labels(frame.backend(), frame.pool(), logits.global(), labels);
+    const auto here = detail::part_here<detail::rows_layout_t<L>>(frame.backend(), frame.pool(),
+                                                                  labels, logits.place());
+    const detail::LogitRows<T> rows(logits, here.view());
+    const std::size_t count = here.view().size();
+    const Buffer memory = frame.pool().take(count * sizeof(accumulate_t<T>));
+    auto* const losses = static_cast<accumulate_t<T>*>(memory.data());
+    const detail::LossOfRow<accumulate_t<T>> loss{losses};
     if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
-      return split_rows(frame, logits, labels, gradient, terms) / terms;
+      split_rows(frame, rows, count, logits.global(), terms, losses, gradient.data());
+      return frame.sum(count, loss) / terms;
     } else {
-      const double mine = whole_rows(logits, labels, gradient, terms);
+      frame.backend().for_each(
+          count, detail::WholeRow<T>{rows, shares_of<T>(logits.global()),
+                                     static_cast<accumulate_t<T>>(terms), losses, gradient.data()});
       if constexpr (ShardedLayout<L>) {
-        return frame.template sum_of_ranks<0>(mine) / terms;
+        return frame.template sum_of_ranks<0>(count, loss) / terms;
       } else {
-        return mine / terms;
+        return frame.sum(count, loss) / terms;
       }
     }
   }
@@ -144,75 +236,39 @@ struct CrossEntropy {
 
   void check_smoothing() const {
     if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
-      throw argument_error("cross-entropy: label_smoothing is " + std::to_string(label_smoothing) +
-                           "; it is a share of the target and must be in [0, 1]");
+      throw argument_error({"cross-entropy: label_smoothing is ", label_smoothing,
+                            "; it is a share of the target and must be in [0, 1]"});
     }
   }
 
-  /// The sum over the rank's rows, each of them whole.
-  template <class T, Layout L, Layout Along>
-  double whole_rows(View<const T, L> logits, View<const std::int32_t, Along> labels,
-                    View<accumulate_t<T>, L> gradient, double terms) const {
-    using A = accumulate_t<T>;
-    const std::size_t classes = logits.columns();
-    const detail::TargetShares<A> shares(label_smoothing, classes);
-    double sum = 0;
-    detail::for_each_label(logits, labels, [&](std::size_t row, std::size_t label) {
-      const T* z = logits.data() + row * classes;
-      const A largest = detail::largest_of(z, classes);
-      const auto sums = detail::sums_of(z, classes, label, largest, shares);
-      sum += static_cast<double>(detail::row_loss(sums, shares));
-      detail::row_gradient(z, classes, label, largest, sums.exponentials, shares,
-                           static_cast<A>(terms), gradient.data() + row * classes);
-    });
-    return sum;
+  template <class T>
+  detail::TargetShares<accumulate_t<T>> shares_of(const Shape& logits) const {
+    return {label_smoothing, logits.back().extent()};
   }
 
-  /// The sum over all rows, of each of which the rank holds some classes. A rank that holds none
-  /// joins with the largest number of nothing, minus infinity, and sums of 0.
-  template <class Frame, class T, Layout L>
-  double split_rows(Frame& frame, View<const T, L> logits,
-                    View<const std::int32_t, Invariant> labels, View<accumulate_t<T>, L> gradient,
-                    double terms) const {
-    using A = accumulate_t<T>;
-    const Interval mine = local_block<L>(logits.global(), logits.place());
-    const detail::TargetShares<A> shares(label_smoothing, logits.global().back().extent());
-    const std::size_t rows = logits.rows();
+  /// The losses of `count` rows, of each of which the rank holds some classes, and their gradients.
+  /// A rank that holds none joins with the largest number of nothing, minus infinity, and sums of
+  /// 0.
+  template <class Frame, class T>
+  void split_rows(Frame& frame, const detail::LogitRows<T>& rows, std::size_t count,
+                  const Shape& logits, double terms, accumulate_t<T>* losses,
+                  accumulate_t<T>* gradient) const {
+    const auto shares = shares_of<T>(logits);
     const std::size_t width = sums_per_row();
-    const auto logits_of = [&](std::size_t row) { return logits.data() + row * mine.size; };
-    const auto local_label = [&](std::size_t row) {  // beyond mine.size if another rank has it
-      return static_cast<std::size_t>(labels[row]) - mine.offset;
-    };
 
     auto largest_here = frame.template exchange_input<0>();
-    A* const my_largest = largest_here.writable().data();
-    for (std::size_t row = 0; row < rows; ++row) {
-      my_largest[row] = detail::largest_of(logits_of(row), mine.size);
-    }
-    const auto maxima = frame.template exchange<0>(std::move(largest_here));
-    const A* const largest = maxima.view().data();
+    frame.backend().for_each(count, detail::LargestOfRow<T>{rows, largest_here.writable().data()});
+    const auto largest = frame.template exchange<0>(std::move(largest_here));
 
     auto sums_here = frame.template exchange_input<1>();
-    A* const my_sums = sums_here.writable().data();
-    for (std::size_t row = 0; row < rows; ++row) {
-      const auto sums =
-          detail::sums_of(logits_of(row), mine.size, local_label(row), largest[row], shares);
-      my_sums[row * width] = sums.exponentials;
-      my_sums[row * width + 1] = sums.label;
-      if (width > 2) my_sums[row * width + 2] = sums.all;
-    }
-    const auto row_sums = frame.template exchange<1>(std::move(sums_here));
+    frame.backend().for_each(count, detail::SumsOfRow<T>{rows, shares, largest.view().data(), width,
+                                                         sums_here.writable().data()});
+    const auto sums = frame.template exchange<1>(std::move(sums_here));
 
-    double sum = 0;
-    for (std::size_t row = 0; row < rows; ++row) {
-      const A* const of_row = row_sums.view().data() + row * width;
-      const detail::RowSums<A> sums{of_row[0], of_row[1], width > 2 ? of_row[2] : A(0)};
-      sum += static_cast<double>(detail::row_loss(sums, shares));
-      detail::row_gradient(logits_of(row), mine.size, local_label(row), largest[row],
-                           sums.exponentials, shares, static_cast<A>(terms),
-                           gradient.data() + row * mine.size);
-    }
-    return sum;
+    frame.backend().for_each(
+        count,
+        detail::SplitRow<T>{rows, shares, static_cast<accumulate_t<T>>(terms),
+                            largest.view().data(), width, sums.view().data(), losses, gradient});
   }
 };
 

@@ -8,8 +8,12 @@
 #include <string>
 #include <type_traits>
 
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
 #include "shardwise/layout/view.hpp"
+#include "shardwise/model/value.hpp"
+#include "shardwise/redistribute/local_moves.hpp"
 
 namespace shardwise::detail {
 
@@ -36,63 +40,120 @@ auto target_along(const Given& given) {
   return View<const T, Along>(given);
 }
 
-/// The same for labels, which have no classes to be split by.
+/// How the rows of logits lie that are laid out as L: without the classes by which they may be
+/// split.
+template <Layout L>
+using rows_layout_t = std::conditional_t<std::same_as<L, Sharded<Axis::feature>>, Invariant, L>;
+
+/// The same for labels.
 template <Layout L, class Given>
 auto labels_along(const Given& given) {
-  using Rows = std::conditional_t<std::same_as<L, Sharded<Axis::feature>>, Invariant, L>;
-  return target_along<std::int32_t, Rows>(given);
+  return target_along<std::int32_t, rows_layout_t<L>>(given);
 }
 
 /// Throws argument_error if the target is split but is another rank's part.
 template <class T, Layout L, class Label, Layout Along>
 void check_place(View<T, L> prediction, View<Label, Along> target) {
   if (std::same_as<Along, Invariant> || target.place() == prediction.place()) return;
-  throw argument_error(
-      "the labels or targets are the part of rank " + std::to_string(target.place().rank) + " of " +
-      std::to_string(target.place().size) + ", but the prediction is that of rank " +
-      std::to_string(prediction.place().rank) + " of " + std::to_string(prediction.place().size) +
-      ": make both with place_of(ranks) of the model's communicator");
+  throw argument_error({"the labels or targets are the part of rank ", target.place().rank, " of ",
+                        target.place().size, ", but the prediction is that of rank ",
+                        prediction.place().rank, " of ", prediction.place().size,
+                        ": make both with place_of(ranks) of the model's communicator"});
+}
+
+/// Whether the label of a row is none of `classes` classes.
+struct IsNoClass {
+  const std::int32_t* labels;
+  std::size_t classes;
+
+  constexpr std::uint8_t operator()(std::size_t row) const {
+    return static_cast<std::size_t>(labels[row]) < classes ? 0 : 1;  // no negative one is below
+  }
+};
+
+/// Throws argument_error that names the first label that is no class, which there is; labels.data()
+/// is memory of the host.
+template <Layout Along>
+void refuse_labels(std::size_t classes, View<const std::int32_t, Along> labels) {
+  for_each_global_run(labels, [&](std::size_t global, std::size_t local, std::size_t length) {
+    for (std::size_t i = 0; i < length; ++i) {
+      const IsNoClass is_no_class{labels.data() + local, classes};
+      if (is_no_class(i) == 0) continue;
+      throw argument_error({"label ", labels[local + i], " of row ", global + i,
+                            " is no class: there are ", classes,
+                            " classes, numbered from 0. Look at the labels, or at the size of the "
+                            "model's last layer"});
+    }
+  });
 }
 
 /// Throws shape_error unless there is one label for each row of `logits`, and argument_error for a
 /// label that is no class. Where labels are whole, every rank throws the same.
-template <Layout Along>
-void check_labels(const Shape& logits, View<const std::int32_t, Along> labels) {
+template <class B, Layout Along>
+void check_labels(B& backend, Pool& pool, const Shape& logits,
+                  View<const std::int32_t, Along> labels) {
   if (logits.rank() == 0 || logits.back().axis != Axis::feature) {
-    throw shape_error("the logits are a tensor " + to_string(logits) +
-                      "; their innermost axis must be feature, which are the classes");
+    throw shape_error({"the logits are a tensor ", logits,
+                       "; their innermost axis must be feature, which are the classes"});
   }
   if (!(labels.global() == logits.without_back())) {
-    throw shape_error("the labels are a tensor " + to_string(labels.global()) + ", but logits " +
-                      to_string(logits) +
-                      " need one label for each row: " + to_string(logits.without_back()));
+    throw shape_error({"the labels are a tensor ", labels.global(), ", but logits ", logits,
+                       " need one label for each row: ", logits.without_back()});
   }
   const std::size_t classes = logits.back().extent();
-  for_each_global_run(labels, [&](std::size_t global, std::size_t local, std::size_t length) {
-    for (std::size_t i = 0; i < length; ++i) {
-      const std::int32_t label = labels[local + i];
-      if (label >= 0 && static_cast<std::size_t>(label) < classes) continue;
-      throw argument_error("label " + std::to_string(label) + " of row " +
-                           std::to_string(global + i) + " is no class: there are " +
-                           std::to_string(classes) +
-                           " classes, numbered from 0. Look at the labels, or at the size of the "
-                           "model's last layer");
-    }
-  });
+  const IsNoClass is_no_class{labels.data(), classes};
+  if (reduced(backend, pool, labels.size(), std::uint8_t{0}, is_no_class, Largest{}) == 0) return;
+  const Buffer memory = pool.take_on_host(labels.size() * sizeof(std::int32_t));
+  auto* const here = static_cast<std::int32_t*>(memory.data());
+  to_host(backend, labels.data(), labels.size(), here);
+  refuse_labels(classes, labels.in_memory(static_cast<const std::int32_t*>(here)));
 }
 
-/// Calls f(local row, label) for every row that the rank holds of logits laid out as L, which does
-/// not split the classes.
-template <class T, Layout L, Layout Along, class F>
-void for_each_label(View<T, L> logits, View<const std::int32_t, Along> labels, F&& f) {
-  const View<const std::int32_t, L> rows_here(nullptr, labels.global(), logits.place());
-  for_each_global_run(rows_here, [&](std::size_t global, std::size_t local, std::size_t length) {
-    const std::size_t first = std::same_as<Along, L> ? local : global;
-    for (std::size_t i = 0; i < length; ++i) {
-      f(local + i, static_cast<std::size_t>(labels[first + i]));
+/// The rank's part of labels or targets that are to be laid out as L: they themselves, or a slice
+/// of them if they are whole on every rank.
+template <Layout L, class B, class T, Layout Along>
+Value<T, L> part_here([[maybe_unused]] B& backend, [[maybe_unused]] Pool& pool,
+                      View<const T, Along> target, Place place) {
+  if constexpr (std::same_as<Along, L>) {
+    return Value<T, L>(target);
+  } else {
+    const Shape& whole = target.global();
+    const std::size_t axis = split_position<L>(whole);
+    if (whole.elements(0, axis) == 1) {  // the part is one piece of the whole
+      const std::size_t first =
+          local_block<L>(whole, place).offset * whole.elements(axis + 1, whole.rank());
+      return Value<T, L>(View<const T, L>(target.data() + first, whole, place));
     }
-  });
+    Value<T, L> part(pool, whole, place);
+    slice(backend, target, part.writable());
+    return part;
+  }
 }
+
+/// The rows of logits of which the rank has some classes, and their labels. It lies in the memory
+/// of the backend.
+template <class T>
+struct LogitRows {
+  const T* logits;             ///< [rows, classes], those of the rank
+  const std::int32_t* labels;  ///< [rows]
+  std::size_t classes;         ///< that the rank has
+  std::size_t first;           ///< number of the first of them
+
+  template <Layout L, Layout Along>
+  LogitRows(View<const T, L> all, View<const std::int32_t, Along> of_rows)
+      : logits(all.data()), labels(of_rows.data()), classes(all.columns()), first(0) {
+    if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
+      first = local_block<L>(all.global(), all.place()).offset;
+    }
+  }
+
+  /// The logits of a row.
+  constexpr const T* of(std::size_t row) const { return logits + row * classes; }
+  /// Where its label's logit is among them; beyond them if another rank has it.
+  constexpr std::size_t label(std::size_t row) const {
+    return static_cast<std::size_t>(labels[row]) - first;
+  }
+};
 
 /// The largest of `count` logits: NaN if one of them is, minus infinity if there are none.
 template <class T>

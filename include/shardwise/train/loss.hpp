@@ -8,7 +8,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/plan.hpp"
 
@@ -28,7 +30,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
  public:
   /// Made for one call; `exchange_shapes` are those that the loss gave.
   LossFrame(Run<Context>& run, const typename Base::Shapes& exchange_shapes, BatchShare share)
-      : Base(run, exchange_shapes), share_(share) {}
+      : Base(run, exchange_shapes), run_(run), share_(share) {}
 
   /// The number of terms that the step's mean is taken over, if this batch has `terms` of them over
   /// all ranks: their sum divided by this is the batch's part of the step's loss.
@@ -42,16 +44,35 @@ class LossFrame : public Exchanger<Context, Exchanges> {
            static_cast<double>(share_.samples);
   }
 
-  /// The sum of one number of each rank. Exchange I must be Partial -> Invariant, of one element.
-  template <std::size_t I>
-  double sum_of_ranks(double mine) {
-    auto in = this->template exchange_input<I>();
-    auto& number = in.writable()[0];
-    number = static_cast<std::remove_reference_t<decltype(number)>>(mine);
-    return static_cast<double>(this->template exchange<I>(std::move(in)).view()[0]);
+  /// Who computes.
+  typename Context::backend& backend() { return run_.backend; }
+  /// Memory where the backend's tensors lie.
+  Pool& pool() { return run_.pool; }
+
+  /// term(0) + ... + term(n - 1), of doubles. `term` is an object as `DeviceBackend` says of those
+  /// that it is given.
+  template <class Term>
+  double sum(std::size_t n, const Term& term) {
+    return detail::reduced(run_.backend, run_.pool, n, 0.0, term, detail::Plus{});
+  }
+
+  /// The same over all ranks, each with n terms of its own. Exchange I must be Partial ->
+  /// Invariant, of one double.
+  template <std::size_t I, class Term>
+  double sum_of_ranks(std::size_t n, const Term& term) {
+    auto mine = this->template exchange_input<I>();
+    static_assert(std::same_as<typename decltype(mine.writable())::value_type, double>,
+                  "sum_of_ranks adds doubles. Name the exchange as one of them: "
+                  "Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>.");
+    detail::reduce(run_.backend, n, 0.0, term, detail::Plus{}, mine.writable().data());
+    const auto all = this->template exchange<I>(std::move(mine));
+    double sum = 0;
+    detail::to_host(run_.backend, all.view().data(), 1, &sum);
+    return sum;
   }
 
  private:
+  Run<Context>& run_;
   BatchShare share_;
 };
 

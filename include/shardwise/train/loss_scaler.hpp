@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/train/clip.hpp"
@@ -88,9 +89,9 @@ class LossScaler {
     if (overflowed) {
       const double smaller = scale_ * options_.backoff;
       if (!is_scale(smaller)) {
-        throw numeric_error("gradients overflow at a loss scale of " + std::to_string(scale_) +
-                            " too, so it is not the scale that makes them do so. Try a smaller "
-                            "learning rate, or bf16 instead of fp16");
+        throw numeric_error({"gradients overflow at a loss scale of ", scale_,
+                             " too, so it is not the scale that makes them do so. Try a smaller "
+                             "learning rate, or bf16 instead of fp16"});
       }
       scale_ = smaller;
       in_a_row_ = 0;
@@ -108,8 +109,7 @@ class LossScaler {
 
   static void check(const char* option, double value, bool good, const char* rule) {
     if (good) return;
-    throw argument_error(std::string("LossScaler: ") + option + " is " + std::to_string(value) +
-                         "; it must be " + rule);
+    throw argument_error({"LossScaler: ", option, " is ", value, "; it must be ", rule});
   }
 
   DynamicLossScale options_;
@@ -120,17 +120,36 @@ class LossScaler {
 
 namespace detail {
 
+/// Multiplies a number by `factor`, rounds it once, and gives 0 if it then is a finite number, else
+/// NaN. So does the sum of all.
+template <Real T>
+struct ScaleAndCheck {
+  using A = accumulate_t<T>;
+
+  T* numbers;
+  A factor;
+
+  constexpr A operator()(std::size_t i) const {
+    numbers[i] = static_cast<T>(static_cast<A>(numbers[i]) * factor);
+    return A(0) * static_cast<A>(numbers[i]);
+  }
+};
+
 /// Divides the loss scale out of settled gradients. Returns whether any of them, on any rank, is
 /// then no finite number.
 /// sends    an all-reduce (max) of one uint8
 template <class M>
 bool take_out_scale(M& model) {
-  const std::uint8_t mine = scale_gradients(model, 1 / model.gradient_scale()) ? 0 : 1;
+  using G = typename M::gradient_dtype;
+  using A = accumulate_t<G>;
+  auto& run = model.run();
+  const std::span<G> gradients = model.gradients();
+  const ScaleAndCheck<G> scale{gradients.data(), static_cast<A>(1 / model.gradient_scale())};
+  const A sum = reduced(run.backend, run.pool, gradients.size(), A(0), scale, Plus{});
   model.set_gradient_scale(1);
-  std::uint8_t any = 0;
-  all_reduce(
-      model.run(), [] { return std::string("overflow of gradients"); },
-      std::span<const std::uint8_t>(&mine, 1), std::span<std::uint8_t>(&any, 1), Reduction::max);
+  const std::uint8_t mine = sum == 0 ? 0 : 1;
+  const std::uint8_t any = all_reduced(
+      run, [] { return std::string("overflow of gradients"); }, mine, Reduction::max);
   return any != 0;
 }
 

@@ -15,18 +15,40 @@
 
 namespace shardwise {
 
+namespace detail {
+
+/// Writes gradient = slope (prediction - target), and gives (prediction - target)² to be added up.
+template <class T>
+struct SquaredDifference {
+  using A = accumulate_t<T>;
+
+  const T* prediction;
+  const T* target;
+  A slope;
+  A* gradient;
+
+  constexpr double operator()(std::size_t i) const {
+    const A difference = static_cast<A>(prediction[i]) - static_cast<A>(target[i]);
+    gradient[i] = slope * difference;
+    return static_cast<double>(difference * difference);
+  }
+};
+
+}  // namespace detail
+
 /// loss = Σ (prediction - target)² / n,   gradient = 2 (prediction - target) / n,
 /// n the number of elements of the whole prediction. Each difference is computed in accumulate_t of
 /// the dtype, a rank's sum in double.
 /// layout   prediction L, gradient L, for Invariant and every Sharded; target Invariant or L
-/// sends    nothing for Invariant, an all-reduce of one number for Sharded
+/// sends    nothing for Invariant, an all-reduce of one double for Sharded
 /// throws   shape_error if prediction and target differ in shape, argument_error for an empty batch
 struct MeanSquaredError {
   ///@{
   /// As `Loss` says.
   template <Layout L>
-  using exchanges = std::conditional_t<std::same_as<L, Invariant>, std::tuple<>,
-                                       std::tuple<Exchange<Redistribute<Partial, Invariant>>>>;
+  using exchanges = std::conditional_t<
+      std::same_as<L, Invariant>, std::tuple<>,
+      std::tuple<Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>>>;
 
   template <Layout L>
   constexpr auto exchange_shapes(const Shape&) const {
@@ -43,25 +65,22 @@ struct MeanSquaredError {
     using A = accumulate_t<T>;
     const auto target = detail::target_along<T, L>(given_target);
     if (!(prediction.global() == target.global())) {
-      throw shape_error("mean squared error: the prediction is a tensor " +
-                        to_string(prediction.global()) + " and the target " +
-                        to_string(target.global()) + "; they must be equal, axes included");
+      throw shape_error({"mean squared error: the prediction is a tensor ", prediction.global(),
+                         " and the target ", target.global(),
+                         "; they must be equal, axes included"});
     }
     detail::check_place(prediction, target);
     const double terms = frame.terms_of_step(prediction.global().elements());
-    const A slope = static_cast<A>(2.0 / terms);
-    double sum = 0;
-    for_each_global_run(prediction, [&](std::size_t global, std::size_t local, std::size_t length) {
-      const std::size_t first = std::same_as<typename Target::layout, L> ? local : global;
-      for (std::size_t i = 0; i < length; ++i) {
-        const A difference =
-            static_cast<A>(prediction[local + i]) - static_cast<A>(target[first + i]);
-        sum += static_cast<double>(difference * difference);
-        gradient[local + i] = slope * difference;
-      }
-    });
-    if constexpr (ShardedLayout<L>) sum = frame.template sum_of_ranks<0>(sum);
-    return sum / terms;
+    const std::size_t count = prediction.size();
+    const auto here =
+        detail::part_here<L>(frame.backend(), frame.pool(), target, prediction.place());
+    const detail::SquaredDifference<T> squares{prediction.data(), here.view().data(),
+                                               static_cast<A>(2.0 / terms), gradient.data()};
+    if constexpr (ShardedLayout<L>) {
+      return frame.template sum_of_ranks<0>(count, squares) / terms;
+    } else {
+      return frame.sum(count, squares) / terms;
+    }
   }
   ///@}
 };

@@ -1,16 +1,18 @@
 #pragma once
 // Turns gradients into new parameters, by a rule.
 
-#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/model/parameter_memory.hpp"
+#include "shardwise/model/precision.hpp"
 
 namespace shardwise {
 
@@ -36,10 +38,30 @@ namespace detail {
 /// Throws argument_error unless `value` is a number of at least 0 (and below `end`).
 inline void check_option(const char* rule, const char* option, double value, double end) {
   if (std::isfinite(value) && value >= 0 && value < end) return;
-  throw argument_error(std::string(rule) + ": " + option + " is " + std::to_string(value) +
-                       "; it must be at least 0" +
-                       (std::isfinite(end) ? " and below " + std::to_string(end) : std::string()));
+  throw argument_error({rule, ": ", option, " is ", value, "; it must be at least 0",
+                        std::isfinite(end) ? " and below " + std::to_string(end) : std::string()});
 }
+
+/// What a step does to one element of a model of Precision P.
+template <class P, class Update, class Given>
+struct UpdateElement {
+  using T = typename P::parameter;
+  using A = accumulate_t<T>;
+
+  Update update;                          ///< as the rule has it
+  std::size_t per_element;                ///< moments
+  A* moments;                             ///< of all elements
+  T* values;                              ///< the parameters
+  const Given* gradients;                 ///< of them, perhaps as a layer wrote them
+  typename P::compute* copies = nullptr;  ///< what layers read, if that is not `values`
+
+  constexpr void operator()(std::size_t i) const {
+    const auto gradient = rounded<typename P::gradient>(gradients[i]);
+    values[i] = static_cast<T>(
+        update(static_cast<A>(values[i]), rounded<A>(gradient), moments + i * per_element));
+    if constexpr (ParameterMemory<P>::copies) copies[i] = rounded<typename P::compute>(values[i]);
+  }
+};
 
 }  // namespace detail
 
@@ -48,8 +70,7 @@ inline void check_option(const char* rule, const char* option, double value, dou
 ///     Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
 ///
 /// Computes in accumulate_t of the dtype of the model's parameters and keeps moments in it;
-/// parameters are rounded to their dtype once a step. The model must outlive the optimizer's last
-/// step.
+/// parameters are rounded to their dtype once a step. The model must outlive the optimizer.
 /// sends    nothing
 template <class Rule, class M>
 class Optimizer {
@@ -65,24 +86,29 @@ class Optimizer {
 
  public:
   /// throws   argument_error for options of the rule, memory_error
-  Optimizer(M& model, const Rule& rule) : model_(&model), rule_(checked(rule)) {
+  Optimizer(M& model, const Rule& rule)
+      : model_(&model), rule_(checked(rule)), pool_(detail::memory_of(model.backend())) {
     const std::size_t count = model.values().size() * rule_.moments();
     memory_ = pool_.take(count * sizeof(A));
     moments_ = static_cast<A*>(memory_.data());
-    std::fill_n(moments_, count, A(0));
+    detail::fill(model.backend(), moments_, count, A(0));
   }
 
   /// Applies the model's gradients, which must be settled. The model's `next_step` comes after it.
   void step() {
     ++steps_;
-    const auto update = rule_.template update<A>(steps_);
-    model_->backend().for_each(
-        model_->values().size(),
-        [update, per_element = rule_.moments(), moments = moments_,
-         values = model_->values().data(), gradients = model_->gradients().data()](std::size_t i) {
-          values[i] = static_cast<T>(update(static_cast<A>(values[i]), static_cast<A>(gradients[i]),
-                                            moments + i * per_element));
-        });
+    auto& memory = model_->run().parameters;
+    apply(0, memory.collected(), memory.gradients().data());
+    if constexpr (Memory::collects) apply(memory.collected(), memory.size(), memory.of_batch());
+  }
+
+  /// `step` and the model's `next_step` at once, with nothing between them that changes values:
+  /// layers then read what was rounded in the same pass.
+  void end_step() {
+    step();
+    model_->next_step();
+    auto& run = model_->run();
+    run.parameters.copied(run.version);
   }
 
   /// The model whose parameters it changes.
@@ -112,6 +138,21 @@ class Optimizer {
   }
 
  private:
+  using Memory = ParameterMemory<typename M::precision>;
+
+  /// Changes the values [first, last) by these of `gradients`, which holds those of all.
+  template <class Given>
+  void apply(std::size_t first, std::size_t last, const Given* gradients) {
+    using Update = decltype(rule_.template update<A>(steps_));
+    const auto& memory = model_->run().parameters;
+    const std::size_t per_element = rule_.moments();
+    detail::UpdateElement<typename M::precision, Update, Given> update{
+        rule_.template update<A>(steps_), per_element, moments_ + first * per_element,
+        memory.values().data() + first, gradients + first};
+    if constexpr (Memory::copies) update.copies = memory.rounded_copies() + first;
+    model_->backend().for_each(last - first, update);
+  }
+
   static const Rule& checked(const Rule& rule) {
     rule.check();
     return rule;

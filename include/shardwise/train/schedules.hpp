@@ -32,8 +32,8 @@ struct WarmUp {
   /// throws   argument_error for a factor outside [0, 1]
   void check(const char* schedule) const {
     if (from >= 0 && from <= 1) return;
-    throw argument_error(std::string(schedule) + ": warm_up.from is " + std::to_string(from) +
-                         "; it is a share of the rate, and must be in [0, 1]");
+    throw argument_error({schedule, ": warm_up.from is ", from,
+                          "; it is a share of the rate, and must be in [0, 1]"});
   }
 
   /// The rate after `done` steps, fewer than `steps`, where the schedule begins with `rate`.
@@ -120,9 +120,9 @@ struct CosineDecay {
     detail::check_option("CosineDecay", "final_rate", final_rate, any);
     warm_up.check("CosineDecay");
     if (warm_up.steps >= steps) {
-      throw argument_error("CosineDecay: warm_up has " + std::to_string(warm_up.steps) +
-                           " steps, but the schedule has " + std::to_string(steps) +
-                           " with warm-up counted in: it must have at least one more");
+      throw argument_error({"CosineDecay: warm_up has ", warm_up.steps,
+                            " steps, but the schedule has ", steps,
+                            " with warm-up counted in: it must have at least one more"});
     }
   }
 

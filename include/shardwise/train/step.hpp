@@ -33,10 +33,9 @@ namespace detail {
 template <class M>
 void check_scale(const M& model, const StepOptions& options, const char* who) {
   if (model.gradient_scale() == options.scale()) return;
-  throw argument_error("the gradients of this step are those of the loss times " +
-                       std::to_string(model.gradient_scale()) + ", but " + who +
-                       " a loss scale of " + std::to_string(options.scale()) +
-                       ": give all calls of a step the same scaler");
+  throw argument_error({"the gradients of this step are those of the loss times ",
+                        model.gradient_scale(), ", but ", who, " a loss scale of ", options.scale(),
+                        ": give all calls of a step the same scaler"});
 }
 
 /// Runs `call`, which is part of a step; if it throws, the model forgets the step.
@@ -53,11 +52,10 @@ auto or_discard(M& model, Call&& call) {
 /// `gradient` times `scale` in T, rounded once.
 template <class T, class Context, class A, Layout L>
 Value<T, L> scaled(Run<Context>& run, Value<A, L> gradient, double scale) {
-  const auto by = static_cast<A>(scale);
   const auto multiply = [&](Value<T, L>& result) {
-    run.backend.for_each(result.view().size(),
-                         [by, from = gradient.view().data(), to = result.writable().data()](
-                             std::size_t i) { to[i] = static_cast<T>(from[i] * by); });
+    run.backend.for_each(
+        result.view().size(),
+        Scale<T, A>{gradient.view().data(), result.writable().data(), static_cast<A>(scale)});
   };
   if constexpr (std::same_as<T, A>) {
     if (scale != 1) multiply(gradient);
@@ -98,9 +96,9 @@ double loss_and_gradients(M& model, typename M::input_view x, const Target& targ
   }();
   if (!std::isfinite(value)) {
     model.find_non_finite(x);
-    throw numeric_error("the loss is " + std::to_string(value) +
-                        ", though every layer's output is finite. The outputs are too large for "
-                        "the loss: look at the target, and try a smaller learning rate");
+    throw numeric_error({"the loss is ", value,
+                         ", though every layer's output is finite. The outputs are too large for "
+                         "the loss: look at the target, and try a smaller learning rate"});
   }
   model.set_gradient_scale(scale);
   model.backward(scaled<T>(run, std::move(gradient), scale).view());
@@ -136,16 +134,14 @@ double accumulate_step(M& model, typename M::input_view x, const Target& target,
     const std::size_t here = detail::samples_of(x);
     const std::size_t before = model.samples_of_step();
     if (before > 0 && model.announced_samples() != samples) {
-      throw argument_error("this batch is said to belong to a step of " + std::to_string(samples) +
-                           " samples, the batches before it to one of " +
-                           std::to_string(model.announced_samples()) +
-                           ": give all calls of a step the same number");
+      throw argument_error({"this batch is said to belong to a step of ", samples,
+                            " samples, the batches before it to one of ", model.announced_samples(),
+                            ": give all calls of a step the same number"});
     }
     if (before + here > samples) {
-      throw argument_error("this batch has " + std::to_string(here) + " samples after " +
-                           std::to_string(before) +
-                           " in this step, but all its batches together were said to have " +
-                           std::to_string(samples));
+      throw argument_error({"this batch has ", here, " samples after ", before,
+                            " in this step, but all its batches together were said to have ",
+                            samples});
     }
     if (model.has_gradients()) detail::check_scale(model, options, "this batch has");
     model.announce_samples(samples);
@@ -177,17 +173,16 @@ StepEnd finish_step(M& model, Optimizer<Rule, M>& optimizer, const StepOptions& 
   }
   detail::check_scale(model, options, "finish_step was given");
   if (model.announced_samples() != 0 && model.announced_samples() != model.samples_of_step()) {
-    throw argument_error("this step was said to have " + std::to_string(model.announced_samples()) +
-                         " samples, but its batches had " +
-                         std::to_string(model.samples_of_step()) +
-                         ": its loss would be no mean. Add the batches that are missing, or "
-                         "discard_step()");
+    throw argument_error({"this step was said to have ", model.announced_samples(),
+                          " samples, but its batches had ", model.samples_of_step(),
+                          ": its loss would be no mean. Add the batches that are missing, or "
+                          "discard_step()"});
   }
   const Observation here(model.observer(),
                          [] { return phase([] { return std::string("finish"); }); });
   StepEnd end;
   detail::or_discard(model, [&] {
-    model.settle_gradients();
+    model.settle_owing();
     if (options.scaler != nullptr) end.skipped = detail::take_out_scale(model);
     if (options.clip_norm && !end.skipped) {
       end.norm = clip_gradients(model, *options.clip_norm, options.norm);
@@ -197,8 +192,7 @@ StepEnd finish_step(M& model, Optimizer<Rule, M>& optimizer, const StepOptions& 
   if (end.skipped) {
     model.discard_step();
   } else {
-    optimizer.step();
-    model.next_step();
+    optimizer.end_step();
   }
   return end;
 }

@@ -162,9 +162,9 @@ void check_all_to_all(C& c, const Counts& counts) {
   const std::vector<T> in = values<T>(rank, 0, sum(exchanged));
   std::vector<T> wanted;
   for (std::size_t from = 0; from < ranks; ++from) {
-    std::size_t begin = 0;
-    for (std::size_t q = 0; q < rank; ++q) begin += counts[(from + q) % ranks];
-    const std::vector<T> block = values<T>(from, begin, exchanged[from]);
+    Counts sent(ranks);
+    for (std::size_t q = 0; q < ranks; ++q) sent[q] = counts[(from + q) % ranks];
+    const std::vector<T> block = values<T>(from, offset(sent, rank), exchanged[from]);
     wanted.insert(wanted.end(), block.begin(), block.end());
   }
   std::vector<T> out(sum(exchanged));
@@ -263,6 +263,7 @@ TEST_CASE("a NaN of any rank comes out of every reduction") {
       });
 }
 
+#ifndef SHARDWISE_TEST_DEVICE  // whose send waits for its receiver
 TEST_CASE("messages arrive in order and copy what was sent") {
   run_on_ranks(3, [](Ranks& c) {
     const int next = (c.rank() + 1) % 3;
@@ -282,6 +283,7 @@ TEST_CASE("messages arrive in order and copy what was sent") {
     }
   });
 }
+#endif
 
 TEST_CASE("split groups by color and orders by key, then rank") {
   run_on_ranks(8, [](Ranks& world) {

@@ -312,7 +312,7 @@ TEST_CASE("the plan of a loss is what it sends") {
   static_assert(loss_plan<Batch>(CrossEntropy{}, Shape{{Axis::batch, 64}, {Axis::feature, 10}},
                                  Dtype::float64) == collectives{all_reduce(1, Dtype::float64)});
   static_assert(loss_plan<Feature>(MeanSquaredError{}, Shape{{Axis::feature, 10}}) ==
-                collectives{all_reduce(1)});
+                collectives{all_reduce(1, Dtype::float64)});
   run_ranks(3, [](ThreadCommunicator& inner) {
     CountingCommunicator ranks(inner);
     const auto labels = made_labels(Shape{plain[0]}, place_of(ranks), 10);

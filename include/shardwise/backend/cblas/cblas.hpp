@@ -47,8 +47,8 @@ class Cblas {
   /// Throws argument_error for fewer than one thread.
   explicit Cblas(int threads = 1) {
     if (threads < 1) {
-      throw argument_error("Cblas: the number of threads is " + std::to_string(threads) +
-                           "; it must be at least 1");
+      throw argument_error(
+          {"Cblas: the number of threads is ", threads, "; it must be at least 1"});
     }
     detail::cblas::set_threads(threads);
   }

@@ -22,8 +22,8 @@ struct Factor {
 
 inline int checked_extent(std::size_t extent) {
   if (extent > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
-    throw backend_error("CBLAS counts rows and columns in an int, but a matrix has " +
-                        std::to_string(extent) + " of them; use more ranks or fewer rows at once");
+    throw backend_error({"CBLAS counts rows and columns in an int, but a matrix has ", extent,
+                         " of them; use more ranks or fewer rows at once"});
   }
   return static_cast<int>(extent);
 }

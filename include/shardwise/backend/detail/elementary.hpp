@@ -4,6 +4,9 @@
 // Calls into the standard library do not vectorise, and an activation over a layer's output then
 // costs as much as the product in front of it. The float versions are therefore free of calls and
 // branches; they pass NaN on and neither overflow nor trap. The double versions are the library's.
+//
+// All are constexpr, so that nvcc compiles them for a device too, and templates, since only those
+// may be constexpr and call what is not: the library's functions.
 
 #include <bit>
 #include <cmath>
@@ -47,7 +50,7 @@ struct SplitExp {
 
 /// Writes x as n ln2 + r with |r| <= ln2 / 2 and sums e^r - 1 by its Taylor series to the seventh
 /// power, whose remainder is below 6e-9. x is held in [-87, 87] first.
-inline SplitExp split_exp(float x) {
+constexpr SplitExp split_exp(float x) {
   constexpr float log2e = 1.44269504F;
   constexpr float ln2_high = 0.693359375F;  // nine bits, so that n * ln2_high is exact
   constexpr float ln2_low = -2.12194440e-4F;
@@ -69,40 +72,52 @@ inline SplitExp split_exp(float x) {
   return {std::bit_cast<float>(exponent), series * r};
 }
 
-/// e^x, for x in [-87, 87]; the value at the nearer end outside.
-inline float exponential(float x) {
-  const SplitExp split = split_exp(x);
-  return split.scale + split.scale * split.excess;
+/// e^x; in float for x in [-87, 87], and the value at the nearer end outside.
+template <class A>
+constexpr A exponential(A x) {
+  if constexpr (std::is_same_v<A, float>) {
+    const SplitExp split = split_exp(x);
+    return split.scale + split.scale * split.excess;
+  } else {
+    return std::exp(x);
+  }
 }
-inline double exponential(double x) { return std::exp(x); }
 
 /// 1 / (1 + e^-x).
 template <class A>
-A logistic(A x) {
+constexpr A logistic(A x) {
   return A(1) / (A(1) + exponential(-x));
 }
 
 /// The hyperbolic tangent, -m / (2 + m) with m = e^(-2 |x|) - 1: accurate near zero too.
-inline float hyperbolic_tangent(float x) {
-  const SplitExp split = split_exp(-2.0F * std::fabs(x));
-  const float m = split.scale * split.excess + (split.scale - 1.0F);
-  return std::copysign(m / (2.0F + m), x);
+template <class A>
+constexpr A hyperbolic_tangent(A x) {
+  if constexpr (std::is_same_v<A, float>) {
+    const SplitExp split = split_exp(-2.0F * std::fabs(x));
+    const float m = split.scale * split.excess + (split.scale - 1.0F);
+    return std::copysign(m / (2.0F + m), x);
+  } else {
+    return std::tanh(x);
+  }
 }
-inline double hyperbolic_tangent(double x) { return std::tanh(x); }
 
 /// The distribution function of the standard normal, for |x| <= 13 (float) or 37 (double).
 /// Float: erfc by formula 7.1.26 of Abramowitz and Stegun, absolute error below 1e-7.
-inline float normal_distribution(float x) {
-  const float a = std::fabs(x) * 0.707106781F;
-  const float t = 1.0F / (1.0F + 0.3275911F * a);
-  float polynomial = 1.061405429F;
-  polynomial = polynomial * t - 1.453152027F;
-  polynomial = polynomial * t + 1.421413741F;
-  polynomial = polynomial * t - 0.284496736F;
-  polynomial = polynomial * t + 0.254829592F;
-  const float upper_tail = 0.5F * polynomial * t * exponential(-a * a);
-  return select(x < 0.0F, upper_tail, 1.0F - upper_tail);
+template <class A>
+constexpr A normal_distribution(A x) {
+  if constexpr (std::is_same_v<A, float>) {
+    const float a = std::fabs(x) * 0.707106781F;
+    const float t = 1.0F / (1.0F + 0.3275911F * a);
+    float polynomial = 1.061405429F;
+    polynomial = polynomial * t - 1.453152027F;
+    polynomial = polynomial * t + 1.421413741F;
+    polynomial = polynomial * t - 0.284496736F;
+    polynomial = polynomial * t + 0.254829592F;
+    const float upper_tail = 0.5F * polynomial * t * exponential(-a * a);
+    return select(x < 0.0F, upper_tail, 1.0F - upper_tail);
+  } else {
+    return 0.5 * std::erfc(-x * 0.70710678118654752440);
+  }
 }
-inline double normal_distribution(double x) { return 0.5 * std::erfc(-x * 0.70710678118654752440); }
 
 }  // namespace shardwise::detail

@@ -2,34 +2,30 @@
 // Sums in an order that depends on nothing but the number of their terms, and how they are written.
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <vector>
 
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise::detail {
 
-/// Σ term(k) over k in [0, n), summed in A. Kept in 16 running sums, which the compiler turns into
-/// vectors, added in order at the end.
+/// Σ term(k) over k in [0, n), summed in A, as `lane_reduce` does it.
 template <class A, class Term>
-A lane_sum(std::size_t n, Term term) {
-  constexpr std::size_t lanes = 16;
-  std::array<A, lanes> sums{};
-  std::size_t k = 0;
-  for (; k + lanes <= n; k += lanes) {
-    for (std::size_t l = 0; l < lanes; ++l) sums[l] += term(k + l);
-  }
-  for (std::size_t l = 0; k < n; ++k, ++l) sums[l] += term(k);
-  A sum = 0;
-  for (const A lane : sums) sum += lane;
-  return sum;
+constexpr A lane_sum(std::size_t n, Term term) {
+  return lane_reduce(n, A(0), term, Plus{});
 }
+
+/// How many neighbouring columns of a matrix one call sums, row after row: of a device a thread
+/// each, which reads beside its neighbours; of a core as many as it reads in a run and keeps at
+/// hand.
+template <class B>
+inline constexpr std::size_t columns_at_once = DeviceBackend<B> ? 1 : 256;
 
 /// out = sum, or out += sum; rounded once either way.
 template <Real T>
-void store(T& out, accumulate_t<T> sum, Write write) {
+constexpr void store(T& out, accumulate_t<T> sum, Write write) {
   using A = accumulate_t<T>;
   out = static_cast<T>(write == Write::add ? static_cast<A>(out) + sum : sum);
 }

@@ -22,15 +22,18 @@ constexpr Interval outputs_on_input(const SpatialAxis& axis, std::size_t tap) {
   return {begin, std::max(begin, end) - begin};
 }
 
+/// The element that a tap of an output falls on; beyond the input, too, if that is padding in
+/// front.
+constexpr std::size_t element_at(const SpatialAxis& axis, std::size_t output, std::size_t tap) {
+  return output * axis.stride + tap * axis.dilation - axis.before;
+}
+
 /// Calls f(tap, in, out, length) for every tap and every row of outputs that it serves: the outputs
 /// out, out + 1, ... out + length - 1 of a plane read through it the elements in, in + stride, ...
 /// of a plane, with the stride of the innermost axis. Padding is not visited.
 template <class F>
 void for_each_tap_row(const ConvolutionCall& call, F&& f) {
   const auto& [depth, height, width] = call.space;
-  const auto element = [](const SpatialAxis& axis, std::size_t output, std::size_t tap) {
-    return output * axis.stride + tap * axis.dilation - axis.before;
-  };
   std::size_t tap = 0;
   for (std::size_t a = 0; a < depth.kernel; ++a) {
     const Interval slices = outputs_on_input(depth, a);
@@ -41,9 +44,10 @@ void for_each_tap_row(const ConvolutionCall& call, F&& f) {
         if (run.size == 0) continue;
         for (std::size_t d = slices.offset; d < slices.end(); ++d) {
           for (std::size_t h = rows.offset; h < rows.end(); ++h) {
-            const std::size_t in_row = element(depth, d, a) * height.input + element(height, h, b);
+            const std::size_t in_row =
+                element_at(depth, d, a) * height.input + element_at(height, h, b);
             const std::size_t out_row = d * height.output + h;
-            f(tap, in_row * width.input + element(width, run.offset, c),
+            f(tap, in_row * width.input + element_at(width, run.offset, c),
               out_row * width.output + run.offset, run.size);
           }
         }

@@ -5,17 +5,9 @@
 
 #include <memory>
 
-#include "shardwise/version.hpp"
+#include "shardwise/backend/detail/destroyer.hpp"
 
 namespace shardwise::detail::onednn {
-
-template <auto Destroy>
-struct Destroyer {
-  template <class Object>
-  void operator()(Object* object) const noexcept {
-    Destroy(object);
-  }
-};
 
 using Engine = std::unique_ptr<dnnl_engine, Destroyer<dnnl_engine_destroy>>;
 using Stream = std::unique_ptr<dnnl_stream, Destroyer<dnnl_stream_destroy>>;

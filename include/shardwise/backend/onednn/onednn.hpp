@@ -50,8 +50,8 @@ class OneDnn {
   /// Throws argument_error for fewer than one thread, backend_error if the library refuses.
   explicit OneDnn(int threads = 1) : threads_(threads) {
     if (threads < 1)
-      throw argument_error("OneDnn: the number of threads is " + std::to_string(threads) +
-                           "; it must be at least 1");
+      throw argument_error(
+          {"OneDnn: the number of threads is ", threads, "; it must be at least 1"});
   }
 
   /// Calls f(i) for i = 0, ..., n - 1, in an order of the compiler's choice.

@@ -21,8 +21,9 @@ class Scratch {
       data_.reset();
       data_.reset(::operator new(bytes, alignment, std::nothrow));
       if (!data_)
-        throw memory_error("oneDNN backend: no memory for " + std::to_string(bytes) +
-                           " bytes of scratch or packed weights; use smaller layers or more ranks");
+        throw memory_error(
+            {"oneDNN backend: no memory for ", bytes,
+             " bytes of scratch or packed weights; use smaller layers or more ranks"});
       size_ = bytes;
     }
     return data_.get();

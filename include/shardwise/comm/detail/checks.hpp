@@ -18,28 +18,26 @@ inline std::string prefix(Operation operation) { return std::string(name(operati
 inline void check_elements(Operation operation, const char* buffer, std::size_t has,
                            std::size_t wants) {
   if (has == wants) return;
-  throw shape_error(prefix(operation) + buffer + " has " + std::to_string(has) +
-                    " elements and must have " + std::to_string(wants));
+  throw shape_error({prefix(operation), buffer, " has ", has, " elements and must have ", wants});
 }
 
 inline void check_counts(Operation operation, std::size_t counts, int ranks) {
   if (counts == static_cast<std::size_t>(ranks)) return;
-  throw shape_error(prefix(operation) + std::to_string(counts) + " counts are given for " +
-                    std::to_string(ranks) + " ranks; give one for each rank");
+  throw shape_error({prefix(operation), counts, " counts are given for ", ranks,
+                     " ranks; give one for each rank"});
 }
 
 inline void check_rank(Operation operation, const char* role, int rank, int ranks) {
   if (rank >= 0 && rank < ranks) return;
-  throw argument_error(prefix(operation) + role + ' ' + std::to_string(rank) +
-                       " is no rank of this group; its ranks are 0 to " +
-                       std::to_string(ranks - 1));
+  throw argument_error({prefix(operation), role, " ", rank,
+                        " is no rank of this group; its ranks are 0 to ", ranks - 1});
 }
 
 inline void check_partner(Operation operation, const char* role, int partner, int rank, int ranks) {
   check_rank(operation, role, partner, ranks);
   if (partner == rank)
-    throw argument_error(prefix(operation) + role + ' ' + std::to_string(partner) +
-                         " is the calling rank itself; messages go to other ranks");
+    throw argument_error({prefix(operation), role, " ", partner,
+                          " is the calling rank itself; messages go to other ranks"});
 }
 
 /// `in` and `out` may share no element, unless `in` begins exactly at `allowed`.
@@ -50,8 +48,8 @@ void check_overlap(Operation operation, std::span<const T> in, std::span<T> out,
   const std::less_equal<const T*> before;
   if (before(in.data() + in.size(), out.data()) || before(out.data() + out.size(), in.data()))
     return;
-  throw argument_error(prefix(operation) + "input and output overlap; use two buffers" +
-                       (allowed != nullptr ? ", or work exactly in place" : ""));
+  throw argument_error({prefix(operation), "input and output overlap; use two buffers",
+                        allowed != nullptr ? ", or work exactly in place" : ""});
 }
 
 inline std::size_t total(std::span<const std::size_t> counts) {

@@ -93,19 +93,19 @@ inline void check_cards(const std::vector<DeviceCard>& cards) {
   const auto number = [](std::size_t rank) { return std::to_string(rank); };
   for (std::size_t r = 0; r < cards.size(); ++r)
     if (!cards[r].problem.empty())
-      throw peer_error("rank " + number(r) + " cannot take part: " + cards[r].problem);
+      throw peer_error({"rank ", number(r), " cannot take part: ", cards[r].problem});
   std::map<std::pair<std::uint64_t, std::string>, std::size_t> users;
   for (std::size_t r = 0; r < cards.size(); ++r) {
     if (cards[r].version != cards[0].version)
-      throw backend_error("NCCL: rank 0 has version code " + std::to_string(cards[0].version) +
-                          " and rank " + number(r) + " has " + std::to_string(cards[r].version) +
-                          "; give all ranks the same library");
+      throw backend_error({"NCCL: rank 0 has version code ", cards[0].version, " and rank ",
+                           number(r), " has ", cards[r].version,
+                           "; give all ranks the same library"});
     const auto [user, is_first] = users.try_emplace({cards[r].machine, cards[r].device}, r);
     if (!is_first)
-      throw argument_error("NCCL: ranks " + number(user->second) + " and " + number(r) +
-                           " are both on the GPU " + cards[r].device +
-                           " of one machine, which NCCL refuses. Run no more ranks than GPUs and "
-                           "give each its own (LOCAL_RANK), or share one GPU among thread ranks");
+      throw argument_error({"NCCL: ranks ", number(user->second), " and ", number(r),
+                            " are both on the GPU ", cards[r].device,
+                            " of one machine, which NCCL refuses. Run no more ranks than GPUs and "
+                            "give each its own (LOCAL_RANK), or share one GPU among thread ranks"});
   }
 }
 

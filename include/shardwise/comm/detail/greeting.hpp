@@ -65,15 +65,13 @@ class Participant {
   Participant(const char* place, int rank, int size, RendezvousOptions options)
       : rank_(rank), size_(size), options_(std::move(options)) {
     if (size < 1 || size > largest_size)
-      throw argument_error(std::string(place) + ": " + std::to_string(size) +
-                           " ranks are to meet; it can be 1 to " + std::to_string(largest_size));
+      throw argument_error(
+          {place, ": ", size, " ranks are to meet; it can be 1 to ", largest_size});
     if (rank < 0 || rank >= size)
-      throw argument_error(std::string(place) + ": " + std::to_string(rank) +
-                           " is no rank; ranks are 0 to " + std::to_string(size - 1));
+      throw argument_error({place, ": ", rank, " is no rank; ranks are 0 to ", size - 1});
     if (options_.token.size() > largest_token)
-      throw argument_error(std::string(place) + ": the token has " +
-                           std::to_string(options_.token.size()) + " bytes; it can have " +
-                           std::to_string(largest_token));
+      throw argument_error({place, ": the token has ", options_.token.size(),
+                            " bytes; it can have ", largest_token});
   }
 
   int rank() const { return rank_; }

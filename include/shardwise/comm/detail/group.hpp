@@ -1,6 +1,7 @@
 #pragma once
 // A group of ranks that are threads, and the one step of which all its collectives are made.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/job.hpp"
 #include "shardwise/comm/detail/mailbox.hpp"
+#include "shardwise/comm/detail/notice.hpp"
 #include "shardwise/comm/detail/quarrel.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -30,59 +32,54 @@ struct Offer {
   void* out = nullptr;  ///< memory that peers may write to
 };
 
-/// Where one rank publishes its part of one collective. Small data is copied here, so that its
-/// owner need not stay until everybody has read it.
-struct alignas(64) Slot {
+/// Where one rank publishes what does not fit into its notice. Small data is copied here, so that
+/// its owner need not stay until everybody has read it.
+struct Slot {
   static constexpr std::size_t capacity = 2048;
 
-  Call call;
-  std::uint64_t counts_digest = 0;
-  const void* data = nullptr;  ///< null if copied
-  void* out = nullptr;
   alignas(64) std::byte copy[capacity];
+  Call call;  // for messages; nobody else's cache needs it when all agree
+};
 
-  bool copied() const { return data == nullptr; }
+/// What the ranks of a group publish for one collective.
+struct Turn {
+  std::vector<Progress> arrived;  // each with a notice
+  std::vector<Slot> slots;
 
-  void publish(const Call& what, const Offer& offer) {
-    call = what;
-    counts_digest = digest(what.counts);
-    out = offer.out;
-    data = offer.bytes <= capacity ? nullptr : offer.data;
-    if (copied() && offer.bytes != 0) std::memcpy(copy, offer.data, offer.bytes);
-  }
+  explicit Turn(std::size_t ranks) : arrived(ranks), slots(ranks) {}
 
-  /// Compares a digest instead of the counts themselves, which may lie in memory of a rank that has
-  /// gone on.
-  bool agrees(const Slot& other) const {
-    const Call& a = call;
-    const Call& b = other.call;
-    return a.operation == b.operation && a.dtype == b.dtype && a.reduction == b.reduction &&
-           a.root == b.root && a.tag == b.tag && a.elements == b.elements &&
-           a.counts.size() == b.counts.size() && counts_digest == other.counts_digest;
+  std::size_t ranks() const { return slots.size(); }
+  const Notice& operator[](std::size_t rank) const { return arrived[rank].notice; }
+
+  /// The notice comes last: while it is written, peers already look at its cache line.
+  void publish(std::size_t rank, const Call& call, const Offer& offer) {
+    const bool copies = offer.bytes <= Slot::capacity;
+    if (copies && offer.bytes != 0) std::memcpy(slots[rank].copy, offer.data, offer.bytes);
+    slots[rank].call = call;
+    arrived[rank].notice = Notice(call, copies ? nullptr : offer.data, offer.out);
   }
 };
 
 /// Collective number e (from 1) runs so:
 ///
-/// 1. A rank writes its slot and advances its own `arrived_`. When all P have, e is complete. A
+/// 1. A rank publishes its part and advances its own `arrived`. When all P have, e is complete. A
 ///    rank that gives up first stops one that has not arrived, and goes on as usual if there is
 ///    none: so either every rank finds e complete or none ever does, and no rank unwinds while a
 ///    peer reads its memory.
-/// 2. Every rank compares all P calls before it reads any data. All see the same slots, so all come
-///    to the same verdict.
+/// 2. Every rank compares all P calls before it reads any data. All see the same notices, so all
+///    come to the same verdict.
 /// 3. They read each other's data, which must not throw.
 /// 4. Unless all data was copied into the slots: they wait until all have advanced `departed_`.
 ///
-/// There are two slots a rank, used in turn: a rank writes the slot of e again in e + 2, which it
-/// can begin only after all have arrived in e + 1 and so have left e.
+/// There are two turns: a rank writes its place in that of e again in e + 2, which it can begin
+/// only after all have arrived in e + 1 and so have left e.
 class Group {
  public:
   Group(std::shared_ptr<Job> job, std::vector<int> ranks)
       : job_(std::move(job)),
         ranks_(std::move(ranks)),
-        slots_(2 * ranks_.size()),
+        turns_{Turn(ranks_.size()), Turn(ranks_.size())},
         members_(ranks_.size()),
-        arrived_(ranks_.size()),
         departed_(ranks_.size()),
         mailboxes_(ranks_.size() * ranks_.size()) {
     for (Member& member : members_) member.pointers.resize(2 * ranks_.size() * sizeof(void*));
@@ -92,49 +89,49 @@ class Group {
   int size() const { return static_cast<int>(ranks_.size()); }
   int job_rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
 
-  /// Publishes `offer` and calls read(slots) when all ranks have agreed on `call`.
+  /// Publishes `offer` and calls read(turn) when all ranks have agreed on `call`.
   template <class Read>
   void exchange(int rank, const Call& call, const Offer& offer, Read&& read) {
     static_assert(
-        noexcept(read(std::span<const Slot>())),
+        noexcept(read(std::declval<const Turn&>())),
         "what runs while ranks read each other's memory must not throw: mark it noexcept");
-    const std::span<const Slot> slots = arrive(rank, call, offer);
+    const Turn& turn = arrive(rank, call, offer);
     bool agreed = true;
     bool all_copied = true;
-    for (const Slot& slot : slots) {
-      agreed &= slot.agrees(slots[0]);
-      all_copied &= slot.copied();
+    for (std::size_t r = 0; r < turn.ranks(); ++r) {
+      agreed &= turn[r].agrees(turn[0]);
+      all_copied &= turn[r].copied();
     }
-    if (agreed && all_copied) return read(slots);
+    if (agreed && all_copied) return read(turn);
     std::string quarrel;
     if (agreed)
-      read(slots);
+      read(turn);
     else
-      quarrel = describe_quarrel(rank, slots);
+      quarrel = describe_quarrel(rank, turn);
     depart(rank, call);
     if (!agreed) throw collective_error(quarrel);
   }
 
   /// The data of all ranks as pointers to T. Valid until this rank's next call.
   template <class T>
-  std::span<const T* const> pointers(int rank, std::span<const Slot> slots) noexcept {
+  std::span<const T* const> pointers(int rank, const Turn& turn) noexcept {
     const auto all = scratch<const T*>(rank, 0);
-    for (std::size_t r = 0; r < slots.size(); ++r) {
+    for (std::size_t r = 0; r < turn.ranks(); ++r) {
       // The copy's address comes from the slot's, so that reading it need not wait for `data`.
-      if (slots[r].copied()) [[likely]]
-        ::new (&all[r]) const T*(reinterpret_cast<const T*>(slots[r].copy));
+      if (turn[r].copied()) [[likely]]
+        ::new (&all[r]) const T*(reinterpret_cast<const T*>(turn.slots[r].copy));
       else
-        ::new (&all[r]) const T*(static_cast<const T*>(slots[r].data));
+        ::new (&all[r]) const T*(static_cast<const T*>(turn[r].data));
     }
     return all;
   }
 
   /// The outputs of all ranks, from element `first` on. As `pointers`.
   template <class T>
-  std::span<T* const> outputs(int rank, std::span<const Slot> slots, std::size_t first) noexcept {
+  std::span<T* const> outputs(int rank, const Turn& turn, std::size_t first) noexcept {
     const auto all = scratch<T*>(rank, 1);
-    for (std::size_t r = 0; r < slots.size(); ++r)
-      ::new (&all[r]) T*(static_cast<T*>(slots[r].out) + first);
+    for (std::size_t r = 0; r < turn.ranks(); ++r)
+      ::new (&all[r]) T*(static_cast<T*>(turn[r].out) + first);
     return all;
   }
 
@@ -155,10 +152,9 @@ class Group {
                         message.tag == call.tag;
     });
     if (accepted) return;
-    throw collective_error("rank " + std::to_string(job_rank(call.root)) + " called " +
-                           to_string(sent) + ", rank " + std::to_string(job_rank(rank)) +
-                           " called " + to_string(call) +
-                           "; dtype, elements and tag of a message must be the same on both sides");
+    throw collective_error(
+        {"rank ", job_rank(call.root), " called ", sent, ", rank ", job_rank(rank), " called ",
+         call, "; dtype, elements and tag of a message must be the same on both sides"});
   }
 
  private:
@@ -170,21 +166,21 @@ class Group {
     std::vector<std::byte> pointers;  // storage for two arrays of one pointer per rank
   };
 
-  std::span<const Slot> arrive(int rank, const Call& call, const Offer& offer) {
+  const Turn& arrive(int rank, const Call& call, const Offer& offer) {
     Member& me = members_[static_cast<std::size_t>(rank)];
     const std::uint64_t number = me.collectives + 1;
-    const Wait wait{arrived_, number * Progress::stride, &call, number, ranks_, ranks_};
+    Turn& turn = turns_[number % 2];
+    const std::uint64_t of_turn = (number + 1) / 2;
+    const Wait wait{turn.arrived, of_turn * Progress::stride, &call, number, ranks_, ranks_};
     if (me.broken || job_->aborted()) job_->fail(wait);
-    const std::span<Slot> slots =
-        std::span(slots_).subspan((number & 1U) * ranks_.size(), ranks_.size());
-    slots[static_cast<std::size_t>(rank)].publish(call, offer);
+    turn.publish(static_cast<std::size_t>(rank), call, offer);
     me.collectives = number;
     me.broken = true;  // until the wait has succeeded
-    if (!arrived_[static_cast<std::size_t>(rank)].advance_from(wait.target - Progress::stride))
-      job_->fail(wait);
+    Progress& mine = turn.arrived[static_cast<std::size_t>(rank)];
+    if (!mine.advance_from(wait.target - Progress::stride)) job_->fail(wait);
     meet(rank, wait);
     me.broken = false;
-    return slots;
+    return turn;
   }
 
   void depart(int rank, const Call& call) {
@@ -202,11 +198,11 @@ class Group {
       job_->wait(job_rank(rank), wait);
   }
 
-  std::string describe_quarrel(int rank, std::span<const Slot> slots) const noexcept {
+  std::string describe_quarrel(int rank, const Turn& turn) const noexcept {
     return detail::describe_quarrel(
         members_[static_cast<std::size_t>(rank)].collectives, ranks_,
-        [&](std::size_t q, std::size_t r) { return slots[q].agrees(slots[r]); },
-        [&](std::size_t r) { return to_string(slots[r].call); });
+        [&](std::size_t q, std::size_t r) { return turn[q].agrees(turn[r]); },
+        [&](std::size_t r) { return to_string(turn.slots[r].call); });
   }
 
   Wait message_wait(const Call& call, std::span<Progress> sent, std::uint64_t target,
@@ -228,9 +224,8 @@ class Group {
 
   std::shared_ptr<Job> job_;
   std::vector<int> ranks_;  // of the job, in the order of this group
-  std::vector<Slot> slots_;
+  std::array<Turn, 2> turns_;
   std::vector<Member> members_;
-  std::vector<Progress> arrived_;
   std::vector<Progress> departed_;
   std::vector<Mailbox> mailboxes_;
 };

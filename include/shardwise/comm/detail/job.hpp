@@ -13,17 +13,20 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/notice.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
 
 /// How far one rank has come. Goes up by `stride`; the lowest bit is set by a peer that gives up
-/// waiting for the next step, which then never happens.
+/// waiting for the next step, which then never happens. What the rank has to say about it lies in
+/// the same cache line, so that both take one way to a peer.
 struct alignas(64) Progress {
   static constexpr std::uint64_t stride = 2;
   static constexpr std::uint64_t given_up = 1;
 
   std::atomic<std::uint64_t> value{0};
+  Notice notice{};
 
   void advance() { value.fetch_add(stride); }
 
@@ -32,6 +35,8 @@ struct alignas(64) Progress {
     return value.compare_exchange_strong(before, before + stride);
   }
 };
+
+static_assert(sizeof(Progress) == 64);
 
 /// What a rank waits for: that every one of `progress` reaches `target`.
 struct Wait {
@@ -65,11 +70,9 @@ struct Wait {
 
   /// For example "barrier(), collective 3 of ranks 0, 2".
   std::string describe() const {
-    std::string text = to_string(*call);
-    if (number == 0) return text;
-    text += ", collective " + std::to_string(number) + " of ranks ";
-    for (std::size_t i = 0; i < group.size(); ++i)
-      text += (i == 0 ? "" : ", ") + std::to_string(group[i]);
+    if (number == 0) return to_string(*call);
+    std::string text = sentence({*call, ", collective ", number, " of ranks "});
+    for (std::size_t i = 0; i < group.size(); ++i) text += sentence({i == 0 ? "" : ", ", group[i]});
     return text;
   }
 };
@@ -118,7 +121,7 @@ class Job {
     go(rank, "threw: ", reason);
     if (aborted()) return;
     reason_ = in_words([&] {
-      return "rank " + std::to_string(rank) + ' ' + ranks_[static_cast<std::size_t>(rank)].how;
+      return sentence({"rank ", rank, " ", ranks_[static_cast<std::size_t>(rank)].how});
     });
     aborted_.store(true, std::memory_order_release);
   }
@@ -198,8 +201,8 @@ class Job {
       std::string all = "no rank can go on, each waits for another: ";
       for (std::size_t r = 0; r < ranks_.size(); ++r) {
         const Rank& rank = ranks_[r];
-        all += (r == 0 ? "rank " : "; rank ") + std::to_string(r) + ' ';
-        all += rank.gone ? rank.how : "waits in " + rank.asleep_in->describe();
+        all += sentence({r == 0 ? "rank " : "; rank ", r, " "});
+        all += rank.gone ? rank.how : sentence({"waits in ", rank.asleep_in->describe()});
       }
       return all;
     });
@@ -211,7 +214,7 @@ class Job {
   void go(int rank, const char* how, const char* reason) {
     Rank& me = ranks_[static_cast<std::size_t>(rank)];
     me.gone = true;
-    me.how = in_words([&] { return std::string(how) + reason; });
+    me.how = in_words([&] { return sentence({how, reason}); });
     notify_all();
   }
 
@@ -224,14 +227,13 @@ class Job {
   }
 
   [[noreturn]] void throw_failure(const Wait& wait) const {
-    const std::string where = "in " + wait.describe() + ": ";
-    if (deadlock_) throw collective_error(where + reason_);
+    const std::string where = sentence({"in ", wait.describe(), ": "});
+    if (deadlock_) throw collective_error({where, reason_});
     for (const int rank : wait.needed) {
       const Rank& peer = ranks_[static_cast<std::size_t>(rank)];
-      if (peer.gone && !aborted())
-        throw peer_error(where + "rank " + std::to_string(rank) + ' ' + peer.how);
+      if (peer.gone && !aborted()) throw peer_error({where, "rank ", rank, " ", peer.how});
     }
-    throw peer_error(where + reason_);
+    throw peer_error({where, reason_});
   }
 
   void notify_all() {

@@ -135,8 +135,8 @@ class Agreement {
 
   void throw_if_left(const Call& call, std::size_t rank) const {
     if (has_left_[rank] != 0)
-      throw peer_error("in " + to_string(call) + ": rank " + std::to_string(job_ranks_[rank]) +
-                       " has left the group, and this call waits for it");
+      throw peer_error({"in ", call, ": rank ", job_ranks_[rank],
+                        " has left the group, and this call waits for it"});
   }
 
   void throw_if_anyone_left(const Call& call) const {

@@ -30,9 +30,9 @@ namespace shardwise::detail::mpi {
                               std::to_string(code) + ": " +
                               std::string(text, static_cast<std::size_t>(length));
   if (error_class == MPI_ERR_TRUNCATE)
-    throw collective_error(message +
-                           ". Ranks gave different counts; with checks at the level "
-                           "`communicating`, both calls are named");
+    throw collective_error({message,
+                            ". Ranks gave different counts; with checks at the level "
+                            "`communicating`, both calls are named"});
   throw backend_error(message);
 }
 

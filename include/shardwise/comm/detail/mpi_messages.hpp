@@ -126,9 +126,8 @@ class Messages {
     check(MPI_Get_count(&status, type, &got), "MPI_Get_count");
     if (got != count)
       throw collective_error(
-          "rank " + name(call.root) +
-          " sent a message of another length than this rank called: " + to_string(call) +
-          "; dtype, elements and tag of a message must be the same on both sides");
+          {"rank ", name(call.root), " sent a message of another length than this rank called: ",
+           call, "; dtype, elements and tag of a message must be the same on both sides"});
   }
 
   void drop(const Header& sent, int from) const {

@@ -220,8 +220,8 @@ class Group {
     if (result != ncclSuccess) {
       const std::string why = text_of(result, comm_, call);
       if (result != ncclInProgress && result != ncclRemoteError) throw backend_error(why);
-      throw peer_error("NCCL: " + std::string(call) + " did not connect the ranks within " +
-                       std::to_string(terms_.timeout.count()) + " ms. " + why);
+      throw peer_error({"NCCL: ", call, " did not connect the ranks within ",
+                        terms_.timeout.count(), " ms. ", why});
     }
     check(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank");
     check(ncclCommCount(comm_, &size_), "ncclCommCount");

@@ -32,7 +32,7 @@ inline std::string text_of(cudaError_t code) {
 inline void check(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
   cudaGetLastError();
-  throw backend_error(std::string("CUDA: ") + call + " failed with " + text_of(code));
+  throw backend_error({"CUDA: ", call, " failed with ", text_of(code)});
 }
 
 /// With NCCL's own words for the last thing that went wrong.
@@ -70,17 +70,16 @@ inline int choose_device(int wanted) {
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code != cudaSuccess || count == 0) {
     cudaGetLastError();
-    throw backend_error("NCCL: no device: cudaGetDeviceCount says " +
-                        (code == cudaSuccess ? std::string("0") : text_of(code)) +
-                        ". Run on a machine with an NVIDIA GPU and its driver, or use another "
-                        "communicator");
+    throw backend_error({"NCCL: no device: cudaGetDeviceCount says ",
+                         code == cudaSuccess ? std::string("0") : text_of(code),
+                         ". Run on a machine with an NVIDIA GPU and its driver, or use another "
+                         "communicator"});
   }
   if (wanted >= count || wanted < -1)
-    throw argument_error("NCCL: device " + std::to_string(wanted) +
-                         " was asked for; this process sees " + std::to_string(count) + ", 0 to " +
-                         std::to_string(count - 1) +
-                         ". Start no more ranks on a machine than it has GPUs, and see "
-                         "CUDA_VISIBLE_DEVICES");
+    throw argument_error({"NCCL: device ", wanted, " was asked for; this process sees ", count,
+                          ", 0 to ", count - 1,
+                          ". Start no more ranks on a machine than it has GPUs, and see "
+                          "CUDA_VISIBLE_DEVICES"});
   if (wanted == -1) check(cudaGetDevice(&wanted), "cudaGetDevice");
   return wanted;
 }

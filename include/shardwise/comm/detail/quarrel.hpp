@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "shardwise/version.hpp"
+#include "shardwise/core/sentence.hpp"
 
 namespace shardwise::detail {
 
@@ -33,25 +33,24 @@ std::string describe_quarrel(std::uint64_t number, std::span<const int> ranks, A
     for (std::size_t q = 0; q < ranks.size(); ++q) {
       if (!agree(q, r)) continue;
       told |= q < r;
-      who += (who.empty() ? "" : ", ") + std::to_string(ranks[q]);
+      who += sentence({who.empty() ? "" : ", ", ranks[q]});
     }
     if (told) continue;
     const bool one = who.find(',') == std::string::npos;
-    text += (text.empty() ? "" : "; ") + std::string(one ? "rank " : "ranks ") + who + " called " +
-            call(r);
+    text +=
+        sentence({text.empty() ? "" : "; ", one ? "rank " : "ranks ", who, " called ", call(r)});
   }
-  return "ranks disagree in collective " + std::to_string(number) + " of their group of " +
-         std::to_string(ranks.size()) + ": " + text + "; all must make the same call";
+  return sentence({"ranks disagree in collective ", number, " of their group of ", ranks.size(),
+                   ": ", text, "; all must make the same call"});
 } catch (...) {
   return {};
 }
 
 /// What rank `from` sends in an all_to_all and rank `to` does not expect.
 inline std::string describe_unequal(int from, int to, std::size_t sent, std::size_t received) {
-  return "ranks disagree in all_to_all: rank " + std::to_string(from) + " sends " +
-         std::to_string(sent) + " elements to rank " + std::to_string(to) +
-         ", which called it to receive " + std::to_string(received) +
-         " from there; the two counts must be the same";
+  return sentence({"ranks disagree in all_to_all: rank ", from, " sends ", sent,
+                   " elements to rank ", to, ", which called it to receive ", received,
+                   " from there; the two counts must be the same"});
 }
 
 }  // namespace shardwise::detail

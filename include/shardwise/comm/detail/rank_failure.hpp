@@ -15,13 +15,13 @@ namespace shardwise::detail {
   try {
     throw;
   } catch (error& ours) {
-    ours.add_place("rank " + std::to_string(rank));
+    ours.add_place(sentence({"rank ", rank}));
     throw;
   } catch (const std::bad_alloc&) {
     throw memory_error(
-        "rank " + std::to_string(rank) +
-        ": the system has no more memory (std::bad_alloc). Use more ranks, a smaller "
-        "batch or a smaller model");
+        {"rank ", rank,
+         ": the system has no more memory (std::bad_alloc). Use more ranks, a smaller "
+         "batch or a smaller model"});
   } catch (const std::exception& other) {
     throw rank_error(rank, std::current_exception(), other.what());
   } catch (...) {

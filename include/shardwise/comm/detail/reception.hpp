@@ -70,8 +70,8 @@ class Reception {
           !seats_[r].send(std::as_bytes(std::span(cards_)), until))
         gone.push_back(static_cast<int>(r));
     if (!gone.empty())
-      throw peer_error("rendezvous: rank " + list_of(gone) +
-                       " came and was gone before all ranks were there");
+      throw peer_error(
+          {"rendezvous: rank ", list_of(gone), " came and was gone before all ranks were there"});
   }
 
  private:
@@ -121,10 +121,10 @@ class Reception {
   void make_room(int code) {
     if (strangers_.empty())
       throw argument_error(
-          "rendezvous, rank 0 of " + std::to_string(self_.size()) +
-          ": cannot let the other ranks in: " + std::generic_category().message(code) +
-          ". It needs a descriptor for each of them; raise the limit of open "
-          "files (ulimit -n)");
+          {"rendezvous, rank 0 of ", self_.size(),
+           ": cannot let the other ranks in: ", std::generic_category().message(code),
+           ". It needs a descriptor for each of them; raise the limit of open "
+           "files (ulimit -n)"});
     strangers_.erase(strangers_.begin());
   }
 
@@ -159,11 +159,10 @@ class Reception {
     std::vector<int> absent;
     for (int r = 1; r < self_.size(); ++r)
       if (!seats_[static_cast<std::size_t>(r)]) absent.push_back(r);
-    throw peer_error("rendezvous, rank 0 of " + std::to_string(self_.size()) + ": after " +
-                     std::to_string(self_.options().timeout.count()) + " ms, rank " +
-                     list_of(absent) + " has not come. " + std::to_string(visits_) +
-                     " connection(s) were made" + refused_ +
-                     ". Do all ranks run, and do they reach this address?");
+    throw peer_error({"rendezvous, rank 0 of ", self_.size(), ": after ",
+                      self_.options().timeout.count(), " ms, rank ", list_of(absent),
+                      " has not come. ", visits_, " connection(s) were made", refused_,
+                      ". Do all ranks run, and do they reach this address?"});
   }
 
   const Participant& self_;

@@ -107,8 +107,8 @@ class Addresses {
     addrinfo* found = nullptr;
     const int code = ::getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
     if (code != 0)
-      throw argument_error("rendezvous: the address '" + name + "' is unknown: " +
-                           ::gai_strerror(code) + ". Set MASTER_ADDR to one of rank 0's machine");
+      throw argument_error({"rendezvous: the address '", name, "' is unknown: ",
+                            ::gai_strerror(code), ". Set MASTER_ADDR to one of rank 0's machine"});
     all_.reset(found);
   }
 

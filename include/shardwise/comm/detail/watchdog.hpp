@@ -49,8 +49,7 @@ class Watchdog {
       try {
         std::thread(&Watchdog::run, board_).detach();
       } catch (const std::system_error& e) {
-        throw memory_error(std::string("watchdog: the system could not start its thread: ") +
-                           e.what());
+        throw memory_error({"watchdog: the system could not start its thread: ", e.what()});
       }
     }
     board_->is_running = true;

@@ -1,9 +1,12 @@
 #pragma once
-// Sums over everything but one axis of a tensor.
+// Work on a tensor channel by channel, and sums over everything but one axis.
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/shape.hpp"
 
 namespace shardwise::detail {
@@ -21,28 +24,67 @@ struct ChannelsOf {
 
   /// Elements of one channel.
   constexpr std::size_t count() const { return outer * inner; }
+};
 
-  /// Calls f(channel, first element, length) for every run of elements of one channel, in the order
-  /// of memory.
-  template <class F>
-  void for_each_run(F&& f) const {
-    for (std::size_t o = 0; o < outer; ++o) {
-      for (std::size_t c = 0; c < channels; ++c) f(c, (o * channels + c) * inner, inner);
-    }
-  }
+/// sums[c] = Σ terms(c)(i) over the elements i of channel c, in double, of `Width` neighbouring
+/// channels.
+template <std::size_t Width, class Terms>
+struct SumsOfChannels {
+  ChannelsOf tensor;
+  Terms terms;
+  double* sums;
 
-  /// sums[c] = Σ term(c, element) over the elements of channel c, in double.
-  template <class Term>
-  void put_sums(double* sums, Term term) const {
-    for (std::size_t c = 0; c < channels; ++c) sums[c] = 0;
-    for_each_run([&](std::size_t c, std::size_t first, std::size_t length) {
-      if (length == 1) {
-        sums[c] += term(c, first);
+  constexpr void operator()(std::size_t block) const {
+    const std::size_t first = block * Width;
+    const std::size_t here = std::min(Width, tensor.channels - first);
+    std::array<double, Width> mine{};
+    for (std::size_t o = 0; o < tensor.outer; ++o) {
+      const std::size_t begin = (o * tensor.channels + first) * tensor.inner;
+      if (tensor.inner == 1) {
+        for (std::size_t c = 0; c < here; ++c) mine[c] += terms(first + c)(begin + c);
       } else {
-        sums[c] += lane_sum<double>(length, [&](std::size_t i) { return term(c, first + i); });
+        for (std::size_t c = 0; c < here; ++c) {
+          mine[c] += lane_sum<double>(tensor.inner,
+                                      [term = terms(first + c), from = begin + c * tensor.inner](
+                                          std::size_t i) { return term(from + i); });
+        }
       }
-    });
+    }
+    for (std::size_t c = 0; c < here; ++c) sums[first + c] = mine[c];
   }
 };
+
+/// sums[c] = Σ terms(c)(i) over the elements i of channel c, in double.
+template <class B, class Terms>
+void put_channel_sums(B& backend, const ChannelsOf& tensor, const Terms& terms, double* sums) {
+  constexpr std::size_t width = columns_at_once<B>;
+  backend.for_each((tensor.channels + width - 1) / width,
+                   SumsOfChannels<width, Terms>{tensor, terms, sums});
+}
+
+/// f(c)(i) for element i, which is of channel c.
+template <class F>
+struct InItsChannel {
+  ChannelsOf tensor;
+  F f;
+
+  constexpr void operator()(std::size_t i) const { f(i / tensor.inner % tensor.channels)(i); }
+};
+
+/// Calls f(c)(i) for every element i of every channel c. On the host a run of neighbours at a time,
+/// since a division for every element would take longer than what is done to it.
+template <class B, class F>
+void for_each_in_channels(B& backend, const ChannelsOf& tensor, const F& f) {
+  if constexpr (DeviceBackend<B>) {
+    backend.for_each(tensor.channels * tensor.count(), InItsChannel<F>{tensor, f});
+  } else {
+    for (std::size_t o = 0; o < tensor.outer; ++o) {
+      for (std::size_t c = 0; c < tensor.channels; ++c) {
+        const std::size_t first = (o * tensor.channels + c) * tensor.inner;
+        backend.for_each(tensor.inner, [g = f(c), first](std::size_t i) { g(first + i); });
+      }
+    }
+  }
+}
 
 }  // namespace shardwise::detail

@@ -97,43 +97,39 @@ struct ConvolutionChecks {
   [[noreturn]] void throw_wrong_axes(const Shape& x) const {
     std::string wanted = "[batch, channel";
     for (std::size_t i = 0; i < axes; ++i) wanted += ", " + std::string(name(space_axis(i, axes)));
-    throw shape_error("the input is a tensor " + to_string(x) + ", but a convolution over " +
-                      std::to_string(axes) + (axes == 1 ? " axis" : " axes") + " takes " + wanted +
-                      "], of grain 1 along every axis of space");
+    throw shape_error({"the input is a tensor ", x, ", but a convolution over ", axes,
+                       axes == 1 ? " axis" : " axes", " takes ", wanted,
+                       "], of grain 1 along every axis of space"});
   }
 
   [[noreturn]] void throw_wrong_channels(const Shape& x) const {
-    throw shape_error("the input is a tensor " + to_string(x) + ", but the weight has " +
-                      std::to_string(in) + " input channels (" + std::to_string(out) +
-                      " output): the input must have as many");
+    throw shape_error({"the input is a tensor ", x, ", but the weight has ", in,
+                       " input channels (", out, " output): the input must have as many"});
   }
 
   [[noreturn]] void throw_not_divisible() const {
-    throw shape_error("a convolution of " + std::to_string(in) + " input and " +
-                      std::to_string(out) + " output channels cannot have " +
-                      std::to_string(groups) + " groups and keep " + std::to_string(grain) +
-                      " output channels together: there must be channels, equally many for each");
+    throw shape_error({"a convolution of ", in, " input and ", out, " output channels cannot have ",
+                       groups, " groups and keep ", grain,
+                       " output channels together: there must be channels, equally many for each"});
   }
 
   [[noreturn]] void throw_cut_groups(const Shape& x) const {
     const std::string of_group = std::to_string(in / groups);
-    throw shape_error("the input is a tensor " + to_string(x) +
-                      ", whose channels are kept together in units of " +
-                      std::to_string(x[1].grain) + ", but a group has " + of_group +
-                      " of them, so that a shard could end within a group: let the layer in front "
-                      "keep whole groups together (.grain = " +
-                      of_group + ")");
+    throw shape_error({"the input is a tensor ", x,
+                       ", whose channels are kept together in units of ", x[1].grain,
+                       ", but a group has ", of_group,
+                       " of them, so that a shard could end within a group: let the layer in front "
+                       "keep whole groups together (.grain = ",
+                       of_group, ")"});
   }
 
   [[noreturn]] void throw_too_small(const Shape& x, const Dim& dim, const Window& window) const {
     const std::size_t padding = window.before + window.after;
-    throw shape_error("the input is a tensor " + to_string(x) +
-                      ", too small for the kernel: " + std::to_string(window.kernel) +
-                      " taps with dilation " + std::to_string(window.dilation) + " reach over " +
-                      std::to_string(window.reach()) + ", but its " + std::string(name(dim.axis)) +
-                      " is " + std::to_string(dim.extent()) + " with " + std::to_string(padding) +
-                      " of padding: take a larger image, more padding or a smaller "
-                      "kernel");
+    throw shape_error({"the input is a tensor ", x, ", too small for the kernel: ", window.kernel,
+                       " taps with dilation ", window.dilation, " reach over ", window.reach(),
+                       ", but its ", name(dim.axis), " is ", dim.extent(), " with ", padding,
+                       " of padding: take a larger image, more padding or a smaller "
+                       "kernel"});
   }
 };
 

@@ -89,8 +89,8 @@ constexpr void check_images(const Shape& x, std::size_t axes) {
   if (fits) return;
   std::string wanted = "[batch, channel";
   for (std::size_t i = 0; i < axes; ++i) wanted += ", " + std::string(name(space_axis(i, axes)));
-  throw shape_error("the input is a tensor " + to_string(x) + ", but the layer pools images " +
-                    wanted + "] of at least one element along every axis of space, of grain 1");
+  throw shape_error({"the input is a tensor ", x, ", but the layer pools images ", wanted,
+                     "] of at least one element along every axis of space, of grain 1"});
 }
 
 /// What windows give for images of shape x.
@@ -105,10 +105,9 @@ constexpr Shape pooled_shape(const Shape& x) {
     if (!in.known()) continue;
     const std::size_t outputs = Windows[i].outputs(in.extent());
     if (outputs == 0) {
-      throw shape_error(
-          "the input is a tensor " + to_string(x) + ", whose " + std::string(name(in.axis)) +
-          " is too small for a window of " + to_string(Windows[i]) + ", which reaches over " +
-          std::to_string(Windows[i].reach()) + ": take larger images or a smaller window");
+      throw shape_error({"the input is a tensor ", x, ", whose ", name(in.axis),
+                         " is too small for a window of ", Windows[i], ", which reaches over ",
+                         Windows[i].reach(), ": take larger images or a smaller window"});
     }
     y[2 + i] = {in.axis, outputs};
   }

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstddef>
-#include <vector>
 
 #include "shardwise/version.hpp"
 
@@ -16,11 +15,10 @@ struct NormSums {
   PerRow squares;  ///< Σ (x - mean)²
 };
 
-/// What a normalisation keeps from forward to backward, and memory that it works in.
-template <class PerRow, class A>
+/// What a normalisation keeps from forward to backward.
+template <class PerRow>
 struct NormState {
-  NormSums<PerRow> sums;     ///< of the last forward in training
-  std::vector<A> gradients;  ///< of weight and bias, before they are rounded
+  NormSums<PerRow> sums;  ///< of the last forward in training
 };
 
 template <class A>
@@ -45,9 +43,9 @@ class NormStatistics {
         features_(static_cast<A>(features)),
         epsilon_(static_cast<A>(epsilon)) {}
 
-  A mean(std::size_t r) const { return Centred ? totals_[r] / features_ : A(0); }
+  constexpr A mean(std::size_t r) const { return Centred ? totals_[r] / features_ : A(0); }
 
-  NormRow<A> operator[](std::size_t r) const {
+  constexpr NormRow<A> operator[](std::size_t r) const {
     return {mean(r), 1 / std::sqrt(squares_[r] / features_ + epsilon_)};
   }
 

@@ -1,0 +1,175 @@
+#pragma once
+// The products of a linear layer on a GPU.
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/cuda/check.hpp"
+#include "shardwise/backend/cuda/cublaslt_plan.hpp"
+#include "shardwise/backend/cuda/cublaslt_product.hpp"
+#include "shardwise/backend/cuda/device.hpp"
+#include "shardwise/backend/cuda/session.hpp"
+#include "shardwise/backend/detail/plan_cache.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail::cuda {
+
+/// y[i] = F::value(y[i] + bias[i mod columns]); `bias` may be null.
+template <Real T, class F>
+struct BiasAndActivation {
+  T* y;
+  const T* bias;
+  std::size_t columns;
+
+  constexpr void operator()(std::size_t i) const {
+    using A = accumulate_t<T>;
+    A sum = static_cast<A>(y[i]);
+    if (bias != nullptr) sum += static_cast<A>(bias[i % columns]);
+    y[i] = static_cast<T>(F::value(sum));
+  }
+};
+
+/// See LinearKernel for shapes; all matrices are on the device, and a call returns when its work is
+/// on the stream. `Backend` has session(), and for_each(n, f), which puts f(i) for every i < n on
+/// the session's stream.
+///
+/// Bias, ReLU and GELU (the form with tanh) are applied by the product where cuBLASLt has an
+/// algorithm that does, before it rounds; the other functions in one pass over y behind it, so that
+/// the two-byte dtypes are rounded twice. Plans are kept for the last shapes, and a call whose
+/// shape was seen before allocates nothing.
+///
+/// The epilogues that save what backward reads (GELU_AUX, RELU_AUX) and those that multiply by the
+/// slope of the layer before (DGELU, DRELU_BGRAD) are not used: a layer saves its input, its output
+/// or nothing, and its backward ends at its own input, so neither the second output nor the slope
+/// of a neighbour has a place in it.
+///
+/// throws  backend_error if the library refuses or the device does not multiply in T, memory_error
+template <class Backend, Real T>
+class CublasLtLinear {
+ public:
+  ///@{
+  /// As `LinearKernel` says.
+  CublasLtLinear(Backend& backend, std::size_t in, std::size_t out)
+      : backend_(&backend), in_(in), out_(out) {
+    require(session().device(), dtype_v<T>);
+  }
+
+  void forward(std::size_t rows, const T* x, Weight<T> weight, const T* bias, Activation activation,
+               T* y) {
+    if (rows == 0 || out_ == 0) return;
+    in_place("forward", rows, [&] {
+      std::uint32_t done = 0;
+      if (in_ == 0) {
+        clear(y, rows * out_);
+      } else {
+        const std::uint32_t add = bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0;
+        done = run(forward_, forward_product(dtype_v<T>, rows, in_, out_),
+                   {weight.data, x, y, bias}, {epilogue_of(activation) | add, add, 0});
+      }
+      if ((done & CUBLASLT_EPILOGUE_BIAS) != 0) bias = nullptr;
+      if ((done & epilogue_of(activation)) != 0) activation = Activation::none;
+      finish(rows, bias, activation, y);
+    });
+  }
+
+  void backward_input(std::size_t rows, const T* dy, Weight<T> weight, T* dx) {
+    if (rows == 0 || in_ == 0) return;
+    in_place("backward_input", rows, [&] {
+      if (out_ == 0) return clear(dx, rows * in_);
+      run(backward_input_, backward_input_product(dtype_v<T>, rows, in_, out_),
+          {weight.data, dy, dx}, {0});
+    });
+  }
+
+  void backward_weight(std::size_t rows, const T* x, const T* dy, Write write, T* dw, T* db) {
+    if (out_ == 0) return;
+    in_place("backward_weight", rows, [&] {
+      if (rows == 0) {
+        if (write == Write::add) return;
+        clear(dw, out_ * in_);
+        if (db != nullptr) clear(db, out_);
+        return;
+      }
+      std::uint32_t done = 0;
+      if (in_ != 0) {
+        // The epilogue replaces what db holds.
+        const std::uint32_t sum =
+            db != nullptr && write == Write::replace ? CUBLASLT_EPILOGUE_BGRADB : 0;
+        done = run(backward_weight_, backward_weight_product(dtype_v<T>, rows, in_, out_, write),
+                   {x, dy, dw, db}, {sum, 0});
+      }
+      if (db == nullptr || done == CUBLASLT_EPILOGUE_BGRADB) return;
+      const T* const ones = session().template ones<T>().get(rows, session().stream().get());
+      run(bias_gradient_, column_sums_product(dtype_v<T>, rows, out_, write), {dy, ones, db}, {0});
+    });
+  }
+  ///@}
+
+ private:
+  struct Key {
+    Product product;
+    std::uint32_t epilogue;  ///< the most that was wished for
+    Alignments alignments;
+
+    bool operator==(const Key&) const = default;
+  };
+  using Plans = PlanCache<Key, MatmulPlan>;
+
+  Session& session() const { return backend_->session(); }
+
+  /// Runs a product with the first of the epilogues (0 for none) that the library offers for it;
+  /// returns that one.
+  std::uint32_t run(Plans& plans, const Product& product, const Operands& operands,
+                    std::initializer_list<std::uint32_t> epilogues) {
+    const Key key{product, *epilogues.begin(), alignments_of(operands)};
+    MatmulPlan& plan =
+        plans.get(key, [&] { return MatmulPlan::make(session(), product, operands, epilogues); });
+    plan.run(session(), operands);
+    return plan.epilogue();
+  }
+
+  /// What the product has not done.
+  void finish(std::size_t rows, const T* bias, Activation activation, T* y) {
+    if (bias == nullptr && activation == Activation::none) return;
+    visit(activation, [&](auto f) {
+      backend_->for_each(rows * out_, BiasAndActivation<T, decltype(f)>{y, bias, out_});
+    });
+  }
+
+  void clear(T* values, std::size_t n) {
+    if (n == 0) return;
+    check(cudaMemsetAsync(values, 0, n * sizeof(T), session().stream().get()), "cudaMemsetAsync");
+  }
+
+  /// Calls f with the device as the thread's own, and says in errors what was computed.
+  template <class F>
+  void in_place(const char* what, std::size_t rows, F f) {
+    try {
+      const OnDevice on(session().device().index);
+      f();
+    } catch (error& e) {
+      e.add_place(std::string(what) + " of " + std::to_string(rows) + " rows by a " +
+                  std::string(name(dtype_v<T>)) + " weight [" + std::to_string(out_) + ", " +
+                  std::to_string(in_) + ']');
+      throw;
+    }
+  }
+
+  Backend* backend_;
+  std::size_t in_;
+  std::size_t out_;
+  Plans forward_;
+  Plans backward_input_;
+  Plans backward_weight_;
+  Plans bias_gradient_;
+};
+
+}  // namespace shardwise::detail::cuda

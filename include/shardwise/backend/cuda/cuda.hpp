@@ -1,0 +1,122 @@
+#pragma once
+// The GPU engine. Needs a CUDA toolkit from 12 on and cuDNN 9; link cudart, cublasLt and, for
+// convolutions, cudnn.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "shardwise/backend/cuda/check.hpp"
+#include "shardwise/backend/cuda/cublaslt_linear.hpp"
+#include "shardwise/backend/cuda/cudnn_convolution.hpp"
+#include "shardwise/backend/cuda/device.hpp"
+#include "shardwise/backend/cuda/launch.hpp"
+#include "shardwise/backend/cuda/options.hpp"
+#include "shardwise/backend/cuda/session.hpp"
+#include "shardwise/backend/cuda/stream.hpp"
+#include "shardwise/backend/detail/pooling_elements.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/memory.hpp"
+
+namespace shardwise {
+
+/// One device, with one stream on which all work of the object is put: calls return before it is
+/// done. All tensors are on the device. Products are cuBLASLt's and convolutions cuDNN's, in every
+/// dtype; bf16 needs compute capability 8.0.
+///
+/// An object and its kernels belong to one thread at a time, and it outlives its kernels.
+class Cuda {
+ public:
+  /// The products of one linear layer; see LinearKernel for shapes.
+  template <Real T>
+  using Linear = detail::cuda::CublasLtLinear<Cuda, T>;
+
+  ///@{
+  /// The kernels of convolutions and of pooling, as `ConvolutionBackend` and `PoolingBackend` say.
+  template <Real T>
+  using Convolution = detail::cuda::CudnnConvolution<Cuda, T>;
+
+  template <Real T>
+  using MaxPooling = detail::MaxPoolingElements<T, Cuda>;
+
+  template <Real T>
+  using AveragePooling = detail::AveragePoolingElements<T, Cuda>;
+  ///@}
+
+  /// throws  backend_error if there is no device or it lacks what the options ask for,
+  ///         argument_error if they name a device that is not there, or do not fit each other,
+  ///         memory_error
+  explicit Cuda(const CudaOptions& options = {}) : session_(options) {}
+
+  /// The device that was chosen.
+  const CudaDevice& device() const { return session_.device(); }
+
+  /// Where all work is put; what the caller puts there is ordered with it.
+  cudaStream_t stream() { return session_.stream().get(); }
+
+  /// Waits until all work is done. Throws backend_error if some of it failed.
+  void synchronize() { session_.stream().synchronize(); }
+
+  /// Of the device.
+  MemorySource& memory() { return session_.memory(); }
+
+  /// Copies n elements from the device to the host, where they are when it returns.
+  template <class T>
+  void to_host(const T* from, std::size_t n, T* to) {
+    const detail::cuda::OnDevice on(device().index);
+    session_.staging().read(from, n * sizeof(T), to, session_.stream());
+  }
+
+  /// Copies n elements of the host, which may change when it returns, to the device.
+  template <class T>
+  void to_device(const T* from, std::size_t n, T* to) {
+    const detail::cuda::OnDevice on(device().index);
+    detail::cuda::check(cudaMemcpyAsync(to, from, n * sizeof(T), cudaMemcpyHostToDevice, stream()),
+                        "cudaMemcpyAsync");
+    synchronize();  // memory that is pinned is read later
+  }
+
+  /// Calls f(i) for every i in [0, n), see DeviceBackend: a kernel, so only nvcc compiles it.
+  template <class F>
+  void for_each(std::size_t n, const F& f) {
+    detail::cuda::launch_each(session_, n, f);
+  }
+
+  /// *out = first and the terms, combined, see DeviceBackend. A kernel or two.
+  template <class A, class Term, class Combine>
+  void reduce(std::size_t n, A first, const Term& term, const Combine& combine, A* out) {
+    detail::cuda::launch_reduce(session_, n, first, term, combine, out);
+  }
+
+  /// A mark in this object's work, see OrderedBackend.
+  class Mark {
+   public:
+    /// Not set yet: who follows it waits for nothing.
+    explicit Mark(Cuda& backend)
+        : stream_(backend.stream()), event_(made_on(backend.device().index)) {}
+    /// Behind all that the backend was called for so far.
+    void set() { event_.record(stream_); }
+
+   private:
+    friend class Cuda;
+
+    static detail::cuda::Event made_on(int device) {
+      const detail::cuda::OnDevice on(device);
+      return detail::cuda::Event(detail::cuda::Event::Use::order);
+    }
+
+    cudaStream_t stream_;
+    detail::cuda::Event event_;
+  };
+
+  /// What this object is called for from now on begins after the mark.
+  void follow(const Mark& mark) { session_.stream().follow(mark.event_); }
+
+  /// What its kernels share.
+  detail::cuda::Session& session() { return session_; }
+
+ private:
+  detail::cuda::Session session_;
+};
+
+}  // namespace shardwise

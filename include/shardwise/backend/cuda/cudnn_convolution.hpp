@@ -1,0 +1,221 @@
+#pragma once
+// Convolutions on a GPU.
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/convolution.hpp"
+#include "shardwise/backend/cuda/check.hpp"
+#include "shardwise/backend/cuda/cudnn_graph.hpp"
+#include "shardwise/backend/cuda/cudnn_plan.hpp"
+#include "shardwise/backend/cuda/device.hpp"
+#include "shardwise/backend/cuda/session.hpp"
+#include "shardwise/backend/detail/plan_cache.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail::cuda {
+
+/// y[i] = F::value(y[i] + bias of its channel); `bias` may be null.
+template <Real T, class F>
+struct ChannelBiasAndActivation {
+  T* y;
+  const T* bias;
+  std::size_t channels;
+  std::size_t plane;
+
+  constexpr void operator()(std::size_t i) const {
+    using A = accumulate_t<T>;
+    A sum = static_cast<A>(y[i]);
+    if (bias != nullptr) sum += static_cast<A>(bias[i / plane % channels]);
+    y[i] = static_cast<T>(F::value(sum));
+  }
+};
+
+/// How many parts the sum over a channel is made in. Not more than elements, so that few are empty.
+inline std::size_t parts_of_channel(std::size_t elements) {
+  return std::clamp<std::size_t>(elements / 16, 1, 256);
+}
+
+/// parts[c, l] = Σ dy[n, c, p] over the elements of channel c whose number among them all is l
+/// modulo `lanes`: neighbouring threads read neighbouring elements.
+template <Real T>
+struct SumPartsOfChannels {
+  using A = accumulate_t<T>;
+
+  const T* dy;
+  A* parts;
+  std::size_t images, channels, plane, lanes;
+
+  constexpr void operator()(std::size_t i) const {
+    const std::size_t channel = i / lanes;
+    A sum = 0;
+    for (std::size_t k = i % lanes; k < images * plane; k += lanes)
+      sum += static_cast<A>(dy[(k / plane * channels + channel) * plane + k % plane]);
+    parts[i] = sum;
+  }
+};
+
+/// db[c] (+)= Σ parts[c, ...].
+template <Real T>
+struct SumPartsToBias {
+  using A = accumulate_t<T>;
+
+  const A* parts;
+  T* db;
+  std::size_t lanes;
+  Write write;
+
+  constexpr void operator()(std::size_t channel) const {
+    A sum = write == Write::add ? static_cast<A>(db[channel]) : A(0);
+    for (std::size_t l = 0; l < lanes; ++l) sum += parts[channel * lanes + l];
+    db[channel] = static_cast<T>(sum);
+  }
+};
+
+/// See ConvolutionKernel for shapes; all tensors are on the device, and a call returns when its
+/// work is on the stream. `Backend` has session(), and for_each(n, f), which puts f(i) for every i
+/// < n on the session's stream.
+///
+/// The products are cuDNN's, by engines that give the same bits in every run, so that ranks which
+/// do the same work stay alike. Bias and activation are applied in one pass over y behind the
+/// product: the two-byte dtypes are rounded twice. Plans are kept for the last calls that differed,
+/// and a call like one of them allocates nothing of ours.
+///
+/// throws  backend_error if the library refuses or the device does not compute in T, memory_error
+template <class Backend, Real T>
+class CudnnConvolution {
+ public:
+  ///@{
+  /// As `ConvolutionKernel` says.
+  CudnnConvolution(Backend& backend, const ConvolutionChannels& channels)
+      : backend_(&backend), channels_(channels) {
+    require(session().device(), dtype_v<T>);
+  }
+
+  void forward(const ConvolutionCall& call, const T* x, Weight<T> weight, const T* bias,
+               Activation activation, T* y) {
+    const std::size_t size = call.images * outputs() * call.output_plane();
+    if (size == 0) return;
+    in_place("forward", call, [&] {
+      if (has_no_products(channels_, call)) {
+        clear(y, size);
+      } else {
+        run(forward_, ConvolutionProduct::forward, call, Write::replace, {x, weight.data, y}, size);
+      }
+      if (bias == nullptr && activation == Activation::none) return;
+      visit(activation, [&](auto f) {
+        backend_->for_each(size, ChannelBiasAndActivation<T, decltype(f)>{y, bias, outputs(),
+                                                                          call.output_plane()});
+      });
+    });
+  }
+
+  void backward(const ConvolutionCall& call, const T* x, const T* dy, Weight<T> weight, Write write,
+                T* dw, T* db, T* dx) {
+    in_place("backward", call, [&] {
+      backward_weight(call, x, dy, write, dw);
+      if (db != nullptr) backward_bias(call, dy, write, db);
+      if (dx != nullptr) backward_input(call, dy, weight, dx);
+    });
+  }
+  ///@}
+
+ private:
+  struct Key {
+    ConvolutionCall call;
+    Write write;
+    std::int64_t alignment;
+
+    bool operator==(const Key&) const = default;
+  };
+  using Plans = PlanCache<Key, CudnnPlan>;
+
+  std::size_t inputs() const { return channels_.groups * channels_.in; }
+  std::size_t outputs() const { return channels_.groups * channels_.out; }
+  Session& session() { return backend_->session(); }
+
+  void backward_weight(const ConvolutionCall& call, const T* x, const T* dy, Write write, T* dw) {
+    const std::size_t size = outputs() * channels_.in * call.taps();
+    if (size == 0) return;
+    if (!has_no_products(channels_, call)) {
+      run(backward_weight_, ConvolutionProduct::backward_weight, call, write, {x, dw, dy}, size);
+    } else if (write == Write::replace) {
+      clear(dw, size);
+    }
+  }
+
+  void backward_bias(const ConvolutionCall& call, const T* dy, Write write, T* db) {
+    if (outputs() == 0) return;
+    const std::size_t plane = call.output_plane();
+    const std::size_t lanes = parts_of_channel(call.images * plane);
+    const std::size_t parts = outputs() * lanes;
+    auto* const sums =
+        static_cast<accumulate_t<T>*>(session().scratch(parts * sizeof(accumulate_t<T>)));
+    backend_->for_each(parts,
+                       SumPartsOfChannels<T>{dy, sums, call.images, outputs(), plane, lanes});
+    backend_->for_each(outputs(), SumPartsToBias<T>{sums, db, lanes, write});
+  }
+
+  void backward_input(const ConvolutionCall& call, const T* dy, Weight<T> weight, T* dx) {
+    const std::size_t size = call.images * inputs() * call.input_plane();
+    if (size == 0) return;
+    if (has_no_products(channels_, call)) return clear(dx, size);
+    if (CudnnGeometry(channels_, call).leaves_out()) clear(dx, size);
+    run(backward_input_, ConvolutionProduct::backward_input, call, Write::replace,
+        {dx, weight.data, dy}, size);
+  }
+
+  void run(Plans& plans, ConvolutionProduct product, const ConvolutionCall& call, Write write,
+           const ConvolutionPointers& pointers, std::size_t result_size) {
+    const Key key{call, write, alignment_of(pointers)};
+    plans
+        .get(key,
+             [&] {
+               const ConvolutionOperation<T> operation(product, CudnnGeometry(channels_, call),
+                                                       write, key.alignment);
+               return choose_plan(session(), graph_of(session().cudnn(), operation.get()),
+                                  dtype_v<T>, pointers, {product, result_size * sizeof(T)});
+             })
+        .run(session(), pointers);
+  }
+
+  /// What the library may take the addresses to be multiples of.
+  static std::int64_t alignment_of(const ConvolutionPointers& pointers) {
+    constexpr std::size_t best = 16;
+    const auto fits = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % best == 0; };
+    const bool all = fits(pointers.x) && fits(pointers.w) && fits(pointers.y);
+    return static_cast<std::int64_t>(all ? best : sizeof(T));
+  }
+
+  void clear(T* data, std::size_t size) {
+    check(cudaMemsetAsync(data, 0, size * sizeof(T), session().stream().get()), "cudaMemsetAsync");
+  }
+
+  template <class F>
+  void in_place(const char* what, const ConvolutionCall& call, F f) {
+    try {
+      const OnDevice on(session().device().index);
+      f();
+    } catch (error& e) {
+      e.add_place("convolution " + std::string(what) + " of " + std::to_string(call.images) +
+                  " images, " + std::to_string(inputs()) + " -> " + std::to_string(outputs()) +
+                  " channels in " + std::string(name(dtype_v<T>)));
+      throw;
+    }
+  }
+
+  Backend* backend_;
+  ConvolutionChannels channels_;
+  Plans forward_;
+  Plans backward_weight_;
+  Plans backward_input_;
+};
+
+}  // namespace shardwise::detail::cuda

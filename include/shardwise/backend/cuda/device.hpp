@@ -1,0 +1,91 @@
+#pragma once
+// The device that a rank works on, and what it can compute.
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "shardwise/backend/cuda/check.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise {
+
+/// A GPU of this machine.
+struct CudaDevice {
+  int index = 0;     ///< among those that the process sees, see CUDA_VISIBLE_DEVICES
+  std::string name;  ///< as the driver calls it
+  int major = 0;     ///< compute capability, 9 of 9.0
+  int minor = 0;     ///< 0 of 9.0
+};
+
+namespace detail::cuda {
+
+/// "device 1 (NVIDIA H200, compute capability 9.0)".
+inline std::string to_string(const CudaDevice& device) {
+  return "device " + std::to_string(device.index) + " (" + device.name + ", compute capability " +
+         std::to_string(device.major) + '.' + std::to_string(device.minor) + ')';
+}
+
+/// throws  backend_error if the machine has no device or the driver does not answer,
+///         argument_error if `index` is none of its devices
+inline CudaDevice choose_device(int index) {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    const std::string answer = code == cudaSuccess ? "0"
+                                                   : std::string(cudaGetErrorName(code)) + " (" +
+                                                         cudaGetErrorString(code) + ')';
+    throw backend_error({"Cuda: no device: cudaGetDeviceCount says ", answer,
+                         ". Run on a machine with an NVIDIA GPU and its driver, or use another "
+                         "backend"});
+  }
+  if (index < 0 || index >= count)
+    throw argument_error({"Cuda: device ", index, " was asked for; this process sees ", count,
+                          ", 0 to ", count - 1,
+                          ". Start no more ranks on a machine than it has GPUs or let them share, "
+                          "and see CUDA_VISIBLE_DEVICES"});
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  return {index, properties.name, properties.major, properties.minor};
+}
+
+/// throws  backend_error if the device does not multiply in `dtype`
+inline void require(const CudaDevice& device, Dtype dtype) {
+  if (dtype == Dtype::bfloat16 && device.major < 8)
+    throw backend_error({"Cuda: ", to_string(device),
+                         " does not multiply in bfloat16, which needs compute capability 8.0: use "
+                         "float16 or float32, or another device"});
+}
+
+/// throws  backend_error if the device has no TF32
+inline void require_tf32(const CudaDevice& device) {
+  if (device.major < 8)
+    throw backend_error({"Cuda: ", to_string(device),
+                         " has no TF32, which needs compute capability 8.0: leave "
+                         "CudaOptions::tf32 off, or use another device"});
+}
+
+/// While it lives, the calling thread works on this device.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    check(cudaGetDevice(&before_), "cudaGetDevice");
+    is_other_ = before_ != device;
+    if (is_other_) check(cudaSetDevice(device), "cudaSetDevice");
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() {
+    if (is_other_ && cudaSetDevice(before_) != cudaSuccess) cudaGetLastError();
+  }
+
+ private:
+  int before_ = 0;
+  bool is_other_ = false;
+};
+
+}  // namespace detail::cuda
+
+}  // namespace shardwise

@@ -1,0 +1,119 @@
+#pragma once
+// Memory of a device: where it comes from, one piece of it, and scratch memory that grows.
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/backend/cuda/check.hpp"
+#include "shardwise/backend/cuda/device.hpp"
+#include "shardwise/backend/cuda/options.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
+
+namespace shardwise::detail::cuda {
+
+/// Memory of one device, aligned to 256 bytes: by cudaMalloc and cudaFree, or by the caller's
+/// functions.
+class DeviceMemory final : public MemorySource {
+ public:
+  /// throws  argument_error if only one of the caller's functions is there
+  explicit DeviceMemory(const CudaOptions& options)
+      : device_(options.device), allocate_(options.allocate), release_(options.release) {
+    if ((allocate_ == nullptr) != (release_ == nullptr))
+      throw argument_error(
+          "Cuda: of CudaOptions::allocate and CudaOptions::release one is missing; give both, or "
+          "none");
+  }
+
+  ///@{
+  /// As `MemorySource` says; throws backend_error if the device fails.
+  void* allocate(std::size_t bytes) override {
+    const OnDevice on(device_);
+    if (allocate_ != nullptr) return allocate_(bytes);
+    void* memory = nullptr;
+    const cudaError_t code = cudaMalloc(&memory, bytes);
+    if (code != cudaErrorMemoryAllocation) {
+      check(code, "cudaMalloc");
+      return memory;
+    }
+    cudaGetLastError();  // no later call is to report it
+    return nullptr;
+  }
+
+  void release(void* memory) noexcept override {
+    if (release_ == nullptr)
+      cudaFree(memory);
+    else
+      release_(memory);
+  }
+
+  std::string state() const override {
+    const OnDevice on(device_);
+    return " (" + free_memory() + ')';
+  }
+  ///@}
+
+ private:
+  int device_;
+  std::function<void*(std::size_t)> allocate_;
+  std::function<void(void*)> release_;
+};
+
+/// One piece of device memory.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  /// Of any content. Throws memory_error if there is none.
+  DeviceBuffer(DeviceMemory& memory, std::size_t bytes)
+      : memory_(&memory), data_(memory.allocate(bytes)), bytes_(bytes) {
+    if (data_ == nullptr) refuse_memory("Cuda", "an allocation", "no memory", bytes);
+  }
+  DeviceBuffer(DeviceBuffer&& other) noexcept
+      : memory_(other.memory_),
+        data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~DeviceBuffer() {
+    if (data_ != nullptr) memory_->release(data_);
+  }
+
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  DeviceMemory* memory_ = nullptr;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// Scratch memory that the calls on one stream use one after another. What it has outgrown stays
+/// until the end: work under way, or a captured graph, may still name it. It at least doubles, so
+/// that is less than what is in use.
+class Scratch {
+ public:
+  explicit Scratch(DeviceMemory& memory) : memory_(&memory) {}
+
+  /// At least `bytes`, of any content; good until the next call of this.
+  void* reserve(std::size_t bytes) {
+    const std::size_t held = pieces_.empty() ? 0 : pieces_.back().bytes();
+    if (bytes > held) pieces_.emplace_back(*memory_, std::max(bytes, 2 * held));
+    return pieces_.empty() ? nullptr : pieces_.back().data();
+  }
+
+ private:
+  DeviceMemory* memory_;
+  std::vector<DeviceBuffer> pieces_;  ///< the last one is in use
+};
+
+}  // namespace shardwise::detail::cuda

@@ -1,0 +1,82 @@
+#pragma once
+// What all kernels of one backend object share.
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <optional>
+#include <tuple>
+
+#include "shardwise/backend/cuda/cublaslt_handle.hpp"
+#include "shardwise/backend/cuda/cudnn_descriptor.hpp"
+#include "shardwise/backend/cuda/device.hpp"
+#include "shardwise/backend/cuda/device_memory.hpp"
+#include "shardwise/backend/cuda/ones.hpp"
+#include "shardwise/backend/cuda/options.hpp"
+#include "shardwise/backend/cuda/staging.hpp"
+#include "shardwise/backend/cuda/stream.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise::detail::cuda {
+
+/// The device of one rank, its stream, cuBLASLt's handle, and memory. For one thread at a time:
+/// calls are put on the stream one after another and so can share their scratch memory.
+class Session {
+ public:
+  /// throws  backend_error if there is no device or it lacks what the options ask for,
+  ///         argument_error if they name one that is not there, or do not fit each other
+  explicit Session(const CudaOptions& options)
+      : options_(options),
+        device_(choose_device(options.device)),
+        memory_(options),
+        stream_(options.device, options.stream),
+        cublaslt_(options.device, options.cublaslt),
+        scratch_(memory_),
+        ones_{Ones<float>(memory_), Ones<double>(memory_), Ones<bf16>(memory_),
+              Ones<fp16>(memory_)} {
+    if (options.tf32) require_tf32(device_);
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  /// Waits, since work under way may use the memory; what has failed is nobody's concern any more.
+  ~Session() {
+    if (cudaStreamSynchronize(stream_.get()) != cudaSuccess) cudaGetLastError();
+  }
+
+  const CudaOptions& options() const { return options_; }
+  const CudaDevice& device() const { return device_; }
+  DeviceMemory& memory() { return memory_; }
+  Stream& stream() { return stream_; }
+  cublasLtHandle_t cublaslt() const { return cublaslt_.get(); }
+
+  /// Made when it is first asked for: not every model has convolutions.
+  cudnnHandle_t cudnn() {
+    if (!cudnn_) cudnn_.emplace(device_.index, stream_.get());
+    return cudnn_->get();
+  }
+
+  /// Memory for the next call on the stream, see Scratch.
+  void* scratch(std::size_t bytes) { return scratch_.reserve(bytes); }
+
+  template <Real T>
+  Ones<T>& ones() {
+    return std::get<Ones<T>>(ones_);
+  }
+
+  /// For numbers that come back to the host.
+  Staging& staging() { return staging_; }
+
+ private:
+  CudaOptions options_;
+  CudaDevice device_;
+  DeviceMemory memory_;
+  Stream stream_;
+  CublasLtHandle cublaslt_;
+  std::optional<CudnnHandle> cudnn_;
+  Scratch scratch_;
+  std::tuple<Ones<float>, Ones<double>, Ones<bf16>, Ones<fp16>> ones_;
+  Staging staging_;
+};
+
+}  // namespace shardwise::detail::cuda

@@ -1,0 +1,109 @@
+#pragma once
+// Streams, and the events that order one behind another.
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "shardwise/backend/cuda/check.hpp"
+#include "shardwise/backend/cuda/device.hpp"
+#include "shardwise/backend/detail/destroyer.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail::cuda {
+
+using EventHandle =
+    std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroyer<cudaEventDestroy>>;
+using StreamHandle =
+    std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroyer<cudaStreamDestroy>>;
+
+/// throws  backend_error while the stream is being captured into a graph: `what` then cannot be
+inline void require_no_capture(cudaStream_t stream, const char* what) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  if (status != cudaStreamCaptureStatusNone)
+    throw backend_error({"Cuda: ", what,
+                         " while the stream is captured into a graph: run the same step once "
+                         "before the capture, which makes its plans and takes its memory"});
+}
+
+/// A mark in the work of a stream, on the device that is current where it is made.
+class Event {
+ public:
+  enum class Use { order, time };  ///< an event that only orders costs less
+
+  explicit Event(Use use) {
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event,
+                                   use == Use::order ? cudaEventDisableTiming : cudaEventDefault),
+          "cudaEventCreateWithFlags");
+    handle_.reset(event);
+  }
+
+  cudaEvent_t get() const { return handle_.get(); }
+
+  void record(cudaStream_t stream) {
+    check(cudaEventRecord(handle_.get(), stream), "cudaEventRecord");
+  }
+
+  /// Waits on the host until the work before the mark is done.
+  void synchronize() { check(cudaEventSynchronize(handle_.get()), "cudaEventSynchronize"); }
+
+  /// Both were made to time, and the work before `end` is done.
+  static float milliseconds(const Event& begin, const Event& end) {
+    float result = 0;
+    check(cudaEventElapsedTime(&result, begin.get(), end.get()), "cudaEventElapsedTime");
+    return result;
+  }
+
+ private:
+  EventHandle handle_;
+};
+
+/// A stream of a device: one of its own, or the caller's, which outlives it.
+class Stream {
+ public:
+  /// Its own one if `adopted` is null; it does not wait for CUDA's default stream.
+  /// throws  argument_error if `adopted` belongs to another device
+  Stream(int device, cudaStream_t adopted) : device_(device), stream_(adopted) {
+    const OnDevice on(device);
+    if (adopted == nullptr) {
+      check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+            "cudaStreamCreateWithFlags");
+      own_.reset(stream_);
+    } else {
+      check_device();
+    }
+  }
+
+  cudaStream_t get() const { return stream_; }
+  int device() const { return device_; }
+
+  /// Waits on the host until all of it is done.
+  void synchronize() const { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+  /// What is put on this stream from now on begins behind the mark, which may be of another one.
+  void follow(const Event& mark) {
+    check(cudaStreamWaitEvent(stream_, mark.get(), 0), "cudaStreamWaitEvent");
+  }
+
+ private:
+  void check_device() const {
+#if CUDART_VERSION >= 12080  // before, the runtime does not tell
+    int device = 0;
+    check(cudaStreamGetDevice(stream_, &device), "cudaStreamGetDevice");
+    if (device != device_)
+      throw argument_error({"Cuda: the stream is of device ", device,
+                            ", but CudaOptions::device is ", device_,
+                            ": name the stream's own device"});
+#endif
+  }
+
+  int device_;
+  cudaStream_t stream_;
+  StreamHandle own_;  ///< null if the caller's is used
+};
+
+}  // namespace shardwise::detail::cuda

@@ -1,0 +1,18 @@
+#pragma once
+// Owners of a C library's objects: a unique_ptr that calls the matching function of the library.
+
+#include "shardwise/version.hpp"
+
+namespace shardwise::detail {
+
+/// `std::unique_ptr<T, Destroyer<destroy_t>>` ends its object by `destroy_t(object)`, whatever that
+/// returns.
+template <auto Destroy>
+struct Destroyer {
+  template <class Object>
+  void operator()(Object* object) const noexcept {
+    Destroy(object);
+  }
+};
+
+}  // namespace shardwise::detail

@@ -1,0 +1,189 @@
+#pragma once
+// How tensors are read and written where the backend keeps them: in memory of the host, or of a
+// device that the host must not touch.
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+
+#include "shardwise/core/memory.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+struct EachArchetype {
+  constexpr void operator()(std::size_t) const {}
+};
+struct TermArchetype {
+  constexpr float operator()(std::size_t) const { return 0; }
+};
+struct CombineArchetype {
+  constexpr float operator()(float a, float) const { return a; }
+};
+
+}  // namespace detail
+
+/// A backend that keeps tensors in memory of a device. Besides what `Backend` asks for it has
+///
+///     backend.memory()
+///         the MemorySource of that memory
+///     backend.reduce(n, first, term, combine, out)
+///         *out = first, term(0), ..., term(n - 1), combined in an order that depends on nothing
+///         but n; each term is asked for once, and may write what belongs to its element
+///     backend.to_host(from, n, to)
+///         copies n elements to the host, where they are when it returns
+///     backend.to_device(from, n, to)
+///         copies n elements of the host, which may change when it returns
+///
+/// All of it, for_each and the kernels are done in the order in which they are called.
+///
+/// What for_each and reduce are given are objects of named types, copied to the device: all they
+/// hold are numbers and pointers to its memory, and their call operators are constexpr, as is every
+/// function that they call. nvcc compiles such functions for the device too
+/// (--expt-relaxed-constexpr), and the tests of the host run the very same ones.
+template <class B>
+concept DeviceBackend = requires(B& backend, const float* from, float* to) {
+  { backend.memory() } -> std::convertible_to<MemorySource&>;
+  backend.for_each(std::size_t{}, detail::EachArchetype{});
+  backend.reduce(std::size_t{}, 0.0F, detail::TermArchetype{}, detail::CombineArchetype{}, to);
+  backend.to_host(from, std::size_t{}, to);
+  backend.to_device(from, std::size_t{}, to);
+};
+
+namespace detail {
+
+/// Where the tensors of a model on this backend lie.
+template <class B>
+MemorySource& memory_of([[maybe_unused]] B& backend) {
+  if constexpr (DeviceBackend<B>) {
+    return backend.memory();
+  } else {
+    return host_memory();
+  }
+}
+
+/// a + b.
+struct Plus {
+  template <class A>
+  constexpr A operator()(A a, A b) const {
+    return static_cast<A>(a + b);
+  }
+};
+
+/// The larger one, and NaN if one of them is.
+struct Largest {
+  template <class A>
+  constexpr A operator()(A a, A b) const {
+    return b > a || b != b ? b : a;
+  }
+};
+
+/// first, term(0), ..., term(n - 1), combined: in 16 lanes, which the compiler turns into vectors,
+/// and these in order at the end. `first` changes nothing that it is combined with.
+template <class A, class Term, class Combine>
+constexpr A lane_reduce(std::size_t n, A first, const Term& term, const Combine& combine) {
+  constexpr std::size_t lanes = 16;
+  std::array<A, lanes> results{};
+  for (A& result : results) result = first;
+  std::size_t k = 0;
+  for (; k + lanes <= n; k += lanes) {
+    for (std::size_t l = 0; l < lanes; ++l)
+      results[l] = combine(results[l], static_cast<A>(term(k + l)));
+  }
+  for (std::size_t l = 0; k < n; ++k, ++l)
+    results[l] = combine(results[l], static_cast<A>(term(k)));
+  A all = first;
+  for (const A result : results) all = combine(all, result);
+  return all;
+}
+
+/// *out = first, term(0), ..., term(n - 1), combined; out lies where the backend's tensors do.
+template <class B, class A, class Term, class Combine>
+void reduce([[maybe_unused]] B& backend, std::size_t n, A first, const Term& term,
+            const Combine& combine, A* out) {
+  if constexpr (DeviceBackend<B>) {
+    backend.reduce(n, first, term, combine, out);
+  } else {
+    *out = lane_reduce(n, first, term, combine);
+  }
+}
+
+/// The same as a number of the host.
+template <class B, class A, class Term, class Combine>
+A reduced(B& backend, Pool& pool, std::size_t n, A first, const Term& term,
+          const Combine& combine) {
+  if constexpr (DeviceBackend<B>) {
+    const Buffer memory = pool.take(sizeof(A));
+    A* const out = static_cast<A*>(memory.data());
+    backend.reduce(n, first, term, combine, out);
+    A result{};
+    backend.to_host(out, 1, &result);
+    return result;
+  } else {
+    return lane_reduce(n, first, term, combine);
+  }
+}
+
+/// Copies `n` elements from where the backend's tensors lie to the host.
+template <class B, class T>
+void to_host([[maybe_unused]] B& backend, const T* from, std::size_t n, T* to) {
+  if constexpr (DeviceBackend<B>) {
+    if (n > 0) backend.to_host(from, n, to);
+  } else {
+    std::copy_n(from, n, to);
+  }
+}
+
+/// Copies `n` elements of the host to where the backend's tensors lie.
+template <class B, class T>
+void to_device([[maybe_unused]] B& backend, const T* from, std::size_t n, T* to) {
+  if constexpr (DeviceBackend<B>) {
+    if (n > 0) backend.to_device(from, n, to);
+  } else {
+    std::copy_n(from, n, to);
+  }
+}
+
+/// In place of a backend, for tensors of the host.
+struct NoBackend {};
+
+template <class T>
+struct Fill {
+  T* data;
+  T value;
+  constexpr void operator()(std::size_t i) const { data[i] = value; }
+};
+
+/// data[i] = value.
+template <class B, class T>
+void fill([[maybe_unused]] B& backend, T* data, std::size_t n, T value) {
+  if constexpr (DeviceBackend<B>) {
+    backend.for_each(n, Fill<T>{data, value});
+  } else {
+    std::fill_n(data, n, value);
+  }
+}
+
+template <class T>
+struct Copy {
+  const T* from;
+  T* to;
+  constexpr void operator()(std::size_t i) const { to[i] = from[i]; }
+};
+
+/// to[i] = from[i], unless both are the same memory; they lie where the backend's tensors do.
+template <class B, class T>
+void copy([[maybe_unused]] B& backend, const T* from, std::size_t n, T* to) {
+  if (from == to) return;
+  if constexpr (DeviceBackend<B>) {
+    backend.for_each(n, Copy<T>{from, to});
+  } else {
+    std::copy_n(from, n, to);
+  }
+}
+
+}  // namespace detail
+
+}  // namespace shardwise

@@ -1,0 +1,61 @@
+#pragma once
+// Sentences for people, put together of words and values in one call.
+
+#include <concepts>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "shardwise/version.hpp"
+
+namespace shardwise::detail {
+
+/// What can stand in a sentence: text, numbers, and what has a `to_string` of its own. A single
+/// character is no number.
+template <class T>
+concept Sayable = std::convertible_to<const T&, std::string_view> ||
+                  (std::is_arithmetic_v<T> && !std::same_as<T, char>) ||
+                  requires(const T& value) {
+  { to_string(value) } -> std::same_as<std::string>;
+};
+
+/// A piece of a sentence. It refers to what it is made of, and lives as long as the call that it is
+/// made for.
+class Piece {
+ public:
+  Piece(const char* words) : what_(words), add_(add_words) {}
+  template <Sayable T>
+  Piece(const T& value) : what_(&value), add_(add_value<T>) {}
+
+  void add_to(std::string& text) const { add_(text, what_); }
+
+ private:
+  static void add_words(std::string& text, const void* what) {
+    text += static_cast<const char*>(what);
+  }
+
+  template <class T>
+  static void add_value(std::string& text, const void* what) {
+    const T& value = *static_cast<const T*>(what);
+    if constexpr (std::convertible_to<const T&, std::string_view>)
+      text += std::string_view(value);
+    else if constexpr (std::is_arithmetic_v<T>)
+      text += std::to_string(value);
+    else
+      text += to_string(value);
+  }
+
+  const void* what_;
+  void (*add_)(std::string&, const void*);
+};
+
+/// `sentence({"rank ", 2, " of ", size})` is "rank 2 of 4". Never inlined: sums of strings, spread
+/// over all places where something can go wrong, cost compilers more than the work itself.
+[[gnu::noinline, gnu::cold]] inline std::string sentence(std::initializer_list<Piece> pieces) {
+  std::string text;
+  for (const Piece& piece : pieces) piece.add_to(text);
+  return text;
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,176 @@
+#pragma once
+// The loops of a batch normalisation: over channels c, and over the elements i of a channel.
+
+#include <cmath>
+#include <cstddef>
+
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise::detail {
+
+/// Numbers of every channel that a batch normalisation keeps. All have the memory of the model.
+template <class A>
+struct ChannelStatistics {
+  A* running_mean = nullptr;
+  A* running_var = nullptr;
+  A* mean = nullptr;   ///< of the last forward, and
+  A* scale = nullptr;  ///< 1 / sqrt(variance + epsilon)
+};
+
+template <class V>
+constexpr V scale_of(V variance, V epsilon) {
+  return 1 / std::sqrt(variance + epsilon);
+}
+
+/// The value in double, by the type in which it is summed.
+template <class T>
+constexpr double number(T value) {
+  return static_cast<double>(static_cast<accumulate_t<T>>(value));
+}
+
+/// Mean and scale of a batch, from Σ x and Σ x² of its channels, and what they do to the running
+/// ones.
+template <class A>
+struct BatchStatistics {
+  const double* totals;
+  const double* squares;
+  double count;  // of values of a channel
+  double epsilon;
+  double momentum;
+  bool moves_running;
+  ChannelStatistics<A> kept;
+
+  constexpr void operator()(std::size_t c) const {
+    const double mean = totals[c] / count;
+    const double spread = squares[c] / count - mean * mean;
+    const double variance = spread < 0 ? 0 : spread;  // and no number stays none
+    kept.mean[c] = static_cast<A>(mean);
+    kept.scale[c] = static_cast<A>(scale_of(variance, epsilon));
+    if (moves_running && std::isfinite(variance)) {
+      move(kept.running_mean[c], mean);
+      move(kept.running_var[c], variance * (count / (count - 1)));
+    }
+  }
+
+ private:
+  constexpr void move(A& running, double now) const {
+    running = static_cast<A>((1 - momentum) * static_cast<double>(running) + momentum * now);
+  }
+};
+
+/// Mean and scale from the running statistics.
+template <class A>
+struct RunningStatistics {
+  double epsilon;
+  ChannelStatistics<A> kept;
+
+  constexpr void operator()(std::size_t c) const {
+    kept.mean[c] = kept.running_mean[c];
+    kept.scale[c] = static_cast<A>(scale_of(static_cast<double>(kept.running_var[c]), epsilon));
+  }
+};
+
+/// x or dy.
+template <class T>
+struct ChannelValue {
+  const T* values;
+
+  constexpr auto operator()(std::size_t) const {
+    return [in = values](std::size_t i) { return number(in[i]); };
+  }
+};
+
+/// x².
+template <class T>
+struct ChannelSquare {
+  const T* x;
+
+  constexpr auto operator()(std::size_t) const {
+    return [in = x](std::size_t i) { return number(in[i]) * number(in[i]); };
+  }
+};
+
+/// dy x̂.
+template <class T>
+struct ChannelAlong {
+  using A = accumulate_t<T>;
+
+  const A* mean;
+  const A* scale;
+  const T* x;
+  const T* dy;
+
+  constexpr auto operator()(std::size_t c) const {
+    return [in = x, from = dy, m = mean[c], s = scale[c]](std::size_t i) {
+      const A normalised = (static_cast<A>(in[i]) - m) * s;
+      return number(from[i]) * static_cast<double>(normalised);
+    };
+  }
+};
+
+/// gradient (+)= Σ.
+template <class T>
+struct ChannelGradient {
+  const double* sums;
+  Write write;
+  T* gradient;
+
+  constexpr void operator()(std::size_t c) const {
+    store(gradient[c], static_cast<accumulate_t<T>>(sums[c]), write);
+  }
+};
+
+/// y = (x - mean) scale w + b.
+template <bool HasWeight, bool HasBias, class T>
+struct BatchNormOutput {
+  using A = accumulate_t<T>;
+
+  const A* mean;
+  const A* scale;
+  const T* weight;
+  const T* bias;
+  const T* x;
+  T* y;
+
+  constexpr auto operator()(std::size_t c) const {
+    A factor = scale[c];
+    if constexpr (HasWeight) factor *= static_cast<A>(weight[c]);
+    A shift = 0;
+    if constexpr (HasBias) shift = static_cast<A>(bias[c]);
+    return [in = x, out = y, m = mean[c], factor, shift](std::size_t i) {
+      out[i] = static_cast<T>((static_cast<A>(in[i]) - m) * factor + shift);
+    };
+  }
+};
+
+/// dx = w scale (dy - Σ dy / N - x̂ Σ dy x̂ / N).
+template <bool HasWeight, class T>
+struct BatchNormInputGradient {
+  using A = accumulate_t<T>;
+
+  const A* mean;
+  const A* scale;
+  const double* levels;  // Σ dy
+  const double* alongs;  // Σ dy x̂
+  double count;          // N
+  const T* weight;
+  const T* x;
+  const T* dy;
+  T* dx;
+
+  constexpr auto operator()(std::size_t c) const {
+    const A level = static_cast<A>(levels[c] / count);
+    const A along = static_cast<A>(alongs[c] / count);
+    A factor = scale[c];
+    if constexpr (HasWeight) factor *= static_cast<A>(weight[c]);
+    return [in = x, from = dy, to = dx, m = mean[c], s = scale[c], level, along,
+            factor](std::size_t i) {
+      const A normalised = (static_cast<A>(in[i]) - m) * s;
+      to[i] = static_cast<T>(factor * (static_cast<A>(from[i]) - level - normalised * along));
+    };
+  }
+};
+
+}  // namespace shardwise::detail

@@ -1,0 +1,29 @@
+#pragma once
+// Numbers of the host between ranks whose collectives may take memory of a device alone.
+
+#include <span>
+
+#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/core/memory.hpp"
+
+namespace shardwise::detail {
+
+/// A number that every rank has on the host, reduced over the ranks. A collective.
+template <class B, Communicator C, Element T>
+T all_reduced([[maybe_unused]] B& backend, [[maybe_unused]] Pool& pool, C& ranks, T number,
+              Reduction reduction = Reduction::sum) {
+  T result = number;
+  if constexpr (DeviceBackend<B>) {
+    const Buffer memory = pool.take(sizeof(T));
+    const std::span<T> there(static_cast<T*>(memory.data()), 1);
+    backend.to_device(&number, 1, there.data());
+    ranks.all_reduce(std::span<const T>(there), there, reduction);
+    backend.to_host(there.data(), 1, &result);
+  } else {
+    ranks.all_reduce(std::span<const T>(&number, 1), std::span<T>(&result, 1), reduction);
+  }
+  return result;
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,65 @@
+// The loops of losses, steps and metrics as kernels.
+
+#include "shardwise/backend/cuda/launch.hpp"
+#include "shardwise/train/accuracy.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "shardwise/train/step.hpp"
+using namespace shardwise;
+using namespace shardwise::detail;
+
+template <class T>
+void losses(cuda::Session& s, T* a, accumulate_t<T>* sums, double* sum) {
+  using A = accumulate_t<T>;
+  const View<const T, Invariant> logits(a, {{Axis::batch, 2}, {Axis::feature, 3}}, {});
+  const View<const std::int32_t, Invariant> labels(nullptr, {{Axis::batch, 2}}, {});
+  const LogitRows<T> rows(logits, labels);
+  const TargetShares<A> shares(0.1, 3);
+  cuda::launch_each(s, 5, WholeRow<T>{rows, shares, A(2), sums, sums});
+  cuda::launch_each(s, 5, LargestOfRow<T>{rows, sums});
+  cuda::launch_each(s, 5, SumsOfRow<T>{rows, shares, sums, 3, sums});
+  cuda::launch_each(s, 5, SplitRow<T>{rows, shares, A(2), sums, 3, sums, sums, sums});
+  cuda::launch_reduce(s, 5, 0.0, LossOfRow<A>{sums}, Plus{}, sum);
+  cuda::launch_reduce(s, 5, 0.0, SquaredDifference<T>{a, a, A(2), sums}, Plus{}, sum);
+  cuda::launch_reduce(s, 5, A(0), ScaleAndCheck<T>{a, A(2)}, Plus{}, sums);
+
+  std::int64_t* count = nullptr;
+  std::int32_t* ahead = nullptr;
+  cuda::launch_reduce(s, 5, std::int64_t{0}, IsInTopK<T>{rows, 1}, Plus{}, count);
+  cuda::launch_reduce(s, 5, std::int64_t{0}, IsAheadOfK{ahead, 1}, Plus{}, count);
+  cuda::launch_each(s, 5, LogitOfLabel<T>{rows, sums});
+  cuda::launch_each(s, 5, AheadOfLabel<T>{rows, sums, ahead});
+  std::uint8_t* bad = nullptr;
+  cuda::launch_reduce(s, 5, std::uint8_t{0}, IsNoClass{nullptr, 3}, Largest{}, bad);
+}
+
+template <class T>
+void gradients(cuda::Session& s, T* a, double* sum) {
+  cuda::launch_each(s, 5, Scale<T, T>{a, a, 2});
+  cuda::launch_each(s, 5, Scale<T, float>{nullptr, a, 2});
+  cuda::launch_reduce(s, 5, 0.0, Square<T>{a}, Plus{}, sum);
+  cuda::launch_reduce(s, 5, 0.0, Magnitude<T>{a}, Largest{}, sum);
+}
+
+template <class P, class Given, class Rule>
+void update(cuda::Session& s, const Rule& rule) {
+  auto of_step = rule.template update<accumulate_t<typename P::parameter>>(1);
+  cuda::launch_each(
+      s, 5, UpdateElement<P, decltype(of_step), Given>{of_step, 1, nullptr, nullptr, nullptr});
+}
+
+template <class T>
+void use(cuda::Session& s, T* a) {
+  losses<T>(s, a, nullptr, nullptr);
+  gradients<T>(s, a, nullptr);
+  update<Precision<T>, T>(s, Sgd{});
+  update<Precision<T>, T>(s, AdamW{});
+  update<Precision<T, float>, T>(s, AdamW{});
+  update<Precision<T, float>, float>(s, Sgd{});
+}
+template void use(cuda::Session&, float*);
+template void use(cuda::Session&, double*);
+template void use(cuda::Session&, bf16*);
+template void use(cuda::Session&, fp16*);

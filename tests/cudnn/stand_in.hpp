@@ -1,0 +1,38 @@
+#pragma once
+// How tests steer the stand-in for cuDNN (stand_in.cpp).
+
+#include <cudnn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace cudnn_stand_in {
+
+/// What the heuristics propose for every graph.
+struct Engine {
+  std::vector<cudnnBackendNumericalNote_t> notes;
+  bool has_plan = true;  ///< or it refuses to be planned
+  std::int64_t workspace_bytes = 0;
+  double error = 0;    ///< added to all results
+  bool fails = false;  ///< when it is run
+};
+inline std::vector<Engine> of_mode_a{{}};
+inline std::vector<Engine> of_fallback{};
+
+/// Which engine has run last, counted through both lists; -1 before.
+inline int last_engine = -1;
+
+/// Descriptors and handles that are there; plans made and products run so far.
+inline int alive = 0;
+inline int plans = 0;
+inline int runs = 0;
+
+/// A count that what the stand-in itself takes from the heap is not to change; null for none.
+inline std::size_t* allocations = nullptr;
+
+/// Calls until one fails with `failure`; negative: none does.
+inline int calls_until_failure = -1;
+inline cudnnStatus_t failure = CUDNN_STATUS_INTERNAL_ERROR;
+
+}  // namespace cudnn_stand_in

@@ -1,0 +1,145 @@
+// What ranks on a device do in which order: nobody touches a peer's buffers before the peer's work
+// is done, nor goes on while a peer may still touch its own.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwise/comm/device_threads.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "support/far.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+/// Far memory, and what the backend was called for: "set ready" and "set done", "follow ready" and
+/// "follow done" of a peer, "loop".
+class Logged : public testing::Far {
+ public:
+  using Far::Far;
+
+  struct Mark {
+    explicit Mark(Logged& logged) : owner(&logged), name(logged.marks++ == 0 ? "ready" : "done") {}
+    void set() { owner->log.push_back("set " + name); }
+
+    Logged* owner;
+    std::string name;
+  };
+
+  void follow(const Mark& mark) {
+    CHECK(mark.owner != this);
+    log.push_back("follow " + mark.name);
+  }
+
+  template <class F>
+  void for_each(std::size_t n, F f) {
+    log.push_back("loop");
+    if (fails) throw backend_error("no loop");
+    Far::for_each(n, f);
+  }
+
+  int marks = 0;
+  bool fails = false;
+  std::vector<std::string> log;
+};
+
+/// What rank 0 of three does in `call`, and a rank that joins in it.
+template <class Call>
+std::vector<std::string> order_of(Call call) {
+  const auto memory = std::make_shared<testing::FarMemory>();
+  std::vector<std::string> first;
+  run_ranks(3, [&](ThreadCommunicator& threads) {
+    Logged backend(memory);
+    DeviceThreadCommunicator<Logged> ranks(threads, backend);
+    Pool pool(backend.memory());
+    const Buffer in = pool.take(30 * sizeof(float));
+    const Buffer out = pool.take(30 * sizeof(float));
+    call(ranks, std::span(static_cast<float*>(in.data()), 30),
+         std::span(static_cast<float*>(out.data()), 30));
+    if (ranks.rank() == 0) first = backend.log;
+  });
+  return first;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a collective begins after the peers' work and ends after what they do in one's buffers") {
+  const std::vector<std::string> expected{"set ready", "follow ready", "follow ready", "loop",
+                                          "set done",  "follow done",  "follow done"};
+  CHECK(order_of([](auto& ranks, auto in, auto out) { ranks.all_reduce(in, out); }) == expected);
+  CHECK(order_of([](auto& ranks, auto, auto out) { ranks.broadcast(out.first(7), 1); }) ==
+        expected);
+}
+
+TEST_CASE("a rank whose own part fails still lets the others know when it is done") {
+  const auto memory = std::make_shared<testing::FarMemory>();
+  run_ranks(2, [&](ThreadCommunicator& threads) {
+    Logged backend(memory);
+    DeviceThreadCommunicator<Logged> ranks(threads, backend);
+    Pool pool(backend.memory());
+    const Buffer data = pool.take(8 * sizeof(float));
+    const std::span<float> numbers(static_cast<float*>(data.data()), 8);
+    backend.fails = ranks.rank() == 0;
+    if (backend.fails) {
+      CHECK_THROWS_AS(ranks.all_reduce(numbers, numbers), backend_error);
+    } else {
+      ranks.all_reduce(numbers, numbers);
+    }
+    CHECK(backend.log ==
+          std::vector<std::string>{"set ready", "follow ready", "loop", "set done", "follow done"});
+  });
+}
+
+TEST_CASE("a sender goes on behind its receiver's copy") {
+  const auto log = order_of([](auto& ranks, auto in, auto) {
+    if (ranks.rank() == 0) ranks.template send<float>(in, 2, 5);
+    if (ranks.rank() == 2) ranks.receive(in, 0, 5);
+  });
+  CHECK(log == std::vector<std::string>{"set ready", "follow done"});
+}
+
+TEST_CASE("a message that does not fit is an error of both sides") {
+  const auto memory = std::make_shared<testing::FarMemory>();
+  run_ranks(2, [&](ThreadCommunicator& threads) {
+    testing::Far backend(memory);
+    DeviceThreadCommunicator<testing::Far> ranks(threads, backend);
+    const std::string what =
+        "one rank called send(float32, 3 elements, to 1, tag 0), the other receive(float32, 2 "
+        "elements, from 0, tag 0); dtype, elements and tag of a message must be the same on both "
+        "sides";
+    std::vector<float> none(3);
+    if (ranks.rank() == 0)
+      CHECK_THROWS_WITH_AS(ranks.send(std::span<const float>(none), 1), what.c_str(),
+                           collective_error);
+    else
+      CHECK_THROWS_WITH_AS(ranks.receive(std::span(none).first(2), 0), what.c_str(),
+                           collective_error);
+  });
+}
+
+TEST_CASE("blocks that do not meet are an error of every rank") {
+  const auto memory = std::make_shared<testing::FarMemory>();
+  run_ranks(2, [&](ThreadCommunicator& threads) {
+    testing::Far backend(memory);
+    DeviceThreadCommunicator<testing::Far> ranks(threads, backend);
+    const std::vector<std::size_t> sent{0, 1};
+    const std::vector<std::size_t> received{0, 0};
+    const std::vector<float> in(1);
+    CHECK_THROWS_AS(
+        ranks.all_to_all(std::span<const float>(in), sent, std::span<float>(), received),
+        collective_error);
+  });
+}
+
+TEST_CASE("more ranks than a kernel takes") {
+  CHECK_THROWS_WITH_AS(detail::require_few_ranks(33),
+                       "DeviceThreadCommunicator: 33 ranks; a kernel takes the buffers of at most "
+                       "32: use NcclCommunicator, or fewer ranks",
+                       argument_error);
+}

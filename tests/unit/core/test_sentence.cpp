@@ -1,0 +1,52 @@
+// Sentences are put together of words and values.
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/sentence.hpp"
+#include "shardwise/core/shape.hpp"
+
+using namespace shardwise;
+using detail::sentence;
+
+namespace {
+
+enum class Color { red };
+
+template <class T>
+concept SaysSo = detail::Sayable<T>;
+
+static_assert(SaysSo<int> && SaysSo<double> && SaysSo<std::string_view> && SaysSo<Shape>);
+static_assert(!SaysSo<char>);   // would be a number
+static_assert(!SaysSo<Color>);  // has no words
+static_assert(!SaysSo<error>);  // so {e} copies an error
+
+}  // namespace
+
+TEST_CASE("words and values stand one behind the other") {
+  const std::string name = "weight";
+  CHECK(sentence({}).empty());
+  CHECK(sentence({"rank ", 2, " of ", std::size_t{4}}) == "rank 2 of 4");
+  CHECK(sentence({name, " ", std::string_view(name).substr(0, 2), " ", 0.5}) ==
+        "weight we 0.500000");
+  CHECK(sentence({std::int8_t{-3}, " ", ~std::uint64_t{0}}) == "-3 18446744073709551615");
+}
+
+TEST_CASE("what has a to_string speaks for itself") {
+  const Shape shape{{Axis::batch, dynamic}, {Axis::feature, 32, 49}};
+  CHECK(sentence({"a tensor ", shape}) == "a tensor [batch ?, feature 32*49]");
+}
+
+TEST_CASE("an error takes text or pieces, in parentheses and in braces") {
+  CHECK(std::string(shape_error("10 is not 12").what()) == "10 is not 12");
+  CHECK(std::string(shape_error(std::string("10 is not 12")).what()) == "10 is not 12");
+  CHECK(std::string(shape_error({10, " is not ", 12}).what()) == "10 is not 12");
+  const shape_error one{10, " is not ", 12};
+  const shape_error copy{one};
+  CHECK(std::string(copy.what()) == "10 is not 12");
+}

@@ -1,0 +1,137 @@
+// Layers on memory that the host cannot touch give the bits that they give on the host.
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/layers/batch_norm.hpp"
+#include "shardwise/layers/convolution.hpp"
+#include "shardwise/layers/dropout.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/flatten.hpp"
+#include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/initializer.hpp"
+#include "shardwise/layers/layer_norm.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/rms_norm.hpp"
+#include "shardwise/model/model.hpp"
+#include "support/far.hpp"
+
+using namespace shardwise;
+using testing::Far;
+
+namespace {
+
+/// The bytes of tensors, by name.
+using Bits = std::map<std::string, std::vector<std::uint8_t>>;
+
+/// A copy on the host of what lies where the backend's tensors do.
+template <class B, class T, class L>
+std::vector<std::uint8_t> bits_of(B& backend, const View<T, L>& view) {
+  std::vector<std::remove_const_t<T>> values(view.size());
+  detail::to_host(backend, view.data(), view.size(), values.data());
+  std::vector<std::uint8_t> bits(values.size() * sizeof(T));
+  if (!bits.empty()) std::memcpy(bits.data(), values.data(), bits.size());
+  return bits;
+}
+
+/// Tensors of random numbers where the backend's tensors lie.
+template <class T, class B>
+class Inputs {
+ public:
+  explicit Inputs(B& backend) : backend_(backend), pool_(detail::memory_of(backend)) {}
+
+  View<const T, Invariant> make(const Shape& shape, std::uint64_t number) {
+    std::vector<T> values(shape.elements());
+    RandomStream(Seed{5}, number, 0)
+        .for_each_uniform(0, values.size(),
+                          [&](std::uint64_t i, float u) { values[i] = static_cast<T>(4 * u - 2); });
+    T* const there =
+        static_cast<T*>(buffers_.emplace_back(pool_.take(values.size() * sizeof(T))).data());
+    detail::to_device(backend_, values.data(), values.size(), there);
+    return {there, shape, {}};
+  }
+
+ private:
+  B& backend_;
+  Pool pool_;
+  std::vector<Buffer> buffers_;
+};
+
+/// Two steps of training, and an evaluation: all that comes out, and all that there is at the end.
+template <class T, class B, class Architecture>
+Bits run(const Architecture& architecture, const Shape& in) {
+  B backend;
+  Inputs<T, B> inputs(backend);
+  SingleRank alone;
+  Model<Architecture, Context<T, B, SingleRank>, Ends<Invariant, Invariant>, TrainWithInputGradient>
+      model(architecture, alone, Seed{3}, in, backend);
+  Bits bits;
+  model.visit_parameters([&](auto& p) { bits[p.name] = bits_of(backend, p.value); });
+  for (std::uint64_t step = 1; step <= 2; ++step) {
+    const std::string when = " of step " + std::to_string(step);
+    const auto x = inputs.make(in, step);
+    const auto y = model.forward(x);
+    bits["y" + when] = bits_of(backend, y);
+    bits["dx" + when] = bits_of(backend, model.backward(inputs.make(y.global(), 10 + step)));
+    model.settle_gradients();
+    model.visit_parameters(
+        [&](auto& p) { bits["d" + p.name + when] = bits_of(backend, p.gradient); });
+    model.visit_buffers([&](auto& b) { bits[b.name + when] = bits_of(backend, b.value); });
+    model.next_step();
+  }
+  bits["evaluated"] = bits_of(backend, model.evaluate(inputs.make(in, 20)));
+  return bits;
+}
+
+template <class T, class Architecture>
+void check(const Architecture& architecture, const Shape& in) {
+  const Bits here = run<T, Reference>(architecture, in);
+  const Bits there = run<T, Far>(architecture, in);
+  CHECK(here.size() == there.size());
+  for (const auto& entry : here) {
+    CAPTURE(entry.first);
+    CHECK(there.at(entry.first) == entry.second);
+  }
+}
+
+struct Block : Sequential<LayerNorm<16>, Linear<split::none, 16, 16>, Silu> {
+  using Sequential::Sequential;
+};
+
+struct Perceptron : Sequential<Linear<split::none, 12, 16>, Gelu, Dropout<1, 4>, Residual<Block>,
+                               RmsNorm<16>, Tanh, BatchNorm<16>, Relu, Linear<split::none, 16, 5>,
+                               GeluTanh, LayerNorm<5, Affine::none>, Sigmoid> {
+  using Sequential::Sequential;
+};
+
+struct Network
+    : Sequential<Conv2d<split::none, 3, 4, kernel(3, {.padding = 1})>, BatchNorm<4>, Relu,
+                 ChannelDropout<1, 4>, Conv2d<split::none, 4, 6, kernel(2, {.bias = false})>,
+                 BatchNorm<6, Affine::none>, GlobalAveragePool, Flatten,
+                 Linear<split::none, 6, 3, false>> {
+  using Sequential::Sequential;
+};
+
+const Shape rows{{Axis::batch, 7}, {Axis::feature, 12}};
+const Shape images{{Axis::batch, 3}, {Axis::channel, 3}, {Axis::height, 5}, {Axis::width, 6}};
+
+}  // namespace
+
+TEST_CASE("perceptrons") {
+  check<float>(Perceptron{}, rows);
+  check<bf16>(Perceptron{}, rows);
+}
+
+TEST_CASE("networks of images") {
+  check<float>(Network{}, images);
+  check<bf16>(Network{}, images);
+}

@@ -1,0 +1,133 @@
+// Steps on memory that the host cannot touch come to the same bits as on memory of the host.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+#include "shardwise/train/accuracy.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "unit/far_train/machine.hpp"
+
+using namespace testing;
+
+namespace {
+
+/// Three plain steps, one of two batches that is clipped under a loss scale, and one that is
+/// skipped because it overflows.
+template <class Training, class Target, class Loss>
+void note_steps(Bits& bits, Training& t, const Value<Target, Invariant>& target, const Loss& loss,
+                Norm norm) {
+  for (int i = 0; i < 3; ++i) note(bits, t.step(target, loss));
+  const std::size_t reserved = t.model.run().pool.reserved();
+  note(bits, t.step(target, loss));
+  CHECK(t.model.run().pool.reserved() == reserved);
+  LossScaler scaler(DynamicLossScale{.initial = 1024});
+  const StepOptions options{.clip_norm = 0.01, .norm = norm, .scaler = &scaler};
+  for (int i = 0; i < 2; ++i) {
+    note(bits, accumulate_step(t.model, t.x.view(), target.view(), loss, 2 * samples, options));
+  }
+  note(bits, *finish_step(t.model, t.optimizer, options).norm);
+  t.note_values(bits);
+}
+
+/// Whole logits, one rank's rows after the other.
+struct WholeLogits {
+  template <class B, class C>
+  Bits operator()(B& backend, C& ranks) const {
+    Training<ByFeature, float, Ends<Invariant, Invariant>, AdamW, B, C> t(
+        backend, ranks, AdamW{.learning_rate = 0.05});
+    Bits bits;
+    note_steps(bits, t, t.labels, CrossEntropy{0.1}, Norm::euclidean);
+    note(bits, static_cast<double>(count_correct(t.model, t.x.view(), t.labels.view())));
+    note_steps(bits, t, t.target, MeanSquaredError{}, Norm::infinity);
+    return bits;
+  }
+};
+
+/// Logits split by class, computed in bf16.
+struct SplitClasses {
+  template <class B, class C>
+  Bits operator()(B& backend, C& ranks) const {
+    Training<ByClass, Precision<bf16, float>, Ends<Invariant, Feature>, Sgd, B, C> t(
+        backend, ranks, Sgd{.learning_rate = 0.1, .momentum = 0.9});
+    Bits bits;
+    note_steps(bits, t, t.labels, CrossEntropy{0.1}, Norm::euclidean);
+    note_steps(bits, t, t.labels, CrossEntropy{}, Norm::infinity);
+    note(bits, static_cast<double>(count_top_k(t.model, t.x.view(), t.labels.view(), 3)));
+    note_steps(bits, t, t.target, MeanSquaredError{}, Norm::euclidean);
+    return bits;
+  }
+};
+
+/// A rank's own rows, of labels and targets that are whole.
+struct SplitRows {
+  template <class B, class C>
+  Bits operator()(B& backend, C& ranks) const {
+    Training<ByFeature, double, Ends<Invariant, Batch>, Sgd, B, C> t(
+        backend, ranks, Sgd{.learning_rate = 0.1, .weight_decay = 0.01});
+    Bits bits;
+    note_steps(bits, t, t.labels, CrossEntropy{}, Norm::infinity);
+    note(bits, static_cast<double>(count_correct(t.model, t.x.view(), t.labels.view())));
+    note_steps(bits, t, t.target, MeanSquaredError{}, Norm::euclidean);
+    return bits;
+  }
+};
+
+/// What goes wrong, says so, and changes nothing.
+struct Refusals {
+  template <class B, class C>
+  Bits operator()(B& backend, C& ranks) const {
+    Training<ByFeature, float, Ends<Invariant, Invariant>, AdamW, B, C> t(backend, ranks, AdamW{});
+    Bits bits;
+    const auto note_message = [&](auto&& call, const std::string& part) {
+      const std::string message = message_of(call);
+      CHECK(message.find(part) != std::string::npos);
+      note(bits, message);
+      t.note_values(bits);
+    };
+    for (const std::int32_t wrong : {-1, 10}) {
+      const auto labels = placed<std::int32_t, Invariant>(
+          backend, t.pool, label_shape, place_of(ranks),
+          [&](std::size_t i) { return i == 4 || i == 6 ? wrong : 1; });
+      const std::string what = "label " + std::to_string(wrong) + " of row 4 is no class";
+      note_message([&] { t.step(labels, CrossEntropy{}); }, what);
+      note_message([&] { count_correct(t.model, t.x.view(), labels.view()); }, what);
+    }
+
+    LossScaler scaler(DynamicLossScale{.initial = 0x1p127});
+    accumulate_step(t.model, t.x.view(), t.target.view(), MeanSquaredError{}, samples,
+                    {.scaler = &scaler});
+    CHECK(finish_step(t.model, t.optimizer, {.scaler = &scaler}).skipped);
+    t.note_values(bits);
+
+    Tensor<float, Invariant> weight = t.model.gather("2.weight");
+    weight[5] = std::nanf("");
+    t.model.set("2.weight", weight.view());
+    note_message([&] { t.step(t.labels, CrossEntropy{}); }, "ByFeature / 2");
+    return bits;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("steps with whole logits, on one rank and on several") {
+  same_alone(WholeLogits{});
+  for (const int size : {2, 3}) same_on_threads(size, WholeLogits{});
+}
+
+TEST_CASE("steps with logits that are split by class, in bf16") {
+  for (const int size : {2, 3}) same_on_threads(size, SplitClasses{});
+}
+
+TEST_CASE("steps with logits that are split by row") {
+  for (const int size : {2, 3}) same_on_threads(size, SplitRows{});
+}
+
+TEST_CASE("wrong labels, a step that overflows and a loss that is no number") {
+  same_alone(Refusals{});
+  same_on_threads(2, Refusals{});
+}

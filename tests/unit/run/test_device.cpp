@@ -1,0 +1,81 @@
+#include <doctest/doctest.h>
+
+#include <concepts>
+#include <string>
+#include <type_traits>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/run/device.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+/// Two ranks that see so many devices.
+template <int OfFirst, int OfSecond>
+struct Seen {
+  static int count() { return rank == 0 ? OfFirst : OfSecond; }
+  static std::string missing() { return "there is none"; }
+  template <class C, class F>
+  static void run(C& ranks, F&& f) {
+    int device = count();
+    f(ranks, device);
+  }
+  inline static thread_local int rank = 0;
+};
+
+/// What each of two ranks computes on: "host", "device", or the error.
+template <class Devices>
+std::string chosen(DeviceChoice choice) {
+  std::string answers[2];
+  run_ranks(2, [&](ThreadCommunicator& ranks) {
+    Devices::rank = ranks.rank();
+    std::string& answer = answers[ranks.rank()];
+    try {
+      with_device<Reference, Devices>(choice, ranks, [&](auto&, auto& backend) {
+        answer = std::same_as<std::decay_t<decltype(backend)>, Reference> ? "host" : "device";
+      });
+    } catch (const backend_error& e) {
+      answer = e.what();
+    }
+  });
+  return answers[0] == answers[1] ? answers[0] : answers[0] + " / " + answers[1];
+}
+
+}  // namespace
+
+TEST_CASE("words for what to compute on") {
+  CHECK(device_choice("auto") == DeviceChoice::automatic);
+  CHECK(device_choice("cpu") == DeviceChoice::host);
+  CHECK(device_choice("cuda") == DeviceChoice::device);
+  CHECK_THROWS_WITH_AS(device_choice("gpu"),
+                       "'gpu' names nothing to compute on: it is auto, cpu or cuda",
+                       argument_error);
+}
+
+TEST_CASE("all ranks compute on devices, or all on the host") {
+  CHECK(chosen<Seen<1, 2>>(DeviceChoice::automatic) == "device");
+  CHECK(chosen<Seen<1, 2>>(DeviceChoice::device) == "device");
+  CHECK(chosen<Seen<1, 2>>(DeviceChoice::host) == "host");
+  CHECK(chosen<Seen<1, 0>>(DeviceChoice::automatic) == "host");
+  CHECK(chosen<Seen<1, 0>>(DeviceChoice::device) ==
+        "a device was chosen, but not every rank has one; rank 0 sees 1: there is none. Choose the "
+        "host, or auto / a device was chosen, but not every rank has one; rank 1 sees 0: there is "
+        "none. Choose the host, or auto");
+}
+
+TEST_CASE("a program without devices computes on the host") {
+  run_ranks(1, [](ThreadCommunicator& ranks) {
+    bool on_host = false;
+    with_device<Reference>(DeviceChoice::automatic, ranks, [&](auto&, auto& backend) {
+      on_host = std::same_as<std::decay_t<decltype(backend)>, Reference>;
+    });
+    CHECK(on_host);
+    CHECK_THROWS_WITH_AS(
+        with_device<Reference>(DeviceChoice::device, ranks, [](auto&, auto&) {}),
+        "a device was chosen, but not every rank has one; rank 0 sees 0: this program was built "
+        "without devices. Choose the host, or auto",
+        backend_error);
+  });
+}
