@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tables of a file as bench_kernels_linear writes it, shortened, and of files that are not whole."""
 
+import json
 import tempfile
 import unittest
 from pathlib import Path
@@ -57,20 +58,41 @@ class Page(unittest.TestCase):
         self.assertNotIn("machine", page_of(RECORDED))
 
     def test_row(self):
-        self.assertIn("\n| float/forward/plain/rows:16/1024->4096 | 2.66 [2.5, 2.9] ms | "
-                      "matmul by hand: 0.991 [0.98, 1.01]<br>"
-                      "inner product by hand: 1.4 [1.2, 1.5] | "
-                      "bytes 65,536<br>efficiency 0.75<br>inner product by hand: efficiency 0.5 |\n",
+        self.assertIn("\n| comparison | ours takes | speed over matmul by hand | "
+                      "speed over inner product by hand | bytes | efficiency | "
+                      "inner product by hand: efficiency |\n|---|---|---|---|---|---|---|\n"
+                      "| float/forward/plain/rows:16/1024->4096 | 2.66 [2.5, 2.9] ms | "
+                      "0.991 [0.98, 1.01] | 1.4 [1.2, 1.5] | 65,536 | 0.75 | 0.5 |\n",
                       page_of(RECORDED))
 
-    def test_failed_comparison_is_in_the_table(self):
-        self.assertIn("\n| bf16/backward_weight/rows:16/1024->4096 | **failed** | "
-                      "ours: element 3 is 1, not 2 |  |\n", page_of(RECORDED))
+    def test_what_is_compared_with_others_is_another_table(self):
+        def one(name, other, more):
+            figures = {f"{who}: seconds{ending}": 1 for who in ("ours", other)
+                       for ending in ("", ", 10 %", ", 90 %")}
+            over = {f"{other}: ours over it{ending}": 2 for ending in ("", ", 10 %", ", 90 %")}
+            return {"name": name, "label": f"{other} | ours", **figures, **over, **more}
+        page = page_of(json.dumps({"context": {}, "benchmarks": [
+            one("a", "x", {}), one("b", "y", {}), one("c", "x", {"ours: bytes": 7})]}))
+        self.assertIn("\n| comparison | ours takes | speed over x | bytes |\n|---|---|---|---|\n"
+                      "| a | 1 [1, 1] s | 2 [2, 2] |  |\n| c | 1 [1, 1] s | 2 [2, 2] | 7 |\n\n"
+                      "| comparison | ours takes | speed over y |\n|---|---|---|\n"
+                      "| b | 1 [1, 1] s | 2 [2, 2] |\n", page)
+
+    def test_failed_comparison_is_told(self):
+        self.assertIn("\n**failed**: bf16/backward_weight/rows:16/1024->4096: ours: element 3 is 1, "
+                      "not 2\n", page_of(RECORDED))
 
     def test_files_that_are_not_whole(self):
-        for text in (None, "", RECORDED[:-40], "{}"):
+        for text in (None, "", RECORDED[:700], "{}"):
             with self.subTest(text=text and text[:10]):
                 self.assertIn("\n**failed**: ", page_of(text))
+
+    def test_of_a_program_that_was_stopped_what_it_wrote_before(self):
+        for left in (RECORDED[:-40], RECORDED[:RECORDED.index('"bf16')]):
+            page = page_of(left)
+            self.assertRegex(page, r"\n\*\*failed\*\*: \S+ ends too early: .*What it has:\n")
+            self.assertIn("\n| float/forward/plain/rows:16/1024->4096 | 2.66 [2.5, 2.9] ms |", page)
+            self.assertNotIn("bf16", page)
 
     def test_units(self):
         def time(seconds):
@@ -79,6 +101,7 @@ class Page(unittest.TestCase):
         self.assertEqual(time(2.5), "2.5 [2.5, 2.5] s")
         self.assertEqual(time(2.5e-5), "25 [25, 25] us")
         self.assertEqual(time(2.5e-10), "0.25 [0.25, 0.25] ns")
+        self.assertEqual(time(1500), "1,500 [1,500, 1,500] s")
 
 
 if __name__ == "__main__":

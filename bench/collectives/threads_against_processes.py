@@ -31,8 +31,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
-sys.path.insert(0, str(TREE / "bench/peers"))
+sys.path[:0] = [str(TREE / "bench/peers"), str(TREE / "bench/support")]
+import report  # noqa: E402
 from peers import mpiexec_of  # noqa: E402
+from report import failed, spread  # noqa: E402
 
 SAMPLES = 3  # of a program in a round
 PATIENCE = 900  # seconds that a program may take for them
@@ -45,17 +47,11 @@ class Failed(Exception):
     """A program did not measure; the text says which and why."""
 
 
-def spread(values):
-    """Median, 10th and 90th percentile."""
-    ordered = sorted(values)
-    return [ordered[int(part * (len(ordered) - 1) + 0.5)] for part in (0.5, 0.1, 0.9)]
-
-
-def read(report):
+def read(written):
     """{comparison: {candidate: {counter: value}}, or why it failed} of what a program wrote, all in
     its order."""
     found = {}
-    for benchmark in report["benchmarks"]:
+    for benchmark in written["benchmarks"]:
         name = benchmark["name"].removesuffix(ENDING)
         if benchmark.get("error_occurred"):
             found[name] = benchmark.get("error_message", "failed")
@@ -80,15 +76,15 @@ def measure(name, command):
         except subprocess.TimeoutExpired:
             raise Failed(f"{name}: {' '.join(command)} was not done after {PATIENCE} s") from None
         try:
-            report = json.loads(file.read_text())
+            written = json.loads(file.read_text())
         except (OSError, ValueError):
-            report = {"context": {}, "benchmarks": []}
-    found = read(report)
+            written = {"context": {}, "benchmarks": []}
+    found = read(written)
     # A program whose comparisons failed says so in its file too.
     if not found or done.returncode != 0 and not any(map(has_failed, found.values())):
         raise Failed(f"{name}: {' '.join(command)} ended with exit code {done.returncode}. It said:\n"
                      f"{done.stderr.strip()[-800:]}")
-    return report["context"], found
+    return written["context"], found
 
 
 def has_failed(comparison):
@@ -96,23 +92,10 @@ def has_failed(comparison):
 
 
 def compared(name, seconds, traffic):
-    """One comparison, as Google Benchmark would write it: `seconds` of each candidate in each round,
-    ours last, and what a call moves, in bytes."""
-    ours = list(seconds)[-1]
-    middle = spread(seconds[ours])[0]
-    entry = {"name": name, "run_name": name, "run_type": "iteration", "iterations": 1,
-             "real_time": 1e6 * middle, "cpu_time": 1e6 * middle, "time_unit": "us",
-             "label": " | ".join(seconds)}
-
-    def count(what, values):
-        for ending, value in zip(("", ", 10 %", ", 90 %"), spread(values)):
-            entry[what + ending] = value
-
+    """One comparison: `seconds` of each candidate in each round, ours last, and what a call moves, in
+    bytes."""
+    entry = report.compared(name, seconds)
     for candidate, times in seconds.items():
-        count(f"{candidate}: seconds", times)
-        if candidate != ours:
-            count(f"{candidate}: ours over it",
-                  [its / own for its, own in zip(times, seconds[ours])])
         for what, amount in traffic.items():
             entry[f"{candidate}: {what}"] = amount
         if traffic:
@@ -150,12 +133,6 @@ def compared_all(rounds):
                                      for which in of_processes},
                                     traffic(of_processes)))
     return entries
-
-
-def failed(name, why):
-    """A comparison without figures, as Google Benchmark would write it."""
-    return {"name": name, "run_name": name, "run_type": "iteration", "iterations": 0,
-            "error_occurred": True, "error_message": why}
 
 
 def table(entries):
@@ -215,16 +192,6 @@ def arguments_of(words):
     return arguments
 
 
-def claim(out):
-    """Makes sure that the file can be written, or ends with 2; what it holds stays."""
-    try:
-        out.open("a").close()
-    except OSError as problem:
-        print(f"threads_against_processes.py: --out {out} cannot be written: {problem.strerror}",
-              file=sys.stderr)
-        sys.exit(2)
-
-
 def programs_of(arguments):
     """The commands by name: without that of processes where MPI is missing. Ends with 2 where
     something was not built."""
@@ -265,7 +232,7 @@ def main(words=None):
     arguments = arguments_of(words)
     commands = programs_of(arguments)
     if arguments.out:
-        claim(arguments.out)
+        report.claim(arguments.out, __file__)
     rounds, context, status = [], {}, 0
     try:
         for number in range(arguments.rounds):
@@ -282,8 +249,8 @@ def main(words=None):
               f"{len(rounds)} whole rounds were measured", file=sys.stderr)
         status = 1
     if not rounds:
-        if arguments.out and arguments.out.stat().st_size == 0:
-            arguments.out.unlink()
+        if arguments.out:
+            report.leave(arguments.out)
         return status
     entries = compared_all(rounds)
     whole = [entry for entry in entries if "error_message" not in entry]
@@ -296,9 +263,7 @@ def main(words=None):
     if arguments.out:
         context.update(executable=Path(__file__).name, ranks=str(arguments.ranks),
                        rounds=str(len(rounds)), samples_a_round=str(SAMPLES))
-        saving = arguments.out.with_name(arguments.out.name + ".saving")
-        saving.write_text(json.dumps({"context": context, "benchmarks": entries}, indent=1) + "\n")
-        saving.replace(arguments.out)
+        report.write(arguments.out, context, entries)
     return status
 
 

@@ -57,7 +57,7 @@ class Linear {
     Layer& l = *layer_;
     if (product == bench::LinearProduct::forward)
       return by_hand::matmul(*library_, rows(), in(), out(), l.x.data(), l.w.data(), true,
-                             l.results.y.data(), l.bias.data(), true, weights, type_of<T>);
+                             l.results.y.data(), l.bias.data(), relu(), weights, type_of<T>);
     return by_hand::matmul(*library_, rows(), out(), in(), l.dy.data(), l.w.data(), false,
                            l.results.dx.data(), nullptr, false, weights, type_of<T>);
   }
@@ -66,7 +66,7 @@ class Linear {
     Layer& l = *layer_;
     if (product == bench::LinearProduct::forward)
       return by_hand::inner_product(*library_, rows(), in(), out(), l.x.data(), l.w.data(),
-                                    l.results.y.data(), l.bias.data(), true, type_of<T>);
+                                    l.results.y.data(), l.bias.data(), relu(), type_of<T>);
     const bool of_weight = product == bench::LinearProduct::backward_weight;
     return inner_product_backward(*library_, rows(), in(), out(),
                                   of_weight ? l.x.data() : l.results.dx.data(), l.w.data(),
@@ -74,6 +74,7 @@ class Linear {
                                   of_weight ? l.results.db.data() : nullptr, type_of<T>);
   }
 
+  bool relu() const { return layer_->activation == shardwise::Activation::relu; }
   dnnl_dim_t rows() const { return static_cast<dnnl_dim_t>(layer_->shape.rows); }
   dnnl_dim_t in() const { return static_cast<dnnl_dim_t>(layer_->shape.in); }
   dnnl_dim_t out() const { return static_cast<dnnl_dim_t>(layer_->shape.out); }

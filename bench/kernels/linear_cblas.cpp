@@ -1,5 +1,6 @@
 // The products of one linear layer in float and double, through Cblas::Linear and by cblas_sgemm
-// and cblas_dgemm called by hand. One thread, and the time of that thread alone.
+// and cblas_dgemm called by hand, of all of it and of what one of two ranks has. One thread, and
+// the time of that thread alone.
 //
 //     bench_kernels_linear_cblas [--rounds=N] [--quick] [--benchmark_filter=REGEX] ...
 
@@ -69,7 +70,11 @@ template <class T>
 void add(bench::Program& program, const std::string& dtype) {
   const bench::Effort effort{program.rounds(), 1e-3, bench::Clock::thread};
   for (const std::size_t rows : program.sizes<std::size_t>({16, 1, 512})) {
-    for (const LinearShape shape : {LinearShape{rows, 1024, 4096}, LinearShape{rows, 4096, 1024}}) {
+    const std::vector<LinearShape> shapes{{rows, 1024, 4096},
+                                          {rows, 4096, 1024},
+                                          {rows, 1024, 2048},  // half of the first one's outputs
+                                          {rows, 512, 4096}};  // half of its inputs
+    for (const LinearShape& shape : shapes) {
       for (const auto product :
            {LinearProduct::forward, LinearProduct::backward_input, LinearProduct::backward_weight})
         program.add(dtype + "/" + name(product) + "/" + shape.name(),

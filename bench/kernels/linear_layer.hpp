@@ -14,8 +14,8 @@
 
 namespace bench {
 
-/// The products of a layer, forward with bias and ReLU, backward_weight with the gradient of the
-/// bias.
+/// The products of a layer, forward with bias and activation, backward_weight with the gradient of
+/// the bias.
 enum class LinearProduct { forward, backward_input, backward_weight };
 
 inline std::string name(LinearProduct product) {
@@ -42,8 +42,10 @@ struct LinearResults {
 template <class Backend, class T>
 class LinearLayer {
  public:
-  explicit LinearLayer(const LinearShape& s)
+  explicit LinearLayer(const LinearShape& s,
+                       shardwise::Activation behind = shardwise::Activation::relu)
       : shape(s),
+        activation(behind),
         x(random_values<T>(s.rows * s.in, 1)),
         w(random_values<T>(s.out * s.in, 2)),
         bias(random_values<T>(s.out, 3)),
@@ -85,6 +87,7 @@ class LinearLayer {
   }
 
   LinearShape shape;
+  shardwise::Activation activation;
   std::vector<T> x, w, bias, dy;
   LinearResults<T> results;
 
@@ -94,8 +97,7 @@ class LinearLayer {
     const shardwise::Weight<T> weight{w.data(), version_};
     switch (product) {
       case LinearProduct::forward:
-        return kernel.forward(shape.rows, x.data(), weight, bias.data(),
-                              shardwise::Activation::relu, to.y.data());
+        return kernel.forward(shape.rows, x.data(), weight, bias.data(), activation, to.y.data());
       case LinearProduct::backward_input:
         return kernel.backward_input(shape.rows, dy.data(), weight, to.dx.data());
       case LinearProduct::backward_weight:

@@ -19,22 +19,21 @@
 #include "layers/split_convolution.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/shardwise.hpp"
-#include "support/interleaved.hpp"
 #include "support/on_threads.hpp"
 #include "support/program.hpp"
 #include "support/resnet50.hpp"
-#include "support/together.hpp"
 
 namespace {
 
 namespace sw = shardwise;
 using bench::Ranks;
 
-constexpr double sample_seconds = 2e-2;  // several calls: only the first one finds cold caches
+using Exact = bench::ConvolutionKernel<sw::Reference, float>;
 
 template <class W, sw::Kernel Form>
 std::vector<bench::Timing> measure(Ranks& ranks, const bench::ConvolutionShape& shape,
                                    bool training, int rounds) {
+  using Layer = sw::Conv2d<typename W::split, sw::dynamic, sw::dynamic, Form>;
   const auto whole_shard = bench::whole(shape, bench::image_count);
   const auto part = bench::shard_of<W>(shape, sw::place_of(ranks));
   const sw::detail::onednn::ThreadLimit one_thread(1);  // for the calls by hand too
@@ -44,37 +43,27 @@ std::vector<bench::Timing> measure(Ranks& ranks, const bench::ConvolutionShape& 
   by_hand::Convolution copied(library, part, by_hand::Images::as_the_library_likes);
   bench::ConvolutionKernel<sw::OneDnn, float> products(half, part);
   Ranks alone = ranks.split(ranks.rank(), 0);
-  bench::SplitConvolution<W, Form> one(alone, shape, whole), two(ranks, shape, whole);
+  const Layer layer(shape.in, shape.out);
+  const sw::Shape in = bench::images_of(shape);
+  bench::SplitLayer<W, Layer> one(alone, layer, in, whole), two(ranks, layer, in, whole);
   bench::Sent<W, Form> sent(ranks, two);
   const auto run = [training](auto& way) { training ? way.train() : way.forward(); };
 
-  bench::Exact exact(whole, whole_shard);
+  Exact exact(whole, whole_shard);
   run(exact);
-  two.require_results(ranks, exact, whole_shard, training);
-  one.require_results(alone, exact, whole_shard, training);
+  const bench::Terms terms{whole_shard.y_terms(), whole_shard.dx_terms(), whole_shard.dw_terms()};
+  two.require_results(ranks, exact, terms, training);
+  one.require_results(alone, exact, terms, training);
   const bench::ConvolutionOracle<float> of_part(half, part, training);
   run(half), run(copied), run(products);
   of_part.require("images as they lie", half);
   of_part.require("images copied", copied);
   of_part.require("products", products);
-
-  const auto on_first = [&] {
-    if (ranks.rank() == 0) run(one);
-  };
-  auto seconds = bench::in_turns(ranks,
-                                 {on_first, [&] { run(half); }, [&] { run(copied); },
-                                  [&] { run(two); }, [&] { run(products); }, [&] { run(sent); }},
-                                 rounds, sample_seconds);
-  const double of_products = bench::Spread::of(seconds[4]).median;
-  const double of_sent = bench::Spread::of(seconds[5]).median;
-  seconds.resize(4);
-  auto timings = bench::timings_of({"one rank", "two free halves, images as they lie",
-                                    "two free halves, images copied", "two ranks"},
-                                   seconds);
-  bench::Timing& ours = timings.back();
-  ours.also = {{"share of products", of_products / ours.seconds.median},
-               {"share of what is sent", of_sent / ours.seconds.median}};
-  return timings;
+  return bench::compare(
+      ranks, one,
+      {{"two free halves, images as they lie", [&] { run(half); }},
+       {"two free halves, images copied", [&] { run(copied); }}},
+      two, [&] { run(products); }, sent, training, rounds);
 }
 
 template <class W, sw::Kernel Form>
@@ -94,8 +83,8 @@ void add_way(bench::Program& program, const std::string& way,
 
 template <sw::Kernel Form>
 void add_shape(bench::Program& program, const bench::ConvolutionShape& shape) {
-  add_way<bench::ByOutput, Form>(program, "output", shape);
-  add_way<bench::ByInput, Form>(program, "input", shape);
+  add_way<bench::ByOutputs, Form>(program, "output", shape);
+  add_way<bench::ByInputs, Form>(program, "input", shape);
   add_way<bench::ByBatch, Form>(program, "batch", shape);
   add_way<bench::ByHeight, Form>(program, "height", shape);
 }

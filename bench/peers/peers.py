@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ours against PyTorch and against oneDNN and MPI by hand, in turns, on the same two cores.
+"""Ours against PyTorch and against what is written by hand, in turns, on the same two cores.
 
 usage: peers.py [--build FOLDER] [--python PYTHON] [--output NAME] [--only TEXT] [--rounds N]
                 [--block SECONDS]
@@ -32,9 +32,15 @@ from contender import Contender, Failed, take_turns
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
+sys.path.insert(0, str(TREE / "bench/support"))
+from report import processor  # noqa: E402
+
 PAUSE = 0.04  # seconds after each block, in which OpenMP's threads go from spinning to sleep
 MPI_OPTIONS = ["-n", "2", "--bind-to", "none"]  # on the CPUs of the driver, as all others
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+# OpenBLAS's threads spin for 2^26 ticks of the CPU's clock before they sleep if they are not told
+# otherwise; 2^22 are some milliseconds.
+ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OPENBLAS_THREAD_TIMEOUT": "22"}
 # What a user has set for threads, or for the kernels that oneDNN, MKL or OpenBLAS chooses, would bend
 # only the contenders that have this library; and oneDNN's logs would mix with the lines of turns.hpp.
 SETTINGS = ("OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "OPENBLAS_", "ATEN_")
@@ -67,9 +73,13 @@ def contenders_of(kind, dtype, folder, build, python, mpiexec):
     if kind == "perceptron":
         listed = [("ours, threads", ours("peer_threads", "mlp"), both),
                   ("ours, processes", processes(ours("peer_processes", "mlp")), both)]
-        if dtype == "float":  # MPI has no bf16
-            by_hand = [str(build / "peer_mpi_by_hand"), str(folder)]
-            listed += [("oneDNN and MPI by hand", processes(by_hand), both)]
+        if dtype == "float":  # MPI and OpenBLAS have no bf16
+            def by_hand(program):
+                return [str(build / program), str(folder)]
+
+            listed += [("oneDNN and MPI by hand", processes(by_hand("peer_mpi_by_hand")), both),
+                       ("oneDNN, 2 threads", by_hand("peer_onednn_threads"), both),
+                       ("OpenBLAS, 2 threads", by_hand("peer_openblas_threads"), both)]
         return listed + [("PyTorch, 2 threads", torch("threads"), both),
                          ("PyTorch, 2 threads, prepacked", torch("prepacked"), forward),
                          ("PyTorch, 2 processes, gloo", torch("gloo"), both)]
@@ -137,10 +147,8 @@ def two_cpus(cpus=Path("/sys/devices/system/cpu")):
 
 def machine(cpus):
     """What the figures depend on."""
-    cpu = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-           if line.startswith("model name")]
     system = re.search(r'PRETTY_NAME="?([^"\n]*)', Path("/etc/os-release").read_text())
-    return {"cpu": cpu[0] if cpu else platform.processor(), "cpus": cpus,
+    return {"cpu": processor(), "cpus": cpus,
             "cpus_of_machine": os.cpu_count(), "system": system[1] if system else platform.system()}
 
 
@@ -275,7 +283,7 @@ def measure(run, kind, shape, dtype, folder, arguments, torch_problem):
                 run.data["left_out"][name] = missing
                 continue
             try:
-                contender = Contender(name, command, results_of(folder, modes), AS_ROOT)
+                contender = Contender(name, command, results_of(folder, modes), ENVIRONMENT)
             except Failed as problem:
                 failed(None, problem)
                 continue

@@ -21,9 +21,13 @@ RANKS = 2
 THREADS = 1 if sys.argv[1:2] == ["gloo"] else 2
 os.environ["OMP_NUM_THREADS"] = str(THREADS)
 
-import numpy
-import torch
-from torch import nn
+try:
+    import numpy
+    import torch
+    from torch import nn
+except ImportError as problem:
+    sys.exit(f"torch_peer.py: {problem} in {sys.executable}; bench/peers/get_torch sets up a Python that "
+             "has PyTorch and NumPy")
 
 
 def bound(name, dtype):

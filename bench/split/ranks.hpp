@@ -41,6 +41,7 @@ void launch(const std::vector<int>& counts, F f) {
 #else
 
 #include "shardwise/comm/thread_ranks.hpp"
+#include "support/bind.hpp"
 
 namespace split {
 
@@ -49,10 +50,16 @@ inline constexpr const char* communicator = "threads";
 inline constexpr const char* program = "shardwise-split";
 inline const std::vector<int> default_counts{1, 2};
 
-/// Calls f(ranks) on so many threads, for each of the counts in turn.
+/// Calls f(ranks) on so many threads, each bound to a core if there are enough, for each of the
+/// counts in turn.
 template <class F>
 void launch(const std::vector<int>& counts, F f) {
-  for (const int count : counts) shardwise::run_ranks(count, f);
+  for (const int count : counts) {
+    shardwise::run_ranks(count, [&](Transport& ranks) {
+      bench::bind(ranks.rank(), ranks.size());
+      f(ranks);
+    });
+  }
 }
 
 }  // namespace split
