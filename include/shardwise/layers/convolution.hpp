@@ -150,8 +150,10 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
     if (x.rank() > 0) check_input(x);
     const Dim channels = x.rank() > 0 ? x[1] : Dim{Axis::channel, in_channels()};
     const Dim outputs = output_channels(Axis::output, channels);
-    Shape shape{outputs, Form.groups == 1 ? Dim{Axis::input, channels.units, channels.grain}
-                                          : Dim{Axis::input, in_channels() / Form.groups}};
+    // Inside the braces of `shape` this choice crashes nvcc 13.0.
+    const Dim inputs = Form.groups == 1 ? Dim{Axis::input, channels.units, channels.grain}
+                                        : Dim{Axis::input, in_channels() / Form.groups};
+    Shape shape{outputs, inputs};
     for (std::size_t i = 0; i < axes; ++i)
       shape.append({detail::space_axis(i, axes), Form.windows[i].kernel});
     const Fans fans{in_channels() / Form.groups * Form.taps(), out_channels() * Form.taps()};

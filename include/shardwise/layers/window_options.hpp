@@ -21,6 +21,9 @@ struct PerAxis {
   constexpr PerAxis(int a, int b) : values{a, b, b}, count(2) {}
   constexpr PerAxis(int a, int b, int c) : values{a, b, c}, count(3) {}
   ///@}
+  /// Its members, as nvcc writes template arguments of class type for the compiler of the host.
+  constexpr PerAxis(const std::array<int, 3>& numbers, std::size_t given)
+      : values(numbers), count(given) {}
 
   /// Whether there are as many numbers as axes, or one for all.
   constexpr bool fits(std::size_t axes) const { return count == 1 || count == axes; }
