@@ -32,7 +32,7 @@ endif()
 
 # A part or tool, what in a path or an include line asks for it, the target, and where to get it.
 set(SHARDWISE_NEEDS onednn onednn2 cblas data mpi checkpoint cuda nccl cli cccl)
-set(SHARDWISE_NEED_onednn "/onednn[./]|<oneapi/|<dnnl" shardwise::onednn "libdnnl-dev (oneDNN 2 or 3)")
+set(SHARDWISE_NEED_onednn "/onednn[./]|<oneapi/|<dnnl|support/device.hpp" shardwise::onednn "libdnnl-dev (oneDNN 2 or 3)")
 set(SHARDWISE_NEED_onednn2 "by_hand.hpp" shardwise::onednn2 "libdnnl-dev (oneDNN 2)")
 set(SHARDWISE_NEED_cblas "/cblas[./]|<cblas.h>" shardwise::cblas
     "libopenblas-dev (cblas.h, and a BLAS of CMake's FindBLAS that has cblas_dgemm)")

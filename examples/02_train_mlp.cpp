@@ -11,23 +11,23 @@
 //     logits   [       10       |       10       ]   the same on every rank
 //
 // Built again as 02_train_mlp_mpi, its ranks are processes: mpiexec -n 2 02_train_mlp_mpi -s 2
+// Built again by nvcc as gpu_train_mlp, it computes on GPUs, which the ranks share or have one
+// each: gpu_train_mlp -s 2 --device cuda
 //
 // test: --synthetic -s 2 -e 1
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <string>
-#include <type_traits>
 
-#include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/broadcast_images.hpp"
+#include "support/device.hpp"
 #include "support/image_batch.hpp"
 #include "support/launch.hpp"
 #include "support/print_plan.hpp"
@@ -48,21 +48,22 @@ struct Options {
   int epochs = 5;
   double learning_rate = 0.0055;
   std::string dtype = "float";
+  std::string device = "auto";
   std::uint64_t seed = 1;
   example::ImageSource images;
 };
 
+struct Images {
+  sw::ImageSet train, test;
+};
+
 // begin: train
-/// What each rank does. The dtype chooses the backend: oneDNN multiplies no double.
-template <class T>
-void train(example::Ranks& ranks, const Options& options) {
-  using Backend = std::conditional_t<std::same_as<T, double>, sw::Reference, sw::OneDnn>;
+/// What each rank does with whatever talks and computes.
+template <class T, class Ranks, class Backend>
+void train(Ranks& ranks, Backend& backend, const Images& images, const Options& options) {
   const bool speaks = ranks.rank() == 0;
   const sw::Seed seed{options.seed};
-  const auto train_set = example::images_of(ranks, options.images, seed, sw::Part::train);
-  const auto test_set = example::images_of(ranks, options.images, seed, sw::Part::test);
-
-  sw::Model<Mlp, sw::Context<T, Backend, example::Ranks>> model(ranks, seed);
+  sw::Model<Mlp, sw::Context<T, Backend, Ranks>> model(Mlp{}, ranks, seed, {}, backend);
   const sw::CrossEntropy loss;
   sw::Optimizer optimizer(model, sw::Sgd{.learning_rate = options.learning_rate, .momentum = 0.9});
   if (speaks) {
@@ -71,7 +72,7 @@ void train(example::Ranks& ranks, const Options& options) {
   }
 
   example::ImageBatch<T, sw::Invariant> batch(sw::place_of(ranks));
-  sw::DistributedSampler sampler(train_set.count, sw::place_of(ranks),
+  sw::DistributedSampler sampler(images.train.count, sw::place_of(ranks),
                                  {.batch_size = options.batch, .seed = seed});
   for (int epoch = 1; epoch <= options.epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
@@ -79,33 +80,48 @@ void train(example::Ranks& ranks, const Options& options) {
     {
       example::ProgressBar bar("epoch " + std::to_string(epoch), sampler.batches(), speaks);
       for (std::size_t b = 0; b < sampler.batches(); ++b) {
-        batch.fill(train_set, sampler.next());
+        batch.fill(images.train, sampler.next());
+        const auto x = model.to_device(batch.images());  // on the host this copies nothing
+        const auto labels = model.to_device(batch.labels());
         const double steps = static_cast<double>(sampler.batches()) * options.epochs;
         optimizer.set_learning_rate(options.learning_rate *
                                     (1 - static_cast<double>(optimizer.steps()) / steps));
-        const double mean = train_step(model, batch.images(), batch.labels(), loss, optimizer);
+        const double mean = train_step(model, x.view(), labels.view(), loss, optimizer);
         sum_of_losses += mean * static_cast<double>(batch.size());
         bar.show(b + 1);
       }
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    const double correct = example::accuracy(model, test_set);
+    const double correct = example::accuracy(model, images.test);
     if (speaks) {
-      const auto images = static_cast<double>(train_set.count);
+      const auto count = static_cast<double>(images.train.count);
       std::printf("epoch %d   loss %.6f   test accuracy %.2f %%   %.0f images/s\n", epoch,
-                  sum_of_losses / images, 100 * correct, images / seconds.count());
+                  sum_of_losses / count, 100 * correct, count / seconds.count());
       std::fflush(stdout);
     }
   }
 }
 // end: train
 
+// begin: choose
+/// Reads the images, and trains on what was chosen.
+template <class T>
+void train_in(example::Ranks& ranks, const Options& options) {
+  example::on_device<T>(options.device, ranks, [&](auto& group, auto& backend) {
+    const sw::Seed seed{options.seed};
+    const Images images{example::images_of(ranks, options.images, seed, sw::Part::train),
+                        example::images_of(ranks, options.images, seed, sw::Part::test)};
+    train<T>(group, backend, images, options);
+  });
+}
+// end: choose
+
 }  // namespace
 
 int main(int argc, char** argv) try {
   Options options;
-  const std::map<std::string, void (*)(example::Ranks&, const Options&)> train_in{
-      {"float", train<float>}, {"double", train<double>}, {"bf16", train<sw::bf16>}};
+  const std::map<std::string, void (*)(example::Ranks&, const Options&)> dtypes{
+      {"float", train_in<float>}, {"double", train_in<double>}, {"bf16", train_in<sw::bf16>}};
 
   CLI::App app("Trains a multilayer perceptron, split over ranks, on Fashion-MNIST.");
   app.option_defaults()->always_capture_default();
@@ -115,14 +131,15 @@ int main(int argc, char** argv) try {
       ->check(CLI::Range(1, 1000000));
   app.add_option("--lr", options.learning_rate,
                  "learning rate of the first step; falls to 0 until the last");
-  app.add_option("--dtype", options.dtype, "number type")->check(CLI::IsMember(train_in));
+  app.add_option("--dtype", options.dtype, "number type")->check(CLI::IsMember(dtypes));
+  example::add_device_option(app, options.device);
   app.add_option("--seed", options.seed, "of weights and of the order of images");
   app.add_option("--data-dir", options.images.folder, "folder of the four Fashion-MNIST files");
   app.add_flag("--synthetic", options.images.synthetic, "use made-up images, which need no files");
   CLI11_PARSE(app, argc, argv);
 
   example::launch(options.ranks,
-                  [&](example::Ranks& ranks) { train_in.at(options.dtype)(ranks, options); });
+                  [&](example::Ranks& ranks) { dtypes.at(options.dtype)(ranks, options); });
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "02_train_mlp: %s\n", e.what());

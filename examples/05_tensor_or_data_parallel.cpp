@@ -103,7 +103,7 @@ std::vector<double> first_losses(sw::ThreadCommunicator& threads, const sw::Imag
                 sw::parameters_of_rank<Ends>(layers, {0, 1}, in));
   }
   const sw::Plan plan = plan_step(training.model, in, training.loss);
-  example::print_plan_beside_log(plan, threads, training.ranks.log());
+  example::print_plan_beside_log(plan, threads, training.ranks);
   while (losses.size() < 8) losses.push_back(training.step());
   return losses;
 }

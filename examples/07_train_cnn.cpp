@@ -15,7 +15,8 @@
 //
 // The three types stand side by side in support/cnn.hpp. They begin with the same weights, drop the
 // same elements, and learn the same at any number of ranks. Built again as 07_train_cnn_mpi, its
-// ranks are processes: mpiexec -n 2 07_train_cnn_mpi -s 2
+// ranks are processes: mpiexec -n 2 07_train_cnn_mpi -s 2. Built again by nvcc as gpu_train_cnn, it
+// computes on GPUs: gpu_train_cnn -s 2 --device cuda
 //
 // test: --data synthetic -s 2 -e 1 --samples 384
 #include <CLI/CLI.hpp>
@@ -31,11 +32,11 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/data/fashion_mnist.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/cnn.hpp"
 #include "support/cnn_data.hpp"
+#include "support/device.hpp"
 #include "support/launch.hpp"
 #include "support/print_plan.hpp"
 #include "support/progress_bar.hpp"
@@ -50,10 +51,10 @@ struct Options {
   std::size_t batch = 32;
   int epochs = 3;
   example::CnnData data;
+  std::string device = "auto";
   std::string log;
 };
 
-using Ranks = sw::CountingCommunicator<example::Ranks>;
 using Batches = example::BroadcastBatches<float, example::Ranks>;
 
 /// A line for each step and one for each epoch, to draw curves of; on rank 0, if a name was given.
@@ -89,21 +90,23 @@ void print_of_each(example::Ranks& ranks, const char* what, std::size_t mine) {
   std::printf("\n");
 }
 
-/// What each rank does with its part of an architecture.
-template <class Architecture>
-void train(example::Ranks& threads, const Options& options) {
+/// What each rank does with its part of an architecture, and with whatever talks and computes:
+/// `ranks` bring the images, `group` is what the model sends by.
+template <class Architecture, class Group, class Backend>
+void train(example::Ranks& ranks, Group& group, Backend& backend, const Options& options) {
   constexpr sw::Seed seed{1};  // of weights, of masks and of the order of images
-  const bool speaks = threads.rank() == 0;
-  Batches batches(threads, options.data, sw::Part::train,
+  const bool speaks = ranks.rank() == 0;
+  Batches batches(ranks, options.data, sw::Part::train,
                   {.batch_size = options.batch, .seed = seed, .last = sw::LastBatch::drop});
-  Batches test_batches(threads, options.data, sw::Part::test,
+  Batches test_batches(ranks, options.data, sw::Part::test,
                        {.batch_size = 500, .order = sw::SampleOrder::stored});
-  Log log(options.log, options.plan, threads);
+  Log log(options.log, options.plan, ranks);
 
-  Ranks ranks(threads);  // counts what the model sends
+  using Counted = sw::CountingCommunicator<Group>;
+  Counted counted(group);  // counts what the model sends
   const sw::Shape in = Batches::shape_of(options.batch, options.data.form());
-  sw::Model<Architecture, sw::Context<float, sw::OneDnn, Ranks>> model(Architecture{}, ranks, seed,
-                                                                       in);
+  sw::Model<Architecture, sw::Context<float, Backend, Counted>> model(Architecture{}, counted, seed,
+                                                                      in, backend);
   sw::Optimizer optimizer(model, sw::Sgd{.learning_rate = 0.01, .momentum = 0.5});
   const sw::CrossEntropy loss;
   const sw::Plan plan = plan_step(model, in, loss);
@@ -117,17 +120,19 @@ void train(example::Ranks& threads, const Options& options) {
     {
       example::ProgressBar bar("epoch " + std::to_string(epoch), batches.batches(), speaks);
       for (std::size_t b = 0; b < batches.batches(); ++b) {
-        ranks.clear();
+        counted.clear();
         batches.next();
-        const double mean = train_step(model, batches.images(), batches.labels(), loss, optimizer);
+        const auto images = model.to_device(batches.images());  // on the host this copies nothing
+        const auto labels = model.to_device(batches.labels());
+        const double mean = train_step(model, images.view(), labels.view(), loss, optimizer);
         sum_of_losses += mean;
         seen += batches.size();
         log.write(seen, "loss", mean);
         bar.show(b + 1);
         if (seen > options.batch) continue;
-        example::print_plan_beside_log(plan, threads, ranks.log());
-        print_of_each(threads, "parameters of each rank           ", model.values().size());
-        print_of_each(threads, "activations of each rank, in bytes",
+        example::print_plan_beside_log(plan, ranks, counted);
+        print_of_each(ranks, "parameters of each rank           ", model.values().size());
+        print_of_each(ranks, "activations of each rank, in bytes",
                       model.run().pool.reserved() - before);
       }
     }
@@ -143,14 +148,21 @@ void train(example::Ranks& threads, const Options& options) {
   }
 }
 
+template <class Architecture>
+void train_on_device(example::Ranks& ranks, const Options& options) {
+  example::on_device<float>(options.device, ranks, [&](auto& group, auto& backend) {
+    train<Architecture>(ranks, group, backend, options);
+  });
+}
+
 using Trainer = void (*)(example::Ranks&, const Options&);
 
 /// The three ways to split the network, for images of one form.
 template <std::size_t Channels, std::size_t Side>
 const std::map<std::string, Trainer> plans{
-    {"gathered", train<example::GatheredCnn<Channels, Side>>},
-    {"alternating", train<example::AlternatingCnn<Channels, Side>>},
-    {"spatial", train<example::SpatialCnn<Channels, Side>>}};
+    {"gathered", train_on_device<example::GatheredCnn<Channels, Side>>},
+    {"alternating", train_on_device<example::AlternatingCnn<Channels, Side>>},
+    {"spatial", train_on_device<example::SpatialCnn<Channels, Side>>}};
 
 }  // namespace
 
@@ -170,6 +182,7 @@ int main(int argc, char** argv) try {
       ->check(CLI::IsMember({"fashion-mnist", "cifar10", "synthetic"}));
   app.add_option("--data-dir", options.data.folder,
                  "folder of the data set's files; for cifar10 those of its binary version");
+  example::add_device_option(app, options.device);
   app.add_option("--log", options.log, "file for losses and accuracies as CSV");
   CLI11_PARSE(app, argc, argv);
 

@@ -144,7 +144,9 @@ double accuracy(M& model, BroadcastBatches<T, C>& batches) {
   std::size_t correct = 0, count = 0;
   for (std::size_t b = 0; b < batches.batches(); ++b) {
     batches.next();
-    correct += count_correct(model, batches.images(), batches.labels());
+    const auto images = model.to_device(batches.images());
+    const auto labels = model.to_device(batches.labels());
+    correct += count_correct(model, images.view(), labels.view());
     count += batches.size();
   }
   return static_cast<double>(correct) / static_cast<double>(count);

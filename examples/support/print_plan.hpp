@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -31,21 +30,21 @@ inline void print_plan(const shardwise::Plan& plan) {
   print_collectives("settle", plan.settle);
 }
 
-/// What all ranks pass into the collectives of one step, as planned and as counted. A collective;
-/// `log` is what a CountingCommunicator above `ranks` saw of that step on this rank.
+/// What all ranks pass into the collectives of one step, as planned and as counted. A collective of
+/// `ranks`, which take memory of the host; `counting` is what saw that step on this rank.
 /// throws   std::runtime_error, on every rank, if the two differ
-template <shardwise::Communicator C>
+template <shardwise::Communicator C, class Inner>
 void print_plan_beside_log(const shardwise::Plan& plan, C& ranks,
-                           std::span<const shardwise::CountedCall> log) {
+                           const shardwise::CountingCommunicator<Inner>& counting) {
   std::vector<shardwise::Collective> entries;
   for (const auto* part : {&plan.forward, &plan.loss, &plan.backward, &plan.settle, &plan.finish}) {
     entries.insert(entries.end(), part->begin(), part->end());
   }
-  const auto counted = shardwise::counted_calls(ranks, log);
+  const auto counted = shardwise::counted_calls(ranks, counting.log());
   std::vector<shardwise::CountedCall> planned;
   planned.reserve(entries.size());
   for (const auto& entry : entries)
-    planned.push_back(shardwise::planned_call<C>(entry, plan.ranks));
+    planned.push_back(shardwise::planned_call<Inner>(entry, plan.ranks));
   for (std::size_t i = 0; ranks.rank() == 0 && i < std::min(entries.size(), counted.size()); ++i) {
     std::printf("  %-33s planned %9zu elements, %9zu bytes   counted %9zu\n",
                 to_string(entries[i]).c_str(), planned[i].elements,

@@ -49,6 +49,9 @@ refuses 'ranks were asked for; at least one is needed' --synthetic --ranks=-2
 refuses 'not expected: --no-such-option' --no-such-option
 refuses '--dtype: half not in {bf16,double,float}' --dtype half
 refuses 'Could not convert: --ranks = many' --ranks many
+refuses '--device: gpu not in {auto,cpu,cuda}' --device gpu
+refuses 'this program was built without devices. Choose the host, or auto' \
+  --synthetic -s 3 --device cuda
 refuses '--batch: Value 0 not in range' --synthetic -s 3 -b 0
 refuses '--batch: Value -5 not in range' --synthetic -s 3 --batch=-5
 refuses '--epochs: Value 0 not in range' --synthetic -e 0

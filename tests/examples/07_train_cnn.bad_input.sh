@@ -46,6 +46,9 @@ refuses 'not expected: --no-such-option' --no-such-option
 refuses '0 ranks were asked for; at least one is needed' --data synthetic -s 0
 refuses 'ranks were asked for; at least one is needed' --data synthetic --split=-2
 refuses 'Could not convert: --split = many' --split many
+refuses '--device: gpu not in {auto,cpu,cuda}' --device gpu
+refuses 'this program was built without devices. Choose the host, or auto' \
+  --data synthetic -s 3 --device cuda
 refuses '--batch: Value 0 not in range' --data synthetic -b 0
 refuses '--batch: Value -5 not in range' --data synthetic --batch=-5
 refuses '--epochs: Value 0 not in range' --data synthetic -e 0
