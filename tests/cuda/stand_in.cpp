@@ -37,6 +37,7 @@ std::map<const std::byte*, std::size_t> memory;
 std::map<cudaStream_t, std::size_t> done;  ///< tasks of each stream so far
 cudaStream_t running = nullptr;
 
+std::map<int, std::set<int>> peers_of;
 cudaError_t answer(cudaError_t code) { return last_error = code; }
 
 void run_until(cudaStream_t stream, std::size_t count) {
@@ -97,6 +98,19 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   if (fails("cudaGetDeviceProperties")) return answer(cudaErrorUnknown);
   std::strcpy(properties->name, "Stand-in");
   properties->major = stand_in::major;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+  if (fails("cudaDeviceCanAccessPeer")) return answer(cudaErrorUnknown);
+  *can = stand_in::has_peer_access ? 1 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  if (fails("cudaDeviceEnablePeerAccess")) return answer(cudaErrorUnknown);
+  if (peer == current_device) stand_in::report("peer access of a device to itself");
+  if (!peers_of[current_device].insert(peer).second)
+    return answer(cudaErrorPeerAccessAlreadyEnabled);
+  ++stand_in::peers_reached;
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }

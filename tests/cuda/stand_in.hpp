@@ -16,6 +16,9 @@ inline int devices = 2;
 inline bool has_driver = true;
 inline int major = 9;
 inline std::size_t free_bytes = std::size_t{1} << 30;
+/// Whether devices could reach each other's memory, and how many were told to.
+inline bool has_peer_access = true;
+inline int peers_reached = 0;
 
 /// Streams, events, pieces of memory, handles and descriptors that are there.
 inline int alive = 0;

@@ -246,6 +246,25 @@ TEST_CASE("cuda: a stream that follows a mark waits for what was before it") {
   CHECK(order == "abc");
 }
 
+TEST_CASE("cuda: a device reaches another one's memory, itself without being told") {
+  const Machine machine;
+  const CudaDevice first = detail::cuda::choose_device(0);
+  detail::cuda::enable_peer_access(first, 0);
+  CHECK(stand_in::peers_reached == 0);
+  detail::cuda::enable_peer_access(first, 1);
+  detail::cuda::enable_peer_access(first, 1);
+  CHECK(stand_in::peers_reached == 1);
+  CHECK(cudaGetLastError() == cudaSuccess);
+  detail::cuda::enable_peer_access(detail::cuda::choose_device(1), 0);
+  CHECK(stand_in::peers_reached == 2);
+
+  stand_in::has_peer_access = false;
+  check_text(error_of([&] { detail::cuda::enable_peer_access(first, 1); }),
+             {"backend_error: Cuda: device 0 (Stand-in, compute capability 9.0)",
+              "no peer access to device 1", "share a device, or talk over NCCL"});
+  CHECK(stand_in::misuse.empty());
+}
+
 TEST_CASE("cuda: scratch memory grows by doubling, and what it was stays until the end") {
   const int alive = stand_in::alive;
   {

@@ -139,6 +139,8 @@ class Far {
   void follow(const Mark& mark) {
     if (*mark.times_set < 0) throw std::logic_error("a mark is gone");
   }
+  /// All memory is the process's.
+  void reach(const Mark&) {}
 
   template <class F>
   void for_each(std::size_t n, F f) {

@@ -30,11 +30,14 @@ namespace shardwise {
 ///     B::Mark mark(backend)     a mark that can be set in the backend's work, again and again
 ///     mark.set()                after all that the backend was called for so far
 ///     backend.follow(mark)      what it is called for from now on begins after the mark
+///     backend.reach(mark)       its kernels read and write memory of the mark's backend from now
+///                               on, or a backend_error says why they cannot
 template <class B>
 concept OrderedBackend = DeviceBackend<B> && requires(B& backend, typename B::Mark& mark) {
   requires std::constructible_from<typename B::Mark, B&>;
   mark.set();
   backend.follow(std::as_const(mark));
+  backend.reach(std::as_const(mark));
 };
 
 /// A rank among threads whose collectives take memory of its backend's device, and of no host.
@@ -60,7 +63,8 @@ class DeviceThreadCommunicator {
   static constexpr bool takes_device_memory = true;
 
   /// The rank of `threads`, which computes with `backend`; that outlives it. A collective.
-  /// throws  argument_error for more than 32 ranks
+  /// throws  argument_error for more than 32 ranks, backend_error if the backend's kernels cannot
+  ///         reach a peer's memory
   DeviceThreadCommunicator(ThreadCommunicator threads, B& backend)
       : threads_(std::move(threads)), backend_(&backend), state_(make_state()) {}
 
@@ -126,6 +130,8 @@ class DeviceThreadCommunicator {
                       [&](std::span<const std::shared_ptr<Marks>* const> all) noexcept {
                         for (std::size_t r = 0; r < all.size(); ++r) state->marks[r] = *all[r];
                       });
+    for (const auto& peer : state->marks)
+      if (peer != mine) backend_->reach(peer->ready);
     return state;
   }
 

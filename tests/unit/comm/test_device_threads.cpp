@@ -36,6 +36,12 @@ class Logged : public testing::Far {
     log.push_back("follow " + mark.name);
   }
 
+  void reach(const Mark& mark) {
+    CHECK(mark.owner != this);
+    if (is_cut_off) throw backend_error("no peer access");
+    ++reached;
+  }
+
   template <class F>
   void for_each(std::size_t n, F f) {
     log.push_back("loop");
@@ -44,7 +50,9 @@ class Logged : public testing::Far {
   }
 
   int marks = 0;
+  int reached = 0;
   bool fails = false;
+  bool is_cut_off = false;
   std::vector<std::string> log;
 };
 
@@ -94,6 +102,30 @@ TEST_CASE("a rank whose own part fails still lets the others know when it is don
     CHECK(backend.log ==
           std::vector<std::string>{"set ready", "follow ready", "loop", "set done", "follow done"});
   });
+}
+
+TEST_CASE("a rank reaches the memory of all its peers, in a part of them again") {
+  const auto memory = std::make_shared<testing::FarMemory>();
+  run_ranks(3, [&](ThreadCommunicator& threads) {
+    Logged backend(memory);
+    DeviceThreadCommunicator<Logged> ranks(threads, backend);
+    CHECK(backend.reached == 2);
+    ranks.split(ranks.rank() / 2, 0);
+    CHECK(backend.reached == (ranks.rank() < 2 ? 3 : 2));
+  });
+}
+
+TEST_CASE("a rank that cannot reach a peer's memory ends the job") {
+  const auto memory = std::make_shared<testing::FarMemory>();
+  const auto job = [&] {
+    run_ranks(2, [&](ThreadCommunicator& threads) {
+      Logged backend(memory);
+      backend.is_cut_off = threads.rank() == 1;
+      DeviceThreadCommunicator<Logged> ranks(threads, backend);
+      ranks.barrier();
+    });
+  };
+  CHECK_THROWS_AS(job(), backend_error);
 }
 
 TEST_CASE("a sender goes on behind its receiver's copy") {

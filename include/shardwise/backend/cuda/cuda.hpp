@@ -93,7 +93,7 @@ class Cuda {
    public:
     /// Not set yet: who follows it waits for nothing.
     explicit Mark(Cuda& backend)
-        : stream_(backend.stream()), event_(made_on(backend.device().index)) {}
+        : device_(backend.device().index), stream_(backend.stream()), event_(made_on(device_)) {}
     /// Behind all that the backend was called for so far.
     void set() { event_.record(stream_); }
 
@@ -105,12 +105,18 @@ class Cuda {
       return detail::cuda::Event(detail::cuda::Event::Use::order);
     }
 
+    int device_;
     cudaStream_t stream_;
     detail::cuda::Event event_;
   };
 
   /// What this object is called for from now on begins after the mark.
   void follow(const Mark& mark) { session_.stream().follow(mark.event_); }
+
+  /// Its kernels read and write memory of the mark's device from now on: what cudaMalloc gave; a
+  /// memory pool of your own has to let them, see cudaMemPoolSetAccess.
+  /// throws  backend_error if this device has no access to that one
+  void reach(const Mark& mark) { detail::cuda::enable_peer_access(device(), mark.device_); }
 
   /// What its kernels share.
   detail::cuda::Session& session() { return session_; }

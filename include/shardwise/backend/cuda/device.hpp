@@ -86,6 +86,22 @@ class OnDevice {
   bool is_other_ = false;
 };
 
+/// Lets kernels on `device` read and write memory of the device `peer`.
+/// throws  backend_error if it has no access to that one
+inline void enable_peer_access(const CudaDevice& device, int peer) {
+  if (peer == device.index) return;
+  const OnDevice on(device.index);
+  int has_access = 0;
+  check(cudaDeviceCanAccessPeer(&has_access, device.index, peer), "cudaDeviceCanAccessPeer");
+  if (has_access == 0)
+    throw backend_error({"Cuda: ", to_string(device), " has no peer access to device ", peer,
+                         ": let ranks that are threads share a device, or talk over NCCL; "
+                         "nvidia-smi topo -p2p rw says which devices have access"});
+  const cudaError_t code = cudaDeviceEnablePeerAccess(peer, 0);
+  if (code != cudaErrorPeerAccessAlreadyEnabled) return check(code, "cudaDeviceEnablePeerAccess");
+  cudaGetLastError();
+}
+
 }  // namespace detail::cuda
 
 }  // namespace shardwise
