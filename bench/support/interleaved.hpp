@@ -94,12 +94,14 @@ inline double seconds_of(const std::function<void()>& run, int calls, Clock cloc
 }  // namespace detail
 
 /// Warms every candidate up, then times them in turns; the order is reversed in every second round.
-inline std::vector<Timing> interleave(const std::vector<Candidate>& candidates,
-                                      const Effort& effort = {}) {
+/// `seconds_of(run, calls)` gives the seconds of a call, of so many.
+template <class SecondsOf>
+std::vector<Timing> interleave(const std::vector<Candidate>& candidates, const Effort& effort,
+                               SecondsOf seconds_of) {
   std::vector<int> calls;
   for (const Candidate& candidate : candidates) {
     candidate.run();
-    const double once = detail::seconds_of(candidate.run, 3, effort.clock);
+    const double once = seconds_of(candidate.run, 3);
     calls.push_back(std::max(1, static_cast<int>(effort.sample_seconds / once)));
   }
 
@@ -108,12 +110,20 @@ inline std::vector<Timing> interleave(const std::vector<Candidate>& candidates,
   for (int round = 0; round < effort.rounds; ++round) {
     for (std::size_t turn = 0; turn < count; ++turn) {
       const std::size_t c = round % 2 == 0 ? turn : count - 1 - turn;
-      seconds[c].push_back(detail::seconds_of(candidates[c].run, calls[c], effort.clock));
+      seconds[c].push_back(seconds_of(candidates[c].run, calls[c]));
     }
   }
   std::vector<std::string> names;
   for (const Candidate& candidate : candidates) names.push_back(candidate.name);
   return timings_of(names, seconds);
+}
+
+/// The same by a clock of the host.
+inline std::vector<Timing> interleave(const std::vector<Candidate>& candidates,
+                                      const Effort& effort = {}) {
+  return interleave(candidates, effort, [&](const std::function<void()>& run, int calls) {
+    return detail::seconds_of(run, calls, effort.clock);
+  });
 }
 
 /// The title, then one line a candidate: time of a call in microseconds, speed against the first

@@ -1,0 +1,140 @@
+// A linear layer in a model on one rank, against the fastest calls of cuBLASLt written by hand,
+// both with the best of eight algorithms. Time of the device between two events around many calls.
+//
+//     bench_gpu_linear [--rounds=N] [--quick] [--benchmark_filter=REGEX] ...
+//
+// "share of peak" is what the layer computes in a second over what cuBLASLt by hand does with
+// square matrices of 8192, in the same round. At 16 rows both are also launched as CUDA graphs.
+// Weights are several times as large as the caches of today's GPUs, so that every call reads them
+// anew.
+
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "gpu/linear_by_hand.hpp"
+#include "gpu/linear_model.hpp"
+#include "gpu/on_stream.hpp"
+#include "gpu/program.hpp"
+#include "shardwise/backend/cuda/cuda.hpp"
+#include "shardwise/backend/cuda/graph.hpp"
+
+namespace {
+
+namespace sw = shardwise;
+using bench::LinearSizes;
+using bench::Timing;
+
+/// The product that nothing is said to be faster than.
+template <class T>
+class Peak {
+ public:
+  Peak(sw::Cuda& backend, bool tf32)
+      : pool_(backend.memory()),
+        workspace_(pool_.take(workspace_bytes)),
+        a_(backend, pool_, size * size, 1),
+        b_(backend, pool_, size * size, 2),
+        d_(pool_, size * size),
+        product_(
+            {backend.session().cublaslt(), backend.stream(), workspace_.data(), workspace_bytes},
+            {by_hand::cuda_type<T>(), tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+             CUBLAS_OP_T, CUBLAS_OP_N, size, size, size, a_.data(), b_.data(), d_.data()}) {}
+
+  void operator()() { product_(); }
+  static constexpr double operations() { return 2.0 * size * size * size; }
+
+ private:
+  static constexpr std::size_t size = 8192;
+  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
+
+  sw::Pool pool_;
+  sw::Buffer workspace_;
+  bench::Numbers<T> a_, b_, d_;
+  by_hand::Product product_;
+};
+
+enum class Part { forward, training };
+
+template <class Architecture, class T>
+std::vector<Timing> measure(sw::Cuda& backend, const LinearSizes& sizes, Part part, int rounds) {
+  const bool tf32 = backend.session().options().tf32;
+  const bool trains = part == Part::training;
+  const double factor_epsilon = tf32 ? 0x1p-11 : 0;
+  bench::LinearModel<Architecture, sw::Cuda, T> layer(backend, sizes);
+  by_hand::Linear<sw::Cuda, T> hand(backend, sizes, layer.pointers(), Architecture::relu, tf32);
+  const std::function<void()> run_hand = [&] { trains ? hand.train() : hand.forward(); };
+  const std::function<void()> run_layer = [&] { trains ? layer.train() : layer.forward(); };
+  run_hand();
+  bench::require_right(backend, "by hand", hand.products(), trains, factor_epsilon);
+  layer.require_right(trains, factor_epsilon);
+  run_layer();
+
+  const double operations = (trains ? 3 : 1) * sizes.operations();
+  std::vector<bench::Candidate> candidates{{"cuBLASLt by hand", run_hand}, {"layer", run_layer}};
+  std::optional<sw::CudaGraph> of_hand, of_layer;
+  if (!trains && sizes.rows == 16) {
+    of_hand.emplace(backend, run_hand);
+    of_layer.emplace(backend, run_layer);
+    candidates.push_back({"cuBLASLt by hand, graph", [&] { of_hand->launch(); }});
+    candidates.push_back({"layer, graph", [&] { of_layer->launch(); }});
+  }
+  Peak<T> peak(backend, tf32);
+  candidates.insert(candidates.begin(), {"peak", [&] { peak(); }});
+  std::vector<Timing> timings = bench::interleave_on(backend.stream(), candidates, rounds);
+  bench::add_launches(backend.stream(), candidates, timings);
+  const double of_peak = timings.front().ours_over.median * operations / Peak<T>::operations();
+  for (Timing& timing : timings)
+    timing.also.emplace_back("TFLOP/s", 1e-12 * operations / timing.seconds.median);
+  timings.back().also.emplace_back("share of peak", of_peak);
+  timings.erase(timings.begin());
+  return timings;
+}
+
+template <class Architecture, class T>
+void add(bench::Program& program, sw::Cuda& backend, const std::string& dtype,
+         const LinearSizes& sizes) {
+  for (const Part part : {Part::forward, Part::training}) {
+    program.add(dtype + "/" + Architecture::title + "/" + sizes.name() +
+                    (part == Part::forward ? "/forward" : "/forward and backward"),
+                [=, &program, &backend] {
+                  return measure<Architecture, T>(backend, sizes, part, program.rounds());
+                });
+  }
+}
+
+/// A perceptron's two layers.
+struct Widths {
+  std::size_t narrow, wide;
+};
+
+template <class T>
+void add(bench::Program& program, sw::Cuda& backend, const std::string& dtype,
+         const std::vector<Widths>& widths, const std::vector<std::size_t>& rows) {
+  for (const Widths& w : program.sizes(widths)) {
+    for (const std::size_t r : program.sizes(rows)) {
+      add<bench::Expand, T>(program, backend, dtype, {r, w.narrow, w.wide});
+      add<bench::Contract, T>(program, backend, dtype, {r, w.wide, w.narrow});
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return bench::run_on_gpu(argc, argv, 7, [](bench::Program& program) {
+    sw::Cuda exact(sw::CudaOptions{.time_candidates = true});
+    sw::Cuda fast(sw::CudaOptions{.tf32 = true, .time_candidates = true});
+    const std::vector<Widths> all{{4096, 14336}, {8192, 28672}, {12288, 49152}};
+    add<sw::bf16>(program, exact, "bf16", all, {16, 128, 1024, 2048, 8192});
+    add<sw::fp16>(program, exact, "fp16", {all[0]}, {16, 2048});
+    add<float>(program, fast, "tf32", {all[0]}, {16, 2048});
+    add<float>(program, exact, "float", {all[0]}, {16, 2048});
+    return program.run();
+  });
+}

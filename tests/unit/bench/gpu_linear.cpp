@@ -1,0 +1,106 @@
+// What benchmarks of linear layers on a GPU do besides calling it: their numbers, and whether a
+// product is right at places drawn at random. On memory that the host cannot touch.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "gpu/linear_model.hpp"
+#include "gpu/rotation.hpp"
+#include "support/far.hpp"
+
+using namespace shardwise;
+using testing::Far;
+
+TEST_CASE("numbers are in [-1, 1), spread over it, and differ between tensors") {
+  double sum = 0, squares = 0;
+  int equal = 0;
+  constexpr std::size_t count = 100000;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double number = static_cast<double>(bench::uniform(1, i));
+    REQUIRE(number >= -1);
+    REQUIRE(number < 1);
+    sum += number;
+    squares += number * number;
+    if (bench::uniform(2, i) == bench::uniform(1, i)) ++equal;
+  }
+  CHECK(std::abs(sum / count) < 0.01);
+  CHECK(std::abs(squares / count - 1.0 / 3) < 0.01);
+  CHECK(equal < 3);
+}
+
+TEST_CASE("numbers are those that gpu_torch_peer.py makes") {
+  CHECK(bench::mixed(0) == 0);
+  CHECK(bench::mixed(1) == 179721900U);
+  CHECK(bench::mixed(0xFFFFFFFFU) == 3419906276U);
+  CHECK(bench::uniform(3, 12345) == -0.12336409091949463F);
+}
+
+TEST_CASE_TEMPLATE("the results of both models are right", T, float, bf16, fp16) {
+  Far far;
+  const auto check = [&](auto& model) { model.require_right(true, 0); };
+  bench::LinearModel<bench::Expand, Far, T> expand(far, {13, 40, 72});
+  check(expand);
+  bench::LinearModel<bench::Contract, Far, T> contract(far, {13, 72, 40});
+  check(contract);
+}
+
+TEST_CASE("a wrong result is found in whichever product it is") {
+  Far far;
+  using Model = bench::LinearModel<bench::Expand, Far, float>;
+  Model model(far, {5, 16, 24});
+  int found = 0;
+  model.each_result(true, [&](const char* name, bench::SampledProduct<float> product) {
+    auto samples = bench::samples_of(far, product);
+    CHECK_NOTHROW(bench::require_right<float>(name, samples, product.terms));
+    for (const float wrong : {1.0F, std::numeric_limits<float>::quiet_NaN()}) {
+      auto changed = samples;
+      changed[1].got += static_cast<double>(wrong);
+      CHECK_THROWS_AS(bench::require_right<float>(name, changed, product.terms),
+                      std::runtime_error);
+    }
+    const auto of_other = [&](auto change) {
+      auto other = product;
+      change(other);
+      CHECK_THROWS_AS(
+          bench::require_right<float>(name, bench::samples_of(far, other), product.terms),
+          std::runtime_error);
+    };
+    if (product.open != nullptr) of_other([](auto& p) { p.open = nullptr; });
+    if (product.bias != nullptr) of_other([](auto& p) { p.bias = nullptr; });
+    if (product.relu) of_other([](auto& p) { p.relu = false; });
+    of_other([](auto& p) { --p.terms; });
+    ++found;
+  });
+  CHECK(found == 4);
+}
+
+TEST_CASE("samples are the first, the last, and others of large products too") {
+  const std::size_t size = 49152UL * 12288UL;
+  CHECK(bench::sampled_place(0, size) == 0);
+  CHECK(bench::sampled_place(1, size) == size - 1);
+  std::size_t largest = 0;
+  for (std::size_t s = 2; s < 256; ++s) {
+    CHECK(bench::sampled_place(s, size) < size);
+    largest = std::max(largest, bench::sampled_place(s, size));
+  }
+  CHECK(largest > size / 2);
+}
+
+TEST_CASE("what a place may differ by is less than a bias, for the largest sums") {
+  CHECK(bench::allowed<float>(49152, 70) < 0.1);
+  CHECK(bench::allowed<bf16>(49152, 70) < 1);
+  CHECK(bench::allowed<fp16>(49152, 70) < 1);
+}
+
+TEST_CASE("between two turns of a tensor the cache is filled twice, or the tensor is larger") {
+  for (const std::size_t bytes : {1UL, 1000UL, 999999UL, 1000000UL, 3000000UL}) {
+    const std::size_t sets = bench::sets_beyond_cache(bytes, 1000000);
+    CHECK((sets == 1 ? bytes >= 2000000 : (sets - 1) * bytes + bytes > 2000000));
+  }
+  CHECK(bench::sets_beyond_cache(0, 5) == 11);
+}
