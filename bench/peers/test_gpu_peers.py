@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""The driver for GPUs with contenders that are a few lines of Python: no GPU, no PyTorch, nothing
+built; and what PyTorch's contender does without PyTorch."""
+
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import gpu_peers
+import gpu_torch_peer as torch_peer
+
+sys.path[:0] = [str(gpu_peers.TREE / "bench")]
+import tables  # noqa: E402
+
+# Ours, PyTorch and a Python with it: says what a contender says. Calls of ours take 1 us, of ours in
+# graphs half of it, of PyTorch 3 and of a compiled one 2. WRONG in the environment spoils one of them.
+FAKE = """#!{python}
+import os, sys
+who = sys.argv[1]
+if who == "-c":
+    print(os.environ.get("CUDA_IS_THERE", "True"))
+    sys.exit()
+if who.endswith(".py"):
+    who = sys.argv[2]
+if os.environ.get("WRONG") == who:
+    sys.exit("y is wrong: |got - exact| / |exact| is 0.5")
+print("version", who, "1.2")
+for result in ("y", "grad.x", "grad.weight", "grad.bias"):
+    print("difference", result, "0.001")
+print("ready", flush=True)
+for line in sys.stdin:
+    calls = int(line.split()[1])
+    print(*[dict(plain=1000, graph=500, eager=3000, compile=2000)[who]] * calls, flush=True)
+"""
+
+PROBLEM = "bf16/expand/4096->14336/rows:16$"
+
+
+class Driver(unittest.TestCase):
+    def setUp(self):
+        work = tempfile.TemporaryDirectory()
+        self.addCleanup(work.cleanup)
+        self.work = Path(work.name)
+        for program in ("nvidia-smi", "peer_gpu", "python"):
+            self.make(program)
+        self.out = self.work / "out.json"
+
+    def make(self, program):
+        file = self.work / program
+        file.write_text(FAKE.format(python=sys.executable))
+        file.chmod(0o755)
+
+    def main(self, *words, **environment):
+        """(what it says, its exit code) on a machine with what lies in the folder alone."""
+        said = io.StringIO()
+        with mock.patch.dict(os.environ, PATH=str(self.work), **environment), \
+                contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            try:
+                code = gpu_peers.main(["--build", str(self.work), "--python", str(self.work / "python"),
+                                       "--rounds", "3", "--block", "1e-6", *map(str, words)])
+            except SystemExit as end:
+                code = end.code
+        return said.getvalue(), code
+
+    def test_one_problem(self):
+        said, code = self.main("--only", PROBLEM, "--out", self.out)
+        self.assertEqual(code, 0, said)
+        self.assertIn("bf16/expand/4096->14336/rows:16/forward: ours, graph takes 0.5 us; over ours "
+                      "2.000 [2.000, 2.000]; over PyTorch 6.000 [6.000, 6.000]; over torch.compile "
+                      "4.000 [4.000, 4.000]\n", said)
+        page = tables.page_of([self.out])
+        self.assertIn("| bf16/expand/4096->14336/rows:16/forward and backward | 500 [500, 500] ns | "
+                      "2 [2, 2] | 6 [6, 6] | 4 [4, 4] |", page)
+        self.assertIn("eager: 1.2", page)
+
+    def test_who_is_wrong_is_told_and_not_timed(self):
+        said, code = self.main("--only", PROBLEM, "--out", self.out, WRONG="compile")
+        self.assertEqual(code, 1)
+        self.assertIn("torch.compile: ended, with exit code 1. It said:\n    y is wrong", said)
+        written = json.loads(self.out.read_text())["benchmarks"]
+        self.assertEqual({one["label"] for one in written if "label" in one},
+                         {"ours | PyTorch | ours, graph"})
+        self.assertIn("torch.compile: ended", tables.page_of([self.out]))
+
+    def test_if_ours_is_wrong_nothing_is_timed(self):
+        said, code = self.main("--only", PROBLEM, WRONG="plain")
+        self.assertEqual(code, 1)
+        self.assertNotIn("takes", said)
+
+    def test_without_pytorch_ours_are_timed_alone(self):
+        (self.work / "python").unlink()
+        said, code = self.main("--only", PROBLEM)
+        self.assertEqual(code, 0)
+        self.assertIn("left out: PyTorch: ", said)
+        self.assertIn("bench/peers/get_torch gets it", said)
+        self.assertIn("ours, graph takes 0.5 us; over ours 2.000", said)
+        self.make("python")
+        said, code = self.main("--only", PROBLEM, CUDA_IS_THERE="False")
+        self.assertIn("finds no GPU: it may be built for CPUs alone", said)
+
+    def test_without_a_gpu_or_without_programs(self):
+        (self.work / "peer_gpu").unlink()
+        self.assertIn("`./dev gpu build` builds it", self.main()[1])
+        (self.work / "nvidia-smi").unlink()
+        said, code = self.main("--out", self.out)
+        self.assertEqual(code, 77)
+        self.assertIn("run it on a machine that has one", said)
+        self.assertFalse(self.out.exists())
+
+    def test_time_that_is_over(self):
+        said, code = self.main("--seconds", "1e-9", "--out", self.out)
+        self.assertIn("'bf16/expand/4096->14336/rows:2048' and those behind it were not measured", said)
+        self.assertEqual(code, 0)
+        self.assertFalse(self.out.exists())
+
+    def test_bad_command_lines(self):
+        self.assertIn("no problem has '7 rows' in its name", self.main("--only", "7 rows")[1])
+        self.assertIn("is no regular expression", self.main("--only", "(")[0])
+        self.assertIn("must be above 0", self.main("--rounds", "0")[0])
+        self.assertIn("cannot be written", self.main("--out", self.work / "no" / "out.json")[0])
+
+
+class Torch(unittest.TestCase):
+    def test_numbers_are_those_of_uniform_hpp(self):  # tests/unit/bench/gpu_linear.cpp has the same
+        self.assertEqual(torch_peer.mixed(1), 179721900)
+        self.assertEqual(torch_peer.mixed(0xFFFFFFFF), 3419906276)
+        self.assertEqual(torch_peer.uniform_bits(3, 12345) * 2.0 ** -23 - 1, -0.12336409091949463)
+
+    def test_samples(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "y.txt").write_text("0 3\n7 -4.0\n")
+            computed = {0: 3.0, 7: -4.0}
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                torch_peer.require_exact(Path(folder), "y", lambda at: [computed[i] for i in at], "bf16")
+                for wrong in (-3.9, float("nan")):
+                    computed[7] = wrong
+                    with self.assertRaisesRegex(SystemExit, "y is wrong"):
+                        torch_peer.require_exact(Path(folder), "y",
+                                                 lambda at: [computed[i] for i in at], "bf16")
+            self.assertIn("difference y 0\n", said.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()
