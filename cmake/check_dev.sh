@@ -68,5 +68,41 @@ grep -q 'stopped; build/bench/results.md has what was measured' "$work/log" || f
 if command -v python3 >/dev/null; then
   grep -q 'the first one' "$work/build/bench/results.md" || fail 'what was measured is not in the tables'
 fi
+
+# `gpu bench`, which configures nothing: without a GPU, without programs, and with a program that
+# measures, one that fails, and one that stops the run.
+if ! command -v nvidia-smi >/dev/null; then
+  asks '' gpu bench
+  grep -q 'gpu bench runs on a machine with an NVIDIA GPU' "$work/log" || fail 'no GPU was not told'
+fi
+printf '#!/bin/sh\necho "a GPU, a driver, memory"\n' >"$work/bin/nvidia-smi"
+chmod +x "$work/bin/nvidia-smi"
+asks '' gpu bench
+grep -q 'nothing is built: ./dev gpu build' "$work/log" || fail 'missing programs were not told'
+programs=$work/build/gpu/bench/gpu
+mkdir -p "$programs"
+cat >"$programs/bench_gpu_a" <<'MEASURES'
+#!/bin/sh
+echo '{"context": {}, "benchmarks": [{"name": "what was measured", "error_occurred": true}]}' \
+  >"${1#--benchmark_out=}"
+MEASURES
+printf '#!/bin/sh\nexit 1\n' >"$programs/bench_gpu_b"
+chmod +x "$programs"/bench_gpu_?
+printf '#!/bin/sh\nexit 0\n' >"$work/bench/peers/gpu_peers.py"
+asks '' gpu bench
+grep -q 'failed, or ran out of time: bench_gpu_b$' "$work/log" || fail 'a failed benchmark was not told'
+cat >"$programs/bench_gpu_b" <<'STOPS'
+#!/bin/sh
+read -r _ _ _ dev _ <"/proc/$PPID/stat"  # the parent is timeout
+kill -INT "$dev"
+STOPS
+asks '' gpu bench
+grep -q 'stopped; docs/gpu/.*-bench.md has what was measured' "$work/log" || fail 'was not told to stop'
+page=$(echo "$work"/docs/gpu/*-bench.md)
+grep -q 'GPU, driver, memory: a GPU, a driver, memory' "$page" || fail 'the page names no hardware'
+if command -v python3 >/dev/null; then
+  grep -q 'what was measured' "$page" || fail 'what was measured on a GPU is not in the page'
+fi
+
 export disabled=-DCMAKE_DISABLE_FIND_PACKAGE_doctest=OFF
 asks 'tests ON' test --quick
