@@ -149,11 +149,14 @@ class Far {
     host_.for_each(n, f);
   }
 
-  template <class A, class Term, class Combine>
-  void reduce(std::size_t n, A first, Term term, Combine combine, A* out) {
-    static_assert(std::is_trivially_copyable_v<Term>, "a kernel's arguments are copied as bytes");
+  template <class A, class Terms, class Combine, class Put>
+  void reduce_each(std::size_t rows, std::size_t n, shardwise::Adjacent, A first, Terms terms,
+                   Combine combine, Put put) {
+    static_assert(std::is_trivially_copyable_v<Terms> && std::is_trivially_copyable_v<Put>,
+                  "a kernel's arguments are copied as bytes");
     const Open open(memory_);
-    *out = shardwise::detail::lane_reduce(n, first, term, combine);
+    for (std::size_t r = 0; r < rows; ++r)
+      put(r, shardwise::detail::lane_reduce(n, first, terms(r), combine));
   }
 
   template <class T>

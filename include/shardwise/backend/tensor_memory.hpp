@@ -6,10 +6,15 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 
 #include "shardwise/core/memory.hpp"
 
 namespace shardwise {
+
+/// Of many rows of terms, what lies side by side in memory, so that it is best read at once: the
+/// terms of a row, or the rows' terms of one number.
+enum class Adjacent : std::uint8_t { terms, rows };
 
 namespace detail {
 
@@ -19,8 +24,14 @@ struct EachArchetype {
 struct TermArchetype {
   constexpr float operator()(std::size_t) const { return 0; }
 };
+struct RowArchetype {
+  constexpr TermArchetype operator()(std::size_t) const { return {}; }
+};
 struct CombineArchetype {
   constexpr float operator()(float a, float) const { return a; }
+};
+struct PutArchetype {
+  constexpr void operator()(std::size_t, float) const {}
 };
 
 }  // namespace detail
@@ -29,9 +40,10 @@ struct CombineArchetype {
 ///
 ///     backend.memory()
 ///         the MemorySource of that memory
-///     backend.reduce(n, first, term, combine, out)
-///         *out = first, term(0), ..., term(n - 1), combined in an order that depends on nothing
-///         but n; each term is asked for once, and may write what belongs to its element
+///     backend.reduce_each(rows, n, adjacent, first, terms, combine, put)
+///         for each r < rows: put(r, result), where result is first, terms(r)(0), ...,
+///         terms(r)(n - 1), combined in an order that depends on nothing but n and `adjacent`; each
+///         term is asked for once, and may write what belongs to its element
 ///     backend.to_host(from, n, to)
 ///         copies n elements to the host, where they are when it returns
 ///     backend.to_device(from, n, to)
@@ -39,15 +51,17 @@ struct CombineArchetype {
 ///
 /// All of it, for_each and the kernels are done in the order in which they are called.
 ///
-/// What for_each and reduce are given are objects of named types, copied to the device: all they
-/// hold are numbers and pointers to its memory, and their call operators are constexpr, as is every
-/// function that they call. nvcc compiles such functions for the device too
+/// What for_each and reduce_each are given are objects of named types, copied to the device: all
+/// they hold are numbers and pointers to its memory, and their call operators are constexpr, as is
+/// every function that they call. Results are numbers, or structs of numbers. nvcc compiles such
+/// functions for the device too
 /// (--expt-relaxed-constexpr), and the tests of the host run the very same ones.
 template <class B>
 concept DeviceBackend = requires(B& backend, const float* from, float* to) {
   { backend.memory() } -> std::convertible_to<MemorySource&>;
   backend.for_each(std::size_t{}, detail::EachArchetype{});
-  backend.reduce(std::size_t{}, 0.0F, detail::TermArchetype{}, detail::CombineArchetype{}, to);
+  backend.reduce_each(std::size_t{}, std::size_t{}, Adjacent::terms, 0.0F, detail::RowArchetype{},
+                      detail::CombineArchetype{}, detail::PutArchetype{});
   backend.to_host(from, std::size_t{}, to);
   backend.to_device(from, std::size_t{}, to);
 };
@@ -99,12 +113,40 @@ constexpr A lane_reduce(std::size_t n, A first, const Term& term, const Combine&
   return all;
 }
 
+/// out[r] = result.
+template <class A>
+struct PutInto {
+  A* out;
+  constexpr void operator()(std::size_t r, A result) const { out[r] = result; }
+};
+
+/// For each r < rows: put(r, first and the terms terms(r)(0), ..., terms(r)(n - 1), combined),
+/// where those of a row lie side by side. On the host in the order of `lane_reduce`.
+template <class B, class A, class Terms, class Combine, class Put>
+void reduce_each(B& backend, std::size_t rows, std::size_t n, A first, const Terms& terms,
+                 const Combine& combine, const Put& put) {
+  if constexpr (DeviceBackend<B>) {
+    backend.reduce_each(rows, n, Adjacent::terms, first, terms, combine, put);
+  } else {
+    backend.for_each(rows,
+                     [=](std::size_t r) { put(r, lane_reduce(n, first, terms(r), combine)); });
+  }
+}
+
+/// The terms of the only row.
+template <class Term>
+struct OnlyRow {
+  Term term;
+  constexpr Term operator()(std::size_t) const { return term; }
+};
+
 /// *out = first, term(0), ..., term(n - 1), combined; out lies where the backend's tensors do.
 template <class B, class A, class Term, class Combine>
 void reduce([[maybe_unused]] B& backend, std::size_t n, A first, const Term& term,
             const Combine& combine, A* out) {
   if constexpr (DeviceBackend<B>) {
-    backend.reduce(n, first, term, combine, out);
+    backend.reduce_each(1, n, Adjacent::terms, first, OnlyRow<Term>{term}, combine,
+                        PutInto<A>{out});
   } else {
     *out = lane_reduce(n, first, term, combine);
   }
@@ -112,12 +154,12 @@ void reduce([[maybe_unused]] B& backend, std::size_t n, A first, const Term& ter
 
 /// The same as a number of the host.
 template <class B, class A, class Term, class Combine>
-A reduced(B& backend, Pool& pool, std::size_t n, A first, const Term& term,
+A reduced(B& backend, [[maybe_unused]] Pool& pool, std::size_t n, A first, const Term& term,
           const Combine& combine) {
   if constexpr (DeviceBackend<B>) {
     const Buffer memory = pool.take(sizeof(A));
     A* const out = static_cast<A*>(memory.data());
-    backend.reduce(n, first, term, combine, out);
+    reduce(backend, n, first, term, combine, out);
     A result{};
     backend.to_host(out, 1, &result);
     return result;

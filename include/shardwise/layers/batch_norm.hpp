@@ -221,10 +221,9 @@ class BatchNorm : public KeepsLayout {
     auto sums = frame.template adjoint_input<0>();
     double* const levels = sums.writable().data();
     double* const alongs = levels + mine.channels;
-    detail::put_channel_sums(frame.backend(), mine, detail::ChannelValue<T>{dy.data()}, levels);
-    detail::put_channel_sums(frame.backend(), mine,
+    detail::put_channel_sums(frame.backend(), mine, detail::ChannelValue<T>{dy.data()},
                              detail::ChannelAlong<T>{kept.mean, kept.scale, x.data(), dy.data()},
-                             alongs);
+                             levels);
     if constexpr (has_weight) write_gradient<0>(frame, alongs);
     if constexpr (has_bias) write_gradient<1>(frame, levels);
     const auto all = frame.template exchange_adjoint<0>(std::move(sums));
@@ -302,10 +301,8 @@ class BatchNorm : public KeepsLayout {
     const double count = values_of_channel(x.global());
     check_count(x.global(), count);
     auto sums = frame.template exchange_input<0>();
-    double* const totals = sums.writable().data();
-    detail::put_channel_sums(frame.backend(), mine, detail::ChannelValue<T>{x.data()}, totals);
-    detail::put_channel_sums(frame.backend(), mine, detail::ChannelSquare<T>{x.data()},
-                             totals + mine.channels);
+    detail::put_channel_sums(frame.backend(), mine, detail::ChannelValue<T>{x.data()},
+                             detail::ChannelSquare<T>{x.data()}, sums.writable().data());
     const auto all = frame.template exchange<0>(std::move(sums));
     if (count == 0) return;
     const double* const of_all = all.view().data();

@@ -6,7 +6,8 @@
 #include <string>
 #include <type_traits>
 
-#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/backend/detail/rows.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/layout.hpp"
@@ -20,18 +21,24 @@ inline constexpr bool is_space_split =
     std::same_as<L, Sharded<Axis::depth>> || std::same_as<L, Sharded<Axis::height>> ||
     std::same_as<L, Sharded<Axis::width>>;
 
-/// The sum of each plane's `here` elements over `count`.
+/// The elements of plane p.
 template <class T>
-struct PlaneMeans {
+struct PlaneTerms {
   std::size_t here;
-  accumulate_t<T> count;
   const T* x;
+
+  constexpr auto operator()(std::size_t p) const {
+    return [plane = x + p * here](std::size_t i) { return static_cast<accumulate_t<T>>(plane[i]); };
+  }
+};
+
+/// The sum of a plane's elements over `count`.
+template <class T>
+struct PutPlaneMean {
+  accumulate_t<T> count;
   T* y;
 
-  constexpr void operator()(std::size_t p) const {
-    using A = accumulate_t<T>;
-    const T* const plane = x + p * here;
-    const A sum = lane_sum<A>(here, [=](std::size_t i) { return static_cast<A>(plane[i]); });
+  constexpr void operator()(std::size_t p, accumulate_t<T> sum) const {
     y[p] = static_cast<T>(sum / count);
   }
 };
@@ -44,9 +51,9 @@ struct PlaneShares {
   const T* dy;
   T* dx;
 
-  constexpr void operator()(std::size_t p) const {
+  constexpr auto operator()(std::size_t p) const {
     const T share = static_cast<T>(static_cast<accumulate_t<T>>(dy[p]) / count);
-    for (std::size_t i = p * here; i < (p + 1) * here; ++i) dx[i] = share;
+    return [plane = dx + p * here, share](std::size_t i) { plane[i] = share; };
   }
 };
 
@@ -92,17 +99,21 @@ struct GlobalAveragePool {
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
-    const auto count = static_cast<accumulate_t<T>>(plane(x.global()));
-    frame.backend().for_each(y.size(),
-                             detail::PlaneMeans<T>{plane(x.local()), count, x.data(), y.data()});
+    using A = accumulate_t<T>;
+    const std::size_t here = plane(x.local());
+    const auto count = static_cast<A>(plane(x.global()));
+    detail::reduce_each(frame.backend(), y.size(), here, A(0),
+                        detail::PlaneTerms<T>{here, x.data()}, detail::Plus{},
+                        detail::PutPlaneMean<T>{count, y.data()});
   }
 
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
+    const std::size_t here = plane(dx.local());
     const auto count = static_cast<accumulate_t<T>>(plane(dx.global()));
-    frame.backend().for_each(
-        dy.size(), detail::PlaneShares<T>{plane(dx.local()), count, dy.data(), dx.data()});
+    detail::for_each_in_rows(frame.backend(), dy.size(), here,
+                             detail::PlaneShares<T>{here, count, dy.data(), dx.data()});
   }
   ///@}
 

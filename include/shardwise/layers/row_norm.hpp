@@ -11,7 +11,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/backend/detail/rows.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layers/detail/norm_loops.hpp"
 #include "shardwise/layers/detail/norm_statistics.hpp"
@@ -138,10 +139,10 @@ class RowNorm : public KeepsLayout {
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
     auto sums = sums_of(frame, x);
-    frame.backend().for_each(
-        x.rows(), NormOutput<has_weight, has_bias, Rows<Frame>, T>{
-                      statistics<Frame>(sums), x.columns(), x.data(), data_of<0, has_weight>(frame),
-                      data_of<1, has_bias>(frame), y.data()});
+    for_each_in_rows(frame.backend(), x.rows(), x.columns(),
+                     NormOutput<has_weight, has_bias, Rows<Frame>, T>{
+                         statistics<Frame>(sums), x.columns(), x.data(),
+                         data_of<0, has_weight>(frame), data_of<1, has_bias>(frame), y.data()});
     if (frame.training()) frame.state().sums = std::move(sums);
   }
 
@@ -158,10 +159,10 @@ class RowNorm : public KeepsLayout {
     if constexpr (Centred) level = adjoint_sum<of_totals>(frame, x, slope);
     if constexpr (has_weight) write_gradients(frame, rows, x, dy);
     if constexpr (Frame::input_gradient) {
-      frame.backend().for_each(x.rows(),
-                               NormInputGradient<Centred, has_weight, Rows<Frame>, T>{
-                                   rows, slope, static_cast<Sum>(in()), along.view().data(),
-                                   level.view().data(), x.data(), dx.data()});
+      for_each_in_rows(frame.backend(), x.rows(), x.columns(),
+                       NormInputGradient<Centred, has_weight, Rows<Frame>, T>{
+                           rows, slope, static_cast<Sum>(in()), along.view().data(),
+                           level.view().data(), x.data(), dx.data()});
     }
   }
 
@@ -222,21 +223,19 @@ class RowNorm : public KeepsLayout {
 
   template <class Frame, class X, class Terms, class Sum>
   static void put_sums(Frame& frame, const X& x, const Terms& terms, Sum* sums) {
-    frame.backend().for_each(x.rows(), SumRow<Terms, Sum>{terms, x.columns(), sums});
+    reduce_each(frame.backend(), x.rows(), x.columns(), Sum(0), terms, Plus{}, PutInto<Sum>{sums});
   }
 
   /// dw = Σ dy x̂ and db = Σ dy over the rank's rows.
   template <class Frame, class X, class DY>
   static void write_gradients(Frame& frame, const Rows<Frame>& rows, const X& x, const DY& dy) {
     using T = typename Frame::dtype;
-    constexpr std::size_t width = columns_at_once<typename Frame::backend_type>;
     T* bias_gradient = nullptr;
     if constexpr (has_bias) bias_gradient = frame.template gradient_data<1>();
-    const std::size_t n = x.columns();
-    frame.backend().for_each((n + width - 1) / width,
-                             NormGradients<width, has_bias, Rows<Frame>, T>{
-                                 rows, x.rows(), n, x.data(), dy.data(), frame.write(),
-                                 frame.template gradient_data<0>(), bias_gradient});
+    put_norm_gradients(frame.backend(), x.rows(),
+                       NormGradientTerms<Rows<Frame>, T>{rows, x.columns(), x.data(), dy.data()},
+                       PutNormGradient<has_bias, T>{
+                           frame.write(), frame.template gradient_data<0>(), bias_gradient});
   }
 
   [[no_unique_address]] Size<N> features_{};

@@ -18,35 +18,6 @@ namespace shardwise {
 
 namespace detail {
 
-/// How many of the logits first, first + 1, ... come before the label's, number `label` with value
-/// `of_label`: those that are larger, equal ones with a smaller number, and every NaN. A label
-/// whose logit is NaN comes last.
-template <class A, class T>
-constexpr std::int32_t ahead_of_label(const T* logits, std::size_t count, std::size_t first,
-                                      std::size_t label, A of_label) {
-  std::int32_t ahead = 0;
-  for (std::size_t k = 0; k < count; ++k) {
-    const A z = static_cast<A>(logits[k]);
-    const bool is_behind = z < of_label || (z == of_label && first + k >= label);
-    if (!is_behind && (first + k != label || z != z)) ++ahead;
-  }
-  return ahead;
-}
-
-/// 1 for a row of whole logits of which fewer than k come before the label's.
-template <class T>
-struct IsInTopK {
-  LogitRows<T> rows;
-  std::size_t k;
-
-  constexpr std::int64_t operator()(std::size_t row) const {
-    const std::size_t label = rows.label(row);
-    const auto of_label = static_cast<accumulate_t<T>>(rows.of(row)[label]);
-    const std::int32_t ahead = ahead_of_label(rows.of(row), rows.classes, 0, label, of_label);
-    return static_cast<std::size_t>(ahead) < k ? 1 : 0;
-  }
-};
-
 /// The label's logit of a row, or minus infinity if another rank has it.
 template <class T>
 struct LogitOfLabel {
@@ -62,18 +33,33 @@ struct LogitOfLabel {
   }
 };
 
-/// How many of the rank's logits of a row come before the label's.
+/// 1 for each of the rank's logits of a row that comes before the label's: one that is larger, an
+/// equal one with a smaller number, and every NaN. A label whose logit is NaN comes last.
 template <class T>
 struct AheadOfLabel {
-  LogitRows<T> rows;
-  const accumulate_t<T>* of_label;
-  std::int32_t* ahead;
+  using A = accumulate_t<T>;
 
-  constexpr void operator()(std::size_t row) const {
-    const auto label = static_cast<std::size_t>(rows.labels[row]);
-    ahead[row] = ahead_of_label(rows.of(row), rows.classes, rows.first, label, of_label[row]);
+  LogitRows<T> rows;
+  const A* of_label;
+
+  constexpr auto operator()(std::size_t row) const {
+    return [logits = rows.of(row), first = rows.first,
+            label = static_cast<std::size_t>(rows.labels[row]),
+            of_row = of_label[row]](std::size_t k) {
+      const A z = static_cast<A>(logits[k]);
+      const bool is_behind = z < of_row || (z == of_row && first + k >= label);
+      return !is_behind && (first + k != label || z != z) ? std::int32_t{1} : std::int32_t{0};
+    };
   }
 };
+
+/// ahead[row] = how many of the rank's logits come before the label's.
+template <class B, class T>
+void put_ahead(B& backend, std::size_t count, const LogitRows<T>& rows,
+               const accumulate_t<T>* of_label, std::int32_t* ahead) {
+  reduce_each(backend, count, rows.classes, std::int32_t{0}, AheadOfLabel<T>{rows, of_label},
+              Plus{}, PutInto<std::int32_t>{ahead});
+}
 
 /// 1 for a row of which fewer than k logits come before the label's, on all ranks together.
 struct IsAheadOfK {
@@ -93,8 +79,21 @@ Value<T, Invariant> combined(Run<Context>& run, const Value<T, Partial>& in, Red
   return out;
 }
 
-/// Rows of which fewer than k logits come before the label's, of logits that are split by class.
-/// `labels` is the shape of the labels.
+/// The rank's rows of which fewer than k logits come before the label's, of rows that are whole.
+/// `Along` is the layout of the labels, `labels` their shape.
+template <Layout Along, class Context, class T>
+std::int64_t top_k_of_whole(Run<Context>& run, const LogitRows<T>& rows, const Shape& labels,
+                            std::size_t k) {
+  Value<accumulate_t<T>, Along> of_label(run.pool, labels, run.place());
+  Value<std::int32_t, Along> ahead(run.pool, labels, run.place());
+  const std::size_t count = of_label.view().size();
+  run.backend.for_each(count, LogitOfLabel<T>{rows, of_label.writable().data()});
+  put_ahead(run.backend, count, rows, of_label.view().data(), ahead.writable().data());
+  return reduced(run.backend, run.pool, count, std::int64_t{0}, IsAheadOfK{ahead.view().data(), k},
+                 Plus{});
+}
+
+/// The same of logits that are split by class.
 template <class Context, class T>
 std::int64_t top_k_of_split(Run<Context>& run, const LogitRows<T>& rows, const Shape& labels,
                             std::size_t k) {
@@ -103,8 +102,7 @@ std::int64_t top_k_of_split(Run<Context>& run, const LogitRows<T>& rows, const S
   run.backend.for_each(count, LogitOfLabel<T>{rows, known.writable().data()});
   const auto of_label = combined(run, known, Reduction::max);
   Value<std::int32_t, Partial> ahead_here(run.pool, labels, run.place());
-  run.backend.for_each(count,
-                       AheadOfLabel<T>{rows, of_label.view().data(), ahead_here.writable().data()});
+  put_ahead(run.backend, count, rows, of_label.view().data(), ahead_here.writable().data());
   const auto ahead = combined(run, ahead_here, Reduction::sum);
   return reduced(run.backend, run.pool, count, std::int64_t{0}, IsAheadOfK{ahead.view().data(), k},
                  Plus{});
@@ -151,9 +149,8 @@ std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_
   if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
     return static_cast<std::size_t>(detail::top_k_of_split(run, rows, labels.global(), k));
   } else {
-    const detail::IsInTopK<typename M::dtype> is_in_top_k{rows, k};
-    const auto mine = detail::reduced(run.backend, run.pool, here.view().size(), std::int64_t{0},
-                                      is_in_top_k, detail::Plus{});
+    const auto mine =
+        detail::top_k_of_whole<detail::rows_layout_t<L>>(run, rows, labels.global(), k);
     if constexpr (std::same_as<L, Invariant>) {
       return static_cast<std::size_t>(mine);
     } else {

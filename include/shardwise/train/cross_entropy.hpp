@@ -6,11 +6,14 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/backend/detail/rows.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
@@ -20,12 +23,23 @@ namespace shardwise {
 
 namespace detail {
 
-/// What a row of logits adds up to, each logit less the largest one of the whole row.
+/// What the logits of a row add up to, each less the largest one of the whole row.
+template <class A>
+struct LogitSums {
+  A exponentials;
+  A all;
+
+  friend constexpr LogitSums operator+(const LogitSums& a, const LogitSums& b) {
+    return {a.exponentials + b.exponentials, a.all + b.all};
+  }
+};
+
+/// What the loss of a row is made of.
 template <class A>
 struct RowSums {
-  A exponentials = 0;
-  A label = 0;  // the label's logit
-  A all = 0;    // all logits; 0 without label smoothing
+  A exponentials;
+  A label;  // the label's logit, less the largest; 0 if another rank has it
+  A all;    // 0 without label smoothing
 };
 
 /// The target distribution of a row: `label` at its label and `other` on top of that everywhere.
@@ -34,24 +48,54 @@ struct TargetShares {
   A label;
   A other;
 
-  TargetShares(double smoothing, std::size_t classes)
+  constexpr TargetShares(double smoothing, std::size_t classes)
       : label(static_cast<A>(1 - smoothing)),
         other(static_cast<A>(smoothing / static_cast<double>(classes))) {}
 };
 
-/// The sums over `count` logits, of which number `label` is the label's; beyond them it is
-/// nobody's.
-template <class A, class T>
-constexpr RowSums<A> sums_of(const T* logits, std::size_t count, std::size_t label, A largest,
-                             const TargetShares<A>& shares) {
-  RowSums<A> sums;
-  for (std::size_t k = 0; k < count; ++k) {
-    const A shifted = static_cast<A>(logits[k]) - largest;
-    sums.exponentials += std::exp(shifted);
-    if (shares.other > 0) sums.all += shifted;
+/// The rank's logits of a row.
+template <class T>
+struct LogitValues {
+  LogitRows<T> rows;
+
+  constexpr auto operator()(std::size_t row) const {
+    return
+        [logits = rows.of(row)](std::size_t k) { return static_cast<accumulate_t<T>>(logits[k]); };
   }
-  if (label < count) sums.label = static_cast<A>(logits[label]) - largest;
+};
+
+/// What they give to the sums of the row.
+template <class T>
+struct LogitTerms {
+  using A = accumulate_t<T>;
+
+  LogitRows<T> rows;
+  const A* largest;  // of whole rows
+
+  static constexpr auto of(const T* logits, A of_row) {
+    return [logits, of_row](std::size_t k) {
+      const A shifted = static_cast<A>(logits[k]) - of_row;
+      return LogitSums<A>{std::exp(shifted), shifted};
+    };
+  }
+  constexpr auto operator()(std::size_t row) const { return of(rows.of(row), largest[row]); }
+};
+
+/// Σ terms(k) over k in [0, count), in their order.
+template <class A, class Terms>
+constexpr LogitSums<A> sum_in_order(std::size_t count, const Terms& terms) {
+  LogitSums<A> sums{};
+  for (std::size_t k = 0; k < count; ++k) sums = sums + terms(k);
   return sums;
+}
+
+/// With the label's logit, if the rank has it.
+template <class A, class T>
+constexpr RowSums<A> with_label(const LogitRows<T>& rows, std::size_t row, A largest,
+                                const LogitSums<A>& sums) {
+  const std::size_t label = rows.label(row);
+  const A of_label = label < rows.classes ? static_cast<A>(rows.of(row)[label]) - largest : A(0);
+  return {sums.exponentials, of_label, sums.all};
 }
 
 /// -Σ_k target_k log softmax_k, with log softmax_k = shifted_k - log Σ exp(shifted).
@@ -61,88 +105,114 @@ constexpr A row_loss(const RowSums<A>& sums, const TargetShares<A>& shares) {
   return std::log(sums.exponentials) - shares.label * sums.label - smoothed;
 }
 
-/// gradient_k = (softmax_k - target_k) / terms.
-template <class A, class T>
-constexpr void row_gradient(const T* logits, std::size_t count, std::size_t label, A largest,
-                            A exponentials, const TargetShares<A>& shares, A terms, A* gradient) {
-  for (std::size_t k = 0; k < count; ++k) {
+/// gradient_k = (softmax_k - target_k) / terms, for the rank's logits k of one row.
+template <class T>
+struct GradientOfRow {
+  using A = accumulate_t<T>;
+
+  const T* logits;
+  std::size_t label;
+  A largest;
+  A exponentials;
+  TargetShares<A> shares;
+  A terms;
+  A* gradient;
+
+  constexpr void operator()(std::size_t k) const {
     const A probability = std::exp(static_cast<A>(logits[k]) - largest) / exponentials;
     const A target = k == label ? shares.label + shares.other : shares.other;
     gradient[k] = (probability - target) / terms;
   }
-}
+};
 
-/// The loss and the gradient of a row.
+/// What a loss has to put: the loss of each row, and the gradient of the rank's logits.
+template <class T>
+struct LossOutput {
+  using A = accumulate_t<T>;
+
+  LogitRows<T> rows;
+  TargetShares<A> shares;
+  A terms;
+  A* losses;
+  A* gradient;
+
+  constexpr GradientOfRow<T> gradient_of(std::size_t row, A largest, A exponentials) const {
+    return {rows.of(row),
+            rows.label(row),
+            largest,
+            exponentials,
+            shares,
+            terms,
+            gradient + row * rows.classes};
+  }
+};
+
+/// Both of a row whose logits are all here.
 template <class T>
 struct WholeRow {
-  using A = accumulate_t<T>;
-
-  LogitRows<T> rows;
-  TargetShares<A> shares;
-  A terms;
-  A* losses;
-  A* gradient;
+  LossOutput<T> out;
 
   constexpr void operator()(std::size_t row) const {
+    using A = accumulate_t<T>;
+    const LogitRows<T>& rows = out.rows;
     const A largest = largest_of(rows.of(row), rows.classes);
-    const RowSums<A> sums = sums_of(rows.of(row), rows.classes, rows.label(row), largest, shares);
-    losses[row] = row_loss(sums, shares);
-    row_gradient(rows.of(row), rows.classes, rows.label(row), largest, sums.exponentials, shares,
-                 terms, gradient + row * rows.classes);
+    const auto sums = sum_in_order<A>(rows.classes, LogitTerms<T>::of(rows.of(row), largest));
+    out.losses[row] = row_loss(with_label(rows, row, largest, sums), out.shares);
+    const GradientOfRow<T> put = out.gradient_of(row, largest, sums.exponentials);
+    for (std::size_t k = 0; k < rows.classes; ++k) put(k);
   }
 };
 
-/// The largest of the rank's logits of a row.
+/// Stores the sums of a row for an exchange.
 template <class T>
-struct LargestOfRow {
-  LogitRows<T> rows;
-  accumulate_t<T>* largest;
-
-  constexpr void operator()(std::size_t row) const {
-    largest[row] = largest_of(rows.of(row), rows.classes);
-  }
-};
-
-/// The sums over the rank's logits of a row, of which `width` are given out.
-template <class T>
-struct SumsOfRow {
+struct PutRowSums {
   using A = accumulate_t<T>;
 
   LogitRows<T> rows;
-  TargetShares<A> shares;
-  const A* largest;  // of whole rows
-  std::size_t width;
+  const A* largest;   // of whole rows
+  std::size_t width;  // numbers a row: exponentials, label and, if it is 3, all
   A* sums;
 
-  constexpr void operator()(std::size_t row) const {
-    const RowSums<A> here =
-        sums_of(rows.of(row), rows.classes, rows.label(row), largest[row], shares);
-    sums[row * width] = here.exponentials;
-    sums[row * width + 1] = here.label;
-    if (width > 2) sums[row * width + 2] = here.all;
+  constexpr void operator()(std::size_t row, const LogitSums<A>& here) const {
+    const RowSums<A> of_row = with_label(rows, row, largest[row], here);
+    sums[row * width] = of_row.exponentials;
+    sums[row * width + 1] = of_row.label;
+    if (width > 2) sums[row * width + 2] = of_row.all;
   }
 };
 
-/// The loss of a row, and the gradient of the rank's logits of it.
-template <class T>
-struct SplitRow {
-  using A = accumulate_t<T>;
-
-  LogitRows<T> rows;
-  TargetShares<A> shares;
-  A terms;
-  const A* largest;  // of whole rows, as are the sums
-  std::size_t width;
+/// What is known of whole rows.
+template <class A>
+struct WholeRows {
+  const A* largest;
   const A* sums;
-  A* losses;
-  A* gradient;
+  std::size_t width;
+
+  constexpr RowSums<A> operator[](std::size_t row) const {
+    const A* const of_row = sums + row * width;
+    return {of_row[0], of_row[1], width > 2 ? of_row[2] : A(0)};
+  }
+};
+
+/// The loss of a row.
+template <class T>
+struct PutRowLoss {
+  LossOutput<T> out;
+  WholeRows<accumulate_t<T>> whole;
 
   constexpr void operator()(std::size_t row) const {
-    const A* const of_row = sums + row * width;
-    const RowSums<A> whole{of_row[0], of_row[1], width > 2 ? of_row[2] : A(0)};
-    losses[row] = row_loss(whole, shares);
-    row_gradient(rows.of(row), rows.classes, rows.label(row), largest[row], whole.exponentials,
-                 shares, terms, gradient + row * rows.classes);
+    out.losses[row] = row_loss(whole[row], out.shares);
+  }
+};
+
+/// The gradient of the rank's logits of a row.
+template <class T>
+struct PutGradient {
+  LossOutput<T> out;
+  WholeRows<accumulate_t<T>> whole;
+
+  constexpr GradientOfRow<T> operator()(std::size_t row) const {
+    return out.gradient_of(row, whole.largest[row], whole[row].exponentials);
   }
 };
 
@@ -215,13 +285,13 @@ struct CrossEntropy {
     const Buffer memory = frame.pool().take(count * sizeof(accumulate_t<T>));
     auto* const losses = static_cast<accumulate_t<T>*>(memory.data());
     const detail::LossOfRow<accumulate_t<T>> loss{losses};
+    const detail::LossOutput<T> out{rows, shares_of<T>(logits.global()),
+                                    static_cast<accumulate_t<T>>(terms), losses, gradient.data()};
     if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
-      split_rows(frame, rows, count, logits.global(), terms, losses, gradient.data());
+      split_rows(frame, count, out);
       return frame.sum(count, loss) / terms;
     } else {
-      frame.backend().for_each(
-          count, detail::WholeRow<T>{rows, shares_of<T>(logits.global()),
-                                     static_cast<accumulate_t<T>>(terms), losses, gradient.data()});
+      whole_rows(frame, count, out);
       if constexpr (ShardedLayout<L>) {
         return frame.template sum_of_ranks<0>(count, loss) / terms;
       } else {
@@ -246,29 +316,71 @@ struct CrossEntropy {
     return {label_smoothing, logits.back().extent()};
   }
 
-  /// The losses of `count` rows, of each of which the rank holds some classes, and their gradients.
-  /// A rank that holds none joins with the largest number of nothing, minus infinity, and sums of
-  /// 0.
+  /// The losses of `count` rows and the gradients of their logits: on the host row by row, on a
+  /// device in passes over all of them.
   template <class Frame, class T>
-  void split_rows(Frame& frame, const detail::LogitRows<T>& rows, std::size_t count,
-                  const Shape& logits, double terms, accumulate_t<T>* losses,
-                  accumulate_t<T>* gradient) const {
-    const auto shares = shares_of<T>(logits);
-    const std::size_t width = sums_per_row();
+  void whole_rows(Frame& frame, std::size_t count, const detail::LossOutput<T>& out) const {
+    using A = accumulate_t<T>;
+    auto& backend = frame.backend();
+    if constexpr (DeviceBackend<std::remove_cvref_t<decltype(backend)>>) {
+      const Buffer memory = frame.pool().take(count * (1 + sums_per_row()) * sizeof(A));
+      A* const largest = static_cast<A*>(memory.data());
+      A* const sums = largest + count;
+      put_largest(backend, count, out.rows, largest);
+      put_sums(backend, count, out.rows, largest, sums);
+      put_loss(backend, count, out, largest, sums);
+    } else {
+      backend.for_each(count, detail::WholeRow<T>{out});
+    }
+  }
 
+  /// The same where the rank holds some classes of each row. A rank that holds none joins with the
+  /// largest number of nothing, minus infinity, and sums of 0.
+  template <class Frame, class T>
+  void split_rows(Frame& frame, std::size_t count, const detail::LossOutput<T>& out) const {
+    auto& backend = frame.backend();
     auto largest_here = frame.template exchange_input<0>();
-    frame.backend().for_each(count, detail::LargestOfRow<T>{rows, largest_here.writable().data()});
+    put_largest(backend, count, out.rows, largest_here.writable().data());
     const auto largest = frame.template exchange<0>(std::move(largest_here));
 
     auto sums_here = frame.template exchange_input<1>();
-    frame.backend().for_each(count, detail::SumsOfRow<T>{rows, shares, largest.view().data(), width,
-                                                         sums_here.writable().data()});
+    put_sums(backend, count, out.rows, largest.view().data(), sums_here.writable().data());
     const auto sums = frame.template exchange<1>(std::move(sums_here));
+    put_loss(backend, count, out, largest.view().data(), sums.view().data());
+  }
 
-    frame.backend().for_each(
-        count,
-        detail::SplitRow<T>{rows, shares, static_cast<accumulate_t<T>>(terms),
-                            largest.view().data(), width, sums.view().data(), losses, gradient});
+  template <class B, class T>
+  static void put_largest(B& backend, std::size_t count, const detail::LogitRows<T>& rows,
+                          accumulate_t<T>* largest) {
+    using A = accumulate_t<T>;
+    detail::reduce_each(backend, count, rows.classes, -std::numeric_limits<A>::infinity(),
+                        detail::LogitValues<T>{rows}, detail::Largest{},
+                        detail::PutInto<A>{largest});
+  }
+
+  /// On the host the exponentials are added in their order, as those of whole rows are.
+  template <class B, class T>
+  void put_sums(B& backend, std::size_t count, const detail::LogitRows<T>& rows,
+                const accumulate_t<T>* largest, accumulate_t<T>* sums) const {
+    using A = accumulate_t<T>;
+    const detail::LogitTerms<T> terms{rows, largest};
+    const detail::PutRowSums<T> put{rows, largest, sums_per_row(), sums};
+    if constexpr (DeviceBackend<B>) {
+      detail::reduce_each(backend, count, rows.classes, detail::LogitSums<A>{}, terms,
+                          detail::Plus{}, put);
+    } else {
+      backend.for_each(count, [=](std::size_t row) {
+        put(row, detail::sum_in_order<A>(rows.classes, terms(row)));
+      });
+    }
+  }
+
+  template <class B, class T>
+  void put_loss(B& backend, std::size_t count, const detail::LossOutput<T>& out,
+                const accumulate_t<T>* largest, const accumulate_t<T>* sums) const {
+    const detail::WholeRows<accumulate_t<T>> whole{largest, sums, sums_per_row()};
+    backend.for_each(count, detail::PutRowLoss<T>{out, whole});
+    detail::for_each_in_rows(backend, count, out.rows.classes, detail::PutGradient<T>{out, whole});
   }
 };
 

@@ -1,4 +1,4 @@
-// Everything that layers hand to for_each compiles as a kernel.
+// Everything that layers hand to for_each and reduce_each compiles as a kernel.
 
 #include <type_traits>
 
@@ -22,6 +22,13 @@ void compile() {
   (static_cast<void>(&cuda::run_each<Functors>), ...);
 }
 
+/// The sums of rows with these terms.
+template <class A, class Terms, class Put = PutInto<A>>
+void compile_sums() {
+  static_assert(std::is_trivially_copyable_v<Terms> && std::is_trivially_copyable_v<Put>);
+  static_cast<void>(&cuda::combine_rows<A, Terms, Plus, Put>);
+}
+
 template <class F, class T>
 void activation() {
   compile<Applied<F, T>, TimesSlope<F, T>>();
@@ -31,10 +38,13 @@ template <bool Centred, bool HasWeight, bool HasBias, class T>
 void norm() {
   using A = sw::accumulate_t<T>;
   using Rows = NormStatistics<Centred, A>;
-  compile<SumRow<NormValue<T>, A>, SumRow<NormSquare<Rows, T>, A>,
-          SumRow<NormSlope<HasWeight, T>, A>, SumRow<NormSlopeAlong<HasWeight, Rows, T>, A>,
-          NormOutput<HasWeight, HasBias, Rows, T>, NormInputGradient<Centred, HasWeight, Rows, T>,
-          NormGradients<1, HasBias, Rows, T>>();
+  compile_sums<A, NormValue<T>>();
+  compile_sums<A, NormSquare<Rows, T>>();
+  compile_sums<A, NormSlope<HasWeight, T>>();
+  compile_sums<A, NormSlopeAlong<HasWeight, Rows, T>>();
+  compile_sums<NormGradient<A>, NormGradientTerms<Rows, T>, PutNormGradient<HasBias, T>>();
+  compile<InItsRow<NormOutput<HasWeight, HasBias, Rows, T>>,
+          InItsRow<NormInputGradient<Centred, HasWeight, Rows, T>>>();
 }
 
 template <bool HasWeight, bool HasBias, class T>
@@ -57,12 +67,13 @@ void layers() {
   norm<false, true, false, T>();
   batch_norm<true, true, T>();
   batch_norm<false, false, T>();
-  compile<SumsOfChannels<1, ChannelValue<T>>, SumsOfChannels<1, ChannelSquare<T>>,
-          SumsOfChannels<1, ChannelAlong<T>>, ChannelGradient<T>, BatchStatistics<A>,
-          RunningStatistics<A>>();
+  compile_sums<TwoSums, TermsOfChannel<ChannelValue<T>, ChannelSquare<T>>, PutChannelSums>();
+  compile_sums<TwoSums, TermsOfChannel<ChannelValue<T>, ChannelAlong<T>>, PutChannelSums>();
+  compile<ChannelGradient<T>, BatchStatistics<A>, RunningStatistics<A>>();
   compile<OnPiece<DropElements<T>>, DropPlanes<T>, OnPiece<UniformValues<T>>,
           OnPiece<NormalValues<T>>>();
-  compile<PlaneMeans<T>, PlaneShares<T>, Added<T>, Fill<T>, Copy<T>>();
+  compile_sums<A, PlaneTerms<T>, PutPlaneMean<T>>();
+  compile<InItsRow<PlaneShares<T>>, Added<T>, Fill<T>, Copy<T>>();
 }
 
 template void layers<float>();

@@ -1,5 +1,6 @@
 // The loops of redistributions and models as kernels.
 
+#include "reduce.hpp"
 #include "shardwise/backend/cuda/launch.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/precision.hpp"
@@ -18,9 +19,7 @@ void use(cuda::Session& s, T* a, T* b) {
   cuda::launch_each(s, 5, RoundTo<T, float>{});
   cuda::launch_each(s, 5, RoundTo<float, T>{});
   std::uint8_t* bad = nullptr;
-  cuda::launch_reduce(s, 5, std::uint8_t{0}, IsNotFinite<T>{a}, Largest{}, bad);
-  double* sum = nullptr;
-  cuda::launch_reduce(s, 5, 0.0, cuda::Load<double>{sum}, Plus{}, sum);
+  compile_sum(s, std::uint8_t{0}, IsNotFinite<T>{a}, Largest{}, bad);
 }
 template void use(cuda::Session&, float*, float*);
 template void use(cuda::Session&, double*, double*);

@@ -1,5 +1,6 @@
 // The loops of losses, steps and metrics as kernels.
 
+#include "reduce.hpp"
 #include "shardwise/backend/cuda/launch.hpp"
 #include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/adamw.hpp"
@@ -17,30 +18,32 @@ void losses(cuda::Session& s, T* a, accumulate_t<T>* sums, double* sum) {
   const View<const std::int32_t, Invariant> labels(nullptr, {{Axis::batch, 2}}, {});
   const LogitRows<T> rows(logits, labels);
   const TargetShares<A> shares(0.1, 3);
-  cuda::launch_each(s, 5, WholeRow<T>{rows, shares, A(2), sums, sums});
-  cuda::launch_each(s, 5, LargestOfRow<T>{rows, sums});
-  cuda::launch_each(s, 5, SumsOfRow<T>{rows, shares, sums, 3, sums});
-  cuda::launch_each(s, 5, SplitRow<T>{rows, shares, A(2), sums, 3, sums, sums, sums});
-  cuda::launch_reduce(s, 5, 0.0, LossOfRow<A>{sums}, Plus{}, sum);
-  cuda::launch_reduce(s, 5, 0.0, SquaredDifference<T>{a, a, A(2), sums}, Plus{}, sum);
-  cuda::launch_reduce(s, 5, A(0), ScaleAndCheck<T>{a, A(2)}, Plus{}, sums);
+  const LossOutput<T> out{rows, shares, A(2), sums, sums};
+  const WholeRows<A> whole{sums, sums, 3};
+  compile_rows<A>(s, LogitValues<T>{rows}, Largest{}, PutInto<A>{sums});
+  compile_rows<LogitSums<A>>(s, LogitTerms<T>{rows, sums}, Plus{},
+                             PutRowSums<T>{rows, sums, 3, sums});
+  cuda::launch_each(s, 5, PutRowLoss<T>{out, whole});
+  cuda::launch_each(s, 5, InItsRow<PutGradient<T>>{3, {out, whole}});
+  compile_sum(s, 0.0, LossOfRow<A>{sums}, Plus{}, sum);
+  compile_sum(s, 0.0, SquaredDifference<T>{a, a, A(2), sums}, Plus{}, sum);
+  compile_sum(s, A(0), ScaleAndCheck<T>{a, A(2)}, Plus{}, sums);
 
   std::int64_t* count = nullptr;
   std::int32_t* ahead = nullptr;
-  cuda::launch_reduce(s, 5, std::int64_t{0}, IsInTopK<T>{rows, 1}, Plus{}, count);
-  cuda::launch_reduce(s, 5, std::int64_t{0}, IsAheadOfK{ahead, 1}, Plus{}, count);
+  compile_sum(s, std::int64_t{0}, IsAheadOfK{ahead, 1}, Plus{}, count);
   cuda::launch_each(s, 5, LogitOfLabel<T>{rows, sums});
-  cuda::launch_each(s, 5, AheadOfLabel<T>{rows, sums, ahead});
+  compile_rows<std::int32_t>(s, AheadOfLabel<T>{rows, sums}, Plus{}, PutInto<std::int32_t>{ahead});
   std::uint8_t* bad = nullptr;
-  cuda::launch_reduce(s, 5, std::uint8_t{0}, IsNoClass{nullptr, 3}, Largest{}, bad);
+  compile_sum(s, std::uint8_t{0}, IsNoClass{nullptr, 3}, Largest{}, bad);
 }
 
 template <class T>
 void gradients(cuda::Session& s, T* a, double* sum) {
   cuda::launch_each(s, 5, Scale<T, T>{a, a, 2});
   cuda::launch_each(s, 5, Scale<T, float>{nullptr, a, 2});
-  cuda::launch_reduce(s, 5, 0.0, Square<T>{a}, Plus{}, sum);
-  cuda::launch_reduce(s, 5, 0.0, Magnitude<T>{a}, Largest{}, sum);
+  compile_sum(s, 0.0, Square<T>{a}, Plus{}, sum);
+  compile_sum(s, 0.0, Magnitude<T>{a}, Largest{}, sum);
 }
 
 template <class P, class Given, class Rule>

@@ -15,6 +15,7 @@
 #include "shardwise/backend/cuda/session.hpp"
 #include "shardwise/backend/cuda/stream.hpp"
 #include "shardwise/backend/detail/pooling_elements.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/memory.hpp"
 
@@ -82,10 +83,11 @@ class Cuda {
     detail::cuda::launch_each(session_, n, f);
   }
 
-  /// *out = first and the terms, combined, see DeviceBackend. A kernel or two.
-  template <class A, class Term, class Combine>
-  void reduce(std::size_t n, A first, const Term& term, const Combine& combine, A* out) {
-    detail::cuda::launch_reduce(session_, n, first, term, combine, out);
+  /// put(r, the terms of row r, combined) for every r < rows, see DeviceBackend. A kernel or two.
+  template <class A, class Terms, class Combine, class Put>
+  void reduce_each(std::size_t rows, std::size_t n, Adjacent adjacent, A first, const Terms& terms,
+                   const Combine& combine, const Put& put) {
+    detail::cuda::launch_reduce_each(session_, rows, n, adjacent, first, terms, combine, put);
   }
 
   /// A mark in this object's work, see OrderedBackend.

@@ -9,18 +9,10 @@
 
 #include "shardwise/backend/cuda/check.hpp"
 #include "shardwise/backend/cuda/session.hpp"
+#include "shardwise/backend/detail/row_order.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 
 namespace shardwise::detail::cuda {
-
-/// Threads of a block.
-inline constexpr unsigned block_threads = 256;
-
-/// Blocks for n elements, `each` of them or more a thread; a function of n alone, since the order
-/// of sums follows from it.
-constexpr unsigned blocks_for(std::size_t n, std::size_t each, std::size_t most) {
-  const std::size_t in_block = block_threads * each;
-  return static_cast<unsigned>(std::clamp<std::size_t>((n + in_block - 1) / in_block, 1, most));
-}
 
 #ifdef __CUDACC__
 
@@ -31,51 +23,56 @@ __global__ void run_each(std::size_t n, F f) {
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) f(i);
 }
 
-/// results[b] = first and the terms of block b, combined: those of a thread in order, and these in
-/// halves.
-template <class A, class Term, class Combine>
-__global__ void combine_blocks(std::size_t n, A first, Term term, Combine combine, A* results) {
-  __shared__ A lanes[block_threads];
-  const unsigned lane = threadIdx.x;
-  A mine = first;
-  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + lane; i < n; i += step)
-    mine = combine(mine, static_cast<A>(term(i)));
-  lanes[lane] = mine;
-  for (unsigned half = block_threads / 2; half > 0; half /= 2) {
+/// put(r * parts + part, result) for part blockIdx.y of the rows of block blockIdx.x.
+template <class A, class Terms, class Combine, class Put>
+__global__ void combine_rows(std::size_t rows, RowOrder order, A first, Terms terms,
+                             Combine combine, Put put) {
+  __shared__ A results[RowOrder::threads];
+  const unsigned thread = threadIdx.x;
+  const unsigned lane = order.lane_of(thread);
+  const std::size_t row = std::size_t{blockIdx.x} * order.rows_of_block() + order.row_of(thread);
+  const bool is_here = row < rows;
+  if (is_here) results[thread] = order.of_lane(blockIdx.y, lane, first, terms(row), combine);
+  for (unsigned half = order.lanes() / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (lane < half) lanes[lane] = combine(lanes[lane], lanes[lane + half]);
+    if (is_here) order.meet(results, thread, half, combine);
   }
-  if (lane == 0) results[blockIdx.x] = lanes[0];
+  if (is_here && lane == 0) put(row * order.parts() + blockIdx.y, results[thread]);
 }
-
-template <class A>
-struct Load {
-  const A* numbers;
-  constexpr A operator()(std::size_t i) const { return numbers[i]; }
-};
 
 template <class F>
 void launch_each(Session& session, std::size_t n, const F& f) {
   if (n == 0) return;
+  constexpr unsigned threads = 256;
+  const auto blocks =
+      static_cast<unsigned>(std::min<std::size_t>((n + threads - 1) / threads, 8192));
   const OnDevice on(session.device().index);
-  run_each<<<blocks_for(n, 1, 8192), block_threads, 0, session.stream().get()>>>(n, f);
+  run_each<<<blocks, threads, 0, session.stream().get()>>>(n, f);
   check(cudaGetLastError(), "the launch of a loop");
 }
 
-template <class A, class Term, class Combine>
-void launch_reduce(Session& session, std::size_t n, A first, const Term& term,
-                   const Combine& combine, A* out) {
+template <class A, class Terms, class Combine, class Put>
+void launch_round(Session& session, std::size_t rows, const RowOrder& order, A first,
+                  const Terms& terms, const Combine& combine, const Put& put) {
+  const std::size_t in_block = order.rows_of_block();
+  const dim3 blocks(static_cast<unsigned>((rows + in_block - 1) / in_block), order.parts());
+  combine_rows<<<blocks, RowOrder::threads, 0, session.stream().get()>>>(rows, order, first, terms,
+                                                                         combine, put);
+  check(cudaGetLastError(), "the launch of a sum");
+}
+
+template <class A, class Terms, class Combine, class Put>
+void launch_reduce_each(Session& session, std::size_t rows, std::size_t n, Adjacent adjacent,
+                        A first, const Terms& terms, const Combine& combine, const Put& put) {
+  if (rows == 0) return;
   const OnDevice on(session.device().index);
-  cudaStream_t const stream = session.stream().get();
-  const unsigned blocks = blocks_for(n, 4, 1024);
-  A* const parts = blocks == 1 ? out : static_cast<A*>(session.scratch(blocks * sizeof(A)));
-  combine_blocks<<<blocks, block_threads, 0, stream>>>(n, first, term, combine, parts);
-  check(cudaGetLastError(), "the launch of a sum");
-  if (blocks == 1) return;
-  combine_blocks<<<1, block_threads, 0, stream>>>(std::size_t{blocks}, first, Load<A>{parts},
-                                                  combine, out);
-  check(cudaGetLastError(), "the launch of a sum");
+  const RowOrder order(n, adjacent);
+  const unsigned parts = order.parts();
+  if (parts == 1) return launch_round(session, rows, order, first, terms, combine, put);
+  A* const results = static_cast<A*>(session.scratch(rows * parts * sizeof(A)));
+  launch_round(session, rows, order, first, terms, combine, PutInto<A>{results});
+  launch_round(session, rows, RowOrder(parts, Adjacent::terms), first,
+               PartsOfRow<A>{results, parts}, combine, put);
 }
 
 #else
@@ -87,9 +84,10 @@ void launch_each(Session&, std::size_t, const F&) {
                 "(.cu), with -std=c++20 --expt-relaxed-constexpr.");
 }
 
-template <class A, class Term, class Combine>
-void launch_reduce(Session&, std::size_t, A, const Term&, const Combine&, A*) {
-  static_assert(sizeof(Term) == 0,
+template <class A, class Terms, class Combine, class Put>
+void launch_reduce_each(Session&, std::size_t, std::size_t, Adjacent, A, const Terms&,
+                        const Combine&, const Put&) {
+  static_assert(sizeof(Terms) == 0,
                 "the sums of the Cuda backend are kernels: compile this file with nvcc, as CUDA "
                 "(.cu), with -std=c++20 --expt-relaxed-constexpr.");
 }

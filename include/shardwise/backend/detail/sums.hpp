@@ -17,11 +17,9 @@ constexpr A lane_sum(std::size_t n, Term term) {
   return lane_reduce(n, A(0), term, Plus{});
 }
 
-/// How many neighbouring columns of a matrix one call sums, row after row: of a device a thread
-/// each, which reads beside its neighbours; of a core as many as it reads in a run and keeps at
-/// hand.
-template <class B>
-inline constexpr std::size_t columns_at_once = DeviceBackend<B> ? 1 : 256;
+/// How many neighbouring columns of a matrix a core sums at a time, row after row: as many as it
+/// reads in a run and keeps at hand.
+inline constexpr std::size_t columns_at_once = 256;
 
 /// out = sum, or out += sum; rounded once either way.
 template <Real T>

@@ -26,18 +26,17 @@ struct ChannelsOf {
   constexpr std::size_t count() const { return outer * inner; }
 };
 
-/// sums[c] = Σ terms(c)(i) over the elements i of channel c, in double, of `Width` neighbouring
-/// channels.
-template <std::size_t Width, class Terms>
+/// sums[c] = Σ terms(c)(i) over the elements i of channel c, in double, of neighbouring channels.
+template <class Terms>
 struct SumsOfChannels {
   ChannelsOf tensor;
   Terms terms;
   double* sums;
 
   constexpr void operator()(std::size_t block) const {
-    const std::size_t first = block * Width;
-    const std::size_t here = std::min(Width, tensor.channels - first);
-    std::array<double, Width> mine{};
+    const std::size_t first = block * columns_at_once;
+    const std::size_t here = std::min(columns_at_once, tensor.channels - first);
+    std::array<double, columns_at_once> mine{};
     for (std::size_t o = 0; o < tensor.outer; ++o) {
       const std::size_t begin = (o * tensor.channels + first) * tensor.inner;
       if (tensor.inner == 1) {
@@ -54,12 +53,58 @@ struct SumsOfChannels {
   }
 };
 
-/// sums[c] = Σ terms(c)(i) over the elements i of channel c, in double.
-template <class B, class Terms>
-void put_channel_sums(B& backend, const ChannelsOf& tensor, const Terms& terms, double* sums) {
-  constexpr std::size_t width = columns_at_once<B>;
-  backend.for_each((tensor.channels + width - 1) / width,
-                   SumsOfChannels<width, Terms>{tensor, terms, sums});
+/// Two sums that are made in one pass.
+struct TwoSums {
+  double first;
+  double second;
+
+  friend constexpr TwoSums operator+(const TwoSums& a, const TwoSums& b) {
+    return {a.first + b.first, a.second + b.second};
+  }
+};
+
+/// The terms of both sums for element number k of channel c, which is element i of the tensor.
+template <class First, class Second>
+struct TermsOfChannel {
+  ChannelsOf tensor;
+  First first;
+  Second second;
+
+  constexpr auto operator()(std::size_t c) const {
+    return [inner = tensor.inner, step = tensor.channels * tensor.inner, begin = c * tensor.inner,
+            a = first(c), b = second(c)](std::size_t k) {
+      const std::size_t i = begin + k / inner * step + k % inner;
+      return TwoSums{a(i), b(i)};
+    };
+  }
+};
+
+/// sums[0, c] and sums[1, c].
+struct PutChannelSums {
+  std::size_t channels;
+  double* sums;
+
+  constexpr void operator()(std::size_t c, const TwoSums& of_channel) const {
+    sums[c] = of_channel.first;
+    sums[channels + c] = of_channel.second;
+  }
+};
+
+/// sums[0, c] = Σ first(c)(i) and sums[1, c] = Σ second(c)(i) over the elements i of channel c, in
+/// double: on a device in one pass, on the host one after the other.
+template <class B, class First, class Second>
+void put_channel_sums(B& backend, const ChannelsOf& tensor, const First& first,
+                      const Second& second, double* sums) {
+  if constexpr (DeviceBackend<B>) {
+    backend.reduce_each(tensor.channels, tensor.count(),
+                        tensor.inner == 1 ? Adjacent::rows : Adjacent::terms, TwoSums{},
+                        TermsOfChannel<First, Second>{tensor, first, second}, Plus{},
+                        PutChannelSums{tensor.channels, sums});
+  } else {
+    const std::size_t blocks = (tensor.channels + columns_at_once - 1) / columns_at_once;
+    backend.for_each(blocks, SumsOfChannels<First>{tensor, first, sums});
+    backend.for_each(blocks, SumsOfChannels<Second>{tensor, second, sums + tensor.channels});
+  }
 }
 
 /// f(c)(i) for element i, which is of channel c.

@@ -9,19 +9,10 @@
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise::detail {
-
-/// sums[r] = Σ terms(r)(i) over the features i.
-template <class Terms, class A>
-struct SumRow {
-  Terms terms;
-  std::size_t n;
-  A* sums;
-
-  constexpr void operator()(std::size_t r) const { sums[r] = lane_sum<A>(n, terms(r)); }
-};
 
 /// x.
 template <class T>
@@ -89,15 +80,14 @@ struct NormOutput {
   const T* bias;
   T* y;
 
-  constexpr void operator()(std::size_t r) const {
-    using A = accumulate_t<T>;
-    const auto row = rows[r];
-    for (std::size_t i = 0; i < n; ++i) {
-      A value = row.normalised(x[r * n + i]);
+  constexpr auto operator()(std::size_t r) const {
+    return [*this, row = rows[r], first = r * n](std::size_t i) {
+      using A = accumulate_t<T>;
+      A value = row.normalised(x[first + i]);
       if constexpr (HasWeight) value *= static_cast<A>(weight[i]);
       if constexpr (HasBias) value += static_cast<A>(bias[i]);
-      y[r * n + i] = static_cast<T>(value);
-    }
+      y[first + i] = static_cast<T>(value);
+    };
   }
 };
 
@@ -114,52 +104,97 @@ struct NormInputGradient {
   const T* x;
   T* dx;
 
-  constexpr void operator()(std::size_t r) const {
-    const std::size_t n = slope.n;
-    const auto g = slope(r);
-    const auto row = rows[r];
+  constexpr auto operator()(std::size_t r) const {
     const A a = along[r] / features;
     const A b = Centred ? level[r] / features : A(0);
-    for (std::size_t i = 0; i < n; ++i) {
-      const A d = g(i) - b - row.normalised(x[r * n + i]) * a;
-      dx[r * n + i] = static_cast<T>(row.scale * d);
-    }
+    return [g = slope(r), row = rows[r], in = x + r * slope.n, to = dx + r * slope.n, a,
+            b](std::size_t i) {
+      const A d = g(i) - b - row.normalised(in[i]) * a;
+      to[i] = static_cast<T>(row.scale * d);
+    };
   }
 };
 
-/// dw (+)= Σ dy x̂ and db (+)= Σ dy over the rows in their order, of `Width` neighbouring features.
-template <std::size_t Width, bool HasBias, class Rows, class T>
-struct NormGradients {
+/// The gradients of one feature's weight and bias, or what a row adds to them.
+template <class A>
+struct NormGradient {
+  A along;  ///< Σ dy x̂
+  A level;  ///< Σ dy
+
+  friend constexpr NormGradient operator+(const NormGradient& a, const NormGradient& b) {
+    return {a.along + b.along, a.level + b.level};
+  }
+};
+
+/// What the rows r add to the gradients of feature i.
+template <class Rows, class T>
+struct NormGradientTerms {
   Rows rows;
-  std::size_t count;  // of rows
   std::size_t n;
   const T* x;
   const T* dy;
+
+  constexpr auto operator()(std::size_t i) const {
+    return [all = rows, width = n, in = x + i, from = dy + i](std::size_t r) {
+      using A = accumulate_t<T>;
+      const A d = static_cast<A>(from[r * width]);
+      return NormGradient<A>{d * all[r].normalised(in[r * width]), d};
+    };
+  }
+};
+
+/// dw[i] (+)= sums.along and db[i] (+)= sums.level.
+template <bool HasBias, class T>
+struct PutNormGradient {
   Write write;
   T* dw;
   T* db;
 
+  constexpr void operator()(std::size_t i, const NormGradient<accumulate_t<T>>& sums) const {
+    store(dw[i], sums.along, write);
+    if constexpr (HasBias) store(db[i], sums.level, write);
+  }
+};
+
+/// Puts the sums over `count` rows in their order, of neighbouring features at a time.
+template <bool HasBias, class Rows, class T>
+struct NormGradientsOfBlock {
+  NormGradientTerms<Rows, T> terms;
+  std::size_t count;
+  PutNormGradient<HasBias, T> put;
+
   constexpr void operator()(std::size_t block) const {
     using A = accumulate_t<T>;
-    const std::size_t first = block * Width;
-    const std::size_t here = std::min(Width, n - first);
-    std::array<A, Width> along{};
-    std::array<A, Width> level{};
+    const std::size_t n = terms.n;
+    const std::size_t first = block * columns_at_once;
+    const std::size_t here = std::min(columns_at_once, n - first);
+    std::array<A, columns_at_once> along{};
+    std::array<A, columns_at_once> level{};
     for (std::size_t r = 0; r < count; ++r) {
-      const auto row = rows[r];
-      const T* const in = x + r * n + first;
-      const T* const from = dy + r * n + first;
+      const auto row = terms.rows[r];
+      const T* const in = terms.x + r * n + first;
+      const T* const from = terms.dy + r * n + first;
       for (std::size_t i = 0; i < here; ++i) {
         const A d = static_cast<A>(from[i]);
         along[i] += d * row.normalised(in[i]);
         if constexpr (HasBias) level[i] += d;
       }
     }
-    for (std::size_t i = 0; i < here; ++i) {
-      store(dw[first + i], along[i], write);
-      if constexpr (HasBias) store(db[first + i], level[i], write);
-    }
+    for (std::size_t i = 0; i < here; ++i) put(first + i, {along[i], level[i]});
   }
 };
+
+/// dw (+)= Σ dy x̂ and db (+)= Σ dy over `count` rows.
+template <bool HasBias, class B, class Rows, class T>
+void put_norm_gradients(B& backend, std::size_t count, const NormGradientTerms<Rows, T>& terms,
+                        const PutNormGradient<HasBias, T>& put) {
+  if constexpr (DeviceBackend<B>) {
+    backend.reduce_each(terms.n, count, Adjacent::rows, NormGradient<accumulate_t<T>>{}, terms,
+                        Plus{}, put);
+  } else {
+    backend.for_each((terms.n + columns_at_once - 1) / columns_at_once,
+                     NormGradientsOfBlock<HasBias, Rows, T>{terms, count, put});
+  }
+}
 
 }  // namespace shardwise::detail

@@ -37,7 +37,7 @@ template <bool Centred, class A>
 class NormStatistics {
  public:
   template <class PerRow>
-  NormStatistics(const NormSums<PerRow>& sums, std::size_t features, double epsilon)
+  constexpr NormStatistics(const NormSums<PerRow>& sums, std::size_t features, double epsilon)
       : totals_(sums.totals.view().data()),
         squares_(sums.squares.view().data()),
         features_(static_cast<A>(features)),

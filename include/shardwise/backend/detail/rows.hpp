@@ -1,0 +1,30 @@
+#pragma once
+// Work on the elements of a matrix, row by row.
+
+#include <cstddef>
+
+#include "shardwise/backend/tensor_memory.hpp"
+
+namespace shardwise::detail {
+
+/// f(r)(i) for element r * n + i.
+template <class F>
+struct InItsRow {
+  std::size_t n;
+  F f;
+
+  constexpr void operator()(std::size_t element) const { f(element / n)(element % n); }
+};
+
+/// Calls f(r)(i) for every element i of n of every row r: on a device a thread each, on the host a
+/// row at a time, since f(r) may have something to compute.
+template <class B, class F>
+void for_each_in_rows(B& backend, std::size_t rows, std::size_t n, const F& f) {
+  if constexpr (DeviceBackend<B>) {
+    backend.for_each(rows * n, InItsRow<F>{n, f});
+  } else {
+    for (std::size_t r = 0; r < rows; ++r) backend.for_each(n, f(r));
+  }
+}
+
+}  // namespace shardwise::detail
