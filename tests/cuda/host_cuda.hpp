@@ -77,6 +77,8 @@ class Machine {
     stand_in::major = 9;
     stand_in::free_bytes = std::size_t{1} << 30;
     stand_in::has_peer_access = true;
+    stand_in::memory_of_device = 0;
+    stand_in::reaches_all = false;
     stand_in::fails_at = 0;
     stand_in::is_capturing = false;
     stand_in::lacks = 0;

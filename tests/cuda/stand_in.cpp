@@ -100,6 +100,18 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->major = stand_in::major;
   return cudaSuccess;
 }
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* from) {
+  if (fails("cudaPointerGetAttributes")) return answer(cudaErrorUnknown);
+  const bool there = stand_in::is_on_device(from, 1);
+  attributes->type = there ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  attributes->device = stand_in::memory_of_device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  if (fails("cudaDeviceGetAttribute")) return answer(cudaErrorUnknown);
+  *value = stand_in::reaches_all ? 1 : 0;
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
   if (fails("cudaDeviceCanAccessPeer")) return answer(cudaErrorUnknown);
   *can = stand_in::has_peer_access ? 1 : 0;

@@ -19,6 +19,9 @@ inline std::size_t free_bytes = std::size_t{1} << 30;
 /// Whether devices could reach each other's memory, and how many were told to.
 inline bool has_peer_access = true;
 inline int peers_reached = 0;
+/// On which device all memory is said to lie, and whether devices reach the host's, too.
+inline int memory_of_device = 0;
+inline bool reaches_all = false;
 
 /// Streams, events, pieces of memory, handles and descriptors that are there.
 inline int alive = 0;

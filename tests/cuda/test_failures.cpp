@@ -246,6 +246,20 @@ TEST_CASE("cuda: a stream that follows a mark waits for what was before it") {
   CHECK(order == "abc");
 }
 
+TEST_CASE("cuda: a device reaches its own memory, and all if it walks the host's page tables") {
+  const Machine machine;
+  HostCuda cuda;
+  const CudaDevice device = detail::cuda::choose_device(0);
+  const void* const there = cuda.session().scratch(100);
+  const float here = 0;
+  CHECK(detail::cuda::reaches(device, there));
+  CHECK(!detail::cuda::reaches(device, &here));
+  stand_in::memory_of_device = 1;
+  CHECK(!detail::cuda::reaches(device, there));
+  stand_in::reaches_all = true;
+  CHECK(detail::cuda::reaches(device, &here));
+}
+
 TEST_CASE("cuda: a device reaches another one's memory, itself without being told") {
   const Machine machine;
   const CudaDevice first = detail::cuda::choose_device(0);

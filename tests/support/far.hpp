@@ -123,6 +123,8 @@ class Far {
   template <shardwise::Real T>
   using AveragePooling = FarKernel<shardwise::Reference::AveragePooling<T> >;
 
+  bool reaches(const void* from) const { return memory_.holds(from, 1); }
+
   /// On memory of its own.
   Far() : Far(std::make_shared<FarMemory>()) {}
   /// On memory that other ranks have too.

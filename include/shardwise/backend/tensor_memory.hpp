@@ -7,7 +7,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 
 namespace shardwise {
@@ -48,22 +50,25 @@ struct PutArchetype {
 ///         copies n elements to the host, where they are when it returns
 ///     backend.to_device(from, n, to)
 ///         copies n elements of the host, which may change when it returns
+///     backend.reaches(from)
+///         whether loops and kernels may read and write what lies there
 ///
 /// All of it, for_each and the kernels are done in the order in which they are called.
 ///
 /// What for_each and reduce_each are given are objects of named types, copied to the device: all
 /// they hold are numbers and pointers to its memory, and their call operators are constexpr, as is
 /// every function that they call. Results are numbers, or structs of numbers. nvcc compiles such
-/// functions for the device too
-/// (--expt-relaxed-constexpr), and the tests of the host run the very same ones.
+/// functions for the device too (--expt-relaxed-constexpr), and the tests of the host run the very
+/// same ones.
 template <class B>
-concept DeviceBackend = requires(B& backend, const float* from, float* to) {
+concept DeviceBackend = requires(B& backend, const B& constant, const float* from, float* to) {
   { backend.memory() } -> std::convertible_to<MemorySource&>;
   backend.for_each(std::size_t{}, detail::EachArchetype{});
   backend.reduce_each(std::size_t{}, std::size_t{}, Adjacent::terms, 0.0F, detail::RowArchetype{},
                       detail::CombineArchetype{}, detail::PutArchetype{});
   backend.to_host(from, std::size_t{}, to);
   backend.to_device(from, std::size_t{}, to);
+  { constant.reaches(from) } -> std::convertible_to<bool>;
 };
 
 namespace detail {
@@ -75,6 +80,18 @@ MemorySource& memory_of([[maybe_unused]] B& backend) {
     return backend.memory();
   } else {
     return host_memory();
+  }
+}
+
+/// Throws argument_error if loops of a device cannot reach the view that `who` was given as `what`.
+template <class B, class V>
+void require_reach([[maybe_unused]] const B& backend, [[maybe_unused]] const V& view,
+                   [[maybe_unused]] std::string_view who, [[maybe_unused]] std::string_view what) {
+  if constexpr (DeviceBackend<B>) {
+    if (view.size() == 0 || backend.reaches(view.data())) return;
+    throw argument_error({who, ": the ", what,
+                          " lies in memory that the model's device does not reach, the host's or "
+                          "another device's: take it there with the model's to_device"});
   }
 }
 

@@ -373,7 +373,7 @@ class Model {
   output_view run_forward(input_view x) {
     may_go_backward_ = false;
     output_ = {};
-    if constexpr (checks) check_place(x.place(), "input");
+    if constexpr (checks) check_given(x, "input");
     run_.parameters.update_copies(run_.backend, run_.version);
     output_ = at_model([&] {
       return converted<output_layout>(run_, bound_.forward(run_, Value<dtype, input_layout>(x)));
@@ -382,12 +382,15 @@ class Model {
   }
 
   /// A view of another rank's part would be read beyond its end.
-  void check_place(Place place, std::string_view what) const {
-    const Place here = run_.place();
-    if (place == here) return;
-    throw argument_error({name_of<Architecture>(), ": the ", what, " is the part of rank ",
-                          place.rank, " of ", place.size, ", but this is rank ", here.rank, " of ",
-                          here.size, ": make it with place_of(ranks) of the model's communicator"});
+  template <class V>
+  void check_given(const V& view, std::string_view what) const {
+    const Place place = view.place(), here = run_.place();
+    if (place != here)
+      throw argument_error({name_of<Architecture>(), ": the ", what, " is the part of rank ",
+                            place.rank, " of ", place.size, ", but this is rank ", here.rank,
+                            " of ", here.size,
+                            ": make it with place_of(ranks) of the model's communicator"});
+    detail::require_reach(run_.backend, view, name_of<Architecture>(), what);
   }
 
   void check_output_gradient(const output_gradient_view& dy) const {
@@ -401,7 +404,7 @@ class Model {
                             ": backward after settle_gradients: its summands would be added to "
                             "whole gradients. Settle once, after the last backward of a step"});
     }
-    check_place(dy.place(), "gradient of the output");
+    check_given(dy, "gradient of the output");
     if (!(dy.global() == output_.global())) {
       throw shape_error({name_of<Architecture>(), ": the gradient of the output is a tensor ",
                          dy.global(), ", but the output was ", output_.global(),

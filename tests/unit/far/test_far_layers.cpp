@@ -135,3 +135,23 @@ TEST_CASE("networks of images") {
   check<float>(Network{}, images);
   check<bf16>(Network{}, images);
 }
+
+TEST_CASE("what the host holds is no input of a device, and no gradient") {
+  Far backend;
+  SingleRank alone;
+  Model<Perceptron, Context<float, Far, SingleRank>> model(Perceptron{}, alone, Seed{3}, rows,
+                                                           backend);
+  const std::vector<float> of_host(rows.elements());
+  const View<const float, Invariant> x(of_host.data(), rows, {});
+  const char* const refused =
+      "Perceptron: the input lies in memory that the model's device does not reach, the host's or "
+      "another device's: take it there with the model's to_device";
+  CHECK_THROWS_WITH_AS(model.evaluate(x), refused, argument_error);
+  CHECK_THROWS_WITH_AS(model.forward(x), refused, argument_error);
+
+  const auto there = model.to_device(x);
+  const auto y = model.forward(there.view());
+  const View<const float, Invariant> dy(of_host.data(), y.global(), {});
+  CHECK_THROWS_AS(model.backward(dy), argument_error);
+  model.backward(y);  // as before the error
+}

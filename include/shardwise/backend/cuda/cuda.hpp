@@ -61,6 +61,10 @@ class Cuda {
   /// Of the device.
   MemorySource& memory() { return session_.memory(); }
 
+  /// Whether kernels may read and write what lies there.
+  /// throws  backend_error
+  bool reaches(const void* from) const { return detail::cuda::reaches(device(), from); }
+
   /// Copies n elements from the device to the host, where they are when it returns.
   template <class T>
   void to_host(const T* from, std::size_t n, T* to) {

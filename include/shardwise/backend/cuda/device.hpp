@@ -86,6 +86,21 @@ class OnDevice {
   bool is_other_ = false;
 };
 
+/// Whether kernels on `device` may read and write what lies there: its own memory, memory that CUDA
+/// manages or has pinned, and where the device walks the host's page tables, all of that.
+/// throws  backend_error
+inline bool reaches(const CudaDevice& device, const void* from) {
+  const OnDevice on(device.index);
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, from), "cudaPointerGetAttributes");
+  if (attributes.type == cudaMemoryTypeDevice) return attributes.device == device.index;
+  if (attributes.type != cudaMemoryTypeUnregistered) return true;
+  int all = 0;
+  check(cudaDeviceGetAttribute(&all, cudaDevAttrPageableMemoryAccess, device.index),
+        "cudaDeviceGetAttribute");
+  return all != 0;
+}
+
 /// Lets kernels on `device` read and write memory of the device `peer`.
 /// throws  backend_error if it has no access to that one
 inline void enable_peer_access(const CudaDevice& device, int peer) {
