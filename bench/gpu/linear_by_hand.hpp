@@ -7,7 +7,8 @@
 
 #include <array>
 #include <cstddef>
-#include <string>
+#include <optional>
+#include <stdexcept>
 #include <type_traits>
 
 #include "gpu/linear_model.hpp"
@@ -70,8 +71,7 @@ class Linear {
                          const_cast<T*>(at_.bias))),
         input_(library(), product(CUBLAS_OP_N, CUBLAS_OP_N, s.in, s.rows, s.out, at_.w, slope(),
                                   at_.dx, CUBLASLT_EPILOGUE_DEFAULT, nullptr)),
-        weight_(library(), product(CUBLAS_OP_N, CUBLAS_OP_T, s.in, s.out, s.rows, at_.x, slope(),
-                                   at_.dw, CUBLASLT_EPILOGUE_BGRADB, at_.db)) {}
+        weight_(weight_gradient()) {}
 
   void forward() { forward_(); }
 
@@ -86,6 +86,7 @@ class Linear {
                reinterpret_cast<Chunk*>(dy_.data())});
     }
     weight_();
+    if (bias_) (*bias_)();
     input_();
   }
 
@@ -106,6 +107,24 @@ class Linear {
     return {cuda_type<T>(), compute_, op_a, op_b, m, n, k, a, b, d, epilogue, vector};
   }
 
+  /// With the sums over rows in it or, where cuBLASLt has no such product, beside it.
+  Product weight_gradient() {
+    const bench::LinearSizes& s = sizes_;
+    const auto call = [&](cublasLtEpilogue_t epilogue, T* vector) {
+      return product(CUBLAS_OP_N, CUBLAS_OP_T, s.in, s.out, s.rows, at_.x, slope(), at_.dw,
+                     epilogue, vector);
+    };
+    try {
+      return {library(), call(CUBLASLT_EPILOGUE_BGRADB, at_.db)};
+    } catch (const std::runtime_error&) {
+      bias_.emplace(library(),
+                    product(CUBLAS_OP_N, CUBLAS_OP_N, s.out, 1, s.rows, slope(),
+                            backend_.session().template ones<T>().get(s.rows, library().stream),
+                            at_.db, CUBLASLT_EPILOGUE_DEFAULT, nullptr));
+      return {library(), call(CUBLASLT_EPILOGUE_DEFAULT, nullptr)};
+    }
+  }
+
   /// The gradient of the product, with that of ReLU in it.
   const T* slope() const { return relu_ ? dy_.data() : at_.dy; }
 
@@ -117,6 +136,7 @@ class Linear {
   bench::LinearSizes sizes_;
   bool relu_;
   cublasComputeType_t compute_;
+  std::optional<Product> bias_;
   Product forward_, input_, weight_;
 };
 

@@ -81,10 +81,11 @@ class Product {
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, library_.workspace_bytes);
     std::array<cublasLtMatmulHeuristicResult_t, candidates> all{};
     int count = 0;
-    cuda::check(cublasLtMatmulAlgoGetHeuristic(library_.handle, descriptor_.get(), a_.get(),
-                                               b_.get(), d_.get(), d_.get(), preference.get(),
-                                               candidates, all.data(), &count),
-                "cublasLtMatmulAlgoGetHeuristic");
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        library_.handle, descriptor_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
+        preference.get(), candidates, all.data(), &count);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
+      cuda::check(status, "cublasLtMatmulAlgoGetHeuristic");
     float best_time = std::numeric_limits<float>::infinity();
     for (int i = 0; i < count; ++i) {
       const float time = milliseconds_of(all[static_cast<std::size_t>(i)]);

@@ -14,8 +14,8 @@ struct ConvolutionShape {
   std::size_t in, out, extent, kernel;
   std::size_t stride = 1;
 
-  std::size_t outputs() const { return (extent - 1) / stride + 1; }
-  std::size_t padding() const { return kernel / 2; }
+  constexpr std::size_t outputs() const { return (extent - 1) / stride + 1; }
+  constexpr std::size_t padding() const { return kernel / 2; }
 
   std::string name() const {
     const auto text = [](std::size_t n) { return std::to_string(n); };

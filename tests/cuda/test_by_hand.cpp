@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -22,6 +24,7 @@ using testing::OnDevice;
 namespace {
 
 constexpr std::size_t rows = 8, in = 16, out = 24;
+constexpr auto bias_gradient = static_cast<std::uint32_t>(CUBLASLT_EPILOGUE_BGRADB);
 
 /// A problem on the device, computed by hand there, and by plain loops.
 template <class T>
@@ -76,10 +79,17 @@ std::vector<T> read(const T* data, std::size_t n) {
 
 TEST_CASE_TEMPLATE("by hand: all products of a layer are those of plain loops", T, float, bf16,
                    fp16) {
-  for (const bool relu : {false, true}) {
-    CAPTURE(relu);
+  const Machine machine;
+  struct Case {
+    bool relu;
+    std::uint32_t lacks;
+  };
+  for (const Case& one : {Case{false, 0}, {true, 0}, {true, bias_gradient}}) {
+    CAPTURE(one.relu);
+    CAPTURE(one.lacks);
+    stand_in::lacks = one.lacks;
     HostCuda cuda;
-    Both<T> both(cuda, relu);
+    Both<T> both(cuda, one.relu);
     both.hand.train();
     cuda.synchronize();
     const bench::LinearPointers<T>& got = both.hand.products().at;
@@ -87,7 +97,7 @@ TEST_CASE_TEMPLATE("by hand: all products of a layer are those of plain loops", 
     CHECK(backend_test::same(read(got.dx, rows * in), both.dx));
     CHECK(backend_test::same(read(got.dw, out * in), both.dw));
     CHECK(backend_test::same(read(got.db, out), both.db));
-    CHECK(cuda.loops == (relu ? 1 : 0));
+    CHECK(cuda.loops == (one.relu ? 1 : 0));
   }
   CHECK(stand_in::misuse == "");
 }
@@ -105,4 +115,30 @@ TEST_CASE("by hand: the fastest of eight algorithms runs, and none is an error")
   stand_in::refusing = 0xff;
   CHECK_THROWS_AS(Both<float>(cuda, false), std::runtime_error);
   stand_in::refusing = 0;
+}
+
+namespace {
+
+/// What ReLU's gradient makes of outputs -1, 0 and 1, and of a NaN, where dy is 2.
+template <class T>
+constexpr typename by_hand::ReluGradient<T>::Chunk gradients() {
+  typename by_hand::ReluGradient<T>::Chunk y{}, dy{}, to{};
+  const float outputs[] = {-1, 0, 1, std::numeric_limits<float>::quiet_NaN()};
+  for (std::size_t k = 0; k < 4; ++k) {
+    y.numbers[k] = static_cast<T>(outputs[k]);
+    dy.numbers[k] = static_cast<T>(2.0F);
+  }
+  by_hand::ReluGradient<T>{&y, &dy, &to}(0);
+  return to;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("by hand: ReLU's gradient is a constant expression, which nvcc compiles", T,
+                   float, bf16, fp16) {
+  constexpr auto of = gradients<T>();
+  CHECK(static_cast<float>(of.numbers[0]) == 0);
+  CHECK(static_cast<float>(of.numbers[1]) == 0);
+  CHECK(static_cast<float>(of.numbers[2]) == 2);
+  CHECK(static_cast<float>(of.numbers[3]) == 0);
 }

@@ -106,3 +106,30 @@ TEST_CASE("right convolutions pass and those with another tensor do not") {
     }
   }
 }
+
+namespace {
+
+/// The last element of a result of a 1x1 convolution of one image of one element, all of it 2.
+template <class T>
+constexpr bench::Sample last_of(ConvolutionResult result) {
+  const T two = static_cast<T>(2.0F);
+  T got = static_cast<T>(4.0F);
+  bench::ConvolutionTensors<T> tensors{{1, 1, 1, 1}, 1,   Innermost::space, &two, &two, &two, &got,
+                                       &got,         &got};
+  bench::Sample samples[2]{};
+  bench::TakeConvolutionSample<T>{{tensors, result}, samples}(1);
+  return samples[1];
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("samples are constant expressions, which nvcc compiles for the device", T, float,
+                   bf16, fp16) {
+  constexpr bench::Sample y = last_of<T>(ConvolutionResult::y);
+  constexpr bench::Sample dx = last_of<T>(ConvolutionResult::dx);
+  constexpr bench::Sample dw = last_of<T>(ConvolutionResult::dw);
+  for (const bench::Sample& sample : {y, dx, dw}) {
+    CHECK(sample.exact == 4);
+    CHECK(sample.got == 4);
+  }
+}

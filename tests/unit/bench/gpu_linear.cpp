@@ -104,3 +104,27 @@ TEST_CASE("between two turns of a tensor the cache is filled twice, or the tenso
   }
   CHECK(bench::sets_beyond_cache(0, 5) == 11);
 }
+
+namespace {
+
+/// The only element of 2 x 3 + 1, with everything that a product may have.
+template <class T>
+constexpr bench::Sample only_of() {
+  T a{}, b{}, bias{}, result{};
+  bench::Uniform<T>{&a, 1}(0);
+  a = static_cast<T>(2.0F), b = static_cast<T>(3.0F), bias = static_cast<T>(1.0F);
+  result = static_cast<T>(7.0F);
+  bench::Sample sample{};
+  bench::TakeSample<T>{{1, 1, 1, {&a, 1, 1}, {&b, 1, 1}, &a, &bias, true, &result}, &sample}(0);
+  return sample;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE(
+    "numbers and samples are constant expressions, which nvcc compiles for the device", T, float,
+    bf16, fp16) {
+  constexpr bench::Sample sample = only_of<T>();
+  CHECK(sample.exact == 7);
+  CHECK(sample.got == 7);
+}
