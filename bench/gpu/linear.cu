@@ -8,14 +8,10 @@
 // Weights are several times as large as the caches of today's GPUs, so that every call reads them
 // anew.
 
-#include <cmath>
 #include <cstddef>
 #include <functional>
-#include <limits>
-#include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "gpu/linear_by_hand.hpp"

@@ -152,9 +152,11 @@ class LinearModel {
     f("y", products().y());
     if (!training) return;
     sw::detail::copy(backend_, y_, kept_y_.size(), kept_y_.data());
+    train();
+    poison(const_cast<T*>(dx_), sizes_.rows * sizes_.in);
     poison(model_.gradients().data(), model_.gradients().size());
     train();
-    LinearProducts<T> all = products();
+    const LinearProducts<T> all = products();
     f("grad.x", all.dx());
     f("grad.weight", all.dw());
     f("grad.bias", all.db());
@@ -184,16 +186,15 @@ class LinearModel {
     sw::detail::fill(backend_, data, n, static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
   }
 
-  /// With the output of the last forward for use, which that of training is equal to.
   LinearProducts<T> products() {
-    return {sizes_, pointers(),
-            Architecture::relu ? (dx_ == nullptr ? y_ : kept_y_.data()) : nullptr};
+    return {sizes_, pointers(), Architecture::relu ? kept_y_.data() : nullptr};
   }
 
   Backend& backend_;
   LinearSizes sizes_;
   sw::Pool pool_;
-  Numbers<T> x_, dy_, kept_y_;
+  Numbers<T> x_, dy_;
+  Numbers<T> kept_y_;  ///< the output, while backward may take its memory
   sw::SingleRank alone_;
   Model model_;
   const T* y_ = nullptr;
