@@ -56,9 +56,10 @@ struct LinearProblem {
                 [&] { return static_cast<T>(static_cast<float>(numbers.integer(2))); });
   }
 
-  /// Real numbers in [-1, 1).
-  static LinearProblem of_reals(std::size_t rows, std::size_t in, std::size_t out) {
-    Numbers numbers(static_cast<std::uint32_t>(rows * 10007 + in * 101 + out));
+  /// Real numbers in [-1, 1); others for another `salt`.
+  static LinearProblem of_reals(std::size_t rows, std::size_t in, std::size_t out,
+                                std::uint32_t salt = 0) {
+    Numbers numbers(static_cast<std::uint32_t>(rows * 10007 + in * 101 + out) ^ salt);
     return make(rows, in, out, [&] { return static_cast<T>(numbers.real()); });
   }
 
