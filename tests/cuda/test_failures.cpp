@@ -118,6 +118,31 @@ TEST_CASE("cuda: the caller's stream, handle and memory are used, and stay") {
   CHECK(stand_in::alive == before);
 }
 
+TEST_CASE("cuda: memory goes back when the work that names it is done") {
+  const Machine machine;
+  std::string order;
+  CudaOptions options;
+  options.allocate = [](std::size_t bytes) {
+    void* memory = nullptr;
+    cudaMalloc(&memory, bytes);
+    return memory;
+  };
+  options.release = [&](void* memory) {
+    order += 'r';
+    cudaFree(memory);
+  };
+  for (const bool of_caller : {true, false}) {
+    HostCuda cuda(of_caller ? options : CudaOptions());
+    {
+      Pool pool(cuda.session().memory());
+      const Buffer buffer = pool.take(1000);
+      cuda.for_each(1, [&](std::size_t) { order += 'w'; });
+    }
+    CHECK(order == (of_caller ? "wr" : "wrw"));
+  }
+  CHECK(stand_in::misuse == "");
+}
+
 TEST_CASE(
     "cuda: each call that fails ends in an error of ours, leaks nothing, and goes when repeated") {
   const Machine machine;

@@ -18,13 +18,16 @@
 
 namespace shardwise::detail::cuda {
 
-/// Memory of one device, aligned to 256 bytes: by cudaMalloc and cudaFree, or by the caller's
-/// functions.
+/// Memory of one device, aligned to 256 bytes, for the work of one stream: by cudaMalloc and
+/// cudaFree, or by the caller's functions.
 class DeviceMemory final : public MemorySource {
  public:
   /// throws  argument_error if only one of the caller's functions is there
-  explicit DeviceMemory(const CudaOptions& options)
-      : device_(options.device), allocate_(options.allocate), release_(options.release) {
+  DeviceMemory(const CudaOptions& options, cudaStream_t stream)
+      : device_(options.device),
+        stream_(stream),
+        allocate_(options.allocate),
+        release_(options.release) {
     if ((allocate_ == nullptr) != (release_ == nullptr))
       throw argument_error(
           "Cuda: of CudaOptions::allocate and CudaOptions::release one is missing; give both, or "
@@ -46,7 +49,9 @@ class DeviceMemory final : public MemorySource {
     return nullptr;
   }
 
+  /// Waits for the stream, whose work may still name the memory.
   void release(void* memory) noexcept override {
+    if (cudaStreamSynchronize(stream_) != cudaSuccess) cudaGetLastError();
     if (release_ == nullptr)
       cudaFree(memory);
     else
@@ -61,6 +66,7 @@ class DeviceMemory final : public MemorySource {
 
  private:
   int device_;
+  cudaStream_t stream_;
   std::function<void*(std::size_t)> allocate_;
   std::function<void(void*)> release_;
 };

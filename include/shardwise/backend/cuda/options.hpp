@@ -20,7 +20,8 @@ struct CudaOptions {
 
   ///@{
   /// The caller's memory, both or none: bytes on the device, aligned to 256, null if there are
-  /// none; and back, which must not throw. None: cudaMalloc and cudaFree.
+  /// none; and back, when all work of the stream is done, which must not throw. None: cudaMalloc
+  /// and cudaFree.
   std::function<void*(std::size_t)> allocate = nullptr;
   std::function<void(void*)> release = nullptr;
   ///@}

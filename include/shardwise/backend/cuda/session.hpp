@@ -29,8 +29,8 @@ class Session {
   explicit Session(const CudaOptions& options)
       : options_(options),
         device_(choose_device(options.device)),
-        memory_(options),
         stream_(options.device, options.stream),
+        memory_(options, stream_.get()),
         cublaslt_(options.device, options.cublaslt),
         scratch_(memory_),
         ones_{Ones<float>(memory_), Ones<double>(memory_), Ones<bf16>(memory_),
@@ -70,8 +70,8 @@ class Session {
  private:
   CudaOptions options_;
   CudaDevice device_;
-  DeviceMemory memory_;
   Stream stream_;
+  DeviceMemory memory_;
   CublasLtHandle cublaslt_;
   std::optional<CudnnHandle> cudnn_;
   Scratch scratch_;
