@@ -11,7 +11,7 @@
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/backend/cuda/check.hpp"
+#include "shardwise/backend/cuda/bias_and_activation.hpp"
 #include "shardwise/backend/cuda/cublaslt_plan.hpp"
 #include "shardwise/backend/cuda/cublaslt_product.hpp"
 #include "shardwise/backend/cuda/device.hpp"
@@ -21,21 +21,6 @@
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::cuda {
-
-/// y[i] = F::value(y[i] + bias[i mod columns]); `bias` may be null.
-template <Real T, class F>
-struct BiasAndActivation {
-  T* y;
-  const T* bias;
-  std::size_t columns;
-
-  constexpr void operator()(std::size_t i) const {
-    using A = accumulate_t<T>;
-    A sum = static_cast<A>(y[i]);
-    if (bias != nullptr) sum += static_cast<A>(bias[i % columns]);
-    y[i] = static_cast<T>(F::value(sum));
-  }
-};
 
 /// See LinearKernel for shapes; all matrices are on the device, and a call returns when its work is
 /// on the stream. `Backend` has session(), and for_each(n, f), which puts f(i) for every i < n on
@@ -68,7 +53,7 @@ class CublasLtLinear {
     in_place("forward", rows, [&] {
       std::uint32_t done = 0;
       if (in_ == 0) {
-        clear(y, rows * out_);
+        clear(session(), y, rows * out_);
       } else {
         const std::uint32_t add = bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0;
         done = run(forward_, forward_product(dtype_v<T>, rows, in_, out_),
@@ -76,14 +61,14 @@ class CublasLtLinear {
       }
       if ((done & CUBLASLT_EPILOGUE_BIAS) != 0) bias = nullptr;
       if ((done & epilogue_of(activation)) != 0) activation = Activation::none;
-      finish(rows, bias, activation, y);
+      finish(*backend_, y, rows * out_, bias, out_, 1, activation);
     });
   }
 
   void backward_input(std::size_t rows, const T* dy, Weight<T> weight, T* dx) {
     if (rows == 0 || in_ == 0) return;
     in_place("backward_input", rows, [&] {
-      if (out_ == 0) return clear(dx, rows * in_);
+      if (out_ == 0) return clear(session(), dx, rows * in_);
       run(backward_input_, backward_input_product(dtype_v<T>, rows, in_, out_),
           {weight.data, dy, dx}, {0});
     });
@@ -94,8 +79,8 @@ class CublasLtLinear {
     in_place("backward_weight", rows, [&] {
       if (rows == 0) {
         if (write == Write::add) return;
-        clear(dw, out_ * in_);
-        if (db != nullptr) clear(db, out_);
+        clear(session(), dw, out_ * in_);
+        if (db != nullptr) clear(session(), db, out_);
         return;
       }
       std::uint32_t done = 0;
@@ -134,19 +119,6 @@ class CublasLtLinear {
         plans.get(key, [&] { return MatmulPlan::make(session(), product, operands, epilogues); });
     plan.run(session(), operands);
     return plan.epilogue();
-  }
-
-  /// What the product has not done.
-  void finish(std::size_t rows, const T* bias, Activation activation, T* y) {
-    if (bias == nullptr && activation == Activation::none) return;
-    visit(activation, [&](auto f) {
-      backend_->for_each(rows * out_, BiasAndActivation<T, decltype(f)>{y, bias, out_});
-    });
-  }
-
-  void clear(T* values, std::size_t n) {
-    if (n == 0) return;
-    check(cudaMemsetAsync(values, 0, n * sizeof(T), session().stream().get()), "cudaMemsetAsync");
   }
 
   /// Calls f with the device as the thread's own, and says in errors what was computed.

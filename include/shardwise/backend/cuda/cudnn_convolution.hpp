@@ -11,7 +11,7 @@
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/convolution.hpp"
-#include "shardwise/backend/cuda/check.hpp"
+#include "shardwise/backend/cuda/bias_and_activation.hpp"
 #include "shardwise/backend/cuda/cudnn_graph.hpp"
 #include "shardwise/backend/cuda/cudnn_plan.hpp"
 #include "shardwise/backend/cuda/device.hpp"
@@ -21,22 +21,6 @@
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::cuda {
-
-/// y[i] = F::value(y[i] + bias of its channel); `bias` may be null.
-template <Real T, class F>
-struct ChannelBiasAndActivation {
-  T* y;
-  const T* bias;
-  std::size_t channels;
-  std::size_t plane;
-
-  constexpr void operator()(std::size_t i) const {
-    using A = accumulate_t<T>;
-    A sum = static_cast<A>(y[i]);
-    if (bias != nullptr) sum += static_cast<A>(bias[i / plane % channels]);
-    y[i] = static_cast<T>(F::value(sum));
-  }
-};
 
 /// How many parts the sum over a channel is made in. Not more than elements, so that few are empty.
 inline std::size_t parts_of_channel(std::size_t elements) {
@@ -105,15 +89,11 @@ class CudnnConvolution {
     if (size == 0) return;
     in_place("forward", call, [&] {
       if (has_no_products(channels_, call)) {
-        clear(y, size);
+        clear(session(), y, size);
       } else {
         run(forward_, ConvolutionProduct::forward, call, Write::replace, {x, weight.data, y}, size);
       }
-      if (bias == nullptr && activation == Activation::none) return;
-      visit(activation, [&](auto f) {
-        backend_->for_each(size, ChannelBiasAndActivation<T, decltype(f)>{y, bias, outputs(),
-                                                                          call.output_plane()});
-      });
+      finish(*backend_, y, size, bias, outputs(), call.output_plane(), activation);
     });
   }
 
@@ -147,7 +127,7 @@ class CudnnConvolution {
     if (!has_no_products(channels_, call)) {
       run(backward_weight_, ConvolutionProduct::backward_weight, call, write, {x, dw, dy}, size);
     } else if (write == Write::replace) {
-      clear(dw, size);
+      clear(session(), dw, size);
     }
   }
 
@@ -166,8 +146,8 @@ class CudnnConvolution {
   void backward_input(const ConvolutionCall& call, const T* dy, Weight<T> weight, T* dx) {
     const std::size_t size = call.images * inputs() * call.input_plane();
     if (size == 0) return;
-    if (has_no_products(channels_, call)) return clear(dx, size);
-    if (CudnnGeometry(channels_, call).leaves_out()) clear(dx, size);
+    if (has_no_products(channels_, call)) return clear(session(), dx, size);
+    if (CudnnGeometry(channels_, call).leaves_out()) clear(session(), dx, size);
     run(backward_input_, ConvolutionProduct::backward_input, call, Write::replace,
         {dx, weight.data, dy}, size);
   }
@@ -192,10 +172,6 @@ class CudnnConvolution {
     const auto fits = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % best == 0; };
     const bool all = fits(pointers.x) && fits(pointers.w) && fits(pointers.y);
     return static_cast<std::int64_t>(all ? best : sizeof(T));
-  }
-
-  void clear(T* data, std::size_t size) {
-    check(cudaMemsetAsync(data, 0, size * sizeof(T), session().stream().get()), "cudaMemsetAsync");
   }
 
   template <class F>

@@ -8,6 +8,7 @@
 #include <optional>
 #include <tuple>
 
+#include "shardwise/backend/cuda/check.hpp"
 #include "shardwise/backend/cuda/cublaslt_handle.hpp"
 #include "shardwise/backend/cuda/cudnn_descriptor.hpp"
 #include "shardwise/backend/cuda/device.hpp"
@@ -78,5 +79,12 @@ class Session {
   std::tuple<Ones<float>, Ones<double>, Ones<bf16>, Ones<fp16>> ones_;
   Staging staging_;
 };
+
+/// values[i] = 0, on the session's stream.
+template <class T>
+void clear(Session& session, T* values, std::size_t n) {
+  if (n == 0) return;
+  check(cudaMemsetAsync(values, 0, n * sizeof(T), session.stream().get()), "cudaMemsetAsync");
+}
 
 }  // namespace shardwise::detail::cuda
