@@ -155,7 +155,7 @@ struct Problem {
     return result;
   }
   A after(std::uint32_t epilogue, A x) const {
-    if ((epilogue & CUBLASLT_EPILOGUE_RELU) != 0) return x < A(0) ? A(0) : x;
+    if ((epilogue & CUBLASLT_EPILOGUE_RELU) != 0) return x > A(0) ? x : A(0);  // loses a NaN
     if ((epilogue & CUBLASLT_EPILOGUE_GELU) != 0)
       return x / 2 * (1 + std::tanh(A(0.7978845608028654) * (x + A(0.044715) * x * x * x)));
     return x;
@@ -319,8 +319,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   };
   is_right = is_right && holds(a, la) && holds(b, lb) && holds(d, ld);
   const std::uint64_t length = operation.epilogue() == CUBLASLT_EPILOGUE_BGRADB ? call.n : call.m;
-  if (vector != nullptr)
-    is_right = is_right && stand_in::is_on_device(vector, length * bytes_of(ld.type));
+  if (vector != nullptr)  // nothing tells the library how it is aligned
+    is_right = is_right && alignment_of(vector) >= 16 &&
+               stand_in::is_on_device(vector, length * bytes_of(ld.type));
   if (algorithm.scratch > 0)
     is_right = is_right && scratch_bytes >= algorithm.scratch &&
                reinterpret_cast<std::uintptr_t>(scratch) % 256 == 0 &&

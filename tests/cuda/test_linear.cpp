@@ -129,9 +129,60 @@ TEST_CASE_TEMPLATE("cuda: what the library does not fuse is done behind its prod
   CHECK(stand_in::misuse == "");
 }
 
+TEST_CASE_TEMPLATE("cuda: a NaN stays one behind every activation, and a fused ReLU is a choice", T,
+                   float, double, bf16, fp16) {
+  HostCuda cuda;
+  typename HostCuda::Linear<T> kernel(cuda, 2, 3);
+  const auto none = static_cast<T>(std::numeric_limits<accumulate_t<T>>::quiet_NaN());
+  const OnDevice<T> x(cuda, std::vector<T>(4, none)),
+      w(cuda, std::vector<T>(6, static_cast<T>(1.0F))),
+      bias(cuda, std::vector<T>(3, static_cast<T>(1.0F)));
+  for (const Activation activation : activations_of_all) {
+    for (const T* given : {static_cast<const T*>(nullptr), static_cast<const T*>(bias.data())}) {
+      const OnDevice<T> y(cuda, std::vector<T>(6));
+      kernel.forward(2, x.data(), {w.data(), 1}, given, activation, y.data());
+      for (const T number : y.values()) CHECK(std::isnan(static_cast<accumulate_t<T>>(number)));
+    }
+  }
+  CudaOptions options;
+  options.fused_relu = true;
+  HostCuda fusing(options);
+  CHECK(products_are_right<T>(fusing, {5, 7, 3}, 0));
+  CHECK(stand_in::misuse == "");
+}
+
+TEST_CASE("cuda: a bias that epilogues may not read is added behind the product") {
+  HostCuda cuda;
+  HostCuda::Linear<float> kernel(cuda, 4, 6);
+  const OnDevice<float> x(cuda, std::vector<float>(12, 1)), w(cuda, std::vector<float>(24, 1)),
+      bias(cuda, std::vector<float>(6, 1), 1), y(cuda, std::vector<float>(18)),
+      dw(cuda, std::vector<float>(24)), db(cuda, std::vector<float>(6), 1);
+  kernel.forward(3, x.data(), {w.data(), 1}, bias.data(), Activation::gelu_tanh, y.data());
+  CHECK(cuda.loops == 1);
+  CHECK(stand_in::epilogue == CUBLASLT_EPILOGUE_DEFAULT);
+  stand_in::matmuls = 0;
+  kernel.backward_weight(3, x.data(), y.data(), Write::replace, dw.data(), db.data());
+  CHECK(stand_in::matmuls == 2);
+  CHECK(stand_in::misuse == "");
+}
+
+TEST_CASE("cuda: the bias gradient of a single output is a sum of its own") {
+  HostCuda cuda;
+  HostCuda::Linear<float> kernel(cuda, 4, 1);
+  const OnDevice<float> x(cuda, std::vector<float>(12, 1)), dy(cuda, {1, 2, 3}),
+      dw(cuda, std::vector<float>(4)), db(cuda, {7.0F});
+  stand_in::matmuls = 0;
+  kernel.backward_weight(3, x.data(), dy.data(), Write::replace, dw.data(), db.data());
+  CHECK(stand_in::matmuls == 2);
+  CHECK(stand_in::epilogue == CUBLASLT_EPILOGUE_DEFAULT);
+  CHECK(db.values()[0] == 6.0F);
+}
+
 TEST_CASE("cuda: what is fused needs no loop, and the rest one") {
   const Machine machine;
-  HostCuda cuda;
+  CudaOptions options;
+  options.fused_relu = true;
+  HostCuda cuda(options);
   HostCuda::Linear<float> kernel(cuda, 4, 6);
   const OnDevice<float> x(cuda, std::vector<float>(12, 1)), w(cuda, std::vector<float>(24, 1)),
       bias(cuda, std::vector<float>(6, 1)), y(cuda, std::vector<float>(18));

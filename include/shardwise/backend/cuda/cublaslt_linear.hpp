@@ -26,10 +26,11 @@ namespace shardwise::detail::cuda {
 /// on the stream. `Backend` has session(), and for_each(n, f), which puts f(i) for every i < n on
 /// the session's stream.
 ///
-/// Bias, ReLU and GELU (the form with tanh) are applied by the product where cuBLASLt has an
-/// algorithm that does, before it rounds; the other functions in one pass over y behind it, so that
-/// the two-byte dtypes are rounded twice. Plans are kept for the last shapes, and a call whose
-/// shape was seen before allocates nothing.
+/// Bias and GELU (the form with tanh), and ReLU if the options say so, are applied by the product
+/// where cuBLASLt has an algorithm that does, before it rounds; all else, and a bias that is not
+/// aligned to 16 bytes, in one pass over y behind it, so that the two-byte dtypes are rounded
+/// twice. ReLU is not by default, since NVIDIA does not say that a NaN passes max(x, 0). Plans are
+/// kept for the last shapes, and a call whose shape was seen before allocates nothing.
 ///
 /// The epilogues that save what backward reads (GELU_AUX, RELU_AUX) and those that multiply by the
 /// slope of the layer before (DGELU, DRELU_BGRAD) are not used: a layer saves its input, its output
@@ -56,11 +57,16 @@ class CublasLtLinear {
         clear(session(), y, rows * out_);
       } else {
         const std::uint32_t add = bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0;
-        done = run(forward_, forward_product(dtype_v<T>, rows, in_, out_),
-                   {weight.data, x, y, bias}, {epilogue_of(activation) | add, add, 0});
+        const Product product = forward_product(dtype_v<T>, rows, in_, out_);
+        if (fits_epilogues(bias)) {
+          done = run(forward_, product, {weight.data, x, y, bias},
+                     {fused_function(activation) | add, add, 0});
+        } else {
+          run(forward_, product, {weight.data, x, y}, {0});
+        }
       }
       if ((done & CUBLASLT_EPILOGUE_BIAS) != 0) bias = nullptr;
-      if ((done & epilogue_of(activation)) != 0) activation = Activation::none;
+      if ((done & fused_function(activation)) != 0) activation = Activation::none;
       finish(*backend_, y, rows * out_, bias, out_, 1, activation);
     });
   }
@@ -85,9 +91,11 @@ class CublasLtLinear {
       }
       std::uint32_t done = 0;
       if (in_ != 0) {
-        // The epilogue replaces what db holds.
-        const std::uint32_t sum =
-            db != nullptr && write == Write::replace ? CUBLASLT_EPILOGUE_BGRADB : 0;
+        // The epilogue replaces what db holds. It sums over the k of a matrix, which a single
+        // column is not to everybody.
+        const bool sums =
+            db != nullptr && write == Write::replace && fits_epilogues(db) && out_ > 1;
+        const std::uint32_t sum = sums ? CUBLASLT_EPILOGUE_BGRADB : 0;
         done = run(backward_weight_, backward_weight_product(dtype_v<T>, rows, in_, out_, write),
                    {x, dy, dw, db}, {sum, 0});
       }
@@ -109,6 +117,12 @@ class CublasLtLinear {
   using Plans = PlanCache<Key, MatmulPlan>;
 
   Session& session() const { return backend_->session(); }
+
+  /// The epilogue for a function that the product is to apply, or 0.
+  std::uint32_t fused_function(Activation activation) const {
+    if (activation == Activation::relu && !session().options().fused_relu) return 0;
+    return epilogue_of(activation);
+  }
 
   /// Runs a product with the first of the epilogues (0 for none) that the library offers for it;
   /// returns that one.

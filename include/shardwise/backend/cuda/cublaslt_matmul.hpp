@@ -71,7 +71,7 @@ class Matmul {
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments.b);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments.d);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments.d);
-    set_vector(operands);  // its alignment counts, too
+    set_vector(operands);  // an epilogue without one is refused
 
     MatmulProposals result;
     int count = 0;

@@ -83,7 +83,8 @@ struct Operands {
   const void* a = nullptr;
   const void* b = nullptr;
   void* d = nullptr;
-  const void* vector = nullptr;  ///< of the epilogue: a bias, or where BGRADB puts its gradient
+  /// Of the epilogue, and fit for one: a bias, or where BGRADB puts its gradient.
+  const void* vector = nullptr;
 };
 
 /// How far an address is aligned, in bytes; 16, the widest that a thread reads at once, suffices.
@@ -92,19 +93,21 @@ inline std::uint32_t alignment_of(const void* address) {
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
+/// Whether an epilogue is given this vector, null for none. No preference tells the library how one
+/// is aligned, so it may read 16 bytes at once.
+inline bool fits_epilogues(const void* vector) { return alignment_of(vector) == 16; }
+
 /// What an algorithm may rely on: those are chosen for it, so plans differ where it does.
 struct Alignments {
   std::uint32_t a = 16;
   std::uint32_t b = 16;
   std::uint32_t d = 16;
-  std::uint32_t vector = 16;
 
   bool operator==(const Alignments&) const = default;
 };
 
 inline Alignments alignments_of(const Operands& operands) {
-  return {alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.d),
-          alignment_of(operands.vector)};
+  return {alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.d)};
 }
 
 }  // namespace shardwise::detail::cuda

@@ -39,6 +39,10 @@ struct CudaOptions {
   /// fast, and no longer what float promises.
   bool tf32 = false;
 
+  /// Products may apply ReLU themselves, which saves a pass over their results. NVIDIA does not
+  /// say what becomes of a NaN there; elsewhere in this library it stays one.
+  bool fused_relu = false;
+
   /// The best algorithms that cuBLASLt proposes for a product are timed, once, and the fastest is
   /// kept; otherwise its first proposal is. Ranks may then choose differently, so that products
   /// which all of them compute alike differ in their last bits.
