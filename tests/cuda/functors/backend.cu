@@ -1,4 +1,4 @@
-// Convolutions and pooling of `Cuda`, whose loops are kernels, in every dtype. Compiled only.
+// The loops of products, convolutions and pooling of `Cuda` as kernels.
 
 #include "shardwise/backend/cuda/cuda.hpp"
 
@@ -8,6 +8,8 @@ static_assert(ConvolutionBackend<Cuda, float> && PoolingBackend<Cuda, float>);
 
 template <Real T>
 void use(Cuda& cuda, const PoolingCall& call, T* a, T* b, void* record) {
+  typename Cuda::Linear<T> linear(cuda, 2, 3);
+  linear.forward(4, a, {a, 1}, a, Activation::relu, b);
   typename Cuda::Convolution<T> convolution(cuda, {1, 2, 3});
   convolution.forward(call, a, {a, 1}, a, Activation::relu, b);
   convolution.backward(call, a, a, {a, 1}, Write::add, b, b, b);
