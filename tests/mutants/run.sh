@@ -19,7 +19,7 @@ field() { sed -n "s/^# $1: //p" "$2" | paste -sd' '; }  # field <name> <patch>
 copy_tree() {  # files that did not change keep their time, so that nothing else is built again
   local file
   mkdir -p "$tree"
-  find CMakeLists.txt cmake include tests examples -type f | sort >"$work/files"
+  find CMakeLists.txt bench cmake include tests examples -type f | sort >"$work/files"
   (cd "$tree" && find . -type f -printf '%P\n' | sort) | comm -13 "$work/files" - |
     while read -r file; do rm "$tree/$file"; done
   while read -r file; do
