@@ -73,6 +73,7 @@ namespace shardwise {}
 #include "shardwise/train/schedules.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "shardwise/train/training_graph.hpp"
 
 // What a model did, and when; observe/write_trace.hpp makes a file of it
 #include "shardwise/observe/tracer.hpp"

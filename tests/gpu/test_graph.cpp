@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/backend/cuda/cuda.hpp"
 #include "shardwise/backend/cuda/graph.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/core/philox.hpp"

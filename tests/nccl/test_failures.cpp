@@ -236,6 +236,28 @@ TEST_CASE("nccl: captured calls are not watched, all others reuse their events")
   CHECK(nothing_is_left());
 }
 
+TEST_CASE("nccl: launches of captured calls are watched") {
+  run_nccl_ranks(2, 200ms, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
+    nccl.barrier();
+    if (nccl.rank() == 0) {
+      CHECK(error_of([&] { nccl.launch_recorded([] { throw argument_error("not launched"); }); }) ==
+            "argument_error: not launched");
+      nccl.wait();
+      std::vector<float> data(8);
+      nccl.launch_recorded([&] {
+        stand_in::is_capturing = true;  // rank 1 does not launch it
+        nccl.all_reduce(data, std::span(data));
+        stand_in::is_capturing = false;
+      });
+      check_text(error_of([&] { nccl.wait(); }),
+                 "peer_error: rank 0: recorded(), call 3 of its group, was not done within 200 ms");
+      check_text(error_of([&] { nccl.launch_recorded([] {}); }), "recorded() comes too late: ");
+    }
+    threads.barrier();
+  });
+  CHECK(nothing_is_left());
+}
+
 TEST_CASE("nccl: a rank without a device is named on every rank") {
   stand_in::devices = 1;
   run_ranks(2, [](ThreadCommunicator& threads) {

@@ -2,7 +2,8 @@
 // Where tests of code for devices keep tensors. Under nvcc that is a GPU. Elsewhere it is a device
 // without a device: a backend whose tensors lie in memory that can be touched only while one of its
 // kernels or copies runs, and a communicator that takes no other memory. Code that reads or writes
-// a tensor from the host ends with a segmentation fault.
+// a tensor from the host ends with a segmentation fault. Its kernels and collectives can be
+// recorded and launched again.
 
 #ifdef __CUDACC__
 
@@ -34,13 +35,16 @@ using FarCommunicator = shardwise::DeviceThreadCommunicator<Far>;
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "shardwise/backend/recording.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/backend/tensor_memory.hpp"
 #include "support/plain_communicator.hpp"
@@ -59,6 +63,7 @@ class FarMemory final : public shardwise::MemorySource {
   ~FarMemory() override { munmap(begin_, bytes_); }
 
   void* allocate(std::size_t bytes) override {
+    if (is_recording) return nullptr;  // as cudaMalloc refuses
     const std::size_t whole = (bytes + 63) / 64 * 64;
     const std::size_t first = used_.fetch_add(whole);
     if (first + whole > bytes_) return nullptr;
@@ -69,6 +74,9 @@ class FarMemory final : public shardwise::MemorySource {
     return memory;
   }
   void release(void*) noexcept override {}  // all of it goes with this object
+
+  /// Whether what the calling thread does is recorded.
+  static inline thread_local bool is_recording = false;
 
   bool holds(const void* from, std::size_t bytes) const {
     const auto* const first = static_cast<const std::byte*>(from);
@@ -132,6 +140,48 @@ class Far {
 
   FarMemory& memory() { return memory_; }
 
+  /// What it is called for, to be done at each launch.
+  class Recording {
+   public:
+    template <class Work>
+    Recording(Far& far, Work&& work) {
+      const While recording(far, calls_);
+      work();
+    }
+    void launch() {
+      for (const auto& call : calls_) call();
+    }
+
+   private:
+    using Calls = std::vector<std::function<void()> >;
+
+    class While {
+     public:
+      While(Far& far, Calls& calls) : far_(far) { set(&calls); }
+      While(const While&) = delete;
+      While& operator=(const While&) = delete;
+      ~While() { set(nullptr); }
+
+     private:
+      void set(Calls* calls) {
+        far_.recorded_ = calls;
+        FarMemory::is_recording = calls != nullptr;
+      }
+      Far& far_;
+    };
+
+    Calls calls_;
+  };
+
+  /// Does what the device is to do: now, or at each launch of what is being recorded.
+  template <class Call>
+  void enqueue(Call call) {
+    if (recorded_ == nullptr)
+      call();
+    else
+      recorded_->push_back(std::move(call));
+  }
+
   /// All is done when a call returns, so there is nothing to wait for; but a mark is looked at.
   struct Mark {
     explicit Mark(Far&) : times_set(std::make_unique<std::atomic<int> >(0)) {}
@@ -147,18 +197,23 @@ class Far {
   template <class F>
   void for_each(std::size_t n, F f) {
     static_assert(std::is_trivially_copyable_v<F>, "a kernel's arguments are copied as bytes");
-    const Open open(memory_);
-    host_.for_each(n, f);
+    enqueue([this, n, f] {
+      const Open open(memory_);
+      host_.for_each(n, f);
+    });
   }
 
   template <class A, class Terms, class Combine, class Put>
   void reduce_each(std::size_t rows, std::size_t n, shardwise::Adjacent, A first, Terms terms,
-                   Combine combine, Put put) {
+                   Combine, Put put) {
     static_assert(std::is_trivially_copyable_v<Terms> && std::is_trivially_copyable_v<Put>,
                   "a kernel's arguments are copied as bytes");
-    const Open open(memory_);
-    for (std::size_t r = 0; r < rows; ++r)
-      put(r, shardwise::detail::lane_reduce(n, first, terms(r), combine));
+    static_assert(std::is_empty_v<Combine>, "what combines two terms holds nothing");
+    enqueue([=, this] {
+      const Open open(memory_);
+      for (std::size_t r = 0; r < rows; ++r)
+        put(r, shardwise::detail::lane_reduce(n, first, terms(r), Combine{}));
+    });
   }
 
   template <class T>
@@ -176,6 +231,7 @@ class Far {
 
   template <class T>
   void copy(const T* from, std::size_t n, T* to) {
+    if (recorded_ != nullptr) throw shardwise::backend_error("Far: a copy that waits is recorded");
     const Open open(memory_);
     std::copy_n(from, n, to);
   }
@@ -183,6 +239,7 @@ class Far {
   std::shared_ptr<FarMemory> shared_;
   FarMemory& memory_ = *shared_;
   shardwise::Reference host_;
+  std::vector<std::function<void()> >* recorded_ = nullptr;
 };
 
 /// A kernel of `Reference`, for which the memory is open while it computes.
@@ -197,23 +254,31 @@ class FarKernel {
   }
   template <class... Given>
   void forward(Given... given) {
-    const Open open(far_.memory_);
-    kernel_.forward(given...);
+    far_.enqueue([=, this] {
+      const Open open(far_.memory_);
+      kernel_.forward(given...);
+    });
   }
   template <class... Given>
   void backward(Given... given) {
-    const Open open(far_.memory_);
-    kernel_.backward(given...);
+    far_.enqueue([=, this] {
+      const Open open(far_.memory_);
+      kernel_.backward(given...);
+    });
   }
   template <class... Given>
   void backward_input(Given... given) {
-    const Open open(far_.memory_);
-    kernel_.backward_input(given...);
+    far_.enqueue([=, this] {
+      const Open open(far_.memory_);
+      kernel_.backward_input(given...);
+    });
   }
   template <class... Given>
   void backward_weight(Given... given) {
-    const Open open(far_.memory_);
-    kernel_.backward_weight(given...);
+    far_.enqueue([=, this] {
+      const Open open(far_.memory_);
+      kernel_.backward_weight(given...);
+    });
   }
 
  private:
@@ -221,7 +286,7 @@ class FarKernel {
   Kernel kernel_;
 };
 
-static_assert(shardwise::DeviceBackend<Far> && shardwise::Backend<Far, float>);
+static_assert(shardwise::RecordingBackend<Far> && shardwise::Backend<Far, float>);
 static_assert(!shardwise::DeviceBackend<shardwise::Reference>);
 
 /// A rank whose collectives take far memory alone, as NCCL's take that of a GPU.
@@ -229,85 +294,105 @@ class FarCommunicator {
   using Inner = PlainCommunicator<shardwise::ThreadCommunicator>;
   using Reduction = shardwise::Reduction;
   using Counts = std::span<const std::size_t>;
+  using Kept = std::vector<std::size_t>;
   template <class T>
   using In = std::type_identity_t<std::span<const T> >;
 
  public:
   /// The rank computes with `far`.
   FarCommunicator(shardwise::ThreadCommunicator ranks, Far& far)
-      : FarCommunicator(std::move(ranks), far.memory()) {}
-  /// `memory` is that of the rank's backend.
+      : FarCommunicator(Inner(std::move(ranks)), far.memory()) {
+    far_ = &far;
+  }
+  /// `memory` is that of the rank's backend, which records nothing.
   FarCommunicator(shardwise::ThreadCommunicator ranks, FarMemory& memory)
       : FarCommunicator(Inner(std::move(ranks)), memory) {}
 
   static constexpr bool takes_device_memory = true;
+  static constexpr bool can_be_recorded = true;
 
   int rank() const { return ranks_.rank(); }
   int size() const { return ranks_.size(); }
 
   template <shardwise::Element T>
   void all_reduce(In<T> in, std::span<T> out, Reduction reduction = Reduction::sum) {
-    const Open open = opened(in, out);
-    ranks_.all_reduce(in, out, reduction);
+    enqueue(in, out, [=](Inner& ranks) { ranks.all_reduce(in, out, reduction); });
   }
   template <shardwise::Element T>
   void all_gather(In<T> in, std::span<T> out, Counts counts) {
-    const Open open = opened(in, out);
-    ranks_.all_gather(in, out, counts);
+    enqueue(in, out, [=, counts = Kept(counts.begin(), counts.end())](Inner& ranks) {
+      ranks.all_gather(in, out, counts);
+    });
   }
   template <shardwise::Element T>
   void reduce_scatter(In<T> in, std::span<T> out, Counts counts,
                       Reduction reduction = Reduction::sum) {
-    const Open open = opened(in, out);
-    ranks_.reduce_scatter(in, out, counts, reduction);
+    enqueue(in, out, [=, counts = Kept(counts.begin(), counts.end())](Inner& ranks) {
+      ranks.reduce_scatter(in, out, counts, reduction);
+    });
   }
   template <shardwise::Element T>
   void broadcast(std::span<T> data, int root) {
-    const Open open = opened(std::span<const T>(data), data);
-    ranks_.broadcast(data, root);
+    enqueue(std::span<const T>(data), data, [=](Inner& ranks) { ranks.broadcast(data, root); });
   }
   template <shardwise::Element T>
   void gather(In<T> in, std::span<T> out, Counts counts, int root) {
-    const Open open = opened(in, out);
-    ranks_.gather(in, out, counts, root);
+    enqueue(in, out, [=, counts = Kept(counts.begin(), counts.end())](Inner& ranks) {
+      ranks.gather(in, out, counts, root);
+    });
   }
   template <shardwise::Element T>
   void scatter(In<T> in, std::span<T> out, Counts counts, int root) {
-    const Open open = opened(in, out);
-    ranks_.scatter(in, out, counts, root);
+    enqueue(in, out, [=, counts = Kept(counts.begin(), counts.end())](Inner& ranks) {
+      ranks.scatter(in, out, counts, root);
+    });
   }
   template <shardwise::Element T>
   void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
-    const Open open = opened(in, out);
-    ranks_.all_to_all(in, sent, out, received);
+    enqueue(in, out,
+            [=, sent = Kept(sent.begin(), sent.end()),
+             received = Kept(received.begin(), received.end())](Inner& ranks) {
+              ranks.all_to_all(in, sent, out, received);
+            });
   }
   template <shardwise::Element T>
   void send(std::span<const T> data, int to, int tag = 0) {
-    const Open open = opened(data, std::span<T>());
-    ranks_.send(data, to, tag);
+    enqueue(data, std::span<T>(), [=](Inner& ranks) { ranks.send(data, to, tag); });
   }
   template <shardwise::Element T>
   void receive(std::span<T> data, int from, int tag = 0) {
-    const Open open = opened(std::span<const T>(), data);
-    ranks_.receive(data, from, tag);
+    enqueue(std::span<const T>(), data, [=](Inner& ranks) { ranks.receive(data, from, tag); });
   }
   void barrier() { ranks_.barrier(); }
-  FarCommunicator split(int color, int key) { return {ranks_.split(color, key), *memory_}; }
+  FarCommunicator split(int color, int key) {
+    FarCommunicator part(ranks_.split(color, key), *memory_);
+    part.far_ = far_;
+    return part;
+  }
 
  private:
   FarCommunicator(Inner ranks, FarMemory& memory) : ranks_(std::move(ranks)), memory_(&memory) {}
 
-  template <class T>
-  Open opened(std::span<const T> in, std::span<T> out) const {
+  /// Calls collective(ranks) when it is the backend's turn to do it.
+  template <class T, class Collective>
+  void enqueue(std::span<const T> in, std::span<T> out, Collective collective) {
     if (!memory_->holds(in.data(), in.size_bytes()) ||
         !memory_->holds(out.data(), out.size_bytes())) {
       throw std::runtime_error("a collective was given memory of the host");
     }
-    return Open(*memory_);
+    const auto run = [this, collective] {
+      const Open open(*memory_);
+      collective(ranks_);
+    };
+    if (far_ == nullptr)
+      run();
+    else
+      far_->enqueue(run);
   }
 
   Inner ranks_;
   FarMemory* memory_;
+  Far* far_ = nullptr;
 };
 
 static_assert(shardwise::Communicator<FarCommunicator>);

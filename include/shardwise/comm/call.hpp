@@ -27,7 +27,8 @@ enum class Operation : std::uint8_t {
   barrier,
   split,
   halo_exchange,  ///< of neighbours, where ranks read each other's memory; else an all_to_all
-  halo_sum        ///< the way back
+  halo_sum,       ///< the way back
+  recorded        ///< all calls of a recording that is launched
 };
 
 /// "all_reduce".
@@ -35,7 +36,7 @@ constexpr std::string_view name(Operation operation) {
   constexpr std::string_view names[] = {
       "all_reduce", "all_gather",    "reduce_scatter", "broadcast", "gather",
       "scatter",    "all_to_all",    "send",           "receive",   "barrier",
-      "split",      "halo_exchange", "halo_sum"};
+      "split",      "halo_exchange", "halo_sum",       "recorded"};
   return names[static_cast<std::size_t>(operation)];
 }
 
@@ -64,7 +65,8 @@ struct Call {
 /// For example "all_reduce(sum, float32, 640 elements)", "barrier()".
 inline std::string to_string(const Call& call) {
   using detail::sentence;
-  if (call.operation == Operation::barrier || call.operation == Operation::split)
+  if (call.operation == Operation::barrier || call.operation == Operation::split ||
+      call.operation == Operation::recorded)
     return sentence({name(call.operation), "()"});
   const bool reduces =
       call.operation == Operation::all_reduce || call.operation == Operation::reduce_scatter;

@@ -43,7 +43,7 @@ namespace shardwise {
 /// this rank at once and on others by their own time-out at the latest: peer_error, or
 /// backend_error for what NCCL or CUDA report, with rank, call, number of the call in its group,
 /// and elements. What the stream does before a call counts towards its time. A call that is
-/// captured into a CUDA graph is not watched.
+/// captured into a CUDA graph is not watched, but its launches are where launch_recorded does them.
 ///
 /// The destructor does not wait: the thread ends the group when its calls are done. Call close()
 /// before the program ends.
@@ -55,6 +55,8 @@ class NcclCommunicator {
  public:
   /// Its collectives take what lies on the rank's GPU.
   static constexpr bool takes_device_memory = true;
+  /// They can be captured into a CUDA graph, see `RecordableRanks`.
+  static constexpr bool can_be_recorded = true;
 
   /// The ranks that meet at `place` become a group; all of them call.
   /// throws  on all ranks, if one has no device or not so many, if two are on one GPU, if NCCL's
@@ -102,6 +104,13 @@ class NcclCommunicator {
   void barrier();
   /// Waits on the host. The new group has the same stream and time-out.
   NcclCommunicator split(int color, int key);
+
+  /// Puts calls that were captured onto the stream, which launch() does, and watches them as one:
+  /// messages name it "recorded()".
+  template <class Launch>
+  void launch_recorded(Launch&& launch) {
+    group().issue_recorded(launch);
+  }
 
   /// Waits on the host until all calls of this group so far are done; throws if it has failed.
   void wait() { group().wait(); }

@@ -107,6 +107,7 @@ class Buffer {
 /// classes for each doubling), so a program that repeats its requests allocates nothing from the
 /// second time on, in whatever order blocks come back.
 class Pool {
+  friend class Buffer;
   using Block = Buffer::Block;
   using Store = Buffer::Store;
 
@@ -128,6 +129,41 @@ class Pool {
   /// The same in memory of the host, wherever the pool's is: for what the host itself reads.
   Buffer take_on_host(std::size_t bytes) {
     return take_from(blocks_.source == on_host_.source ? blocks_ : on_host_, bytes);
+  }
+
+  /// Blocks that a pool has free but hands out again only when this is gone: for recorded work,
+  /// which goes on using what it was given. For the pool's thread, and gone before the pool.
+  class Kept {
+   public:
+    Kept() = default;
+    /// Takes over what `other` keeps.
+    Kept(Kept&& other) noexcept : blocks_(std::exchange(other.blocks_, {})) {}
+    /// Each of the two keeps what the other one did.
+    Kept& operator=(Kept&& other) noexcept {
+      std::swap(blocks_, other.blocks_);
+      return *this;
+    }
+    ~Kept() {
+      for (Block* block : blocks_) {
+        while (block != nullptr) {
+          Block* const next = block->next;
+          hand_in(block);
+          block = next;
+        }
+      }
+    }
+
+   private:
+    friend class Pool;
+
+    decltype(Store::free) blocks_{};
+  };
+
+  /// Keeps all that is free now, but for memory of the host beside that of a device.
+  Kept keep_free() noexcept {
+    Kept kept;
+    std::swap(kept.blocks_, blocks_.free);
+    return kept;
   }
 
   /// Bytes asked of the system so far.
@@ -186,15 +222,19 @@ class Pool {
     }
   }
 
+  /// Its owner may hand it out again.
+  static void hand_in(Block* block) noexcept {
+    Block*& first = block->owner->free[block->size_class];
+    block->next = first;
+    first = block;
+  }
+
   Store blocks_;
   Store on_host_;  // empty if blocks_ are of the host too
 };
 
 inline void Buffer::release() noexcept {
-  if (block_ == nullptr || --block_->shares != 0) return;
-  Block*& first = block_->owner->free[block_->size_class];
-  block_->next = first;
-  first = block_;
+  if (block_ != nullptr && --block_->shares == 0) Pool::hand_in(block_);
 }
 
 }  // namespace shardwise

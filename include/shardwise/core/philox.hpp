@@ -85,8 +85,18 @@ class RandomStream {
   constexpr RandomStream(Seed seed, std::uint64_t ordinal, std::uint64_t step,
                          std::uint64_t tensor = 0)
       : key_{static_cast<std::uint32_t>(seed.value), static_cast<std::uint32_t>(seed.value >> 32)},
-        step_(narrow(step, 32, "step")),
+        step_(step_word(step)),
         place_(narrow(ordinal, 24, "ordinal") | narrow(tensor, 8, "tensor") << 24) {}
+
+  /// A step as it stands in the counter. Throws argument_error for one above its bound.
+  static constexpr std::uint32_t step_word(std::uint64_t step) { return narrow(step, 32, "step"); }
+
+  /// The same numbers as those of this stream, but in another step.
+  constexpr RandomStream in_step(std::uint32_t step_word) const {
+    RandomStream other = *this;
+    other.step_ = step_word;
+    return other;
+  }
 
   /// 32 random bits of element `i`.
   constexpr std::uint32_t bits(std::uint64_t i) const { return block(i)[i % 4]; }

@@ -7,7 +7,6 @@
 #include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/core/philox.hpp"
 #include "shardwise/layers/detail/global_runs.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
@@ -34,9 +33,9 @@ struct Drop {
 };
 
 /// y = x m, with a draw for each element.
-template <class T>
+template <class T, class Stream>
 struct DropElements {
-  RandomStream stream;
+  Stream stream;
   Drop<T> drop;
   const T* x;
   T* y;
@@ -49,9 +48,9 @@ struct DropElements {
 };
 
 /// y = x m, with a draw for each plane, of which `here` elements are the rank's.
-template <class T>
+template <class T, class Stream>
 struct DropPlanes {
-  RandomStream stream;
+  Stream stream;
   Drop<T> drop;
   GlobalRuns runs;
   std::size_t plane;
@@ -115,8 +114,8 @@ struct Dropout : detail::Drops<Numerator, Denominator> {
     }
     detail::for_each_piece(
         frame.backend(), detail::global_runs(in, frame.first_element()),
-        detail::DropElements<T>{frame.random(), detail::Drop<T>(Dropout::probability), in.data(),
-                                out.data()});
+        detail::DropElements<T, decltype(frame.random())>{
+            frame.random(), detail::Drop<T>(Dropout::probability), in.data(), out.data()});
   }
 };
 
@@ -160,9 +159,9 @@ struct ChannelDropout : detail::Drops<Numerator, Denominator> {
     const std::size_t here = in.local().elements(2, in.local().rank());
     frame.backend().for_each(
         here == 0 ? 0 : in.size() / here,
-        detail::DropPlanes<T>{frame.random(), detail::Drop<T>(ChannelDropout::probability),
-                              detail::global_runs(in, frame.first_element()), plane, here,
-                              in.data(), out.data()});
+        detail::DropPlanes<T, decltype(frame.random())>{
+            frame.random(), detail::Drop<T>(ChannelDropout::probability),
+            detail::global_runs(in, frame.first_element()), plane, here, in.data(), out.data()});
   }
 };
 

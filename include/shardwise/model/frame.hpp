@@ -7,6 +7,8 @@
 #include <tuple>
 
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/core/device_random_stream.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/model/exchanges.hpp"
@@ -108,7 +110,15 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   bool sees_new_batch() const { return run_.training && !run_.finds_non_finite; }
 
   /// The layer's random numbers of this step, indexed from `first_element()` on by global element.
-  RandomStream random() const { return RandomStream(run_.seed, ordinal_, run_.step); }
+  /// On a device a DeviceRandomStream, for loops, elsewhere a RandomStream.
+  auto random() const {
+    const RandomStream stream(run_.seed, ordinal_, run_.step);
+    if constexpr (DeviceBackend<backend_type>) {
+      return DeviceRandomStream(stream, run_.step_there.here());
+    } else {
+      return stream;
+    }
+  }
 
   /// Elements of this step that went through this layer before this batch.
   std::uint64_t first_element() const { return run_.first_sample * sample_elements_; }

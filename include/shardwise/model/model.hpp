@@ -201,7 +201,7 @@ class Model {
   /// `values()` have been changed.
   void next_step() {
     discard_step();
-    ++run_.step;
+    run_.begin_step(run_.step + 1);
     ++run_.version;
   }
 
@@ -342,7 +342,7 @@ class Model {
   ///@{
   /// Number of the training step, from 1 on. Setting it restores the randomness of that step.
   std::uint64_t step() const { return run_.step; }
-  void set_step(std::uint64_t step) { run_.step = step; }
+  void set_step(std::uint64_t step) { run_.begin_step(step); }
   ///@}
 
  private:

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/detail/changing.hpp"
 #include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
@@ -33,7 +34,9 @@ struct Run {
   Pool pool{detail::memory_of(backend)};  ///< for what lives from one call to the next
   ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
   Seed seed{};                                                ///< of initial weights and of masks
-  std::uint64_t step = 1;          ///< keys the randomness of layers; 0 is for initial weights
+  std::uint64_t step = 1;  ///< keys the randomness of layers; 0 is for initial weights
+  /// The step as loops of a device find it.
+  detail::Changing<typename Context::backend, std::uint32_t> step_there{backend, pool, 1};
   std::uint64_t first_sample = 0;  ///< samples of this step that went forward before this batch
   std::uint64_t version = 1;       ///< counts changes of the parameters
   Write write = Write::replace;    ///< whether gradients begin anew or are added to
@@ -41,6 +44,12 @@ struct Run {
   bool training = true;           ///< whether this forward is one that a backward may follow
   bool finds_non_finite = false;  ///< look for the layer that gives what is no number
   [[no_unique_address]] typename Context::observer observer{};  ///< who looks on
+
+  /// Goes to that step, for what the backend is called for from now on.
+  void begin_step(std::uint64_t number) {
+    step_there.set(backend, RandomStream::step_word(number));
+    step = number;
+  }
 
   /// Which rank this is.
   Place place() const { return place_of(ranks); }

@@ -216,11 +216,15 @@ struct PutGradient {
   }
 };
 
-/// The loss of a row, to be added up.
+/// The loss of a row, to be added up; NaN if its label is no class.
 template <class A>
 struct LossOfRow {
   const A* losses;
-  constexpr double operator()(std::size_t row) const { return static_cast<double>(losses[row]); }
+  IsNoClass is_no_class;
+  constexpr double operator()(std::size_t row) const {
+    constexpr double none = std::numeric_limits<double>::quiet_NaN();
+    return is_no_class(row) == 0 ? static_cast<double>(losses[row]) : none;
+  }
 };
 
 }  // namespace detail
@@ -266,8 +270,8 @@ struct CrossEntropy {
   }
 
   template <class Frame, Real T, Layout L, class Labels>
-  double operator()(Frame& frame, View<const T, L> logits, const Labels& given_labels,
-                    View<accumulate_t<T>, dual_t<L>> gradient) const {
+  auto operator()(Frame& frame, View<const T, L> logits, const Labels& given_labels,
+                  View<accumulate_t<T>, dual_t<L>> gradient) const {
     static_assert(
         std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
             std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::sequence>>,
@@ -277,14 +281,19 @@ struct CrossEntropy {
     const double terms = frame.terms_of_step(logits.global().rows());
     const auto labels = detail::labels_along<L>(given_labels);
     detail::check_place(logits, labels);
-    detail::check_labels(frame.backend(), frame.pool(), logits.global(), labels);
+    if (frame.is_recorded()) {
+      detail::check_label_shape(logits.global(), labels);
+    } else {
+      detail::check_labels(frame.backend(), frame.pool(), logits.global(), labels);
+    }
     const auto here = detail::part_here<detail::rows_layout_t<L>>(frame.backend(), frame.pool(),
                                                                   labels, logits.place());
     const detail::LogitRows<T> rows(logits, here.view());
     const std::size_t count = here.view().size();
     const Buffer memory = frame.pool().take(count * sizeof(accumulate_t<T>));
     auto* const losses = static_cast<accumulate_t<T>*>(memory.data());
-    const detail::LossOfRow<accumulate_t<T>> loss{losses};
+    const detail::LossOfRow<accumulate_t<T>> loss{
+        losses, {here.view().data(), logits.global().back().extent()}};
     const detail::LossOutput<T> out{rows, shares_of<T>(logits.global()),
                                     static_cast<accumulate_t<T>>(terms), losses, gradient.data()};
     if constexpr (std::same_as<L, Sharded<Axis::feature>>) {

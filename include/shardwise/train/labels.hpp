@@ -87,11 +87,9 @@ void refuse_labels(std::size_t classes, View<const std::int32_t, Along> labels) 
   });
 }
 
-/// Throws shape_error unless there is one label for each row of `logits`, and argument_error for a
-/// label that is no class. Where labels are whole, every rank throws the same.
-template <class B, Layout Along>
-void check_labels(B& backend, Pool& pool, const Shape& logits,
-                  View<const std::int32_t, Along> labels) {
+/// Throws shape_error unless there is one label for each row of `logits`.
+template <Layout Along>
+void check_label_shape(const Shape& logits, View<const std::int32_t, Along> labels) {
   if (logits.rank() == 0 || logits.back().axis != Axis::feature) {
     throw shape_error({"the logits are a tensor ", logits,
                        "; their innermost axis must be feature, which are the classes"});
@@ -100,6 +98,14 @@ void check_labels(B& backend, Pool& pool, const Shape& logits,
     throw shape_error({"the labels are a tensor ", labels.global(), ", but logits ", logits,
                        " need one label for each row: ", logits.without_back()});
   }
+}
+
+/// The same, and argument_error for a label that is no class. Where labels are whole, every rank
+/// throws the same.
+template <class B, Layout Along>
+void check_labels(B& backend, Pool& pool, const Shape& logits,
+                  View<const std::int32_t, Along> labels) {
+  check_label_shape(logits, labels);
   const std::size_t classes = logits.back().extent();
   const IsNoClass is_no_class{labels.data(), classes};
   if (reduced(backend, pool, labels.size(), std::uint8_t{0}, is_no_class, Largest{}) == 0) return;

@@ -13,6 +13,7 @@
 #include "shardwise/core/memory.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/plan.hpp"
+#include "shardwise/model/value.hpp"
 
 namespace shardwise {
 
@@ -22,6 +23,41 @@ struct BatchShare {
   std::size_t of_step = 1;  ///< of all batches of the step, over all ranks
 };
 
+/// A sum of a loss's terms that lies on a device, over a number of the host.
+template <DeviceBackend B>
+class DeviceLoss {
+ public:
+  /// `sum` is one number.
+  DeviceLoss(B& backend, Value<double, Invariant>&& sum)
+      : backend_(&backend), sum_(std::move(sum)) {}
+
+  /// Reads it, and so waits until it is there.
+  operator double() const {
+    double sum = 0;
+    backend_->to_host(data(), 1, &sum);
+    return sum / divisor_;
+  }
+
+  /// Reads nothing.
+  template <class Number>
+  requires(std::is_arithmetic_v<Number>) DeviceLoss operator/(Number divisor) const {
+    DeviceLoss quotient(*this);
+    quotient.divisor_ *= static_cast<double>(divisor);
+    return quotient;
+  }
+
+  ///@{
+  /// The sum, and what it is to be divided by.
+  const double* data() const { return sum_.view().data(); }
+  double divisor() const { return divisor_; }
+  ///@}
+
+ private:
+  B* backend_;
+  Value<double, Invariant> sum_;
+  double divisor_ = 1;
+};
+
 /// A loss's part of the rank's run: the exchanges that it names, and its place in the step.
 template <class Context, class Exchanges>
 class LossFrame : public Exchanger<Context, Exchanges> {
@@ -29,8 +65,9 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 
  public:
   /// Made for one call; `exchange_shapes` are those that the loss gave.
-  LossFrame(Run<Context>& run, const typename Base::Shapes& exchange_shapes, BatchShare share)
-      : Base(run, exchange_shapes), run_(run), share_(share) {}
+  LossFrame(Run<Context>& run, const typename Base::Shapes& exchange_shapes, BatchShare share,
+            bool is_recorded = false)
+      : Base(run, exchange_shapes), run_(run), share_(share), is_recorded_(is_recorded) {}
 
   /// The number of terms that the step's mean is taken over, if this batch has `terms` of them over
   /// all ranks: their sum divided by this is the batch's part of the step's loss.
@@ -49,31 +86,44 @@ class LossFrame : public Exchanger<Context, Exchanges> {
   /// Memory where the backend's tensors lie.
   Pool& pool() { return run_.pool; }
 
-  /// term(0) + ... + term(n - 1), of doubles. `term` is an object as `DeviceBackend` says of those
-  /// that it is given.
+  /// Whether the loss is part of work that is recorded: then nothing may be read from a device, and
+  /// what is wrong with a target has to make the sum of the loss's terms a NaN.
+  bool is_recorded() const { return is_recorded_; }
+
+  /// term(0) + ... + term(n - 1), of doubles: a double, or a DeviceLoss, which becomes one where it
+  /// is needed. `term` is an object as `DeviceBackend` says of those that it is given.
   template <class Term>
-  double sum(std::size_t n, const Term& term) {
-    return detail::reduced(run_.backend, run_.pool, n, 0.0, term, detail::Plus{});
+  auto sum(std::size_t n, const Term& term) {
+    if constexpr (DeviceBackend<typename Context::backend>) {
+      Value<double, Invariant> there(run_.pool, Shape{}, run_.place());
+      detail::reduce(run_.backend, n, 0.0, term, detail::Plus{}, there.writable().data());
+      return DeviceLoss(run_.backend, std::move(there));
+    } else {
+      return detail::lane_reduce(n, 0.0, term, detail::Plus{});
+    }
   }
 
   /// The same over all ranks, each with n terms of its own. Exchange I must be Partial ->
   /// Invariant, of one double.
   template <std::size_t I, class Term>
-  double sum_of_ranks(std::size_t n, const Term& term) {
+  auto sum_of_ranks(std::size_t n, const Term& term) {
     auto mine = this->template exchange_input<I>();
     static_assert(std::same_as<typename decltype(mine.writable())::value_type, double>,
                   "sum_of_ranks adds doubles. Name the exchange as one of them: "
                   "Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>.");
     detail::reduce(run_.backend, n, 0.0, term, detail::Plus{}, mine.writable().data());
-    const auto all = this->template exchange<I>(std::move(mine));
-    double sum = 0;
-    detail::to_host(run_.backend, all.view().data(), 1, &sum);
-    return sum;
+    auto all = this->template exchange<I>(std::move(mine));
+    if constexpr (DeviceBackend<typename Context::backend>) {
+      return DeviceLoss(run_.backend, std::move(all));
+    } else {
+      return *all.view().data();
+    }
   }
 
  private:
   Run<Context>& run_;
   BatchShare share_;
+  bool is_recorded_;
 };
 
 /// A loss turns a prediction and a target into one number, the same on every rank, and into the
@@ -85,10 +135,11 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 ///       template <Layout L>
 ///       constexpr std::array<Shape, 0> exchange_shapes(const Shape& prediction) const;
 ///       template <class Frame, Real T, Layout L>
-///       double operator()(Frame& frame, View<const T, L> prediction, Target target,
-///                         View<accumulate_t<T>, dual_t<L>> gradient) const;  // assigns it
+///       auto operator()(Frame& frame, View<const T, L> prediction, Target target,
+///                       View<accumulate_t<T>, dual_t<L>> gradient) const;  // assigns it
 ///     };
 ///
+/// It returns a double, or a sum of the frame over a number, which a TrainingGraph can record.
 /// Loss and gradient are a mean over `frame.terms_of_step(terms)` terms, where `terms` counts those
 /// of the whole batch, not of a rank. The prediction is whole or in shards; `target` is Invariant
 /// or, if the loss knows how, laid out as the prediction.

@@ -56,8 +56,8 @@ struct MeanSquaredError {
   }
 
   template <class Frame, Real T, Layout L, class Target>
-  double operator()(Frame& frame, View<const T, L> prediction, const Target& given_target,
-                    View<accumulate_t<T>, dual_t<L>> gradient) const {
+  auto operator()(Frame& frame, View<const T, L> prediction, const Target& given_target,
+                  View<accumulate_t<T>, dual_t<L>> gradient) const {
     static_assert(std::same_as<L, Invariant> || ShardedLayout<L>,
                   "MeanSquaredError takes a prediction that is Invariant or Sharded, for a Partial "
                   "is no number yet and a Replicated would count once on each rank. Let the model "

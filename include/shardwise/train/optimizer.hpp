@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
+#include "shardwise/backend/detail/changing.hpp"
 #include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
@@ -48,7 +50,7 @@ struct UpdateElement {
   using T = typename P::parameter;
   using A = accumulate_t<T>;
 
-  Update update;                          ///< as the rule has it
+  Update update;                          ///< *update is what the rule has for the step
   std::size_t per_element;                ///< moments
   A* moments;                             ///< of all elements
   T* values;                              ///< the parameters
@@ -58,7 +60,7 @@ struct UpdateElement {
   constexpr void operator()(std::size_t i) const {
     const auto gradient = rounded<typename P::gradient>(gradients[i]);
     values[i] = static_cast<T>(
-        update(static_cast<A>(values[i]), rounded<A>(gradient), moments + i * per_element));
+        (*update)(static_cast<A>(values[i]), rounded<A>(gradient), moments + i * per_element));
     if constexpr (ParameterMemory<P>::copies) copies[i] = rounded<typename P::compute>(values[i]);
   }
 };
@@ -87,7 +89,10 @@ class Optimizer {
  public:
   /// throws   argument_error for options of the rule, memory_error
   Optimizer(M& model, const Rule& rule)
-      : model_(&model), rule_(checked(rule)), pool_(detail::memory_of(model.backend())) {
+      : model_(&model),
+        rule_(checked(rule)),
+        pool_(detail::memory_of(model.backend())),
+        update_(model.backend(), pool_, rule_.template update<A>(1)) {
     const std::size_t count = model.values().size() * rule_.moments();
     memory_ = pool_.take(count * sizeof(A));
     moments_ = static_cast<A*>(memory_.data());
@@ -96,20 +101,35 @@ class Optimizer {
 
   /// Applies the model's gradients, which must be settled. The model's `next_step` comes after it.
   void step() {
+    begin_update();
+    update_values([this](std::size_t n, const auto& loop) { model_->backend().for_each(n, loop); });
     ++steps_;
-    auto& memory = model_->run().parameters;
-    apply(0, memory.collected(), memory.gradients().data());
-    if constexpr (Memory::collects) apply(memory.collected(), memory.size(), memory.of_batch());
   }
 
   /// `step` and the model's `next_step` at once, with nothing between them that changes values:
   /// layers then read what was rounded in the same pass.
   void end_step() {
     step();
-    model_->next_step();
-    auto& run = model_->run();
-    run.parameters.copied(run.version);
+    end_model_step();
   }
+
+  ///@{
+  /// `end_step` in three parts, of which the one in the middle can be recorded: what the next step
+  /// does to an element is put where loops find it; run(n, loop) is called for the loops that
+  /// change values; and steps are counted.
+  void begin_update() { update_.set(model_->backend(), rule_.template update<A>(steps_ + 1)); }
+  template <class Run>
+  void update_values(Run&& run) {
+    auto& memory = model_->run().parameters;
+    apply(0, memory.collected(), memory.gradients().data(), run);
+    if constexpr (Memory::collects)
+      apply(memory.collected(), memory.size(), memory.of_batch(), run);
+  }
+  void end_update() {
+    ++steps_;
+    end_model_step();
+  }
+  ///@}
 
   /// The model whose parameters it changes.
   const M& model() const { return *model_; }
@@ -139,18 +159,25 @@ class Optimizer {
 
  private:
   using Memory = ParameterMemory<typename M::precision>;
+  using Update = decltype(std::declval<const Rule&>().template update<A>(1));
+  using Changing = detail::Changing<typename M::backend_type, Update>;
 
   /// Changes the values [first, last) by these of `gradients`, which holds those of all.
-  template <class Given>
-  void apply(std::size_t first, std::size_t last, const Given* gradients) {
-    using Update = decltype(rule_.template update<A>(steps_));
+  template <class Given, class Run>
+  void apply(std::size_t first, std::size_t last, const Given* gradients, Run& run) {
     const auto& memory = model_->run().parameters;
     const std::size_t per_element = rule_.moments();
-    detail::UpdateElement<typename M::precision, Update, Given> update{
-        rule_.template update<A>(steps_), per_element, moments_ + first * per_element,
-        memory.values().data() + first, gradients + first};
-    if constexpr (Memory::copies) update.copies = memory.rounded_copies() + first;
-    model_->backend().for_each(last - first, update);
+    detail::UpdateElement<typename M::precision, decltype(update_.here()), Given> loop{
+        update_.here(), per_element, moments_ + first * per_element, memory.values().data() + first,
+        gradients + first};
+    if constexpr (Memory::copies) loop.copies = memory.rounded_copies() + first;
+    run(last - first, loop);
+  }
+
+  void end_model_step() {
+    model_->next_step();
+    auto& run = model_->run();
+    run.parameters.copied(run.version);
   }
 
   static const Rule& checked(const Rule& rule) {
@@ -161,6 +188,7 @@ class Optimizer {
   M* model_;
   Rule rule_;
   Pool pool_;
+  Changing update_;
   Buffer memory_;
   A* moments_ = nullptr;
   std::uint64_t steps_ = 0;

@@ -79,21 +79,31 @@ consteval bool must_train() {
   return true;
 }
 
-/// The loss of one batch, and the gradients that belong to it, times `scale`.
+/// The gradient of a model's output as a loss writes it.
+template <class M>
+using loss_gradient_t = Value<accumulate_t<typename M::dtype>, dual_t<typename M::output_layout>>;
+
+/// Runs the model forward, and returns what `loss` gives for its output, whose gradient it writes
+/// to `gradient`.
 template <class M, class Target, Loss Chosen>
-double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
-                          const Chosen& loss, BatchShare share, double scale) {
-  using T = typename M::dtype;
+auto forward_to_loss(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
+                     BatchShare share, loss_gradient_t<M>& gradient, bool is_recorded) {
   using L = typename M::output_layout;
   using Frame = LossFrame<typename M::context, typename Chosen::template exchanges<L>>;
   const auto prediction = model.forward(x);
   auto& run = model.run();
-  Value<accumulate_t<T>, dual_t<L>> gradient(run.pool, prediction.global(), run.place());
-  Frame frame(run, loss.template exchange_shapes<L>(prediction.global()), share);
-  const double value = [&] {
-    const Observation here(run.observer, [] { return phase([] { return std::string("loss"); }); });
-    return loss(frame, prediction, target, gradient.writable());
-  }();
+  gradient = {run.pool, prediction.global(), run.place()};
+  Frame frame(run, loss.template exchange_shapes<L>(prediction.global()), share, is_recorded);
+  const Observation here(run.observer, [] { return phase([] { return std::string("loss"); }); });
+  return loss(frame, prediction, target, gradient.writable());
+}
+
+/// The loss of one batch, and the gradients that belong to it, times `scale`.
+template <class M, class Target, Loss Chosen>
+double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
+                          const Chosen& loss, BatchShare share, double scale) {
+  loss_gradient_t<M> gradient;
+  const double value = forward_to_loss(model, x, target, loss, share, gradient, false);
   if (!std::isfinite(value)) {
     model.find_non_finite(x);
     throw numeric_error({"the loss is ", value,
@@ -101,7 +111,7 @@ double loss_and_gradients(M& model, typename M::input_view x, const Target& targ
                          "the loss: look at the target, and try a smaller learning rate"});
   }
   model.set_gradient_scale(scale);
-  model.backward(scaled<T>(run, std::move(gradient), scale).view());
+  model.backward(scaled<typename M::dtype>(model.run(), std::move(gradient), scale).view());
   return value;
 }
 

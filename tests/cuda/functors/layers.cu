@@ -5,6 +5,7 @@
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/cuda/launch.hpp"
 #include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/core/device_random_stream.hpp"
 #include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
@@ -70,8 +71,8 @@ void layers() {
   compile_sums<TwoSums, TermsOfChannel<ChannelValue<T>, ChannelSquare<T>>, PutChannelSums>();
   compile_sums<TwoSums, TermsOfChannel<ChannelValue<T>, ChannelAlong<T>>, PutChannelSums>();
   compile<ChannelGradient<T>, BatchStatistics<A>, RunningStatistics<A>>();
-  compile<OnPiece<DropElements<T>>, DropPlanes<T>, OnPiece<UniformValues<T>>,
-          OnPiece<NormalValues<T>>>();
+  compile<OnPiece<DropElements<T, sw::DeviceRandomStream>>, DropPlanes<T, sw::DeviceRandomStream>,
+          OnPiece<UniformValues<T>>, OnPiece<NormalValues<T>>>();
   compile_sums<A, PlaneTerms<T>, PutPlaneMean<T>>();
   compile<InItsRow<PlaneShares<T>>, Added<T>, Fill<T>, Copy<T>>();
 }

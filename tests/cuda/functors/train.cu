@@ -8,6 +8,7 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "shardwise/train/training_graph.hpp"
 using namespace shardwise;
 using namespace shardwise::detail;
 
@@ -25,7 +26,7 @@ void losses(cuda::Session& s, T* a, accumulate_t<T>* sums, double* sum) {
                              PutRowSums<T>{rows, sums, 3, sums});
   cuda::launch_each(s, 5, PutRowLoss<T>{out, whole});
   cuda::launch_each(s, 5, InItsRow<PutGradient<T>>{3, {out, whole}});
-  compile_sum(s, 0.0, LossOfRow<A>{sums}, Plus{}, sum);
+  compile_sum(s, 0.0, LossOfRow<A>{sums, {nullptr, 3}}, Plus{}, sum);
   compile_sum(s, 0.0, SquaredDifference<T>{a, a, A(2), sums}, Plus{}, sum);
   compile_sum(s, A(0), ScaleAndCheck<T>{a, A(2)}, Plus{}, sums);
 
@@ -48,9 +49,13 @@ void gradients(cuda::Session& s, T* a, double* sum) {
 
 template <class P, class Given, class Rule>
 void update(cuda::Session& s, const Rule& rule) {
-  auto of_step = rule.template update<accumulate_t<typename P::parameter>>(1);
+  using Update = decltype(rule.template update<accumulate_t<typename P::parameter>>(1));
+  using Loop = UpdateElement<P, const Update*, Given>;
+  const Loop loop{nullptr, 1, nullptr, nullptr, nullptr};
+  cuda::launch_each(s, 5, loop);
+  cuda::launch_each(s, 5, UnlessStopped<Loop>{nullptr, loop});
   cuda::launch_each(
-      s, 5, UpdateElement<P, decltype(of_step), Given>{of_step, 1, nullptr, nullptr, nullptr});
+      s, 1, Fill<Update>{nullptr, rule.template update<accumulate_t<typename P::parameter>>(1)});
 }
 
 template <class T>
@@ -61,6 +66,10 @@ void use(cuda::Session& s, T* a) {
   update<Precision<T>, T>(s, AdamW{});
   update<Precision<T, float>, T>(s, AdamW{});
   update<Precision<T, float>, float>(s, Sgd{});
+}
+void recorded(cuda::Session& s) {
+  cuda::launch_each(s, 1, NoteLoss{nullptr, nullptr});
+  cuda::launch_each(s, 1, Fill<RecordedSteps>{nullptr, {}});
 }
 template void use(cuda::Session&, float*);
 template void use(cuda::Session&, double*);

@@ -10,6 +10,7 @@
 #include "shardwise/backend/cuda/cublaslt_linear.hpp"
 #include "shardwise/backend/cuda/cudnn_convolution.hpp"
 #include "shardwise/backend/cuda/device.hpp"
+#include "shardwise/backend/cuda/graph.hpp"
 #include "shardwise/backend/cuda/launch.hpp"
 #include "shardwise/backend/cuda/options.hpp"
 #include "shardwise/backend/cuda/session.hpp"
@@ -76,6 +77,8 @@ class Cuda {
   template <class T>
   void to_device(const T* from, std::size_t n, T* to) {
     const detail::cuda::OnDevice on(device().index);
+    detail::cuda::require_no_capture(stream(), "the host's numbers cannot be copied",
+                                     "copy them before the capture, or before the launch");
     detail::cuda::check(cudaMemcpyAsync(to, from, n * sizeof(T), cudaMemcpyHostToDevice, stream()),
                         "cudaMemcpyAsync");
     synchronize();  // memory that is pinned is read later
@@ -101,7 +104,12 @@ class Cuda {
     explicit Mark(Cuda& backend)
         : device_(backend.device().index), stream_(backend.stream()), event_(made_on(device_)) {}
     /// Behind all that the backend was called for so far.
-    void set() { event_.record(stream_); }
+    /// throws  backend_error while the stream is captured: ranks that share memory meet on the host
+    void set() {
+      detail::cuda::require_no_capture(stream_, "ranks that share a device cannot meet",
+                                       "capture the work of one rank, or of ranks over NCCL");
+      event_.record(stream_);
+    }
 
    private:
     friend class Cuda;
@@ -123,6 +131,9 @@ class Cuda {
   /// memory pool of your own has to let them, see cudaMemPoolSetAccess.
   /// throws  backend_error if this device has no access to that one
   void reach(const Mark& mark) { detail::cuda::enable_peer_access(device(), mark.device_); }
+
+  /// What it is called for, as a CUDA graph, see RecordingBackend.
+  using Recording = CudaGraph;
 
   /// What its kernels share.
   detail::cuda::Session& session() { return session_; }

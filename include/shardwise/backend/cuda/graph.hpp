@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "shardwise/backend/cuda/check.hpp"
-#include "shardwise/backend/cuda/cuda.hpp"
 #include "shardwise/backend/cuda/device.hpp"
 #include "shardwise/backend/detail/destroyer.hpp"
 
@@ -22,14 +21,15 @@ namespace shardwise {
 ///
 /// It reads and writes the memory that the recorded calls did, so that memory stays, and nothing
 /// else uses it: the model is not run otherwise as long as the graph is used. Numbers that the host
-/// computed are those of the recording (dropout's masks, an optimiser's step). Work that waits for
-/// the device cannot be recorded: a loss, which the host reads.
+/// computed are those of the recording. Work that waits for the device cannot be recorded: a loss,
+/// which the host reads. A TrainingGraph (train/training_graph.hpp) takes care of all that, for
+/// whole training steps.
 class CudaGraph {
  public:
-  /// `work` runs once, without any effect on the device.
+  /// `work` runs once, without any effect on the device. `backend` is a Cuda.
   /// throws   what work() throws; backend_error if it cannot be recorded
-  template <class Work>
-  CudaGraph(Cuda& backend, Work&& work)
+  template <class Backend, class Work>
+  CudaGraph(Backend& backend, Work&& work)
       : stream_(backend.stream()), device_(backend.device().index) {
     const detail::cuda::OnDevice on(device_);
     detail::cuda::check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),

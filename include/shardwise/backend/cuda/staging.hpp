@@ -21,6 +21,8 @@ class Staging {
   /// Copies `bytes` from the device to `to`, as they are when all that is on the stream is done;
   /// waits for that.
   void read(const void* from, std::size_t bytes, void* to, const Stream& stream) {
+    require_no_capture(stream.get(), "the host cannot wait for numbers",
+                       "read them after the launch; a loss is a TrainingGraph's");
     reserve(std::min(bytes, most));
     for (std::size_t done = 0; done < bytes;) {
       const std::size_t part = std::min(bytes - done, bytes_);

@@ -19,14 +19,16 @@ using EventHandle =
 using StreamHandle =
     std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroyer<cudaStreamDestroy>>;
 
+inline constexpr const char* run_before_capture =
+    "run the same step once before the capture, which makes its plans and takes its memory";
+
 /// throws  backend_error while the stream is being captured into a graph: `what` then cannot be
-inline void require_no_capture(cudaStream_t stream, const char* what) {
+inline void require_no_capture(cudaStream_t stream, const char* what,
+                               const char* advice = run_before_capture) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
   if (status != cudaStreamCaptureStatusNone)
-    throw backend_error({"Cuda: ", what,
-                         " while the stream is captured into a graph: run the same step once "
-                         "before the capture, which makes its plans and takes its memory"});
+    throw backend_error({"Cuda: ", what, " while the stream is captured into a graph: ", advice});
 }
 
 /// A mark in the work of a stream, on the device that is current where it is made.

@@ -104,6 +104,22 @@ class Group {
       notes_->lose(CallWatch::Blame::library, "CUDA: " + text_of(answers.cuda()));
   }
 
+  /// Puts calls that were captured onto the stream: launch() does. They are watched as one.
+  /// throws  what launch() throws, and what issue() does
+  template <class Launch>
+  void issue_recorded(Launch&& launch) {
+    const OnDevice on(terms_.device);
+    notes_->begin(Call{Operation::recorded});
+    try {
+      launch();
+    } catch (...) {
+      notes_->recorded(terms_.stream);  // what is on the stream is still waited for
+      throw;
+    }
+    const cudaError_t code = notes_->recorded(terms_.stream);
+    if (code != cudaSuccess) notes_->lose(CallWatch::Blame::library, "CUDA: " + text_of(code));
+  }
+
   /// Returns when all calls so far are done.
   void wait() {
     const OnDevice on(terms_.device);

@@ -1,0 +1,36 @@
+#pragma once
+// Backends whose work can be recorded once and launched as a whole.
+
+#include <concepts>
+
+#include "shardwise/backend/tensor_memory.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+struct WorkArchetype {
+  void operator()() const {}
+};
+
+}  // namespace detail
+
+/// A backend of a device that can record what it is called for. Besides what DeviceBackend asks
+/// for:
+///
+///     B::Recording recording(backend, work)     calls work() once, which does nothing on the
+///     device recording.launch()                        does what work() had called for, in order
+///     with all
+///                                               other work of the backend
+///
+/// A launch reads and writes the memory that the recorded calls were given, and gives loops the
+/// bytes that they were given. What waits for the device in work(), like `to_host`, throws
+/// backend_error.
+template <class B>
+concept RecordingBackend = DeviceBackend<B> &&
+    std::constructible_from<typename B::Recording, B&, detail::WorkArchetype> &&
+    requires(typename B::Recording& recording) {
+  recording.launch();
+};
+
+}  // namespace shardwise

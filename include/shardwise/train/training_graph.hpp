@@ -1,0 +1,263 @@
+#pragma once
+// A training step that is recorded once and launched as a whole.
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/backend/recording.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
+#include "shardwise/train/loss.hpp"
+#include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/step.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// What became of recorded steps.
+struct RecordedSteps {
+  double loss = 0;           ///< the last one's sum of terms
+  std::uint64_t count = 0;   ///< those that have changed parameters
+  bool has_stopped = false;  ///< one had a loss that is no finite number, so none after it counts
+};
+
+/// Takes note of the loss of a step.
+struct NoteLoss {
+  const double* loss;
+  RecordedSteps* steps;
+
+  constexpr void operator()(std::size_t) const {
+    if (steps->has_stopped) return;
+    steps->loss = *loss;
+    steps->has_stopped = !(*loss - *loss == 0);
+    if (!steps->has_stopped) ++steps->count;
+  }
+};
+
+/// A loop that does nothing once steps have stopped.
+template <class Loop>
+struct UnlessStopped {
+  const RecordedSteps* steps;
+  Loop loop;
+
+  constexpr void operator()(std::size_t i) const {
+    if (!steps->has_stopped) loop(i);
+  }
+};
+
+/// Whether collectives of C are work of a backend, and nothing that ranks agree on beside it.
+template <class C>
+concept RecordableRanks = AloneByType<C> || requires {
+  requires C::can_be_recorded;
+};
+
+/// The error for models whose steps cannot be recorded.
+template <class M>
+consteval bool must_record() {
+  static_assert(RecordingBackend<typename M::backend_type>,
+                "a TrainingGraph is for backends that record their work, like Cuda. Call "
+                "train_step with others.");
+  static_assert(RecordableRanks<typename M::communicator>,
+                "a TrainingGraph is for one rank, or for ranks over NCCL: the collectives of other "
+                "ranks meet on the host, which no recording holds. Call train_step.");
+  static_assert(!M::use::input_gradient,
+                "a TrainingGraph shows nobody the gradient of the input: make the Model with "
+                "Train.");
+  return true;
+}
+
+/// What backends that cannot record have in its place, so that there is one error and no more.
+struct NoRecording {
+  template <class B, class Work>
+  NoRecording(B&, const Work&) {}
+  void launch() {}
+};
+
+template <class B>
+struct recording_of {
+  using type = NoRecording;
+};
+template <RecordingBackend B>
+struct recording_of<B> {
+  using type = typename B::Recording;
+};
+
+/// Does launch(), which enqueues recorded collectives of `ranks` and other work; ranks that are
+/// watched are told.
+template <class C, class Launch>
+void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
+  if constexpr (requires { ranks.launch_recorded(launch); })
+    ranks.launch_recorded(launch);
+  else
+    launch();
+}
+
+}  // namespace detail
+
+/// `train_step` again and again on the same x and target, whose contents change: recorded once, and
+/// then launched as a whole, which pays where kernels are short.
+///
+///     TrainingGraph step(model, optimizer, CrossEntropy{}, x.view(), labels.view());
+///     for (...) {
+///       backend.to_device(...);              // the next batch, into the memory of x and labels
+///       optimizer.set_learning_rate(...);    // if it changes
+///       step.launch();
+///     }
+///     double last = step.loss();             // waits for the device; not needed in each step
+///
+/// Launches come to the bits of train_step, dropout's masks and the optimizer's steps included, and
+/// `optimizer.steps()` and `model.step()` count them at once. The first two are calls of
+/// train_step, which make plans and take memory, and throw what it throws; then the step is
+/// recorded. Between launches the model may be run, changed and saved, while no step of it is under
+/// way. It holds on to the memory that its recording uses, as long as it lives. Model, optimizer, x
+/// and target outlive it. One rank, or ranks over NCCL, which all launch.
+///
+/// Not recorded, and so for train_step: clipping, loss scalers, and steps of several batches. A
+/// loss of your own is recorded if it returns a sum of its frame over a number.
+template <class M, class Rule, class Chosen, class Target>
+class TrainingGraph {
+  static_assert(detail::must_train<M, Chosen>() && detail::must_record<M>());
+
+ public:
+  /// x and target lie on the device. Does nothing there yet.
+  /// throws   argument_error for another model's optimizer, memory_error
+  TrainingGraph(M& model, Optimizer<Rule, M>& optimizer, const Chosen& loss,
+                typename M::input_view x, const Target& target)
+      : model_(model),
+        optimizer_(optimizer),
+        loss_(loss),
+        x_(x),
+        target_(target),
+        memory_(model.run().pool.take(sizeof(Steps))) {
+    if (&optimizer.model() != &model) {
+      throw argument_error(
+          "TrainingGraph: the optimizer is of another model: give the one that was made for this "
+          "model");
+    }
+    start_again();
+  }
+  TrainingGraph(const TrainingGraph&) = delete;
+  TrainingGraph& operator=(const TrainingGraph&) = delete;
+
+  /// One step, of what x and target hold now. A collective.
+  /// sends    what train_step does
+  /// throws   argument_error while a step of the model is under way, and in the first two launches
+  ///          what train_step throws, all before anything is changed; behind the second step
+  ///          backend_error if it cannot be recorded
+  void launch() {
+    if (model_.has_gradients()) {
+      throw argument_error(
+          "TrainingGraph: a step of the model is under way: end it with finish_step, or forget it "
+          "with discard_step, before the launch");
+    }
+    if (plain_steps_ < steps_before_recording) {
+      known_loss_ = train_step(model_, x_, target_, loss_, optimizer_);
+      if (++plain_steps_ == steps_before_recording) record();  // the pool has what a step needs
+      return;
+    }
+    if (!recording_) record();
+    auto& run = model_.run();
+    run.parameters.update_copies(run.backend, run.version);
+    optimizer_.begin_update();
+    detail::launch_collectives(model_.ranks(), [this] { recording_->launch(); });
+    optimizer_.end_update();
+    ++launched_;
+    known_loss_.reset();
+  }
+
+  /// The loss of the last step, the same number on every rank. Waits until it is there.
+  /// throws   argument_error if no launch gave one yet; numeric_error if that loss, or an earlier
+  ///          one that nobody asked for, is no finite number. Parameters, optimizer and the numbers
+  ///          of the step are then as before that step, and the next launch goes on from there;
+  ///          what layers keep beside parameters, like running statistics, is not
+  double loss() {
+    if (known_loss_) return *known_loss_;
+    if (launched_ == 0)
+      throw argument_error("TrainingGraph: there is no loss yet: launch a step first");
+    Steps steps;
+    detail::to_host(model_.backend(), there(), 1, &steps);
+    const double value = steps.loss / divisor_;
+    if (!steps.has_stopped) return known_loss_.emplace(value);
+    const std::uint64_t undone = launched_ - steps.count;
+    optimizer_.set_steps(optimizer_.steps() - undone);
+    model_.set_step(model_.step() - undone);
+    start_again();
+    throw numeric_error({"the loss was ", value, " in the first of the last ", undone,
+                         " launches, and they changed nothing. A label that is no class does that, "
+                         "and an output that is too large: train_step says which, given the same "
+                         "batch"});
+  }
+
+ private:
+  using Steps = detail::RecordedSteps;
+  using T = typename M::dtype;
+  using Recording = typename detail::recording_of<typename M::backend_type>::type;
+  static constexpr int steps_before_recording = 2;
+
+  Steps* there() const { return static_cast<Steps*>(memory_.data()); }
+
+  void start_again() {
+    detail::fill(model_.backend(), there(), 1, Steps{});
+    launched_ = 0;
+  }
+
+  void record() {
+    auto& run = model_.run();
+    run.parameters.update_copies(run.backend, run.version);
+    detail::or_discard(model_, [&] { recording_.emplace(run.backend, [&] { step(); }); });
+    model_.discard_step();
+    kept_ = run.pool.keep_free();
+  }
+
+  /// What is recorded.
+  void step() {
+    put_gradients();
+    model_.settle_owing();
+    optimizer_.update_values([this](std::size_t n, const auto& loop) {
+      using Loop = std::remove_cvref_t<decltype(loop)>;
+      model_.backend().for_each(n, detail::UnlessStopped<Loop>{there(), loop});
+    });
+  }
+
+  void put_gradients() {
+    detail::loss_gradient_t<M> gradient;
+    put_loss(gradient);
+    model_.backward(detail::scaled<T>(model_.run(), std::move(gradient), 1).view());
+  }
+
+  void put_loss(detail::loss_gradient_t<M>& gradient) {
+    const std::size_t samples = detail::samples_of(x_);
+    const auto value =
+        detail::forward_to_loss(model_, x_, target_, loss_, {samples, samples}, gradient, true);
+    constexpr bool is_read = std::same_as<decltype(value), const double>;
+    static_assert(!is_read || !RecordingBackend<typename M::backend_type>,
+                  "this loss reads a number from the device in each step, which no recording "
+                  "holds. Let it return `auto`, and what frame.sum or frame.sum_of_ranks gives, "
+                  "over a number.");
+    if constexpr (!is_read) {
+      model_.backend().for_each(1, detail::NoteLoss{value.data(), there()});
+      divisor_ = value.divisor();
+    }
+  }
+
+  M& model_;
+  Optimizer<Rule, M>& optimizer_;
+  Chosen loss_;
+  typename M::input_view x_;
+  Target target_;
+  int plain_steps_ = 0;
+  Buffer memory_;                     // of what became of recorded steps
+  double divisor_ = 1;                // of the sum that is a recorded loss
+  std::uint64_t launched_ = 0;        // recorded steps since `memory_` was cleared
+  std::optional<double> known_loss_;  // of the last step, if the host has it
+  Pool::Kept kept_;
+  std::optional<Recording> recording_;
+};
+
+}  // namespace shardwise

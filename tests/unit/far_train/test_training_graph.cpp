@@ -1,0 +1,309 @@
+// A step that was recorded once comes to the same bits, launch for launch, as one that is called.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "shardwise/layers/batch_norm.hpp"
+#include "shardwise/layers/dropout.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "shardwise/train/training_graph.hpp"
+#include "unit/far_train/machine.hpp"
+
+using namespace testing;
+
+namespace {
+
+/// Dropout on a shard, on the whole, and statistics beside the parameters.
+struct Dropping
+    : Sequential<ColumnParallelLinear<inputs, 13>, BatchNorm<13>, Relu, Dropout<1, 4>,
+                 RowParallelLinear<13, 13>, Dropout<1, 3>, ColumnParallelLinear<13, classes>> {};
+
+constexpr int steps = 10;
+
+/// The next batch, where the last one lay.
+template <class Training>
+void go_to_batch(Training& t, int step) {
+  using T = typename Training::T;
+  Tensor<T, typename Training::In> x(input_shape, t.x.place());
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<T>(static_cast<accumulate_t<T>>(witness::made(step, std::int64_t(i))));
+  detail::to_device(t.backend, x.data(), x.size(), t.x.writable().data());
+  std::array<std::int32_t, samples> labels{};
+  for (std::size_t i = 0; i < samples; ++i)
+    labels[i] = witness::made_label(std::int64_t(i) + step, std::int64_t(classes));
+  detail::to_device(t.backend, labels.data(), samples, t.labels.writable().data());
+}
+
+/// All that a run leaves behind.
+template <class Training>
+void note_all(Bits& bits, Training& t) {
+  t.note_values(bits);
+  auto* const moments = t.optimizer.moments_of(t.model.values().data());
+  const std::size_t count = t.model.values().size() * t.optimizer.rule().moments();
+  note(bits, t.backend,
+       std::span<const std::remove_reference_t<decltype(*moments)>>(moments, count));
+  t.model.visit_buffers([&](auto buffer) {
+    const auto numbers = buffer.value.span();
+    note(bits, t.backend, std::span<const typename decltype(numbers)::value_type>(numbers));
+  });
+  bits.push_back(t.optimizer.steps());
+  bits.push_back(t.model.step());
+}
+
+/// Ten batches, each with a learning rate of its own, and what run(target, loss) makes of them:
+/// `step(number)` is called for each.
+template <class Training, class Step>
+Bits ten_steps(Training& t, Step&& step) {
+  Bits bits;
+  for (int i = 0; i < steps; ++i) {
+    go_to_batch(t, i);
+    t.optimizer.set_learning_rate(0.05 / (1 + i));
+    step(bits, i);
+  }
+  note_all(bits, t);
+  return bits;
+}
+
+template <class Net, class P, class E, class Rule, class Loss>
+struct TenSteps {
+  Rule rule;
+  Loss loss;
+  bool by_label = true;
+
+  /// On the host, and on a device that is called for each step.
+  template <class B, class C>
+  Bits called(B& backend, C& ranks) const {
+    Training<Net, P, E, Rule, B, C> t(backend, ranks, rule);
+    return with_target(t, [&](const auto& target) {
+      return ten_steps(t, [&](Bits& bits, int) { note(bits, t.step(target, loss)); });
+    });
+  }
+
+  /// Launched; the loss is read now and then, the model is used in between, and so is its memory.
+  template <class B, class C>
+  Bits launched(B& backend, C& ranks) const {
+    Training<Net, P, E, Rule, B, C> t(backend, ranks, rule);
+    return with_target(t, [&](const auto& target) {
+      TrainingGraph graph(t.model, t.optimizer, loss, t.x.view(), target.view());
+      return ten_steps(t, [&](Bits& bits, int i) {
+        graph.launch();
+        if (i % 3 == 2) {
+          const Tensor<typename decltype(t)::T, typename E::offered> other(input_shape,
+                                                                           t.x.place());
+          const auto there = t.model.to_device(other.view());
+          t.model.evaluate(there.view());
+        }
+        CHECK(t.optimizer.steps() == std::uint64_t(i) + 1);
+        note(bits, graph.loss());
+      });
+    });
+  }
+
+  void check() const {
+    {
+      SingleRank alone;
+      Reference near;
+      const Bits expected = called(near, alone);
+      Far far;
+      CHECK(called(far, alone) == expected);
+      CHECK(launched(far, alone) == expected);
+    }
+    for (const int size : {2, 3, 8}) {
+      CAPTURE(size);
+      run_ranks(size, [&](ThreadCommunicator& threads) {
+        Far far;
+        FarCommunicator ranks(threads, far);
+        const Bits expected = called(far, ranks);
+        CHECK(launched(far, ranks) == expected);
+      });
+    }
+  }
+
+ private:
+  template <class Training, class F>
+  Bits with_target(Training& t, F&& f) const {
+    if constexpr (std::is_same_v<Loss, CrossEntropy>)
+      return f(t.labels);
+    else
+      return f(t.target);
+  }
+};
+
+using Ahead = Ends<Invariant, Invariant>;
+
+}  // namespace
+
+TEST_CASE("launches of AdamW with a schedule and dropout") {
+  TenSteps<Dropping, float, Ahead, AdamW, CrossEntropy>{AdamW{.weight_decay = 0.1}, {0.1}}.check();
+}
+
+TEST_CASE("launches of Sgd with momentum, with logits split by class") {
+  TenSteps<Dropping, double, Ends<Invariant, Feature>, Sgd, CrossEntropy>{
+      Sgd{.momentum = 0.9, .nesterov = true}, {}}
+      .check();
+}
+
+TEST_CASE("launches with narrow layers and wide parameters, with rows of each rank") {
+  TenSteps<ByFeature, Precision<bf16, float>, Ends<Invariant, Batch>, AdamW, CrossEntropy>{AdamW{},
+                                                                                           {}}
+      .check();
+  TenSteps<ByFeature, Precision<fp16, float, float>, Ends<Invariant, Batch>, Sgd, MeanSquaredError>{
+      Sgd{}, {}}
+      .check();
+}
+
+namespace {
+
+using Far1 = Training<Dropping, float, Ahead, AdamW, Far, SingleRank>;
+
+}  // namespace
+
+TEST_CASE("a launch computes with its own numbers, not with those of the recording") {
+  Far far;
+  SingleRank alone;
+  Far1 t(far, alone, AdamW{.learning_rate = 0.01});
+  TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+  for (int i = 0; i < 3; ++i) graph.launch();
+
+  Bits before;
+  t.note_values(before);
+  t.optimizer.set_learning_rate(0);
+  graph.launch();
+  Bits after;
+  t.note_values(after);
+  CHECK(after == before);
+
+  // Nothing but dropout's masks tells these launches apart.
+  const double first = graph.loss();
+  graph.launch();
+  CHECK(graph.loss() != first);
+  t.model.set_step(t.model.step() - 2);
+  graph.launch();
+  CHECK(graph.loss() == first);
+}
+
+TEST_CASE("launches leave memory alone that was taken after the recording") {
+  Far far;
+  SingleRank alone;
+  Far1 t(far, alone, AdamW{});
+  TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+  const Tensor<float, Invariant> zeros(output_shape);
+  std::vector<Value<float, Invariant>> held;  // some of what a step would use otherwise
+  for (int i = 0; i < 4; ++i) {
+    graph.launch();
+    held.push_back(t.model.to_device(View<const float, Invariant>(zeros.view())));
+  }
+  for (const Shape& shape : {input_shape, output_shape, label_shape}) {
+    Tensor<float, Invariant> ones(shape);
+    for (std::size_t i = 0; i < ones.size(); ++i) ones[i] = 1;
+    const View<const float, Invariant> view(ones.view());
+    std::vector<Value<float, Invariant>> taken;
+    for (int i = 0; i < 16; ++i) taken.push_back(t.model.to_device(view));
+    graph.launch();
+    for (const auto& one : taken) {
+      const Tensor<float, Invariant> here = t.model.to_host(one.view());
+      CHECK(std::equal(here.data(), here.data() + here.size(), ones.data()));
+    }
+  }
+}
+
+TEST_CASE("parameters that are set between launches reach layers that read rounded copies") {
+  Far far;
+  SingleRank alone;
+  using T = Training<ByFeature, Precision<bf16, float>, Ahead, Sgd, Far, SingleRank>;
+  const auto loss_after_set = [&](bool is_launched) {
+    T t(far, alone, Sgd{});
+    TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+    const auto step = [&] {
+      if (is_launched)
+        graph.launch();
+      else
+        t.step(t.labels, CrossEntropy{});
+    };
+    for (int i = 0; i < 4; ++i) step();
+    Tensor<float, Invariant> weight = t.model.gather("2.weight");
+    for (std::size_t i = 0; i < weight.size(); ++i) weight[i] = 0.25F;
+    t.model.set("2.weight", weight.view());
+    if (!is_launched) return t.step(t.labels, CrossEntropy{});
+    step();
+    return graph.loss();
+  };
+  CHECK(loss_after_set(true) == loss_after_set(false));
+}
+
+TEST_CASE("a loss that is no number stops all launches until it is read") {
+  for (const bool wrong_label : {true, false}) {
+    CAPTURE(wrong_label);
+    Far far;
+    SingleRank alone;
+    Training<ByFeature, float, Ahead, AdamW, Far, SingleRank> t(far, alone, AdamW{});
+    TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+    for (int i = 0; i < 4; ++i) graph.launch();
+    Bits before;
+    note_all(before, t);
+
+    if (wrong_label) {
+      const std::int32_t none = 10;
+      far.to_device(&none, 1, t.labels.writable().data() + 5);
+    } else {
+      const float none = std::numeric_limits<float>::infinity();
+      far.to_device(&none, 1, t.x.writable().data() + 20);
+    }
+    graph.launch();
+    go_to_batch(t, 1);
+    graph.launch();
+    graph.launch();
+    const std::string message = message_of([&] { graph.loss(); });
+    CHECK(message.find("in the first of the last 3 launches") != std::string::npos);
+    Bits after;
+    note_all(after, t);
+    CHECK(after == before);
+    CHECK(message_of([&] { graph.loss(); }).find("no loss yet") != std::string::npos);
+
+    graph.launch();
+    CHECK(std::isfinite(graph.loss()));
+    CHECK(t.optimizer.steps() == 5);
+  }
+}
+
+TEST_CASE("what a launch refuses, it refuses before it does anything") {
+  Far far;
+  SingleRank alone;
+  Far1 t(far, alone, AdamW{});
+  Far1 other(far, alone, AdamW{});
+  CHECK(message_of([&] {
+          TrainingGraph(t.model, other.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+        }).find("of another model") != std::string::npos);
+
+  TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+  CHECK(message_of([&] { graph.loss(); }).find("no loss yet") != std::string::npos);
+  for (int i = 0; i < 4; ++i) {
+    accumulate_step(t.model, t.x.view(), t.labels.view(), CrossEntropy{}, samples);
+    CHECK(message_of([&] { graph.launch(); }).find("is under way") != std::string::npos);
+    t.model.discard_step();
+    graph.launch();
+  }
+  CHECK(t.optimizer.steps() == 4);
+}
+
+TEST_CASE("work that waits for the device is not recorded, and all is as before") {
+  Far far;
+  float number = 7;
+  CHECK_THROWS_AS(Far::Recording(far, [&] { far.to_device(&number, 1, &number); }), backend_error);
+  Pool pool(far.memory());
+  const Buffer memory = pool.take(sizeof number);
+  auto* const there = static_cast<float*>(memory.data());
+  far.to_device(&number, 1, there);
+  float back = 0;
+  far.to_host(there, 1, &back);
+  CHECK(back == number);
+}
