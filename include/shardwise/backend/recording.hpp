@@ -18,10 +18,10 @@ struct WorkArchetype {
 /// A backend of a device that can record what it is called for. Besides what DeviceBackend asks
 /// for:
 ///
-///     B::Recording recording(backend, work)     calls work() once, which does nothing on the
-///     device recording.launch()                        does what work() had called for, in order
-///     with all
-///                                               other work of the backend
+///     B::Recording recording(backend, work)
+///         calls work() once, which does nothing on the device
+///     recording.launch()
+///         does what work() had called for, in order with all other work of the backend
 ///
 /// A launch reads and writes the memory that the recorded calls were given, and gives loops the
 /// bytes that they were given. What waits for the device in work(), like `to_host`, throws

@@ -117,8 +117,8 @@ class NcclCommunicator {
   /// Throws if the group has failed. Waits for nothing.
   void check() const { group().check_failure(); }
   /// Waits until all calls are done, all ranks of the group have called this, and NCCL has ended;
-  /// copies are of no use after it. False if that took longer than the time-out, and then what NCCL
-  /// had left was aborted.
+  /// copies are of no use after it. Recordings that hold its calls go first: NCCL waits for them.
+  /// False if that took longer than the time-out, and then what NCCL had left was aborted.
   bool close();
   /// Gives the group up, and all that split made of it or it was made of.
   void abort();

@@ -115,8 +115,10 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 /// `optimizer.steps()` and `model.step()` count them at once. The first two are calls of
 /// train_step, which make plans and take memory, and throw what it throws; then the step is
 /// recorded. Between launches the model may be run, changed and saved, while no step of it is under
-/// way. It holds on to the memory that its recording uses, as long as it lives. Model, optimizer, x
-/// and target outlive it. One rank, or ranks over NCCL, which all launch.
+/// way; ask for `loss()` before a save or another step, since it undoes the count of steps that had
+/// none. It holds on to the memory that its recording uses, as long as it lives. Model, optimizer,
+/// x and target outlive it. One rank, or ranks over NCCL, which all launch; it goes before their
+/// `close()`, which waits for it. If NCCL's watchdog ends a launch, parameters are of no use.
 ///
 /// Not recorded, and so for train_step: clipping, loss scalers, and steps of several batches. A
 /// loss of your own is recorded if it returns a sum of its frame over a number.
@@ -161,7 +163,6 @@ class TrainingGraph {
       if (++plain_steps_ == steps_before_recording) record();  // the pool has what a step needs
       return;
     }
-    if (!recording_) record();
     auto& run = model_.run();
     run.parameters.update_copies(run.backend, run.version);
     optimizer_.begin_update();
@@ -182,6 +183,7 @@ class TrainingGraph {
       throw argument_error("TrainingGraph: there is no loss yet: launch a step first");
     Steps steps;
     detail::to_host(model_.backend(), there(), 1, &steps);
+    if constexpr (requires { model_.ranks().check(); }) model_.ranks().check();
     const double value = steps.loss / divisor_;
     if (!steps.has_stopped) return known_loss_.emplace(value);
     const std::uint64_t undone = launched_ - steps.count;
@@ -210,7 +212,12 @@ class TrainingGraph {
   void record() {
     auto& run = model_.run();
     run.parameters.update_copies(run.backend, run.version);
-    detail::or_discard(model_, [&] { recording_.emplace(run.backend, [&] { step(); }); });
+    try {
+      detail::or_discard(model_, [&] { recording_.emplace(run.backend, [&] { step(); }); });
+    } catch (...) {
+      --plain_steps_;  // the next launch is a plain step again, and then there is a next try
+      throw;
+    }
     model_.discard_step();
     kept_ = run.pool.keep_free();
   }

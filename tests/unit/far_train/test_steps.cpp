@@ -131,3 +131,28 @@ TEST_CASE("wrong labels, a step that overflows and a loss that is no number") {
   same_alone(Refusals{});
   same_on_threads(2, Refusals{});
 }
+
+TEST_CASE("labels and targets of the host are refused before anything is done") {
+  Far backend;
+  SingleRank ranks;
+  Training<ByFeature, float, Ends<Invariant, Invariant>, AdamW, Far, SingleRank> t(backend, ranks,
+                                                                                   AdamW{});
+  const Tensor<std::int32_t, Invariant> labels(label_shape, place_of(ranks));
+  const Tensor<float, Invariant> target(t.target.view().global(), place_of(ranks));
+  Bits before, after;
+  t.note_values(before);
+  const std::string what = "lies in memory that the model's device does not reach";
+  const auto refused = [&](auto&& call, const std::string& who) {
+    const std::string message = message_of(call);
+    CAPTURE(message);
+    CHECK(message.find(who + what) != std::string::npos);
+  };
+  const auto x = t.x.view();
+  refused([&] { train_step(t.model, x, labels.view(), CrossEntropy{}, t.optimizer); },
+          "CrossEntropy: the labels ");
+  refused([&] { train_step(t.model, x, target.view(), MeanSquaredError{}, t.optimizer); },
+          "MeanSquaredError: the target ");
+  refused([&] { count_correct(t.model, x, labels.view()); }, "count_top_k: the labels ");
+  t.note_values(after);
+  CHECK(after == before);
+}

@@ -13,12 +13,13 @@
 // What it computes is D[m, n] = op(A) op(B), summed over k; T is a matrix that it transposes
 // itself:
 //
-//                                       D               op(A)            op(B)           m    n k
-//     forward          y = x wᵀ         yᵀ [out, rows]  (wᵀ)ᵀ [out, in]  xᵀ [in, rows]   out  rows
-//     in backward_input   dx = dy w        dxᵀ [in, rows]  wᵀ [in, out]     dyᵀ [out, rows] in rows
-//     out backward_weight  dw = dyᵀ x       dwᵀ [in, out]   xᵀ [in, rows]    (dyᵀ)ᵀ          in out
-//     rows bias gradient    db = Σ_rows dy   db [out, 1]     dyᵀ [out, rows]  1 [rows, 1]     out
-//     1    rows
+// clang-format off
+//                                        D               op(A)            op(B)            m    n     k
+//     forward          y = x wᵀ          yᵀ [out, rows]  (wᵀ)ᵀ [out, in]  xᵀ [in, rows]    out  rows  in
+//     backward_input   dx = dy w         dxᵀ [in, rows]  wᵀ [in, out]     dyᵀ [out, rows]  in   rows  out
+//     backward_weight  dw = dyᵀ x        dwᵀ [in, out]   xᵀ [in, rows]    (dyᵀ)ᵀ           in   out   rows
+//     bias gradient    db = Σ_rows dy    db [out, 1]     dyᵀ [out, rows]  1 [rows, 1]      out  1     rows
+// clang-format on
 //
 // A bias is as long as D has rows, so it is added in `forward`; the gradient of one is what
 // `backward_weight` sums over its k, once for each of its n columns (BGRADB).

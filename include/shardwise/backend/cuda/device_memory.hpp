@@ -52,10 +52,10 @@ class DeviceMemory final : public MemorySource {
   /// Waits for the stream, whose work may still name the memory.
   void release(void* memory) noexcept override {
     if (cudaStreamSynchronize(stream_) != cudaSuccess) cudaGetLastError();
-    if (release_ == nullptr)
-      cudaFree(memory);
-    else
+    if (release_ != nullptr)
       release_(memory);
+    else if (cudaFree(memory) != cudaSuccess)
+      cudaGetLastError();
   }
 
   std::string state() const override {

@@ -98,7 +98,8 @@ class Group {
         answers(ncclGroupEnd());
       }
     }
-    settle(answers.nccl());
+    // Nobody watches a call that is captured, but it may meet other ranks.
+    settle(answers.nccl(), is_watched ? Clock::time_point::max() : Clock::now() + terms_.timeout);
     if (is_watched) answers(notes_->recorded(terms_.stream));
     if (answers.cuda() != cudaSuccess)
       notes_->lose(CallWatch::Blame::library, "CUDA: " + text_of(answers.cuda()));
@@ -181,9 +182,13 @@ class Group {
   }
 
   /// Waits until NCCL has put on the stream what it said it would.
-  void settle(ncclResult_t result) {
+  void settle(ncclResult_t result, Clock::time_point until) {
     for (int turn = 0; result == ncclInProgress; ++turn) {
       check_failure();
+      if (Clock::now() > until)
+        notes_->lose(CallWatch::Blame::another_rank,
+                     "a call could not be recorded within the time-out: another rank does not "
+                     "record it");
       if (turn > 0) pause(turn);
       const std::lock_guard lock(mutex_);
       if (comm_ == nullptr) continue;
