@@ -23,8 +23,8 @@ SKIPPED = 77  # what ctest takes for a test that was skipped
 
 # Classes and functions made from templates.
 BUDGETS = {
-    "the umbrella alone": (11000, 3200),
-    "a model of 2 linear layers": (13900, 4300),  # each loop is a type, which a device can run
+    "the umbrella alone": (11100, 3200),
+    "a model of 2 linear layers": (14200, 4400),  # loops and sums are types that a device can run
     "each further layer": (42, 50),
 }
 
