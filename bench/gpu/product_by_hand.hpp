@@ -1,6 +1,6 @@
 #pragma once
 // One matrix product as a call of cuBLASLt written by hand, by the fastest of the algorithms that
-// the library proposes: as many as shardwise tries, and of any kind.
+// the library proposes: as many as shardwise tries, and of the same kind.
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -79,6 +79,8 @@ class Product {
   void choose() {
     cuda::MatmulPreference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, library_.workspace_bytes);
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     std::array<cublasLtMatmulHeuristicResult_t, candidates> all{};
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(

@@ -117,6 +117,18 @@ TEST_CASE("by hand: the fastest of eight algorithms runs, and none is an error")
   stand_in::refusing = 0;
 }
 
+TEST_CASE("by hand: partial sums are kept in the type of sums, as ours are") {
+  const Machine machine;
+  HostCuda cuda;
+  const OnDevice<bf16> ones(cuda, std::vector<bf16>(600, bf16(1.0F))), d(cuda, {bf16(0.0F)});
+  auto& session = cuda.session();
+  by_hand::Product product({session.cublaslt(), session.stream().get(), nullptr, 0},
+                           {CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUBLAS_OP_T, CUBLAS_OP_N, 1, 1, 600,
+                            ones.data(), ones.data(), d.data()});
+  product();
+  CHECK(static_cast<float>(d.values()[0]) == 600.0F);  // in bf16 it would stay at 256
+}
+
 namespace {
 
 /// What ReLU's gradient makes of outputs -1, 0 and 1, and of a NaN, where dy is 2.
