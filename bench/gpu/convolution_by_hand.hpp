@@ -1,9 +1,10 @@
 #pragma once
 // The products of a convolution as graphs of cuDNN written by hand, by the fastest of eight engines
-// that its heuristics propose, of any kind.
+// that its heuristics propose, of any kind, which computes what it should.
 
 #include <cudnn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -68,11 +69,13 @@ using Pointers = std::array<const void*, 3>;
 /// One product on several sets of tensors.
 class ConvolutionProduct {
  public:
-  /// `type` is that of all tensors. The tensors of `sets` are used in turns.
-  /// throws  std::runtime_error if cuDNN has no engine that runs
-  template <class T>
+  /// `type` is that of all tensors. The tensors of `sets` are used in turns. `is_right(run)` says
+  /// whether run() computes the product of the first of them.
+  /// throws  std::runtime_error if cuDNN has no engine that runs and is right
+  template <class T, class IsRight>
   ConvolutionProduct(cuda::Session& session, cuda::ConvolutionProduct which, cudnnDataType_t type,
-                     const bench::ConvolutionTensors<T>& tensors, const std::vector<Pointers>& sets)
+                     const bench::ConvolutionTensors<T>& tensors, const std::vector<Pointers>& sets,
+                     const IsRight& is_right)
       : session_(session), pool_(session.memory()) {
     const CudnnDescriptor x = tensor('x', type, tensors.of_x(), tensors.order);
     const CudnnDescriptor w = tensor('w', type, tensors.of_w(), tensors.order);
@@ -88,8 +91,8 @@ class ConvolutionProduct {
     operation.set(names.beta, 0.0F);
     operation.finalize("cudnnBackendFinalize of a convolution");
     const CudnnDescriptor graph = cuda::graph_of(session.cudnn(), operation);
-    choose(graph, sets.front());
-    for (const Pointers& set : sets) packs_.push_back(pack(set, best_workspace_.data()));
+    choose(graph, sets.front(), is_right);
+    for (const Pointers& set : sets) packs_.push_back(pack(set, workspace_.data()));
   }
 
   void operator()(std::size_t set) {
@@ -97,6 +100,14 @@ class ConvolutionProduct {
   }
 
  private:
+  /// An engine that runs.
+  struct Engine {
+    CudnnDescriptor config;  ///< what the plan was made of
+    CudnnDescriptor plan;
+    std::size_t workspace_bytes;
+    float milliseconds;
+  };
+
   CudnnDescriptor pack(const Pointers& pointers, void* workspace) const {
     const std::array<std::int64_t, 3> ids{'x', 'w', 'y'};
     std::array<void*, 3> data{};
@@ -113,9 +124,27 @@ class ConvolutionProduct {
     return cudnnBackendExecute(session_.cudnn(), plan.get(), pack.get());
   }
 
-  void choose(const CudnnDescriptor& graph, const Pointers& pointers) {
+  /// The fastest engine that is right.
+  template <class IsRight>
+  void choose(const CudnnDescriptor& graph, const Pointers& pointers, const IsRight& is_right) {
+    std::vector<Engine> engines = timed(graph, pointers);
+    for (Engine& engine : engines) {
+      workspace_ = pool_.take(engine.workspace_bytes);
+      const CudnnDescriptor once = pack(pointers, workspace_.data());
+      const auto run = [&] { cuda::check(launch(engine.plan, once), "cudnnBackendExecute"); };
+      if (!is_right(run)) continue;
+      config_ = std::move(engine.config);
+      plan_ = std::move(engine.plan);
+      return;
+    }
+    throw std::runtime_error("by hand: of cuDNN's engines " + std::to_string(engines.size()) +
+                             " run, and none of them computes what it should");
+  }
+
+  /// Up to eight engines that run, the fastest first.
+  std::vector<Engine> timed(const CudnnDescriptor& graph, const Pointers& pointers) {
     constexpr std::size_t candidates = 8;
-    float best_time = std::numeric_limits<float>::infinity();
+    std::vector<Engine> engines;
     std::size_t tried = 0;
     for (CudnnDescriptor& config : cuda::proposals(graph, CUDNN_HEUR_MODE_A)) {
       if (tried == candidates) break;
@@ -127,15 +156,15 @@ class ConvolutionProduct {
       plan.read(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, &bytes, 1);
       if (bytes > std::int64_t{1} << 30) continue;
       ++tried;
-      shardwise::Buffer workspace = pool_.take(static_cast<std::size_t>(bytes));
+      const shardwise::Buffer workspace = pool_.take(static_cast<std::size_t>(bytes));
       const float time = milliseconds_of(plan, pack(pointers, workspace.data()));
-      if (!(time < best_time)) continue;
-      best_time = time;
-      best_workspace_ = std::move(workspace);
-      config_ = std::move(config);
-      plan_ = std::move(plan);
+      if (time == std::numeric_limits<float>::infinity()) continue;
+      engines.push_back(
+          {std::move(config), std::move(plan), static_cast<std::size_t>(bytes), time});
     }
-    if (!plan_) throw std::runtime_error("by hand: cuDNN has no engine that runs");
+    std::sort(engines.begin(), engines.end(),
+              [](const Engine& a, const Engine& b) { return a.milliseconds < b.milliseconds; });
+    return engines;
   }
 
   /// Of five runs after one that loads the kernel; infinite if the library refuses.
@@ -152,7 +181,7 @@ class ConvolutionProduct {
 
   cuda::Session& session_;
   shardwise::Pool pool_;
-  shardwise::Buffer best_workspace_;
+  shardwise::Buffer workspace_;
   std::optional<CudnnDescriptor> config_;  ///< what the plan was made of
   std::optional<CudnnDescriptor> plan_;
   std::vector<CudnnDescriptor> packs_;

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "gpu/sampled_product.hpp"
 #include "gpu/uniform.hpp"
@@ -152,12 +154,17 @@ struct TakeConvolutionSample {
   }
 };
 
+/// Places of a result.
+template <class Backend, class T>
+std::vector<Sample> samples_of(Backend& backend, const SampledConvolution<T>& convolution) {
+  return samples_by<TakeConvolutionSample<T>>(backend, convolution);
+}
+
 /// Throws std::runtime_error unless one result is right.
 template <class Backend, class T>
 void require_right(Backend& backend, const std::string& what,
                    const SampledConvolution<T>& convolution, double factor_epsilon) {
-  require_right<T>(what, samples_by<TakeConvolutionSample<T>>(backend, convolution),
-                   convolution.terms(), factor_epsilon);
+  require_right<T>(what, samples_of(backend, convolution), convolution.terms(), factor_epsilon);
 }
 
 }  // namespace bench

@@ -110,16 +110,25 @@ std::vector<Sample> samples_of(Backend& backend, const SampledProduct<T>& produc
   return samples_by<TakeSample<T>>(backend, product);
 }
 
+/// The first sample that is not what it should be; null if all are.
+template <class T>
+const Sample* first_wrong(const std::vector<Sample>& samples, std::size_t terms,
+                          double factor_epsilon = 0) {
+  const auto wrong = std::find_if(samples.begin(), samples.end(), [&](const Sample& sample) {
+    return !(std::abs(sample.got - sample.exact) <=
+             allowed<T>(terms, sample.exact, factor_epsilon));  // a NaN is wrong
+  });
+  return wrong == samples.end() ? nullptr : &*wrong;
+}
+
 /// Throws std::runtime_error unless every sample is what it should be.
 template <class T>
 void require_right(const std::string& what, const std::vector<Sample>& samples, std::size_t terms,
                    double factor_epsilon = 0) {
-  for (const Sample& sample : samples) {
-    if (std::abs(sample.got - sample.exact) <= allowed<T>(terms, sample.exact, factor_epsilon))
-      continue;  // a NaN is not
-    throw std::runtime_error(what + ": element " + std::to_string(sample.place) + " is " +
-                             std::to_string(sample.got) + ", not " + std::to_string(sample.exact));
-  }
+  const Sample* const wrong = first_wrong<T>(samples, terms, factor_epsilon);
+  if (wrong == nullptr) return;
+  throw std::runtime_error(what + ": element " + std::to_string(wrong->place) + " is " +
+                           std::to_string(wrong->got) + ", not " + std::to_string(wrong->exact));
 }
 
 }  // namespace bench
