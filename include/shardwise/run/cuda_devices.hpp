@@ -17,37 +17,52 @@
 namespace shardwise {
 
 /// For `with_device`. Thread ranks have a GPU each and talk over NCCL, if there are enough, and
-/// else share the first one; processes have that of their place on the machine.
+/// else share the first one; processes have the only one that they see, or that of their place on
+/// the machine.
 struct CudaDevices {
-  /// GPUs that this process sees; 0 without a driver.
-  static int count() {
+  /// GPUs that the rank may choose from; 0 without a driver, or for a process without one of its
+  /// own.
+  template <Communicator C>
+  static int count(const C&) {
+    if constexpr (!std::same_as<C, ThreadCommunicator>) {
+      if (device_of_process() < 0) return 0;
+    }
+    return seen();
+  }
+
+  /// Why there are none.
+  static std::string missing() {
+    return "no NVIDIA GPU with a driver is to be seen there, or fewer than it has processes";
+  }
+
+  /// Calls f(communicator, backend).
+  template <Communicator C, class F>
+  static void run(C& ranks, F&& f) {
+    if constexpr (std::same_as<C, ThreadCommunicator>) {
+      if (ranks.size() == 1 || ranks.size() > seen()) {
+        Cuda backend;
+        DeviceThreadCommunicator<Cuda> sharing(ranks, backend);
+        f(sharing, backend);
+        return backend.synchronize();
+      }
+      over_nccl(ranks, ranks.rank(), f);
+    } else {
+      over_nccl(ranks, device_of_process(), f);
+    }
+  }
+
+ private:
+  static int seen() {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) == cudaSuccess) return devices;
     cudaGetLastError();
     return 0;
   }
 
-  /// Why there are none.
-  static std::string missing() { return "no NVIDIA GPU with a driver is to be seen there"; }
-
-  /// Calls f(communicator, backend).
-  template <Communicator C, class F>
-  static void run(C& ranks, F&& f) {
-    if constexpr (std::same_as<C, ThreadCommunicator>) {
-      if (ranks.size() == 1 || ranks.size() > count()) {
-        Cuda backend;
-        DeviceThreadCommunicator<Cuda> sharing(ranks, backend);
-        f(sharing, backend);
-        backend.synchronize();
-        return ranks.barrier();  // peers read this rank's memory until here
-      }
-      over_nccl(ranks, ranks.rank(), f);
-    } else {
-      over_nccl(ranks, read_launch_environment().local_rank.value_or(0), f);
-    }
+  static int device_of_process() {
+    return detail::device_of_process(seen(), read_launch_environment().local_rank.value_or(0));
   }
 
- private:
   template <Communicator C, class F>
   static void over_nccl(C& ranks, int device, F&& f) {
     Cuda backend(CudaOptions{.device = device});

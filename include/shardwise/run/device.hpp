@@ -27,9 +27,24 @@ inline DeviceChoice device_choice(std::string_view word) {
   throw argument_error({"'", word, "' names nothing to compute on: it is auto, cpu or cuda"});
 }
 
+namespace detail {
+
+/// Which of the `seen` devices is that of the process at place `local_rank` of its machine: the
+/// only one, which a launcher chose for it, or the one of its place; -1 if there is none.
+constexpr int device_of_process(int seen, int local_rank) {
+  if (seen == 1) return 0;
+  return local_rank < seen ? local_rank : -1;
+}
+
+}  // namespace detail
+
 /// Devices of which a program has none, since it was built without.
 struct NoDevices {
-  static int count() { return 0; }  ///< on this machine
+  /// How many the rank may choose from.
+  template <Communicator C>
+  static int count(const C&) {
+    return 0;
+  }
   static std::string missing() { return "this program was built without devices"; }  ///< why none
   /// Never called.
   template <Communicator C, class F>
@@ -49,7 +64,7 @@ struct NoDevices {
 template <class HostBackend, class Devices = NoDevices, Communicator C, class F>
 void with_device(DeviceChoice choice, C& ranks, F&& f) {
   if (choice != DeviceChoice::host) {
-    const std::int32_t here = Devices::count();
+    const std::int32_t here = Devices::count(ranks);
     std::int32_t fewest = 0;
     ranks.all_reduce(std::span<const std::int32_t>(&here, 1), std::span(&fewest, 1),
                      Reduction::min);

@@ -15,14 +15,16 @@ namespace {
 /// Two ranks that see so many devices.
 template <int OfFirst, int OfSecond>
 struct Seen {
-  static int count() { return rank == 0 ? OfFirst : OfSecond; }
+  template <class C>
+  static int count(const C& ranks) {
+    return ranks.rank() == 0 ? OfFirst : OfSecond;
+  }
   static std::string missing() { return "there is none"; }
   template <class C, class F>
   static void run(C& ranks, F&& f) {
-    int device = count();
+    int device = count(ranks);
     f(ranks, device);
   }
-  inline static thread_local int rank = 0;
 };
 
 /// What each of two ranks computes on: "host", "device", or the error.
@@ -30,7 +32,6 @@ template <class Devices>
 std::string chosen(DeviceChoice choice) {
   std::string answers[2];
   run_ranks(2, [&](ThreadCommunicator& ranks) {
-    Devices::rank = ranks.rank();
     std::string& answer = answers[ranks.rank()];
     try {
       with_device<Reference, Devices>(choice, ranks, [&](auto&, auto& backend) {
@@ -63,6 +64,14 @@ TEST_CASE("all ranks compute on devices, or all on the host") {
         "a device was chosen, but not every rank has one; rank 0 sees 1: there is none. Choose the "
         "host, or auto / a device was chosen, but not every rank has one; rank 1 sees 0: there is "
         "none. Choose the host, or auto");
+}
+
+TEST_CASE("a process has the only device that it sees, or that of its place") {
+  using detail::device_of_process;
+  CHECK(device_of_process(0, 0) == -1);
+  CHECK(device_of_process(1, 5) == 0);
+  CHECK(device_of_process(4, 3) == 3);
+  CHECK(device_of_process(4, 4) == -1);
 }
 
 TEST_CASE("a program without devices computes on the host") {
