@@ -9,7 +9,6 @@
 #include <cudnn.h>
 
 #include <cstddef>
-#include <limits>
 #include <list>
 #include <string>
 #include <vector>
@@ -21,7 +20,6 @@
 #include "gpu/sampled_convolution.hpp"
 #include "gpu/uniform.hpp"
 #include "shardwise/backend/cuda/cuda.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "support/resnet50.hpp"
 
 namespace {
@@ -107,8 +105,7 @@ class ByHand {
             pointers,
             [&](const auto& run) {
               const bench::SampledConvolution<T> first{tensors.sets().front(), result};
-              sw::detail::fill(backend, const_cast<T*>(first.data()), first.extents().size(),
-                               static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
+              bench::poison(backend, const_cast<T*>(first.data()), first.extents().size());
               run();
               return bench::first_wrong<T>(bench::samples_of(backend, first), first.terms(),
                                            factor_epsilon_) == nullptr;

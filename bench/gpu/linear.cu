@@ -80,7 +80,12 @@ std::vector<Timing> measure(sw::Cuda& backend, const LinearSizes& sizes, Part pa
   std::optional<sw::CudaGraph> of_hand, of_layer;
   if (!trains && sizes.rows == 16) {
     of_hand.emplace(backend, run_hand);
+    bench::poison(backend, hand.products().at.y, sizes.rows * sizes.out);
+    of_hand->launch();
+    bench::require_right(backend, "by hand, graph", hand.products(), false, factor_epsilon);
     of_layer.emplace(backend, run_layer);
+    layer.result_of_forward([&] { of_layer->launch(); },
+                            layer.required("layer, graph, ", factor_epsilon));
     candidates.push_back({"cuBLASLt by hand, graph", [&] { of_hand->launch(); }});
     candidates.push_back({"layer, graph", [&] { of_layer->launch(); }});
   }

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 
 #include "gpu/sampled_product.hpp"
@@ -147,15 +146,29 @@ class LinearModel {
   template <class F>
   void each_result(bool training, F f) {
     forward();
-    poison(const_cast<T*>(y_), sizes_.rows * sizes_.out);
-    forward();
-    f("y", products().y());
+    result_of_forward([&] { forward(); }, f);
     if (!training) return;
     sw::detail::copy(backend_, y_, kept_y_.size(), kept_y_.data());
     train();
-    poison(const_cast<T*>(dx_), sizes_.rows * sizes_.in);
-    poison(model_.gradients().data(), model_.gradients().size());
-    train();
+    results_of_training([&] { train(); }, f);
+  }
+
+  /// The same for forward by run(), which writes where the last forward() did: what a graph holds
+  /// that has just recorded it.
+  template <class Run, class F>
+  void result_of_forward(Run run, F f) {
+    poison(backend_, const_cast<T*>(y_), kept_y_.size());
+    run();
+    f("y", products().y());
+  }
+
+  /// The same for gradients by run(), which writes where the last train() did. each_result() has
+  /// kept the output that they are of.
+  template <class Run, class F>
+  void results_of_training(Run run, F f) {
+    poison(backend_, const_cast<T*>(dx_), x_.size());
+    poison(backend_, model_.gradients().data(), model_.gradients().size());
+    run();
     const LinearProducts<T> all = products();
     f("grad.x", all.dx());
     f("grad.weight", all.dw());
@@ -164,9 +177,15 @@ class LinearModel {
 
   /// Throws std::runtime_error unless the model computes what it should.
   void require_right(bool training, double factor_epsilon) {
-    each_result(training, [&](const char* name, const SampledProduct<T>& product) {
-      bench::require_right<T>(name, samples_of(backend_, product), product.terms, factor_epsilon);
-    });
+    each_result(training, required("", factor_epsilon));
+  }
+
+  /// What f may be: throws std::runtime_error unless the product of `who` is right.
+  auto required(const std::string& who, double factor_epsilon) {
+    return [this, who, factor_epsilon](const char* name, const SampledProduct<T>& product) {
+      bench::require_right<T>(who + name, samples_of(backend_, product), product.terms,
+                              factor_epsilon);
+    };
   }
 
   Backend& backend() { return backend_; }
@@ -181,10 +200,6 @@ class LinearModel {
   }
   Rows x() const { return {x_.data(), shape(sizes_.in), {}}; }
   Rows dy() const { return {dy_.data(), shape(sizes_.out), {}}; }
-
-  void poison(T* data, std::size_t n) {
-    sw::detail::fill(backend_, data, n, static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
-  }
 
   LinearProducts<T> products() {
     return {sizes_, pointers(), Architecture::relu ? kept_y_.data() : nullptr};

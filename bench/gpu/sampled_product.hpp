@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gpu/uniform.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/memory.hpp"
 
@@ -89,6 +90,13 @@ double allowed(std::size_t terms, double exact, double factor_epsilon = 0) {
   const double of_sum = static_cast<double>(std::numeric_limits<Sum>::epsilon()) * root;
   const double of_result = std::is_same_v<T, Sum> ? 0 : sizeof(T) == 2 ? 0x1p-7 : 0;
   return 8 * (of_sum + factor_epsilon) * std::max(1.0, root / 3) + of_result * std::abs(exact);
+}
+
+/// NaNs, which no result has.
+template <class Backend, class T>
+void poison(Backend& backend, T* data, std::size_t n) {
+  shardwise::detail::fill(backend, data, n,
+                          static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
 }
 
 /// What `Take` finds, where the backend's tensors lie.

@@ -79,6 +79,24 @@ TEST_CASE("a wrong result is found in whichever product it is") {
   CHECK(found == 4);
 }
 
+TEST_CASE("what a recording computes is looked at, and not what was there before") {
+  Far far;
+  using Model = bench::LinearModel<bench::Expand, Far, float>;
+  Model model(far, {5, 16, 24});
+  model.require_right(true, 0);
+  const auto required = model.required("recorded, ", 0);
+  const auto nothing = [] {};
+
+  Far::Recording forward(far, [&] { model.forward(); });
+  CHECK_NOTHROW(model.result_of_forward([&] { forward.launch(); }, required));
+  CHECK_THROWS_WITH_AS(model.result_of_forward(nothing, required),
+                       doctest::Contains("recorded, y: element"), std::runtime_error);
+
+  Far::Recording training(far, [&] { model.train(); });
+  CHECK_NOTHROW(model.results_of_training([&] { training.launch(); }, required));
+  CHECK_THROWS_AS(model.results_of_training(nothing, required), std::runtime_error);
+}
+
 TEST_CASE("samples are the first, the last, and others of large products too") {
   const std::size_t size = 49152UL * 12288UL;
   CHECK(bench::sampled_place(0, size) == 0);
