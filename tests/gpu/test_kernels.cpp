@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shardwise/backend/activation.hpp"
+#include "support/effort.hpp"
 #include "support/seed.hpp"
 #include "support/staged_backend.hpp"
 #include "unit/backend/linear_problem.hpp"
@@ -83,8 +84,8 @@ std::vector<Sizes> sizes_of_products(std::mt19937& random) {
   std::vector<Sizes> sizes(std::begin(backend_test::empty_products),
                            std::end(backend_test::empty_products));
   const auto up_to = [&](std::size_t most) { return 1 + random() % most; };
-  for (int i = 0; i < 24; ++i) sizes.push_back({up_to(70), up_to(130), up_to(90)});
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < testing::cases(24); ++i) sizes.push_back({up_to(70), up_to(130), up_to(90)});
+  for (int i = 0; i < testing::cases(4); ++i) {
     sizes.push_back({1, up_to(130), up_to(90)});
     sizes.push_back({up_to(70), 1, up_to(90)});
     sizes.push_back({up_to(70), up_to(130), 1});
@@ -157,9 +158,10 @@ TEST_CASE(
 #endif
 
 TEST_CASE_TEMPLATE("convolutions", T, float, double, bf16, fp16) {
-  backend_test::check_random_convolutions<StagedBackend, T>(60);
+  backend_test::check_random_convolutions<StagedBackend, T>(testing::cases(60));
 }
 
 TEST_CASE_TEMPLATE("poolings", T, float, double, bf16, fp16) {
-  backend_test::check_random_poolings<StagedBackend, T>(60, sizeof(T) == 2 ? 0x1p-7 : 1e-5);
+  backend_test::check_random_poolings<StagedBackend, T>(testing::cases(60),
+                                                        sizeof(T) == 2 ? 0x1p-7 : 1e-5);
 }

@@ -36,6 +36,7 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/effort.hpp"
 #include "support/far.hpp"
 #include "support/largest_difference.hpp"
 #include "support/seed.hpp"
@@ -194,7 +195,7 @@ double difference(const Numbers& found, const Numbers& expected) {
 template <class T, class P>
 void check(const P& problem) {
   MESSAGE("SHARDWISE_TEST_SEED=" << problem.seed);
-  for (const int ranks : {1, 2, 3, 4, 8}) {
+  for (const int ranks : testing::at_ranks({1, 2, 3, 4, 8})) {
     CAPTURE(ranks);
     Weights begun;
     const Learned found = problem.template on_ranks<T>(ranks, begun);

@@ -14,6 +14,7 @@
 #include "shardwise/redistribute/run.hpp"
 #include "shardwise/testing/layouts.hpp"
 #include "shardwise/testing/shapes.hpp"
+#include "support/effort.hpp"
 #include "support/far.hpp"
 #include "support/plain_communicator.hpp"
 
@@ -24,7 +25,7 @@ using Plain = testing::PlainCommunicator<ThreadCommunicator>;
 
 namespace {
 
-constexpr int all_rank_counts[] = {1, 2, 3, 5, 8};
+std::vector<int> rank_counts() { return testing::at_ranks({1, 2, 3, 5, 8}); }
 
 /// Small integers: sums of them are exact in every dtype.
 template <class T>
@@ -83,7 +84,7 @@ void on_ranks(int count, Check check) {
 }  // namespace
 
 TEST_CASE("every redistribution") {
-  for (const int count : all_rank_counts) {
+  for (const int count : rank_counts()) {
     CAPTURE(count);
     on_ranks(count, [&](Rank& rank) {
       for (const Shape& shape : oracle::shapes_for(count)) {
@@ -100,7 +101,7 @@ TEST_CASE_TEMPLATE("halos and their sums", T, float, bf16) {
   using H = Haloed<Axis::height, Window{.kernel = 3, .before = 1, .after = 1}>;
   using Wide = Haloed<Axis::height, Window{.kernel = 5, .stride = 2, .before = 2, .after = 2}>;
   using Block = Sharded<Axis::height>;
-  for (const int count : all_rank_counts) {
+  for (const int count : rank_counts()) {
     CAPTURE(count);
     on_ranks(count, [&](Rank& rank) {
       for (const std::size_t height : std::array<std::size_t, 5>{0, 1, 4, 9, 17}) {
