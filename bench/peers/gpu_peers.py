@@ -8,8 +8,8 @@ Contenders are PyTorch as it comes, torch.compile with max-autotune, ours, and o
 is a job of its own with the same numbers. Ours works out by plain loops in double what is exact at 256
 places of each result; who differs there is not timed. Then they sleep until their turns: in every round
 each has one block of calls, in random order. A block counts as its wall time, from an idle device to an
-idle device, over its calls. Prints the last one's speed over that of every other one, as median [10 %,
-90 %] of the ratios of one round.
+idle device, over its calls. Prints the speed of ours, and then of ours in graphs, over that of each of
+PyTorch's, as median [10 %, 90 %] of the ratios of one round.
 
 FILE is JSON as support/report.py writes it, anew after each problem. --seconds ends the run: no problem
 begins afterwards, and who is not ready then is left out. torch.compile searches for a minute or more.
@@ -36,6 +36,7 @@ import report  # noqa: E402
 
 RESULTS = ["y", "grad.x", "grad.weight", "grad.bias"]
 MODES = {"forward": "forward", "training": "forward and backward"}
+OURS = ("ours", "ours, graph")
 PAUSE = 0.01  # seconds between blocks
 WIDTHS = [(4096, 14336), (8192, 28672), (12288, 49152)]
 ROWS = [2048, 16, 256, 8192]
@@ -75,7 +76,7 @@ def problem_of_torch(python):
 
 
 def contenders_of(arguments, words, folder, torch_problem):
-    """{name: command}; ours first, since they write what is exact, and ours in graphs last."""
+    """{name: command}; ours first, since they write what is exact."""
     ours = str(arguments.build / "peer_gpu")
     commands = {"ours": [ours, "plain", *words, folder]}
     if not torch_problem:
@@ -84,6 +85,13 @@ def contenders_of(arguments, words, folder, torch_problem):
         commands["torch.compile"] = [str(arguments.python), script, "compile", *words, folder]
     commands["ours, graph"] = [ours, "graph", *words, folder]
     return commands
+
+
+def compared(name, blocks):
+    """A comparison of each of ours that took part with all of PyTorch's."""
+    seconds = {contender.name: [1e-9 * block for block in times] for contender, times in blocks.items()}
+    others = {who: times for who, times in seconds.items() if who not in OURS}
+    return [report.compared(name, {**others, ours: seconds[ours]}) for ours in OURS if ours in seconds]
 
 
 def measure(arguments, name, words, folder, torch_problem, until):
@@ -109,11 +117,7 @@ def measure(arguments, name, words, folder, torch_problem, until):
                                 random.Random(f"{name} {mode}"),
                                 lambda contender, problem: (playing.remove(contender),
                                                             failed(contender, problem)))
-            if blocks:
-                entries.append(report.compared(
-                    f"{name}/{words_of_mode}",
-                    {contender.name: [1e-9 * block for block in times]
-                     for contender, times in blocks.items()}))
+            entries += compared(f"{name}/{words_of_mode}", blocks)
     finally:
         for contender in playing:
             contender.end()

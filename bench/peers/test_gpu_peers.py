@@ -68,25 +68,36 @@ class Driver(unittest.TestCase):
                 code = end.code
         return said.getvalue(), code
 
+    def compared(self):
+        """[(comparison, its candidates)], as they were written."""
+        written = json.loads(self.out.read_text())["benchmarks"]
+        return [(one["name"], one["label"]) for one in written if "label" in one]
+
     def test_one_problem(self):
         said, code = self.main("--only", PROBLEM, "--out", self.out)
         self.assertEqual(code, 0, said)
-        self.assertIn("bf16/expand/4096->14336/rows:16/forward: ours, graph takes 0.5 us; over ours "
-                      "2.000 [2.000, 2.000]; over PyTorch 6.000 [6.000, 6.000]; over torch.compile "
-                      "4.000 [4.000, 4.000]\n", said)
+        self.assertIn("bf16/expand/4096->14336/rows:16/forward: ours takes 1.0 us; over PyTorch 3.000 "
+                      "[3.000, 3.000]; over torch.compile 2.000 [2.000, 2.000]\n", said)
+        self.assertIn("bf16/expand/4096->14336/rows:16/forward: ours, graph takes 0.5 us; over PyTorch "
+                      "6.000 [6.000, 6.000]; over torch.compile 4.000 [4.000, 4.000]\n", said)
         page = tables.page_of([self.out])
+        self.assertIn("| bf16/expand/4096->14336/rows:16/forward and backward | 1 [1, 1] us | "
+                      "3 [3, 3] | 2 [2, 2] |", page)
         self.assertIn("| bf16/expand/4096->14336/rows:16/forward and backward | 500 [500, 500] ns | "
-                      "2 [2, 2] | 6 [6, 6] | 4 [4, 4] |", page)
+                      "6 [6, 6] | 4 [4, 4] |", page)
         self.assertIn("eager: 1.2", page)
 
     def test_who_is_wrong_is_told_and_not_timed(self):
         said, code = self.main("--only", PROBLEM, "--out", self.out, WRONG="compile")
         self.assertEqual(code, 1)
         self.assertIn("torch.compile: ended, with exit code 1. It said:\n    y is wrong", said)
-        written = json.loads(self.out.read_text())["benchmarks"]
-        self.assertEqual({one["label"] for one in written if "label" in one},
-                         {"ours | PyTorch | ours, graph"})
+        self.assertEqual({label for _, label in self.compared()}, {"PyTorch | ours", "PyTorch | ours, graph"})
         self.assertIn("torch.compile: ended", tables.page_of([self.out]))
+
+    def test_nobody_stands_in_for_ours_in_graphs(self):
+        said, code = self.main("--only", PROBLEM, "--out", self.out, WRONG="graph")
+        self.assertEqual(code, 1)
+        self.assertEqual({label for _, label in self.compared()}, {"PyTorch | torch.compile | ours"})
 
     def test_if_ours_is_wrong_nothing_is_timed(self):
         said, code = self.main("--only", PROBLEM, WRONG="plain")
@@ -99,7 +110,8 @@ class Driver(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertIn("left out: PyTorch: ", said)
         self.assertIn("bench/peers/get_torch gets it", said)
-        self.assertIn("ours, graph takes 0.5 us; over ours 2.000", said)
+        self.assertIn("ours takes 1.0 us\n", said)
+        self.assertIn("ours, graph takes 0.5 us\n", said)
         self.make("python")
         said, code = self.main("--only", PROBLEM, CUDA_IS_THERE="False")
         self.assertIn("finds no GPU: it may be built for CPUs alone", said)
