@@ -1,6 +1,7 @@
 """A job that takes turns with others: started once, asleep while it waits. turns.hpp says what it
 reads and prints."""
 
+import math
 import os
 import select
 import signal
@@ -14,6 +15,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 class Failed(Exception):
     """A contender gave a wrong result, ended or fell silent; the text says which and why."""
+
+
+class NotReadyInTime(Failed):
+    """A contender was not ready by the time that it was given; nothing is said to be wrong with it."""
 
 
 def processes_of(session):
@@ -37,9 +42,9 @@ def session_and_ticks(process):
 
 class Contender:
     """Starts the job and waits until it has found that it computes what it should: `results` are the
-    tensors that it must have compared with the problem's."""
+    tensors that it must have compared with the problem's. `ready_by` is a time of time.monotonic()."""
 
-    def __init__(self, name, command, results=(), environment=None, patience=300):
+    def __init__(self, name, command, results=(), environment=None, patience=300, ready_by=math.inf):
         self.name = name
         self.patience = patience  # seconds that it may say nothing
         self.versions = {}
@@ -57,14 +62,14 @@ class Contender:
             self._errors.close()
             raise Failed(f"{name}: {command[0]} cannot be started: {problem.strerror}") from None
         try:
-            self._get_ready(results)
+            self._get_ready(results, ready_by)
         except Failed:
             self.end(0)
             raise
         self._processes = processes_of(self._process.pid)
 
-    def _get_ready(self, results):
-        while (line := self._read_line()) != "ready":
+    def _get_ready(self, results, ready_by):
+        while (line := self._read_line(ready_by)) != "ready":
             kind, _, rest = line.partition(" ")
             what, _, value = rest.rpartition(" ") if kind == "difference" else rest.partition(" ")
             if kind == "version":
@@ -104,11 +109,13 @@ class Contender:
     def _cpu_seconds(self):
         return sum(session_and_ticks(process)[1] for process in self._processes) / TICKS
 
-    def _read_line(self):
+    def _read_line(self, ready_by=math.inf):
         until = time.monotonic() + self.patience
         while b"\n" not in self._buffer:
-            left = until - time.monotonic()
+            left = min(until, ready_by) - time.monotonic()
             if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+                if ready_by < until:
+                    raise NotReadyInTime(f"{self.name}: was not ready in time")
                 raise Failed(self._words(f"said nothing for {self.patience} s"))
             more = os.read(self._process.stdout.fileno(), 1 << 16)
             if not more:

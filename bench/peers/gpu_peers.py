@@ -12,11 +12,14 @@ idle device, over its calls. Prints the speed of ours, and then of ours in graph
 PyTorch's, as median [10 %, 90 %] of the ratios of one round.
 
 FILE is JSON as support/report.py writes it, anew after each problem. --seconds ends the run: no problem
-begins afterwards, and who is not ready then is left out. torch.compile searches for a minute or more.
-Without PyTorch ours are timed alone. Without a GPU the exit code is 77.
+begins afterwards, and who is not ready by then is left out. Since torch.compile searches for a minute or
+more, problems of one dtype and width are then run with PyTorch as it comes first, and after them with
+torch.compile, as many as time is left for. Without PyTorch ours are timed alone. Without a GPU the exit
+code is 77.
 """
 
 import argparse
+import math
 import os
 import random
 import re
@@ -27,7 +30,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from contender import Contender, Failed, take_turns
+from contender import Contender, Failed, NotReadyInTime, take_turns
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
@@ -36,7 +39,8 @@ import report  # noqa: E402
 
 RESULTS = ["y", "grad.x", "grad.weight", "grad.bias"]
 MODES = {"forward": "forward", "training": "forward and backward"}
-OURS = ("ours", "ours, graph")
+OURS = {"ours": "plain", "ours, graph": "graph"}  # and how a contender's command line calls it
+PYTORCH = {"PyTorch": "eager", "torch.compile": "compile"}
 PAUSE = 0.01  # seconds between blocks
 WIDTHS = [(4096, 14336), (8192, 28672), (12288, 49152)]
 ROWS = [2048, 16, 256, 8192]
@@ -75,15 +79,25 @@ def problem_of_torch(python):
     return None
 
 
-def contenders_of(arguments, words, folder, torch_problem):
+def jobs_of(chosen, has_torch, is_limited):
+    """[(name of a problem, its words, which of PyTorch's contend)], in their order."""
+    if not has_torch:
+        return [(*problem, ()) for problem in chosen]
+    if not is_limited:
+        return [(*problem, tuple(PYTORCH)) for problem in chosen]
+    alike = {}
+    for name, words in chosen:
+        _, dtype, _, *widths = words
+        alike.setdefault((dtype, frozenset(widths)), []).append((name, words))
+    return [(*problem, (peer,)) for some in alike.values() for peer in PYTORCH for problem in some]
+
+
+def contenders_of(arguments, words, folder, peers):
     """{name: command}; ours first, since they write what is exact."""
-    ours = str(arguments.build / "peer_gpu")
-    commands = {"ours": [ours, "plain", *words, folder]}
-    if not torch_problem:
-        script = str(HERE / "gpu_torch_peer.py")
-        commands["PyTorch"] = [str(arguments.python), script, "eager", *words, folder]
-        commands["torch.compile"] = [str(arguments.python), script, "compile", *words, folder]
-    commands["ours, graph"] = [ours, "graph", *words, folder]
+    ours, script = str(arguments.build / "peer_gpu"), str(HERE / "gpu_torch_peer.py")
+    commands = {who: [ours, how, *words, folder] for who, how in OURS.items()}
+    for who in peers:
+        commands[who] = [str(arguments.python), script, PYTORCH[who], *words, folder]
     return commands
 
 
@@ -94,7 +108,7 @@ def compared(name, blocks):
     return [report.compared(name, {**others, ours: seconds[ours]}) for ours in OURS if ours in seconds]
 
 
-def measure(arguments, name, words, folder, torch_problem, until):
+def measure(arguments, name, words, folder, peers, until):
     """(entries, sentences about who failed, versions) of one problem."""
     playing, failures, versions, entries = [], [], {}, []
 
@@ -103,11 +117,14 @@ def measure(arguments, name, words, folder, torch_problem, until):
         failures.append(str(problem))
 
     try:
-        for who, command in contenders_of(arguments, words, folder, torch_problem).items():
+        for who, command in contenders_of(arguments, words, folder, peers).items():
             try:
-                patience = min(900, max(5, until - time.monotonic()))
-                playing.append(Contender(who, command, RESULTS, patience=patience))
+                playing.append(Contender(who, command, RESULTS, patience=min(900, arguments.seconds),
+                                         ready_by=until))
                 versions.update(playing[-1].versions)
+            except NotReadyInTime as problem:  # and no time is left to measure the others
+                print(f"left out: {name}: {problem}", file=sys.stderr, flush=True)
+                return entries, failures, versions
             except Failed as problem:
                 failed(None, problem)
                 if who == "ours":  # the others have nothing to compare with
@@ -145,8 +162,7 @@ def arguments_of(words):
                         help="problems whose name has this regular expression, such as 'rows:16$'")
     parser.add_argument("--rounds", type=int, default=9, help="blocks of each contender")
     parser.add_argument("--block", type=float, default=0.05, help="about how many seconds one lasts")
-    parser.add_argument("--seconds", type=float, default=7200,
-                        help="no problem begins later")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no problem begins later")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
     arguments = parser.parse_args(words)
     if arguments.rounds < 1 or not arguments.block > 0 or not arguments.seconds > 0:
@@ -179,14 +195,16 @@ def main(words=None):
     context = report.context_of(__file__, arguments.rounds)
     entries, status = [], 0
     try:
-        for name, words_of_problem in chosen:
+        for name, words_of_problem, peers in jobs_of(chosen, not torch_problem,
+                                                     arguments.seconds < math.inf):
             if time.monotonic() > until:
-                print(f"gpu_peers.py: {arguments.seconds:.0f} s are over: '{name}' and those behind it "
-                      "were not measured", file=sys.stderr)
+                against = f" against {peers[0]}" if peers else ""
+                print(f"gpu_peers.py: {arguments.seconds:.0f} s are over: '{name}'{against} and those "
+                      "behind it were not measured", file=sys.stderr)
                 break
             with tempfile.TemporaryDirectory(prefix="gpu-peers-") as folder:
-                found, failures, versions = measure(arguments, name, words_of_problem, folder,
-                                                    torch_problem, until)
+                found, failures, versions = measure(arguments, name, words_of_problem, folder, peers,
+                                                    until)
             for entry in found:
                 print(line_of(entry), flush=True)
             entries += found + [report.failed(name, why) for why in failures]

@@ -3,9 +3,11 @@
 
 usage: gpu_torch_peer.py eager|compile expand|contract bf16|fp16|float ROWS IN OUT FOLDER
 
-`compile` is torch.compile with max-autotune, which launches CUDA graphs. Weights, input and gradient
-are those of bench/gpu/uniform.hpp, and FOLDER holds what is exact at some places of each result.
-Times are wall time from an idle device to an idle device, around a block of calls.
+`compile` is torch.compile with max-autotune, which launches CUDA graphs. They read the input where it
+lies; there remains a copy of the gradient of the output in every call, since PyTorch takes no such word
+about it. Weights, input and gradient are those of bench/gpu/uniform.hpp, and FOLDER holds what is exact at
+some places of each result. Times are wall time from an idle device to an idle device, around a block of
+calls.
 """
 
 import math
@@ -77,6 +79,10 @@ class Layer:
         self.dy = self.numbers("dy", rows, outs)
         model = torch.nn.Sequential(linear, torch.nn.ReLU()) if kind == "expand" else linear
         self.compiled = how == "compile"
+        if self.compiled:
+            import torch._dynamo
+
+            torch._dynamo.mark_static_address(self.x)
         self.model = torch.compile(model, mode="max-autotune") if self.compiled else model
 
     def numbers(self, tensor, *shape):

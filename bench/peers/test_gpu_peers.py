@@ -19,7 +19,8 @@ sys.path[:0] = [str(gpu_peers.TREE / "bench")]
 import tables  # noqa: E402
 
 # Ours, PyTorch and a Python with it: says what a contender says. Calls of ours take 1 us, of ours in
-# graphs half of it, of PyTorch 3 and of a compiled one 2. WRONG in the environment spoils one of them.
+# graphs half of it, of PyTorch 3 and of a compiled one 2. WRONG in the environment spoils one of them,
+# and SLOW is never ready.
 FAKE = """#!{python}
 import os, sys
 who = sys.argv[1]
@@ -30,7 +31,9 @@ if who.endswith(".py"):
     who = sys.argv[2]
 if os.environ.get("WRONG") == who:
     sys.exit("y is wrong: |got - exact| / |exact| is 0.5")
-print("version", who, "1.2")
+print("version", who, "1.2", flush=True)
+if os.environ.get("SLOW") == who:
+    sys.stdin.read()
 for result in ("y", "grad.x", "grad.weight", "grad.bias"):
     print("difference", result, "0.001")
 print("ready", flush=True)
@@ -125,9 +128,25 @@ class Driver(unittest.TestCase):
         self.assertIn("run it on a machine that has one", said)
         self.assertFalse(self.out.exists())
 
+    def test_with_a_limit_of_time_torch_compile_comes_behind_all_of_a_width(self):
+        said, code = self.main("--only", "expand/4096.*rows:(16|2048)$", "--seconds", "600",
+                               "--rounds", "1", "--out", self.out)
+        self.assertEqual(code, 0, said)
+        order = [(name.split("/")[0], int(name.split(":")[1].split("/")[0]), label.split(" | ")[0])
+                 for name, label in self.compared() if name.endswith("forward") and "graph" in label]
+        self.assertEqual(order, [(dtype, rows, peer) for dtype in ("bf16", "fp16", "float")
+                                 for peer in ("PyTorch", "torch.compile") for rows in (2048, 16)])
+
+    def test_who_is_not_ready_in_time_is_left_out_and_has_not_failed(self):
+        said, code = self.main("--only", PROBLEM, "--seconds", "10", "--out", self.out, SLOW="compile")
+        self.assertEqual(code, 0, said)
+        self.assertIn("left out: bf16/expand/4096->14336/rows:16: torch.compile: was not ready in time", said)
+        self.assertEqual({label for _, label in self.compared()}, {"PyTorch | ours", "PyTorch | ours, graph"})
+
     def test_time_that_is_over(self):
         said, code = self.main("--seconds", "1e-9", "--out", self.out)
-        self.assertIn("'bf16/expand/4096->14336/rows:2048' and those behind it were not measured", said)
+        self.assertIn("'bf16/expand/4096->14336/rows:2048' against PyTorch and those behind it were not "
+                      "measured", said)
         self.assertEqual(code, 0)
         self.assertFalse(self.out.exists())
 

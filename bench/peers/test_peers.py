@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 import peers
-from contender import Contender, Failed, processes_of, take_turns
+from contender import Contender, Failed, NotReadyInTime, processes_of, take_turns
 
 # Says what a contender says. Each call takes argv[1] ms of sleep; argv[2] is what goes wrong.
 FAKE = """
@@ -52,9 +52,9 @@ for line in sys.stdin:
 """
 
 
-def fake(name, milliseconds=1, wrong="", patience=20):
+def fake(name, milliseconds=1, wrong="", patience=20, **named):
     return Contender(name, [sys.executable, "-c", FAKE, str(milliseconds), wrong],
-                     ["y", "grad.0.weight"], patience=patience)
+                     ["y", "grad.0.weight"], patience=patience, **named)
 
 
 class Contenders(unittest.TestCase):
@@ -109,6 +109,10 @@ class Contenders(unittest.TestCase):
     def test_silence_ends(self):
         with self.assertRaisesRegex(Failed, "peer: said nothing for 0.5 s"):
             fake("peer", wrong="silent", patience=0.5)
+
+    def test_a_time_to_be_ready_by(self):
+        with self.assertRaisesRegex(NotReadyInTime, "peer: was not ready in time$"):
+            fake("peer", wrong="silent", ready_by=time.monotonic() + 0.5)
 
     def test_a_command_that_is_not_there(self):
         with self.assertRaisesRegex(Failed, "peer: /nowhere/peer cannot be started: No such file"):
