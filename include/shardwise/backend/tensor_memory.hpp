@@ -83,13 +83,14 @@ MemorySource& memory_of([[maybe_unused]] B& backend) {
   }
 }
 
-/// Throws argument_error if loops of a device cannot reach the view that `who` was given as `what`.
-template <class B, class V>
+/// Throws argument_error if loops of a device cannot reach the view that who(), a name, was given
+/// as `what`.
+template <class B, class V, class Who>
 void require_reach([[maybe_unused]] const B& backend, [[maybe_unused]] const V& view,
-                   [[maybe_unused]] std::string_view who, [[maybe_unused]] std::string_view what) {
+                   [[maybe_unused]] const Who& who, [[maybe_unused]] std::string_view what) {
   if constexpr (DeviceBackend<B>) {
     if (view.size() == 0 || backend.reaches(view.data())) return;
-    throw argument_error({who, ": the ", what,
+    throw argument_error({who(), ": the ", what,
                           " lies in memory that the model's device does not reach, the host's or "
                           "another device's: take it there with the model's to_device"});
   }

@@ -390,7 +390,7 @@ class Model {
                             place.rank, " of ", place.size, ", but this is rank ", here.rank,
                             " of ", here.size,
                             ": make it with place_of(ranks) of the model's communicator"});
-    detail::require_reach(run_.backend, view, name_of<Architecture>(), what);
+    detail::require_reach(run_.backend, view, name_of<Architecture>, what);
   }
 
   void check_output_gradient(const output_gradient_view& dy) const {

@@ -141,7 +141,8 @@ std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_
   const auto labels = detail::labels_along<L>(given_labels);
   detail::check_place(logits, labels);
   auto& run = model.run();
-  detail::require_reach(run.backend, labels, "count_top_k", "labels");
+  detail::require_reach(
+      run.backend, labels, [] { return "count_top_k"; }, "labels");
   detail::check_labels(run.backend, run.pool, logits.global(), labels);
   detail::check_k(k, logits.global().back().extent());
   const auto here =

@@ -281,7 +281,8 @@ struct CrossEntropy {
     const double terms = frame.terms_of_step(logits.global().rows());
     const auto labels = detail::labels_along<L>(given_labels);
     detail::check_place(logits, labels);
-    detail::require_reach(frame.backend(), labels, "CrossEntropy", "labels");
+    detail::require_reach(
+        frame.backend(), labels, [] { return "CrossEntropy"; }, "labels");
     if (frame.is_recorded()) {
       detail::check_label_shape(logits.global(), labels);
     } else {

@@ -70,7 +70,8 @@ struct MeanSquaredError {
                          "; they must be equal, axes included"});
     }
     detail::check_place(prediction, target);
-    detail::require_reach(frame.backend(), target, "MeanSquaredError", "target");
+    detail::require_reach(
+        frame.backend(), target, [] { return "MeanSquaredError"; }, "target");
     const double terms = frame.terms_of_step(prediction.global().elements());
     const std::size_t count = prediction.size();
     const auto here =
