@@ -79,7 +79,7 @@ printf '#!/bin/sh\necho "a GPU, a driver, memory"\n' >"$work/bin/nvidia-smi"
 chmod +x "$work/bin/nvidia-smi"
 asks '' gpu bench
 grep -q 'nothing is built: ./dev gpu build' "$work/log" || fail 'missing programs were not told'
-programs=$work/build/gpu/bench/gpu
+programs=$work/build/gpu/programs
 mkdir -p "$programs"
 cat >"$programs/bench_gpu_a" <<'MEASURES'
 #!/bin/sh

@@ -155,7 +155,7 @@ def line_of(entry):
 def arguments_of(words):
     parser = argparse.ArgumentParser(usage=__doc__.partition("usage: ")[2].partition("\n\n")[0],
                                      description=__doc__.partition("\n")[0])
-    parser.add_argument("--build", type=Path, default=TREE / "build/gpu/bench/gpu",
+    parser.add_argument("--build", type=Path, default=TREE / "build/gpu/programs",
                         help="where `./dev gpu build` put peer_gpu")
     parser.add_argument("--python", type=Path, default=python_of(), help="a Python with torch")
     parser.add_argument("--only", default="", metavar="TEXT",

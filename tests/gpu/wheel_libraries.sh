@@ -8,14 +8,14 @@ work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 
 libraries=$work/site/nvidia/part/lib
-mkdir -p "$work/tools" "$work/build/gpu/tests/gpu" "$libraries"
+mkdir -p "$work/tools" "$work/build/gpu/programs" "$libraries"
 cp "$root/dev" "$work"
 printf '#!/bin/sh\n' >"$work/tools/nvidia-smi"
 chmod +x "$work/tools/nvidia-smi"
 echo 'int part() { return 0; }' >"$work/part.cpp"
 echo 'int part(); int main() { return part(); }' >"$work/main.cpp"
 "$compiler" -shared -fPIC "$work/part.cpp" -o "$libraries/libpart.so"
-"$compiler" "$work/main.cpp" -L "$libraries" -lpart -o "$work/build/gpu/tests/gpu/gpu_part"
+"$compiler" "$work/main.cpp" -L "$libraries" -lpart -o "$work/build/gpu/programs/gpu_part"
 
 export PATH=$work/tools:$PATH
 unset LD_LIBRARY_PATH
