@@ -104,5 +104,45 @@ if command -v python3 >/dev/null; then
   grep -q 'what was measured' "$page" || fail 'what was measured on a GPU is not in the page'
 fi
 
+# `gpu test`. A program that does not end: what it said is kept, and it is no failure. The next has no
+# time.
+printf '#!/bin/sh\necho "this is $0"\n' >"$programs/gpu_a"
+printf '#!/bin/sh\necho "it began"\nexec sleep 100\n' >"$programs/gpu_b"
+printf '#!/bin/sh\nexit 3\n' >"$programs/gpu_c"
+chmod +x "$programs"/gpu_?
+sed -i 's/^gpu_seconds=450 /gpu_seconds=5 /' "$work/dev"
+asks '' gpu test
+[[ $(grep '^dev: ' "$work/log") == $'dev: ran out of time: b\ndev: ran out of time: c' ]] ||
+  fail 'what ran out of time was not told'
+page=$(echo "$work"/docs/gpu/*-test.md)
+grep -q '^# `./dev gpu test`$' "$page" || fail 'the page of gpu test names no command'
+grep -q 'it began' "$page" || fail 'what a program said before it was stopped is not in the page'
+rm "$programs/gpu_b"
+sed -i 's/^gpu_seconds=5 /gpu_seconds=450 /' "$work/dev"
+asks '' gpu test
+[[ $(grep '^dev: ' "$work/log") == 'dev: failed: c' ]] || fail 'a failed program was not told'
+
+# `gpu sanitize`: without the tool, and with one; no examples, and fewer cases.
+if ! PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer >/dev/null; then
+  asks '' gpu sanitize
+  grep -q 'gpu sanitize needs compute-sanitizer' "$work/log" || fail 'a missing tool was not told'
+fi
+cat >"$work/bin/compute-sanitizer" <<'TOOL'
+#!/bin/sh
+[ -n "$SHARDWISE_TEST_FEWER" ] || exit 1
+for program; do :; done
+echo "$2 of $program"
+exec "$program"
+TOOL
+chmod +x "$work/bin/compute-sanitizer"
+cp "$programs/gpu_c" "$programs/gpu_nccl"  # these would fail
+mv "$programs/gpu_c" "$programs/gpu_train_mlp"
+PATH=$work/bin:$PATH "$work/dev" gpu sanitize >"$work/log" 2>&1 || fail 'gpu sanitize failed though all is well'
+page=$(echo "$work"/docs/gpu/*-sanitize.md)
+grep -q '^# `./dev gpu sanitize`$' "$page" || fail 'the page of gpu sanitize names no command'
+for tool in memcheck racecheck initcheck; do
+  grep -q "^$tool of .*/gpu_a$" "$page" || fail "$tool did not run"
+done
+
 export disabled=-DCMAKE_DISABLE_FIND_PACKAGE_doctest=OFF
 asks 'tests ON' test --quick
