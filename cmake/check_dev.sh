@@ -104,9 +104,32 @@ if command -v python3 >/dev/null; then
   grep -q 'what was measured' "$page" || fail 'what was measured on a GPU is not in the page'
 fi
 
-# `gpu test`. A program that does not end: what it said is kept, and it is no failure. The next has no
-# time.
+# `gpu test`: programs, and examples that learn the same on a GPU as on the host, or something else.
+mkdir -p "$work/tests/gpu"
+cp tests/gpu/same_loss.sh "$work/tests/gpu/"
 printf '#!/bin/sh\necho "this is $0"\n' >"$programs/gpu_a"
+cat >"$programs/gpu_train_cnn" <<'LEARNS'
+#!/bin/sh
+case "$*" in *spatial*cuda*) loss=2.31 ;; *cuda) loss=2.301 ;; *) loss=2.300 ;; esac
+echo "epoch 1   loss $loss   test accuracy 10.00 %   1000 images/s"
+LEARNS
+chmod +x "$programs"/gpu_*
+asks '' gpu test
+[[ $(grep '^dev: ' "$work/log") == 'dev: failed: train_cnn, spatial' ]] ||
+  fail 'another loss was not told, or more than that'
+grep -q 'the loss is 2.31 on the GPU and 2.300 on the host: they differ' "$work/log" || fail 'losses were not told'
+page=$(echo "$work"/docs/gpu/*-test.md)
+grep -q '^# `./dev gpu test`$' "$page" || fail 'the page of gpu test names no command'
+grep -q 'this is .*/gpu_a' "$page" || fail 'what a program says is not in the page'
+sed -i 's/2\.31/2.301/' "$programs/gpu_train_cnn"
+PATH=$work/bin:$PATH "$work/dev" gpu test >"$work/log" 2>&1 || fail 'gpu test failed though all is well'
+printf '#!/bin/sh\necho "epoch 1   loss nan   "\n' >"$programs/gpu_train_cnn"
+asks '' gpu test
+[[ $(grep -c '^dev: failed: train_cnn, ' "$work/log") -eq 3 ]] ||
+  fail 'a loss that is no number was not told'
+rm "$programs/gpu_train_cnn"
+
+# A program that does not end: what it said is kept, and it is no failure. The next has no time.
 printf '#!/bin/sh\necho "it began"\nexec sleep 100\n' >"$programs/gpu_b"
 printf '#!/bin/sh\nexit 3\n' >"$programs/gpu_c"
 chmod +x "$programs"/gpu_?
@@ -114,8 +137,6 @@ sed -i 's/^gpu_seconds=450 /gpu_seconds=5 /' "$work/dev"
 asks '' gpu test
 [[ $(grep '^dev: ' "$work/log") == $'dev: ran out of time: b\ndev: ran out of time: c' ]] ||
   fail 'what ran out of time was not told'
-page=$(echo "$work"/docs/gpu/*-test.md)
-grep -q '^# `./dev gpu test`$' "$page" || fail 'the page of gpu test names no command'
 grep -q 'it began' "$page" || fail 'what a program said before it was stopped is not in the page'
 rm "$programs/gpu_b"
 sed -i 's/^gpu_seconds=5 /gpu_seconds=450 /' "$work/dev"
