@@ -38,7 +38,7 @@ using namespace shardwise;
 namespace {
 
 /// One, and as many as there are GPUs.
-std::set<int> rank_counts() { return {1, CudaDevices::count()}; }
+std::set<int> rank_counts() { return {1, CudaDevices::seen()}; }
 
 using Device = testing::StagingDevice<Cuda>;
 using Staged = testing::StagedCommunicator<NcclCommunicator, Cuda>;
@@ -189,12 +189,12 @@ TEST_CASE_TEMPLATE("nccl: a model on one rank", T, float, double, bf16, fp16) {
 }
 
 TEST_CASE_TEMPLATE("nccl: a model on all GPUs", T, float, double, bf16, fp16) {
-  if (CudaDevices::count() < 2) {
+  if (CudaDevices::seen() < 2) {
     MESSAGE("skipped: one GPU");
     return;
   }
   std::vector<double> learned;
-  run_ranks(CudaDevices::count(), [&](ThreadCommunicator& threads) {
+  run_ranks(CudaDevices::seen(), [&](ThreadCommunicator& threads) {
     with_device<Reference, CudaDevices>(DeviceChoice::device, threads, Lesson<T>{learned});
   });
   check_learned<T>(learned);

@@ -20,8 +20,15 @@ namespace shardwise {
 /// else share the first one; processes have the only one that they see, or that of their place on
 /// the machine.
 struct CudaDevices {
-  /// GPUs that the rank may choose from; 0 without a driver, or for a process without one of its
-  /// own.
+  /// GPUs that this process sees; 0 without a driver.
+  static int seen() {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) == cudaSuccess) return devices;
+    cudaGetLastError();
+    return 0;
+  }
+
+  /// Those that the rank may choose from; 0 for a process that has none of its own.
   template <Communicator C>
   static int count(const C&) {
     if constexpr (!std::same_as<C, ThreadCommunicator>) {
@@ -52,13 +59,6 @@ struct CudaDevices {
   }
 
  private:
-  static int seen() {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) == cudaSuccess) return devices;
-    cudaGetLastError();
-    return 0;
-  }
-
   static int device_of_process() {
     return detail::device_of_process(seen(), read_launch_environment().local_rank.value_or(0));
   }
