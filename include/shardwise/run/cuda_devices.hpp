@@ -60,7 +60,10 @@ struct CudaDevices {
 
  private:
   static int device_of_process() {
-    return detail::device_of_process(seen(), read_launch_environment().local_rank.value_or(0));
+    const int gpus = seen();
+    const bool has_choice = gpus > 1;  // without one, nobody asks what the launcher says
+    return detail::device_of_process(
+        gpus, has_choice ? read_launch_environment().local_rank.value_or(0) : 0);
   }
 
   template <Communicator C, class F>

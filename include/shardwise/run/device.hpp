@@ -32,7 +32,7 @@ namespace detail {
 /// Which of the `seen` devices is that of the process at place `local_rank` of its machine: the
 /// only one, which a launcher chose for it, or the one of its place; -1 if there is none.
 constexpr int device_of_process(int seen, int local_rank) {
-  if (seen == 1) return 0;
+  if (seen < 2) return seen - 1;
   return local_rank < seen ? local_rank : -1;
 }
 
