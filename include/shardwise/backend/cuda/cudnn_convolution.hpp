@@ -3,7 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,55 +16,38 @@
 #include "shardwise/backend/cuda/device.hpp"
 #include "shardwise/backend/cuda/session.hpp"
 #include "shardwise/backend/detail/plan_cache.hpp"
+#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::cuda {
 
-/// How many parts the sum over a channel is made in. Not more than elements, so that few are empty.
-inline std::size_t parts_of_channel(std::size_t elements) {
-  return std::clamp<std::size_t>(elements / 16, 1, 256);
-}
-
-/// parts[c, l] = Σ dy[n, c, p] over the elements of channel c whose number among them all is l
-/// modulo `lanes`: neighbouring threads read neighbouring elements.
+/// The elements of channel c of images [..., channels, plane], those of all images.
 template <Real T>
-struct SumPartsOfChannels {
-  using A = accumulate_t<T>;
+struct ElementsOfChannel {
+  const T* images;
+  std::size_t channels, plane;
 
-  const T* dy;
-  A* parts;
-  std::size_t images, channels, plane, lanes;
-
-  constexpr void operator()(std::size_t i) const {
-    const std::size_t channel = i / lanes;
-    A sum = 0;
-    for (std::size_t k = i % lanes; k < images * plane; k += lanes)
-      sum += static_cast<A>(dy[(k / plane * channels + channel) * plane + k % plane]);
-    parts[i] = sum;
+  constexpr auto operator()(std::size_t c) const {
+    return [first = images + c * plane, step = channels * plane, extent = plane](std::size_t k) {
+      return static_cast<accumulate_t<T>>(first[k / extent * step + k % extent]);
+    };
   }
 };
 
-/// db[c] (+)= Σ parts[c, ...].
+/// db[c] = sum, or db[c] += sum.
 template <Real T>
-struct SumPartsToBias {
-  using A = accumulate_t<T>;
-
-  const A* parts;
+struct PutBiasGradient {
   T* db;
-  std::size_t lanes;
   Write write;
 
-  constexpr void operator()(std::size_t channel) const {
-    A sum = write == Write::add ? static_cast<A>(db[channel]) : A(0);
-    for (std::size_t l = 0; l < lanes; ++l) sum += parts[channel * lanes + l];
-    db[channel] = static_cast<T>(sum);
-  }
+  constexpr void operator()(std::size_t c, accumulate_t<T> sum) const { store(db[c], sum, write); }
 };
 
 /// See ConvolutionKernel for shapes; all tensors are on the device, and a call returns when its
-/// work is on the stream. `Backend` has session(), and for_each(n, f), which puts f(i) for every i
-/// < n on the session's stream.
+/// work is on the stream. `Backend` has session(), and loops and sums that are put on the session's
+/// stream, as `DeviceBackend` says.
 ///
 /// The products are cuDNN's, by engines that give the same bits in every run, so that ranks which
 /// do the same work stay alike. Bias and activation are applied in one pass over y behind the
@@ -132,15 +114,9 @@ class CudnnConvolution {
   }
 
   void backward_bias(const ConvolutionCall& call, const T* dy, Write write, T* db) {
-    if (outputs() == 0) return;
     const std::size_t plane = call.output_plane();
-    const std::size_t lanes = parts_of_channel(call.images * plane);
-    const std::size_t parts = outputs() * lanes;
-    auto* const sums =
-        static_cast<accumulate_t<T>*>(session().scratch(parts * sizeof(accumulate_t<T>)));
-    backend_->for_each(parts,
-                       SumPartsOfChannels<T>{dy, sums, call.images, outputs(), plane, lanes});
-    backend_->for_each(outputs(), SumPartsToBias<T>{sums, db, lanes, write});
+    reduce_each(*backend_, outputs(), call.images * plane, accumulate_t<T>(0),
+                ElementsOfChannel<T>{dy, outputs(), plane}, Plus{}, PutBiasGradient<T>{db, write});
   }
 
   void backward_input(const ConvolutionCall& call, const T* dy, Weight<T> weight, T* dx) {
