@@ -163,20 +163,13 @@ def table(entries):
     return "\n".join(lines[1:])
 
 
-def at_least_one(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is below 1")
-    return value
-
-
 def arguments_of(words):
     parser = argparse.ArgumentParser(usage=__doc__.partition("usage: ")[2].partition("\n\n")[0],
                                      description=__doc__.partition("\n")[0])
     parser.add_argument("--build", type=Path, default=TREE / "build/release",
                         help="the build folder in which the target `benchmarks` was built")
-    parser.add_argument("--ranks", type=at_least_one, default=2)
-    parser.add_argument("--rounds", type=at_least_one, default=7, help="turns of each program")
+    parser.add_argument("--ranks", type=report.at_least_one, default=2)
+    parser.add_argument("--rounds", type=report.at_least_one, default=7, help="turns of each program")
     parser.add_argument("--filter", default="", metavar="REGEX",
                         help="comparisons whose name has this, such as '^all_reduce' or '64 KiB'")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")

@@ -143,18 +143,11 @@ def table(entries):
     return "\n".join(lines)
 
 
-def at_least_one(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is below 1")
-    return value
-
-
 def arguments_of(words):
     parser = argparse.ArgumentParser(usage=__doc__.partition("usage: ")[2].partition("\n\n")[0],
                                      description=__doc__.partition("\n")[0])
     parser.add_argument("compilers", nargs="*", metavar="COMPILER")
-    parser.add_argument("--rounds", type=at_least_one, metavar="N", help="[3, with --quick 1]")
+    parser.add_argument("--rounds", type=report.at_least_one, metavar="N", help="[3, with --quick 1]")
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="also write JSON")
     parser.add_argument("--quick", action="store_true",
                         help="for a look in passing: one round, and only the model of 2 layers")

@@ -1,10 +1,19 @@
 """What benchmarks that are scripts write: JSON as support/program.hpp has Google Benchmark write it."""
 
+import argparse
 import datetime
 import json
 import os
 import sys
 from pathlib import Path
+
+
+def at_least_one(text):
+    """What an option says of how many."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return value
 
 
 def spread(values):
