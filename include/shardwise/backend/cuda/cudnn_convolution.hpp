@@ -30,8 +30,9 @@ struct ElementsOfChannel {
   std::size_t channels, plane;
 
   constexpr auto operator()(std::size_t c) const {
-    return [first = images + c * plane, step = channels * plane, extent = plane](std::size_t k) {
-      return static_cast<accumulate_t<T>>(first[k / extent * step + k % extent]);
+    return [elements = *this, first = c * plane](std::size_t k) {
+      const std::size_t image = k / elements.plane * elements.channels * elements.plane;
+      return static_cast<accumulate_t<T>>(elements.images[image + first + k % elements.plane]);
     };
   }
 };
