@@ -13,7 +13,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
+#include "cudnn/device_stand_in.hpp"
 #include "shardwise/core/dtype.hpp"
 
 struct cudnnContext {
@@ -99,6 +101,7 @@ struct Descriptor {
   std::map<cudnnBackendAttributeName_t, Value> values;
   std::shared_ptr<Descriptor> graph;  ///< of an engine's configuration and of a plan
   int engine = -1;
+  bool is_captured = false;  ///< a plan that has run while a stream was captured
 
   template <class T>
   T one(cudnnBackendAttributeName_t name) const {
@@ -476,7 +479,10 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
-  if (descriptors.erase(descriptor) == 0) return CUDNN_STATUS_BAD_PARAM;
+  const auto found = descriptors.find(descriptor);
+  if (found == descriptors.end()) return CUDNN_STATUS_BAD_PARAM;
+  if (found->second->is_captured) --cudnn_stand_in::captured_plans;
+  descriptors.erase(found);
   --cudnn_stand_in::alive;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -558,7 +564,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                                   cudnnBackendDescriptor_t pack) {
   const Call call;
   if (call.fails()) return cudnn_stand_in::failure;
-  const Descriptor& p = *descriptors.at(plan);
+  Descriptor& p = *descriptors.at(plan);
   const Descriptor& v = *descriptors.at(pack);
   if (!handles.contains(handle) || !p.is_final || !v.is_final)
     return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
@@ -582,6 +588,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     if (address % tensors[k]->alignment != 0) return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
     std::memcpy(&data[k], &address, sizeof address);
   }
+  if (device_stand_in::is_capturing && !std::exchange(p.is_captured, true))
+    ++cudnn_stand_in::captured_plans;
   problem.run(data[0], data[1], data[2], engine.error);
   cudnn_stand_in::last_engine = p.engine;
   ++cudnn_stand_in::runs;

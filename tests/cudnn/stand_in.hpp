@@ -28,6 +28,9 @@ inline int alive = 0;
 inline int plans = 0;
 inline int runs = 0;
 
+/// Plans that are there and have run while a stream was captured: a graph may use what they hold.
+inline int captured_plans = 0;
+
 /// A count that what the stand-in itself takes from the heap is not to change; null for none.
 inline std::size_t* allocations = nullptr;
 

@@ -56,8 +56,8 @@ struct Layer {
   void forward(const ConvolutionCall& call = image) {
     kernel.forward(call, x.data(), {w.data(), 1}, b.data(), Activation::relu, y.data());
   }
-  void backward(Write write = Write::replace) {
-    kernel.backward(image, x.data(), y.data(), {w.data(), 1}, write, dw.data(), db.data(),
+  void backward(Write write = Write::replace, const ConvolutionCall& call = image) {
+    kernel.backward(call, x.data(), y.data(), {w.data(), 1}, write, dw.data(), db.data(),
                     dx.data());
   }
 
@@ -192,6 +192,32 @@ TEST_CASE("plans are kept for the calls that differ, and a known call allocates 
   layer.forward();
   CHECK(cudnn_stand_in::plans == 5);
   CHECK(device_stand_in::blocks == blocks);
+}
+
+TEST_CASE("plans that a graph recorded stay, whatever runs afterwards") {
+  Layer layer;
+  layer.forward();
+  device_stand_in::is_capturing = true;
+  layer.forward();
+  layer.backward();  // planned while it is recorded
+  device_stand_in::is_capturing = false;
+  CHECK(cudnn_stand_in::captured_plans == 3);
+  cudnn_stand_in::plans = 0;
+  const auto run_others = [&] {
+    for (std::size_t rows = 1; rows <= 9; ++rows) {
+      const ConvolutionCall other{1, {SpatialAxis{}, {.input = rows, .output = rows}, {}}};
+      layer.forward(other);
+      layer.backward(Write::replace, other);
+    }
+  };
+  run_others();
+  CHECK(cudnn_stand_in::plans == 27);
+  CHECK(cudnn_stand_in::captured_plans == 3);
+  layer.forward();
+  layer.backward();
+  CHECK(cudnn_stand_in::plans == 27);
+  run_others();
+  CHECK(cudnn_stand_in::plans == 54);  // others are dropped as ever
 }
 
 TEST_CASE("tensors that are less aligned get a plan of their own") {

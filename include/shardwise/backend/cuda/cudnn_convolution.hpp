@@ -15,6 +15,7 @@
 #include "shardwise/backend/cuda/cudnn_plan.hpp"
 #include "shardwise/backend/cuda/device.hpp"
 #include "shardwise/backend/cuda/session.hpp"
+#include "shardwise/backend/cuda/stream.hpp"
 #include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/backend/tensor_memory.hpp"
@@ -53,7 +54,8 @@ struct PutBiasGradient {
 /// The products are cuDNN's, by engines that give the same bits in every run, so that ranks which
 /// do the same work stay alike. Bias and activation are applied in one pass over y behind the
 /// product: the two-byte dtypes are rounded twice. Plans are kept for the last calls that differed,
-/// and a call like one of them allocates nothing of ours.
+/// and a call like one of them allocates nothing of ours. A plan that a CUDA graph recorded stays
+/// as long as the object, since the graph may run code that belongs to it.
 ///
 /// throws  backend_error if the library refuses or the device does not compute in T, memory_error
 template <class Backend, Real T>
@@ -132,15 +134,14 @@ class CudnnConvolution {
   void run(Plans& plans, ConvolutionProduct product, const ConvolutionCall& call, Write write,
            const ConvolutionPointers& pointers, std::size_t result_size) {
     const Key key{call, write, alignment_of(pointers)};
-    plans
-        .get(key,
-             [&] {
-               const ConvolutionOperation<T> operation(product, CudnnGeometry(channels_, call),
-                                                       write, key.alignment);
-               return choose_plan(session(), graph_of(session().cudnn(), operation.get()),
-                                  dtype_v<T>, pointers, {product, result_size * sizeof(T)});
-             })
-        .run(session(), pointers);
+    const auto make = [&] {
+      const ConvolutionOperation<T> operation(product, CudnnGeometry(channels_, call), write,
+                                              key.alignment);
+      return choose_plan(session(), graph_of(session().cudnn(), operation.get()), dtype_v<T>,
+                         pointers, {product, result_size * sizeof(T)});
+    };
+    const bool stays = is_captured(session().stream().get());
+    plans.get(key, make, stays).run(session(), pointers);
   }
 
   /// What the library may take the addresses to be multiples of.

@@ -20,11 +20,10 @@ namespace shardwise {
 ///     graph.launch();                                        // y is of what x holds now
 ///
 /// It reads and writes the memory that the recorded calls did, so that memory stays, and nothing
-/// else uses it: the model is not run otherwise as long as the graph is used. Plans of convolutions
-/// stay as long as no more than seven other shapes of their layer are run. Numbers that the host
-/// computed are those of the recording. Work that waits for the device cannot be recorded: a loss,
-/// which the host reads. A TrainingGraph (train/training_graph.hpp) takes care of all that, for
-/// whole training steps.
+/// else uses it: the model is not run otherwise as long as the graph is used, and outlives it.
+/// Numbers that the host computed are those of the recording. Work that waits for the device cannot
+/// be recorded: a loss, which the host reads. A TrainingGraph (train/training_graph.hpp) takes care
+/// of all that, for whole training steps.
 class CudaGraph {
  public:
   /// `work` runs once, without any effect on the device. `backend` is a Cuda.

@@ -22,12 +22,17 @@ using StreamHandle =
 inline constexpr const char* run_before_capture =
     "run the same step once before the capture, which makes its plans and takes its memory";
 
+/// Whether the stream is being captured into a graph.
+inline bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
 /// throws  backend_error while the stream is being captured into a graph: `what` then cannot be
 inline void require_no_capture(cudaStream_t stream, const char* what,
                                const char* advice = run_before_capture) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-  if (status != cudaStreamCaptureStatusNone)
+  if (is_captured(stream))
     throw backend_error({"Cuda: ", what, " while the stream is captured into a graph: ", advice});
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Plans by what they were made for.
 
+#include <algorithm>
 #include <cstddef>
 #include <list>
 #include <utility>
@@ -9,28 +10,40 @@
 
 namespace shardwise::detail {
 
-/// The `capacity` plans that were used last, the latest first. A training loop needs two (a
-/// full batch and the last one), so looking one up is a comparison or two.
+/// The `capacity` plans that were used last, the latest first, and those that are to stay. A
+/// training loop needs two (a full batch and the last one), so looking one up is a comparison or
+/// two.
 template <class Key, class Plan>
 class PlanCache {
  public:
   static constexpr std::size_t capacity = 8;
 
-  /// The plan of `key`; made by make() if it is not there.
+  /// The plan of `key`; made by make() if it is not there. If it `stays`, it is never dropped.
   template <class Make>
-  Plan& get(const Key& key, Make make) {
-    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-      if (!(entry->first == key)) continue;
-      if (entry != entries_.begin()) entries_.splice(entries_.begin(), entries_, entry);
-      return entries_.front().second;
+  Plan& get(const Key& key, Make make, bool stays = false) {
+    if (const auto plan = find(staying_, key); plan != staying_.end()) return plan->second;
+    if (const auto plan = find(latest_, key); plan != latest_.end())
+      latest_.splice(latest_.begin(), latest_, plan);
+    else
+      latest_.emplace_front(key, make());
+    if (stays) {
+      staying_.splice(staying_.begin(), latest_, latest_.begin());
+      return staying_.front().second;
     }
-    entries_.emplace_front(key, make());
-    if (entries_.size() > capacity) entries_.pop_back();
-    return entries_.front().second;
+    if (latest_.size() > capacity) latest_.pop_back();
+    return latest_.front().second;
   }
 
  private:
-  std::list<std::pair<Key, Plan>> entries_;
+  using Plans = std::list<std::pair<Key, Plan>>;
+
+  static typename Plans::iterator find(Plans& plans, const Key& key) {
+    return std::find_if(plans.begin(), plans.end(),
+                        [&](const auto& plan) { return plan.first == key; });
+  }
+
+  Plans latest_;
+  Plans staying_;
 };
 
 }  // namespace shardwise::detail
