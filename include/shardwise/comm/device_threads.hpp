@@ -208,11 +208,11 @@ class DeviceThreadCommunicator {
 template <OrderedBackend B>
 template <Element T>
 void DeviceThreadCommunicator<B>::all_reduce(In<T> in, std::span<T> out, Reduction reduction) {
-  constexpr Operation operation = Operation::all_reduce;
-  detail::check_elements(operation, "the output", out.size(), in.size());
-  detail::check_overlap<T>(operation, in, out, out.data());
-  const Call call{
-      .operation = operation, .dtype = dtype_v<T>, .reduction = reduction, .elements = in.size()};
+  detail::check_all_reduce<T>(in, out);
+  const Call call{.operation = Operation::all_reduce,
+                  .dtype = dtype_v<T>,
+                  .reduction = reduction,
+                  .elements = in.size()};
   // Every rank reduces its share into everybody's output.
   exchange(call, {.in = in.data(), .out = out.data()}, [&] {
     const std::size_t first = in.size() * index(rank()) / index(size());
@@ -225,13 +225,11 @@ void DeviceThreadCommunicator<B>::all_reduce(In<T> in, std::span<T> out, Reducti
 template <OrderedBackend B>
 template <Element T>
 void DeviceThreadCommunicator<B>::all_gather(In<T> in, std::span<T> out, Counts counts) {
-  constexpr Operation operation = Operation::all_gather;
-  const std::size_t mine =
-      detail::check_block(operation, "the input", in.size(), counts, rank(), size());
-  detail::check_elements(operation, "the output", out.size(), detail::total(counts));
-  detail::check_overlap<T>(operation, in, out, out.data() + mine);
-  const Call call{
-      .operation = operation, .dtype = dtype_v<T>, .elements = out.size(), .counts = counts};
+  detail::check_all_gather<T>(in, out, counts, rank(), size());
+  const Call call{.operation = Operation::all_gather,
+                  .dtype = dtype_v<T>,
+                  .elements = out.size(),
+                  .counts = counts};
   exchange(call, {.in = in.data()}, [&] { collect(counts, out); });
 }
 
@@ -239,12 +237,8 @@ template <OrderedBackend B>
 template <Element T>
 void DeviceThreadCommunicator<B>::reduce_scatter(In<T> in, std::span<T> out, Counts counts,
                                                  Reduction reduction) {
-  constexpr Operation operation = Operation::reduce_scatter;
-  const std::size_t begin =
-      detail::check_block(operation, "the output", out.size(), counts, rank(), size());
-  detail::check_elements(operation, "the input", in.size(), detail::total(counts));
-  detail::check_overlap<T>(operation, in, out);
-  const Call call{.operation = operation,
+  const std::size_t begin = detail::check_reduce_scatter<T>(in, out, counts, rank(), size());
+  const Call call{.operation = Operation::reduce_scatter,
                   .dtype = dtype_v<T>,
                   .reduction = reduction,
                   .elements = in.size(),
@@ -259,7 +253,7 @@ void DeviceThreadCommunicator<B>::reduce_scatter(In<T> in, std::span<T> out, Cou
 template <OrderedBackend B>
 template <Element T>
 void DeviceThreadCommunicator<B>::broadcast(std::span<T> data, int root) {
-  detail::check_rank(Operation::broadcast, "root", root, size());
+  detail::check_broadcast(root, size());
   const Call call{.operation = Operation::broadcast,
                   .dtype = dtype_v<T>,
                   .root = root,
@@ -270,15 +264,8 @@ void DeviceThreadCommunicator<B>::broadcast(std::span<T> data, int root) {
 template <OrderedBackend B>
 template <Element T>
 void DeviceThreadCommunicator<B>::gather(In<T> in, std::span<T> out, Counts counts, int root) {
-  constexpr Operation operation = Operation::gather;
-  detail::check_rank(operation, "root", root, size());
-  const std::size_t mine =
-      detail::check_block(operation, "the input", in.size(), counts, rank(), size());
-  if (rank() == root) {
-    detail::check_elements(operation, "the output", out.size(), detail::total(counts));
-    detail::check_overlap<T>(operation, in, out, out.data() + mine);
-  }
-  const Call call{.operation = operation,
+  detail::check_gather<T>(in, out, counts, root, rank(), size());
+  const Call call{.operation = Operation::gather,
                   .dtype = dtype_v<T>,
                   .root = root,
                   .elements = detail::total(counts),
@@ -291,15 +278,8 @@ void DeviceThreadCommunicator<B>::gather(In<T> in, std::span<T> out, Counts coun
 template <OrderedBackend B>
 template <Element T>
 void DeviceThreadCommunicator<B>::scatter(In<T> in, std::span<T> out, Counts counts, int root) {
-  constexpr Operation operation = Operation::scatter;
-  detail::check_rank(operation, "root", root, size());
-  const std::size_t begin =
-      detail::check_block(operation, "the output", out.size(), counts, rank(), size());
-  if (rank() == root) {
-    detail::check_elements(operation, "the input", in.size(), detail::total(counts));
-    detail::check_overlap<T>(operation, in, out);
-  }
-  const Call call{.operation = operation,
+  const std::size_t begin = detail::check_scatter<T>(in, out, counts, root, rank(), size());
+  const Call call{.operation = Operation::scatter,
                   .dtype = dtype_v<T>,
                   .root = root,
                   .elements = detail::total(counts),
@@ -313,13 +293,8 @@ template <OrderedBackend B>
 template <Element T>
 void DeviceThreadCommunicator<B>::all_to_all(In<T> in, Counts sent, std::span<T> out,
                                              Counts received) {
-  constexpr Operation operation = Operation::all_to_all;
-  detail::check_counts(operation, sent.size(), size());
-  detail::check_counts(operation, received.size(), size());
-  detail::check_elements(operation, "the input", in.size(), detail::total(sent));
-  detail::check_elements(operation, "the output", out.size(), detail::total(received));
-  detail::check_overlap<T>(operation, in, out);
-  const Call call{.operation = operation, .dtype = dtype_v<T>};
+  detail::check_all_to_all<T>(in, sent, out, received, size());
+  const Call call{.operation = Operation::all_to_all, .dtype = dtype_v<T>};
   const Card mine{.in = in.data(), .sent = sent.data(), .received = received.data()};
   std::string unequal;
   exchange(call, mine, [&] {

@@ -148,12 +148,10 @@ inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
 
 template <Element T>
 void MpiCommunicator::all_reduce(In<T> in, std::span<T> out, Reduction reduction) {
-  constexpr Operation operation = Operation::all_reduce;
   if (group_->looks_at_sizes()) {
-    detail::check_elements(operation, "the output", out.size(), in.size());
-    detail::check_overlap<T>(operation, in, out, out.data());
+    detail::check_all_reduce<T>(in, out);
   }
-  group_->agree({operation, dtype_v<T>, reduction, -1, 0, in.size(), {}});
+  group_->agree({Operation::all_reduce, dtype_v<T>, reduction, -1, 0, in.size(), {}});
   if (in.size_bytes() <= gathered_bytes)
     detail::mpi::sum_gathered<T>(*group_, in, out, reduction);
   else
@@ -162,79 +160,54 @@ void MpiCommunicator::all_reduce(In<T> in, std::span<T> out, Reduction reduction
 
 template <Element T>
 void MpiCommunicator::all_gather(In<T> in, std::span<T> out, Counts counts) {
-  constexpr Operation operation = Operation::all_gather;
   if (group_->looks_at_sizes()) {
-    const std::size_t mine =
-        detail::check_block(operation, "the input", in.size(), counts, rank(), size());
-    detail::check_elements(operation, "the output", out.size(), detail::total(counts));
-    detail::check_overlap<T>(operation, in, out, out.data() + mine);
+    detail::check_all_gather<T>(in, out, counts, rank(), size());
   }
-  group_->agree({operation, dtype_v<T>, {}, -1, 0, out.size(), counts});
+  group_->agree({Operation::all_gather, dtype_v<T>, {}, -1, 0, out.size(), counts});
   detail::mpi::all_gather<T>(*group_, in, out, counts);
 }
 
 template <Element T>
 void MpiCommunicator::reduce_scatter(In<T> in, std::span<T> out, Counts counts,
                                      Reduction reduction) {
-  constexpr Operation operation = Operation::reduce_scatter;
   if (group_->looks_at_sizes()) {
-    detail::check_block(operation, "the output", out.size(), counts, rank(), size());
-    detail::check_elements(operation, "the input", in.size(), detail::total(counts));
-    detail::check_overlap<T>(operation, in, out);
+    detail::check_reduce_scatter<T>(in, out, counts, rank(), size());
   }
-  group_->agree({operation, dtype_v<T>, reduction, -1, 0, in.size(), counts});
+  group_->agree({Operation::reduce_scatter, dtype_v<T>, reduction, -1, 0, in.size(), counts});
   detail::mpi::reduce_scatter<T>(*group_, in, out, counts, reduction);
 }
 
 template <Element T>
 void MpiCommunicator::broadcast(std::span<T> data, int root) {
-  if (group_->looks_at_sizes()) detail::check_rank(Operation::broadcast, "root", root, size());
+  if (group_->looks_at_sizes()) detail::check_broadcast(root, size());
   group_->agree({Operation::broadcast, dtype_v<T>, {}, root, 0, data.size(), {}});
   detail::mpi::broadcast<T>(*group_, data, root);
 }
 
 template <Element T>
 void MpiCommunicator::gather(In<T> in, std::span<T> out, Counts counts, int root) {
-  constexpr Operation operation = Operation::gather;
   if (group_->looks_at_sizes()) {
-    detail::check_rank(operation, "root", root, size());
-    const std::size_t mine =
-        detail::check_block(operation, "the input", in.size(), counts, rank(), size());
-    if (rank() == root) {
-      detail::check_elements(operation, "the output", out.size(), detail::total(counts));
-      detail::check_overlap<T>(operation, in, out, out.data() + mine);
-    }
+    detail::check_gather<T>(in, out, counts, root, rank(), size());
   }
-  group_->agree({operation, dtype_v<T>, {}, root, 0, detail::total(counts), counts});
+  group_->agree({Operation::gather, dtype_v<T>, {}, root, 0, detail::total(counts), counts});
   detail::mpi::gather<T>(*group_, in, out, counts, root);
 }
 
 template <Element T>
 void MpiCommunicator::scatter(In<T> in, std::span<T> out, Counts counts, int root) {
-  constexpr Operation operation = Operation::scatter;
   if (group_->looks_at_sizes()) {
-    detail::check_rank(operation, "root", root, size());
-    detail::check_block(operation, "the output", out.size(), counts, rank(), size());
-    if (rank() == root) {
-      detail::check_elements(operation, "the input", in.size(), detail::total(counts));
-      detail::check_overlap<T>(operation, in, out);
-    }
+    detail::check_scatter<T>(in, out, counts, root, rank(), size());
   }
-  group_->agree({operation, dtype_v<T>, {}, root, 0, detail::total(counts), counts});
+  group_->agree({Operation::scatter, dtype_v<T>, {}, root, 0, detail::total(counts), counts});
   detail::mpi::scatter<T>(*group_, in, out, counts, root);
 }
 
 template <Element T>
 void MpiCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
-  constexpr Operation operation = Operation::all_to_all;
   if (group_->looks_at_sizes()) {
-    detail::check_counts(operation, sent.size(), size());
-    detail::check_counts(operation, received.size(), size());
-    detail::check_elements(operation, "the input", in.size(), detail::total(sent));
-    detail::check_elements(operation, "the output", out.size(), detail::total(received));
-    detail::check_overlap<T>(operation, in, out);
+    detail::check_all_to_all<T>(in, sent, out, received, size());
   }
-  group_->agree({operation, dtype_v<T>, {}, -1, 0, 0, {}});
+  group_->agree({Operation::all_to_all, dtype_v<T>, {}, -1, 0, 0, {}});
   group_->agree_on_blocks(sent, received);
   detail::mpi::all_to_all<T>(*group_, in, sent, out, received);
 }

@@ -178,71 +178,44 @@ inline void NcclCommunicator::abort() {
 
 template <Element T>
 void NcclCommunicator::all_reduce(In<T> in, std::span<T> out, Reduction reduction) {
-  constexpr Operation operation = Operation::all_reduce;
-  detail::check_elements(operation, "the output", out.size(), in.size());
-  detail::check_overlap<T>(operation, in, out, out.data());
+  detail::check_all_reduce<T>(in, out);
   detail::nccl::all_reduce<T>(group(), in, out, reduction);
 }
 
 template <Element T>
 void NcclCommunicator::all_gather(In<T> in, std::span<T> out, Counts counts) {
-  constexpr Operation operation = Operation::all_gather;
-  const std::size_t mine =
-      detail::check_block(operation, "the input", in.size(), counts, rank(), size());
-  detail::check_elements(operation, "the output", out.size(), detail::total(counts));
-  detail::check_overlap<T>(operation, in, out, out.data() + mine);
+  detail::check_all_gather<T>(in, out, counts, rank(), size());
   detail::nccl::all_gather<T>(group(), in, out, counts);
 }
 
 template <Element T>
 void NcclCommunicator::reduce_scatter(In<T> in, std::span<T> out, Counts counts,
                                       Reduction reduction) {
-  constexpr Operation operation = Operation::reduce_scatter;
-  detail::check_block(operation, "the output", out.size(), counts, rank(), size());
-  detail::check_elements(operation, "the input", in.size(), detail::total(counts));
-  detail::check_overlap<T>(operation, in, out);
+  detail::check_reduce_scatter<T>(in, out, counts, rank(), size());
   detail::nccl::reduce_scatter<T>(group(), in, out, counts, reduction);
 }
 
 template <Element T>
 void NcclCommunicator::broadcast(std::span<T> data, int root) {
-  detail::check_rank(Operation::broadcast, "root", root, size());
+  detail::check_broadcast(root, size());
   detail::nccl::broadcast<T>(group(), data, root);
 }
 
 template <Element T>
 void NcclCommunicator::gather(In<T> in, std::span<T> out, Counts counts, int root) {
-  constexpr Operation operation = Operation::gather;
-  detail::check_rank(operation, "root", root, size());
-  const std::size_t mine =
-      detail::check_block(operation, "the input", in.size(), counts, rank(), size());
-  if (rank() == root) {
-    detail::check_elements(operation, "the output", out.size(), detail::total(counts));
-    detail::check_overlap<T>(operation, in, out, out.data() + mine);
-  }
+  detail::check_gather<T>(in, out, counts, root, rank(), size());
   detail::nccl::gather<T>(group(), in, out, counts, root);
 }
 
 template <Element T>
 void NcclCommunicator::scatter(In<T> in, std::span<T> out, Counts counts, int root) {
-  constexpr Operation operation = Operation::scatter;
-  detail::check_rank(operation, "root", root, size());
-  detail::check_block(operation, "the output", out.size(), counts, rank(), size());
-  if (rank() == root) {
-    detail::check_elements(operation, "the input", in.size(), detail::total(counts));
-    detail::check_overlap<T>(operation, in, out);
-  }
+  detail::check_scatter<T>(in, out, counts, root, rank(), size());
   detail::nccl::scatter<T>(group(), in, out, counts, root);
 }
 
 template <Element T>
 void NcclCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
-  constexpr Operation operation = Operation::all_to_all;
-  detail::check_counts(operation, sent.size(), size());
-  detail::check_counts(operation, received.size(), size());
-  detail::check_elements(operation, "the input", in.size(), detail::total(sent));
-  detail::check_elements(operation, "the output", out.size(), detail::total(received));
-  detail::check_overlap<T>(operation, in, out);
+  detail::check_all_to_all<T>(in, sent, out, received, size());
   detail::nccl::all_to_all<T>(group(), in, sent, out, received);
 }
 

@@ -55,11 +55,11 @@ class ThreadCommunicator {
 
   template <Element T>
   void all_reduce(In<T> in, std::span<T> out, Reduction reduction = Reduction::sum) {
-    constexpr Operation operation = Operation::all_reduce;
-    detail::check_elements(operation, "the output", out.size(), in.size());
-    detail::check_overlap<T>(operation, in, out, out.data());
-    const Call call{
-        .operation = operation, .dtype = dtype_v<T>, .reduction = reduction, .elements = in.size()};
+    detail::check_all_reduce<T>(in, out);
+    const Call call{.operation = Operation::all_reduce,
+                    .dtype = dtype_v<T>,
+                    .reduction = reduction,
+                    .elements = in.size()};
     group_->exchange(rank_, call, {in.data(), in.size_bytes(), out.data()},
                      [&](const Turn& turn) noexcept {
                        const auto inputs = group_->pointers<T>(rank_, turn);
@@ -72,9 +72,7 @@ class ThreadCommunicator {
 
   template <Element T>
   void all_gather(In<T> in, std::span<T> out, Counts counts) {
-    const std::size_t mine = check_blocks(Operation::all_gather, counts, in.size(), "the input");
-    check_whole(Operation::all_gather, counts, out.size(), "the output");
-    detail::check_overlap<T>(Operation::all_gather, in, out, out.data() + mine);
+    detail::check_all_gather<T>(in, out, counts, rank_, size());
     const Call call{.operation = Operation::all_gather,
                     .dtype = dtype_v<T>,
                     .elements = out.size(),
@@ -86,11 +84,8 @@ class ThreadCommunicator {
   template <Element T>
   void reduce_scatter(In<T> in, std::span<T> out, Counts counts,
                       Reduction reduction = Reduction::sum) {
-    constexpr Operation operation = Operation::reduce_scatter;
-    const std::size_t begin = check_blocks(operation, counts, out.size(), "the output");
-    check_whole(operation, counts, in.size(), "the input");
-    detail::check_overlap<T>(operation, in, out);
-    const Call call{.operation = operation,
+    const std::size_t begin = detail::check_reduce_scatter<T>(in, out, counts, rank_, size());
+    const Call call{.operation = Operation::reduce_scatter,
                     .dtype = dtype_v<T>,
                     .reduction = reduction,
                     .elements = in.size(),
@@ -102,7 +97,7 @@ class ThreadCommunicator {
 
   template <Element T>
   void broadcast(std::span<T> data, int root) {
-    detail::check_rank(Operation::broadcast, "root", root, size());
+    detail::check_broadcast(root, size());
     const Call call{.operation = Operation::broadcast,
                     .dtype = dtype_v<T>,
                     .root = root,
@@ -115,40 +110,26 @@ class ThreadCommunicator {
 
   template <Element T>
   void gather(In<T> in, std::span<T> out, Counts counts, int root) {
-    constexpr Operation operation = Operation::gather;
-    detail::check_rank(operation, "root", root, size());
-    const std::size_t mine = check_blocks(operation, counts, in.size(), "the input");
-    const bool is_root = rank_ == root;
-    if (is_root) {
-      check_whole(operation, counts, out.size(), "the output");
-      detail::check_overlap<T>(operation, in, out, out.data() + mine);
-    }
-    const Call call{.operation = operation,
+    detail::check_gather<T>(in, out, counts, root, rank_, size());
+    const Call call{.operation = Operation::gather,
                     .dtype = dtype_v<T>,
                     .root = root,
                     .elements = detail::total(counts),
                     .counts = counts};
     read_peers(call, in, [&](std::span<const T* const> blocks) noexcept {
-      if (is_root) collect(blocks, counts, out);
+      if (rank_ == root) collect(blocks, counts, out);
     });
   }
 
   template <Element T>
   void scatter(In<T> in, std::span<T> out, Counts counts, int root) {
-    constexpr Operation operation = Operation::scatter;
-    detail::check_rank(operation, "root", root, size());
-    const std::size_t begin = check_blocks(operation, counts, out.size(), "the output");
-    const bool is_root = rank_ == root;
-    if (is_root) {
-      check_whole(operation, counts, in.size(), "the input");
-      detail::check_overlap<T>(operation, in, out);
-    }
-    const Call call{.operation = operation,
+    const std::size_t begin = detail::check_scatter<T>(in, out, counts, root, rank_, size());
+    const Call call{.operation = Operation::scatter,
                     .dtype = dtype_v<T>,
                     .root = root,
                     .elements = detail::total(counts),
                     .counts = counts};
-    read_peers(call, is_root ? in : In<T>(), [&](std::span<const T* const> all) noexcept {
+    read_peers(call, rank_ == root ? in : In<T>(), [&](std::span<const T* const> all) noexcept {
       if (!out.empty()) copy(all[index(root)] + begin, out);
     });
   }
@@ -237,27 +218,13 @@ class ThreadCommunicator {
     ordered_sum<T>(inputs, first, begins(index(rank_) + 1) - first, outputs, reduction);
   }
 
-  std::size_t check_blocks(Operation operation, Counts counts, std::size_t has,
-                           const char* buffer) const {
-    return detail::check_block(operation, buffer, has, counts, rank_, size());
-  }
-
-  static void check_whole(Operation operation, Counts counts, std::size_t has, const char* buffer) {
-    detail::check_elements(operation, buffer, has, detail::total(counts));
-  }
-
   std::shared_ptr<detail::Group> group_;
   int rank_;
 };
 
 template <Element T>
 void ThreadCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
-  constexpr Operation operation = Operation::all_to_all;
-  detail::check_counts(operation, sent.size(), size());
-  detail::check_counts(operation, received.size(), size());
-  check_whole(operation, sent, in.size(), "the input");
-  check_whole(operation, received, out.size(), "the output");
-  detail::check_overlap<T>(operation, in, out);
+  detail::check_all_to_all<T>(in, sent, out, received, size());
 
   struct Blocks {
     const T* in;
@@ -268,7 +235,7 @@ void ThreadCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Cou
   } unequal{};
   bool agreed = true;
   // Counts differ from rank to rank, so they are compared here, by all ranks alike.
-  const Call call{.operation = operation, .dtype = dtype_v<T>};
+  const Call call{.operation = Operation::all_to_all, .dtype = dtype_v<T>};
   group_->exchange(rank_, call, {&mine, detail::Offer::in_place}, [&](const Turn& turn) noexcept {
     const auto parts = group_->pointers<Blocks>(rank_, turn);
     for (std::size_t from = 0; from < parts.size(); ++from)
