@@ -96,11 +96,12 @@ auto observed(Run<Context>& run, std::string (*name)(), std::size_t elements, Ca
   }
 }
 
-/// numbers = their sums over the ranks; they lie where the backend's tensors do.
+/// numbers = what they come to over the ranks; they lie where the backend's tensors do.
 template <class Context, class T>
-void all_reduce(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
+void all_reduce(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
+                Reduction reduction = Reduction::sum) {
   observed<T>(run, name, numbers.size(),
-              [&] { run.ranks.all_reduce(std::span<const T>(numbers), numbers); });
+              [&] { run.ranks.all_reduce(std::span<const T>(numbers), numbers, reduction); });
 }
 
 /// A number that every rank has on the host, reduced over the ranks.

@@ -9,6 +9,7 @@
 
 #include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/run.hpp"
@@ -53,15 +54,6 @@ struct Scale {
   }
 };
 
-/// Multiplies all gradients of the rank by `factor`.
-template <class M>
-void scale_gradients(M& model, double factor) {
-  using G = typename M::gradient_dtype;
-  const auto gradients = model.gradients();
-  model.backend().for_each(gradients.size(), Scale<G, G>{gradients.data(), gradients.data(),
-                                                         static_cast<accumulate_t<G>>(factor)});
-}
-
 /// Throws argument_error unless there are gradients that are not under a loss scale.
 template <class M>
 void require_plain_gradients(const M& model, const char* who) {
@@ -76,6 +68,45 @@ void require_plain_gradients(const M& model, const char* who) {
   }
 }
 
+/// Throws argument_error for a norm that gradients cannot be cut down to.
+inline void check_clip_norm(double max_norm, const char* who) {
+  if (max_norm > 0 && std::isfinite(max_norm)) return;
+  throw argument_error(
+      {who, ": the norm to cut down to is ", max_norm, "; it must be a number above 0"});
+}
+
+/// The norm of which this is the square, or which it is.
+template <class A>
+constexpr A norm_of(A reduced, Norm norm) {
+  return norm == Norm::infinity ? reduced : std::sqrt(reduced);
+}
+
+/// What gradients of this norm are multiplied by, to cut them down to max_norm.
+constexpr double clip_factor(double norm, double max_norm) {
+  const double factor = max_norm / (norm + 1e-6);
+  return factor < 1 ? factor : 1;
+}
+
+inline std::string name_of_norm() { return "norm of the gradients"; }
+
+/// *out = the sum of the squares of all gradients, or the largest magnitude, over all ranks; out
+/// lies where the backend's tensors do. Gradients are settled and collected. A collective.
+template <class M>
+void put_norm(M& model, Norm norm, double* out) {
+  using G = typename M::gradient_dtype;
+  auto& run = model.run();
+  // What all ranks have alike lies in front of what is split, and counts on the first of them.
+  const std::span<const G> counted =
+      run.place().rank == 0 ? run.parameters.gradients() : run.parameters.split();
+  const bool is_largest = norm == Norm::infinity;
+  if (is_largest)
+    reduce(run.backend, counted.size(), 0.0, Magnitude<G>{counted.data()}, Largest{}, out);
+  else
+    reduce(run.backend, counted.size(), 0.0, Square<G>{counted.data()}, Plus{}, out);
+  all_reduce(run, name_of_norm, std::span<double>(out, 1),
+             is_largest ? Reduction::max : Reduction::sum);
+}
+
 }  // namespace detail
 
 /// The norm of all gradients of the step, over all ranks: a parameter that is split counts with
@@ -87,21 +118,13 @@ template <class M>
 double gradient_norm(M& model, Norm norm = Norm::euclidean) {
   detail::require_plain_gradients(model, "gradient_norm");
   model.settle_gradients();
-  using G = typename M::gradient_dtype;
   auto& run = model.run();
-  // What all ranks have alike lies in front of what is split, and counts on the first of them.
-  const std::span<const G> counted =
-      run.place().rank == 0 ? run.parameters.gradients() : run.parameters.split();
-  const bool is_largest = norm == Norm::infinity;
-  const double mine = is_largest
-                          ? detail::reduced(run.backend, run.pool, counted.size(), 0.0,
-                                            detail::Magnitude<G>{counted.data()}, detail::Largest{})
-                          : detail::reduced(run.backend, run.pool, counted.size(), 0.0,
-                                            detail::Square<G>{counted.data()}, detail::Plus{});
-  const double all = detail::all_reduced(
-      run, [] { return std::string("norm of the gradients"); }, mine,
-      is_largest ? Reduction::max : Reduction::sum);
-  return is_largest ? all : std::sqrt(all);
+  const Buffer memory = run.pool.take(sizeof(double));
+  double* const there = static_cast<double*>(memory.data());
+  detail::put_norm(model, norm, there);
+  double all = 0;
+  detail::to_host(run.backend, there, 1, &all);
+  return detail::norm_of(all, norm);
 }
 
 /// Multiplies all gradients by max_norm / (norm + 1e-6) if that is below 1, and returns the norm
@@ -112,10 +135,7 @@ double gradient_norm(M& model, Norm norm = Norm::euclidean) {
 /// source   torch.nn.utils.clip_grad_norm_ with error_if_nonfinite
 template <class M>
 double clip_gradients(M& model, double max_norm, Norm norm = Norm::euclidean) {
-  if (!(max_norm > 0 && std::isfinite(max_norm))) {
-    throw argument_error(
-        {"clip_gradients: the norm to cut down to is ", max_norm, "; it must be a number above 0"});
-  }
+  detail::check_clip_norm(max_norm, "clip_gradients");
   const double found = gradient_norm(model, norm);
   if (!std::isfinite(found)) {
     throw numeric_error(
@@ -123,8 +143,14 @@ double clip_gradients(M& model, double max_norm, Norm norm = Norm::euclidean) {
          ", though the loss is finite: a gradient overflowed on its way back. Try a "
          "smaller learning rate or, for fp16, a LossScaler"});
   }
-  const double factor = max_norm / (found + 1e-6);
-  if (factor < 1) detail::scale_gradients(model, factor);
+  const double factor = detail::clip_factor(found, max_norm);
+  if (factor < 1) {
+    using G = typename M::gradient_dtype;
+    const auto gradients = model.gradients();
+    model.backend().for_each(gradients.size(),
+                             detail::Scale<G, G>{gradients.data(), gradients.data(),
+                                                 static_cast<accumulate_t<G>>(factor)});
+  }
   return found;
 }
 

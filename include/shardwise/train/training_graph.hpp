@@ -1,6 +1,7 @@
 #pragma once
 // A training step that is recorded once and launched as a whole.
 
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -14,42 +15,12 @@
 #include "shardwise/core/memory.hpp"
 #include "shardwise/train/loss.hpp"
 #include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/recorded_steps.hpp"
 #include "shardwise/train/step.hpp"
 
 namespace shardwise {
 
 namespace detail {
-
-/// What became of recorded steps.
-struct RecordedSteps {
-  double loss = 0;           ///< the last one's sum of terms
-  std::uint64_t count = 0;   ///< those that have changed parameters
-  bool has_stopped = false;  ///< one had a loss that is no finite number, so none after it counts
-};
-
-/// Takes note of the loss of a step.
-struct NoteLoss {
-  const double* loss;
-  RecordedSteps* steps;
-
-  constexpr void operator()(std::size_t) const {
-    if (steps->has_stopped) return;
-    steps->loss = *loss;
-    steps->has_stopped = !(*loss - *loss == 0);
-    if (!steps->has_stopped) ++steps->count;
-  }
-};
-
-/// A loop that does nothing once steps have stopped.
-template <class Loop>
-struct UnlessStopped {
-  const RecordedSteps* steps;
-  Loop loop;
-
-  constexpr void operator()(std::size_t i) const {
-    if (!steps->has_stopped) loop(i);
-  }
-};
 
 /// Whether collectives of C are work of a backend, and nothing that ranks agree on beside it.
 template <class C>
@@ -120,28 +91,38 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 /// x and target outlive it. One rank, or ranks over NCCL, which all launch; it goes before their
 /// `close()`, which waits for it. If NCCL's watchdog ends a launch, parameters are of no use.
 ///
-/// Not recorded, and so for train_step: clipping, loss scalers, and steps of several batches. A
-/// loss of your own is recorded if it returns a sum of its frame over a number.
+/// Gradients are clipped as the options say. Not recorded, and so for train_step: loss scalers, and
+/// steps of several batches. A loss of your own is recorded if it returns a sum of its frame over a
+/// number.
 template <class M, class Rule, class Chosen, class Target>
 class TrainingGraph {
   static_assert(detail::must_train<M, Chosen>() && detail::must_record<M>());
 
  public:
   /// x and target lie on the device. Does nothing there yet.
-  /// throws   argument_error for another model's optimizer, memory_error
+  /// throws   argument_error for another model's optimizer, a loss scaler, and a norm to clip to
+  ///          that is not above 0; memory_error
   TrainingGraph(M& model, Optimizer<Rule, M>& optimizer, const Chosen& loss,
-                typename M::input_view x, const Target& target)
+                typename M::input_view x, const Target& target, const StepOptions& options = {})
       : model_(model),
         optimizer_(optimizer),
         loss_(loss),
         x_(x),
         target_(target),
+        options_(options),
         memory_(model.run().pool.take(sizeof(Steps))) {
     if (&optimizer.model() != &model) {
       throw argument_error(
           "TrainingGraph: the optimizer is of another model: give the one that was made for this "
           "model");
     }
+    if (options.scaler != nullptr) {
+      throw argument_error(
+          "TrainingGraph: a loss scaler decides on the host what becomes of a step: call "
+          "train_step "
+          "with it, or train in a dtype that needs none, like bf16");
+    }
+    if (options.clip_norm) detail::check_clip_norm(*options.clip_norm, "TrainingGraph");
     start_again();
   }
   TrainingGraph(const TrainingGraph&) = delete;
@@ -159,7 +140,7 @@ class TrainingGraph {
           "with discard_step, before the launch");
     }
     if (plain_steps_ < steps_before_recording) {
-      known_loss_ = train_step(model_, x_, target_, loss_, optimizer_);
+      known_ = plain_step();
       if (++plain_steps_ == steps_before_recording) record();  // the pool has what a step needs
       return;
     }
@@ -169,38 +150,70 @@ class TrainingGraph {
     detail::launch_collectives(model_.ranks(), [this] { recording_->launch(); });
     optimizer_.end_update();
     ++launched_;
-    known_loss_.reset();
+    known_.reset();
   }
 
   /// The loss of the last step, the same number on every rank. Waits until it is there.
-  /// throws   argument_error if no launch gave one yet; numeric_error if that loss, or an earlier
-  ///          one that nobody asked for, is no finite number. Parameters, optimizer and the numbers
-  ///          of the step are then as before that step, and the next launch goes on from there;
-  ///          what layers keep beside parameters, like running statistics, is not
-  double loss() {
-    if (known_loss_) return *known_loss_;
-    if (launched_ == 0)
-      throw argument_error("TrainingGraph: there is no loss yet: launch a step first");
-    Steps steps;
-    detail::to_host(model_.backend(), there(), 1, &steps);
-    if constexpr (requires { model_.ranks().check(); }) model_.ranks().check();
-    const double value = steps.loss / divisor_;
-    if (!steps.has_stopped) return known_loss_.emplace(value);
-    const std::uint64_t undone = launched_ - steps.count;
-    optimizer_.set_steps(optimizer_.steps() - undone);
-    model_.set_step(model_.step() - undone);
-    start_again();
-    throw numeric_error({"the loss was ", value, " in the first of the last ", undone,
-                         " launches, and they changed nothing. A label that is no class does that, "
-                         "and an output that is too large: train_step says which, given the same "
-                         "batch"});
-  }
+  /// throws   argument_error if no launch gave one yet; numeric_error if that loss or the norm of
+  ///          its gradients, or those of an earlier step that nobody asked for, are no finite
+  ///          numbers. Parameters, optimizer and the numbers of the step are then as before that
+  ///          step, and the next launch goes on from there; what layers keep beside parameters,
+  ///          like running statistics, is not
+  double loss() { return last().loss; }
+
+  /// The norm that the gradients of the last step had before they were clipped, if the options clip
+  /// them. Waits and throws as `loss`.
+  std::optional<double> norm() { return last().norm; }
 
  private:
   using Steps = detail::RecordedSteps;
   using T = typename M::dtype;
   using Recording = typename detail::recording_of<typename M::backend_type>::type;
   static constexpr int steps_before_recording = 2;
+
+  /// What the host knows of a step.
+  struct Known {
+    double loss;
+    std::optional<double> norm;
+  };
+
+  Known plain_step() {
+    const double loss =
+        accumulate_step(model_, x_, target_, loss_, detail::samples_of(x_), options_);
+    return {loss, finish_step(model_, optimizer_, options_).norm};
+  }
+
+  const Known& last() {
+    if (known_) return *known_;
+    if (launched_ == 0)
+      throw argument_error("TrainingGraph: there is no loss yet: launch a step first");
+    Steps steps;
+    detail::to_host(model_.backend(), there(), 1, &steps);
+    if constexpr (requires { model_.ranks().check(); }) model_.ranks().check();
+    if (steps.has_stopped) refuse(steps);
+    known_ = Known{steps.loss / divisor_, {}};
+    if (options_.clip_norm) known_->norm = steps.norm;
+    return *known_;
+  }
+
+  /// Takes back the count of steps that had none, and throws.
+  [[noreturn]] void refuse(const Steps& steps) {
+    const double loss = steps.loss / divisor_;
+    const std::uint64_t undone = launched_ - steps.count;
+    optimizer_.set_steps(optimizer_.steps() - undone);
+    model_.set_step(model_.step() - undone);
+    start_again();
+    if (std::isfinite(loss)) {
+      throw numeric_error({"the norm of all gradients was ", steps.norm,
+                           " in the first of the last ", undone,
+                           " launches, and they changed nothing, though its loss was finite: "
+                           "a gradient overflowed on its way back. Try a smaller learning rate"});
+    }
+    throw numeric_error({"the loss was ", loss, " in the first of the last ", undone,
+                         " launches, and they changed nothing. A label that is no class does that, "
+                         "and an output that is too large: train_step says which, given the same "
+                         "batch"});
+  }
 
   Steps* there() const { return static_cast<Steps*>(memory_.data()); }
 
@@ -225,7 +238,10 @@ class TrainingGraph {
   /// What is recorded.
   void step() {
     put_gradients();
-    model_.settle_owing();
+    if (options_.clip_norm)
+      clip();
+    else
+      model_.settle_owing();
     optimizer_.update_values([this](std::size_t n, const auto& loop) {
       using Loop = std::remove_cvref_t<decltype(loop)>;
       model_.backend().for_each(n, detail::UnlessStopped<Loop>{there(), loop});
@@ -236,6 +252,18 @@ class TrainingGraph {
     detail::loss_gradient_t<M> gradient;
     put_loss(gradient);
     model_.backward(detail::scaled<T>(model_.run(), std::move(gradient), 1).view());
+  }
+
+  void clip() {
+    using G = typename M::gradient_dtype;
+    model_.settle_gradients();
+    auto& run = model_.run();
+    const Buffer memory = run.pool.take(sizeof(double));
+    double* const norm = static_cast<double*>(memory.data());
+    detail::put_norm(model_, options_.norm, norm);
+    run.backend.for_each(1, detail::NoteNorm{norm, options_.norm, *options_.clip_norm, there()});
+    const auto gradients = model_.gradients();
+    run.backend.for_each(gradients.size(), detail::CutDown<G>{gradients.data(), there()});
   }
 
   void put_loss(detail::loss_gradient_t<M>& gradient) {
@@ -258,11 +286,12 @@ class TrainingGraph {
   Chosen loss_;
   typename M::input_view x_;
   Target target_;
+  StepOptions options_;
   int plain_steps_ = 0;
-  Buffer memory_;                     // of what became of recorded steps
-  double divisor_ = 1;                // of the sum that is a recorded loss
-  std::uint64_t launched_ = 0;        // recorded steps since `memory_` was cleared
-  std::optional<double> known_loss_;  // of the last step, if the host has it
+  Buffer memory_;               // of what became of recorded steps
+  double divisor_ = 1;          // of the sum that is a recorded loss
+  std::uint64_t launched_ = 0;  // recorded steps since `memory_` was cleared
+  std::optional<Known> known_;  // of the last step, if the host has it
   Pool::Kept kept_;
   std::optional<Recording> recording_;
 };

@@ -6,9 +6,9 @@
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/recorded_steps.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
-#include "shardwise/train/training_graph.hpp"
 using namespace shardwise;
 using namespace shardwise::detail;
 
@@ -43,6 +43,7 @@ template <class T>
 void gradients(cuda::Session& s, T* a, double* sum) {
   cuda::launch_each(s, 5, Scale<T, T>{a, a, 2});
   cuda::launch_each(s, 5, Scale<T, float>{nullptr, a, 2});
+  cuda::launch_each(s, 5, CutDown<T>{a, nullptr});
   compile_sum(s, 0.0, Square<T>{a}, Plus{}, sum);
   compile_sum(s, 0.0, Magnitude<T>{a}, Largest{}, sum);
 }
@@ -69,6 +70,7 @@ void use(cuda::Session& s, T* a) {
 }
 void recorded(cuda::Session& s) {
   cuda::launch_each(s, 1, NoteLoss{nullptr, nullptr});
+  cuda::launch_each(s, 1, NoteNorm{nullptr, Norm::euclidean, 1, nullptr});
   cuda::launch_each(s, 1, Fill<RecordedSteps>{nullptr, {}});
 }
 template void use(cuda::Session&, float*);

@@ -77,14 +77,14 @@ template <class Net, class P, class E, class Rule, class Loss>
 struct TenSteps {
   Rule rule;
   Loss loss;
-  bool by_label = true;
+  StepOptions options{};
 
   /// On the host, and on a device that is called for each step.
   template <class B, class C>
   Bits called(B& backend, C& ranks) const {
     Training<Net, P, E, Rule, B, C> t(backend, ranks, rule);
     return with_target(t, [&](const auto& target) {
-      return ten_steps(t, [&](Bits& bits, int) { note(bits, t.step(target, loss)); });
+      return ten_steps(t, [&](Bits& bits, int) { note(bits, t.step(target, loss, options)); });
     });
   }
 
@@ -93,7 +93,7 @@ struct TenSteps {
   Bits launched(B& backend, C& ranks) const {
     Training<Net, P, E, Rule, B, C> t(backend, ranks, rule);
     return with_target(t, [&](const auto& target) {
-      TrainingGraph graph(t.model, t.optimizer, loss, t.x.view(), target.view());
+      TrainingGraph graph(t.model, t.optimizer, loss, t.x.view(), target.view(), options);
       return ten_steps(t, [&](Bits& bits, int i) {
         graph.launch();
         if (i % 3 == 2) {
@@ -158,6 +158,20 @@ TEST_CASE("launches with narrow layers and wide parameters, with rows of each ra
       .check();
   TenSteps<ByFeature, Precision<fp16, float, float>, Ends<Invariant, Batch>, Sgd, MeanSquaredError>{
       Sgd{}, {}}
+      .check();
+}
+
+TEST_CASE("launches that clip gradients, of every dtype and by both norms") {
+  const StepOptions by_root{.clip_norm = 0.5};
+  TenSteps<Dropping, float, Ahead, AdamW, CrossEntropy>{AdamW{}, {}, by_root}.check();
+  TenSteps<Dropping, double, Ends<Invariant, Feature>, Sgd, CrossEntropy>{
+      Sgd{.momentum = 0.9}, {}, {.clip_norm = 0.05, .norm = Norm::infinity}}
+      .check();
+  TenSteps<ByFeature, Precision<bf16, float>, Ends<Invariant, Batch>, AdamW, CrossEntropy>{
+      AdamW{}, {}, by_root}
+      .check();
+  TenSteps<ByFeature, Precision<fp16, float, fp16>, Ahead, Sgd, MeanSquaredError>{
+      Sgd{}, {}, {.clip_norm = 1e3}}  // which few of them reach
       .check();
 }
 
@@ -275,6 +289,55 @@ TEST_CASE("a loss that is no number stops all launches until it is read") {
   }
 }
 
+TEST_CASE("the norm of a launch is that of its gradients before they were clipped") {
+  Far far;
+  SingleRank alone;
+  Far1 called(far, alone, AdamW{});
+  Far1 launched(far, alone, AdamW{});
+  const StepOptions options{.clip_norm = 0.01};
+  TrainingGraph graph(launched.model, launched.optimizer, CrossEntropy{}, launched.x.view(),
+                      launched.labels.view(), options);
+  for (int i = 0; i < 5; ++i) {
+    accumulate_step(called.model, called.x.view(), called.labels.view(), CrossEntropy{}, samples);
+    const StepEnd end = finish_step(called.model, called.optimizer, options);
+    graph.launch();
+    CHECK(graph.norm() == end.norm);
+    CHECK(*graph.norm() > 0.01);
+  }
+  TrainingGraph unclipped(called.model, called.optimizer, CrossEntropy{}, called.x.view(),
+                          called.labels.view());
+  unclipped.launch();
+  CHECK(!unclipped.norm());
+}
+
+TEST_CASE("a norm that is no number stops all launches until the loss is read") {
+  Far far;
+  SingleRank alone;
+  using T = Training<ByFeature, fp16, Ahead, Sgd, Far, SingleRank>;
+  T t(far, alone, Sgd{.learning_rate = 1e-6});
+  TrainingGraph graph(t.model, t.optimizer, MeanSquaredError{}, t.x.view(), t.target.view(),
+                      {.clip_norm = 1});
+  for (int i = 0; i < 4; ++i) graph.launch();
+  Bits before;
+  note_all(before, t);
+
+  const auto put = [&](auto& there, float number) {
+    const auto rounded = static_cast<fp16>(number);
+    for (fp16& element : there.writable().span()) far.to_device(&rounded, 1, &element);
+  };
+  put(t.x, 200);  // finite, as its products are with gradients of this target, but not their sums
+  put(t.target, 6e4F);
+  graph.launch();
+  graph.launch();
+  const std::string message = message_of([&] { graph.loss(); });
+  CAPTURE(message);
+  CHECK(message.find("the norm of all gradients was inf in the first of the last 2 launches") !=
+        std::string::npos);
+  Bits after;
+  note_all(after, t);
+  CHECK(after == before);
+}
+
 TEST_CASE("what a launch refuses, it refuses before it does anything") {
   Far far;
   SingleRank alone;
@@ -283,6 +346,15 @@ TEST_CASE("what a launch refuses, it refuses before it does anything") {
   CHECK(message_of([&] {
           TrainingGraph(t.model, other.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
         }).find("of another model") != std::string::npos);
+  LossScaler scaler(DynamicLossScale{});
+  CHECK(message_of([&] {
+          TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
+                        {.scaler = &scaler});
+        }).find("a loss scaler decides on the host") != std::string::npos);
+  CHECK(message_of([&] {
+          TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
+                        {.clip_norm = 0});
+        }).find("the norm to cut down to is 0") != std::string::npos);
 
   TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
   CHECK(message_of([&] { graph.loss(); }).find("no loss yet") != std::string::npos);
