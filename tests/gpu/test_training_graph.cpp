@@ -74,15 +74,15 @@ struct Learner {
 };
 
 template <class P, class Rule>
-void ten_launches_are_ten_steps(const Rule& rule) {
+void ten_launches_are_ten_steps(const Rule& rule, const StepOptions& options = {}) {
   Learner<P, Rule> called(rule);
   Learner<P, Rule> launched(rule);
   TrainingGraph graph(launched.model, launched.optimizer, CrossEntropy{}, launched.x.view(),
-                      launched.labels.view());
+                      launched.labels.view(), options);
   for (std::uint64_t step = 1; step <= 10; ++step) {
     called.go_to(step);
     const double loss = train_step(called.model, called.x.view(), called.labels.view(),
-                                   CrossEntropy{}, called.optimizer);
+                                   CrossEntropy{}, called.optimizer, options);
     launched.go_to(step);
     graph.launch();
     if (step % 3 == 0) launched.model.evaluate(launched.x.view());
@@ -99,6 +99,7 @@ TEST_CASE("launches with a schedule, dropout and moments") {
   ten_launches_are_ten_steps<double>(Sgd{.momentum = 0.9});
   ten_launches_are_ten_steps<Precision<bf16, float>>(AdamW{});
   ten_launches_are_ten_steps<fp16>(Sgd{});
+  ten_launches_are_ten_steps<float>(AdamW{}, {.clip_norm = 0.1});
 }
 
 TEST_CASE("a loop that trains by launches") {
