@@ -113,6 +113,13 @@ cat >"$programs/gpu_train_cnn" <<'LEARNS'
 case "$*" in *spatial*cuda*) loss=2.31 ;; *cuda) loss=2.301 ;; *) loss=2.300 ;; esac
 echo "epoch 1   loss $loss   test accuracy 10.00 %   1000 images/s"
 LEARNS
+says_losses() {  # says_losses <of 05 on a GPU> <of 06 on a GPU>
+  printf '#!/bin/sh\ncase "$*" in *cuda) loss=%s ;; *) loss=1.412 ;; esac
+echo "loss of step 8   tensor $loss   data 1.412   relative"\n' "$1" >"$programs/gpu_tensor_or_data_parallel"
+  printf '#!/bin/sh\ncase "$*" in *cuda) loss=%s ;; *) loss=0.062 ;; esac
+echo "step 18    $loss     0.062 (same)"\n' "$2" >"$programs/gpu_resume_at_another_rank_count"
+}
+says_losses 1.412 0.062
 chmod +x "$programs"/gpu_*
 asks '' gpu test
 [[ $(grep '^dev: ' "$work/log") == 'dev: failed: train_cnn, spatial' ]] ||
@@ -128,6 +135,11 @@ asks '' gpu test
 [[ $(grep -c '^dev: failed: train_cnn, ' "$work/log") -eq 3 ]] ||
   fail 'a loss that is no number was not told'
 rm "$programs/gpu_train_cnn"
+says_losses 1.42 0.063
+asks '' gpu test
+[[ $(grep -c '^dev: failed: \(resume_at_another_rank_count\|tensor_or_data_parallel\)$' "$work/log") -eq 2 ]] ||
+  fail 'another loss of examples 05 and 06 was not told'
+rm "$programs"/gpu_{tensor_or_data_parallel,resume_at_another_rank_count}
 
 # A program that does not end: what it said is kept, and it is no failure. The next has no time.
 printf '#!/bin/sh\necho "it began"\nexec sleep 100\n' >"$programs/gpu_b"
@@ -156,7 +168,9 @@ echo "$2 of $program"
 exec "$program"
 TOOL
 chmod +x "$work/bin/compute-sanitizer"
-cp "$programs/gpu_c" "$programs/gpu_nccl"  # these would fail
+for name in nccl tensor_or_data_parallel resume_at_another_rank_count; do
+  cp "$programs/gpu_c" "$programs/gpu_$name"  # these would fail
+done
 mv "$programs/gpu_c" "$programs/gpu_train_mlp"
 PATH=$work/bin:$PATH "$work/dev" gpu sanitize >"$work/log" 2>&1 || fail 'gpu sanitize failed though all is well'
 page=$(echo "$work"/docs/gpu/*-sanitize.md)

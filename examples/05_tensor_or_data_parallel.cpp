@@ -9,7 +9,8 @@
 //                                                              of all 407,050
 //
 // What a tensor-parallel step sends grows with the batch, what a data-parallel step sends grows
-// with the weights. They learn the same.
+// with the weights. They learn the same. Built again by nvcc as gpu_tensor_or_data_parallel, it
+// computes on GPUs: gpu_tensor_or_data_parallel -s 2 --device cuda
 //
 // test: --synthetic -s 3 -e 1 --parallel data
 #include <CLI/CLI.hpp>
@@ -23,10 +24,10 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/broadcast_images.hpp"
+#include "support/device.hpp"
 #include "support/image_batch.hpp"
 #include "support/print_plan.hpp"
 
@@ -58,29 +59,36 @@ struct Options {
   int ranks = 2;
   std::size_t batch = 64;
   int epochs = 1;
+  std::string device = "auto";
   example::ImageSource images;
 };
 
 // begin: training
-/// A rank's model and what it learns from; the code is the same for both ways.
-template <class Way>
+/// A rank's model and what it learns from; the code is the same for both ways. The model sends by
+/// `group`, where `backend` computes.
+template <class Way, class Group, class Backend>
 struct Training {
-  using Ranks = sw::CountingCommunicator<sw::ThreadCommunicator>;
+  using Ranks = sw::CountingCommunicator<Group>;
+  using Architecture = typename Way::Architecture;
   using Ends = sw::Ends<typename Way::Layout, typename Way::Layout>;
-  using Model = sw::Model<typename Way::Architecture, sw::Context<float, sw::OneDnn, Ranks>, Ends>;
+  using Model = sw::Model<Architecture, sw::Context<float, Backend, Ranks>, Ends>;
 
   double step() {
     ranks.clear();
     batch.fill(set, sampler.next());
-    return train_step(model, batch.images(), batch.labels(), loss, optimizer);
+    const auto images = model.to_device(batch.images());  // on the host this copies nothing
+    const auto labels = model.to_device(batch.labels());
+    return train_step(model, images.view(), labels.view(), loss, optimizer);
   }
 
   sw::ThreadCommunicator& threads;
+  Group& group;
+  Backend& backend;
   const sw::ImageSet& set;
   const Options& options;
   const sw::Place place = sw::place_of(threads);
-  Ranks ranks{threads};
-  Model model{ranks, seed};
+  Ranks ranks{group};
+  Model model{Architecture{}, ranks, seed, {}, backend};
   sw::CrossEntropy loss{};
   sw::Optimizer<sw::Sgd, Model> optimizer{model, {.learning_rate = 0.008, .momentum = 0.9}};
   sw::DistributedSampler sampler{set.count, place, {.batch_size = options.batch, .seed = seed}};
@@ -89,29 +97,24 @@ struct Training {
 // end: training
 
 /// The losses of the first steps; prints what a step sends, as planned and as counted.
-template <class Way>
-std::vector<double> first_losses(sw::ThreadCommunicator& threads, const sw::ImageSet& set,
-                                 const Options& options) {
-  Training<Way> training{threads, set, options};
+template <class Way, class Group, class Backend>
+std::vector<double> first_losses(Training<Way, Group, Backend> training) {
   std::vector<double> losses{training.step()};
   const sw::Shape in = training.batch.images().global();
-  if (threads.rank() == 0) {
+  if (training.threads.rank() == 0) {
     const auto& layers = training.model.layers();
-    using Ends = typename Training<Way>::Ends;
+    using Ends = typename Training<Way, Group, Backend>::Ends;
     std::printf("%s-parallel: rank 0 holds %zu of %zu parameters; in one step, all ranks pass in\n",
-                Way::name, sw::parameters_of_rank<Ends>(layers, sw::place_of(threads), in),
+                Way::name, sw::parameters_of_rank<Ends>(layers, training.place, in),
                 sw::parameters_of_rank<Ends>(layers, {0, 1}, in));
   }
   const sw::Plan plan = plan_step(training.model, in, training.loss);
-  example::print_plan_beside_log(plan, threads, training.ranks);
+  example::print_plan_beside_log(plan, training.threads, training.ranks);
   while (losses.size() < 8) losses.push_back(training.step());
   return losses;
 }
 
-void compare(sw::ThreadCommunicator& threads, const sw::ImageSet& set, const Options& options) {
-  const std::vector<double> tensor = first_losses<TensorParallel>(threads, set, options);
-  const std::vector<double> data = first_losses<DataParallel>(threads, set, options);
-  const bool speaks = threads.rank() == 0;
+void compare(const std::vector<double>& tensor, const std::vector<double>& data, bool speaks) {
   double largest = 0;
   for (std::size_t i = 0; i < tensor.size(); ++i) {
     const double difference = std::abs(tensor[i] - data[i]) / tensor[i];
@@ -124,12 +127,17 @@ void compare(sw::ThreadCommunicator& threads, const sw::ImageSet& set, const Opt
   if (!(largest <= 1e-5)) throw std::runtime_error("the two ways do not learn the same");
 }
 
-template <class Way>
-void train(sw::ThreadCommunicator& threads, const Options& options) {
+template <class Way, class Group, class Backend>
+void train(sw::ThreadCommunicator& threads, Group& group, Backend& backend,
+           const Options& options) {
   const auto train_set = example::images_of(threads, options.images, seed, sw::Part::train);
   const auto test_set = example::images_of(threads, options.images, seed, sw::Part::test);
-  compare(threads, train_set, options);
-  Training<Way> training{threads, train_set, options};
+  const auto tensor = first_losses(
+      Training<TensorParallel, Group, Backend>{threads, group, backend, train_set, options});
+  const auto data = first_losses(
+      Training<DataParallel, Group, Backend>{threads, group, backend, train_set, options});
+  compare(tensor, data, threads.rank() == 0);
+  Training<Way, Group, Backend> training{threads, group, backend, train_set, options};
   for (int epoch = 1; epoch <= options.epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
     for (std::size_t left = training.sampler.batches(); left > 0; --left) training.step();
@@ -155,13 +163,16 @@ int main(int argc, char** argv) try {
       ->check(CLI::Range(1, 1000000));
   app.add_option("-e,--epochs", options.epochs, "how often all images are seen")
       ->check(CLI::Range(1, 1000000));
+  example::add_device_option(app, options.device);
   app.add_option("--data-dir", options.images.folder, "folder of the four Fashion-MNIST files");
   app.add_flag("--synthetic", options.images.synthetic, "use made-up images, which need no files");
   CLI11_PARSE(app, argc, argv);
 
   sw::run_ranks(options.ranks, [&](sw::ThreadCommunicator& threads) {
-    if (options.parallel == "data") return train<DataParallel>(threads, options);
-    train<TensorParallel>(threads, options);
+    example::on_device<float>(options.device, threads, [&](auto& group, auto& backend) {
+      if (options.parallel == "data") return train<DataParallel>(threads, group, backend, options);
+      train<TensorParallel>(threads, group, backend, options);
+    });
   });
   return 0;
 } catch (const std::exception& e) {

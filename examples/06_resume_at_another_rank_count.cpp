@@ -9,7 +9,8 @@
 //                  └──────────────────────────┘
 //
 // Each rank writes and reads its own part of each tensor and nothing else. Resumed at the same
-// number of ranks, the run repeats the very bits; at another, sums round in another order.
+// number of ranks, the run repeats the very bits; at another, sums round in another order. Built
+// again by nvcc as gpu_resume_at_another_rank_count, it computes on GPUs, with --device cuda.
 //
 // test: -s 3 -r 2
 #include <unistd.h>
@@ -30,6 +31,7 @@
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/data/synthetic.hpp"
 #include "shardwise/shardwise.hpp"
+#include "support/device.hpp"
 #include "support/image_batch.hpp"
 
 namespace sw = shardwise;
@@ -40,11 +42,12 @@ struct Mlp : sw::Sequential<sw::ColumnParallelLinear<784, 100>, sw::Relu, sw::Dr
                             sw::RowParallelLinear<100, 10>> {};
 
 /// All that a run consists of, on one rank.
+template <class Ranks, class Backend>
 class Run {
  public:
-  Run(sw::ThreadCommunicator& ranks, const sw::ImageSet& set, sw::Seed seed)
+  Run(Ranks& ranks, Backend& backend, const sw::ImageSet& set, sw::Seed seed)
       : set_(set),
-        model_(ranks, seed),
+        model_(Mlp{}, ranks, seed, {}, backend),
         optimizer_(model_, sw::AdamW{.learning_rate = 0.002}),
         sampler_(set.count, place_of(ranks), {.batch_size = 64, .seed = seed}),
         batch_(place_of(ranks)) {}
@@ -53,8 +56,9 @@ class Run {
     std::vector<double> losses;
     while (count-- > 0) {
       batch_.fill(set_, sampler_.next());
-      losses.push_back(
-          train_step(model_, batch_.images(), batch_.labels(), sw::CrossEntropy{}, optimizer_));
+      const auto x = model_.to_device(batch_.images());  // on the host this copies nothing
+      const auto labels = model_.to_device(batch_.labels());
+      losses.push_back(train_step(model_, x.view(), labels.view(), sw::CrossEntropy{}, optimizer_));
     }
     return losses;
   }
@@ -69,7 +73,7 @@ class Run {
   // end: checkpoint
 
  private:
-  using Model = sw::Model<Mlp, sw::Context<float, sw::Reference, sw::ThreadCommunicator>>;
+  using Model = sw::Model<Mlp, sw::Context<float, Backend, Ranks>>;
 
   const sw::ImageSet& set_;
   Model model_;
@@ -80,29 +84,19 @@ class Run {
 
 constexpr int before = 10, after = 8;
 
-/// Ten steps, then the checkpoint, then eight more: returns the losses of the latter.
-std::vector<double> run_and_save(int ranks, const sw::ImageSet& set,
-                                 const std::filesystem::path& path) {
+/// begin(run) on each of `ranks`, then eight steps: returns the losses of the latter.
+template <class Begin>
+std::vector<double> last_losses(int ranks, const std::string& device, sw::Seed seed, Begin begin) {
+  const sw::ImageSet set = sw::make_synthetic_images(sw::Seed{1}, sw::Part::train, 1000);
   std::vector<double> losses;
-  sw::run_ranks(ranks, [&](sw::ThreadCommunicator& c) {
-    Run run(c, set, sw::Seed{1});
-    run.steps(before);
-    run.save(path);
-    auto mine = run.steps(after);
-    if (c.rank() == 0) losses = std::move(mine);
-  });
-  return losses;
-}
-
-/// The same eight steps by a program that begins with the checkpoint. What its own seed had made is
-/// replaced.
-std::vector<double> resume(int ranks, const sw::ImageSet& set, const std::filesystem::path& path) {
-  std::vector<double> losses;
-  sw::run_ranks(ranks, [&](sw::ThreadCommunicator& c) {
-    Run run(c, set, sw::Seed{99});
-    run.load(path);
-    auto mine = run.steps(after);
-    if (c.rank() == 0) losses = std::move(mine);
+  sw::run_ranks(ranks, [&](sw::ThreadCommunicator& threads) {
+    const auto go = [&](auto& group, auto& backend) {
+      Run run(group, backend, set, seed);
+      begin(run);
+      auto mine = run.steps(after);
+      if (threads.rank() == 0) losses = std::move(mine);
+    };
+    sw::with_device<sw::Reference, example::Devices>(sw::device_choice(device), threads, go);
   });
   return losses;
 }
@@ -128,6 +122,7 @@ void print_file(const std::filesystem::path& path) {
 int main(int argc, char** argv) try {
   int saved_at = 3;
   int resumed_at = 2;
+  std::string device = "auto";
   std::filesystem::path path =
       std::filesystem::temp_directory_path() /
       ("shardwise_example_06." + std::to_string(::getpid()) + ".safetensors");
@@ -137,13 +132,19 @@ int main(int argc, char** argv) try {
   app.add_option("-r,--resume-ranks", resumed_at, "at how many ranks it goes on");
   app.add_option("--checkpoint", path,
                  "where to save it and leave it; the name ends in .safetensors");
+  example::add_device_option(app, device);
   CLI11_PARSE(app, argc, argv);
 
-  const sw::ImageSet set = sw::make_synthetic_images(sw::Seed{1}, sw::Part::train, 1000);
-  const std::vector<double> never_stopped = run_and_save(saved_at, set, path);
+  const auto run_and_save = [&](auto& run) {
+    run.steps(before);
+    run.save(path);
+  };
+  // A program that begins with the checkpoint, which replaces what its own seed had made.
+  const auto resume = [&](auto& run) { run.load(path); };
+  const auto never_stopped = last_losses(saved_at, device, sw::Seed{1}, run_and_save);
   print_file(path);
-  const std::vector<double> same = resume(saved_at, set, path);
-  const std::vector<double> other = resume(resumed_at, set, path);
+  const auto same = last_losses(saved_at, device, sw::Seed{99}, resume);
+  const auto other = last_losses(resumed_at, device, sw::Seed{99}, resume);
   if (app.count("--checkpoint") == 0) std::filesystem::remove(path);
 
   std::printf("\nloss of    never stopped   resumed at %d             resumed at %d\n", saved_at,
