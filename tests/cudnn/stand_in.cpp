@@ -378,12 +378,19 @@ cudnnStatus_t check_operation(const Descriptor& d) {
   return problem.is_consistent() ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
 }
 
+bool pads_equally(const Descriptor& graph) {
+  const Problem problem(graph.at(CUDNN_ATTR_OPERATIONGRAPH_OPS));
+  return problem.steps.before == problem.steps.after;
+}
+
 cudnnStatus_t check_plan(Descriptor& d) {
   const Descriptor& config = d.at(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   if (config.engine < 0 ||
       !handles.contains(d.one<cudnnHandle_t>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE)))
     return CUDNN_STATUS_BAD_PARAM;
-  if (!engine_of(config.engine).has_plan) return CUDNN_STATUS_NOT_SUPPORTED;
+  const cudnn_stand_in::Engine& engine = engine_of(config.engine);
+  if (!engine.has_plan || !(engine.pads_unequally || pads_equally(*config.graph)))
+    return CUDNN_STATUS_NOT_SUPPORTED;
   d.engine = config.engine;
   d.graph = config.graph;
   ++cudnn_stand_in::plans;

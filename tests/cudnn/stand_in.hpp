@@ -12,7 +12,8 @@ namespace cudnn_stand_in {
 /// What the heuristics propose for every graph.
 struct Engine {
   std::vector<cudnnBackendNumericalNote_t> notes;
-  bool has_plan = true;  ///< or it refuses to be planned
+  bool has_plan = true;        ///< or it refuses to be planned
+  bool pads_unequally = true;  ///< or it refuses padding that is not the same on both sides
   std::int64_t workspace_bytes = 0;
   double error = 0;    ///< added to all results
   bool fails = false;  ///< when it is run

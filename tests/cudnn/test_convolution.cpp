@@ -100,6 +100,36 @@ TEST_CASE("random convolutions are exact in every dtype") {
   CHECK(device_stand_in::alive == 0);
 }
 
+TEST_CASE("without an engine for unequal padding, images are padded, and all is as exact") {
+  Engine equal;
+  equal.pads_unequally = false;
+  const Proposals proposals({equal});
+  backend_test::check_random_convolutions<Device, float>(300);
+  backend_test::check_random_convolutions<Device, double>(100);
+  backend_test::check_random_convolutions<Device, bf16>(60);
+  backend_test::check_random_convolutions<Device, fp16>(60);
+  CHECK(cudnn_stand_in::alive == 0);
+  CHECK(device_stand_in::alive == 0);
+
+  CudaOptions options;
+  options.time_candidates = true;
+  Layer layer(options);
+  const ConvolutionCall edge{
+      2, {SpatialAxis{}, {.input = 5, .output = 4, .kernel = 3, .before = 1}, image.space[2]}};
+  layer.forward(edge);
+  layer.backward(Write::replace, edge);
+  const int blocks = device_stand_in::blocks;
+  const int plans = cudnn_stand_in::plans;
+  testing::allocations = 0;
+  cudnn_stand_in::allocations = &testing::allocations;
+  layer.forward(edge);
+  layer.backward(Write::replace, edge);
+  cudnn_stand_in::allocations = nullptr;
+  CHECK(testing::allocations == 0);
+  CHECK(device_stand_in::blocks == blocks);
+  CHECK(cudnn_stand_in::plans == plans);
+}
+
 TEST_CASE("only engines that keep promises are used") {
   const auto noted = [](cudnnBackendNumericalNote_t note) { return Engine{{note}}; };
   Engine refuses;

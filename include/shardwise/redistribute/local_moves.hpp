@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
+#include "shardwise/backend/detail/box_copy.hpp"
 #include "shardwise/layout/view.hpp"
-#include "shardwise/redistribute/box_copy.hpp"
 
 namespace shardwise::detail {
 

@@ -5,13 +5,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/convolution.hpp"
 #include "shardwise/backend/cuda/bias_and_activation.hpp"
 #include "shardwise/backend/cuda/cudnn_graph.hpp"
+#include "shardwise/backend/cuda/cudnn_padding.hpp"
 #include "shardwise/backend/cuda/cudnn_plan.hpp"
 #include "shardwise/backend/cuda/device.hpp"
 #include "shardwise/backend/cuda/session.hpp"
@@ -53,9 +56,11 @@ struct PutBiasGradient {
 ///
 /// The products are cuDNN's, by engines that give the same bits in every run, so that ranks which
 /// do the same work stay alike. Bias and activation are applied in one pass over y behind the
-/// product: the two-byte dtypes are rounded twice. Plans are kept for the last calls that differed,
-/// and a call like one of them allocates nothing of ours. A plan that a CUDA graph recorded stays
-/// as long as the object, since the graph may run code that belongs to it.
+/// product: the two-byte dtypes are rounded twice. Where padding is unequal on the two sides and
+/// the library has no engine for that, images are copied with their padding first. Plans are kept
+/// for the last calls that differed, and a call like one of them allocates nothing of ours. A plan
+/// that a CUDA graph recorded stays as long as the object, since the graph may run code that
+/// belongs to it.
 ///
 /// throws  backend_error if the library refuses or the device does not compute in T, memory_error
 template <class Backend, Real T>
@@ -100,7 +105,11 @@ class CudnnConvolution {
 
     bool operator==(const Key&) const = default;
   };
-  using Plans = PlanCache<Key, CudnnPlan>;
+  struct Planned {
+    CudnnPlan plan;
+    bool pads;  ///< for images that hold their padding
+  };
+  using Plans = PlanCache<Key, Planned>;
 
   std::size_t inputs() const { return channels_.groups * channels_.in; }
   std::size_t outputs() const { return channels_.groups * channels_.out; }
@@ -134,14 +143,52 @@ class CudnnConvolution {
   void run(Plans& plans, ConvolutionProduct product, const ConvolutionCall& call, Write write,
            const ConvolutionPointers& pointers, std::size_t result_size) {
     const Key key{call, write, alignment_of(pointers)};
-    const auto make = [&] {
-      const ConvolutionOperation<T> operation(product, CudnnGeometry(channels_, call), write,
+    const bool stays = is_captured(session().stream().get());
+    const Planned& planned = plans.get(
+        key, [&] { return planned_for(product, key, pointers, result_size); }, stays);
+    if (planned.pads)
+      run_padded(planned.plan, product, call, pointers);
+    else
+      planned.plan.run(session(), pointers);
+  }
+
+  Planned planned_for(ConvolutionProduct product, const Key& key, ConvolutionPointers pointers,
+                      std::size_t result_size) {
+    const auto plan_of = [&](const ConvolutionCall& call, std::size_t size) {
+      const ConvolutionOperation<T> operation(product, CudnnGeometry(channels_, call), key.write,
                                               key.alignment);
       return choose_plan(session(), graph_of(session().cudnn(), operation.get()), dtype_v<T>,
-                         pointers, {product, result_size * sizeof(T)});
+                         pointers, {product, size * sizeof(T)});
     };
-    const bool stays = is_captured(session().stream().get());
-    plans.get(key, make, stays).run(session(), pointers);
+    if (std::optional<CudnnPlan> plan = plan_of(key.call, result_size))
+      return {std::move(*plan), false};
+    if (!pads_unequally(key.call)) refuse_without_plan();
+    const std::size_t padded_size = padded_images(key.call).size();
+    pointers.x = session().padded_images(padded_size * sizeof(T));
+    const bool gives_images = product == ConvolutionProduct::backward_input;
+    std::optional<CudnnPlan> plan =
+        plan_of(with_padding_inside(key.call), gives_images ? padded_size : result_size);
+    if (!plan) refuse_without_plan();
+    return {std::move(*plan), true};
+  }
+
+  PaddedImages padded_images(const ConvolutionCall& call) const {
+    return PaddedImages(call, call.images * inputs());
+  }
+
+  /// Runs a plan for images with their padding inside on images without.
+  void run_padded(const CudnnPlan& plan, ConvolutionProduct product, const ConvolutionCall& call,
+                  ConvolutionPointers pointers) {
+    const PaddedImages images = padded_images(call);
+    T* const padded = static_cast<T*>(session().padded_images(images.size() * sizeof(T)));
+    const void* const plain = std::exchange(pointers.x, padded);
+    if (product == ConvolutionProduct::backward_input) {
+      plan.run(session(), pointers);
+      images.crop(*backend_, padded, static_cast<T*>(const_cast<void*>(plain)));
+    } else {
+      images.pad(*backend_, static_cast<const T*>(plain), padded);
+      plan.run(session(), pointers);
+    }
   }
 
   /// What the library may take the addresses to be multiples of.

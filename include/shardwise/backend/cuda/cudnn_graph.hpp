@@ -34,6 +34,20 @@ constexpr std::size_t end_of_windows(const SpatialAxis& axis) {
   return (axis.output - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
 }
 
+/// Of an axis, how many elements the library is told of: all, but where more outputs would follow
+/// from them than there are, as on a rank with a part of them.
+constexpr std::size_t extent_read(const SpatialAxis& axis) {
+  const std::size_t end = end_of_windows(axis);
+  const std::size_t padded = axis.before + axis.input;
+  return end + axis.stride <= padded ? end - axis.before : axis.input;
+}
+
+/// How far windows reach behind the elements of an axis that the library is told of.
+constexpr std::size_t padding_behind(const SpatialAxis& axis) {
+  const std::size_t padded = axis.before + extent_read(axis);
+  return end_of_windows(axis) > padded ? end_of_windows(axis) - padded : 0;
+}
+
 /// Whether every sum of a convolution is one over nothing, or over nothing but padding: the library
 /// is not asked then.
 inline bool has_no_products(const ConvolutionChannels& channels, const ConvolutionCall& call) {
@@ -70,8 +84,7 @@ class CudnnGeometry {
       stride_[k] = number(axis.stride);
       dilation_[k] = number(axis.dilation);
       before_[k] = number(axis.before);
-      const std::size_t padded = axis.before + read;
-      after_[k] = number(end_of_windows(axis) > padded ? end_of_windows(axis) - padded : 0);
+      after_[k] = number(padding_behind(axis));
     }
     x_strides_ = strides_of(in_memory);
   }
@@ -111,14 +124,6 @@ class CudnnGeometry {
   static constexpr std::int64_t number(std::size_t n) { return static_cast<std::int64_t>(n); }
 
   std::size_t axes() const { return 3 - first_; }
-
-  /// Of an axis, how many elements the library is told of: all, but where more outputs would follow
-  /// from them than there are, as on a rank with a part of them.
-  static std::size_t extent_read(const SpatialAxis& axis) {
-    const std::size_t end = end_of_windows(axis);
-    const std::size_t padded = axis.before + axis.input;
-    return end + axis.stride <= padded ? end - axis.before : axis.input;
-  }
 
   Sizes strides_of(const Sizes& sizes) const {
     Sizes strides{};

@@ -195,19 +195,24 @@ inline CudnnPlan fastest(Session& session, std::vector<CudnnPlan>&& plans,
   return std::move(plans[*best]);
 }
 
-/// The plan for a graph: the best by the library's heuristics, or by time where the options say so.
-/// throws  backend_error if there is none
-inline CudnnPlan choose_plan(Session& session, const CudnnDescriptor& graph, Dtype dtype,
-                             const ConvolutionPointers& pointers, const ConvolutionResult& result) {
+/// The plan for a graph: the best by the library's heuristics, or by time where the options say so;
+/// none if the library has none.
+inline std::optional<CudnnPlan> choose_plan(Session& session, const CudnnDescriptor& graph,
+                                            Dtype dtype, const ConvolutionPointers& pointers,
+                                            const ConvolutionResult& result) {
   const bool times = session.options().time_candidates;
   std::vector<CudnnPlan> plans = usable_plans(session, graph, dtype, times ? 8 : 1);
-  if (plans.empty())
-    throw backend_error(
-        "cuDNN " + std::to_string(cudnnGetVersion()) +
-        " has no engine for it on this device that gives the same bits in every run and keeps its "
-        "sums in the dtype that it should: use another dtype, other sizes, or a newer cuDNN");
+  if (plans.empty()) return std::nullopt;
   if (plans.size() == 1) return std::move(plans.front());
   return fastest(session, std::move(plans), pointers, result);
+}
+
+/// The error for a convolution that has no plan.
+[[noreturn]] inline void refuse_without_plan() {
+  throw backend_error(
+      "cuDNN " + std::to_string(cudnnGetVersion()) +
+      " has no engine for it on this device that gives the same bits in every run and keeps its "
+      "sums in the dtype that it should: use another dtype, other sizes, or a newer cuDNN");
 }
 
 }  // namespace shardwise::detail::cuda
