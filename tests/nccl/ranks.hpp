@@ -3,10 +3,13 @@
 
 #include <chrono>
 #include <functional>
+#include <list>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "nccl/stand_in.hpp"
+#include "shardwise/backend/cuda/graph.hpp"
 #include "shardwise/comm/nccl.hpp"
 #include "shardwise/comm/rendezvous.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
@@ -23,6 +26,27 @@ class Stream {
 
  private:
   cudaStream_t stream_ = nullptr;
+};
+
+/// What a CudaGraph asks a backend for.
+struct OnStream {
+  cudaStream_t of_rank;
+
+  cudaStream_t stream() const { return of_rank; }
+  shardwise::CudaDevice device() const { return {}; }
+};
+
+/// Work that tests put on streams; lives as long as the streams may do it.
+class HostWork {
+ public:
+  void put(cudaStream_t stream, std::function<void()> work) {
+    works_.push_back(std::move(work));
+    const auto call = [](void* data) { (*static_cast<std::function<void()>*>(data))(); };
+    cudaLaunchHostFunc(stream, call, &works_.back());
+  }
+
+ private:
+  std::list<std::function<void()>> works_;
 };
 
 /// The error that f ends with, and its type: "peer_error: rank 1: ...".

@@ -2,11 +2,13 @@
 // are numbers, their memory is that of the host, a stream is a thread, ranks are threads of one
 // process. Calls do nothing but what nccl.h and CUDA's documentation promise: collectives are put
 // on a stream and wait there for the other ranks, sends for their receivers, and abort ends the
-// wait.
+// wait. A stream that is captured does nothing; a graph that is launched does on one stream what
+// was captured on all.
 
 #include "nccl/stand_in.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -17,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -28,10 +31,27 @@ using stand_in::alive;
 
 // --- streams and events -------------------------------------------------------------------------
 
+using Task = std::function<void()>;
+
+namespace {
+
+/// What some streams were given since one of them began to be captured, in that order. A task is
+/// made of each at each launch.
+struct Capture {
+  cudaStream_t origin;
+  std::vector<std::function<Task()>> calls;
+  std::set<cudaStream_t> streams;  ///< that take part
+  bool is_over = false;
+  std::set<cudaStream_t> unjoined;  ///< with calls that no event has ordered before the origin's
+};
+
+}  // namespace
+
 struct CUstream_st {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<void()>> tasks;
+  std::deque<Task> tasks;
+  std::shared_ptr<Capture> capture;  ///< which the stream takes part in
   bool is_busy = false;
   bool ends = false;
   std::thread thread{[this] { run(); }};
@@ -41,7 +61,7 @@ struct CUstream_st {
     while (true) {
       changed.wait(lock, [&] { return ends || !tasks.empty(); });
       if (tasks.empty()) return;
-      const std::function<void()> task = std::move(tasks.front());
+      const Task task = std::move(tasks.front());
       tasks.pop_front();
       is_busy = true;
       lock.unlock();
@@ -51,7 +71,14 @@ struct CUstream_st {
       changed.notify_all();
     }
   }
-  void push(std::function<void()> task) {
+  /// The task is made now, or at each launch of what is being captured.
+  void push_made(std::function<Task()> make) {
+    if (capture == nullptr) return push(make());
+    capture->calls.push_back(std::move(make));
+    if (capture->origin != this) capture->unjoined.insert(this);
+  }
+  void push(Task task) {
+    if (capture != nullptr) return push_made([task] { return task; });
     const std::lock_guard lock(mutex);
     tasks.push_back(std::move(task));
     changed.notify_all();
@@ -62,9 +89,18 @@ struct CUstream_st {
   }
 };
 
+/// Of the last record alone: what waits keeps its own share.
 struct CUevent_st {
-  std::shared_ptr<std::atomic<int>> done = std::make_shared<std::atomic<int>>(0);
-  int recorded = 0;
+  std::shared_ptr<std::atomic<bool>> is_done;  ///< none before the first
+  std::shared_ptr<Capture> capture;            ///< in which it was recorded
+  cudaStream_t on = nullptr;
+};
+
+struct CUgraph_st {
+  std::vector<std::function<Task()>> calls;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<Task()>> calls;
 };
 
 // --- communicators ------------------------------------------------------------------------------
@@ -127,6 +163,7 @@ std::mutex registry_mutex;
 std::map<int, std::shared_ptr<Board>> boards_by_id;
 std::map<std::tuple<Board*, std::size_t, int>, std::shared_ptr<Board>> boards_by_split;
 std::atomic<int> ids{0};
+std::array<std::atomic<int>, 64> at_work{};  ///< calls of NCCL that have begun, on each device
 thread_local int current_device = 0;
 
 std::size_t size_of(ncclDataType_t type) {
@@ -305,16 +342,22 @@ ncclResult_t flush() {
   if (all.empty()) return split ? ncclInProgress : ncclSuccess;
   const std::shared_ptr<Rank> rank = all[0].comm->rank;
   std::vector<Op> sends;
-  std::vector<std::pair<std::size_t, Op>> collectives;
+  std::vector<Op> collectives;
   for (const Issued& one : all) {
-    if (one.op.kind == Op::send || one.op.kind == Op::recv)
-      sends.push_back(one.op);
-    else
-      collectives.emplace_back(rank->issued++, one.op);
+    const bool is_message = one.op.kind == Op::send || one.op.kind == Op::recv;
+    (is_message ? sends : collectives).push_back(one.op);
   }
-  all[0].stream->push([rank, sends, collectives] {
-    for (const auto& [number, op] : collectives) collective(*rank, number, op);
-    messages(*rank, sends);
+  all[0].stream->push_made([rank, sends, collectives]() -> Task {
+    const std::size_t first = rank->issued;
+    rank->issued += collectives.size();
+    return [rank, sends, collectives, first] {
+      const auto device = static_cast<std::size_t>(rank->device);
+      if (++at_work[device] > 1) stand_in::some_at_once = true;
+      for (std::size_t i = 0; i < collectives.size(); ++i)
+        collective(*rank, first + i, collectives[i]);
+      messages(*rank, sends);
+      --at_work[device];
+    };
   });
   all[0].comm->turns = stand_in::progress_turns;
   return all[0].comm->turns > 0 ? ncclInProgress : ncclSuccess;
@@ -521,6 +564,10 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorName(cudaError_t) { return "cudaErrorOfStandIn"; }
 const char* cudaGetErrorString(cudaError_t) { return "words of the stand-in"; }
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
+  *free = *all = std::size_t{1} << 30;
+  return cudaSuccess;
+}
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   *data = std::malloc(bytes);
   std::memset(*data, 0x7f, bytes);
@@ -544,6 +591,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   stream->push([=] { std::memcpy(to, staged.empty() ? from : staged.data(), bytes); });
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  return cudaStreamCreate(stream);
+}
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   *stream = new CUstream_st;
   ++alive;
@@ -565,8 +620,48 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   stream->wait();
   return cudaSuccess;
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = stand_in::is_capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* data) {
+  stream->push([=] { call(data); });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status =
+      stream->capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (stream->capture != nullptr) return cudaErrorIllegalState;
+  stream->capture = std::make_shared<Capture>(Capture{stream, {}, {stream}, false, {}});
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  const std::shared_ptr<Capture> capture = stream->capture;
+  if (capture == nullptr) return cudaErrorIllegalState;
+  for (const cudaStream_t taking_part : capture->streams) taking_part->capture = nullptr;
+  capture->is_over = true;
+  if (!capture->unjoined.empty()) return cudaErrorStreamCaptureUnjoined;
+  *graph = new CUgraph_st{capture->calls};
+  ++alive;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+  *made = new CUgraphExec_st{graph->calls};
+  ++alive;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  for (const auto& make : graph->calls) stream->push(make());
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  --alive;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete graph;
+  --alive;
   return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
@@ -582,11 +677,32 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  const int number = ++event->recorded;
-  stream->push([done = event->done, number] { *done = number; });
+  event->capture = stream->capture;
+  event->on = stream;
+  if (stream->capture != nullptr) return cudaSuccess;
+  event->is_done = std::make_shared<std::atomic<bool>>(false);
+  stream->push([is_done = event->is_done] { *is_done = true; });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (event->capture != nullptr) {
+    if (event->capture->is_over) return cudaErrorCapturedEvent;
+    if (stream->capture == nullptr) {
+      stream->capture = event->capture;
+      event->capture->streams.insert(stream);
+    }
+    if (stream->capture != event->capture) return cudaErrorStreamCaptureIsolation;
+    if (stream->capture->origin == stream) stream->capture->unjoined.erase(event->on);
+    return cudaSuccess;
+  }
+  if (stream->capture != nullptr) return cudaErrorStreamCaptureIsolation;
+  if (event->is_done == nullptr) return cudaSuccess;
+  stream->push([is_done = event->is_done] {
+    while (!*is_done) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  });
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (stand_in::device_is_broken) return cudaErrorLaunchFailure;
-  return *event->done == event->recorded ? cudaSuccess : cudaErrorNotReady;
+  return event->is_done == nullptr || *event->is_done ? cudaSuccess : cudaErrorNotReady;
 }

@@ -11,7 +11,7 @@ namespace stand_in {
 inline std::atomic<int> devices{8};
 inline std::atomic<bool> has_driver{true};
 
-/// How many communicators of NCCL, streams, events and blocks of memory are there.
+/// How many communicators of NCCL, streams, events, graphs and blocks of memory are there.
 inline std::atomic<int> alive{0};
 
 /// What the next call of ncclCommGetAsyncError on any communicator reports; once.
@@ -21,9 +21,11 @@ inline std::atomic<ncclResult_t> next_result{ncclSuccess};
 /// ncclCommGetAsyncError says ncclInProgress so often after each call.
 inline std::atomic<int> progress_turns{0};
 
-/// Whether streams are being captured into a graph; whether kernels have failed.
-inline std::atomic<bool> is_capturing{false};
+/// Whether kernels have failed.
 inline std::atomic<bool> device_is_broken{false};
+
+/// Whether two calls of NCCL were ever under way on one device, which may then end on none.
+inline std::atomic<bool> some_at_once{false};
 
 /// Calls so far.
 inline std::atomic<int> events{0};

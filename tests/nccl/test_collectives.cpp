@@ -112,6 +112,14 @@ void check_way(NcclCommunicator& nccl, const Counts& counts) {
   nccl.all_reduce(out, std::span(out));
   nccl.wait();
   check(equal(out, reduced<T>(Reduction::sum, counts.size(), 0, all)), "all_reduce in place", rank);
+  out = whole;
+  { const auto sum = nccl.start_all_reduce(out, std::span(out)); }
+  nccl.wait();
+  check(equal(out, reduced<T>(Reduction::sum, counts.size(), 0, all)), "started in place", rank);
+  std::fill(out.begin(), out.end(), T(9.0F));
+  { const auto sum = nccl.start_all_reduce(whole, std::span(out)); }
+  nccl.wait();
+  check(equal(out, reduced<T>(Reduction::sum, counts.size(), 0, all)), "start_all_reduce", rank);
 
   for (int root = 0; root < nccl.size(); ++root) {
     out = whole;
@@ -181,6 +189,7 @@ TEST_CASE("nccl: empty buffers may be null pointers") {
   run_nccl_ranks(3, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
     const Counts none(3);
     nccl.all_reduce(std::span<const float>(), std::span<float>());
+    { const auto sum = nccl.start_all_reduce(std::span<const float>(), std::span<float>()); }
     nccl.all_gather(std::span<const float>(), std::span<float>(), none);
     nccl.reduce_scatter(std::span<const float>(), std::span<float>(), none);
     nccl.broadcast(std::span<float>(), 2);
@@ -247,6 +256,8 @@ TEST_CASE("nccl: mistakes that a rank sees alone") {
     const Counts counts{2, 3};
     if (nccl.rank() != 0) return;
     CHECK(error_of([&] { nccl.all_reduce(two, std::span(three)); }) ==
+          "shape_error: all_reduce: the output has 3 elements and must have 2");
+    CHECK(error_of([&] { const auto sum = nccl.start_all_reduce(two, std::span(three)); }) ==
           "shape_error: all_reduce: the output has 3 elements and must have 2");
     CHECK(
         error_of([&] {

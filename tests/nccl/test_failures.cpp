@@ -16,6 +16,7 @@
 using namespace shardwise;
 using namespace std::chrono_literals;
 using testing::error_of;
+using testing::OnStream;
 using testing::run_nccl_ranks;
 using testing::soon;
 using testing::Stream;
@@ -223,15 +224,16 @@ TEST_CASE("nccl: captured calls are not watched, all others reuse their events")
       nccl.wait();
     }
     CHECK(stand_in::events == events);
-    stand_in::is_capturing = true;
-    for (int i = 0; i < 10; ++i) nccl.all_reduce(data, std::span(data));
-    stand_in::is_capturing = false;
+    const OnStream backend{nccl.stream()};
+    const auto sums = [&] {
+      for (int i = 0; i < 10; ++i) nccl.all_reduce(data, std::span(data));
+    };
+    CudaGraph graph(backend, sums);
     CHECK(stand_in::events == events);
+    graph.launch();
     cudaStreamSynchronize(nccl.stream());
     nccl.abort();
-    stand_in::is_capturing = true;
-    check_text(error_of([&] { nccl.all_reduce(data, std::span(data)); }), "comes too late");
-    stand_in::is_capturing = false;
+    check_text(error_of([&] { CudaGraph(backend, sums); }), "comes too late");
   });
   CHECK(nothing_is_left());
 }
@@ -244,11 +246,9 @@ TEST_CASE("nccl: launches of captured calls are watched") {
             "argument_error: not launched");
       nccl.wait();
       std::vector<float> data(8);
-      nccl.launch_recorded([&] {
-        stand_in::is_capturing = true;  // rank 1 does not launch it
-        nccl.all_reduce(data, std::span(data));
-        stand_in::is_capturing = false;
-      });
+      const OnStream backend{nccl.stream()};
+      CudaGraph graph(backend, [&] { nccl.all_reduce(data, std::span(data)); });
+      nccl.launch_recorded([&] { graph.launch(); });  // rank 1 does not
       check_text(error_of([&] { nccl.wait(); }),
                  "peer_error: rank 0: recorded(), call 3 of its group, was not done within 200 ms");
       check_text(error_of([&] { nccl.launch_recorded([] {}); }), "recorded() comes too late: ");

@@ -13,6 +13,7 @@
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/reads_peers.hpp"
+#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise {
@@ -112,6 +113,14 @@ class CountingCommunicator {
     return CountingCommunicator(inner_.split(color, key));
   }
   ///@}
+
+  /// As `StartsAllReduce` says, where `Inner` offers it; one all_reduce in the log.
+  template <Element T>
+  requires StartsAllReduce<Inner>
+  [[nodiscard]] auto start_all_reduce(In<T> in, std::span<T> out) {
+    count<T>(Operation::all_reduce, in.size());
+    return inner_.start_all_reduce(in, out);
+  }
 
   /// As `ReadsPeers` says, where `Inner` offers it; one entry of the call's operation.
   template <class T, class F>

@@ -18,6 +18,7 @@
 #include "shardwise/comm/detail/watchdog.hpp"
 #include "shardwise/comm/nccl_options.hpp"
 #include "shardwise/comm/rendezvous.hpp"
+#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -27,6 +28,11 @@ namespace shardwise {
 /// memory of the device (or memory that it reaches). It keeps the contract of `Communicator`, where
 /// "done" means **ordered on the rank's stream**: a call returns when it is enqueued, and what is
 /// enqueued on the stream after it finds its result. Only barrier, split and wait wait on the host.
+///
+/// What start_all_reduce begins runs on a second stream, for communication, which the groups that
+/// split makes share; events order the two. Calls of all these groups run one after another, as
+/// they are made. All of it can be captured into a CUDA graph; what is started in a recording has
+/// to end in it.
 ///
 /// What NCCL does otherwise than the contract says:
 /// - A sum runs in an order that NCCL chooses by size, hardware and number of ranks, which is
@@ -100,6 +106,11 @@ class NcclCommunicator {
   void receive(std::span<T> data, int from, int tag = 0);
   ///@}
 
+  /// As `StartsAllReduce` says: the rank's stream waits for the sum behind the end of what is
+  /// returned. The call is watched as all others.
+  template <Element T>
+  detail::nccl::Started start_all_reduce(In<T> in, std::span<T> out);
+
   /// Waits on the host until all ranks have called.
   void barrier();
   /// Waits on the host. The new group has the same stream and time-out.
@@ -140,7 +151,7 @@ class NcclCommunicator {
   std::shared_ptr<Hold> hold_;
 };
 
-static_assert(Communicator<NcclCommunicator>);
+static_assert(StartsAllReduce<NcclCommunicator>);
 
 template <Rendezvous R>
 NcclCommunicator::NcclCommunicator(R& place, NcclOptions options)
@@ -180,6 +191,12 @@ template <Element T>
 void NcclCommunicator::all_reduce(In<T> in, std::span<T> out, Reduction reduction) {
   detail::check_all_reduce<T>(in, out);
   detail::nccl::all_reduce<T>(group(), in, out, reduction);
+}
+
+template <Element T>
+detail::nccl::Started NcclCommunicator::start_all_reduce(In<T> in, std::span<T> out) {
+  detail::check_all_reduce<T>(in, out);
+  return detail::nccl::start_all_reduce<T>(group(), in, out);
 }
 
 template <Element T>

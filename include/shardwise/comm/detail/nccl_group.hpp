@@ -1,5 +1,6 @@
 #pragma once
-// A communicator of NCCL, seen from one rank: its calls go onto the rank's stream and are watched.
+// A communicator of NCCL, seen from one rank: its calls go onto the rank's stream, or beside it,
+// and are watched.
 
 #include <chrono>
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include "shardwise/comm/detail/call_watch.hpp"
 #include "shardwise/comm/detail/nccl_library.hpp"
 #include "shardwise/comm/detail/nccl_notes.hpp"
+#include "shardwise/comm/detail/nccl_stream.hpp"
 #include "shardwise/comm/detail/watchdog.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -50,6 +52,8 @@ class Group {
     cudaStream_t stream = nullptr;
     std::chrono::milliseconds timeout{};
     bool owns = true;  ///< whether NCCL's communicator is ended with the group
+    /// Made with a group, unless it comes from the one that the group is a part of.
+    std::shared_ptr<CommunicationStream> communication = nullptr;
   };
 
   /// Not yet connected: connect(), adopt() or another group's split_into() follows.
@@ -84,25 +88,18 @@ class Group {
   template <class F>
   void issue(const Call& call, F&& f) {
     const OnDevice on(terms_.device);
-    const bool is_watched = !is_capturing();
-    if (is_watched)
-      notes_->begin(call);
-    else
-      notes_->refuse_after_failure(call);
-    Answers answers;
-    {
-      const std::lock_guard lock(mutex_);
-      if (comm_ != nullptr) {
-        answers(ncclGroupStart());
-        f(answers, comm_, terms_.stream);
-        answers(ncclGroupEnd());
-      }
-    }
-    // Nobody watches a call that is captured, but it may meet other ranks.
-    settle(answers.nccl(), is_watched ? Clock::time_point::max() : Clock::now() + terms_.timeout);
-    if (is_watched) answers(notes_->recorded(terms_.stream));
-    if (answers.cuda() != cudaSuccess)
-      notes_->lose(CallWatch::Blame::library, "CUDA: " + text_of(answers.cuda()));
+    require(terms_.communication->join());
+    put(terms_.stream, call, f);
+  }
+
+  /// The same on the communication stream, behind what is on the rank's stream.
+  template <class F>
+  Started start(const Call& call, F&& f) {
+    const OnDevice on(terms_.device);
+    require(terms_.communication->fork());
+    Started started(terms_.communication);
+    put(terms_.communication->get(), call, f);
+    return started;
   }
 
   /// Puts calls that were captured onto the stream: launch() does. They are watched as one.
@@ -110,6 +107,7 @@ class Group {
   template <class Launch>
   void issue_recorded(Launch&& launch) {
     const OnDevice on(terms_.device);
+    require(terms_.communication->join());
     notes_->begin(Call{Operation::recorded});
     try {
       launch();
@@ -117,8 +115,7 @@ class Group {
       notes_->recorded(terms_.stream);  // what is on the stream is still waited for
       throw;
     }
-    const cudaError_t code = notes_->recorded(terms_.stream);
-    if (code != cudaSuccess) notes_->lose(CallWatch::Blame::library, "CUDA: " + text_of(code));
+    require(notes_->recorded(terms_.stream));
   }
 
   /// Returns when all calls so far are done.
@@ -173,6 +170,32 @@ class Group {
       std::this_thread::yield();
     else
       std::this_thread::sleep_for(std::chrono::microseconds(turn < 1000 ? 20 : 200));
+  }
+
+  void require(cudaError_t code) {
+    if (code != cudaSuccess) notes_->lose(CallWatch::Blame::library, "CUDA: " + text_of(code));
+  }
+
+  template <class F>
+  void put(cudaStream_t stream, const Call& call, F&& f) {
+    const bool is_watched = !is_capturing();
+    if (is_watched)
+      notes_->begin(call);
+    else
+      notes_->refuse_after_failure(call);
+    Answers answers;
+    {
+      const std::lock_guard lock(mutex_);
+      if (comm_ != nullptr) {
+        answers(ncclGroupStart());
+        f(answers, comm_, stream);
+        answers(ncclGroupEnd());
+      }
+    }
+    // Nobody watches a call that is captured, but it may meet other ranks.
+    settle(answers.nccl(), is_watched ? Clock::time_point::max() : Clock::now() + terms_.timeout);
+    if (is_watched) answers(notes_->recorded(stream));
+    require(answers.cuda());
   }
 
   bool is_capturing() const {
@@ -249,6 +272,8 @@ class Group {
     notes_.emplace(rank_, terms_.timeout);
     const std::size_t bytes = 2 * (static_cast<std::size_t>(size_) + 1) * sizeof(std::int32_t);
     check(cudaMalloc(reinterpret_cast<void**>(&scratch_), bytes), "cudaMalloc");
+    if (terms_.communication == nullptr)
+      terms_.communication = std::make_shared<CommunicationStream>(terms_.device, terms_.stream);
   }
 
   Terms terms_;

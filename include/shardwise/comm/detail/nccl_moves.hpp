@@ -40,13 +40,29 @@ void keep(Answers& answers, const T* from, T* to, std::size_t count, cudaStream_
 }
 
 template <class T>
-void all_reduce(Group& group, std::span<const T> in, std::span<T> out, Reduction reduction) {
-  const Call call{Operation::all_reduce, dtype_v<T>, reduction, -1, 0, in.size(), {}};
-  group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
+struct AllReduce {
+  std::span<const T> in;
+  std::span<T> out;
+  Reduction reduction;
+
+  Call call() const { return {Operation::all_reduce, dtype_v<T>, reduction, -1, 0, in.size(), {}}; }
+  void operator()(Answers& answers, ncclComm_t comm, cudaStream_t stream) const {
     if (in.empty()) return;
     answers(ncclAllReduce(in.data(), out.data(), in.size(), type_of(dtype_v<T>),
                           operation_of(reduction), comm, stream));
-  });
+  }
+};
+
+template <class T>
+void all_reduce(Group& group, std::span<const T> in, std::span<T> out, Reduction reduction) {
+  const AllReduce<T> sum{in, out, reduction};
+  group.issue(sum.call(), sum);
+}
+
+template <class T>
+Started start_all_reduce(Group& group, std::span<const T> in, std::span<T> out) {
+  const AllReduce<T> sum{in, out, Reduction::sum};
+  return group.start(sum.call(), sum);
 }
 
 /// Unequal blocks: each rank broadcasts its own.
