@@ -47,6 +47,7 @@ using FarCommunicator = shardwise::DeviceThreadCommunicator<Far>;
 #include "shardwise/backend/recording.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/backend/tensor_memory.hpp"
+#include "support/enqueued_kernel.hpp"
 #include "support/plain_communicator.hpp"
 
 namespace testing {
@@ -116,20 +117,17 @@ class Open {
   FarMemory& memory_;
 };
 
-template <class Kernel>
-class FarKernel;
-
 /// `Reference` on far memory.
 class Far {
  public:
   template <shardwise::Real T>
-  using Linear = FarKernel<shardwise::Reference::Linear<T> >;
+  using Linear = EnqueuedKernel<shardwise::Reference::Linear<T>, Far>;
   template <shardwise::Real T>
-  using Convolution = FarKernel<shardwise::Reference::Convolution<T> >;
+  using Convolution = EnqueuedKernel<shardwise::Reference::Convolution<T>, Far>;
   template <shardwise::Real T>
-  using MaxPooling = FarKernel<shardwise::Reference::MaxPooling<T> >;
+  using MaxPooling = EnqueuedKernel<shardwise::Reference::MaxPooling<T>, Far>;
   template <shardwise::Real T>
-  using AveragePooling = FarKernel<shardwise::Reference::AveragePooling<T> >;
+  using AveragePooling = EnqueuedKernel<shardwise::Reference::AveragePooling<T>, Far>;
 
   bool reaches(const void* from) const { return memory_.holds(from, 1); }
 
@@ -139,6 +137,7 @@ class Far {
   explicit Far(std::shared_ptr<FarMemory> shared) : shared_(std::move(shared)) {}
 
   FarMemory& memory() { return memory_; }
+  shardwise::Reference& host() { return host_; }
 
   /// What it is called for, to be done at each launch.
   class Recording {
@@ -173,13 +172,18 @@ class Far {
     Calls calls_;
   };
 
-  /// Does what the device is to do: now, or at each launch of what is being recorded.
+  /// Does what the device is to do: now, or at each launch of what is being recorded. The memory is
+  /// open meanwhile.
   template <class Call>
   void enqueue(Call call) {
-    if (recorded_ == nullptr)
+    auto run = [this, call]() mutable {
+      const Open open(memory_);
       call();
+    };
+    if (recorded_ == nullptr)
+      run();
     else
-      recorded_->push_back(std::move(call));
+      recorded_->push_back(std::move(run));
   }
 
   /// All is done when a call returns, so there is nothing to wait for; but a mark is looked at.
@@ -197,10 +201,7 @@ class Far {
   template <class F>
   void for_each(std::size_t n, F f) {
     static_assert(std::is_trivially_copyable_v<F>, "a kernel's arguments are copied as bytes");
-    enqueue([this, n, f] {
-      const Open open(memory_);
-      host_.for_each(n, f);
-    });
+    enqueue([this, n, f] { host_.for_each(n, f); });
   }
 
   template <class A, class Terms, class Combine, class Put>
@@ -209,8 +210,7 @@ class Far {
     static_assert(std::is_trivially_copyable_v<Terms> && std::is_trivially_copyable_v<Put>,
                   "a kernel's arguments are copied as bytes");
     static_assert(std::is_empty_v<Combine>, "what combines two terms holds nothing");
-    enqueue([=, this] {
-      const Open open(memory_);
+    enqueue([=] {
       for (std::size_t r = 0; r < rows; ++r)
         put(r, shardwise::detail::lane_reduce(n, first, terms(r), Combine{}));
     });
@@ -226,9 +226,6 @@ class Far {
   }
 
  private:
-  template <class Kernel>
-  friend class FarKernel;
-
   template <class T>
   void copy(const T* from, std::size_t n, T* to) {
     if (recorded_ != nullptr) throw shardwise::backend_error("Far: a copy that waits is recorded");
@@ -240,50 +237,6 @@ class Far {
   FarMemory& memory_ = *shared_;
   shardwise::Reference host_;
   std::vector<std::function<void()> >* recorded_ = nullptr;
-};
-
-/// A kernel of `Reference`, for which the memory is open while it computes.
-template <class Kernel>
-class FarKernel {
- public:
-  template <class... Given>
-  explicit FarKernel(Far& far, Given... given) : far_(far), kernel_(far.host_, given...) {}
-
-  std::size_t record_bytes(const shardwise::PoolingCall& call) const {
-    return kernel_.record_bytes(call);
-  }
-  template <class... Given>
-  void forward(Given... given) {
-    far_.enqueue([=, this] {
-      const Open open(far_.memory_);
-      kernel_.forward(given...);
-    });
-  }
-  template <class... Given>
-  void backward(Given... given) {
-    far_.enqueue([=, this] {
-      const Open open(far_.memory_);
-      kernel_.backward(given...);
-    });
-  }
-  template <class... Given>
-  void backward_input(Given... given) {
-    far_.enqueue([=, this] {
-      const Open open(far_.memory_);
-      kernel_.backward_input(given...);
-    });
-  }
-  template <class... Given>
-  void backward_weight(Given... given) {
-    far_.enqueue([=, this] {
-      const Open open(far_.memory_);
-      kernel_.backward_weight(given...);
-    });
-  }
-
- private:
-  Far& far_;
-  Kernel kernel_;
 };
 
 static_assert(shardwise::RecordingBackend<Far> && shardwise::Backend<Far, float>);
@@ -380,14 +333,9 @@ class FarCommunicator {
         !memory_->holds(out.data(), out.size_bytes())) {
       throw std::runtime_error("a collective was given memory of the host");
     }
-    const auto run = [this, collective] {
-      const Open open(*memory_);
-      collective(ranks_);
-    };
-    if (far_ == nullptr)
-      run();
-    else
-      far_->enqueue(run);
+    if (far_ != nullptr) return far_->enqueue([this, collective] { collective(ranks_); });
+    const Open open(*memory_);
+    collective(ranks_);
   }
 
   Inner ranks_;

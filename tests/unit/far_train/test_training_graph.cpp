@@ -17,162 +17,67 @@
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/training_graph.hpp"
 #include "unit/far_train/machine.hpp"
+#include "unit/far_train/ten_steps.hpp"
 
 using namespace testing;
 
 namespace {
 
-/// Dropout on a shard, on the whole, and statistics beside the parameters.
-struct Dropping
-    : Sequential<ColumnParallelLinear<inputs, 13>, BatchNorm<13>, Relu, Dropout<1, 4>,
-                 RowParallelLinear<13, 13>, Dropout<1, 3>, ColumnParallelLinear<13, classes>> {};
-
-constexpr int steps = 10;
-
-/// The next batch, where the last one lay.
-template <class Training>
-void go_to_batch(Training& t, int step) {
-  using T = typename Training::T;
-  Tensor<T, typename Training::In> x(input_shape, t.x.place());
-  for (std::size_t i = 0; i < x.size(); ++i)
-    x[i] = static_cast<T>(static_cast<accumulate_t<T>>(witness::made(step, std::int64_t(i))));
-  detail::to_device(t.backend, x.data(), x.size(), t.x.writable().data());
-  std::array<std::int32_t, samples> labels{};
-  for (std::size_t i = 0; i < samples; ++i)
-    labels[i] = witness::made_label(std::int64_t(i) + step, std::int64_t(classes));
-  detail::to_device(t.backend, labels.data(), samples, t.labels.writable().data());
-}
-
-/// All that a run leaves behind.
-template <class Training>
-void note_all(Bits& bits, Training& t) {
-  t.note_values(bits);
-  auto* const moments = t.optimizer.moments_of(t.model.values().data());
-  const std::size_t count = t.model.values().size() * t.optimizer.rule().moments();
-  note(bits, t.backend,
-       std::span<const std::remove_reference_t<decltype(*moments)>>(moments, count));
-  t.model.visit_buffers([&](auto buffer) {
-    const auto numbers = buffer.value.span();
-    note(bits, t.backend, std::span<const typename decltype(numbers)::value_type>(numbers));
-  });
-  bits.push_back(t.optimizer.steps());
-  bits.push_back(t.model.step());
-}
-
-/// Ten batches, each with a learning rate of its own, and what run(target, loss) makes of them:
-/// `step(number)` is called for each.
-template <class Training, class Step>
-Bits ten_steps(Training& t, Step&& step) {
-  Bits bits;
-  for (int i = 0; i < steps; ++i) {
-    go_to_batch(t, i);
-    t.optimizer.set_learning_rate(0.05 / (1 + i));
-    step(bits, i);
+/// On the host, and on a device, on which steps are called and launched.
+template <class Run>
+void check_steps(const Run& run) {
+  {
+    SingleRank alone;
+    Reference near;
+    const Bits expected = run.called(near, alone);
+    Far far;
+    CHECK(run.called(far, alone) == expected);
+    CHECK(run.launched(far, alone) == expected);
   }
-  note_all(bits, t);
-  return bits;
-}
-
-template <class Net, class P, class E, class Rule, class Loss>
-struct TenSteps {
-  Rule rule;
-  Loss loss;
-  StepOptions options{};
-
-  /// On the host, and on a device that is called for each step.
-  template <class B, class C>
-  Bits called(B& backend, C& ranks) const {
-    Training<Net, P, E, Rule, B, C> t(backend, ranks, rule);
-    return with_target(t, [&](const auto& target) {
-      return ten_steps(t, [&](Bits& bits, int) { note(bits, t.step(target, loss, options)); });
-    });
-  }
-
-  /// Launched; the loss is read now and then, the model is used in between, and so is its memory.
-  template <class B, class C>
-  Bits launched(B& backend, C& ranks) const {
-    Training<Net, P, E, Rule, B, C> t(backend, ranks, rule);
-    return with_target(t, [&](const auto& target) {
-      TrainingGraph graph(t.model, t.optimizer, loss, t.x.view(), target.view(), options);
-      return ten_steps(t, [&](Bits& bits, int i) {
-        graph.launch();
-        if (i % 3 == 2) {
-          const Tensor<typename decltype(t)::T, typename E::offered> other(input_shape,
-                                                                           t.x.place());
-          const auto there = t.model.to_device(other.view());
-          t.model.evaluate(there.view());
-        }
-        CHECK(t.optimizer.steps() == std::uint64_t(i) + 1);
-        note(bits, graph.loss());
-      });
-    });
-  }
-
-  void check() const {
-    {
-      SingleRank alone;
-      Reference near;
-      const Bits expected = called(near, alone);
+  for (const int size : {2, 3, 8}) {
+    CAPTURE(size);
+    run_ranks(size, [&](ThreadCommunicator& threads) {
       Far far;
-      CHECK(called(far, alone) == expected);
-      CHECK(launched(far, alone) == expected);
-    }
-    for (const int size : {2, 3, 8}) {
-      CAPTURE(size);
-      run_ranks(size, [&](ThreadCommunicator& threads) {
-        Far far;
-        FarCommunicator ranks(threads, far);
-        const Bits expected = called(far, ranks);
-        CHECK(launched(far, ranks) == expected);
-      });
-    }
+      FarCommunicator ranks(threads, far);
+      const Bits expected = run.called(far, ranks);
+      CHECK(run.launched(far, ranks) == expected);
+    });
   }
-
- private:
-  template <class Training, class F>
-  Bits with_target(Training& t, F&& f) const {
-    if constexpr (std::is_same_v<Loss, CrossEntropy>)
-      return f(t.labels);
-    else
-      return f(t.target);
-  }
-};
+}
 
 using Ahead = Ends<Invariant, Invariant>;
 
 }  // namespace
 
 TEST_CASE("launches of AdamW with a schedule and dropout") {
-  TenSteps<Dropping, float, Ahead, AdamW, CrossEntropy>{AdamW{.weight_decay = 0.1}, {0.1}}.check();
+  check_steps(
+      TenSteps<Dropping, float, Ahead, AdamW, CrossEntropy>{AdamW{.weight_decay = 0.1}, {0.1}});
 }
 
 TEST_CASE("launches of Sgd with momentum, with logits split by class") {
-  TenSteps<Dropping, double, Ends<Invariant, Feature>, Sgd, CrossEntropy>{
-      Sgd{.momentum = 0.9, .nesterov = true}, {}}
-      .check();
+  check_steps(TenSteps<Dropping, double, Ends<Invariant, Feature>, Sgd, CrossEntropy>{
+      Sgd{.momentum = 0.9, .nesterov = true}, {}});
 }
 
 TEST_CASE("launches with narrow layers and wide parameters, with rows of each rank") {
-  TenSteps<ByFeature, Precision<bf16, float>, Ends<Invariant, Batch>, AdamW, CrossEntropy>{AdamW{},
-                                                                                           {}}
-      .check();
-  TenSteps<ByFeature, Precision<fp16, float, float>, Ends<Invariant, Batch>, Sgd, MeanSquaredError>{
-      Sgd{}, {}}
-      .check();
+  check_steps(
+      TenSteps<ByFeature, Precision<bf16, float>, Ends<Invariant, Batch>, AdamW, CrossEntropy>{
+          AdamW{}, {}});
+  check_steps(TenSteps<ByFeature, Precision<fp16, float, float>, Ends<Invariant, Batch>, Sgd,
+                       MeanSquaredError>{Sgd{}, {}});
 }
 
 TEST_CASE("launches that clip gradients, of every dtype and by both norms") {
   const StepOptions by_root{.clip_norm = 0.5};
-  TenSteps<Dropping, float, Ahead, AdamW, CrossEntropy>{AdamW{}, {}, by_root}.check();
-  TenSteps<Dropping, double, Ends<Invariant, Feature>, Sgd, CrossEntropy>{
-      Sgd{.momentum = 0.9}, {}, {.clip_norm = 0.05, .norm = Norm::infinity}}
-      .check();
-  TenSteps<ByFeature, Precision<bf16, float>, Ends<Invariant, Batch>, AdamW, CrossEntropy>{
-      AdamW{}, {}, by_root}
-      .check();
-  TenSteps<ByFeature, Precision<fp16, float, fp16>, Ahead, Sgd, MeanSquaredError>{
-      Sgd{}, {}, {.clip_norm = 1e3}}  // which few of them reach
-      .check();
+  check_steps(TenSteps<Dropping, float, Ahead, AdamW, CrossEntropy>{AdamW{}, {}, by_root});
+  check_steps(TenSteps<Dropping, double, Ends<Invariant, Feature>, Sgd, CrossEntropy>{
+      Sgd{.momentum = 0.9}, {}, {.clip_norm = 0.05, .norm = Norm::infinity}});
+  check_steps(
+      TenSteps<ByFeature, Precision<bf16, float>, Ends<Invariant, Batch>, AdamW, CrossEntropy>{
+          AdamW{}, {}, by_root});
+  const StepOptions high_norm{.clip_norm = 1e3};
+  check_steps(TenSteps<ByFeature, Precision<fp16, float, fp16>, Ahead, Sgd, MeanSquaredError>{
+      Sgd{}, {}, high_norm});
 }
 
 namespace {

@@ -1,0 +1,92 @@
+// Recorded training steps of ranks over NCCL, on a stand-in for NCCL and CUDA that records.
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "nccl/host_gpu.hpp"
+#include "nccl/ranks.hpp"
+#include "nccl/stand_in.hpp"
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "shardwise/train/training_graph.hpp"
+#include "unit/far_train/machine.hpp"
+#include "unit/far_train/ten_steps.hpp"
+
+using namespace testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Ahead = Ends<Invariant, Invariant>;
+
+bool nothing_is_left() {
+  return soon([] { return stand_in::alive == 0; });
+}
+
+/// Steps that are launched over NCCL come to the bits of steps that threads are called for.
+template <class Run>
+void check_launches(const Run& run) {
+  for (const int size : {1, 2, 3}) {
+    CAPTURE(size);
+    run_nccl_ranks(size, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
+      Threads near_ranks(threads);
+      Reference near;
+      const Bits expected = run.called(near, near_ranks);
+      {
+        HostGpu gpu(nccl.stream());
+        CHECK(run.launched(gpu, nccl) == expected);
+      }
+      CHECK(nccl.close());
+    });
+    CHECK(nothing_is_left());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("nccl: launches over NCCL, with statistics, dropout and clipped gradients") {
+  check_launches(TenSteps<Dropping, float, Ahead, AdamW, CrossEntropy>{
+      AdamW{.weight_decay = 0.1}, {0.1}, {.clip_norm = 0.05}});
+}
+
+TEST_CASE("nccl: launches over NCCL of layers in 16 bits, with rows of each rank") {
+  check_launches(
+      TenSteps<ByFeature, Precision<bf16, float>, Ends<Invariant, Batch>, Sgd, MeanSquaredError>{
+          Sgd{.momentum = 0.9}, {}});
+}
+
+TEST_CASE(
+    "nccl: a launch that a rank does not join ends by the time-out, and then the graph refuses") {
+  for (const int size : {2, 3}) {
+    CAPTURE(size);
+    run_nccl_ranks(size, 1s, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
+      HostGpu gpu(nccl.stream());
+      Training<ByFeature, float, Ahead, AdamW, HostGpu, NcclCommunicator> t(gpu, nccl, AdamW{});
+      TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+      for (int step = 1; step <= 4; ++step) graph.launch();
+      graph.loss();
+      if (nccl.rank() != 1) {
+        graph.launch();
+        const std::string late = error_of([&] { graph.loss(); });
+        CAPTURE(late);
+        CHECK(late.starts_with("peer_error: rank " + std::to_string(nccl.rank()) +
+                               ": recorded(), call "));
+        CHECK(late.find(" was not done within 1 s: another rank has left") != std::string::npos);
+        const std::uint64_t steps = t.optimizer.steps();
+        const std::string refused = error_of([&] { graph.launch(); });
+        CAPTURE(refused);
+        CHECK(refused.find("recorded() comes too late: recorded(), call ") != std::string::npos);
+        CHECK(error_of([&] { graph.loss(); }) == late);
+        CHECK(t.optimizer.steps() == steps);
+      }
+      threads.barrier();
+    });
+    CHECK(nothing_is_left());
+  }
+}
