@@ -56,7 +56,7 @@ class Recorder {
 
   template <class C>
   void put_calls(const std::string& part, C& ranks) {
-    if constexpr (std::same_as<C, Counted>) {
+    if constexpr (requires { ranks.log(); }) {
       using Calls = std::vector<shardwise::CountedCall>;
       const std::scoped_lock lock(mutex_);
       auto& calls = observed_.calls[part];

@@ -125,11 +125,20 @@ struct KeepsLayout {
 ///     static constexpr bool exchanges_in_evaluation = false;  it exchanges in training alone
 ///     static constexpr bool random = true;     draws random numbers: `frame.random()`
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
+///     static constexpr bool backward_in_parts = true;  backward is the two functions below
 ///     static constexpr bool reshapes = true;   no forward and backward: the memory stays as it is
 ///     static constexpr bool keeps_shape = true;  the output is of the input's shape, always
 ///     static constexpr bool keeps_features = true;  it has as many features or channels, always
 ///     static constexpr Activation activation;  an element-wise function that products can fuse
 ///     auto make_state(Frame&) const;           what it keeps from call to call: `frame.state()`
+///
+/// A layer with `backward_in_parts`, which saves its input and works on memory of its own, has
+/// beside `backward` what that does, in two functions. They are called in this order in its place,
+/// where the ranks can sum dx while the second one runs:
+///     template <class Frame, class DY, class DX>
+///     void backward_input(Frame&, DY dy, DX dx) const;       // assigns dx
+///     template <class Frame, class X, class DY>
+///     void backward_parameters(Frame&, X x, DY dy) const;    // writes the parameters' gradients
 ///
 /// A state that outlives a step, and belongs into a checkpoint, has a member `visit_buffers(f)`,
 /// which calls f(name, View<T, L>) for each tensor of it; L is Invariant or Sharded.
@@ -172,6 +181,10 @@ struct exchanges_of<L, In> {
 template <class L>
 inline constexpr bool draws_random = requires {
   requires L::random;
+};
+template <class L>
+inline constexpr bool goes_backward_in_parts = requires {
+  requires L::backward_in_parts;
 };
 template <class L>
 inline constexpr bool only_reshapes = requires {

@@ -46,7 +46,8 @@ class LinearProduct : public ProductLayouts<S, Axis::feature> {
   using Layouts = ProductLayouts<S, Axis::feature>;
 
  public:
-  static constexpr Saves saves = Saves::input;  ///< as `Layer` says
+  static constexpr Saves saves = Saves::input;     ///< as `Layer` says
+  static constexpr bool backward_in_parts = true;  ///< as `Layer` says
 
   /// A product over complete rows can apply the activation behind it.
   template <Layout X>
@@ -67,15 +68,21 @@ class LinearProduct : public ProductLayouts<S, Axis::feature> {
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
-    using T = typename Frame::dtype;
-    T* bias_gradient = nullptr;
+    backward_parameters(frame, x, dy);
+    if constexpr (Frame::input_gradient) backward_input(frame, dy, dx);
+  }
+
+  template <class Frame, class DY, class DX>
+  void backward_input(Frame& frame, const DY& dy, const DX& dx) const {
+    frame.state().backward_input(dy.rows(), dy.data(), weight_of(frame), dx.data());
+  }
+
+  template <class Frame, class X, class DY>
+  void backward_parameters(Frame& frame, const X& x, const DY& dy) const {
+    typename Frame::dtype* bias_gradient = nullptr;
     if constexpr (Bias) bias_gradient = frame.template gradient_data<1>();
-    auto& products = frame.state();
-    products.backward_weight(x.rows(), x.data(), dy.data(), frame.write(),
-                             frame.template gradient_data<0>(), bias_gradient);
-    if constexpr (Frame::input_gradient) {
-      products.backward_input(x.rows(), dy.data(), weight_of(frame), dx.data());
-    }
+    frame.state().backward_weight(x.rows(), x.data(), dy.data(), frame.write(),
+                                  frame.template gradient_data<0>(), bias_gradient);
   }
   ///@}
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "shardwise/comm/check_level.hpp"
+#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -58,6 +59,19 @@ template <class Use, class Context>
 ParameterSlot reserve(Run<Context>& run, const Shape& shape) {
   const Shape local = local_shape<typename Use::stored>(shape, run.place());
   return run.parameters.reserve(local.elements(), holding_of<Use>);
+}
+
+/// Whether the ranks sum the gradient of the layer's input while it computes those of its
+/// parameters.
+template <class L, class S, class E>
+consteval bool sums_meanwhile() {
+  if constexpr (StartsAllReduce<typename S::context::communicator> && S::input_gradient &&
+                goes_backward_in_parts<L>) {
+    using R = Redistribute<dual_t<takes_t<L, E>>, dual_t<typename E::offered>>;
+    return R::movement == Movement::all_reduce;
+  } else {
+    return false;
+  }
 }
 
 }  // namespace detail
@@ -125,6 +139,8 @@ class Bound {
     if constexpr (detail::only_reshapes<L>) {
       return converted<dual_t<typename E::offered>>(run,
                                                     Value<T, dual_t<In>>(std::move(dy), in_shape_));
+    } else if constexpr (detail::sums_meanwhile<L, S, E>()) {
+      return backward_in_parts(run, dy.view());
     } else {
       const Saved saved = std::exchange(saved_, {});
       const View<const T, dual_t<Out>> in = dy.view();
@@ -190,6 +206,18 @@ class Bound {
   using Saved = Value<T, std::conditional_t<saves_output, Out, In>>;
   using Framed = std::conditional_t<has_state, StatefulFrame<F, State>, F>;
   static_assert(detail::must_run<L, Framed, T, In, Out, goes_backward<L, S, E>>());
+
+  input_gradient_t<T, E, S> backward_in_parts(Run<Ctx>& run, const View<const T, dual_t<Out>>& dy) {
+    const Saved x = std::exchange(saved_, {});
+    Value<T, dual_t<In>> dx(run.pool, in_shape_, run.place());
+    input_gradient_t<T, E, S> sum;
+    with_frame(run, in_shape_, [&](auto& frame) {
+      layer_.backward_input(frame, dy, dx.writable());
+      sum = detail::moved_while<dual_t<typename E::offered>>(
+          run, std::move(dx), [&] { layer_.backward_parameters(frame, x.view(), dy); });
+    });
+    return sum;
+  }
 
   static BoundParameters<parameter_count> reserve(const L& layer, const Shape& in,
                                                   Binder<Ctx>& binder) {

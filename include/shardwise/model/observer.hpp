@@ -16,7 +16,7 @@ struct Work {
   enum class Kind : std::uint8_t {
     phase,      ///< of a step: forward, loss, backward, settle, ...
     part,       ///< whatever happens in part `number` of a composition, what is sent for it too
-    compute,    ///< a layer's own forward or backward, with the exchanges that it has inside
+    compute,    ///< a layer's own forward or backward, with what is sent inside of it
     move,       ///< a redistribution that needs no other rank
     collective  ///< what needs all ranks, with the time spent waiting for them
   };

@@ -82,6 +82,20 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
   }
 }
 
+/// The same for an all-reduce, by ranks that can start one, of what may be written to. They add
+/// while meanwhile() is called.
+template <Layout To, class Context, class T, Layout From, class Meanwhile>
+Value<T, To> moved_while(Run<Context>& run, Value<T, From>&& value, Meanwhile&& meanwhile) {
+  const Observation here(run.observer, [&] {
+    return redistributing<Redistribute<From, To>>(value.global(), dtype_v<T>);
+  });
+  const View<const T, From> in = value.view();
+  Value<T, To> sum(std::move(value));
+  const auto started = run.ranks.start_all_reduce(in.span(), sum.writable().span());
+  meanwhile();
+  return sum;
+}
+
 /// Tells the observer of an all-reduce of `elements` numbers of the run's own, which `name` names,
 /// and not of a tensor on its way.
 template <class T, class Context, class Call>

@@ -1,0 +1,202 @@
+// Sums of input gradients that ranks start and end, with the gradients of parameters in between:
+// what a model learns and sends is the same, and nobody touches the sums while they are made.
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ranks/model_compare.hpp"
+#include "shardwise/comm/starts_all_reduce.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/repeat.hpp"
+#include "shardwise/observe/tracer.hpp"
+#include "support/plain_communicator.hpp"
+
+using namespace shardwise;
+using testing::Data;
+using testing::Observed;
+using testing::relative_difference;
+using testing::Workload;
+
+namespace {
+
+// What became of the sums of all ranks.
+std::atomic<int> started = 0;
+std::atomic<int> touched = 0;
+
+thread_local std::vector<std::string> order;  // of what the rank's layer did
+
+/// A sum that is made. Its memory holds NaNs, which whoever reads it gets, and the sum at the end.
+template <class T>
+class Started {
+ public:
+  Started(std::span<T> out, std::vector<T> sum) : out_(out), sum_(std::move(sum)) {
+    std::ranges::fill(bytes(), nothing);
+    order.emplace_back("start");
+  }
+  Started(const Started&) = delete;
+  Started& operator=(const Started&) = delete;
+  ~Started() {
+    touched += std::ranges::count(bytes(), nothing) == std::ssize(bytes()) ? 0 : 1;
+    std::ranges::copy(sum_, out_.begin());
+    order.emplace_back("end");
+  }
+
+ private:
+  static constexpr std::byte nothing{0xff};
+  std::span<std::byte> bytes() const { return std::as_writable_bytes(out_); }
+
+  std::span<T> out_;
+  std::vector<T> sum_;
+};
+
+class StartingRanks : public testing::PlainCommunicator<testing::Ranks> {
+  using Plain = testing::PlainCommunicator<testing::Ranks>;
+
+ public:
+  StartingRanks(testing::Ranks ranks) : StartingRanks(Plain(std::move(ranks))) {}
+  explicit StartingRanks(Plain plain) : Plain(std::move(plain)) {}
+
+  template <Element T>
+  Started<T> start_all_reduce(std::type_identity_t<std::span<const T>> in, std::span<T> out) {
+    ++started;
+    std::vector<T> sum(in.size());
+    all_reduce<T>(in, std::span(sum));
+    return Started<T>(out, std::move(sum));
+  }
+  StartingRanks split(int color, int key) { return StartingRanks(Plain::split(color, key)); }
+};
+
+using Plain = testing::Counted;
+using Starting = CountingCommunicator<StartingRanks>;
+static_assert(StartsAllReduce<Starting> && !StartsAllReduce<Plain>);
+
+/// At 1 to 8 ranks the same numbers and calls as on ranks that cannot start a sum, and `sums`
+/// of them started by each rank in a backward.
+template <class T, class E = Ends<Invariant, Invariant>, class Use = TrainWithInputGradient,
+          class Architecture>
+void check_starting(const Architecture& architecture, const Workload& work, int sums) {
+  const int passes = work.passes * work.steps;
+  for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
+    CAPTURE(ranks);
+    const Observed plain =
+        testing::observe<Architecture, T, Plain, E, Use>(architecture, ranks, work);
+    started = touched = 0;
+    const Observed beside =
+        testing::observe<Architecture, T, Starting, E, Use>(architecture, ranks, work);
+    CHECK(started == sums * passes * ranks);
+    CHECK(touched == 0);
+    CHECK(beside.tensors == plain.tensors);
+    CHECK(beside.calls == plain.calls);
+    CHECK(beside.calls.size() > 2);
+    CHECK(testing::difference_from_plan(beside) == "");
+  }
+}
+
+using Sequence = Sharded<Axis::sequence>;
+const Shape rows{{Axis::batch, 5}, {Axis::feature, 7}};
+const Shape text{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, 6}};
+
+struct Mlp : Sequential<ColumnParallelLinear<7, 11>, Relu, RowParallelLinear<11, 5>> {};
+struct Deep : Sequential<ColumnParallelLinear<7, 11>, Relu, RowParallelLinear<11, 5>, Relu,
+                         ColumnParallelLinear<5, 3, false>, To<Invariant>, Relu,
+                         Linear<split::none, 3, 4>, ColumnParallelLinear<4, 9>> {};
+struct Block : Residual<Sequential<ColumnParallelLinear<6, 9>, Relu, RowParallelLinear<9, 6>>> {};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("a perceptron", T, float, double, bf16, fp16) {
+  check_starting<T>(Mlp{}, {rows, Data::reals, true, 2, 2}, 1);
+  check_starting<T>(Mlp{}, {{{Axis::batch, 0}, {Axis::feature, 7}}}, 1);
+  check_starting<T, Ends<Invariant, Invariant>, Train>(Mlp{}, {rows}, 0);
+}
+
+TEST_CASE("several layers, some of which start no sum") {
+  check_starting<double>(Deep{}, {rows, Data::integers, true, 2, 2}, 3);
+  check_starting<double, Ends<Replicated, Invariant>>(Deep{}, {rows}, 2);
+  check_starting<double, Ends<Invariant, Invariant>, Train>(Deep{}, {rows}, 2);
+}
+
+TEST_CASE("blocks on a whole stream and on one that is split") {
+  const Workload whole_numbers{text, Data::integers, true, 2};
+  check_starting<float>(Block{}, whole_numbers, 1);
+  check_starting<float>(Repeat<3, Block>{}, whole_numbers, 3);
+  check_starting<float, Ends<Sequence, Sequence>>(Repeat<3, Block>{}, whole_numbers, 0);
+}
+
+namespace {
+
+/// Says when its parts are called.
+struct Told : ColumnParallelLinear<7, 5> {
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
+    order.emplace_back("backward");
+    ColumnParallelLinear<7, 5>::backward(frame, x, dy, dx);
+  }
+  template <class Frame, class DY, class DX>
+  void backward_input(Frame& frame, const DY& dy, const DX& dx) const {
+    order.emplace_back("input");
+    ColumnParallelLinear<7, 5>::backward_input(frame, dy, dx);
+  }
+  template <class Frame, class X, class DY>
+  void backward_parameters(Frame& frame, const X& x, const DY& dy) const {
+    order.emplace_back("parameters");
+    ColumnParallelLinear<7, 5>::backward_parameters(frame, x, dy);
+    if (fails) throw argument_error("it fails");
+  }
+  bool fails = false;
+};
+
+template <class C>
+using ToldModel = Model<Told, Context<float, Reference, C, Tracer>, Ends<Invariant, Invariant>,
+                        TrainWithInputGradient>;
+
+/// What a rank does in a backward, and the kinds of work that its observer is told.
+template <class C>
+std::vector<std::string> told(bool fails) {
+  std::vector<std::string> done;
+  testing::run_on_ranks(2, [&](testing::Ranks& inner) {
+    C ranks(inner);
+    Told layer;
+    layer.fails = fails;
+    ToldModel<C> model(layer, ranks, Seed{1}, rows);
+    const Tensor<float, Invariant> x(rows, place_of(ranks));
+    const auto y = model.forward(x.view());
+    const Tensor<float, Invariant> dy(y.global(), place_of(ranks));
+    order.clear();
+    model.observer().reserve(20);
+    try {
+      model.backward(dy.view());
+    } catch (const argument_error&) {
+      order.emplace_back("error");
+    }
+    for (const auto& event : model.observer().events())
+      order.push_back(std::to_string(static_cast<int>(event.work.kind)));
+    if (ranks.rank() == 0) done = order;
+  });
+  return done;
+}
+
+}  // namespace
+
+TEST_CASE("the parts are called around the start, and an error between ends the sum") {
+  using Words = std::vector<std::string>;
+  const Words plain = told<Plain>(false);
+  const Words starting = told<Starting>(false);
+  const Words failed = told<Starting>(true);
+  const Words work{"0", "3", "2", "4"};  // the phase, a slice of dy, the layer, the sum
+  const auto joined = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  CHECK(plain == joined({"backward"}, work));
+  CHECK(starting == joined({"input", "start", "parameters", "end"}, work));
+  CHECK(failed == joined({"input", "start", "parameters", "end", "error"}, work));
+}
