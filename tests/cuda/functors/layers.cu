@@ -13,6 +13,7 @@
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/row_norm.hpp"
 #include "shardwise/model/bound_residual.hpp"
+#include "unit/far/scale_anywhere.hpp"
 
 namespace sw = shardwise;
 using namespace sw::detail;
@@ -75,6 +76,7 @@ void layers() {
           OnPiece<UniformValues<T>>, OnPiece<NormalValues<T>>>();
   compile_sums<A, PlaneTerms<T>, PutPlaneMean<T>>();
   compile<InItsRow<PlaneShares<T>>, Added<T>, Fill<T>, Copy<T>>();
+  compile<ScaleElement<T>, FactorGradient<T>>();  // of a user's layer
 }
 
 template void layers<float>();

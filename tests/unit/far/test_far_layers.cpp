@@ -23,7 +23,9 @@
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/rms_norm.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/testing/layer_check.hpp"
 #include "support/far.hpp"
+#include "unit/far/scale_anywhere.hpp"
 
 using namespace shardwise;
 using testing::Far;
@@ -121,6 +123,10 @@ struct Network
   using Sequential::Sequential;
 };
 
+struct Scaled : Sequential<Linear<split::none, 12, 16>, ScaleAnywhere, Gelu, ScaleAnywhere> {
+  using Sequential::Sequential;
+};
+
 const Shape rows{{Axis::batch, 7}, {Axis::feature, 12}};
 const Shape images{{Axis::batch, 3}, {Axis::channel, 3}, {Axis::height, 5}, {Axis::width, 6}};
 
@@ -129,6 +135,24 @@ const Shape images{{Axis::batch, 3}, {Axis::channel, 3}, {Axis::height, 5}, {Axi
 TEST_CASE("perceptrons") {
   check<float>(Perceptron{}, rows);
   check<bf16>(Perceptron{}, rows);
+}
+
+TEST_CASE("a layer of a user's") {
+  check<float>(Scaled{}, rows);
+  check<double>(Scaled{}, rows);
+  check<bf16>(Scaled{}, rows);
+  check<fp16>(Scaled{}, rows);
+  using Features = Sharded<Axis::feature>;
+  const LayerChecks checks{.ranks = {1, 2, 3, 8}, .gradients = 5};
+  check_layer(ScaleAnywhere{}, {{Axis::batch, 3}, {Axis::feature, 7}}, checks).require();
+  check_layer<Features, Features>(ScaleAnywhere{}, {{Axis::batch, 3}, {Axis::feature, 7}}, checks)
+      .require();
+
+  const double x[] = {1, 2, 3, 4}, dy[] = {5, 6, 7, 8};
+  double gradients[] = {100, 200};  // of an earlier batch
+  for (std::size_t c : {0, 1}) FactorGradient<double>{x, dy, 4, 2, Write::add, gradients}(c);
+  CHECK(gradients[0] == 126);
+  CHECK(gradients[1] == 244);
 }
 
 TEST_CASE("networks of images") {
