@@ -77,6 +77,11 @@ bool soon(F&& f) {
   return false;
 }
 
+/// Whether all that was made of the stand-in's goes, which groups that nobody closed do by and by.
+inline bool nothing_is_left() {
+  return soon([] { return stand_in::alive == 0; });
+}
+
 /// On each of `ranks` threads: f(communicator, the threads' own communicator). A rank may leave
 /// without close().
 template <class F>

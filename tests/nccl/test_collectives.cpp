@@ -17,6 +17,7 @@
 using namespace shardwise;
 using namespace std::chrono_literals;
 using testing::error_of;
+using testing::nothing_is_left;
 using testing::run_nccl_ranks;
 
 namespace {
@@ -198,6 +199,7 @@ TEST_CASE("nccl: empty buffers may be null pointers") {
     nccl.all_to_all(std::span<const float>(), none, std::span<float>(), none);
     nccl.barrier();
   });
+  CHECK(nothing_is_left());
 }
 
 TEST_CASE("nccl: messages arrive in order") {
@@ -214,6 +216,7 @@ TEST_CASE("nccl: messages arrive in order") {
       check(got == std::vector<int>{previous, i}, "message", nccl.rank());
     }
   });
+  CHECK(nothing_is_left());
 }
 
 TEST_CASE("nccl: split groups by color and orders by key, then rank") {
@@ -286,4 +289,5 @@ TEST_CASE("nccl: mistakes that a rank sees alone") {
           "argument_error: receive: sender -1 is no rank of this group; its ranks are 0 to 1");
     CHECK(error_of([&] { nccl.check(); }) == "nothing was thrown");
   });
+  CHECK(nothing_is_left());
 }

@@ -16,6 +16,7 @@
 using namespace shardwise;
 using namespace std::chrono_literals;
 using testing::error_of;
+using testing::nothing_is_left;
 using testing::OnStream;
 using testing::run_nccl_ranks;
 using testing::soon;
@@ -41,10 +42,6 @@ struct Table {
     return others;
   }
 };
-
-bool nothing_is_left() {
-  return soon([] { return stand_in::alive == 0; });
-}
 
 }  // namespace
 

@@ -20,6 +20,7 @@ using namespace shardwise;
 using namespace std::chrono_literals;
 using testing::error_of;
 using testing::HostWork;
+using testing::nothing_is_left;
 using testing::OnStream;
 using testing::run_nccl_ranks;
 using testing::soon;
@@ -32,10 +33,6 @@ void give_time_to_be_wrong() { std::this_thread::sleep_for(20ms); }
 void check(bool right, const std::string& what) {
   CAPTURE(what);
   CHECK(right);
-}
-
-bool nothing_is_left() {
-  return soon([] { return stand_in::alive == 0; });
 }
 
 }  // namespace

@@ -25,10 +25,6 @@ namespace {
 
 using Ahead = Ends<Invariant, Invariant>;
 
-bool nothing_is_left() {
-  return soon([] { return stand_in::alive == 0; });
-}
-
 /// Steps that are launched over NCCL come to the bits of steps that threads are called for.
 template <class Run>
 void check_launches(const Run& run) {
