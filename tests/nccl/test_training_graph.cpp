@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "nccl/host_gpu.hpp"
@@ -82,6 +83,24 @@ TEST_CASE(
         CHECK(t.optimizer.steps() == steps);
       }
       threads.barrier();
+    });
+    CHECK(nothing_is_left());
+  }
+}
+
+TEST_CASE("nccl: a NaN of one rank is in both norms, though a maximum may lose it") {
+  for (const Norm norm : {Norm::euclidean, Norm::infinity}) {
+    run_nccl_ranks(3, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+      HostGpu gpu(nccl.stream());
+      Training<ByFeature, float, Ahead, Sgd, HostGpu, NcclCommunicator> t(gpu, nccl, Sgd{});
+      const StepOptions options{.clip_norm = 1, .norm = norm};
+      accumulate_step(t.model, t.x.view(), t.labels.view(), CrossEntropy{}, samples, options);
+      const float none = std::numeric_limits<float>::quiet_NaN();
+      if (nccl.rank() == 2) gpu.to_device(&none, 1, &t.model.gradients().back());
+      CHECK(message_of([&] {
+              finish_step(t.model, t.optimizer, options);
+            }).find("the norm of all gradients is ") != std::string::npos);
+      CHECK(t.optimizer.steps() == 0);
     });
     CHECK(nothing_is_left());
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -16,7 +17,7 @@
 
 namespace shardwise {
 
-/// The root of the sum of squares, or the largest magnitude.
+/// The root of the sum of squares, or the largest magnitude, which is infinite if there is a NaN.
 enum class Norm : std::uint8_t { euclidean, infinity };
 
 namespace detail {
@@ -32,12 +33,15 @@ struct Square {
   }
 };
 
-/// The magnitude of a number.
+/// The magnitude of a number, infinite for a NaN, which a maximum over ranks may lose.
 template <Real T>
 struct Magnitude {
   const T* numbers;
 
-  constexpr double operator()(std::size_t i) const { return std::abs(rounded<double>(numbers[i])); }
+  constexpr double operator()(std::size_t i) const {
+    const double x = std::abs(rounded<double>(numbers[i]));
+    return x == x ? x : std::numeric_limits<double>::infinity();
+  }
 };
 
 /// to = factor from, rounded once; both may be the same memory.

@@ -119,8 +119,7 @@ class TrainingGraph {
     if (options.scaler != nullptr) {
       throw argument_error(
           "TrainingGraph: a loss scaler decides on the host what becomes of a step: call "
-          "train_step "
-          "with it, or train in a dtype that needs none, like bf16");
+          "train_step with it, or train in a dtype that needs none, like bf16");
     }
     if (options.clip_norm) detail::check_clip_norm(*options.clip_norm, "TrainingGraph");
     start_again();
