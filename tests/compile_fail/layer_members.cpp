@@ -43,6 +43,28 @@ struct Halve {
 #endif
 };
 
+/// A layer whose backward has two parts.
+struct InParts : KeepsLayout {
+#if CASE != 9
+  static constexpr Saves saves = Saves::input;
+#else
+  static constexpr Saves saves = Saves::nothing;
+#endif
+  static constexpr bool backward_in_parts = true;
+  template <class Frame, class X, class Y>
+  void forward(Frame&, X, Y) const {}
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame&, X, DY, DX) const {}
+#if CASE != 10
+  template <class Frame, class DY, class DX>
+  void backward_input(Frame&, DY, DX) const {}
+#endif
+#if CASE != 11
+  template <class Frame, class X, class DY>
+  void backward_parameters(Frame&, X, DY) const {}
+#endif
+};
+
 struct Whole : KeepsLayout {
   static constexpr Saves saves = Saves::nothing;
   template <class Frame, class X, class Y>
@@ -60,6 +82,9 @@ struct Whole : KeepsLayout {
 #elif CASE == 5  // expect: The layer L lacks `Shape output_shape
 #elif CASE == 6  // expect: The layer L lacks .*void forward\(Frame&, X x, Y y\) const
 #elif CASE == 7  // expect: The layer L lacks .*void backward\(Frame&, Saved, DY dy, DX dx\) const
+#elif CASE == 9  // expect: The layer L says `backward_in_parts`, and so it has Saves::input
+#elif CASE == 10  // expect: The layer L says `backward_in_parts`, .*void backward_input
+#elif CASE == 11  // expect: The layer L says `backward_in_parts`, .*void backward_parameters
 #endif
 
 #if CASE == 8  // expect: L is no layer: a model is made of types like Relu
@@ -68,7 +93,7 @@ using Second = int;
 using Second = Halve;
 #endif
 
-struct Net : Sequential<Whole, Second> {};
+struct Net : Sequential<Whole, Second, InParts> {};
 
 using Ctx = Context<float, Reference, SingleRank>;
 using Asked = Model<Net, Ctx, Ends<Invariant, Invariant>, TrainWithInputGradient>;

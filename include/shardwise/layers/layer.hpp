@@ -139,6 +139,8 @@ struct KeepsLayout {
 ///     void backward_input(Frame&, DY dy, DX dx) const;       // assigns dx
 ///     template <class Frame, class X, class DY>
 ///     void backward_parameters(Frame&, X x, DY dy) const;    // writes the parameters' gradients
+/// A layer that is derived from one of these and has a `backward` of its own has these two as well,
+/// or says false: else its backward is left out where ranks sum dx meanwhile.
 ///
 /// A state that outlives a step, and belongs into a checkpoint, has a member `visit_buffers(f)`,
 /// which calls f(name, View<T, L>) for each tensor of it; L is Invariant or Sharded.

@@ -88,6 +88,19 @@ consteval bool must_run() {
         "backward(Frame&, Saved, DY dy, DX dx) const`, and the model is for training. "
         "Write it, with Saved as L::saves says (Nothing, or a view of x or y), or make "
         "the Model for ForwardOnly.");
+    if constexpr (goes_backward_in_parts<L>) {
+      static_assert(
+          L::saves == Saves::input &&
+              requires(const L& l, Frame& frame, Saved x, View<const T, dual_t<Out>> dy,
+                       View<T, dual_t<In>> dx) {
+                l.backward_input(frame, dy, dx);
+                l.backward_parameters(frame, x, dy);
+              },
+          "The layer L says `backward_in_parts`, and so it has Saves::input, `template <class "
+          "Frame, class DY, class DX> void backward_input(Frame&, DY dy, DX dx) const` and "
+          "`template <class Frame, class X, class DY> void backward_parameters(Frame&, X x, DY dy) "
+          "const`. Write what is missing, or say false.");
+    }
   }
   return true;
 }
