@@ -69,8 +69,8 @@ inline std::size_t check_block(Operation operation, const char* buffer, std::siz
   return offset(counts, rank);
 }
 
-// For each collective of rank `rank` of `ranks` all that this rank can see; where its own block of
-// `counts` begins is returned.
+// For each collective all mistakes that rank `rank` of `ranks` can see alone. Where there are
+// counts for all ranks, the result is where its own block begins.
 
 template <class T>
 void check_all_reduce(std::span<const T> in, std::span<T> out) {
