@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/detail/times_slope.hpp"
 #include "shardwise/layers/layer.hpp"
 
 namespace shardwise {
@@ -18,19 +19,6 @@ struct Applied {
 
   constexpr void operator()(std::size_t i) const {
     y[i] = static_cast<T>(F::value(static_cast<accumulate_t<T>>(x[i])));
-  }
-};
-
-/// dx = dy f', with f' from what is saved.
-template <class F, class T>
-struct TimesSlope {
-  const T* saved;
-  const T* dy;
-  T* dx;
-
-  constexpr void operator()(std::size_t i) const {
-    using A = accumulate_t<T>;
-    dx[i] = static_cast<T>(static_cast<A>(dy[i]) * F::slope(static_cast<A>(saved[i])));
   }
 };
 

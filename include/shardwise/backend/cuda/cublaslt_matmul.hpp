@@ -53,6 +53,8 @@ class Matmul {
     descriptor_.set(CUBLASLT_MATMUL_DESC_TRANSA, product.op_a);
     descriptor_.set(CUBLASLT_MATMUL_DESC_TRANSB, product.op_b);
     if (epilogue != 0) descriptor_.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if ((epilogue & has_auxiliary) != 0)
+      descriptor_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(product.m));
   }
 
   const Product& product() const { return product_; }
@@ -71,7 +73,7 @@ class Matmul {
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments.b);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments.d);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments.d);
-    set_vector(operands);  // an epilogue without one is refused
+    set_pointers(operands);  // an epilogue without them is refused
 
     MatmulProposals result;
     int count = 0;
@@ -90,7 +92,7 @@ class Matmul {
   /// Puts the product on the session's stream; returns what the library says to that.
   cublasStatus_t launch(Session& session, const Operands& operands,
                         const cublasLtMatmulHeuristicResult_t& algorithm) {
-    set_vector(operands);
+    set_pointers(operands);
     void* const scratch = session.scratch(algorithm.workspaceSize);
     return cublasLtMatmul(session.cublaslt(), descriptor_.get(), scalar(product_.dtype, true),
                           operands.a, a_.get(), operands.b, b_.get(),
@@ -105,9 +107,11 @@ class Matmul {
                              : MatrixLayout(type_of(product_.dtype), columns, rows);
   }
 
-  void set_vector(const Operands& operands) {
+  void set_pointers(const Operands& operands) {
     if ((epilogue_ & (CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADB)) != 0)
       descriptor_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.vector);
+    if ((epilogue_ & has_auxiliary) != 0)
+      descriptor_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.auxiliary);
   }
 
   Product product_;

@@ -86,6 +86,8 @@ struct Operands {
   void* d = nullptr;
   /// Of the epilogue, and fit for one: a bias, or where BGRADB puts its gradient.
   const void* vector = nullptr;
+  /// Of the epilogue, and fit for one: where GELU_AUX puts z, or DGELU finds it.
+  const void* auxiliary = nullptr;
 };
 
 /// How far an address is aligned, in bytes; 16, the widest that a thread reads at once, suffices.
@@ -97,6 +99,15 @@ inline std::uint32_t alignment_of(const void* address) {
 /// Whether an epilogue is given this vector, null for none. No preference tells the library how one
 /// is aligned, so it may read 16 bytes at once.
 inline bool fits_epilogues(const void* vector) { return alignment_of(vector) == 16; }
+
+/// The bit of epilogues that have an auxiliary matrix.
+constexpr std::uint32_t has_auxiliary = CUBLASLT_EPILOGUE_GELU_AUX & CUBLASLT_EPILOGUE_DGELU;
+
+/// Whether an epilogue is given this auxiliary matrix, which lies as D does. Its leading dimension,
+/// the rows of D, has to be a multiple of 8.
+inline bool fits_auxiliary(const void* matrix, std::size_t rows) {
+  return matrix != nullptr && rows % 8 == 0 && alignment_of(matrix) == 16;
+}
 
 /// What an algorithm may rely on: those are chosen for it, so plans differ where it does.
 struct Alignments {

@@ -1,0 +1,23 @@
+#pragma once
+// Backward through an element-wise function.
+
+#include <cstddef>
+
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise::detail {
+
+/// dx = dy f', with f' from what is saved. dx may be dy.
+template <class F, class T>
+struct TimesSlope {
+  const T* saved;
+  const T* dy;
+  T* dx;
+
+  constexpr void operator()(std::size_t i) const {
+    using A = accumulate_t<T>;
+    dx[i] = static_cast<T>(static_cast<A>(dy[i]) * F::slope(static_cast<A>(saved[i])));
+  }
+};
+
+}  // namespace shardwise::detail
