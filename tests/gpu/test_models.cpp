@@ -230,8 +230,8 @@ struct ByAdamW {
 struct Block : Sequential<ColumnParallelLinear<10, 6>, Silu, RowParallelLinear<6, 10>> {};
 struct Perceptron
     : Sequential<ColumnParallelLinear<9, 13>, Gelu, Dropout<1, 4>, RowParallelLinear<13, 10>,
-                 LayerNorm<10>, Residual<Block>, RmsNorm<10>, Tanh, ColumnParallelLinear<10, 7>,
-                 GeluTanh, RowParallelLinear<7, 5>> {};
+                 LayerNorm<10>, Residual<Block>, RmsNorm<10>, Tanh, ColumnParallelLinear<10, 16>,
+                 GeluTanh, RowParallelLinear<16, 5>> {};
 struct Classifier
     : Sequential<ColumnParallelLinear<9, 6>, Sigmoid, To<Invariant>, ColumnParallelLinear<6, 5>> {};
 /// A template, since nvcc 13.0 cannot name the windows of a network that is none.

@@ -174,12 +174,11 @@ void set_parameters(M& model, Data data) {
 }
 
 /// Steps of a model on one rank.
-template <class Architecture, class T, class E, class Use, class C>
+template <class Architecture, class T, class E, class Use, class B, class C>
 void run_model(const Architecture& architecture, C& ranks, const Workload& work,
                Recorder& recorder) {
   using namespace shardwise;
-  Model<Architecture, Context<T, Reference, C>, E, Use> model(architecture, ranks, Seed{5},
-                                                              work.in);
+  Model<Architecture, Context<T, B, C>, E, Use> model(architecture, ranks, Seed{5}, work.in);
   if (work.sets_parameters) set_parameters(model, work.data);
   recorder.put_calls("set", ranks);
   recorder.with([&](Observed& o) { o.plan = model.plan(work.in); });
@@ -246,11 +245,11 @@ void on_ranks(int ranks, F&& f) {
   }
 }
 
-template <class Architecture, class T, class C, class E, class Use>
+template <class Architecture, class T, class C, class E, class Use, class B = shardwise::Reference>
 Observed observe(const Architecture& architecture, int ranks, const Workload& work) {
   Recorder recorder(ranks);
   on_ranks<C>(ranks, [&](C& communicator) {
-    run_model<Architecture, T, E, Use>(architecture, communicator, work, recorder);
+    run_model<Architecture, T, E, Use, B>(architecture, communicator, work, recorder);
   });
   return recorder.take();
 }

@@ -49,6 +49,7 @@ using FarCommunicator = shardwise::DeviceThreadCommunicator<Far>;
 #include "shardwise/backend/tensor_memory.hpp"
 #include "support/enqueued_kernel.hpp"
 #include "support/plain_communicator.hpp"
+#include "support/slope_loops.hpp"
 
 namespace testing {
 
@@ -117,11 +118,11 @@ class Open {
   FarMemory& memory_;
 };
 
-/// `Reference` on far memory.
+/// `Reference` on far memory, with slopes as `Cuda` has them.
 class Far {
  public:
   template <shardwise::Real T>
-  using Linear = EnqueuedKernel<shardwise::Reference::Linear<T>, Far>;
+  using Linear = EnqueuedKernel<SlopeLoops<T>, Far>;
   template <shardwise::Real T>
   using Convolution = EnqueuedKernel<shardwise::Reference::Convolution<T>, Far>;
   template <shardwise::Real T>
@@ -240,6 +241,7 @@ class Far {
 };
 
 static_assert(shardwise::RecordingBackend<Far> && shardwise::Backend<Far, float>);
+static_assert(shardwise::SlopeKernel<Far::Linear<float>, float>);
 static_assert(!shardwise::DeviceBackend<shardwise::Reference>);
 
 /// A rank whose collectives take far memory alone, as NCCL's take that of a GPU.

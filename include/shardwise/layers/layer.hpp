@@ -129,7 +129,8 @@ struct KeepsLayout {
 ///     static constexpr bool reshapes = true;   no forward and backward: the memory stays as it is
 ///     static constexpr bool keeps_shape = true;  the output is of the input's shape, always
 ///     static constexpr bool keeps_features = true;  it has as many features or channels, always
-///     static constexpr Activation activation;  an element-wise function that products can fuse
+///     static constexpr Activation activation;  an element-wise function that products can fuse,
+///                                              with its slope
 ///     auto make_state(Frame&) const;           what it keeps from call to call: `frame.state()`
 ///
 /// A layer with `backward_in_parts`, which saves its input and works on memory of its own, has
@@ -233,6 +234,18 @@ template <class L, class In>
 inline constexpr bool fuses_activation = requires {
   requires L::template fuses<In>;
 };
+
+/// An activation whose slope is taken from its input.
+template <class L>
+concept SavesActivationInput = requires {
+  L::activation;
+  requires L::saves == Saves::input;
+};
+
+/// Whether the product of L, in T by the backend B, has the slope of `Other`, an activation beside
+/// it, see SlopeKernel. Of a type derived from L this is not said, since it may do something else.
+template <class L, class Other, class B, class T>
+inline constexpr bool has_slope_of = false;
 
 }  // namespace detail
 

@@ -60,21 +60,23 @@ class LinearProduct : public ProductLayouts<S, Axis::feature> {
       Bias, std::tuple<typename Layouts::template weight<X>, typename Layouts::template bias<X>>,
       std::tuple<typename Layouts::template weight<X>>>;
 
-  template <class Frame, class X, class Y>
-  void forward(Frame& frame, const X& x, const Y& y) const {
+  /// With z, if the backward of the activation behind the product needs it.
+  template <class Frame, class X, class Y, class... Z>
+  void forward(Frame& frame, const X& x, const Y& y, const Z&... z) const {
     frame.state().forward(x.rows(), x.data(), weight_of(frame), bias_of(frame), Frame::activation,
-                          y.data());
+                          y.data(), z.data()...);
   }
 
-  template <class Frame, class X, class DY, class DX>
-  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
+  /// With the activation in front of the product and its z, if dx is to be multiplied by its slope.
+  template <class Frame, class X, class DY, class DX, class... Slope>
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx, const Slope&... slope) const {
     backward_parameters(frame, x, dy);
-    if constexpr (Frame::input_gradient) backward_input(frame, dy, dx);
+    if constexpr (Frame::input_gradient) backward_input(frame, dy, dx, slope...);
   }
 
-  template <class Frame, class DY, class DX>
-  void backward_input(Frame& frame, const DY& dy, const DX& dx) const {
-    frame.state().backward_input(dy.rows(), dy.data(), weight_of(frame), dx.data());
+  template <class Frame, class DY, class DX, class... Slope>
+  void backward_input(Frame& frame, const DY& dy, const DX& dx, const Slope&... slope) const {
+    frame.state().backward_input(dy.rows(), dy.data(), weight_of(frame), dx.data(), slope...);
   }
 
   template <class Frame, class X, class DY>
@@ -220,6 +222,12 @@ namespace detail {
 
 template <class S, std::size_t In, std::size_t Out, bool Bias>
 inline constexpr bool runs_as_dynamic<Linear<S, In, Out, Bias>> = true;
+
+template <class S, std::size_t In, std::size_t Out, bool Bias, SavesActivationInput Other, class B,
+          class T>
+requires SlopeKernel<typename B::template Linear<T>, T>
+inline constexpr bool has_slope_of<Linear<S, In, Out, Bias>, Other, B, T> =
+    B::template Linear<T>::has_slope_of(Other::activation);
 
 }  // namespace detail
 

@@ -105,8 +105,10 @@ class Bound {
     if (in.rank() > 0) layer.output_shape(in);
   }
 
-  /// Converts what is offered to what the layer takes, and saves what its backward needs.
-  Value<T, Out> forward(Run<Ctx>& run, Value<T, typename E::offered>&& offered) {
+  /// Converts what is offered to what the layer takes, and saves what its backward needs. A product
+  /// that applies an activation gives z too, what that is applied to, if a backward may follow.
+  template <class... Z>
+  Value<T, Out> forward(Run<Ctx>& run, Value<T, typename E::offered>&& offered, Z&... z) {
     Value<T, In> x = converted<In>(run, std::move(offered));
     if constexpr (is_sized && detail::checks_locally<typename Ctx::communicator>())
       detail::require_as_bound(x.global(), parameters_.in);
@@ -122,7 +124,9 @@ class Bound {
       Value<T, Out> y = detail::works_in_place<L> && x.may_write()
                             ? Value<T, Out>(std::move(x), out_shape)
                             : Value<T, Out>(run.pool, out_shape, run.place());
-      with_frame(run, in.global(), [&](auto& frame) { layer_.forward(frame, in, y.writable()); });
+      if (run.training) ((z = Value<T, Out>(run.pool, out_shape, run.place())), ...);
+      with_frame(run, in.global(),
+                 [&](auto& frame) { layer_.forward(frame, in, y.writable(), z.writable()...); });
       keep_output(run, in.global(), y);
       if (run.finds_non_finite)
         detail::require_finite(run.backend, run.pool, run.ranks, y.view().span(), "the output");
@@ -133,8 +137,25 @@ class Bound {
   /// Takes over the output of a product that applied this activation itself.
   void adopt(Run<Ctx>& run, const Value<T, Out>& y) { keep_output(run, y.global(), y); }
 
-  /// Writes the gradients of parameters, and converts the gradient of the input back.
-  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
+  /// The same with z, what it was applied to, if its backward needs that.
+  void adopt(Run<Ctx>& run, const Value<T, Out>& y, Value<T, In>&& z) {
+    adopt(run, y);
+    saved_ = std::move(z);
+  }
+
+  /// Gives up what forward saved, for a product that multiplies by the slope of this activation.
+  Value<T, In> take_saved() { return std::exchange(saved_, {}); }
+
+  /// Converts the gradient of the input back, which such a product gave.
+  auto skip_backward(Run<Ctx>& run, Value<T, dual_t<In>>&& dx) {
+    return converted<dual_t<typename E::offered>>(run, std::move(dx));
+  }
+
+  /// Writes the gradients of parameters, and converts the gradient of the input back. `slope` is
+  /// the activation in front of a product, and where its z lies, if the product has its slope.
+  template <class... Slope>
+  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given,
+                                     const Slope&... slope) {
     Value<T, dual_t<Out>> dy = std::move(given);  // to give up its memory with this call
     if constexpr (detail::only_reshapes<L>) {
       return converted<dual_t<typename E::offered>>(run,
@@ -156,7 +177,7 @@ class Bound {
         if constexpr (L::saves == Saves::nothing) {
           layer_.backward(frame, Nothing{}, in, dx_view);
         } else {
-          layer_.backward(frame, saved.view(), in, dx_view);
+          layer_.backward(frame, saved.view(), in, dx_view, slope...);
         }
       });
       if constexpr (S::input_gradient) {

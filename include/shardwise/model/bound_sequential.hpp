@@ -8,6 +8,7 @@
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/bound.hpp"
+#include "shardwise/model/fusion.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/sequential.hpp"
 
@@ -42,53 +43,20 @@ decltype(auto) at_layer(Run<Context>& run, Position<L>& at, Call&& call) {
   return call();
 }
 
-/// The settings of layer I of a Sequential: whether anything before it wants a gradient, and which
-/// activation its product applies.
-template <class L, class S, class E, std::size_t I>
-struct SettingAt;
-
 template <std::size_t I, class B>
 struct NumberedBound {
   B bound;
-};
-
-template <class L, class S, class E, std::size_t I>
-struct SettingAt {
-  using Layer = typename L::template layer_type<I>;
-  using Here = typename L::template ends_of<I, typename E::offered, typename E::wanted>;
-
-  /// The activation behind layer I, if layer I can apply it and nothing moves in between.
-  static consteval Activation fused() {
-    if constexpr (I + 1 == L::size) {
-      return Activation::none;
-    } else {
-      using Next = typename L::template layer_type<I + 1>;
-      using After = typename L::template ends_of<I + 1, typename E::offered, typename E::wanted>;
-      constexpr bool stays = std::same_as<gives_t<Layer, Here>, takes_t<Next, After>>;
-      if constexpr (activation_of<Next>() != Activation::none && stays) {
-        constexpr bool is_enough = !S::trains || Next::saves == Saves::output;
-        return is_enough && fuses_activation<Layer, takes_t<Layer, Here>> ? Next::activation
-                                                                          : Activation::none;
-      } else {
-        return Activation::none;
-      }
-    }
-  }
-
-  using Use = use_of<S::trains, S::input_gradient || (first_owner<L, E> < I)>;
-
-  using type = Bound<as_dynamic_t<Layer>, Setting<typename S::context, Use, fused()>, Here>;
 };
 
 template <class L, class S, class E, class Indices>
 struct BoundLayers;
 template <class L, class S, class E, std::size_t... Is>
 struct BoundLayers<L, S, E, std::index_sequence<Is...>>
-    : NumberedBound<Is, typename SettingAt<L, S, E, Is>::type>... {
+    : NumberedBound<Is, typename Fusion<L, S, E, Is>::type>... {
   /// `shape` is what a layer gets; bases are made in their order, so it can go from one to the
   /// next.
   BoundLayers(const L& layers, Shape shape, Binder<typename S::context>& binder, Position<L>& at)
-      : NumberedBound<Is, typename SettingAt<L, S, E, Is>::type>{
+      : NumberedBound<Is, typename Fusion<L, S, E, Is>::type>{
             bind<Is>(layers, shape, binder, at)}... {}
 
  private:
@@ -96,7 +64,7 @@ struct BoundLayers<L, S, E, std::index_sequence<Is...>>
   static auto bind(const L& layers, Shape& shape, Binder<typename S::context>& binder,
                    Position<L>& at) {
     using Layer = typename L::template layer_type<I>;
-    using B = typename SettingAt<L, S, E, I>::type;
+    using B = typename Fusion<L, S, E, I>::type;
     return at_layer<I>(binder.run, at, [&] {
       // Asked of what runs, whose code is there once for all sizes.
       if constexpr (I > 0) shape = as_dynamic(layers.template layer<I - 1>()).output_shape(shape);
@@ -120,7 +88,7 @@ class Bound<L, S, E> {
   using Layers = detail::BoundLayers<L, S, E, std::make_index_sequence<L::size>>;
 
   template <std::size_t I>
-  using At = detail::SettingAt<L, S, E, I>;
+  using At = detail::Fusion<L, S, E, I>;
   template <std::size_t I>
   using layer_type = typename L::template layer_type<I>;
   using Position = detail::Position<L>;
@@ -171,28 +139,43 @@ class Bound<L, S, E> {
   auto forward_from(Run<Ctx>& run, Value<T, X>&& x, Position& at) {
     if constexpr (I == L::size) {
       return std::move(x);
+    } else if constexpr (At<I>::fused() == Activation::none) {
+      auto y = detail::at_layer<I>(run, at, [&] { return bound<I>().forward(run, std::move(x)); });
+      return forward_from<I + 1>(run, std::move(y), at);
+    } else if constexpr (At<I>::gives_z) {
+      Value<T, gives_t<layer_type<I>, typename At<I>::Here>> z;
+      auto y =
+          detail::at_layer<I>(run, at, [&] { return bound<I>().forward(run, std::move(x), z); });
+      bound<I + 1>().adopt(run, y, std::move(z));
+      return forward_from<I + 2>(run, std::move(y), at);
     } else {
       auto y = detail::at_layer<I>(run, at, [&] { return bound<I>().forward(run, std::move(x)); });
-      if constexpr (At<I>::fused() != Activation::none) {
-        bound<I + 1>().adopt(run, y);
-        return forward_from<I + 2>(run, std::move(y), at);
-      } else {
-        return forward_from<I + 1>(run, std::move(y), at);
-      }
+      bound<I + 1>().adopt(run, y);
+      return forward_from<I + 2>(run, std::move(y), at);
     }
   }
 
-  template <std::size_t I, Layout DY>
+  /// With `SlopeDone`, dy is multiplied by the slope of layer I already.
+  template <std::size_t I, bool SlopeDone = false, Layout DY>
   input_gradient_t<T, E, S> backward_from(Run<Ctx>& run, Value<T, DY>&& dy, Position& at) {
     if constexpr (!goes_backward<layer_type<I>, typename At<I>::Use, typename At<I>::Here>) {
       return {};
     } else {
-      auto dx =
-          detail::at_layer<I>(run, at, [&] { return bound<I>().backward(run, std::move(dy)); });
+      auto dx = detail::at_layer<I>(run, at, [&] {
+        if constexpr (SlopeDone) {
+          return bound<I>().skip_backward(run, std::move(dy));
+        } else if constexpr (At<I>::takes_slope) {
+          const auto z = bound<I - 1>().take_saved();
+          return bound<I>().backward(run, std::move(dy), layer_type<I - 1>::activation,
+                                     z.view().data());
+        } else {
+          return bound<I>().backward(run, std::move(dy));
+        }
+      });
       if constexpr (I == 0 || std::same_as<decltype(dx), Nothing>) {
         return dx;
       } else {
-        return backward_from<I - 1>(run, std::move(dx), at);
+        return backward_from<I - 1, At<I>::takes_slope>(run, std::move(dx), at);
       }
     }
   }

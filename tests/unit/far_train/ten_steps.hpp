@@ -17,10 +17,12 @@
 
 namespace testing {
 
-/// Dropout on a shard, on the whole, and statistics beside the parameters.
-struct Dropping
-    : Sequential<ColumnParallelLinear<inputs, 13>, BatchNorm<13>, Relu, Dropout<1, 4>,
-                 RowParallelLinear<13, 13>, Dropout<1, 3>, ColumnParallelLinear<13, classes>> {};
+/// Dropout on a shard, on the whole, statistics beside the parameters, and products that do the
+/// work of an activation between them.
+struct Dropping : Sequential<ColumnParallelLinear<inputs, 13>, BatchNorm<13>, Relu, Dropout<1, 4>,
+                             RowParallelLinear<13, 13>, Dropout<1, 3>, ColumnParallelLinear<13, 5>,
+                             GeluTanh, RowParallelLinear<5, 7>, ColumnParallelLinear<7, classes>> {
+};
 
 /// The next batch, where the last one lay.
 template <class Training>

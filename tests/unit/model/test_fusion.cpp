@@ -22,7 +22,8 @@ using Apart = Sequential<ColumnParallelLinear<7, 11>, To<Sharded<Axis::feature>>
 
 template <class M, class Use, std::size_t I = 0>
 constexpr Activation fused() {
-  return detail::SettingAt<M, Setting<void, Use>, Ends_, I>::fused();
+  using Alone = Context<float, Reference, SingleRank>;
+  return detail::Fusion<M, Setting<Alone, Use>, Ends_, I>::fused();
 }
 
 // That it happens: where the slope needs no more than the output, or nobody asks for a slope.

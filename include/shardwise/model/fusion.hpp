@@ -1,0 +1,76 @@
+#pragma once
+// Which work of the activations beside a product is done by the product. They are fused:
+//
+//     forward     product --> activation     the product applies the activation, and gives z, its
+//                                            input, if the slope is taken from that
+//     backward    activation <-- product     the product multiplies its input's gradient by the
+//                                            slope
+
+#include <concepts>
+#include <cstddef>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/model/bound.hpp"
+#include "shardwise/model/decide.hpp"
+#include "shardwise/model/goes_backward.hpp"
+#include "shardwise/redistribute/redistribute.hpp"
+#include "shardwise/redistribute/run.hpp"
+
+namespace shardwise::detail {
+
+/// Layer I of a Sequential: its ends, and whether anything before it wants a gradient.
+template <class L, class S, class E, std::size_t I>
+struct SettingAt {
+  using Layer = typename L::template layer_type<I>;
+  using Here = typename L::template ends_of<I, typename E::offered, typename E::wanted>;
+  using Use = use_of<S::trains, S::input_gradient || (first_owner<L, E> < I)>;
+};
+
+/// What it does of the work of its neighbours.
+template <class L, class S, class E, std::size_t I>
+struct Fusion : SettingAt<L, S, E, I> {
+  using typename SettingAt<L, S, E, I>::Layer;
+  using typename SettingAt<L, S, E, I>::Here;
+  using typename SettingAt<L, S, E, I>::Use;
+  using Context = typename S::context;
+
+  /// Whether layer I has the slope of `Other`, a layer beside it.
+  template <class Other>
+  static constexpr bool has_slope =
+      has_slope_of<Layer, Other, typename Context::backend, typename Context::dtype>;
+
+  /// The activation behind layer I, if layer I can apply it and nothing moves in between.
+  static consteval Activation fused() {
+    if constexpr (I + 1 == L::size) {
+      return Activation::none;
+    } else {
+      using Next = typename L::template layer_type<I + 1>;
+      using After = typename L::template ends_of<I + 1, typename E::offered, typename E::wanted>;
+      constexpr bool stays = std::same_as<gives_t<Layer, Here>, takes_t<Next, After>>;
+      if constexpr (activation_of<Next>() != Activation::none && stays) {
+        constexpr bool is_enough = !S::trains || Next::saves == Saves::output || has_slope<Next>;
+        return is_enough && fuses_activation<Layer, takes_t<Layer, Here>> ? Next::activation
+                                                                          : Activation::none;
+      } else {
+        return Activation::none;
+      }
+    }
+  }
+
+  using Behind = typename L::template layer_type<I + 1 == L::size ? I : I + 1>;
+  using Before = typename L::template layer_type<I == 0 ? 0 : I - 1>;
+  using Back = adjoint_t<Redistribute<typename Here::offered, takes_t<Layer, Here>>>;
+  static constexpr bool dx_stays = moves_nothing<Back, typename Context::communicator>;
+
+  /// Whether layer I, where it applies an activation, gives z too, which that one saves.
+  static constexpr bool gives_z = S::trains && SavesActivationInput<Behind>;
+
+  /// Whether layer I multiplies by the slope of the activation in front of it, if nothing moves in
+  /// between.
+  static constexpr bool takes_slope = has_slope<Before> && dx_stays && I > 0 && Use::input_gradient;
+
+  using type = Bound<as_dynamic_t<Layer>, Setting<Context, Use, fused()>, Here>;
+};
+
+}  // namespace shardwise::detail
