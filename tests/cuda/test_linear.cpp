@@ -300,6 +300,22 @@ TEST_CASE("cuda: a product applies GELU alone where nobody saves z") {
   CHECK(stand_in::misuse == "");
 }
 
+TEST_CASE("cuda: a plan that is used again finds z where it lies now") {
+  HostCuda cuda;
+  HostCuda::Linear<float> kernel(cuda, 8, 8);
+  const OnDevice<float> ones(cuda, std::vector<float>(64, 1)), y(cuda, std::vector<float>(8));
+  for (const float number : {1.0F, -2.0F}) {
+    const OnDevice<float> x(cuda, std::vector<float>(8, number)), z(cuda, std::vector<float>(8));
+    kernel.forward(1, x.data(), {ones.data(), 1}, nullptr, Activation::gelu_tanh, y.data(),
+                   z.data());
+    CHECK(z.values() == std::vector<float>(8, 8 * number));
+    kernel.backward_input(1, ones.data(), {ones.data(), 1}, y.data(), Activation::gelu_tanh,
+                          x.data());
+    CHECK(close(y.values(), std::vector<float>(8, 8 * activations::GeluTanh::slope(number))));
+  }
+  CHECK(stand_in::misuse == "");
+}
+
 TEST_CASE("cuda: the fastest of the products with slopes is found on their own matrices") {
   const Machine machine;
   CudaOptions options;
