@@ -365,6 +365,11 @@ cudnnStatus_t check_steps(const Descriptor& d) {
   return is_right ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
+bool pads_equally(const Descriptor& operation) {
+  const Problem problem(operation);
+  return problem.steps.before == problem.steps.after;
+}
+
 cudnnStatus_t check_operation(const Descriptor& d) {
   const auto names = names_of(d.type);
   for (std::size_t k = 0; k < 3; ++k)
@@ -375,12 +380,9 @@ cudnnStatus_t check_operation(const Descriptor& d) {
       problem.steps.sums == CUDNN_DATA_DOUBLE ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
   for (std::size_t k = 4; k < 6; ++k)
     if (d.values.at(names[k]).type != scales) return CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
-  return problem.is_consistent() ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
-}
-
-bool pads_equally(const Descriptor& graph) {
-  const Problem problem(graph.at(CUDNN_ATTR_OPERATIONGRAPH_OPS));
-  return problem.steps.before == problem.steps.after;
+  if (!problem.is_consistent()) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+  return cudnn_stand_in::takes_unequal_padding || pads_equally(d) ? CUDNN_STATUS_SUCCESS
+                                                                  : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 cudnnStatus_t check_plan(Descriptor& d) {
@@ -389,7 +391,8 @@ cudnnStatus_t check_plan(Descriptor& d) {
       !handles.contains(d.one<cudnnHandle_t>(CUDNN_ATTR_EXECUTION_PLAN_HANDLE)))
     return CUDNN_STATUS_BAD_PARAM;
   const cudnn_stand_in::Engine& engine = engine_of(config.engine);
-  if (!engine.has_plan || !(engine.pads_unequally || pads_equally(*config.graph)))
+  if (!engine.has_plan ||
+      !(engine.pads_unequally || pads_equally(config.graph->at(CUDNN_ATTR_OPERATIONGRAPH_OPS))))
     return CUDNN_STATUS_NOT_SUPPORTED;
   d.engine = config.engine;
   d.graph = config.graph;

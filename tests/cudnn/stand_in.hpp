@@ -21,6 +21,9 @@ struct Engine {
 inline std::vector<Engine> of_mode_a{{}};
 inline std::vector<Engine> of_fallback{};
 
+/// Whether a graph may pad more on one side than on the other, or is refused at once.
+inline bool takes_unequal_padding = true;
+
 /// Which engine has run last, counted through both lists; -1 before.
 inline int last_engine = -1;
 

@@ -130,6 +130,12 @@ TEST_CASE("without an engine for unequal padding, images are padded, and all is 
   CHECK(cudnn_stand_in::plans == plans);
 }
 
+TEST_CASE("unequal padding that is refused before engines are asked for is as good") {
+  cudnn_stand_in::takes_unequal_padding = false;
+  backend_test::check_random_convolutions<Device, float>(100);
+  cudnn_stand_in::takes_unequal_padding = true;
+}
+
 TEST_CASE("only engines that keep promises are used") {
   const auto noted = [](cudnnBackendNumericalNote_t note) { return Engine{{note}}; };
   Engine refuses;

@@ -32,7 +32,8 @@ namespace shardwise {
 /// What start_all_reduce begins runs on a second stream, for communication, which the groups that
 /// split makes share; events order the two. Calls of all these groups run one after another, as
 /// they are made; what was started ends before groups are called that were made apart from these.
-/// All of it can be captured into a CUDA graph; what is started in a recording has to end in it.
+/// All of it can be captured into a CUDA graph; what is started in a recording has to end in it,
+/// and what was started before has to end before.
 ///
 /// What NCCL does otherwise than the contract says:
 /// - A sum runs in an order that NCCL chooses by size, hardware and number of ranks, which is

@@ -160,9 +160,14 @@ class CudnnConvolution {
       return choose_plan(session(), graph_of(session().cudnn(), operation.get()), dtype_v<T>,
                          pointers, {product, size * sizeof(T)});
     };
-    if (std::optional<CudnnPlan> plan = plan_of(key.call, result_size))
-      return {std::move(*plan), false};
-    if (!pads_unequally(key.call)) refuse_without_plan();
+    const bool may_pad = pads_unequally(key.call);
+    try {
+      if (std::optional<CudnnPlan> plan = plan_of(key.call, result_size))
+        return {std::move(*plan), false};
+      if (!may_pad) refuse_without_plan();
+    } catch (const backend_error&) {
+      if (!may_pad) throw;  // the library may refuse such padding as soon as it is told of it
+    }
     const std::size_t padded_size = padded_images(key.call).size();
     pointers.x = session().padded_images(padded_size * sizeof(T));
     const bool gives_images = product == ConvolutionProduct::backward_input;

@@ -55,8 +55,10 @@ class CommunicationStream {
   /// A wait is for what the event marked when it was called, so one event will do.
   cudaError_t order(cudaStream_t first, cudaStream_t next) {
     const OnDevice on(device_);
-    const cudaError_t code = cudaEventRecord(mark_, first);
-    return code == cudaSuccess ? cudaStreamWaitEvent(next, mark_, 0) : code;
+    cudaError_t code = cudaEventRecord(mark_, first);
+    if (code == cudaSuccess) code = cudaStreamWaitEvent(next, mark_, 0);
+    if (code != cudaSuccess) cudaGetLastError();  // so that no later call reports it
+    return code;
   }
 
   int device_;
