@@ -285,7 +285,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   *count = 0;
-  if ((operation.epilogue() & stand_in::lacks) != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if ((operation.epilogue() & stand_in::lacks) != 0) return stand_in::says_to_lacks;
   if (!stand_in::has_algorithms) return CUBLAS_STATUS_SUCCESS;
   const auto& wishes = *reinterpret_cast<Attributes*>(preference);
   std::uint64_t alignments = 0;

@@ -82,6 +82,7 @@ class Machine {
     stand_in::fails_at = 0;
     stand_in::is_capturing = false;
     stand_in::lacks = 0;
+    stand_in::says_to_lacks = CUBLAS_STATUS_NOT_SUPPORTED;
     stand_in::has_algorithms = true;
     stand_in::fastest = 0;
     stand_in::refusing = 0;

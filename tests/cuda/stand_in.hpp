@@ -2,6 +2,7 @@
 // How tests steer the stand-ins for CUDA's runtime (stand_in.cpp) and cuBLASLt
 // (cublaslt_stand_in.cpp).
 
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
@@ -54,8 +55,10 @@ bool is_on_device(const void* from, std::size_t bytes);
 // --- cuBLASLt
 // ------------------------------------------------------------------------------------
 
-/// Epilogue bits for which it has no algorithm, and whether it has one at all.
+/// Epilogue bits for which it has no algorithm and what it says to them, and whether it has one at
+/// all.
 inline std::uint32_t lacks = 0;
+inline cublasStatus_t says_to_lacks = CUBLAS_STATUS_NOT_SUPPORTED;
 inline bool has_algorithms = true;
 /// Which of the eight algorithms is the fastest, and which of them refuse to run.
 inline int fastest = 0;

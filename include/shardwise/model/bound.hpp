@@ -161,6 +161,7 @@ class Bound {
       return converted<dual_t<typename E::offered>>(run,
                                                     Value<T, dual_t<In>>(std::move(dy), in_shape_));
     } else if constexpr (detail::sums_meanwhile<L, S, E>()) {
+      static_assert(sizeof...(slope) == 0, "between the two, data moves");
       return backward_in_parts(run, dy.view());
     } else {
       const Saved saved = std::exchange(saved_, {});

@@ -80,7 +80,10 @@ class Matmul {
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         session.cublaslt(), descriptor_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
         preference.get(), at_most, result.all.data(), &count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+    // An epilogue that it does not have for a dtype may be a value that it does not know.
+    const bool has_none = status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                          (status == CUBLAS_STATUS_INVALID_VALUE && epilogue_ != 0);
+    if (has_none) return {};
     check(status, "cublasLtMatmulAlgoGetHeuristic");
     const auto end =
         std::remove_if(result.all.begin(), result.all.begin() + count,
