@@ -57,7 +57,7 @@ class Group {
   };
 
   /// Not yet connected: connect(), adopt() or another group's split_into() follows.
-  explicit Group(Terms terms) : terms_(terms) {}
+  explicit Group(Terms terms) : terms_(std::move(terms)) {}
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   ~Group() {
