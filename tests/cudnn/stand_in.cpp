@@ -380,7 +380,10 @@ cudnnStatus_t check_operation(const Descriptor& d) {
       problem.steps.sums == CUDNN_DATA_DOUBLE ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
   for (std::size_t k = 4; k < 6; ++k)
     if (d.values.at(names[k]).type != scales) return CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
-  if (!problem.is_consistent()) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+  if (!problem.is_consistent()) {
+    ++cudnn_stand_in::mismatches;
+    return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+  }
   return cudnn_stand_in::takes_unequal_padding || pads_equally(d) ? CUDNN_STATUS_SUCCESS
                                                                   : CUDNN_STATUS_NOT_SUPPORTED;
 }

@@ -24,6 +24,9 @@ inline std::vector<Engine> of_fallback{};
 /// Whether a graph may pad more on one side than on the other, or is refused at once.
 inline bool takes_unequal_padding = true;
 
+/// Operations so far whose sizes do not belong together.
+inline int mismatches = 0;
+
 /// Which engine has run last, counted through both lists; -1 before.
 inline int last_engine = -1;
 
