@@ -150,7 +150,8 @@ TEST_CASE("a layer of a user's") {
 
   const double x[] = {1, 2, 3, 4}, dy[] = {5, 6, 7, 8};
   double gradients[] = {100, 200};  // of an earlier batch
-  for (std::size_t c : {0, 1}) FactorGradient<double>{x, dy, 4, 2, Write::add, gradients}(c);
+  for (const std::size_t c : {std::size_t{0}, std::size_t{1}})
+    FactorGradient<double>{x, dy, 4, 2, Write::add, gradients}(c);
   CHECK(gradients[0] == 126);
   CHECK(gradients[1] == 244);
 }
