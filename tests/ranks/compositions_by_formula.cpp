@@ -1,0 +1,238 @@
+// Compositions against their formulas in plain loops, forward and backward, at 1 to 8 ranks: what
+// is wrong in the same way at every number of ranks is seen here.
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "ranks/model_observe.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/linear.hpp"
+
+using namespace shardwise;
+using testing::Data;
+using testing::Whole;
+
+namespace {
+
+using Sequence = Sharded<Axis::sequence>;
+using Tensors = std::map<std::string, Whole>;
+
+constexpr std::size_t rows = 2 * 5;
+const Shape text{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, 6}};
+
+/// y = x Wᵀ + b, and its gradients. x [rows, in]   W [out, in]   y [rows, out]
+class Affine {
+ public:
+  /// The layer of this name, before which `i` others have weights. All numbers are small integers.
+  Affine(std::uint64_t i, std::string name, std::size_t in, std::size_t out)
+      : name_(std::move(name)),
+        in_(in),
+        out_(out),
+        w_(testing::elements(Data::integers, testing::number_of_parameter(2 * i), out * in)),
+        b_(testing::elements(Data::integers, testing::number_of_parameter(2 * i + 1), out)) {}
+
+  Whole forward(const Whole& x) {
+    x_ = x;
+    Whole y(rows * out_);
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t o = 0; o < out_; ++o) {
+        y[r * out_ + o] = b_[o];
+        for (std::size_t k = 0; k < in_; ++k) y[r * out_ + o] += x[r * in_ + k] * w_[o * in_ + k];
+      }
+    return y;
+  }
+
+  /// Returns dx and notes dW and db.
+  Whole backward(const Whole& dy, Tensors& gradients) const {
+    Whole dx(rows * in_);
+    Whole dw(out_ * in_);
+    Whole db(out_);
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t o = 0; o < out_; ++o) {
+        db[o] += dy[r * out_ + o];
+        for (std::size_t k = 0; k < in_; ++k) {
+          dx[r * in_ + k] += dy[r * out_ + o] * w_[o * in_ + k];
+          dw[o * in_ + k] += dy[r * out_ + o] * x_[r * in_ + k];
+        }
+      }
+    gradients[name_ + "weight gradient"] = dw;
+    gradients[name_ + "bias gradient"] = db;
+    return dx;
+  }
+
+ private:
+  std::string name_;
+  std::size_t in_, out_;
+  Whole w_, b_, x_;
+};
+
+Whole relu(Whole x) {
+  for (double& element : x)
+    if (element < 0) element = 0;
+  return x;
+}
+
+Whole relu_backward(Whole dy, const Whole& y) {
+  for (std::size_t i = 0; i < dy.size(); ++i)
+    if (y[i] == 0) dy[i] = 0;
+  return dy;
+}
+
+Whole sum(Whole a, const Whole& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  return a;
+}
+
+/// W₁ relu(W₀ x + b₀) + b₁
+class Perceptron {
+ public:
+  Perceptron(std::uint64_t first, const std::string& path, std::size_t wide)
+      : in_(first, path + "0.", 6, wide), out_(first + 1, path + "2.", wide, 6) {}
+
+  Whole forward(const Whole& x) {
+    h_ = relu(in_.forward(x));
+    return out_.forward(h_);
+  }
+  Whole backward(const Whole& dy, Tensors& gradients) const {
+    return in_.backward(relu_backward(out_.backward(dy, gradients), h_), gradients);
+  }
+
+ private:
+  Affine in_, out_;
+  Whole h_;
+};
+
+template <class Model, class E, class Use, class C, class Formula>
+void check_at(int ranks, Formula formula) {
+  CAPTURE(ranks);
+  const testing::Observed seen =
+      testing::observe<Model, double, C, E, Use>(Model{}, ranks, {text, Data::integers, true, 1});
+  const Whole x = testing::elements(Data::integers, testing::number_of_input(0), rows * 6);
+  const Whole dy = testing::elements(Data::integers, testing::number_of_output_gradient(0),
+                                     seen["output 0"].size());
+  Tensors expected = formula(x, dy);
+  expected["evaluated"] = expected.at("output 0");
+  if (!Use::input_gradient) expected.erase("input gradient 0");
+  for (const auto& tensor : expected) {
+    CAPTURE(tensor.first);
+    CHECK(seen[tensor.first] ==
+          tensor.second);  // exactly: all are sums of products of small integers
+  }
+  CHECK(seen.copies_are_equal);
+}
+
+template <class Model, class E, class Use = TrainWithInputGradient, class Formula>
+void check_ends(Formula formula) {
+  check_at<Model, E, Use, SingleRank>(1, formula);
+  for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8}))
+    check_at<Model, E, Use, testing::Ranks>(ranks, formula);
+}
+
+/// `formula(x, dy)` gives the output, the gradient of the input, and those of all parameters.
+template <class Model, class Formula>
+void check(Formula formula) {
+  SUBCASE("on a whole stream") { check_ends<Model, Ends<Invariant, Invariant>>(formula); }
+  SUBCASE("on a stream split by sequence") { check_ends<Model, Ends<Sequence, Sequence>>(formula); }
+  SUBCASE("without the gradient of the input") {
+    check_ends<Model, Ends<Invariant, Invariant>, Train>(formula);
+  }
+}
+
+using Block = Sequential<ColumnParallelLinear<6, 9>, Relu, RowParallelLinear<9, 6>>;
+
+}  // namespace
+
+TEST_CASE("a Sequential runs its layers from left to right, also those of one inside it") {
+  struct Layers : Sequential<ColumnParallelLinear<6, 6>, Relu,
+                             Sequential<RowParallelLinear<6, 6>, Linear<split::none, 6, 6>>, Relu,
+                             ColumnParallelLinear<6, 4>> {};
+  check<Layers>([](const Whole& x, const Whole& dy) {
+    Affine a(0, "0.", 6, 6), b(1, "2.0.", 6, 6), c(2, "2.1.", 6, 6), d(3, "4.", 6, 4);
+    Tensors t;
+    const Whole first = relu(a.forward(x));
+    const Whole second = relu(c.forward(b.forward(first)));
+    t["output 0"] = d.forward(second);
+    const Whole behind = relu_backward(d.backward(dy, t), second);
+    t["input gradient 0"] =
+        a.backward(relu_backward(b.backward(c.backward(behind, t), t), first), t);
+    return t;
+  });
+}
+
+TEST_CASE("a Residual is x + block(x), and its gradient dy + that of the block") {
+  struct Added : Residual<Block> {};
+  check<Added>([](const Whole& x, const Whole& dy) {
+    Perceptron block(0, "", 9);
+    Tensors t;
+    t["output 0"] = sum(x, block.forward(x));
+    t["input gradient 0"] = sum(dy, block.backward(dy, t));
+    return t;
+  });
+}
+
+TEST_CASE("a Residual inside a Residual adds twice") {
+  struct Twice : Residual<Sequential<Linear<split::none, 6, 6>, Residual<Block>, Relu>> {};
+  check<Twice>([](const Whole& x, const Whole& dy) {
+    Affine first(0, "0.", 6, 6);
+    Perceptron block(1, "1.", 9);
+    Tensors t;
+    const Whole stream = first.forward(x);
+    const Whole inner = relu(sum(stream, block.forward(stream)));
+    t["output 0"] = sum(x, inner);
+    const Whole behind = relu_backward(dy, inner);
+    t["input gradient 0"] = sum(dy, first.backward(sum(behind, block.backward(behind, t)), t));
+    return t;
+  });
+}
+
+TEST_CASE("a Residual of a redistribution doubles, and its gradient too") {
+  struct Double : Sequential<Linear<split::none, 6, 6>, Residual<To<Sharded<Axis::feature>>>> {};
+  check<Double>([](const Whole& x, const Whole& dy) {
+    Affine only(0, "0.", 6, 6);
+    Tensors t;
+    const Whole stream = only.forward(x);
+    t["output 0"] = sum(stream, stream);
+    t["input gradient 0"] = only.backward(sum(dy, dy), t);
+    return t;
+  });
+}
+
+TEST_CASE("a Repeat runs its block so often, each time with parameters of its own") {
+  struct Thrice : Repeat<3, Sequential<RowParallelLinear<6, 6>, Relu>> {};
+  check<Thrice>([](const Whole& x, const Whole& dy) {
+    Affine a(0, "0.0.", 6, 6), b(1, "1.0.", 6, 6), c(2, "2.0.", 6, 6);
+    Tensors t;
+    const Whole first = relu(a.forward(x));
+    const Whole second = relu(b.forward(first));
+    const Whole third = relu(c.forward(second));
+    t["output 0"] = third;
+    const Whole behind = relu_backward(c.backward(relu_backward(dy, third), t), second);
+    t["input gradient 0"] = a.backward(relu_backward(b.backward(behind, t), first), t);
+    return t;
+  });
+}
+
+TEST_CASE("a Repeat of a Residual between other layers") {
+  struct Stack
+      : Sequential<Linear<split::none, 6, 6>, Repeat<2, Residual<Block>>, RowParallelLinear<6, 3>> {
+  };
+  check<Stack>([](const Whole& x, const Whole& dy) {
+    Affine first(0, "0.", 6, 6);
+    Perceptron block(1, "1.0.", 9), again(3, "1.1.", 9);
+    Affine last(5, "2.", 6, 3);
+    Tensors t;
+    const Whole a = first.forward(x);
+    const Whole b = sum(a, block.forward(a));
+    t["output 0"] = last.forward(sum(b, again.forward(b)));
+    const Whole dc = last.backward(dy, t);
+    const Whole db = sum(dc, again.backward(dc, t));
+    t["input gradient 0"] = first.backward(sum(db, block.backward(db, t)), t);
+    return t;
+  });
+}
