@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -32,6 +33,11 @@ struct Mlp : Sequential<ColumnParallelLinear<9, 13>, Gelu, RowParallelLinear<13,
 
 /// All parameters alike or, between ends that are split by batch, all owing.
 struct Whole : Sequential<Linear<split::none, 9, 13>, Gelu, Linear<split::none, 13, 10>> {};
+
+/// Between ends of which the first is split by batch, parameters of all three kinds: 10 elements
+/// that owe a reduction, which do not fill a cache line, split ones, and a last bias that is alike.
+struct Mixed : Sequential<Linear<split::none, 9, 1>, ColumnParallelLinear<1, 48>,
+                          RowParallelLinear<48, 10>> {};
 
 /// Gives all parameters the gradients of the witness.
 template <class M>
@@ -98,6 +104,33 @@ TEST_CASE("norms and clipped gradients are PyTorch's, whichever way the ranks ho
       clips<Mlp, Ends_, float>(ranks, 1e-6);
       clips<Whole, Ends_, double>(ranks, 1e-14);
       clips<Whole, Ends<Batch, Batch>, double>(ranks, 1e-14);
+    });
+  }
+}
+
+TEST_CASE(
+    "gradients of all three kinds count once each, whatever lies in front of the split ones") {
+  double squares = 0;
+  double largest = 0;
+  std::int64_t number = 60;
+  for (const int size : {9, 1, 48, 48, 480, 10}) {  // parameters in model order
+    for (int i = 0; i < size; ++i) {
+      const double gradient = 3 * witness::made(number, i);
+      squares += gradient * gradient;
+      largest = std::max(largest, std::abs(gradient));
+    }
+    ++number;
+  }
+  for (const int size : {1, 2, 3, 8}) {
+    CAPTURE(size);
+    run_ranks(size, [&](ThreadCommunicator& ranks) {
+      with_gradients<Mixed, Ends<Batch, Invariant>, double>(ranks, [&](auto& model) {
+        const auto& parameters = model.run().parameters;
+        CHECK(parameters.owing().size() == 10);
+        CHECK(!parameters.split().empty());
+        CHECK(std::abs(gradient_norm(model) / std::sqrt(squares) - 1) <= 1e-14);
+        CHECK(gradient_norm(model, Norm::infinity) == largest);
+      });
     });
   }
 }
