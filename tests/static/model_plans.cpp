@@ -116,6 +116,15 @@ static_assert(is(plan<Residual<Block>, 4>(batch{64}), {all_reduce(64 * 20)}, {})
 static_assert(is(plan<Residual<Block>, 4, Sequence, Sequence, input_gradient>(text),
                  {all_gather(2 * 16 * 20), reduce_scatter(2 * 16 * 20)},
                  {all_gather(2 * 16 * 20), reduce_scatter(2 * 16 * 20)}));
+// A layer behind the block's sum gets it where the stream is: by a reduce-scatter, too.
+static_assert(
+    is(plan<Residual<Sequential<Block, Relu>>, 4, Sequence, Sequence, input_gradient>(text),
+       {all_gather(2 * 16 * 20), reduce_scatter(2 * 16 * 20)},
+       {all_gather(2 * 16 * 20), reduce_scatter(2 * 16 * 20)}));
+static_assert(is(plan<Repeat<2, Sequential<RowParallelLinear<20, 20>, Relu>>, 4, Features, Features,
+                      input_gradient>(batch{64}),
+                 {reduce_scatter(1280), reduce_scatter(1280)},
+                 {all_gather(1280), all_gather(1280)}));
 // Three blocks: each sends forward; backward the first one's input gradient is wanted by nobody.
 static_assert(is(plan<Repeat<3, Residual<Block>>, 4>(batch{64}),
                  {all_reduce(1280), all_reduce(1280), all_reduce(1280)},
