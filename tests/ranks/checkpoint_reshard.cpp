@@ -164,6 +164,15 @@ bool holds(const TensorFiles& files, const std::string& file, const std::string&
   return info.dtype == file_dtype_v<T>;
 }
 
+/// Who maps the file into memory finds every number where its type may lie.
+void check_alignment(const TensorFiles& files) {
+  for (const auto& tensor : files.tensors()) {
+    CAPTURE(tensor.first);
+    const TensorFiles::Place& place = tensor.second;
+    CHECK(files.begin_of(place) % (place.info.dtype.bits / 8) == 0);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("saved at P ranks, loaded at Q") {
@@ -205,7 +214,10 @@ TEST_CASE("parameters in one dtype, moments in another, and files of bounded siz
     CHECK(bytes < 30'000 + 4096);
   }
   for (const int q : {1, 2, 5, 8}) check_loads<bf16>(q, path);
+  // 8617 parameters of 2 bytes with two moments of 4, and Remembers: 608 floats and one double.
+  CHECK(bytes_of(path.string() + ".index.json").find("\"total_size\":88610}") != std::string::npos);
   const TensorFiles files(path);
+  check_alignment(files);
   CHECK(files.tensors().at("2.weight").info.dtype == file_dtype_v<bf16>);
   CHECK(files.tensors().at("optimizer.2.weight.moment0").info.dtype == file_dtype_v<float>);
 
@@ -218,6 +230,7 @@ TEST_CASE("parameters in one dtype, moments in another, and files of bounded siz
   CHECK(folder.names() == names);
   save<bf16>(2, path);
   CHECK(folder.names() == std::vector<std::string>{"model.safetensors"});
+  check_alignment(TensorFiles(path));
   check_loads<bf16>(3, path);
   save<bf16>(2, path, {.max_shard_bytes = 1});  // a tensor is never split
   CHECK(folder.names().size() == 33);
