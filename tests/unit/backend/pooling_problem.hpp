@@ -188,4 +188,34 @@ bool pooling_is_right(B& backend, const PoolingFormula& f, std::mt19937& random,
   return right;
 }
 
+/// Windows of `taps` taps in one row. The maximum is read through the first, the last but one and
+/// the last of them; then all of them fall on padding.
+template <class B>
+bool maxima_of_long_windows_are_right(B& backend, std::size_t taps) {
+  typename B::template MaxPooling<float> kernel(backend);
+  const float dy = 5;
+  bool right = true;
+  const auto run = [&](const SpatialAxis& row, const std::vector<float>& x, float maximum,
+                       std::vector<float> gradient) {
+    const PoolingCall call{{1, {SpatialAxis{}, SpatialAxis{}, row}}, 1};
+    std::vector<unsigned char> record(kernel.record_bytes(call));
+    right = right && record.size() == (taps < 255 ? 1U : 4U);
+    if (!right) return;  // a kernel that numbers taps otherwise may write anywhere
+    std::vector<float> dx(x.size(), -999);
+    float y = 0;
+    kernel.forward(call, x.data(), &y, record.data());
+    kernel.backward(call, &dy, record.data(), dx.data());
+    right = y == maximum && dx == gradient;
+  };
+  for (const std::size_t tap : {std::size_t{0}, taps - 2, taps - 1}) {
+    std::vector<float> x(taps, 1), gradient(taps);
+    x[tap] = 3;
+    gradient[tap] = dy;
+    run({.input = taps, .output = 1, .kernel = taps}, x, 3, gradient);
+  }
+  run({.input = 2, .output = 1, .kernel = taps, .dilation = 3, .before = 1}, {4, 5},
+      -std::numeric_limits<float>::infinity(), {0, 0});
+  return right;
+}
+
 }  // namespace backend_test

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -49,6 +50,14 @@ TEST_CASE("random poolings in float, one element a call") {
 }
 TEST_CASE("random poolings in bfloat16, one element a call") {
   backend_test::check_random_poolings<ByElements, bf16>(100, 0x1p-8);
+}
+
+TEST_CASE("windows of as many taps as a byte can number, and of more, one element a call") {
+  ByElements backend;
+  for (const std::size_t taps : {254U, 255U, 256U, 257U, 300U}) {
+    CAPTURE(taps);
+    CHECK(backend_test::maxima_of_long_windows_are_right(backend, taps));
+  }
 }
 
 TEST_CASE("one element a call records the taps that rows record, NaN and ties included") {
