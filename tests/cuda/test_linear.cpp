@@ -384,6 +384,23 @@ TEST_CASE("cuda: shapes that were seen are not planned again, and take no memory
   CHECK(stand_in::misuse == "");
 }
 
+TEST_CASE("cuda: products take as much scratch memory as the options allow, and no more") {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{2999}, std::size_t{3000}}) {
+    CAPTURE(bytes);
+    const Machine machine;
+    CudaOptions options;
+    options.time_candidates = true;
+    options.workspace_bytes = bytes;
+    HostCuda cuda(options);
+    HostCuda::Linear<float> kernel(cuda, 1, 1);
+    const OnDevice<float> x(cuda, {3.0F}), w(cuda, {5.0F}), y(cuda, {0.0F});
+    stand_in::fastest = 3;  // which takes 3000 bytes
+    kernel.forward(1, x.data(), {w.data(), 1}, nullptr, Activation::none, y.data());
+    CHECK((stand_in::algorithm == 3) == (bytes == 3000));
+    CHECK(y.values()[0] == 15.0F);
+  }
+}
+
 TEST_CASE("cuda: the fastest of the proposals is found once, without touching the result") {
   const Machine machine;
   CudaOptions options;
