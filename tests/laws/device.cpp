@@ -50,11 +50,10 @@ struct Rank {
   Pool far_pool{far.memory()};
 };
 
-/// Whether From -> To of the same tensor comes to the same both ways.
-template <class T, Layout From, Layout To>
-bool same_result(Rank& rank, const Shape& shape) {
+/// Whether From -> To of what ranks hold comes to the same both ways.
+template <Layout From, Layout To, class T>
+bool same_result(Rank& rank, const Shape& shape, const std::vector<T>& in) {
   const Place place = place_of(rank.near);
-  const std::vector<T> in = integers<T>(local_shape<From>(shape, place).elements(), place);
   std::vector<T> expected(local_shape<To>(shape, place).elements(), static_cast<T>(99.F));
   redistribute(rank.near, rank.near_pool, View<const T, From>(in, shape, place),
                View<T, To>(expected, shape, place));
@@ -69,6 +68,14 @@ bool same_result(Rank& rank, const Shape& shape) {
   std::vector<T> found(expected.size());
   rank.far.to_host(far_out, found.size(), found.data());
   return found == expected;
+}
+
+/// The same of made-up integers.
+template <class T, Layout From, Layout To>
+bool same_result(Rank& rank, const Shape& shape) {
+  const Place place = place_of(rank.near);
+  return same_result<From, To>(rank, shape,
+                               integers<T>(local_shape<From>(shape, place).elements(), place));
 }
 
 /// Calls check(rank) on so many thread ranks; doctest's checks may run on any of them.
@@ -114,4 +121,20 @@ TEST_CASE_TEMPLATE("halos and their sums", T, float, bf16) {
       }
     });
   }
+}
+
+TEST_CASE("a sum of halos in two bytes is rounded once") {
+  // Every rank's window reads all three rows.
+  using H = Haloed<Axis::height, Window{.kernel = 5, .before = 2, .after = 2}>;
+  const Shape rows{{Axis::height, 3}, {Axis::width, 2}};
+  on_ranks(3, [&](Rank& rank) {
+    // 256 + 1 + 1 is 258 in bf16, which has no 257: rounded in between it would stay at 256.
+    const Place place = place_of(rank.near);
+    const std::vector<bf16> in(6, static_cast<bf16>(place.rank == 0 ? 256.F : 1.F));
+    std::vector<bf16> near(2);
+    redistribute(rank.near, rank.near_pool, View<const bf16, dual_t<H>>(in, rows, place),
+                 View<bf16, Sharded<Axis::height>>(near, rows, place));
+    for (const bf16 sum : near) CHECK(static_cast<float>(sum) == 258.F);
+    CHECK(same_result<dual_t<H>, Sharded<Axis::height>>(rank, rows, in));
+  });
 }

@@ -195,6 +195,28 @@ TEST_CASE("a mean of 10000 leaves the variance of a float whole") {
   });
 }
 
+TEST_CASE("rounding takes no variance below 0, and one of 0 is divided by as it is") {
+  const Shape shape{{Axis::batch, 6}, {Axis::feature, 1}};
+  const auto run = [&](const Epsilon& epsilon, double value, auto check) {
+    testing::run_on_ranks(testing::any_ranks(3), [&](testing::Ranks& c) {
+      Model<BatchNorm<1>, Context<double, Reference, testing::Ranks>, Both<Batch>> model(
+          BatchNorm<1>(epsilon, Momentum{1}), c, Seed{1}, shape);
+      const auto x = testing::part_of<double, Batch>(Whole(6, value), shape, place_of(c));
+      const auto y = model.forward(x.view());
+      for (std::size_t i = 0; i < y.size(); ++i) check(y[i]);
+      model.visit_buffers([](auto& b) {  // what 1e16 - 1e16 leaves
+        if (b.name == "running_var") CHECK((b.value[0] >= 0 && b.value[0] <= 100));
+      });
+    });
+  };
+  for (int i = 0; i < 20; ++i) {  // Σ x² / N - mean² of some of these is below 0, of others above
+    const double value = 1e8 + 0.1 * i;
+    CAPTURE(value);
+    run(Epsilon{}, value, [](double y) { CHECK(std::abs(y) < 1e-4); });
+  }
+  run(Epsilon{0}, 1, [](double y) { CHECK(!std::isfinite(y)); });  // 0 / 0
+}
+
 TEST_CASE("a single value of each channel has no variance to train with, but can be evaluated") {
   SingleRank alone;
   Model<BatchNorm<2>, Context<float, Reference, SingleRank>> model(alone, Seed{1});

@@ -24,15 +24,17 @@ using Sequence = Sharded<Axis::sequence>;
 
 const Shape text{{Axis::batch, 5}, {Axis::sequence, 3}, {Axis::feature, 7}};
 
-/// What dropout makes of ones, forward and (of ones again) backward; `passes` batches.
+/// What dropout makes of ones, or of another number, forward and (of the same again) backward;
+/// `passes` batches.
 template <class L, class T = double, class Architecture = Dropout<1, 4>>
-Observed drop_ones(int ranks, const Shape& in, int passes = 1, std::uint64_t step = 1) {
+Observed drop_ones(int ranks, const Shape& in, int passes = 1, std::uint64_t step = 1,
+                   double number = 1) {
   testing::Recorder recorder(ranks);
   testing::run_on_ranks(ranks, [&](Ranks& c) {
     Model<Architecture, Context<T, Reference, Ranks>, Ends<L, L>, TrainWithInputGradient> model(
         Architecture{}, c, Seed{3}, in);
     model.set_step(step);
-    const auto ones = testing::part_of<T, L>(Whole(in.elements(), 1.0), in, place_of(c));
+    const auto ones = testing::part_of<T, L>(Whole(in.elements(), number), in, place_of(c));
     const View<const T, dual_t<L>> dy(ones.data(), in, place_of(c));
     for (int pass = 0; pass < passes; ++pass) {
       recorder.put("forward " + std::to_string(pass), model.forward(ones.view()));
@@ -166,5 +168,29 @@ TEST_CASE(
     check(drop_ones<Batch, double, Planes>(ranks, images, 2));
     check(drop_ones<Channels, double, Planes>(ranks, images, 2));
     check(drop_ones<Rows, double, Planes>(ranks, images, 2));
+  }
+}
+
+TEST_CASE("what is dropped is 0 whatever it was, forward and backward") {
+  const auto check = [](const Whole& of_ones, const Whole& found, double number) {
+    REQUIRE(found.size() == of_ones.size());
+    CHECK(share_of_zeros(found) > 0);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (of_ones[i] == 0)
+        CHECK(found[i] == 0);
+      else
+        CHECK((found[i] == number || (std::isnan(found[i]) && std::isnan(number))));
+    }
+  };
+  const Whole elements = drop_ones<Invariant>(1, text)["forward 0"];
+  const Whole planes = drop_ones<Invariant, double, Planes>(1, images)["forward 0"];
+  for (const double number : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+    CAPTURE(number);
+    const Observed e = drop_ones<Features>(any_ranks(3), text, 1, 1, number);
+    const Observed p = drop_ones<Rows, double, Planes>(any_ranks(3), images, 1, 1, number);
+    for (const char* pass : {"forward 0", "backward 0"}) {
+      check(elements, e[pass], number);
+      check(planes, p[pass], number);
+    }
   }
 }

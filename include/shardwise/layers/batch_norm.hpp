@@ -94,7 +94,9 @@ struct BatchNormState {
 /// The variance is Σ x² / N - mean², from sums in double. For x of up to 24 bits that loses less
 /// than rounding x did: with a mean of r deviations, x has an error of r 2^-24 deviations, and the
 /// variance one of r² 2^-53, which is less for every r below 2^29. So one exchange does where two
-/// passes would take two. For x in double it loses digits from r = 1e4 on, where 8 are left.
+/// passes would take two. For x in double it loses digits from r = 1e4 on, where 8 are left. A
+/// variance that rounding takes below 0 counts as 0; a channel that has none is divided by
+/// sqrt(epsilon), which with an epsilon of 0 gives no finite number.
 template <std::size_t N, Affine A = Affine::weight_and_bias>
 class BatchNorm : public KeepsLayout {
   static_assert(N > 0, "BatchNorm<N> normalises at least one channel or feature.");

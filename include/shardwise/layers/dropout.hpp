@@ -83,9 +83,10 @@ struct Drops : KeepsLayout {
 }  // namespace detail
 
 /// In training y = x m / (1 - p), where m is 0 with probability p = Numerator / Denominator and
-/// else 1; in evaluation y = x. m is drawn by seed, layer, step and *global* element, so ranks that
-/// hold the same tensor draw the same mask, shards draw their part of it, and backward draws it
-/// again instead of saving it.
+/// else 1; in evaluation y = x. What is dropped is 0 whatever it was, an infinity or a NaN too, and
+/// so is a gradient on its way back. m is drawn by seed, layer, step and *global* element, so ranks
+/// that hold the same tensor draw the same mask, shards draw their part of it, and backward draws
+/// it again instead of saving it.
 /// layout   L -> L, for every L but Partial
 /// sends    nothing
 /// source   Srivastava et al. 2014, section 10 (scaled in training)
