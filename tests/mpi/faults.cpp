@@ -1,6 +1,7 @@
-// Ranks that disagree: with checks at the level `communicating`, every rank of the group gets an
-// error that names what both called, whoever of them is wrong, and the group can go on. Without
-// that level, MPI would give wrong numbers or wait without end in most of these cases.
+// Ranks that disagree: with checks at the level `communicating`, which is the default, every rank
+// of the group gets an error that names what both called, whoever of them is wrong, and the group
+// can go on. Below that level most of these cases give wrong numbers, memory that is overwritten,
+// or a wait without end.
 
 #include <doctest/doctest.h>
 
@@ -17,9 +18,8 @@ namespace {
 
 using Counts = std::vector<std::size_t>;
 
-MpiCommunicator checked_ranks() {
-  return MpiCommunicator(MPI_COMM_WORLD, {.checks = CheckLevel::communicating});
-}
+/// With the checks that one has who says nothing about them.
+MpiCommunicator checked_ranks() { return MpiCommunicator(MPI_COMM_WORLD); }
 
 /// What the error of `call` says, which must be an E; or that there was none.
 template <class E, class Call>

@@ -59,13 +59,13 @@ class World {
     return world;
   }
 
-  /// As the environment asks: SHARDWISE_TEST_CHECKS=communicating, SHARDWISE_TEST_PIECE=<elements>.
+  /// As the environment asks: SHARDWISE_TEST_CHECKS=local, SHARDWISE_TEST_PIECE=<elements>.
   static shardwise::MpiOptions options() {
     shardwise::MpiOptions options;
     const char* const checks = std::getenv("SHARDWISE_TEST_CHECKS");
     const char* const piece = std::getenv("SHARDWISE_TEST_PIECE");
-    if (checks != nullptr && std::string_view(checks) == "communicating")
-      options.checks = shardwise::CheckLevel::communicating;
+    if (checks != nullptr && std::string_view(checks) == "local")
+      options.checks = shardwise::CheckLevel::local;
     if (piece != nullptr) options.largest_piece = std::strtoul(piece, nullptr, 10);
     return options;
   }

@@ -6,7 +6,8 @@
 //
 //   Unchecked<ThreadCommunicator> ranks(given);                       off, in the type
 //   Unchecked<MpiCommunicator> ranks(MpiCommunicator(comm, {.checks = CheckLevel::off}));
-//   MpiCommunicator ranks(comm, {.checks = CheckLevel::communicating});
+//   MpiCommunicator ranks(comm, {.checks = CheckLevel::local});        calls are not compared
+//   MpiCommunicator ranks(comm);                                       communicating
 //
 // It is a type or a number and never a macro, so translation units that choose differently may be
 // linked. Thread ranks always compare their calls, because they read each other's memory. At every
@@ -20,8 +21,10 @@
 
 namespace shardwise {
 
-/// How much is looked at before it is done. Of the calls that differ between ranks MPI itself
-/// reports few: most give wrong numbers or wait without end.
+/// How much is looked at before it is done. MPI itself reports few of the calls that differ between
+/// ranks: most give wrong numbers or wait without end, and Open MPI writes a long message past the
+/// end of a shorter buffer. So `local` is for a program that has run without an error at
+/// `communicating`.
 enum class CheckLevel : std::uint8_t {
   off,           ///< nothing: a wrong call is undefined behaviour
   local,         ///< what a rank can see alone: shape_error and argument_error, as in the contract
@@ -29,7 +32,7 @@ enum class CheckLevel : std::uint8_t {
 };
 
 /// Ranks on which redistributions and models leave out their local checks. For a program that has
-/// run without an error at `local`.
+/// run without an error with them.
 template <Communicator C>
 class Unchecked : public C {
  public:

@@ -34,11 +34,12 @@ namespace shardwise {
 /// - What MPI refuses is a backend_error with MPI's words.
 /// - After the first calls nothing of ours is allocated; split allocates.
 ///
-/// With checks at `communicating`, ranks that disagree get a collective_error on every rank, with
-/// all calls in it, before data moves; the group can go on if every rank catches it. Ranks of a
-/// group that another has left get a peer_error when they wait for it. **Below that level** a wrong
-/// call may give wrong numbers or wait without end. At every level ranks wait without end that wait
-/// for each other in different groups, or one in a collective and one in receive.
+/// With checks at `communicating`, the default, ranks that disagree get a collective_error on every
+/// rank, with all calls in it, before data moves; the group can go on if every rank catches it.
+/// Ranks of a group that another has left get a peer_error when they wait for it. **Below that
+/// level** a call that is not equal on all ranks may give wrong numbers, write past the end of a
+/// buffer, or wait without end. At every level ranks wait without end that wait for each other in
+/// different groups, or one in a collective and one in receive.
 ///
 /// What goes over the wire, per rank, for n bytes on each of P ranks: all_reduce n(P-1) to 4 KiB,
 /// in one call, and 2n(P-1)/P beyond; all others what the contract says. Checks at `communicating`

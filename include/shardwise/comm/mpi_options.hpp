@@ -10,7 +10,9 @@ namespace shardwise {
 
 /// Options of an MpiCommunicator, the same on all ranks.
 struct MpiOptions {
-  CheckLevel checks = CheckLevel::local;  ///< of it and of the groups that it is split into
+  /// Of it and of the groups that it is split into. Below `communicating`, calls that are not equal
+  /// on all ranks are undefined behaviour.
+  CheckLevel checks = CheckLevel::communicating;
   /// Elements that go into one call of MPI, whose counts are int. Smaller ones are for tests.
   std::size_t largest_piece = INT_MAX;
 };
