@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -186,6 +187,27 @@ TEST_CASE("a rank that leaves") {
     }
   }
   world.barrier();  // another group, which nobody has left
+}
+
+TEST_CASE("a rank that hears in a message that another has left tells those who wait for it") {
+  MpiCommunicator world = checked_ranks();
+  if (world.size() < 3) return;
+  const int last = world.size() - 1;
+  for (const bool first_leaves_too : {true, false}) {
+    std::optional<MpiCommunicator> group = world.split(0, 0);
+    if (world.rank() != last) {
+      const std::string message = message_of<peer_error>([&] {
+        if (world.rank() == 0)
+          group->receive(std::span(some), last);
+        else
+          group->barrier();
+      });
+      // Leaves the test if it is wrong: the second time, it would be a wait without end.
+      REQUIRE(contains(message, "rank " + std::to_string(last) + " has left the group"));
+    }
+    if (world.rank() == last || (world.rank() == 0 && first_leaves_too)) group.reset();
+    world.barrier();
+  }
 }
 
 TEST_CASE("what ended groups have left unread reaches no later one") {

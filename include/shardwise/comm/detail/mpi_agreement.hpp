@@ -99,7 +99,10 @@ class Agreement {
     check(MPI_Recv(&header, Header::bytes, MPI_BYTE, job_ranks_[from], message_tag_,
                    channel_->comm(), MPI_STATUS_IGNORE),
           "MPI_Recv");
-    if (header.is_goodbye()) has_left_[from] = 1;
+    if (header.is_goodbye()) {
+      has_left_[from] = 1;
+      give_up();
+    }
     throw_if_left(call, from);
     return header;
   }
@@ -124,13 +127,20 @@ class Agreement {
     for (std::size_t r = 0; r < ranks; ++r) {
       MPI_Request& sent = requests_[ranks + r];
       if (sent == MPI_REQUEST_NULL) continue;
-      if (headers_[r].is_goodbye()) {
-        has_left_[r] = 1;
+      if (headers_[r].is_goodbye()) has_left_[r] = 1;
+      if (!headers_[r].has_call()) {
         check(MPI_Request_free(&sent), "MPI_Request_free");  // nobody will read it
       } else {
         check(MPI_Wait(&sent, MPI_STATUS_IGNORE), "MPI_Wait");
       }
     }
+  }
+
+  /// For a rank that knows, and others may not, that one has left: in this rank's next collective
+  /// it throws, and the others would wait for its header.
+  void give_up() const {
+    for (std::size_t r = 0; r < headers_.size(); ++r)
+      if (r != rank_) channel_->say_it_gives_up(job_ranks_[r], collective_tag_);
   }
 
   void throw_if_left(const Call& call, std::size_t rank) const {

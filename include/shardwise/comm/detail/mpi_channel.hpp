@@ -13,7 +13,7 @@ namespace shardwise::detail::mpi {
 
 /// What a rank tells the others about its next call in a group, in bytes without gaps.
 struct Header {
-  std::uint64_t number = 0;  ///< of the collective in its group, from 1; 0 says good-bye
+  std::uint64_t number = 0;  ///< of the collective in its group, from 1; or one of the two below
   std::uint64_t elements = 0;
   std::uint64_t counts = 0;
   std::uint64_t counts_digest = 0;
@@ -23,7 +23,12 @@ struct Header {
   std::int16_t operation = 0;
   std::int16_t reduction = 0;
 
+  static constexpr std::uint64_t goodbye = 0;  ///< its rank has left the group
+  /// Its rank knows that another has left: it comes to no collective of the group any more.
+  static constexpr std::uint64_t gives_up = UINT64_MAX;
+
   Header() = default;
+  explicit Header(std::uint64_t which) : number(which) {}
   Header(std::uint64_t which, const Call& call)
       : number(which),
         elements(call.elements),
@@ -35,7 +40,8 @@ struct Header {
         operation(static_cast<std::int16_t>(call.operation)),
         reduction(static_cast<std::int16_t>(call.reduction)) {}
 
-  bool is_goodbye() const { return number == 0; }
+  bool is_goodbye() const { return number == goodbye; }
+  bool has_call() const { return number != goodbye && number != gives_up; }
   friend bool operator==(const Header&, const Header&) = default;
 
   static constexpr int bytes = 48;
@@ -59,10 +65,13 @@ class Channel {
 
   /// Waits for nobody.
   void say_goodbye(int rank, int tag) const {
-    static const Header goodbye;
-    MPI_Request sent = MPI_REQUEST_NULL;
-    MPI_Isend(&goodbye, Header::bytes, MPI_BYTE, rank, tag, comm(), &sent);
-    if (sent != MPI_REQUEST_NULL) MPI_Request_free(&sent);
+    static const Header goodbye(Header::goodbye);
+    say(goodbye, rank, tag);
+  }
+  /// The same for a rank that stays in its group.
+  void say_it_gives_up(int rank, int tag) const {
+    static const Header gives_up(Header::gives_up);
+    say(gives_up, rank, tag);
   }
 
   /// A number, of which the two tags are made, for a group that this rank is the first of. No other
@@ -74,6 +83,13 @@ class Channel {
   }
 
  private:
+  /// `header` has to stay as long as MPI runs.
+  void say(const Header& header, int rank, int tag) const {
+    MPI_Request sent = MPI_REQUEST_NULL;
+    MPI_Isend(&header, Header::bytes, MPI_BYTE, rank, tag, comm(), &sent);
+    if (sent != MPI_REQUEST_NULL) MPI_Request_free(&sent);
+  }
+
   OwnComm comm_;
   int size_;
   int numbers_ = 0;
