@@ -193,6 +193,27 @@ TEST_CASE("a message of another length is an error at every level") {
   ranks.barrier();
 }
 
+TEST_CASE("a block that is longer than its receiver expects is an error there, if MPI sees it") {
+  MpiCommunicator ranks(MPI_COMM_WORLD, {.checks = CheckLevel::local});
+  if (ranks.size() == 1) return;
+  const Counts none(static_cast<std::size_t>(ranks.size()));
+  Counts sent = none, received = none;
+  if (ranks.rank() == 0) sent[1] = 3;
+  if (ranks.rank() == 1) received[0] = 2;
+  const std::vector<float> in(detail::total(sent));
+  std::vector<float> room(8);  // some MPIs write the whole block before they say what is wrong
+  const std::span<float> out = std::span(room).first(detail::total(received));
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // MPICH 4.0 asks it
+  if (ranks.rank() == 1)
+    CHECK_THROWS_WITH_AS(ranks.all_to_all<float>(in, sent, out, received),
+                         doctest::Contains("Ranks gave different counts; with checks at the level "
+                                           "`communicating`, both calls are named"),
+                         collective_error);
+  else
+    ranks.all_to_all<float>(in, sent, out, received);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 TEST_CASE("sending does not wait, however long the message") {
   testing::run_on_ranks(World::get().size(), [](MpiCommunicator& c) {
     if (c.size() == 1) return;

@@ -122,8 +122,7 @@ class Agreement {
         check(MPI_Isend(&headers_[rank_], Header::bytes, MPI_BYTE, job_ranks_[r], collective_tag_,
                         channel_->comm(), &requests_[ranks + r]),
               "MPI_Isend");
-    check(MPI_Waitall(static_cast<int>(ranks), requests_.data(), MPI_STATUSES_IGNORE),
-          "MPI_Waitall");
+    wait_all(std::span(requests_).first(ranks));
     for (std::size_t r = 0; r < ranks; ++r) {
       MPI_Request& sent = requests_[ranks + r];
       if (sent == MPI_REQUEST_NULL) continue;

@@ -92,7 +92,7 @@ class Group {
         pending += start_piece(false, incoming_[index(from)], done, dtype, from, pending, more);
         pending += start_piece(true, outgoing_[index(to)], done, dtype, to, pending, more);
       }
-      check(MPI_Waitall(pending, requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+      wait_all(std::span(requests_).first(index(pending)));
     }
     std::fill(outgoing_.begin(), outgoing_.end(), Block{});
     std::fill(incoming_.begin(), incoming_.end(), Block{});
