@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "ranks/model_linear_cases.hpp"
 #include "ranks/model_observe.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
@@ -26,50 +27,32 @@ using Tensors = std::map<std::string, Whole>;
 constexpr std::size_t rows = 2 * 5;
 const Shape text{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, 6}};
 
-/// y = x Wᵀ + b, and its gradients. x [rows, in]   W [out, in]   y [rows, out]
+/// A layer y = x Wᵀ + b of a model, all of it small integers.
 class Affine {
  public:
-  /// The layer of this name, before which `i` others have weights. All numbers are small integers.
+  /// The layer of this name, before which `i` others have weights.
   Affine(std::uint64_t i, std::string name, std::size_t in, std::size_t out)
       : name_(std::move(name)),
-        in_(in),
-        out_(out),
-        w_(testing::elements(Data::integers, testing::number_of_parameter(2 * i), out * in)),
-        b_(testing::elements(Data::integers, testing::number_of_parameter(2 * i + 1), out)) {}
+        formula_{rows, in, out,
+                 testing::elements(Data::integers, testing::number_of_parameter(2 * i), out * in),
+                 testing::elements(Data::integers, testing::number_of_parameter(2 * i + 1), out)} {}
 
   Whole forward(const Whole& x) {
     x_ = x;
-    Whole y(rows * out_);
-    for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t o = 0; o < out_; ++o) {
-        y[r * out_ + o] = b_[o];
-        for (std::size_t k = 0; k < in_; ++k) y[r * out_ + o] += x[r * in_ + k] * w_[o * in_ + k];
-      }
-    return y;
+    return formula_.output(x);
   }
 
   /// Returns dx and notes dW and db.
   Whole backward(const Whole& dy, Tensors& gradients) const {
-    Whole dx(rows * in_);
-    Whole dw(out_ * in_);
-    Whole db(out_);
-    for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t o = 0; o < out_; ++o) {
-        db[o] += dy[r * out_ + o];
-        for (std::size_t k = 0; k < in_; ++k) {
-          dx[r * in_ + k] += dy[r * out_ + o] * w_[o * in_ + k];
-          dw[o * in_ + k] += dy[r * out_ + o] * x_[r * in_ + k];
-        }
-      }
-    gradients[name_ + "weight gradient"] = dw;
-    gradients[name_ + "bias gradient"] = db;
-    return dx;
+    formula_.add_weight_gradient(gradients[name_ + "weight gradient"], x_, dy);
+    formula_.add_bias_gradient(gradients[name_ + "bias gradient"], dy);
+    return formula_.input_gradient(dy);
   }
 
  private:
   std::string name_;
-  std::size_t in_, out_;
-  Whole w_, b_, x_;
+  testing::LinearFormula formula_;
+  Whole x_;
 };
 
 Whole relu(Whole x) {
