@@ -123,18 +123,18 @@ TEST_CASE_TEMPLATE("halos and their sums", T, float, bf16) {
   }
 }
 
-TEST_CASE("a sum of halos in two bytes is rounded once") {
+TEST_CASE_TEMPLATE("a sum of halos in two bytes is rounded once", T, bf16) {
   // Every rank's window reads all three rows.
   using H = Haloed<Axis::height, Window{.kernel = 5, .before = 2, .after = 2}>;
   const Shape rows{{Axis::height, 3}, {Axis::width, 2}};
   on_ranks(3, [&](Rank& rank) {
     // 256 + 1 + 1 is 258 in bf16, which has no 257: rounded in between it would stay at 256.
     const Place place = place_of(rank.near);
-    const std::vector<bf16> in(6, static_cast<bf16>(place.rank == 0 ? 256.F : 1.F));
-    std::vector<bf16> near(2);
-    redistribute(rank.near, rank.near_pool, View<const bf16, dual_t<H>>(in, rows, place),
-                 View<bf16, Sharded<Axis::height>>(near, rows, place));
-    for (const bf16 sum : near) CHECK(static_cast<float>(sum) == 258.F);
+    const std::vector<T> in(6, static_cast<T>(place.rank == 0 ? 256.F : 1.F));
+    std::vector<T> near(2);
+    redistribute(rank.near, rank.near_pool, View<const T, dual_t<H>>(in, rows, place),
+                 View<T, Sharded<Axis::height>>(near, rows, place));
+    for (const T sum : near) CHECK(static_cast<float>(sum) == 258.F);
     CHECK(same_result<dual_t<H>, Sharded<Axis::height>>(rank, rows, in));
   });
 }
