@@ -22,6 +22,7 @@
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/onednn_dtypes.hpp"
 #include "unit/backend/linear_problem.hpp"
 
 namespace {
@@ -75,6 +76,7 @@ using namespace shardwise;
 using backend_test::LinearProblem;
 
 TEST_CASE_TEMPLATE("calls with row counts that were seen before allocate nothing", T, float, bf16) {
+  if (!testing::onednn_computes<T>()) return;
   OneDnn backend;
   OneDnn::Linear<T> kernel(backend, 48, 70);
   const auto full = LinearProblem<T>::of_integers(300, 48, 70);
@@ -152,6 +154,7 @@ Shape images(std::size_t batch) {
 
 TEST_CASE_TEMPLATE("training steps with two sizes of batch allocate nothing of ours", T, float,
                    bf16) {
+  if (!testing::onednn_computes<T>()) return;
   run_ranks(2, [](ThreadCommunicator& ranks) {
     Model<Network, Context<T, OneDnn, ThreadCommunicator>> model(Network{}, ranks, Seed{1},
                                                                  images(20));
