@@ -181,3 +181,8 @@ done
 
 export disabled=-DCMAKE_DISABLE_FIND_PACKAGE_doctest=OFF
 asks 'tests ON' test --quick
+asks 'tests ON' test layers
+status=0
+"$work/dev" test --preset no_such_preset >"$work/log" 2>&1 || status=$?
+[[ $status -eq 2 ]] || fail "an unknown preset ends with $status and not with 2"
+grep -q 'no such preset: no_such_preset' "$work/log" || fail 'an unknown preset was not told'

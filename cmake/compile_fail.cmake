@@ -7,11 +7,22 @@
 # CASE=0 the same source must compile, so that a typing error cannot pass for the expected one.
 # A case may be compiled for another standard: `// std: c++17, expect: ...`.
 
-set(shardwise_compile_fail_lines 15)
+# The standard's headers, which are most of what such a short source makes a compiler read, are
+# compiled once: both compilers take standard.hpp.gch for standard.hpp.
+
+include_guard(GLOBAL)
+list(JOIN SHARDWISE_STANDARD_HEADERS "\n#include " includes)
+set(standard ${PROJECT_BINARY_DIR}/compile_fail/standard.hpp)
+file(CONFIGURE OUTPUT ${standard} CONTENT "#include ${includes}\n")
+add_custom_command(OUTPUT ${standard}.gch DEPENDS ${standard} VERBATIM
+  COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -x c++-header ${standard} -o ${standard}.gch)
+add_custom_target(compile_fail_headers ALL DEPENDS ${standard}.gch)
 
 function(shardwise_compile_fail name source)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
-  set(compile ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -I${PROJECT_SOURCE_DIR}/include)
+  set(precompiled -include ${PROJECT_BINARY_DIR}/compile_fail/standard.hpp)
+  set(compile ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -I${PROJECT_SOURCE_DIR}/include
+              ${precompiled})
   add_test(NAME ${name}.control COMMAND ${compile} -DCASE=0 ${source})
   set(tests ${name}.control)
   file(READ ${source} text)
@@ -30,9 +41,10 @@ function(shardwise_compile_fail name source)
     set(wrong ${compile} -DCASE=${case} ${source})
     if(standard)
       list(TRANSFORM wrong REPLACE "^-std=.*" "-std=${standard}")
+      list(REMOVE_ITEM wrong ${precompiled})
     endif()
     add_test(NAME ${name}.${case} COMMAND ${CMAKE_COMMAND} "-Dcompile=${wrong}"
-             "-Dsentence=${sentence}" -Dlines=${shardwise_compile_fail_lines}
+             "-Dsentence=${sentence}" -Dlines=15
              -P ${PROJECT_SOURCE_DIR}/cmake/compile_fail_case.cmake)
     list(APPEND tests ${name}.${case})
   endforeach()

@@ -5,6 +5,13 @@ find_package(CLI11 CONFIG QUIET)
 find_package(benchmark CONFIG QUIET)
 file(WRITE ${PROJECT_BINARY_DIR}/skipped.txt "")
 
+# What is precompiled for tests: others' headers and never ours. That each of ours includes what it
+# needs is shown without them (headers_alone.cmake).
+set(SHARDWISE_STANDARD_HEADERS <algorithm> <array> <atomic> <bit> <chrono> <cmath> <concepts> <cstddef>
+    <cstdint> <cstdio> <cstdlib> <cstring> <exception> <filesystem> <functional> <initializer_list>
+    <limits> <map> <memory> <mutex> <numeric> <optional> <random> <span> <stdexcept> <string>
+    <string_view> <thread> <tuple> <type_traits> <utility> <vector>)
+
 if(TARGET shardwise::onednn)  # the calls by hand that benchmarks compare with are written for 2
   file(STRINGS ${SHARDWISE_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h version_2
        REGEX "define DNNL_VERSION_MAJOR 2$")

@@ -1,4 +1,5 @@
 // Layers on memory that the host cannot touch give the bits that they give on the host.
+// Compiled alone: names of types are compared.
 
 #include <doctest/doctest.h>
 

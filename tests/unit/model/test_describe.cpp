@@ -1,4 +1,5 @@
 // A model described to people.
+// Compiled alone: names of types are compared.
 
 #include <doctest/doctest.h>
 

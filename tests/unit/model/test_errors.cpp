@@ -1,5 +1,6 @@
 // What a model says when it is used wrongly: the same on every rank, with model, layer and number,
 // and the model still works afterwards.
+// Compiled alone: names of types are compared.
 
 #include <doctest/doctest.h>
 

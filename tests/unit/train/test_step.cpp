@@ -1,4 +1,5 @@
 // Whole steps: the same at every number of ranks, as planned, and all or nothing.
+// Compiled alone: names of types are compared.
 
 #include <doctest/doctest.h>
 
