@@ -4,8 +4,9 @@ functions that clang 14 with libstdc++ 12 makes from templates, against a budget
 same on every machine; other versions count otherwise, and are told apart before anything is counted.
 
 Usage: compile_budget.py [CLANG++]
-A budget is a little above what was counted last. Where more is really needed, raise it, and measure
-what it costs with compile_time.py; where far less is, lower it.
+The budgets stand in .ci/budgets.json, and a tenth more than that is borne. Where more is really needed,
+raise one in a commit of its own, and measure what it costs with compile_time.py; where far less is,
+lower it.
 """
 
 import collections
@@ -22,11 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77  # what ctest takes for a test that was skipped
 
 # Classes and functions made from templates.
-BUDGETS = {
-    "the umbrella alone": (11100, 3200),
-    "a model of 2 linear layers": (14200, 4400),  # loops and sums are types that a device can run
-    "each further layer": (42, 50),
-}
+BUDGETS = json.loads((ROOT / ".ci/budgets.json").read_text())["instantiations"]
+TOLERANCE = 1.1
 
 
 def instantiations(compiler, program):
@@ -65,12 +63,12 @@ def main():
     over = 0
     for what, counts in counted.items():
         for kind, count, budget in zip(("classes", "functions"), counts, BUDGETS[what]):
-            kept = count <= budget
+            kept = count <= TOLERANCE * budget
             over += not kept
             print(f"{what:<28} {count:8g} {kind:<9} of {budget:8g}{'' if kept else '  TOO MANY'}")
     if over:
         sys.exit("The library gives compilers more to do than it did: make fewer types and functions "
-                 "depend on a layer's type, or raise the budget in " + __file__ + " and say why.")
+                 "depend on a layer's type, or raise the budget in .ci/budgets.json and say why.")
 
 
 if __name__ == "__main__":
