@@ -67,11 +67,17 @@ inline std::shared_ptr<Group> make_group(int ranks) try {
   throw memory_error({"run_ranks: no memory for the buffers of ", ranks, " ranks; run fewer"});
 }
 
-template <class F>
-void run_rank(const std::shared_ptr<Group>& group, int rank, F& f, Failure& failure) noexcept {
+/// A caller's function without its type, so that what follows is compiled once and not for each.
+struct RankProgram {
+  void* function;
+  void (*call)(void* function, ThreadCommunicator&);
+};
+
+inline void run_rank(const std::shared_ptr<Group>& group, int rank, RankProgram program,
+                     Failure& failure) noexcept {
   try {
     ThreadCommunicator communicator(group, rank);
-    std::invoke(f, communicator);
+    program.call(program.function, communicator);
     group->job()->leave(rank);
   } catch (...) {
     const std::string why = reason();
@@ -91,14 +97,15 @@ class RankThreads {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  template <class Body>
-  void start(int ranks, Body body) {
+  /// Calls body(rank) on each.
+  void start(int ranks, std::function<void(int)> body) {
+    body_ = std::move(body);
     threads_.reserve(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
       try {
-        threads_.emplace_back([this, body, rank] {
+        threads_.emplace_back([this, rank] {
           state_.wait(State::undecided);
-          if (state_.load() == State::running) body(rank);
+          if (state_.load() == State::running) body_(rank);
         });
       } catch (const std::exception& e) {
         throw rank_error(rank, std::current_exception(),
@@ -119,8 +126,22 @@ class RankThreads {
   }
 
   std::atomic<State> state_{State::undecided};
+  std::function<void(int)> body_;
   std::vector<std::thread> threads_;
 };
+
+inline void run_rank_threads(int ranks, RankProgram program) {
+  if (ranks < 1)
+    throw argument_error({"run_ranks: ", ranks, " ranks were asked for; at least one is needed"});
+  const auto group = make_group(ranks);
+  Failure failure;
+  const auto body = [&](int rank) { run_rank(group, rank, program, failure); };
+  {
+    RankThreads threads;
+    threads.start(ranks, std::ref(body));  // which allocates nothing
+  }
+  failure.rethrow();
+}
 
 }  // namespace detail
 
@@ -135,15 +156,9 @@ class RankThreads {
 ///         rank_error if a thread cannot be started
 template <class F>
 void run_ranks(int ranks, F f) {
-  if (ranks < 1)
-    throw argument_error({"run_ranks: ", ranks, " ranks were asked for; at least one is needed"});
-  const auto group = detail::make_group(ranks);
-  detail::Failure failure;
-  {
-    detail::RankThreads threads;
-    threads.start(ranks, [&](int rank) { detail::run_rank(group, rank, f, failure); });
-  }
-  failure.rethrow();
+  detail::run_rank_threads(ranks, {&f, [](void* function, ThreadCommunicator& communicator) {
+                                     std::invoke(*static_cast<F*>(function), communicator);
+                                   }});
 }
 
 }  // namespace shardwise
