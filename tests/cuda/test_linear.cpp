@@ -18,7 +18,6 @@ using namespace shardwise;
 using backend_test::LinearProblem;
 using backend_test::Numbers;
 using backend_test::rounded;
-using backend_test::same;
 using backend_test::Sizes;
 using backend_test::unwritten;
 using testing::HostCuda;
@@ -71,13 +70,14 @@ bool products_are_right(HostCuda& cuda, const Sizes& s, std::size_t offset) {
       expected.forward(s.rows, p.x.data(), {p.w.data(), 1}, with_bias ? p.bias.data() : nullptr,
                        activation, wanted.data());
       const bool is_exact = activation == Activation::none || activation == Activation::relu;
-      right = right && (is_exact ? same(y.values(), wanted) : close(y.values(), wanted));
+      right =
+          right && (is_exact ? backend_test::same(y.values(), wanted) : close(y.values(), wanted));
     }
   }
 
   const OnDevice<T> dx(cuda, unwritten<T>(s.rows * s.in), offset);
   kernel.backward_input(s.rows, dy.data(), weight, dx.data());
-  right = right && same(dx.values(), rounded<T>(p.backward_input()));
+  right = right && backend_test::same(dx.values(), rounded<T>(p.backward_input()));
 
   for (const Write write : {Write::replace, Write::add}) {
     for (const bool with_bias : {false, true}) {
@@ -87,9 +87,9 @@ bool products_are_right(HostCuda& cuda, const Sizes& s, std::size_t offset) {
       const std::vector<T> db_before = db.values();
       kernel.backward_weight(s.rows, x.data(), dy.data(), write, dw.data(),
                              with_bias ? db.data() : nullptr);
-      right = right && same(dw.values(), rounded<T>(p.weight_gradient(write)));
-      right =
-          right && same(db.values(), with_bias ? rounded<T>(p.bias_gradient(write)) : db_before);
+      right = right && backend_test::same(dw.values(), rounded<T>(p.weight_gradient(write)));
+      right = right && backend_test::same(
+                           db.values(), with_bias ? rounded<T>(p.bias_gradient(write)) : db_before);
     }
   }
   return right;
@@ -119,7 +119,7 @@ void check_slopes(HostCuda& cuda, const Sizes& s, std::size_t offset) {
     kernel.forward(s.rows, x.data(), weight, with_bias ? bias.data() : nullptr,
                    Activation::gelu_tanh, y.data(), z.data());
     const std::vector<T> sums = rounded<T>(p.forward(with_bias));
-    CHECK(same(z.values(), sums));
+    CHECK(backend_test::same(z.values(), sums));
     std::vector<T> wanted(sums.size());
     for (std::size_t i = 0; i < sums.size(); ++i)
       wanted[i] =
@@ -138,7 +138,7 @@ void check_slopes(HostCuda& cuda, const Sizes& s, std::size_t offset) {
     wanted[i] = static_cast<T>(static_cast<accumulate_t<T>>(
         products[i] * activations::GeluTanh::slope(LinearProblem<T>::number(of_reals.x[i]))));
   CHECK(close(dx.values(), wanted));
-  CHECK(same(z.values(), of_reals.x));
+  CHECK(backend_test::same(z.values(), of_reals.x));
   if (s.out > 0) CHECK(cuda.loops == loops(s.in, s.rows * s.in > 0));
 }
 

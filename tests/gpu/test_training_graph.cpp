@@ -31,7 +31,7 @@ struct Mlp
 
 constexpr std::size_t samples = 16;
 constexpr std::size_t classes = 32;
-const Shape input_shape{{Axis::batch, samples}, {Axis::feature, 64}};
+const Shape inputs_shape{{Axis::batch, samples}, {Axis::feature, 64}};
 const Shape label_shape{{Axis::batch, samples}};
 
 /// A model on the device, and a batch that changes.
@@ -44,7 +44,7 @@ struct Learner {
   SingleRank alone;
   M model{Mlp{}, alone, Seed{1}, {}, backend};
   Optimizer<Rule, M> optimizer;
-  Tensor<T, Invariant> host_x{input_shape};
+  Tensor<T, Invariant> host_x{inputs_shape};
   Tensor<std::int32_t, Invariant> host_labels{label_shape};
   Value<T, Invariant> x = model.to_device(View<const T, Invariant>(host_x.view()));
   Value<std::int32_t, Invariant> labels =

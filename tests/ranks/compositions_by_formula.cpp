@@ -28,10 +28,10 @@ constexpr std::size_t rows = 2 * 5;
 const Shape text{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, 6}};
 
 /// A layer y = x Wᵀ + b of a model, all of it small integers.
-class Affine {
+class LinearByHand {
  public:
   /// The layer of this name, before which `i` others have weights.
-  Affine(std::uint64_t i, std::string name, std::size_t in, std::size_t out)
+  LinearByHand(std::uint64_t i, std::string name, std::size_t in, std::size_t out)
       : name_(std::move(name)),
         formula_{rows, in, out,
                  testing::elements(Data::integers, testing::number_of_parameter(2 * i), out * in),
@@ -87,7 +87,7 @@ class Perceptron {
   }
 
  private:
-  Affine in_, out_;
+  LinearByHand in_, out_;
   Whole h_;
 };
 
@@ -136,7 +136,7 @@ TEST_CASE("a Sequential runs its layers from left to right, also those of one in
                              Sequential<RowParallelLinear<6, 6>, Linear<split::none, 6, 6>>, Relu,
                              ColumnParallelLinear<6, 4>> {};
   check<Layers>([](const Whole& x, const Whole& dy) {
-    Affine a(0, "0.", 6, 6), b(1, "2.0.", 6, 6), c(2, "2.1.", 6, 6), d(3, "4.", 6, 4);
+    LinearByHand a(0, "0.", 6, 6), b(1, "2.0.", 6, 6), c(2, "2.1.", 6, 6), d(3, "4.", 6, 4);
     Tensors t;
     const Whole first = relu(a.forward(x));
     const Whole second = relu(c.forward(b.forward(first)));
@@ -162,7 +162,7 @@ TEST_CASE("a Residual is x + block(x), and its gradient dy + that of the block")
 TEST_CASE("a Residual inside a Residual adds twice") {
   struct Twice : Residual<Sequential<Linear<split::none, 6, 6>, Residual<Block>, Relu>> {};
   check<Twice>([](const Whole& x, const Whole& dy) {
-    Affine first(0, "0.", 6, 6);
+    LinearByHand first(0, "0.", 6, 6);
     Perceptron block(1, "1.", 9);
     Tensors t;
     const Whole stream = first.forward(x);
@@ -177,7 +177,7 @@ TEST_CASE("a Residual inside a Residual adds twice") {
 TEST_CASE("a Residual of a redistribution doubles, and its gradient too") {
   struct Double : Sequential<Linear<split::none, 6, 6>, Residual<To<Sharded<Axis::feature>>>> {};
   check<Double>([](const Whole& x, const Whole& dy) {
-    Affine only(0, "0.", 6, 6);
+    LinearByHand only(0, "0.", 6, 6);
     Tensors t;
     const Whole stream = only.forward(x);
     t["output 0"] = sum(stream, stream);
@@ -189,7 +189,7 @@ TEST_CASE("a Residual of a redistribution doubles, and its gradient too") {
 TEST_CASE("a Repeat runs its block so often, each time with parameters of its own") {
   struct Thrice : Repeat<3, Sequential<RowParallelLinear<6, 6>, Relu>> {};
   check<Thrice>([](const Whole& x, const Whole& dy) {
-    Affine a(0, "0.0.", 6, 6), b(1, "1.0.", 6, 6), c(2, "2.0.", 6, 6);
+    LinearByHand a(0, "0.0.", 6, 6), b(1, "1.0.", 6, 6), c(2, "2.0.", 6, 6);
     Tensors t;
     const Whole first = relu(a.forward(x));
     const Whole second = relu(b.forward(first));
@@ -206,9 +206,9 @@ TEST_CASE("a Repeat of a Residual between other layers") {
       : Sequential<Linear<split::none, 6, 6>, Repeat<2, Residual<Block>>, RowParallelLinear<6, 3>> {
   };
   check<Stack>([](const Whole& x, const Whole& dy) {
-    Affine first(0, "0.", 6, 6);
+    LinearByHand first(0, "0.", 6, 6);
     Perceptron block(1, "1.0.", 9), again(3, "1.1.", 9);
-    Affine last(5, "2.", 6, 3);
+    LinearByHand last(5, "2.", 6, 3);
     Tensors t;
     const Whole a = first.forward(x);
     const Whole b = sum(a, block.forward(a));

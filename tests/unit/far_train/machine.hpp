@@ -104,7 +104,7 @@ inline void note(Bits& bits, const std::string& text) {
 constexpr std::size_t samples = 7;
 constexpr std::size_t inputs = 9;
 constexpr std::size_t classes = 10;
-inline const Shape input_shape{{Axis::batch, samples}, {Axis::feature, inputs}};
+inline const Shape inputs_shape{{Axis::batch, samples}, {Axis::feature, inputs}};
 inline const Shape label_shape{{Axis::batch, samples}};
 inline const Shape output_shape{{Axis::batch, samples}, {Axis::feature, classes}};
 
@@ -130,9 +130,9 @@ struct Training {
 
   Training(B& given, C& ranks, const Rule& rule)
       : backend(given),
-        model(Net{}, ranks, Seed{3}, input_shape, given),
+        model(Net{}, ranks, Seed{3}, inputs_shape, given),
         optimizer(model, rule),
-        x(placed<T, In>(backend, pool, input_shape, place_of(ranks), made(2))),
+        x(placed<T, In>(backend, pool, inputs_shape, place_of(ranks), made(2))),
         labels(placed<std::int32_t, Invariant>(
             backend, pool, label_shape, place_of(ranks),
             [](std::size_t i) { return witness::made_label(std::int64_t(i), classes); })),

@@ -28,7 +28,7 @@ struct Dropping : Sequential<ColumnParallelLinear<inputs, 13>, BatchNorm<13>, Re
 template <class Training>
 void go_to_batch(Training& t, int step) {
   using T = typename Training::T;
-  Tensor<T, typename Training::In> x(input_shape, t.x.place());
+  Tensor<T, typename Training::In> x(inputs_shape, t.x.place());
   for (std::size_t i = 0; i < x.size(); ++i)
     x[i] = static_cast<T>(static_cast<accumulate_t<T>>(witness::made(step, std::int64_t(i))));
   detail::to_device(t.backend, x.data(), x.size(), t.x.writable().data());
@@ -92,7 +92,7 @@ struct TenSteps {
       return ten_steps(t, [&](Bits& bits, int i) {
         graph.launch();
         if (i % 3 == 2) {
-          const Tensor<typename decltype(t)::T, typename E::offered> other(input_shape,
+          const Tensor<typename decltype(t)::T, typename E::offered> other(inputs_shape,
                                                                            t.x.place());
           const auto there = t.model.to_device(other.view());
           t.model.evaluate(there.view());

@@ -121,7 +121,7 @@ TEST_CASE("launches leave memory alone that was taken after the recording") {
     graph.launch();
     held.push_back(t.model.to_device(View<const float, Invariant>(zeros.view())));
   }
-  for (const Shape& shape : {input_shape, output_shape, label_shape}) {
+  for (const Shape& shape : {inputs_shape, output_shape, label_shape}) {
     Tensor<float, Invariant> ones(shape);
     for (std::size_t i = 0; i < ones.size(); ++i) ones[i] = 1;
     const View<const float, Invariant> view(ones.view());

@@ -70,15 +70,23 @@ void same_bits(const M& model, int ranks, const Shape& in, Expected expected) {
   CHECK(fused.copies_are_equal);
 }
 
+Shape input_of(const Sizes& sizes) {
+  return {{Axis::batch, sizes.batch}, {Axis::feature, sizes.in}};
+}
+
+template <class T, class E = Whole, class Use = TrainWithInputGradient, class M>
+void check_on_threads(const M& model, const Sizes& sizes, Expected expected) {
+  CAPTURE(to_string(input_of(sizes)));
+  CAPTURE(first_seed());
+  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8})
+    same_bits<T, E, Use, Counted>(model, ranks, input_of(sizes), expected);
+}
+
 /// On thread ranks, and on one rank by its type, where nothing moves anywhere.
 template <class T, class E = Whole, class Use = TrainWithInputGradient, class M>
 void check(const M& model, const Sizes& sizes, Expected expected, Expected alone) {
-  const Shape in{{Axis::batch, sizes.batch}, {Axis::feature, sizes.in}};
-  CAPTURE(to_string(in));
-  CAPTURE(first_seed());
-  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8})
-    same_bits<T, E, Use, Counted>(model, ranks, in, expected);
-  same_bits<T, E, Use, SingleRank>(model, 1, in, alone);
+  check_on_threads<T, E, Use>(model, sizes, expected);
+  same_bits<T, E, Use, SingleRank>(model, 1, input_of(sizes), alone);
 }
 template <class T, class E = Whole, class Use = TrainWithInputGradient, class M>
 void check(const M& model, const Sizes& sizes, Expected expected) {
@@ -120,7 +128,7 @@ static_assert(!LastOf<Column, GeluTanh, Derived>::takes_slope);
 
 TEST_CASE_TEMPLATE("a perceptron in every dtype", T, float, double, bf16, fp16) {
   for (const Sizes& sizes : {uneven, few, no_samples, random_sizes()})
-    check<T>(perceptron<GeluTanh>(sizes), sizes, {1, 1});
+    check_on_threads<T>(perceptron<GeluTanh>(sizes), sizes, {1, 1});
 }
 
 TEST_CASE("activations whose slope the kernel lacks, or that need no input") {
@@ -135,8 +143,8 @@ TEST_CASE("layers that are not split, on whole tensors and on rows of ranks") {
         Unsplit(s.in, s.wide), GeluTanh{}, NoBias(s.wide, s.wide), Silu{}, Unsplit(s.wide, s.out));
   };
   for (const Sizes& sizes : {uneven, few, random_sizes()}) {
-    check<double>(model_of(sizes), sizes, {2, 2});
-    check<bf16, Ends<Batch, Batch>, Train>(model_of(sizes), sizes, {2, 2});
+    check_on_threads<double>(model_of(sizes), sizes, {2, 2});
+    check_on_threads<bf16, Ends<Batch, Batch>, Train>(model_of(sizes), sizes, {2, 2});
   }
 }
 
@@ -181,7 +189,7 @@ TEST_CASE("residual and repeated blocks") {
         Unsplit(s.in, s.wide), Repeated(Residual<Inner>(inner)), Silu{}, Unsplit(s.wide, s.out));
   };
   for (const Sizes& sizes : {uneven, few, random_sizes()})
-    check<double>(model_of(sizes), sizes, {3, 4});
+    check_on_threads<double>(model_of(sizes), sizes, {3, 4});
 }
 
 TEST_CASE("an evaluation and another batch leave nothing behind") {
