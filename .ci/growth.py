@@ -20,9 +20,10 @@ ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = 1.1
 
 KINDS = {  # by what compiles: the object of a target, or a test that calls a compiler
-    "headers alone": r".*/headers_linked\.dir/.*\.o$",
+    "headers alone": r".*/headers_(alone|linked)\.dir/.*\.o$",
     "wrong programs": r"(compile_fail\..*|example\.[^.]*\.(control|\d+))$",
     "static": r".*/static_tests\.dir/.*\.o$",
+    "tests only read": r".*/other_tests\.dir/.*\.o$",
     "unit": r"tests/CMakeFiles/unit_.*\.o$",
     "laws": r"tests/CMakeFiles/laws_.*\.o$",
     "ranks": r"tests/CMakeFiles/ranks_.*\.o$",

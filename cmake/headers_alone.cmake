@@ -1,5 +1,6 @@
-# Each header compiles alone, twice over, where SHARDWISE_HEADERS_ALONE asks for it; and all of them
-# together do, in two units that link: a function that is not inline would be there twice.
+# Each header compiles alone, twice over, where SHARDWISE_HEADERS_ALONE asks for it: the compiler reads
+# it and makes no code. All of them together do in two units that link: a function that is not inline
+# would be there twice.
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/shardwise/*.hpp)
 set(folder ${CMAKE_CURRENT_BINARY_DIR}/headers_alone)
@@ -19,13 +20,16 @@ foreach(header IN LISTS headers)
   string(APPEND together "#include \"${path}\"\n")
 endforeach()
 list(REMOVE_DUPLICATES parts)
-if(NOT SHARDWISE_HEADERS_ALONE)
-  set(units)
+if(SHARDWISE_HEADERS_ALONE)
+  add_library(headers_alone OBJECT ${units})
+  target_link_libraries(headers_alone PRIVATE ${parts})
+  target_compile_options(headers_alone PRIVATE -fsyntax-only)
+else()
   file(APPEND ${PROJECT_BINARY_DIR}/skipped.txt "each header alone: the preset clang compiles them\n")
 endif()
 
 file(CONFIGURE OUTPUT ${folder}/all_headers.cpp CONTENT "${together}")
 file(CONFIGURE OUTPUT ${folder}/main.cpp CONTENT "${together}int main() {}\n")
-add_executable(headers_linked ${units} ${folder}/all_headers.cpp ${folder}/main.cpp)
+add_executable(headers_linked ${folder}/all_headers.cpp ${folder}/main.cpp)
 target_link_libraries(headers_linked PRIVATE ${parts})
 target_compile_options(headers_linked PRIVATE -O0)

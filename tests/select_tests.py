@@ -4,10 +4,11 @@
 usage: select_tests.py BUILD [--changed] [--affected-by FILE] [--label LABEL] [NAME...]
 
 A NAME is one of
-  a folder of include/shardwise   its unit tests, and each program of laws/ and ranks/, each unit of
-                                  static/ and each wrong program that includes one of its headers
-                                  directly, in a source or in a header that stands beside it; with the
-                                  laws, the tests on stand-ins or on MPI where they belong to the folder
+  a folder of include/shardwise   its unit tests; each test of laws/ and ranks/ and each unit of static/
+                                  that includes one of its headers directly, in a source or in a header
+                                  that stands beside it; each wrong program of which one of its headers
+                                  says the sentence; and the laws, the tests on stand-ins or on MPI where
+                                  they belong to the folder
   a test, or a part of its name   ranks.pool, pool, compile_fail, compile_fail.pooling; * stands for
                                   anything: ranks.conv_*
 
@@ -40,7 +41,9 @@ ALSO = {  # kinds of tests that belong to a folder as a whole
     "layout": ("laws",),
     "redistribute": ("laws",),
 }
-BY_INCLUDES = re.compile(r"(laws|ranks|static|compile_fail)\.")  # tests that belong to several folders
+BY_INCLUDES = re.compile(r"(laws|ranks|static)\.")  # tests that belong to several folders
+OF_SOURCE = "--source-file=*/"  # of a program that several tests share, the cases of one source
+SENTENCE = "-Dsentence="
 
 
 @dataclass
@@ -50,6 +53,7 @@ class Test:
     targets: list  # of ninja
     sources: set  # of these, and files that its command names
     labels: list
+    sentence: str | None  # that the compiler must say, as a regular expression
 
 
 def output_of(*command):
@@ -92,6 +96,11 @@ def tests_of(build):
                    if Path(source).is_absolute()]
         return {path for file in inputs if (path := inside(file))}
 
+    def compiled(targets, words):
+        found = set().union(*map(sources, targets))
+        own = [f"tests/{word.removeprefix(OF_SOURCE)}" for word in words if word.startswith(OF_SOURCE)]
+        return {*own, "tests/main.cpp"} if own else found
+
     tests = []
     words_of = commands(build)
     listed = json.loads(output_of("ctest", "--test-dir", build, "--show-only=json-v1"))["tests"]
@@ -102,10 +111,11 @@ def tests_of(build):
         # A compiler finds a precompiled header beside the header that it stands for.
         targets = [made for word in words for made in (word, f"{word}.gch") if made in outputs]
         files = {path for word in words if (path := inside(ROOT / word))}
-        tests.append(Test(name, number, targets, files.union(*map(sources, targets)), labels))
+        sentences = [word.removeprefix(SENTENCE).replace(r"\\", "\\") for word in words if word.startswith(SENTENCE)]
+        tests.append(Test(name, number, targets, files | compiled(targets, words), labels, *sentences or [None]))
     for target in sorted(filter(STATIC.fullmatch, outputs)):
         name = f"static.{STATIC.fullmatch(target)[1]}"
-        tests.append(Test(name, None, [target], sources(target), []))
+        tests.append(Test(name, None, [target], sources(target), [], None))
     return tests
 
 
@@ -132,7 +142,16 @@ def reached(files, through=lambda file: True):
     return seen
 
 
+@functools.cache
+def literals(folder):
+    """The headers of a folder with string literals that follow each other joined."""
+    headers = sorted((ROOT / "include/shardwise" / folder).rglob("*.hpp"))
+    return re.sub(r'"\s*"', "", "\n".join(header.read_text() for header in headers))
+
+
 def is_of_folder(test, folder):
+    if test.sentence:
+        return bool(re.search(test.sentence, literals(folder)))
     if re.fullmatch(rf"unit\.{folder}(_\w+)?", test.name) or test.name.split(".")[0] in ALSO.get(folder, ()):
         return True
     kind = BY_INCLUDES.match(test.name)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # What tests/select_tests.py chooses in a build folder, and what it says of a name that it does not know.
-# Usage: select_tests.sh BUILD
+# Usage: select_tests.sh BUILD    a folder to configure the preset dev in
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$1
+cmake --preset dev -B "$build" >"$build.log" 2>&1 || { cat "$build.log" && exit 1; }
 
 fail() {
   echo "select_tests: $*" >&2

@@ -113,7 +113,8 @@ class Tree:
     def configure(self):
         self.copy()
         status, text = self.run(WORK / "configure.log", "cmake", "--preset", "dev",
-                                "-DCMAKE_CXX_FLAGS=-O0 -g0", "-DSHARDWISE_TEST_TIMEOUT=120")
+                                "-DCMAKE_CXX_FLAGS=-O0 -g0", "-DSHARDWISE_TEST_TIMEOUT=120",
+                                "-DSHARDWISE_TOGETHER=1", "-DSHARDWISE_PRECOMPILED=OFF")
         if status:
             raise Unusable(f"the copy of the project cannot be configured:\n{text}")
 

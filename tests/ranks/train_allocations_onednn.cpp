@@ -1,5 +1,6 @@
 // What a steady-state call allocates, asked of the global allocator. oneDNN's own allocations are
 // told apart by the address they are called from, so these functions must not be inlined.
+// Compiled alone: it replaces operator new.
 
 #include <dlfcn.h>
 #include <doctest/doctest.h>
