@@ -32,6 +32,9 @@ ROOT = FOLDER.parents[1]
 WORK = ROOT / "build/mutants"
 TABLE = FOLDER / "verdicts.tsv"
 TREES = 2
+OPTIONS = [  # one program a source, and nothing precompiled that a planted bug changes
+    "-DCMAKE_CXX_FLAGS=-O0 -g0", "-DSHARDWISE_TEST_TIMEOUT=120", "-DSHARDWISE_TOGETHER=1",
+    "-DSHARDWISE_PRECOMPILED=OFF"]
 
 sys.path.insert(0, str(FOLDER.parent))
 import select_tests  # noqa: E402
@@ -112,9 +115,7 @@ class Tree:
 
     def configure(self):
         self.copy()
-        status, text = self.run(WORK / "configure.log", "cmake", "--preset", "dev",
-                                "-DCMAKE_CXX_FLAGS=-O0 -g0", "-DSHARDWISE_TEST_TIMEOUT=120",
-                                "-DSHARDWISE_TOGETHER=1", "-DSHARDWISE_PRECOMPILED=OFF")
+        status, text = self.run(WORK / "configure.log", "cmake", "--preset", "dev", *OPTIONS)
         if status:
             raise Unusable(f"the copy of the project cannot be configured:\n{text}")
 
@@ -193,8 +194,9 @@ def main():
     if not patches:
         sys.exit(f"mutants: no patch in tests/mutants has '{part}' in its name")
     WORK.mkdir(parents=True, exist_ok=True)
-    select_tests.output_of("cmake", "--preset", "dev")
-    tests = select_tests.tests_of(ROOT / "build/dev")
+    listed = WORK / "list"
+    select_tests.output_of("cmake", "--preset", "dev", "-B", listed, *OPTIONS)
+    tests = select_tests.tests_of(listed)
     mutants = [read_mutant(patch, tests) for patch in patches]
     every = {patch.stem for patch in FOLDER.glob("*.patch")}
     verdicts = {name: row for name, row in read_verdicts().items() if name in every}
