@@ -40,16 +40,21 @@ namespace shardwise {}
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/max_pool.hpp"
+#include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/rms_norm.hpp"
 
 // Layers put together
+#include "shardwise/model/composition.hpp"
+#include "shardwise/model/join.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
+#include "shardwise/model/sum.hpp"
 
 // Models that run, and what is known of them before
 #include "shardwise/model/model.hpp"

@@ -32,11 +32,11 @@ struct Chain : Sequential<Sequential<In, Relu>, Sequential<Relu, Out>> {};
 #endif
 
 #if CASE == 4  // expect: Block takes Taken features and gives Given, but a Residual adds
-struct Sum : Sequential<In, Residual<Out>> {};
+struct Added : Sequential<In, Residual<Out>> {};
 #elif CASE == 5  // expect: Block takes Taken features and gives Given, but a Residual adds
-struct Sum : Sequential<In, Residual<Sequential<Keep, Relu, Out>>> {};
+struct Added : Sequential<In, Residual<Sequential<Keep, Relu, Out>>> {};
 #else
-struct Sum : Sequential<In, Residual<Sequential<Keep, Relu, Keep>>> {};
+struct Added : Sequential<In, Residual<Sequential<Keep, Relu, Keep>>> {};
 #endif
 
 #if CASE == \
@@ -51,5 +51,5 @@ static_assert(std::same_as<output_layout_t<Net>, Invariant>);
 }  // namespace
 
 constexpr Chain chain;
-constexpr Sum sum;
+constexpr Added added;
 constexpr Stack stack;

@@ -13,7 +13,10 @@
 #include "ranks/model_observe.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/model/join.hpp"
+#include "shardwise/model/sum.hpp"
 
 using namespace shardwise;
 using testing::Data;
@@ -216,6 +219,60 @@ TEST_CASE("a Repeat of a Residual between other layers") {
     const Whole dc = last.backward(dy, t);
     const Whole db = sum(dc, again.backward(dc, t));
     t["input gradient 0"] = first.backward(sum(db, block.backward(db, t)), t);
+    return t;
+  });
+}
+
+TEST_CASE("a Join is the sum of its branches, and its gradient that of theirs") {
+  struct Projected : Join<Sum, Linear<split::none, 6, 6>, Block> {};
+  check<Projected>([](const Whole& x, const Whole& dy) {
+    LinearByHand shortcut(0, "0.", 6, 6);
+    Perceptron block(1, "1.", 9);
+    Tensors t;
+    t["output 0"] = sum(shortcut.forward(x), block.forward(x));
+    t["input gradient 0"] = sum(shortcut.backward(dy, t), block.backward(dy, t));
+    return t;
+  });
+}
+
+TEST_CASE("a Join of branches that take the same layout brings x to it once") {
+  struct Columns : Join<Sum, ColumnParallelLinear<6, 4>, ColumnParallelLinear<6, 4>> {};
+  check<Columns>([](const Whole& x, const Whole& dy) {
+    LinearByHand a(0, "0.", 6, 4), b(1, "1.", 6, 4);
+    Tensors t;
+    t["output 0"] = sum(a.forward(x), b.forward(x));
+    t["input gradient 0"] = sum(a.backward(dy, t), b.backward(dy, t));
+    return t;
+  });
+}
+
+TEST_CASE("a Join with an Identity is a Residual, with numbers in its names") {
+  struct Added : Sequential<RowParallelLinear<6, 6>, Join<Sum, Identity, Block>> {};
+  check<Added>([](const Whole& x, const Whole& dy) {
+    LinearByHand first(0, "0.", 6, 6);
+    Perceptron block(1, "1.1.", 9);
+    Tensors t;
+    const Whole stream = first.forward(x);
+    t["output 0"] = sum(stream, block.forward(stream));
+    t["input gradient 0"] = first.backward(sum(dy, block.backward(dy, t)), t);
+    return t;
+  });
+}
+
+TEST_CASE("a value that three parts of a list read has the sum of their gradients") {
+  struct List : Composition<At<RowParallelLinear<6, 6>, 0>, At<Block, 1>, At<Relu, 1>,
+                            At<Sum, 2, 3, 1>, At<Sum, 4, 4>> {};
+  check<List>([](const Whole& x, const Whole& dy) {
+    LinearByHand first(0, "0.", 6, 6);
+    Perceptron block(1, "1.", 9);
+    Tensors t;
+    const Whole shared = first.forward(x);
+    const Whole positive = relu(shared);
+    const Whole once = sum(sum(block.forward(shared), positive), shared);
+    t["output 0"] = sum(once, once);
+    const Whole back = sum(dy, dy);
+    t["input gradient 0"] =
+        first.backward(sum(sum(block.backward(back, t), relu_backward(back, positive)), back), t);
     return t;
   });
 }

@@ -200,7 +200,7 @@ TEST_CASE("a step is noted as the plan says, one event inside the other or behin
       REQUIRE(computed.size() == 2 * 13);
       CHECK(computed[0] == "0 a \"quoted\"\\\n layer");
       CHECK(computed[2].starts_with("2.0.0 LayerNorm"));
-      CHECK(computed[6] == "2.0 the residual's sum");
+      CHECK(computed[6] == "2.0 Sum");
       CHECK(computed[8].starts_with("2.1.1 ColumnParallelLinear"));
       CHECK(computed[12].starts_with("4 ColumnParallelLinear"));
       CHECK(computed[13].starts_with("4 ColumnParallelLinear"));

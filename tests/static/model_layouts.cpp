@@ -9,7 +9,9 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/model/join.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
@@ -137,6 +139,12 @@ static_assert(decided<Sequential<Row, Residual<Block>, Relu>, Features,  Sequenc
 static_assert(decided<Sequential<Row, Residual<Block>>,       Features,  Invariant, Invariant, Features, Invariant>());
 static_assert(decided<Sequential<Residual<Block>>,            Replicated, Invariant, Invariant, Invariant>());
 static_assert(decided<Sequential<Column, Residual<Block>>,    Invariant, Invariant, Features,  Replicated, Features>());
+// A Join: the branches, and then the sum, which takes what the first branch gives.
+static_assert(decided<Join<Sum, Column, Column>,  Invariant, Invariant, Features,  Replicated, Replicated, Features>());
+static_assert(decided<Join<Sum, Identity, Block>, Invariant, Invariant, Invariant, Invariant, Replicated, Invariant>());
+static_assert(decided<Join<Sum, Row, Whole>,      Invariant, Invariant, Invariant, Features, Invariant, Invariant>());
+static_assert(decided<Join<Sum, Row, Whole>,      Batch,     Batch,     Batch,     Features, Batch, Batch>());
+static_assert(decided<Join<Sum, Column, Row>,     Partial,   Invariant, Features,  Replicated, Features, Features>());
 // A Repeat settles on a layout that its block brings back.
 static_assert(decided<Sequential<Repeat<3, Residual<Block>>>, Sequence,  Sequence,  Sequence,  Sequence>());
 static_assert(decided<Sequential<Repeat<3, Block>>,           Invariant, Invariant, Invariant, Invariant>());

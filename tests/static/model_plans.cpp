@@ -6,6 +6,7 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/plan.hpp"
 
@@ -125,6 +126,16 @@ static_assert(is(plan<Repeat<2, Sequential<RowParallelLinear<20, 20>, Relu>>, 4,
                       input_gradient>(batch{64}),
                  {reduce_scatter(1280), reduce_scatter(1280)},
                  {all_gather(1280), all_gather(1280)}));
+// Branches that take the same layout share what brings x there: one sum of gradients for both.
+using Wide = ColumnParallelLinear<20, 30>;
+static_assert(is(plan<Join<Sum, Wide, Wide>, 4, Invariant, Features, input_gradient>(batch{64}), {},
+                 {all_reduce(64 * 20)}));
+static_assert(is(plan<Join<Sum, Wide, Wide>, 4, Sequence, Features, input_gradient>(text),
+                 {all_gather(2 * 16 * 20)}, {reduce_scatter(2 * 16 * 20)}));
+// Branches that do not each convert it, and a Partial is made whole before it is read twice.
+static_assert(is(plan<Sequential<RowParallelLinear<20, 20>, Join<Sum, Identity, Block>>, 4,
+                      Features, Invariant>(batch{64}),
+                 {all_reduce(64 * 20), all_reduce(64 * 20)}, {all_reduce(64 * 20)}));
 // Three blocks: each sends forward; backward the first one's input gradient is wanted by nobody.
 static_assert(is(plan<Repeat<3, Residual<Block>>, 4>(batch{64}),
                  {all_reduce(1280), all_reduce(1280), all_reduce(1280)},

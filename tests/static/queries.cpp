@@ -145,6 +145,9 @@ static_assert(saved<Repeat<2, Residual<Block>>> == 4 * (15 + 15) + 4 * (20 + 15 
 // A residual's sum is a new tensor, though ReLU's output in front of it is kept too.
 using Whole = Residual<Sequential<Linear<split::none, 6, 6>, Relu>>;
 static_assert(saved<Sequential<Whole, Whole>> == 4 * (6 + 6 + 6));
+// What two branches save as their input counts once.
+using Square = Linear<split::none, 6, 6>;
+static_assert(saved<Sequential<Square, Join<Sum, Square, Square>>> == 4 * 6);
 
 // Images: flattened in place, and split by whole planes.
 struct Small

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "shardwise/model/bound.hpp"
-#include "shardwise/model/bound_sequential.hpp"
+#include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/repeat.hpp"
 
@@ -16,7 +16,7 @@ namespace shardwise {
 
 /// Only the first block's own input gradient may be unwanted, so it has a type of its own then.
 template <class L, class S, class E>
-requires requires { typename L::repeated_block; }
+requires detail::RepeatsBlock<L>
 class Bound<L, S, E> {
   using Ctx = typename S::context;
   using T = typename Ctx::dtype;

@@ -17,7 +17,7 @@ namespace shardwise {
 namespace detail {
 
 /// Collects the rows of the table.
-class Describer {
+class Describer : public WalkVisitor {
  public:
   using Row = std::array<std::string, 7>;
 
@@ -31,7 +31,7 @@ class Describer {
   void redistribution(const Shape& shape) {
     using To = typename R::to;
     if constexpr (!std::is_same_v<typename R::from, To>) {
-      PlanVisitor calls{sending_, trains_};
+      PlanVisitor calls(sending_, trains_);
       calls.redistribution<R, Returns>(shape);
       Row row{};
       row[1] = layout_name<typename R::from>() + " -> " + layout_name<To>();
@@ -54,6 +54,15 @@ class Describer {
       row[4] = std::to_string(facts.parameters_here);
     }
     add(std::move(row), facts.calls);
+  }
+
+  template <class Op, Layout In, bool Returns, std::size_t N>
+  void merge(const std::array<Position, N>&, const std::array<Shape, N>&, const Shape& out) {
+    Row row{};
+    row[0] = path_.with(name_of<Op>());
+    row[1] = layout_name<In>();
+    row[2] = to_string(local_shape<typename Op::template gives<In>>(out, place_));
+    add(std::move(row), PlanVisitor(sending_, trains_));
   }
 
   void enter(std::size_t number) { path_.enter(number); }

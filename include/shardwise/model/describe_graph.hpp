@@ -11,7 +11,6 @@
 #include "shardwise/model/describe_parts.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/repeat.hpp"
-#include "shardwise/model/residual.hpp"
 
 namespace shardwise {
 
@@ -45,21 +44,28 @@ inline std::string sent_lines(const PlanVisitor& calls, int ranks) {
 template <class L>
 std::string short_name() {
   const std::string name = name_of<L>();
-  if constexpr (requires { typename L::composition; }) {
-    if constexpr (std::is_same_v<L, typename L::composition>) return "";
-  }
-  return name.substr(0, name.find('<'));
+  const std::string whole = name.substr(0, name.find('<'));
+  return whole == "Sequential" ? "" : whole;
 }
 
 /// Draws what a walk visits, from the input to the output.
-class GraphDrawer {
+class GraphDrawer : public WalkVisitor {
  public:
+  /// What is on its way.
+  struct Position {
+    std::size_t node = 0;    ///< that gave it
+    std::string layout;      ///< in which it is by now
+    std::string way;         ///< by which it came there: "Partial -> Invariant"
+    std::string sent;        ///< for it
+    bool is_forked = false;  ///< and others read it too
+  };
+
   GraphDrawer(Place place, const Sending& sending, bool trains)
       : place_(place), sending_(sending), trains_(trains) {}
 
   template <Layout L>
   void input(const Shape& shape) {
-    end_ = add_node("input\n" + to_string(local_shape<L>(shape, place_)), ", shape=ellipse");
+    here_.node = add_node("input\n" + to_string(local_shape<L>(shape, place_)), ", shape=ellipse");
     give(layout_name<L>());
   }
   template <Layout L>
@@ -71,11 +77,11 @@ class GraphDrawer {
   void redistribution(const Shape& shape) {
     if constexpr (!std::is_same_v<typename R::from, typename R::to>) {
       if (skipped_ > 0) return;
-      PlanVisitor calls{sending_, trains_};
+      PlanVisitor calls(sending_, trains_);
       calls.redistribution<R, Returns>(shape);
-      layout_ = layout_name<typename R::to>();
-      way_ += " -> " + layout_;
-      sent_ += sent_lines(calls, place_.size);
+      here_.layout = layout_name<typename R::to>();
+      here_.way += " -> " + here_.layout;
+      here_.sent += sent_lines(calls, place_.size);
     }
   }
 
@@ -95,21 +101,39 @@ class GraphDrawer {
     give(layout_name<Out>());
   }
 
+  Position position() const { return here_; }
+  void go_to(const Position& there) {
+    if (skipped_ == 0) here_ = there;
+  }
+
+  void fork() {
+    if (skipped_ > 0) return;
+    const std::string layout = here_.layout;
+    connect(add_node("", ", shape=point"));
+    give(layout);
+    here_.is_forked = true;
+  }
+
+  template <class Op, Layout In, bool Returns, std::size_t N>
+  void merge(const std::array<Position, N>& operands, const std::array<Shape, N>&, const Shape&) {
+    if (skipped_ > 0) return;
+    const std::size_t node = add_node(path_.with(name_of<Op>()), ", shape=circle");
+    for (const Position& operand : operands) {
+      here_ = operand;
+      connect(node, operand.is_forked ? ", weight=1" : "");
+    }
+    give(layout_name<typename Op::template gives<In>>());
+  }
+
   template <class L>
   void open() {
     if (skipped_ > 0) return;
     Composition here;
-    if constexpr (requires { typename L::repeated_block; }) {
+    if constexpr (RepeatsBlock<L>) {
       here.times = L::times;
       here.block = short_name<typename L::repeated_block>();
     } else {
       here.has_box = begin_box(short_name<L>());
-    }
-    if constexpr (requires { typename L::residual_block; }) {
-      here.fork = add_node("", ", shape=point");
-      here.stream = layout_;
-      connect(here.fork);
-      give(here.stream);
     }
     open_.push_back(here);
   }
@@ -117,15 +141,8 @@ class GraphDrawer {
   template <class L>
   void close() {
     if (skipped_ > 0) return;
-    const Composition here = open_.back();
+    if (open_.back().has_box) end_box();
     open_.pop_back();
-    if constexpr (requires { typename L::residual_block; }) {
-      const std::size_t sum = add_node("+", ", shape=circle");
-      connect(sum);
-      add_edge(here.fork, sum, here.stream, "", ", weight=1");
-      give(here.stream);
-    }
-    if (here.has_box) end_box();
   }
 
   void enter(std::size_t number) {
@@ -160,8 +177,6 @@ class GraphDrawer {
     std::size_t times = 0;  ///< of a Repeat
     std::string block;      ///< of a Repeat: the name of its block
     bool has_box = false;
-    std::size_t fork = 0;  ///< of a Residual: the node from which its input goes to the sum
-    std::string stream;    ///< and its layout
   };
 
   static constexpr const char* sends_style = ", color=\"#b03060\", penwidth=2";
@@ -179,13 +194,13 @@ class GraphDrawer {
   }
 
   /// The last node gives something in this layout.
-  void give(const std::string& layout) { way_ = layout_ = layout; }
+  void give(const std::string& layout) { here_.way = here_.layout = layout; }
 
   /// It goes to `node`, in the layout to which it was brought.
-  void connect(std::size_t node) {
-    add_edge(end_, node, way_, sent_, sent_.empty() ? "" : sends_style);
-    end_ = node;
-    sent_.clear();
+  void connect(std::size_t node, const std::string& style = "") {
+    add_edge(here_.node, node, here_.way, here_.sent,
+             (here_.sent.empty() ? "" : sends_style) + style);
+    here_ = {node, "", "", "", false};
   }
 
   /// A box around what comes, unless it is the whole model, has no name, or stands in its box.
@@ -227,10 +242,7 @@ class GraphDrawer {
   std::string edges_;
   std::size_t node_count_ = 0;
   std::size_t box_count_ = 0;
-  std::size_t end_ = 0;                   // the node that gave what is on its way
-  std::string layout_;                    // in which that is by now
-  std::string way_;                       // and by which it came there: "Partial -> Invariant"
-  std::string sent_;                      // for it
+  Position here_;
   std::vector<Composition> open_;         // from the outermost to the innermost
   std::string boxed_;                     // the path of the innermost box
   std::vector<std::string> outer_boxed_;  // and of those around it

@@ -58,9 +58,9 @@ struct LayerFacts {
 template <class L, Layout In, bool Returns>
 LayerFacts facts_of(const L& layer, const Shape& in, const Shape& out, Place place,
                     const Sending& sending, bool trains) {
-  LayerFacts facts{{sending, trains}, 0, 0};
-  ParameterCounter here{place};
-  ParameterCounter alone{{0, 1}};
+  LayerFacts facts{PlanVisitor(sending, trains), 0, 0};
+  ParameterCounter here(place);
+  ParameterCounter alone({0, 1});
   facts.calls.layer<L, In, Returns>(layer, in, out);
   here.layer<L, In, Returns>(layer, in, out);
   alone.layer<L, In, Returns>(layer, in, out);

@@ -1,8 +1,12 @@
 #pragma once
 // Features that must meet: checked by the compiler where sizes are static.
 
+#include <array>
 #include <concepts>
 #include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
 
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -34,15 +38,6 @@ consteval std::size_t static_features_in() {
   if constexpr (StatesFeatures<L>) return L::in_features;
   return dynamic;
 }
-/// As above, of layers one after another; those that keep features are transparent.
-template <class L, class... Ls>
-consteval std::size_t static_features_in_chain() {
-  if constexpr (KeepsFeatures<L> && sizeof...(Ls) > 0) {
-    return static_features_in_chain<Ls...>();
-  } else {
-    return static_features_in<L>();
-  }
-}
 template <class L>
 consteval std::size_t static_features_out(std::size_t in) {
   if constexpr (StatesFeatures<L>) return L::out_features;
@@ -50,10 +45,33 @@ consteval std::size_t static_features_out(std::size_t in) {
   return dynamic;
 }
 
-template <class... Ls>
-consteval std::size_t static_features_out_chain() {
-  std::size_t features = dynamic;
-  ((features = static_features_out<Ls>(features)), ...);
+/// What each slot of a list of parts is to have, by the first of its readers that knows: a part
+/// takes so many features (`dynamic` where any number will do), or keeps those of its input.
+template <class... Parts, std::size_t N = sizeof...(Parts)>
+constexpr std::array<std::size_t, N + 1> features_needed(const std::array<std::size_t, N>& taken,
+                                                         const std::array<bool, N>& keeps) {
+  constexpr std::array<std::span<const std::size_t>, N> slots{Parts::slots...};
+  std::array<std::size_t, N + 1> needed;
+  needed.fill(dynamic);
+  for (std::size_t part = N; part-- > 0;) {
+    const bool open = taken[part] == dynamic && keeps[part];
+    const std::size_t features = open ? needed[part + 1] : taken[part];
+    if (features == dynamic) continue;
+    for (const std::size_t slot : slots[part]) needed[slot] = features;
+  }
+  return needed;
+}
+
+/// The number of features in each slot of a list of parts, as far as their types say.
+template <class... Parts, std::size_t N = sizeof...(Parts)>
+consteval std::array<std::size_t, N + 1> features_of() {
+  std::array<std::size_t, N + 1> features{
+      features_needed<Parts...>({static_features_in<typename Parts::layer>()...},
+                                {KeepsFeatures<typename Parts::layer>...})[0]};
+  std::size_t slot = 0;
+  ((features[slot + 1] = static_features_out<typename Parts::layer>(features[Parts::slots[0]]),
+    ++slot),
+   ...);
   return features;
 }
 
@@ -91,6 +109,83 @@ consteval bool shards_must_be_whole() {
                   "kernel(..., {.grain = channels of a group}).");
   }
   return true;
+}
+
+/// The error for two parts that read the same input, of which Consumer has this number.
+template <std::size_t ConsumerNumber, class Consumer, std::size_t Given, std::size_t Expected>
+consteval bool readers_must_agree() {
+  static_assert(Given == dynamic || Expected == dynamic || Given == Expected,
+                "Consumer takes Expected features, but another part that reads the same input "
+                "takes Given. Make the two equal. (Consumer is part ConsumerNumber of its "
+                "composition, counted from 0.)");
+  return true;
+}
+
+/// The error for operands that a merge cannot put together.
+template <std::size_t Number, class Merge, std::size_t First, std::size_t Other>
+consteval bool operands_must_meet() {
+  static_assert(First == dynamic || Other == dynamic || First == Other,
+                "Merge is given values with First features and with Other features, and takes "
+                "values of one shape. Make the branches in front of it give as many features. "
+                "(Merge is part Number of its composition, counted from 0.)");
+  return true;
+}
+
+/// The last layer that decided how many features there are in a slot of L; void for the input's.
+template <class L, std::size_t Slot>
+consteval auto producer() {
+  if constexpr (Slot == 0) {
+    return std::type_identity<void>{};
+  } else if constexpr (KeepsFeatures<typename L::template layer_type<Slot - 1>>) {
+    return producer<L, L::template part_type<Slot - 1>::slots[0]>();
+  } else {
+    return std::type_identity<typename L::template layer_type<Slot - 1>>{};
+  }
+}
+
+/// Checks that features meet where part I of L reads its operand J, and that no shard cuts what
+/// must be whole.
+template <class L, std::size_t I, std::size_t J>
+consteval void check_operand() {
+  using Part = typename L::template part_type<I>;
+  using Layer = typename Part::layer;
+  constexpr std::size_t slot = Part::slots[J];
+  constexpr std::size_t expected = static_features_in<Layer>();
+  using Producer = typename decltype(producer<L, slot>())::type;
+  if constexpr (std::is_void_v<Producer>) {
+    static_assert(readers_must_agree<I, Layer, L::features[slot], expected>());
+  } else {
+    static_assert(extents_must_meet<I, Producer, Layer, L::features[slot], expected>());
+    static_assert(shards_must_be_whole<Producer, Layer>());
+  }
+  if constexpr (J > 0 && KeepsShape<Layer>) {
+    static_assert(operands_must_meet<I, Layer, L::features[Part::slots[0]], L::features[slot]>());
+  }
+}
+
+/// The same for all operands of part I.
+template <class L, std::size_t I>
+consteval void check_part() {
+  []<std::size_t... Js>(std::index_sequence<Js...>) { (check_operand<L, I, Js>(), ...); }
+  (std::make_index_sequence<L::template part_type<I>::arity>{});
+}
+
+/// The shapes in the slots that a part reads.
+template <class Part, std::size_t N>
+constexpr auto operand_shapes(const std::array<Shape, N>& shapes) {
+  std::array<Shape, Part::arity> operands;
+  for (std::size_t j = 0; j < Part::arity; ++j) operands[j] = shapes[Part::slots[j]];
+  return operands;
+}
+
+/// The shape that a part gives for what lies in the slots of its composition.
+template <class Part, class Layer, std::size_t N>
+constexpr Shape part_shape(const Layer& layer, const std::array<Shape, N>& shapes) {
+  if constexpr (Part::arity == 1) {
+    return layer.output_shape(shapes[Part::slots[0]]);
+  } else {
+    return layer.output_shape(operand_shapes<Part>(shapes));
+  }
 }
 
 /// Number of features that the layer takes, if it knows before it has seen its input; else

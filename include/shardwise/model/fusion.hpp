@@ -8,10 +8,13 @@
 
 #include <concepts>
 #include <cstddef>
+#include <type_traits>
+#include <utility>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/bound.hpp"
+#include "shardwise/model/bound_merge.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/goes_backward.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
@@ -19,15 +22,12 @@
 
 namespace shardwise::detail {
 
-/// Layer I of a Sequential: its ends, and whether anything before it wants a gradient.
-template <class L, class S, class E, std::size_t I>
-struct SettingAt {
-  using Layer = typename L::template layer_type<I>;
-  using Here = typename L::template ends_of<I, typename E::offered, typename E::wanted>;
-  using Use = use_of<S::trains, S::input_gradient || (first_owner<L, E> < I)>;
-};
+/// Whether part I of L reads what the part before it gives, and nobody else does.
+template <class L, std::size_t I>
+inline constexpr bool follows_alone =
+    I > 0 && I < L::size&& L::wires.count[I] == 1 && L::wires.first[I].part == I;
 
-/// What it does of the work of its neighbours.
+/// Part I of a composition, and what it does of the work of its neighbours.
 template <class L, class S, class E, std::size_t I>
 struct Fusion : SettingAt<L, S, E, I> {
   using typename SettingAt<L, S, E, I>::Layer;
@@ -42,7 +42,7 @@ struct Fusion : SettingAt<L, S, E, I> {
 
   /// The activation behind layer I, if layer I can apply it and nothing moves in between.
   static consteval Activation fused() {
-    if constexpr (I + 1 == L::size) {
+    if constexpr (!follows_alone<L, I + 1>) {
       return Activation::none;
     } else {
       using Next = typename L::template layer_type<I + 1>;
@@ -68,9 +68,49 @@ struct Fusion : SettingAt<L, S, E, I> {
 
   /// Whether layer I multiplies by the slope of the activation in front of it, if nothing moves in
   /// between.
-  static constexpr bool takes_slope = has_slope<Before> && dx_stays && I > 0 && Use::input_gradient;
+  static constexpr bool takes_slope =
+      follows_alone<L, I> && has_slope<Before> && dx_stays && Use::input_gradient;
 
-  using type = Bound<as_dynamic_t<Layer>, Setting<Context, Use, fused()>, Here>;
+  /// Whether the product in front of part I has applied it.
+  static consteval bool is_applied() {
+    if constexpr (I == 0) {
+      return false;
+    } else {
+      return Fusion<L, S, E, I - 1>::fused() != Activation::none;
+    }
+  }
+
+  /// Whether the product behind part I has multiplied by its slope.
+  static consteval bool has_its_slope() {
+    if constexpr (I + 1 == L::size) {
+      return false;
+    } else {
+      return Fusion<L, S, E, I + 1>::takes_slope;
+    }
+  }
 };
+
+/// What runs part I.
+template <class L, class S, class E, std::size_t I>
+consteval auto bound_part() {
+  using Part = typename L::template part_type<I>;
+  using At = SettingAt<L, S, E, I>;
+  if constexpr (Part::arity == 1) {
+    using Here = Setting<typename S::context, typename At::Use, Fusion<L, S, E, I>::fused()>;
+    return std::type_identity<Bound<as_dynamic_t<typename At::Layer>, Here, typename At::Here>>{};
+  } else {
+    return []<std::size_t... Js>(std::index_sequence<Js...>) {
+      return std::type_identity<BoundMerge<
+          typename At::Layer, Setting<typename S::context, typename At::Use>, typename At::Here,
+          Operand<typename L::template slot_layout<Part::slots[Js], typename E::offered,
+                                                   typename E::wanted>,
+                  slot_gradients<L, E, S::input_gradient>[Part::slots[Js]]>...>>{};
+    }
+    (std::make_index_sequence<Part::arity>{});
+  }
+}
+
+template <class L, class S, class E, std::size_t I>
+using bound_part_t = typename decltype(bound_part<L, S, E, I>())::type;
 
 }  // namespace shardwise::detail

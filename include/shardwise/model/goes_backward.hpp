@@ -1,9 +1,8 @@
 #pragma once
 // Which parts of a model run backward. What runs, what is planned and what is described ask here.
 
-#include <algorithm>
+#include <array>
 #include <cstddef>
-#include <iterator>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
+#include "shardwise/model/layer_checks.hpp"
 
 namespace shardwise {
 
@@ -21,33 +21,66 @@ struct OwnsParameters
 
 namespace detail {
 
-template <class L, class E, std::size_t... Is>
-consteval std::size_t find_owner(std::index_sequence<Is...>) {
-  constexpr bool owns[] = {OwnsParameters<
+/// For each part of the composition L, whether it owns parameters.
+template <class L, class E>
+inline constexpr std::array<bool, L::size> owners = [
+]<std::size_t... Is>(std::index_sequence<Is...>) {
+  return std::array<bool, L::size>{OwnsParameters<
       typename L::template layer_type<Is>,
       typename L::template ends_of<Is, typename E::offered, typename E::wanted>>::value...};
-  return static_cast<std::size_t>(std::find(std::begin(owns), std::end(owns), true) - owns);
+}
+(std::make_index_sequence<L::size>{});
+
+template <class L, class E>
+consteval bool has_owner() {
+  for (const bool owns : owners<L, E>)
+    if (owns) return true;
+  return false;
 }
 
-/// The number of the first layer of the Sequential L that owns parameters; its size if none does.
-template <class L, class E>
-inline constexpr std::size_t first_owner = find_owner<L, E>(std::make_index_sequence<L::size>{});
+/// For each slot of L, whether its value has a gradient, if that of the input has one or not.
+template <class L, class E, bool InputGradient>
+inline constexpr std::array<bool, L::size + 1> slot_gradients = [
+]<std::size_t... Is>(std::index_sequence<Is...>) {
+  std::array<bool, L::size + 1> has{InputGradient};
+  const auto any = [&has](const auto& slots) {
+    for (const std::size_t slot : slots)
+      if (has[slot]) return true;
+    return false;
+  };
+  ((has[Is + 1] = any(L::template part_type<Is>::slots) || owners<L, E>[Is]), ...);
+  return has;
+}
+(std::make_index_sequence<L::size>{});
+
+/// Whether what part I of L reads has a gradient.
+template <class L, class E, bool InputGradient, std::size_t I>
+inline constexpr bool operand_gradient = [] {
+  for (const std::size_t slot : L::template part_type<I>::slots)
+    if (slot_gradients<L, E, InputGradient>[slot]) return true;
+  return false;
+}();
+
+/// Part I of a composition: its ends, and whether anything before it wants a gradient.
+template <class L, class S, class E, std::size_t I>
+struct SettingAt {
+  using Layer = typename L::template layer_type<I>;
+  using Here = typename L::template ends_of<I, typename E::offered, typename E::wanted>;
+  using Use = use_of<S::trains, operand_gradient<L, E, S::input_gradient, I>>;
+};
 
 }  // namespace detail
 
 template <class L, class E>
-requires requires { typename L::composition; }
-struct OwnsParameters<L, E> : std::bool_constant<(detail::first_owner<L, E> < L::size)> {};
+requires detail::ListsParts<L>
+struct OwnsParameters<L, E> : std::bool_constant<detail::has_owner<L, E>()> {
+};
 
 template <class L, class E>
-requires requires { typename L::residual_block; }
+requires detail::RepeatsBlock<L>
 struct OwnsParameters<L, E>
-    : OwnsParameters<typename L::residual_block, Ends<takes_t<L, E>, takes_t<L, E>>> {};
-
-template <class L, class E>
-requires requires { typename L::repeated_block; }
-struct OwnsParameters<L, E>
-    : OwnsParameters<typename L::repeated_block, typename L::template block_ends<takes_t<L, E>>> {};
+    : OwnsParameters<typename L::repeated_block, typename L::template block_ends<takes_t<L, E>>> {
+};
 
 /// Whether anything of L runs backward, in the setting S and between the ends E.
 template <class L, class S, class E>

@@ -6,16 +6,25 @@
 #include <type_traits>
 
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/merge.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise::detail {
 
+/// A composition that lists its parts, see `Composition`.
 template <class L>
-concept IsComposition = requires {
-  typename L::composition;
-}
-|| requires { typename L::residual_block; }
-|| requires { typename L::repeated_block; };
+concept ListsParts = requires {
+  typename L::parts;
+};
+
+/// A composition that repeats one block, see `Repeat`.
+template <class L>
+concept RepeatsBlock = requires {
+  typename L::repeated_block;
+};
+
+template <class L>
+concept IsComposition = ListsParts<L> || RepeatsBlock<L>;
 
 /// A layer that can be made without being given sizes: its type has all of them. One that has not
 /// says how many it is to be given, `sizes_to_give`.
@@ -62,6 +71,22 @@ consteval bool must_be_layer() {
         "its Sequential, counted from 0.)");
   }
   return true;
+}
+
+/// The error for what does not fit where a composition has it: on several values, what is no
+/// merge; on one, what is no layer.
+template <std::size_t Number, class L, std::size_t Arity>
+consteval bool must_be_part() {
+  if constexpr (Arity == 1) {
+    return must_be_layer<Number, L>();
+  } else {
+    static_assert(
+        Merge<L>,
+        "L reads several slots and is no Merge: Sum is one. A Merge has takes, "
+        "wants, gives, saves and `output_shape(const std::array<Shape, N>&) const`. (L is "
+        "part Number of its composition, counted from 0.)");
+    return true;
+  }
 }
 
 /// The error for a layer that does not run on views of T laid out as In and Out, forward or, where

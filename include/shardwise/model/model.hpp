@@ -15,9 +15,8 @@
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layout/tensor.hpp"
+#include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/bound_repeat.hpp"
-#include "shardwise/model/bound_residual.hpp"
-#include "shardwise/model/bound_sequential.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/plan.hpp"
 

@@ -9,7 +9,11 @@
 
 #include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/collectives.hpp"
+#include "shardwise/model/join.hpp"
 #include "shardwise/model/plan_checks.hpp"
+#include "shardwise/model/repeat.hpp"
+#include "shardwise/model/residual.hpp"
+#include "shardwise/model/sequential.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/walk.hpp"
 
@@ -79,9 +83,11 @@ constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
 }
 
 /// Lists what forward calls, and in the same order what backward will call in the reverse order.
-struct PlanVisitor {
+struct PlanVisitor : WalkVisitor {
+  constexpr PlanVisitor(const Sending& sent, bool is_trained) : sending(sent), trains(is_trained) {}
+
   Sending sending;
-  bool trains = true;
+  bool trains;
   collectives forward{};
   collectives returning{};
   std::size_t owed = 0;  ///< elements of gradients that are summands
@@ -108,13 +114,12 @@ struct PlanVisitor {
       if (owes_reduction<typename decltype(use)::type>) owed += spec.shape.elements();
     });
   }
-
-  constexpr void enter(std::size_t) {}
-  constexpr void leave() {}
 };
 
 /// Counts what the rank at `place` holds of the parameters.
-struct ParameterCounter {
+struct ParameterCounter : WalkVisitor {
+  explicit constexpr ParameterCounter(Place at) : place(at) {}
+
   Place place;
   std::size_t elements = 0;
 
@@ -127,8 +132,6 @@ struct ParameterCounter {
       elements += local_shape<Stored>(spec.shape, place).elements();
     });
   }
-  constexpr void enter(std::size_t) {}
-  constexpr void leave() {}
 };
 
 }  // namespace detail
@@ -138,7 +141,7 @@ template <class E, class Use, class L>
 constexpr Plan plan_of(const L& model, int ranks, const Shape& in, const Sending& sending = {}) {
   using S = Setting<void, Use>;
   using Leave = Redistribute<gives_t<L, E>, typename E::wanted>;
-  detail::PlanVisitor visitor{sending, Use::trains};
+  detail::PlanVisitor visitor(sending, Use::trains);
   const Shape out = detail::Walk<L, S, E>::visit(model, in, visitor);
   visitor.template redistribution<Leave, goes_backward<L, S, E>>(out);
   Plan plan;
@@ -170,7 +173,7 @@ constexpr Plan plan(batch samples, const Sending& sending = {}) {
 /// Elements of parameters that the rank at `place` holds; a sharded one counts with its block.
 template <class E, class L>
 constexpr std::size_t parameters_of_rank(const L& model, Place place, const Shape& in) {
-  detail::ParameterCounter counter{place};
+  detail::ParameterCounter counter(place);
   detail::Walk<L, Setting<void, Train>, E>::visit(model, in, counter);
   return counter.elements;
 }

@@ -26,6 +26,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "shardwise/core/bytes.hpp"
 #include "shardwise/model/plan.hpp"
@@ -115,17 +117,31 @@ class MemoryOfRanks {
 
 namespace detail {
 
-/// Adds up what the rank at `place` holds. A tensor that one layer saves as its output and the next
-/// as its input counts once, and a model's input, which lies in the caller's memory, not at all.
-class MemoryVisitor {
+/// Adds up what the rank at `place` holds. A tensor that several layers save, one as its output or
+/// several as their input, counts once, and a model's input, which lies in the caller's memory, not
+/// at all.
+class MemoryVisitor : public WalkVisitor {
  public:
-  explicit constexpr MemoryVisitor(Place place) : place_(place), parameters_{place} {}
+  /// What is known of the tensor that the last layer gave.
+  struct Position {
+    std::uint8_t is_kept = 0;  ///< counted already, if only one layer reads it
+    std::size_t fork = 0;      ///< the number of the fork at which several do; 0 for none
+  };
+
+  explicit constexpr MemoryVisitor(Place place) : place_(place), parameters_(place) {}
 
   constexpr RankMemory result() const { return {parameters_.elements, saved_}; }
 
+  constexpr Position position() const { return here_; }
+  constexpr void go_to(Position there) { here_ = there; }
+  constexpr void fork() {
+    is_kept_at_.push_back(here_.is_kept);
+    here_ = {0, is_kept_at_.size()};
+  }
+
   template <class R, bool Returns>
   constexpr void redistribution(const Shape&) {
-    if (R::movement != Movement::none) is_kept_ = false;
+    if (R::movement != Movement::none) here_ = {};
   }
 
   template <class L, Layout In, bool Returns>
@@ -133,28 +149,36 @@ class MemoryVisitor {
     parameters_.template layer<L, In, Returns>(layer, in, out);
     if constexpr (!only_reshapes<L>) {
       if constexpr (Returns && L::saves == Saves::input) keep<In>(in);
-      is_kept_ = false;
+      here_ = {};
       if constexpr (Returns && L::saves == Saves::output) keep<typename L::template gives<In>>(out);
     }
   }
 
-  /// The sum of a Residual is a new tensor.
-  constexpr void sum() { is_kept_ = false; }
-
-  constexpr void enter(std::size_t) {}
-  constexpr void leave() {}
+  template <class Op, Layout In, bool Returns, std::size_t N>
+  constexpr void merge(const std::array<Position, N>& operands, const std::array<Shape, N>& in,
+                       const Shape&) {
+    if constexpr (Returns && Op::saves == Saves::input) {
+      for (std::size_t j = 0; j < N; ++j) {
+        go_to(operands[j]);
+        keep<In>(in[j]);
+      }
+    }
+    here_ = {};
+  }
 
  private:
   template <Layout L>
   constexpr void keep(const Shape& shape) {
-    if (!is_kept_) saved_ += local_shape<L>(shape, place_).elements();
-    is_kept_ = true;
+    std::uint8_t& is_kept = here_.fork > 0 ? is_kept_at_[here_.fork - 1] : here_.is_kept;
+    if (is_kept == 0) saved_ += local_shape<L>(shape, place_).elements();
+    is_kept = 1;
   }
 
   Place place_;
   ParameterCounter parameters_;
   std::size_t saved_ = 0;
-  bool is_kept_ = true;  // what goes from the layer before to the next
+  Position here_{1};                      // the model's input
+  std::vector<std::uint8_t> is_kept_at_;  // each fork
 };
 
 }  // namespace detail

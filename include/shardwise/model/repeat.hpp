@@ -5,9 +5,10 @@
 #include <type_traits>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/layers/stream.hpp"
+#include "shardwise/model/decide.hpp"
 #include "shardwise/model/extents.hpp"
 #include "shardwise/model/layer_checks.hpp"
-#include "shardwise/model/residual.hpp"
 
 namespace shardwise {
 

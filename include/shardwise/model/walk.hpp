@@ -1,39 +1,54 @@
 #pragma once
-// A walk through a model without running it: every redistribution and every layer, in the order of
+// A walk through a model without running it: every redistribution, layer and merge, in the order of
 // forward. Plans and descriptions are made of what a visitor sees on it.
 
+#include <array>
 #include <cstddef>
 #include <utility>
 
+#include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/bound_repeat.hpp"
-#include "shardwise/model/bound_residual.hpp"
-#include "shardwise/model/bound_sequential.hpp"
 
 namespace shardwise::detail {
 
-template <class L, class Visitor>
-constexpr void open(Visitor& visitor) {
-  if constexpr (requires { visitor.template open<L>(); }) visitor.template open<L>();
-}
-template <class L, class Visitor>
-constexpr void close(Visitor& visitor) {
-  if constexpr (requires { visitor.template close<L>(); }) visitor.template close<L>();
-}
-
-/// Visits L between the ends E as `Bound` runs it; S is a `Setting` without context. Returns the
-/// shape that L gives for `in`. A visitor has
+/// What a visitor does unless it says otherwise: nothing. Most are told of
 ///
 ///     redistribution<R, returns>(shape)      R in front of what comes next, and whether its
 ///                                            adjoint runs in backward
 ///     layer<L, In, returns>(layer, in, out)  a layer that takes `in`, laid out as In, and whether
 ///                                            its own backward runs
-///     enter(number), leave()                 what is visited in between is part `number`
 ///
-/// and, if it asks for them,
-///
-///     sum()                                  a Residual adds its input to what its block has given
-///     open<L>(), close<L>()                  what is visited in between is inside of L, a
-///                                            composition; its input is already laid out for it
+/// and some of what stands here.
+struct WalkVisitor {
+  /// What a visitor knows of the value that it was told of last.
+  using Position = Nothing;
+  ///@{
+  /// The walk comes back to a value: `go_to` is given what `position` was when it was made.
+  constexpr Position position() const { return {}; }
+  constexpr void go_to(Position) {}
+  ///@}
+  /// Several parts read the value.
+  constexpr void fork() {}
+  /// A merge of values laid out as In, of which `operands` are the positions and `in` the shapes.
+  template <class Op, Layout In, bool Returns, std::size_t N>
+  constexpr void merge(const std::array<Position, N>& /*operands*/,
+                       const std::array<Shape, N>& /*in*/, const Shape& /*out*/) {}
+  ///@{
+  /// What is visited in between is part `number` of a composition.
+  constexpr void enter(std::size_t /*number*/) {}
+  constexpr void leave() {}
+  ///@}
+  ///@{
+  /// What is visited in between is inside of L, a composition; its input is laid out for it.
+  template <class L>
+  constexpr void open() {}
+  template <class L>
+  constexpr void close() {}
+  ///@}
+};
+
+/// Visits L between the ends E as `Bound` runs it; S is a `Setting` without context. Returns the
+/// shape that L gives for `in`.
 template <class L, class S, class E>
 struct Walk {
   using In = takes_t<L, E>;
@@ -48,56 +63,87 @@ struct Walk {
 };
 
 template <class L, class S, class E>
-requires requires { typename L::composition; }
+requires ListsParts<L>
 struct Walk<L, S, E> {
+  using Shapes = std::array<Shape, L::size + 1>;
   template <class Visitor>
-  static constexpr Shape visit(const L& layers, const Shape& in, Visitor& visitor) {
-    Shape shape = in;
-    open<L>(visitor);
+  using Positions = std::array<typename Visitor::Position, L::size + 1>;
+  template <std::size_t Slot>
+  using slot_layout =
+      typename L::template slot_layout<Slot, typename E::offered, typename E::wanted>;
+  static constexpr const auto& has_gradient = slot_gradients<L, E, S::input_gradient>;
+
+  template <class Visitor>
+  static constexpr Shape visit(const L& list, const Shape& in, Visitor& visitor) {
+    Shapes shapes{in};
+    Positions<Visitor> positions{};
+    bring<0, typename E::offered>(in, visitor);
+    visitor.template open<L>();
+    keep<0>(positions, visitor);
     [&]<std::size_t... Is>(std::index_sequence<Is...>) {
-      ((shape = visit_part<Is>(layers, shape, visitor)), ...);
+      (visit_part<Is>(list, shapes, positions, visitor), ...);
     }
     (std::make_index_sequence<L::size>{});
-    close<L>(visitor);
-    return shape;
+    visitor.template close<L>();
+    return shapes[L::size];
   }
 
  private:
+  /// The redistribution in front of a slot.
+  template <std::size_t Slot, Layout Given, class Visitor>
+  static constexpr void bring(const Shape& shape, Visitor& visitor) {
+    visitor.template redistribution<Redistribute<Given, slot_layout<Slot>>,
+                                    S::trains && has_gradient[Slot]>(shape);
+  }
+
+  template <std::size_t Slot, class Visitor>
+  static constexpr void keep(Positions<Visitor>& positions, Visitor& visitor) {
+    if (L::wires.count[Slot] > 1) visitor.fork();
+    positions[Slot] = visitor.position();
+  }
+
   template <std::size_t I, class Visitor>
-  static constexpr Shape visit_part(const L& layers, const Shape& in, Visitor& visitor) {
+  static constexpr void visit_part(const L& list, Shapes& shapes, Positions<Visitor>& positions,
+                                   Visitor& visitor) {
+    using Part = typename L::template part_type<I>;
     using At = SettingAt<L, S, E, I>;
-    using Part =
-        Walk<typename At::Layer, Setting<typename S::context, typename At::Use>, typename At::Here>;
-    visitor.enter(I);
-    const Shape out = Part::visit(layers.template layer<I>(), in, visitor);
-    visitor.leave();
-    return out;
+    const auto& layer = list.template layer<I>();
+    if (L::numbers_parts) visitor.enter(I);
+    if constexpr (Part::arity == 1) {
+      visitor.go_to(positions[Part::slots[0]]);
+      shapes[I + 1] = Walk<typename At::Layer, Setting<typename S::context, typename At::Use>,
+                           typename At::Here>::visit(layer, shapes[Part::slots[0]], visitor);
+    } else {
+      shapes[I + 1] = layer.output_shape(operand_shapes<Part>(shapes));
+      visit_merge<I>(shapes, positions, visitor, std::make_index_sequence<Part::arity>{});
+    }
+    if (L::numbers_parts) visitor.leave();
+    bring<I + 1, gives_t<typename At::Layer, typename At::Here>>(shapes[I + 1], visitor);
+    keep<I + 1>(positions, visitor);
+  }
+
+  template <std::size_t I, class Visitor, std::size_t... Js>
+  static constexpr void visit_merge(const Shapes& shapes, const Positions<Visitor>& positions,
+                                    Visitor& visitor, std::index_sequence<Js...>) {
+    using Part = typename L::template part_type<I>;
+    using At = SettingAt<L, S, E, I>;
+    using Op = typename At::Layer;
+    using In = takes_t<Op, typename At::Here>;
+    std::array<typename Visitor::Position, Part::arity> operands;
+    const auto bring_operand = [&]<std::size_t Slot>(std::integral_constant<std::size_t, Slot>) {
+      visitor.go_to(positions[Slot]);
+      visitor.template redistribution<Redistribute<slot_layout<Slot>, In>,
+                                      S::trains && has_gradient[Slot]>(shapes[Slot]);
+      return visitor.position();
+    };
+    ((operands[Js] = bring_operand(std::integral_constant<std::size_t, Part::slots[Js]>{})), ...);
+    visitor.template merge<Op, In, goes_backward<Op, typename At::Use, typename At::Here>>(
+        operands, operand_shapes<Part>(shapes), shapes[I + 1]);
   }
 };
 
 template <class L, class S, class E>
-requires requires { typename L::residual_block; }
-struct Walk<L, S, E> {
-  using Stream = takes_t<L, E>;
-  using Block = typename L::residual_block;
-  using BlockEnds = Ends<Stream, Stream>;
-  using Enter = Redistribute<typename E::offered, Stream>;
-  using Leave = Redistribute<gives_t<Block, BlockEnds>, Stream>;
-
-  template <class Visitor>
-  static constexpr Shape visit(const L& residual, const Shape& in, Visitor& visitor) {
-    visitor.template redistribution<Enter, S::input_gradient>(in);
-    open<L>(visitor);
-    const Shape out = Walk<Block, S, BlockEnds>::visit(residual.block(), in, visitor);
-    visitor.template redistribution<Leave, goes_backward<L, S, E>>(out);
-    if constexpr (requires { visitor.sum(); }) visitor.sum();
-    close<L>(visitor);
-    return out;
-  }
-};
-
-template <class L, class S, class E>
-requires requires { typename L::repeated_block; }
+requires RepeatsBlock<L>
 struct Walk<L, S, E> {
   using Stream = takes_t<L, E>;
   using Block = typename L::repeated_block;
@@ -109,7 +155,7 @@ struct Walk<L, S, E> {
   template <class Visitor>
   static constexpr Shape visit(const L& repeat, const Shape& in, Visitor& visitor) {
     visitor.template redistribution<Enter, S::input_gradient>(in);
-    open<L>(visitor);
+    visitor.template open<L>();
     Shape shape = in;
     for (std::size_t i = 0; i < L::times; ++i) {
       visitor.enter(i);
@@ -118,7 +164,7 @@ struct Walk<L, S, E> {
       visitor.template redistribution<Leave, goes_backward<L, S, E>>(shape);
       visitor.leave();
     }
-    close<L>(visitor);
+    visitor.template close<L>();
     return shape;
   }
 };

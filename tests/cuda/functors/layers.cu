@@ -12,7 +12,7 @@
 #include "shardwise/layers/global_average_pool.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/row_norm.hpp"
-#include "shardwise/model/bound_residual.hpp"
+#include "shardwise/model/sum.hpp"
 #include "unit/far/scale_anywhere.hpp"
 
 namespace sw = shardwise;
@@ -75,7 +75,7 @@ void layers() {
   compile<OnPiece<DropElements<T, sw::DeviceRandomStream>>, DropPlanes<T, sw::DeviceRandomStream>,
           OnPiece<UniformValues<T>>, OnPiece<NormalValues<T>>>();
   compile_sums<A, PlaneTerms<T>, PutPlaneMean<T>>();
-  compile<InItsRow<PlaneShares<T>>, Added<T>, Fill<T>, Copy<T>>();
+  compile<InItsRow<PlaneShares<T>>, Summed<T, 2>, Fill<T>, Copy<T>>();
   compile<ScaleElement<T>, FactorGradient<T>>();  // of a user's layer
 }
 

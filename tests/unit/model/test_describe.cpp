@@ -37,11 +37,13 @@ layer         layout                           output here                      
 0.0.1 Gelu    Sharded<feature>                 [batch 2, sequence 5, feature 2]
 0.0.2 Narrow  Sharded<feature> -> Partial      [batch 2, sequence 5, feature 6]          66    18
               Partial -> Sharded<sequence>     [batch 2, sequence 1, feature 6]                    reduce_scatter(60 x float32), 720 bytes  all_gather(60 x float32), 720 bytes
+0.0 Sum       Sharded<sequence>                [batch 2, sequence 1, feature 6]
               Sharded<sequence> -> Replicated  [batch 2, sequence 5, feature 6]                    all_gather(60 x float32), 720 bytes      reduce_scatter(60 x float32), 720 bytes
 0.1.0 Widen   Replicated -> Sharded<feature>   [batch 2, sequence 5, feature 2]          70    14
 0.1.1 Gelu    Sharded<feature>                 [batch 2, sequence 5, feature 2]
 0.1.2 Narrow  Sharded<feature> -> Partial      [batch 2, sequence 5, feature 6]          66    18
               Partial -> Sharded<sequence>     [batch 2, sequence 1, feature 6]                    reduce_scatter(60 x float32), 720 bytes  all_gather(60 x float32), 720 bytes
+0.1 Sum       Sharded<sequence>                [batch 2, sequence 1, feature 6]
 1 Whole       Sharded<sequence>                [batch 2, sequence 1, feature 3]          21    21
               Sharded<sequence> -> Invariant   [batch 2, sequence 5, feature 3]                    all_gather(30 x float32), 360 bytes
 gradients settle by all_reduce(21 x float32), 504 bytes
@@ -60,6 +62,7 @@ layer     layout                          output here            parameters  her
 1 Gelu    Sharded<feature>                [batch 2, feature 10]
 2 Narrow  Sharded<feature> -> Partial     [batch 2, feature 6]           66    66
           Partial -> Invariant            [batch 2, feature 6]                     all_reduce(12 x float64), 0 bytes
+Sum       Invariant                       [batch 2, feature 6]
 gradients settle by nothing
 in each step all ranks together send 0 bytes forward, 0 bytes backward, 0 bytes to settle
 )");

@@ -73,7 +73,7 @@ TEST_CASE("a stack on a stream that is split by sequence, as the last of four ra
     n2 [label="0.0.0 Widen\ngives [batch 2, sequence 5, feature 2]\n14 of 70 parameters here"]
     n3 [label="0.0.1 Gelu\ngives [batch 2, sequence 5, feature 2]"]
     n4 [label="0.0.2 Narrow\ngives [batch 2, sequence 5, feature 6]\n18 of 66 parameters here"]
-    n5 [label="+", shape=circle]
+    n5 [label="0.0 Sum", shape=circle]
   }
   subgraph cluster_1 {
     label="0.1 Block: the other 2 of 3 times"
@@ -83,7 +83,7 @@ TEST_CASE("a stack on a stream that is split by sequence, as the last of four ra
     n7 [label="0.1.0 Widen\ngives [batch 2, sequence 5, feature 2]\n14 of 70 parameters here"]
     n8 [label="0.1.1 Gelu\ngives [batch 2, sequence 5, feature 2]"]
     n9 [label="0.1.2 Narrow\ngives [batch 2, sequence 5, feature 6]\n18 of 66 parameters here"]
-    n10 [label="+", shape=circle]
+    n10 [label="0.1 Sum", shape=circle]
   }
   n11 [label="1 Whole\ngives [batch 2, sequence 1, feature 3]\n21 of 21 parameters here"]
   n12 [label="output\n[batch 2, sequence 5, feature 3]", shape=ellipse]
@@ -91,14 +91,14 @@ TEST_CASE("a stack on a stream that is split by sequence, as the last of four ra
   n1 -> n2 [label=" Sharded<sequence> -> Replicated\l forward all_gather(60 x float32), 720 bytes\l backward reduce_scatter(60 x float32), 720 bytes\l", color="#b03060", penwidth=2]
   n2 -> n3 [label=" Sharded<feature>\l"]
   n3 -> n4 [label=" Sharded<feature>\l"]
-  n4 -> n5 [label=" Partial -> Sharded<sequence>\l forward reduce_scatter(60 x float32), 720 bytes\l backward all_gather(60 x float32), 720 bytes\l", color="#b03060", penwidth=2]
   n1 -> n5 [label=" Sharded<sequence>\l", weight=1]
+  n4 -> n5 [label=" Partial -> Sharded<sequence>\l forward reduce_scatter(60 x float32), 720 bytes\l backward all_gather(60 x float32), 720 bytes\l", color="#b03060", penwidth=2]
   n5 -> n6 [label=" Sharded<sequence>\l"]
   n6 -> n7 [label=" Sharded<sequence> -> Replicated\l forward all_gather(60 x float32), 720 bytes\l backward reduce_scatter(60 x float32), 720 bytes\l", color="#b03060", penwidth=2]
   n7 -> n8 [label=" Sharded<feature>\l"]
   n8 -> n9 [label=" Sharded<feature>\l"]
-  n9 -> n10 [label=" Partial -> Sharded<sequence>\l forward reduce_scatter(60 x float32), 720 bytes\l backward all_gather(60 x float32), 720 bytes\l", color="#b03060", penwidth=2]
   n6 -> n10 [label=" Sharded<sequence>\l", weight=1]
+  n9 -> n10 [label=" Partial -> Sharded<sequence>\l forward reduce_scatter(60 x float32), 720 bytes\l backward all_gather(60 x float32), 720 bytes\l", color="#b03060", penwidth=2]
   n10 -> n11 [label=" Sharded<sequence>\l"]
   n11 -> n12 [label=" Sharded<sequence> -> Invariant\l forward all_gather(30 x float32), 360 bytes\l", color="#b03060", penwidth=2]
 }

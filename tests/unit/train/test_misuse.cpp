@@ -208,5 +208,5 @@ TEST_CASE("a sum over ranks or of a residual that overflows is named") {
   CHECK(contains(of_layer, ": the output holds"));
   const std::string of_sum = said(Stream{}, 163.25F);  // 4 * 16,325 + 100 is a number, plus x none
   CAPTURE(of_sum);
-  CHECK(contains(of_sum, ": the residual's sum holds"));
+  CHECK(contains(of_sum, " / Sum: the output holds"));
 }

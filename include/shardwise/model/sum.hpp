@@ -1,0 +1,66 @@
+#pragma once
+// The sum of several values.
+
+#include <array>
+#include <cstddef>
+
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/merge.hpp"
+#include "shardwise/layers/stream.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// sum = terms[0] + terms[1] + ..., rounded once. `sum` may be one of the terms.
+template <class T, std::size_t N>
+struct Summed {
+  std::array<const T*, N> terms;
+  T* sum;
+
+  constexpr void operator()(std::size_t i) const {
+    auto total = static_cast<accumulate_t<T>>(terms[0][i]);
+    for (std::size_t n = 1; n < N; ++n) total += static_cast<accumulate_t<T>>(terms[n][i]);
+    sum[i] = static_cast<T>(total);
+  }
+};
+
+}  // namespace detail
+
+/// y = a + b + ..., element by element. The gradient of each is that of y.
+/// layout   L -> L, for every L but Partial and Replicated; all terms are brought to the layout of
+///          the first one
+/// sends    nothing
+/// throws   shape_error if the shapes are not equal
+struct Sum : KeepsStream {
+  ///@{
+  /// As `Merge` says.
+  static constexpr Saves saves = Saves::nothing;
+  static constexpr bool in_place = true;
+  static constexpr bool passes_gradient = true;
+
+  template <std::size_t N>
+  constexpr Shape output_shape(const std::array<Shape, N>& terms) const {
+    Shape known = terms[0];
+    for (const Shape& term : terms) {
+      if (known.rank() == 0) known = term;
+      if (term.rank() > 0 && !(term == known)) {
+        throw shape_error({"a Sum is given tensors ", known, " and ", term,
+                           ": all that it adds must have the same shape"});
+      }
+    }
+    return known;
+  }
+
+  template <class Frame, class X, std::size_t N, class Y>
+  void forward(Frame& frame, const std::array<X, N>& terms, const Y& y) const {
+    detail::Summed<typename Frame::dtype, N> summed{{}, y.data()};
+    for (std::size_t n = 0; n < N; ++n) summed.terms[n] = terms[n].data();
+    frame.backend().for_each(y.size(), summed);
+  }
+  ///@}
+};
+
+}  // namespace shardwise

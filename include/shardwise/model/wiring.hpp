@@ -1,0 +1,182 @@
+#pragma once
+// How the values of a composition are laid out, decided from its list of parts in two passes: what
+// is wanted, from the last part to the first; what is offered and taken, from the first to the
+// last. Types only. L is a Composition, Offered the layout of its input, Wanted what would be
+// welcome of its output.
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+#include "shardwise/layers/stream.hpp"
+#include "shardwise/model/decide.hpp"
+
+namespace shardwise::detail {
+
+/// A missing redistribution, said where a model is put together.
+template <std::size_t ConsumerNumber, class Consumer, Layout Offered, Layout Taken>
+consteval bool edge_must_exist() {
+  static_assert(redistributable<Offered, Taken>,
+                "Consumer takes a layout (Taken) to which there is no redistribution from what it "
+                "is offered (Offered). Put To<Invariant> in front of it, which says what a value "
+                "that all ranks hold is to count as. (Consumer is layer ConsumerNumber of the "
+                "Sequential, counted from 0.)");
+  return true;
+}
+
+/// The number of part I's slot J.
+template <class L, std::size_t I, std::size_t J = 0>
+inline constexpr std::size_t slot_of = L::template part_type<I>::slots[J];
+
+/// Whether part I reads this slot.
+template <class L, std::size_t I, std::size_t Slot>
+consteval bool reads() {
+  for (const std::size_t slot : L::template part_type<I>::slots)
+    if (slot == Slot) return true;
+  return false;
+}
+
+// --- from the last part to the first -------------------------------------------------------------
+
+template <class L, Layout Wanted, std::size_t Slot>
+consteval auto slot_wanted();
+
+/// What would be welcome in a slot.
+template <class L, Layout Wanted, std::size_t Slot>
+using slot_wanted_t = typename decltype(slot_wanted<L, Wanted, Slot>())::type;
+
+/// What part I would like to be given.
+template <class L, Layout Wanted, std::size_t I>
+using wanted_by_t = wants_t<typename L::template layer_type<I>, slot_wanted_t<L, Wanted, I + 1>>;
+
+/// Whether all parts that read a slot, of those from number I on, want it as W.
+template <class L, Layout Wanted, std::size_t Slot, Layout W, std::size_t I = Slot>
+consteval bool all_want() {
+  if constexpr (I == L::size) {
+    return true;
+  } else if constexpr (reads<L, I, Slot>() && !std::same_as<wanted_by_t<L, Wanted, I>, W>) {
+    return false;
+  } else {
+    return all_want<L, Wanted, Slot, W, I + 1>();
+  }
+}
+
+template <class L, Layout Wanted, std::size_t Slot>
+consteval auto slot_wanted() {
+  if constexpr (Slot == L::size) {
+    return std::type_identity<Wanted>{};
+  } else {
+    using Last = wanted_by_t<L, Wanted, L::wires.last[Slot].part>;
+    if constexpr (L::wires.count[Slot] == 1) {
+      return std::type_identity<Last>{};
+    } else if constexpr (!std::same_as<Last, Partial> && all_want<L, Wanted, Slot, Last>()) {
+      return std::type_identity<Last>{};
+    } else {
+      return std::type_identity<stream_t<Last, Invariant>>{};
+    }
+  }
+}
+
+// --- from the first part to the last -------------------------------------------------------------
+
+template <class L, Layout Offered, Layout Wanted, std::size_t Slot>
+consteval auto slot_layout();
+
+/// How the value in a slot lies where it is read.
+template <class L, Layout Offered, Layout Wanted, std::size_t Slot>
+using slot_layout_t = typename decltype(slot_layout<L, Offered, Wanted, Slot>())::type;
+
+template <class L, Layout Offered, Layout Wanted, std::size_t I>
+struct PartEnds;
+
+/// The layouts at the two ends of part I, of which the first is that of its first slot.
+template <class L, Layout Offered, Layout Wanted, std::size_t I>
+using part_ends_t = typename PartEnds<L, Offered, Wanted, I>::type;
+
+/// How part I takes its operands.
+template <class L, Layout Offered, Layout Wanted, std::size_t I>
+using part_takes_t =
+    takes_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
+
+/// What would be welcome of part I. The operands of a merge are brought to the layout of its
+/// first one, which is known by then.
+template <class L, Layout Offered, Layout Wanted, std::size_t I>
+consteval auto part_wanted() {
+  constexpr auto reader = L::wires.first[I + 1];
+  if constexpr (L::wires.count[I + 1] == 1 && reader.operand > 0) {
+    return std::type_identity<part_takes_t<L, Offered, Wanted, reader.part>>{};
+  } else {
+    return std::type_identity<slot_wanted_t<L, Wanted, I + 1>>{};
+  }
+}
+
+template <class L, Layout Offered, Layout Wanted, std::size_t I>
+struct PartEnds {
+  using type = Ends<slot_layout_t<L, Offered, Wanted, slot_of<L, I>>,
+                    typename decltype(part_wanted<L, Offered, Wanted, I>())::type>;
+  using Layer = typename L::template layer_type<I>;
+  static_assert(edge_must_exist<I, Layer, typename type::offered, takes_t<Layer, type>>());
+};
+
+/// How part I takes a value that is laid out as C, and that others read too.
+template <class L, Layout Wanted, Layout C, std::size_t I>
+using taken_beside_others_t =
+    takes_t<typename L::template layer_type<I>, Ends<C, slot_wanted_t<L, Wanted, I + 1>>>;
+
+/// Whether all parts that read a slot, of those from number I on, take C as Taken.
+template <class L, Layout Wanted, std::size_t Slot, Layout C, Layout Taken, std::size_t I = Slot>
+consteval bool all_take() {
+  if constexpr (I == L::size) {
+    return true;
+  } else if constexpr (reads<L, I, Slot>() &&
+                       !std::same_as<taken_beside_others_t<L, Wanted, C, I>, Taken>) {
+    return false;
+  } else {
+    return all_take<L, Wanted, Slot, C, Taken, I + 1>();
+  }
+}
+
+/// The layout to which a value that is given as Given is brought in a slot.
+template <class L, Layout Wanted, std::size_t Slot, Layout Given>
+consteval auto slot_layout_of() {
+  if constexpr (L::wires.count[Slot] < 2) {
+    return std::type_identity<Given>{};
+  } else {
+    using Stream = stream_t<Given, slot_wanted_t<L, Wanted, Slot>>;
+    using Taken = taken_beside_others_t<L, Wanted, Stream, L::wires.first[Slot].part>;
+    if constexpr (!std::same_as<Taken, Partial> && redistributable<Given, Taken> &&
+                  all_take<L, Wanted, Slot, Stream, Taken>()) {
+      return std::type_identity<Taken>{};
+    } else {
+      return std::type_identity<Stream>{};
+    }
+  }
+}
+
+/// What part I gives.
+template <class L, Layout Offered, Layout Wanted, std::size_t I>
+using part_gives_t =
+    gives_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
+
+template <class L, Layout Offered, Layout Wanted, std::size_t Slot>
+consteval auto slot_layout() {
+  if constexpr (Slot == 0) {
+    return slot_layout_of<L, Wanted, 0, Offered>();
+  } else {
+    return slot_layout_of<L, Wanted, Slot, part_gives_t<L, Offered, Wanted, Slot - 1>>();
+  }
+}
+
+/// How a list takes its input: as the only part that reads it does, or as it is laid out for all.
+template <class L, Layout Offered, Layout Wanted>
+consteval auto list_takes() {
+  if constexpr (L::wires.count[0] == 1) {
+    return std::type_identity<part_takes_t<L, Offered, Wanted, L::wires.first[0].part>>{};
+  } else {
+    return std::type_identity<slot_layout_t<L, Offered, Wanted, 0>>{};
+  }
+}
+template <class L, Layout Offered, Layout Wanted>
+using list_takes_t = typename decltype(list_takes<L, Offered, Wanted>())::type;
+
+}  // namespace shardwise::detail

@@ -1,0 +1,35 @@
+// Lists of parts that do not fit together.
+
+#include "shardwise/model/composition.hpp"
+
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/identity.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/join.hpp"
+#include "shardwise/model/sum.hpp"
+
+using namespace shardwise;
+
+using Three = Linear<split::none, 4, 3>;
+
+#if CASE == 1  // expect: A part reads a slot that no part before it gives
+using Asked = Composition<At<Three, 0>, At<Sum, 1, 2>>;
+#elif CASE == 2  // expect: Nobody reads what part Unread gives
+using Asked = Composition<At<Three, 0>, At<Three, 0>, At<Relu, 2>>;
+#elif CASE == 3  // expect: A part reads at least one slot
+using Asked = Composition<At<Three>>;
+#elif CASE == 4  // expect: L reads several slots and is no Merge
+using Asked = Join<Relu, Three, Three>;
+#elif CASE == 5  // expect: Merge is given values with First features and with Other features
+using Asked = Join<Sum, Three, Linear<split::none, 4, 2>>;
+#elif CASE == 6  // expect: Merge is given values with First features and with Other features
+using Asked = Join<Sum, Identity, Three>;
+#elif CASE == 7  // expect: another part that reads the same input takes Given
+using Asked = Join<Sum, Three, Linear<split::none, 5, 3>>;
+#elif CASE == 8  // expect: needs two branches or more
+using Asked = Join<Sum, Three>;
+#else
+using Asked = Join<Sum, Three, Composition<At<Three, 0>, At<Relu, 1>, At<Sum, 1, 2>>>;
+#endif
+
+const Asked asked;
