@@ -96,3 +96,13 @@ function(shardwise_program name)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE ${link})
 endfunction()
+
+set(SHARDWISE_OPTIMISED "" CACHE STRING
+    "Regular expression: of examples and drivers, which to compile as CMAKE_BUILD_TYPE says; others at -O0")
+
+# shardwise_level(target): half of the time that a program takes to compile in a Release is optimisation.
+function(shardwise_level target)
+  if(NOT target MATCHES "${SHARDWISE_OPTIMISED}")
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+endfunction()
