@@ -98,7 +98,7 @@ function(shardwise_program name)
 endfunction()
 
 set(SHARDWISE_OPTIMISED "" CACHE STRING
-    "Regular expression: of examples and drivers, which to compile as CMAKE_BUILD_TYPE says; others at -O0")
+    "Regular expression: of examples and drivers, which to optimise; the others are compiled at -O0")
 
 # shardwise_level(target): half of the time that a program takes to compile in a Release is optimisation.
 function(shardwise_level target)
