@@ -12,7 +12,7 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "witness/values/initialisers.hpp"
+#include "witness/values.hpp"
 
 using namespace shardwise;
 using testing::any_ranks;
@@ -72,14 +72,18 @@ void check_normal(const Whole& values, double sigma) {
 }  // namespace
 
 TEST_CASE("rules give the bounds that PyTorch passes to its generators") {
-  for (const auto& b : witness::initialisers::bounds) {
-    const Fans fans{static_cast<std::size_t>(b.in), static_cast<std::size_t>(b.out)};
-    CHECK(init::torch_linear(fans).scale == doctest::Approx(b.default_weight).epsilon(1e-14));
-    CHECK(init::torch_linear(fans).scale == doctest::Approx(b.default_bias).epsilon(1e-14));
-    CHECK(init::kaiming_uniform(fans).scale == doctest::Approx(b.kaiming_uniform).epsilon(1e-14));
-    CHECK(init::kaiming_normal(fans).scale == doctest::Approx(b.kaiming_normal).epsilon(1e-14));
-    CHECK(init::xavier_uniform(fans).scale == doctest::Approx(b.xavier_uniform).epsilon(1e-14));
-    CHECK(init::xavier_normal(fans).scale == doctest::Approx(b.xavier_normal).epsilon(1e-14));
+  for (const witness::Values& b : witness::Values("layers/initialisers/linear").groups()) {
+    const Fans fans{static_cast<std::size_t>(b.number("in")),
+                    static_cast<std::size_t>(b.number("out"))};
+    const auto check = [&](init::Rule rule, const char* name) {
+      CHECK(rule(fans).scale == doctest::Approx(b.number(name)).epsilon(1e-14));
+    };
+    check(init::torch_linear, "default_weight");
+    check(init::torch_linear, "default_bias");
+    check(init::kaiming_uniform, "kaiming_uniform");
+    check(init::kaiming_normal, "kaiming_normal");
+    check(init::xavier_uniform, "xavier_uniform");
+    check(init::xavier_normal, "xavier_normal");
   }
   CHECK(init::torch_linear({0, 5}).scale == 0);  // nothing to draw, and no division by zero
   CHECK(init::ones({3, 5}).scale == 1);
@@ -87,26 +91,26 @@ TEST_CASE("rules give the bounds that PyTorch passes to its generators") {
 }
 
 TEST_CASE("weights lie within the bounds of the global fans, at any number of ranks") {
-  for (const auto& b : witness::initialisers::bounds) {
-    CAPTURE(b.out);
-    CAPTURE(b.in);
-    const auto in = static_cast<std::size_t>(b.in);
-    const auto out = static_cast<std::size_t>(b.out);
+  for (const witness::Values& b : witness::Values("layers/initialisers/linear").groups()) {
+    const auto in = static_cast<std::size_t>(b.number("in"));
+    const auto out = static_cast<std::size_t>(b.number("out"));
+    CAPTURE(out);
+    CAPTURE(in);
     for (const int ranks : rank_counts({1, 4})) {
       CAPTURE(ranks);
       const ColumnParallelLinear<dynamic, dynamic> column(in, out);
       const RowParallelLinear<dynamic, dynamic> row(in, out);
-      check_uniform(begun(column, ranks)["weight"], b.default_weight);
-      check_uniform(begun(row, ranks)["weight"], b.default_weight);
-      CHECK(largest(begun(row, ranks)["bias"]) <= b.default_bias * (1 + 1e-12));
-      CHECK(largest(begun(row, ranks)["bias"]) > b.default_bias / 2);
+      check_uniform(begun(column, ranks)["weight"], b.number("default_weight"));
+      check_uniform(begun(row, ranks)["weight"], b.number("default_weight"));
+      CHECK(largest(begun(row, ranks)["bias"]) <= b.number("default_bias") * (1 + 1e-12));
+      CHECK(largest(begun(row, ranks)["bias"]) > b.number("default_bias") / 2);
       const auto with = [&](init::Rule rule) {
         return begun(row.initialized_by(rule), ranks)["weight"];
       };
-      check_uniform(with(init::kaiming_uniform), b.kaiming_uniform);
-      check_uniform(with(init::xavier_uniform), b.xavier_uniform);
-      check_normal(with(init::kaiming_normal), b.kaiming_normal);
-      check_normal(with(init::xavier_normal), b.xavier_normal);
+      check_uniform(with(init::kaiming_uniform), b.number("kaiming_uniform"));
+      check_uniform(with(init::xavier_uniform), b.number("xavier_uniform"));
+      check_normal(with(init::kaiming_normal), b.number("kaiming_normal"));
+      check_normal(with(init::xavier_normal), b.number("xavier_normal"));
     }
   }
 }

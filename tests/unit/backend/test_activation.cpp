@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <iterator>
 #include <limits>
+#include <string>
 
 #include "shardwise/backend/activation.hpp"
-#include "witness/values/activations.hpp"
+#include "witness/values.hpp"
 
 using namespace shardwise;
 using namespace shardwise::activations;
@@ -67,24 +67,20 @@ TEST_CASE_TEMPLATE("slopes are those of finite differences", F, Identity, Gelu, 
   }
 }
 
-TEST_CASE("values and slopes are PyTorch's") {
+TEST_CASE_TEMPLATE("values and slopes are PyTorch's", F, Relu, Gelu, GeluTanh, Silu, Tanh,
+                   Sigmoid) {
   // PyTorch's double results; ours differ by rounding alone.
-  const auto agree = [](auto f, const double* values, const double* slopes) {
-    using F = decltype(f);
-    for (std::size_t i = 0; i < std::size(witness::activations::x); ++i) {
-      const double x = witness::activations::x[i];
-      CAPTURE(x);
-      CHECK(std::abs(F::value(x) - values[i]) <= 1e-14 * std::max(1.0, std::abs(x)));
-      CHECK(std::abs(slope_at<F>(x) - slopes[i]) <= 1e-14);
-    }
-  };
-  namespace pytorch = witness::activations;
-  agree(Relu{}, pytorch::relu, pytorch::relu_derivative);
-  agree(Gelu{}, pytorch::gelu_erf, pytorch::gelu_erf_derivative);
-  agree(GeluTanh{}, pytorch::gelu_tanh, pytorch::gelu_tanh_derivative);
-  agree(Silu{}, pytorch::silu, pytorch::silu_derivative);
-  agree(Tanh{}, pytorch::tanh, pytorch::tanh_derivative);
-  agree(Sigmoid{}, pytorch::sigmoid, pytorch::sigmoid_derivative);
+  const witness::Values theirs("layers/activations");
+  const std::string kind(name(F::kind));
+  const auto x = theirs["x"];
+  const auto values = theirs[kind + "/values"];
+  const auto slopes = theirs[kind + "/slopes"];
+  REQUIRE((values.size() == x.size() && slopes.size() == x.size()));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    CAPTURE(x[i]);
+    CHECK(std::abs(F::value(x[i]) - values[i]) <= 1e-14 * std::max(1.0, std::abs(x[i])));
+    CHECK(std::abs(slope_at<F>(x[i]) - slopes[i]) <= 1e-14);
+  }
 }
 
 TEST_CASE("the slope of relu is 0 up to 0 and 1 beyond") {

@@ -4,19 +4,14 @@
 
 #include <cmath>
 #include <cstddef>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ranks/model_observe.hpp"
 #include "shardwise/layers/convolution.hpp"
-#include "support/largest_difference.hpp"
-#include "witness/values/convolutions.hpp"
+#include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;
-using testing::Whole;
-namespace values = witness::convolutions;
 
 namespace {
 
@@ -49,47 +44,36 @@ testing::Observed run_on_witness(const Layer& layer, const Shape& in, int ranks)
   return recorder.take();
 }
 
-/// The largest difference. Sums here have at most some hundred products below 1, so that another
-/// order of summation changes them by less than 1e-13.
-double difference(const Whole& ours, std::span<const double> theirs) {
-  return testing::largest_difference(ours, theirs);
-}
-constexpr double bound = 1e-13;
-
-struct Values {
-  std::span<const double> y, dx, dw, db = {};
-};
-
+/// Sums here have at most some hundred products below 1, so that another order of summation changes
+/// them by less than 1e-13.
 template <class E = Everywhere, class Layer>
-void check(const Layer& layer, const Shape& in, const Values& theirs) {
+void check(const Layer& layer, const Shape& in, const std::string& name) {
+  const witness::Values theirs("layers/convolutions/" + name);
   for (const int ranks : testing::rank_counts({1, 3})) {
     CAPTURE(ranks);
-    const auto ours = run_on_witness<E>(layer, in, ranks);
-    CHECK(difference(ours["y"], theirs.y) < bound);
-    CHECK(difference(ours["dx"], theirs.dx) < bound);
-    CHECK(difference(ours["dweight"], theirs.dw) < bound);
-    if (!theirs.db.empty()) CHECK(difference(ours["dbias"], theirs.db) < bound);
+    testing::check_agrees(run_on_witness<E>(layer, in, ranks), theirs, 1e-13);
   }
 }
 
 /// What rules give for the fans of a layer, beside what PyTorch gives.
 template <class Layer>
-void check_begins(const Layer& layer, const Shape& in, const values::Begins& theirs) {
-  CHECK(static_cast<int>(layer.in_channels()) == theirs.in);
-  CHECK(static_cast<int>(layer.out_channels()) == theirs.out);
-  CHECK(static_cast<int>(Layer::form.groups) == theirs.groups);
+void check_begins(const Layer& layer, const Shape& in, const std::string& name) {
+  const witness::Values theirs("layers/initialisers/" + name);
+  CHECK(static_cast<double>(layer.in_channels()) == theirs.number("in"));
+  CHECK(static_cast<double>(layer.out_channels()) == theirs.number("out"));
+  CHECK(static_cast<double>(Layer::form.groups) == theirs.number("groups"));
   const auto specs = layer.parameter_specs(in);
   const auto& fans = specs[0].fans;
   const auto is = [](const Initializer& ours, Initializer::Kind kind, double scale) {
     return ours.kind == kind && std::abs(ours.scale / scale - 1) < 1e-14;
   };
   using enum Initializer::Kind;
-  CHECK(is(specs[0].begins(fans), uniform, theirs.default_weight));
-  CHECK(is(specs[1].begins(specs[1].fans), uniform, theirs.default_bias));
-  CHECK(is(init::kaiming_uniform(fans), uniform, theirs.kaiming_uniform));
-  CHECK(is(init::kaiming_normal(fans), normal, theirs.kaiming_normal));
-  CHECK(is(init::xavier_uniform(fans), uniform, theirs.xavier_uniform));
-  CHECK(is(init::xavier_normal(fans), normal, theirs.xavier_normal));
+  CHECK(is(specs[0].begins(fans), uniform, theirs.number("default_weight")));
+  CHECK(is(specs[1].begins(specs[1].fans), uniform, theirs.number("default_bias")));
+  CHECK(is(init::kaiming_uniform(fans), uniform, theirs.number("kaiming_uniform")));
+  CHECK(is(init::kaiming_normal(fans), normal, theirs.number("kaiming_normal")));
+  CHECK(is(init::xavier_uniform(fans), uniform, theirs.number("xavier_uniform")));
+  CHECK(is(init::xavier_normal(fans), normal, theirs.number("xavier_normal")));
 }
 
 }  // namespace
@@ -98,37 +82,31 @@ TEST_CASE("convolutions: values of PyTorch") {
   SUBCASE("one axis, grouped, split by group") {
     check(Conv1d<split::group, 6, 4,
                  kernel(3, {.stride = 2, .padding = 2, .dilation = 2, .groups = 2})>{},
-          {{Axis::batch, 2}, {Axis::channel, 2, 3}, {Axis::width, 9}},
-          {values::text_y, values::text_dx, values::text_dw, values::text_db});
+          {{Axis::batch, 2}, {Axis::channel, 2, 3}, {Axis::width, 9}}, "text");
   }
   SUBCASE("two axes, split by output") {
     check(Conv2d<split::output, 3, 4,
                  kernel({3, 2}, {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 3}})>{},
-          {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 7}, {Axis::width, 5}},
-          {values::picture_y, values::picture_dx, values::picture_dw, values::picture_db});
+          {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 7}, {Axis::width, 5}}, "picture");
   }
   SUBCASE("two axes, split by height") {
     check(Conv2d<split::height, 3, 4,
                  kernel({3, 2}, {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 3}})>{},
-          {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 7}, {Axis::width, 5}},
-          {values::picture_y, values::picture_dx, values::picture_dw, values::picture_db});
+          {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 7}, {Axis::width, 5}}, "picture");
   }
   SUBCASE("padding that keeps extents, split by input") {
     check(Conv2d<split::input, 3, 2, kernel({4, 3}, {.padding = same, .dilation = {1, 2}})>{},
-          {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 4}, {Axis::width, 5}},
-          {values::kept_y, values::kept_dx, values::kept_dw, values::kept_db});
+          {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 4}, {Axis::width, 5}}, "kept");
   }
   SUBCASE("other padding at each side, not split") {
     check(Conv2d<split::none, 2, 3,
                  kernel({2, 3}, {.stride = 3, .padding = sides({0, 2}, {3, 1})})>{},
-          {{Axis::batch, 1}, {Axis::channel, 2}, {Axis::height, 4}, {Axis::width, 3}},
-          {values::askew_y, values::askew_dx, values::askew_dw, values::askew_db});
+          {{Axis::batch, 1}, {Axis::channel, 2}, {Axis::height, 4}, {Axis::width, 3}}, "askew");
   }
   SUBCASE("depthwise, split by batch") {
     check<OverBatch>(
         Conv2d<split::none, 3, 6, kernel(3, {.padding = 1, .groups = 3, .bias = false})>{},
-        {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 4}, {Axis::width, 4}},
-        {values::depthwise_y, values::depthwise_dx, values::depthwise_dw});
+        {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 4}, {Axis::width, 4}}, "depthwise");
   }
   SUBCASE("three axes, split by input") {
     check(Conv3d<split::input, 2, 3,
@@ -139,24 +117,24 @@ TEST_CASE("convolutions: values of PyTorch") {
            {Axis::depth, 4},
            {Axis::height, 3},
            {Axis::width, 4}},
-          {values::body_y, values::body_dx, values::body_dw, values::body_db});
+          "body");
   }
 }
 
 TEST_CASE("convolutions begin within PyTorch's bounds, whatever they are split by") {
   check_begins(Conv1d<split::group, 24, 96, kernel(7, {.groups = 4})>{},
-               {{Axis::batch, 1}, {Axis::channel, 4, 6}, {Axis::width, 9}}, values::begins[0]);
+               {{Axis::batch, 1}, {Axis::channel, 4, 6}, {Axis::width, 9}}, "conv1d");
   check_begins(Conv2d<split::output, 16, 64, kernel({3, 5})>{},
                {{Axis::batch, 1}, {Axis::channel, 16}, {Axis::height, 9}, {Axis::width, 9}},
-               values::begins[1]);
+               "conv2d");
   check_begins(Conv2d<split::input, 16, 64, kernel({3, 5})>{},
                {{Axis::batch, 1}, {Axis::channel, 16}, {Axis::height, 9}, {Axis::width, 9}},
-               values::begins[1]);
+               "conv2d");
   check_begins(Conv3d<split::none, 12, 36, kernel({3, 1, 5}, {.groups = 6})>{},
                {{Axis::batch, 1},
                 {Axis::channel, 12},
                 {Axis::depth, 3},
                 {Axis::height, 3},
                 {Axis::width, 5}},
-               values::begins[2]);
+               "conv3d");
 }

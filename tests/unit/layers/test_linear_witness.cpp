@@ -3,15 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <limits>
-#include <span>
 
-#include "ranks/model_observe.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "support/largest_difference.hpp"
-#include "witness/values/linear.hpp"
+#include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;
-using testing::Whole;
 
 namespace {
 
@@ -41,28 +37,18 @@ testing::Observed run_on_witness(const Layer& layer, int ranks) {
   return recorder.take();
 }
 
-/// Largest difference, in units of the rounding error of a sum of 8 products below 1 in T. Partial
-/// sums over ranks round in another order than PyTorch's, never by more than a few of those.
-template <class T>
-double difference(const Whole& ours, std::span<const double> theirs) {
-  return testing::largest_difference(ours, theirs) /
-         (8 * static_cast<double>(std::numeric_limits<T>::epsilon()));
-}
-
 template <class T, Split S>
 void check() {
-  namespace values = witness::linear;
+  // The rounding error of a sum of 8 products below 1 in T. Partial sums over ranks round in
+  // another order than PyTorch's, never by more than a few of those.
+  constexpr double bound = 8 * static_cast<double>(std::numeric_limits<T>::epsilon());
+  const witness::Values theirs("layers/linear");
   for (const int ranks : {1, 2, 3, 4, 8}) {
     CAPTURE(ranks);
-    const auto with = run_on_witness<T>(Linear<S, 7, 6>{}, ranks);
-    CHECK(difference<T>(with["y"], values::y) <= 1);
-    CHECK(difference<T>(with["dx"], values::dx) <= 1);
-    CHECK(difference<T>(with["dweight"], values::dw) <= 1);
-    CHECK(difference<T>(with["dbias"], values::db) <= 1);
-    const auto without = run_on_witness<T>(Linear<S, 7, 6, false>{}, ranks);
-    CHECK(difference<T>(without["y"], values::y_without_bias) <= 1);
-    CHECK(difference<T>(without["dx"], values::dx) <= 1);
-    CHECK(difference<T>(without["dweight"], values::dw) <= 1);
+    testing::check_agrees(run_on_witness<T>(Linear<S, 7, 6>{}, ranks), theirs.group("with_bias"),
+                          bound);
+    testing::check_agrees(run_on_witness<T>(Linear<S, 7, 6, false>{}, ranks),
+                          theirs.group("without_bias"), bound);
   }
 }
 

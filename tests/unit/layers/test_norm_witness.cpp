@@ -2,24 +2,21 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <string>
+#include <vector>
 
-#include "ranks/model_observe.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/rms_norm.hpp"
-#include "support/largest_difference.hpp"
-#include "witness/values/norms.hpp"
+#include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;
 using testing::Counted;
 using testing::Observed;
 using testing::Whole;
-using witness::norms::Case;
+using witness::Values;
 
 namespace {
 
@@ -41,25 +38,27 @@ Whole rounded(std::uint64_t number, std::size_t count, double offset = 0) {
 
 /// A layer on a witness's tensors, rounded to R, in the dtype T; x and y are laid out as L.
 template <class T, class R, class L, class C, class Norm>
-Observed run_on(const Case& c, int ranks) {
+Observed run_on(const Values& c, int ranks) {
+  const auto& extents = c.shape("both/y");
+  const Shape shape{
+      {Axis::batch, extents[0]}, {Axis::sequence, extents[1]}, {Axis::feature, extents[2]}};
+  const std::size_t features = extents[2];
   testing::Recorder recorder(ranks);
   testing::on_ranks<C>(ranks, [&](C& communicator) {
     const Place place = place_of(communicator);
-    const Shape shape{
-        {Axis::batch, c.batch}, {Axis::sequence, c.sequence}, {Axis::feature, c.features}};
     using M = Model<Norm, Context<T, Reference, C>, Ends<L, L>, TrainWithInputGradient>;
-    M model(Norm(c.features, Epsilon{c.epsilon}), communicator, Seed{1}, shape);
+    M model(Norm(features, Epsilon{c.number("epsilon")}), communicator, Seed{1}, shape);
     std::vector<std::string> names;
     model.visit_parameters([&](auto& p) { names.push_back(p.name); });
     for (std::size_t i = 0; i < names.size(); ++i) {
-      const auto values = testing::part_of<T, Invariant>(rounded<R>(16 + i, c.features),
-                                                         {{Axis::feature, c.features}}, place);
+      const auto values = testing::part_of<T, Invariant>(rounded<R>(16 + i, features),
+                                                         {{Axis::feature, features}}, place);
       model.set(names[i], values.view());
     }
     const auto part = [&](const Whole& whole) {
       return testing::part_of<T, L>(whole, shape, place);
     };
-    const auto x = part(rounded<R>(15, shape.elements(), c.offset));
+    const auto x = part(rounded<R>(15, shape.elements(), c.number("offset")));
     recorder.put("y", model.forward(x.view()));
     const auto dy = part(rounded<R>(18, shape.elements()));
     recorder.put("dx", model.backward(dy.view()));
@@ -69,58 +68,45 @@ Observed run_on(const Case& c, int ranks) {
   return recorder.take();
 }
 
-/// The largest difference, relative to the largest element or to 1: over a single feature all of
-/// LayerNorm cancels.
-double difference(const Whole& ours, std::span<const double> theirs) {
-  double scale = 1;
-  for (const double number : theirs) scale = std::max(scale, std::abs(number));
-  return testing::largest_difference(ours, theirs) / scale;
+/// The deviation of x is more than 1/2. Rounding x and its mean moves x - mean by eps |x|, in units
+/// of the deviation by 2 eps |x|; the sums of some 40 terms behind it round as often. Over a single
+/// feature all of LayerNorm cancels, so differences are relative to 1 at least.
+template <class T>
+double bound(const Values& c) {
+  return 16 * eps<T> * (1 + 2 * c.number("offset"));
 }
 
-/// The deviation of x is more than 1/2. Rounding x and its mean moves x - mean by eps |x|, in units
-/// of the deviation by 2 eps |x|; the sums of some 40 terms behind it round as often.
-template <class T>
-double bound(const Case& c) {
-  return 16 * eps<T> * (1 + 2 * c.offset);
+template <class L, class C, class Norm>
+void check_form(const Values& c, const std::string& form, int ranks) {
+  CAPTURE(c.path());
+  CAPTURE(form);
+  CAPTURE(ranks);
+  testing::check_agrees(run_on<double, double, L, C, Norm>(c, ranks), c.group(form),
+                        bound<double>(c), testing::Relative{});
 }
 
 template <class L, class C, template <std::size_t, Affine> class Norm>
-void check_against_torch(std::span<const Case> cases, int ranks) {
-  for (const Case& c : cases) {
-    CAPTURE(ranks);
-    CAPTURE(c.features);
-    CAPTURE(c.offset);
-    const double small = bound<double>(c);
-    const auto both =
-        run_on<double, double, L, C, Norm<dynamic, Affine::weight_and_bias>>(c, ranks);
-    CHECK(difference(both["y"], c.y) <= small);
-    CHECK(difference(both["dx"], c.dx) <= small);
-    CHECK(difference(both["dweight"], c.dw) <= small);
-    CHECK(difference(both["dbias"], c.db) <= small);
+void check_against_torch(const std::string& kind, int ranks) {
+  for (const Values& c : Values("layers/norms/" + kind).groups()) {
+    check_form<L, C, Norm<dynamic, Affine::weight_and_bias>>(c, "both", ranks);
     if constexpr (std::same_as<L, Invariant>) {
-      const auto weight = run_on<double, double, L, C, Norm<dynamic, Affine::weight>>(c, ranks);
-      CHECK(difference(weight["y"], c.y_weight) <= small);
-      CHECK(difference(weight["dx"], c.dx) <= small);
-      CHECK(difference(weight["dweight"], c.dw) <= small);
-      const auto plain = run_on<double, double, L, C, Norm<dynamic, Affine::none>>(c, ranks);
-      CHECK(difference(plain["y"], c.y_plain) <= small);
-      CHECK(difference(plain["dx"], c.dx_plain) <= small);
+      check_form<L, C, Norm<dynamic, Affine::weight>>(c, "weight", ranks);
+      check_form<L, C, Norm<dynamic, Affine::none>>(c, "plain", ranks);
     }
   }
 }
 
 /// In T against double on the same numbers: sums round in accumulate_t<T>, results once to T.
 template <class T, class Norm>
-void check_dtype(std::span<const Case> cases) {
-  for (const Case& c : cases) {
-    if (c.offset > 0 && sizeof(T) == 2) continue;  // two bytes hold no deviation at 10000
-    CAPTURE(c.features);
-    CAPTURE(c.offset);
+void check_dtype(const std::string& kind) {
+  for (const Values& c : Values("layers/norms/" + kind).groups()) {
+    if (c.number("offset") > 0 && sizeof(T) == 2) continue;  // no deviation at 10000
+    CAPTURE(c.path());
     const auto exact = run_on<double, T, Invariant, SingleRank, Norm>(c, 1);
     const auto ours = run_on<T, T, Invariant, SingleRank, Norm>(c, 1);
     for (const auto& tensor : exact.tensors) {
       CAPTURE(tensor.first);
-      CHECK(difference(ours[tensor.first], tensor.second) <=
+      CHECK(testing::Relative{}(ours[tensor.first], tensor.second) <=
             eps<T> / 2 + bound<accumulate_t<T>>(c));
     }
   }
@@ -130,22 +116,22 @@ void check_dtype(std::span<const Case> cases) {
 
 TEST_CASE("double: values of PyTorch") {
   SUBCASE("LayerNorm on whole rows") {
-    check_against_torch<Invariant, SingleRank, LayerNorm>(witness::norms::layer, 1);
+    check_against_torch<Invariant, SingleRank, LayerNorm>("layer", 1);
   }
   SUBCASE("RmsNorm on whole rows") {
-    check_against_torch<Invariant, SingleRank, RmsNorm>(witness::norms::rms, 1);
+    check_against_torch<Invariant, SingleRank, RmsNorm>("rms", 1);
   }
   SUBCASE("over split features") {
     for (const int ranks : {1, 3, 8}) {
-      check_against_torch<Features, Counted, LayerNorm>(witness::norms::layer, ranks);
-      check_against_torch<Features, Counted, RmsNorm>(witness::norms::rms, ranks);
+      check_against_torch<Features, Counted, LayerNorm>("layer", ranks);
+      check_against_torch<Features, Counted, RmsNorm>("rms", ranks);
     }
   }
 }
 
 TEST_CASE_TEMPLATE("each dtype rounds once", T, float, bf16, fp16) {
-  check_dtype<T, LayerNorm<dynamic>>(witness::norms::layer);
-  check_dtype<T, RmsNorm<dynamic>>(witness::norms::rms);
+  check_dtype<T, LayerNorm<dynamic>>("layer");
+  check_dtype<T, RmsNorm<dynamic>>("rms");
 }
 
 TEST_CASE("a mean of 10000 leaves the variance of a float whole") {

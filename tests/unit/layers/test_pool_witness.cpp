@@ -3,17 +3,14 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <span>
 #include <string>
 
-#include "ranks/model_observe.hpp"
 #include "shardwise/layers/average_pool.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
 #include "shardwise/layers/max_pool.hpp"
-#include "witness/values/pooling.hpp"
+#include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;
 using testing::Observed;
@@ -45,22 +42,14 @@ Observed run(const Shape& shape, int ranks) {
   return recorder.take();
 }
 
-double difference(const Whole& ours, std::span<const double> theirs) {
-  if (ours.size() != theirs.size()) return INFINITY;
-  double largest = 0;
-  for (std::size_t i = 0; i < ours.size(); ++i)
-    largest = std::max(largest, std::abs(ours[i] - theirs[i]));
-  return largest;
-}
-
 /// Maxima are exact, the sums of up to 27 numbers below 4 nearly; a gradient is a sum of up to 27.
 template <class L, Axis A, Layout Wanted = Sharded<A>>
-void check(const Shape& shape, std::span<const double> y, std::span<const double> dx) {
+void check(const Shape& shape, const std::string& name) {
+  const witness::Values theirs("layers/pooling/" + name);
   for (const int ranks : {1, 3}) {
+    CAPTURE(name);
     CAPTURE(ranks);
-    const Observed observed = run<L, Sharded<A>, Wanted>(shape, ranks);
-    CHECK(difference(observed["y"], y) <= 1e-14);
-    CHECK(difference(observed["dx"], dx) <= 1e-14);
+    testing::check_agrees(run<L, Sharded<A>, Wanted>(shape, ranks), theirs, 1e-14);
   }
 }
 
@@ -69,18 +58,17 @@ constexpr PoolOptions two{.stride = {2, 1}, .padding = {1, 1}};
 }  // namespace
 
 TEST_CASE("values of PyTorch") {
-  using namespace witness::pooling;
-  check<MaxPool1d<pool(4, {.stride = 3, .padding = 2})>, Axis::width>(lines, max1_y, max1_dx);
+  check<MaxPool1d<pool(4, {.stride = 3, .padding = 2})>, Axis::width>(lines, "max1");
   check<MaxPool2d<pool({3, 2}, {.stride = {2, 1}, .padding = {1, 1}, .dilation = {1, 2}})>,
-        Axis::height>(pictures, max2_y, max2_dx);
-  check<MaxPool3d<pool(3, {.stride = 2, .padding = 1})>, Axis::depth>(volumes, max3_y, max3_dx);
-  check<AveragePool1d<pool(4, {.stride = 3, .padding = 2})>, Axis::width>(lines, mean1_y, mean1_dx);
-  check<AveragePool2d<pool({3, 2}, two)>, Axis::height>(pictures, mean2_y, mean2_dx);
+        Axis::height>(pictures, "max2");
+  check<MaxPool3d<pool(3, {.stride = 2, .padding = 1})>, Axis::depth>(volumes, "max3");
+  check<AveragePool1d<pool(4, {.stride = 3, .padding = 2})>, Axis::width>(lines, "mean1");
+  check<AveragePool2d<pool({3, 2}, two)>, Axis::height>(pictures, "mean2");
   check<AveragePool2d<pool({3, 2}, {.stride = {2, 1}, .padding = {1, 1}, .counts_padding = false})>,
-        Axis::height>(pictures, own2_y, own2_dx);
+        Axis::height>(pictures, "own2");
   check<AveragePool3d<pool(3, {.stride = 2, .padding = 1, .counts_padding = false})>, Axis::depth>(
-      volumes, mean3_y, mean3_dx);
-  check<GlobalAveragePool, Axis::height, Invariant>(pictures, global2_y, global2_dx);
+      volumes, "mean3");
+  check<GlobalAveragePool, Axis::height, Invariant>(pictures, "global2");
 }
 
 TEST_CASE("what cannot be pooled is refused, with the layer's place") {
