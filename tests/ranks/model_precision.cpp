@@ -23,7 +23,7 @@
 #include "shardwise/train/step.hpp"
 #include "support/largest_difference.hpp"
 #include "witness/formula.hpp"
-#include "witness/values/mixed_precision.hpp"
+#include "witness/values.hpp"
 
 using namespace shardwise;
 
@@ -174,21 +174,17 @@ struct Slow {
 }  // namespace
 
 TEST_CASE("steps in bf16 and fp16 over parameters in float are PyTorch's") {
-  namespace values = witness::mixed_precision;
-  const auto check = [](const Run_& run, const auto& losses, const auto& w1, const auto& b1,
-                        const auto& w2, const auto& b2) {
+  const auto check = [](const Run_& run, const std::string& dtype) {
+    const witness::Values theirs("training/mixed_precision/" + dtype);
     // Sums in float instead of double round to the same narrow numbers here; the rest is float.
-    CHECK(largest_difference(run.losses, losses) < 1e-6);
-    CHECK(largest_difference(run.parameters[0], w1) < 1e-7);
-    CHECK(largest_difference(run.parameters[1], b1) < 1e-7);
-    CHECK(largest_difference(run.parameters[2], w2) < 1e-7);
-    CHECK(largest_difference(run.parameters[3], b2) < 1e-7);
+    CHECK(largest_difference(run.losses, theirs["losses"]) < 1e-6);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      CHECK(largest_difference(run.parameters[i], theirs[names[i]]) < 1e-7);
+    }
   };
   SingleRank alone;
-  check(train<Whole, Precision<bf16, float>>(alone), values::bf16_losses, values::bf16_w1,
-        values::bf16_b1, values::bf16_w2, values::bf16_b2);
-  check(train<Whole, Precision<fp16, float>>(alone, 1024), values::fp16_losses, values::fp16_w1,
-        values::fp16_b1, values::fp16_w2, values::fp16_b2);
+  check(train<Whole, Precision<bf16, float>>(alone), "bf16");
+  check(train<Whole, Precision<fp16, float>>(alone, 1024), "fp16");
 }
 
 // Where a sum is split over ranks, each rank's summand is rounded to the narrow dtype, to 2^-9 of

@@ -21,10 +21,9 @@
 #include "shardwise/train/step.hpp"
 #include "unit/train/messages.hpp"
 #include "unit/train/rows.hpp"
-#include "witness/values/clipping.hpp"
+#include "witness/values.hpp"
 
 using namespace testing;
-namespace values = witness::clipping;
 
 namespace {
 
@@ -72,22 +71,19 @@ void with_gradients(C& ranks, F&& f) {
 
 template <class L, class E, class T, class C>
 void clips(C& ranks, double bound) {
-  const auto check = [&](Norm norm, double expected_norm, const double* first, const double* last) {
+  const auto check = [&](Norm norm, const std::string& name) {
+    const witness::Values theirs("training/clipping/" + name);
     with_gradients<L, E, T>(ranks, [&](auto& model) {
       const double before = clip_gradients(model, 1.5, norm);
-      CHECK(std::abs(before / expected_norm - 1) <= bound);
-      const auto weight = model.gather_gradient("0.weight");
-      for (std::size_t i = 0; i < 117; ++i) {
-        CHECK(std::abs(static_cast<double>(weight[i]) - first[i]) <= bound);
-      }
-      const auto bias = model.gather_gradient("2.bias");
-      for (std::size_t i = 0; i < 10; ++i) {
-        CHECK(std::abs(static_cast<double>(bias[i]) - last[i]) <= bound);
+      CHECK(std::abs(before / theirs.number("norm") - 1) <= bound);
+      for (const char* parameter : {"0.weight", "2.bias"}) {
+        const auto gradient = model.gather_gradient(parameter);
+        CHECK(largest_difference(gradient.view().span(), theirs[parameter]) <= bound);
       }
     });
   };
-  check(Norm::euclidean, values::euclidean_norm, values::euclidean_first, values::euclidean_last);
-  check(Norm::infinity, values::infinity_norm, values::infinity_first, values::infinity_last);
+  check(Norm::euclidean, "euclidean");
+  check(Norm::infinity, "infinity");
 }
 
 using Ends_ = Ends<Invariant, Invariant>;
@@ -158,7 +154,8 @@ TEST_CASE("gradients below the norm stay as they are, bit by bit") {
 }
 
 TEST_CASE("steps that clip are PyTorch's") {
-  const auto train = [](auto& ranks, auto architecture) {
+  const witness::Values theirs("training/clipping/steps");
+  const auto train = [&](auto& ranks, auto architecture) {
     using C = std::remove_reference_t<decltype(ranks)>;
     Model<decltype(architecture), Context<double, Reference, C>> model(ranks, Seed{1});
     const Place place = place_of(ranks);
@@ -171,18 +168,19 @@ TEST_CASE("steps that clip are PyTorch's") {
     const auto target = tensor_of<double>(out, place, made(67, 30));
     Optimizer optimizer(model, Sgd{.learning_rate = 0.5});
     const StepOptions options{.clip_norm = 0.25};
+    const auto losses = theirs["losses"];
+    const auto norms = theirs["norms"];
     for (std::size_t step = 0; step < 5; ++step) {
       const double loss =
           accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 6, options);
       const StepEnd end = finish_step(model, optimizer, options);
-      CHECK(std::abs(loss - values::losses[step]) < 1e-14);
-      CHECK(std::abs(end.norm.value() - values::norms[step]) < 1e-14);
+      CHECK(std::abs(loss - losses[step]) < 1e-14);
+      CHECK(std::abs(end.norm.value() - norms[step]) < 1e-14);
       CHECK(!end.skipped);
     }
-    const auto w = model.gather("weight");
-    for (std::size_t i = 0; i < 35; ++i) CHECK(std::abs(w[i] - values::w[i]) < 1e-14);
-    const auto b = model.gather("bias");
-    for (std::size_t i = 0; i < 5; ++i) CHECK(std::abs(b[i] - values::b[i]) < 1e-14);
+    for (const char* name : {"weight", "bias"}) {
+      CHECK(largest_difference(model.gather(name).view().span(), theirs[name]) < 1e-14);
+    }
   };
   SingleRank alone;
   train(alone, Linear<split::none, 7, 5>{});

@@ -10,10 +10,9 @@
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
 #include "unit/train/rows.hpp"
-#include "witness/values/losses.hpp"
+#include "witness/values.hpp"
 
 using namespace testing;
-namespace values = witness::losses;
 
 namespace {
 
@@ -31,15 +30,11 @@ constexpr double rounding<bf16> = 0.02;
 template <>
 constexpr double rounding<fp16> = 0.003;
 
-template <class Expected>
-struct Case {
-  const char* name;
-  Shape shape;
-  std::vector<double> logits;
-  double smoothing;
-  double loss;
-  const Expected& gradient;
-};
+/// PyTorch's losses and gradients.
+const witness::Values& theirs() {
+  static const witness::Values values("training/losses");
+  return values;
+}
 
 std::vector<double> shifted_logits() {
   auto logits = made(7, 60, 4);
@@ -47,67 +42,37 @@ std::vector<double> shifted_logits() {
   return logits;
 }
 
-template <Layout L, Real T, Communicator C, class Expected>
-void check_case(C& ranks, const Case<Expected>& c, double bound) {
-  const Shape rows = c.shape.without_back();
-  const auto labels = made_labels(rows, place_of(ranks), c.shape.back().extent());
-  const auto result =
-      loss_of<L, T>(ranks, CrossEntropy{c.smoothing}, c.shape, c.logits, labels.view());
-  INFO(c.name << " as " << layout_name<L>() << " in " << std::string(name(dtype_v<T>)) << " at "
-              << ranks.size());
-  CHECK(std::abs(result.loss - c.loss) <= bound * std::max(1.0, c.loss));
-  CHECK(largest_difference(result.gradient, c.gradient) <= bound);
-}
-
+/// Cross-entropy, without and with label smoothing.
 template <Layout L, Real T, Communicator C>
-void check_plain(C& ranks) {
-  check_case<L, T>(ranks,
-                   Case<decltype(values::plain_gradient)>{"plain", plain, made(7, 60, 4), 0,
-                                                          values::plain, values::plain_gradient},
-                   rounding<T>);
-  check_case<L, T>(
-      ranks,
-      Case<decltype(values::plain_smooth_gradient)>{
-          "plain", plain, made(7, 60, 4), 0.1, values::plain_smooth, values::plain_smooth_gradient},
-      rounding<T>);
+void check_case(C& ranks, const std::string& which, const Shape& shape,
+                const std::vector<double>& logits, double bound = rounding<T>) {
+  const auto labels = made_labels(shape.without_back(), place_of(ranks), shape.back().extent());
+  for (const double smoothing : {0.0, 0.1}) {
+    const std::string key = smoothing > 0 ? which + "_smooth" : which;
+    const double loss = theirs().number(key + "/loss");
+    const auto result = loss_of<L, T>(ranks, CrossEntropy{smoothing}, shape, logits, labels.view());
+    INFO(key << " as " << layout_name<L>() << " in " << std::string(name(dtype_v<T>)) << " at "
+             << ranks.size());
+    CHECK(std::abs(result.loss - loss) <= bound * std::max(1.0, loss));
+    CHECK(largest_difference(result.gradient, theirs()[key + "/gradient"]) <= bound);
+  }
 }
 
 template <Layout L, Communicator C>
 void check_large(C& ranks) {
   // A logit of 10^4 has a rounding of 2e-12, which is what the shift loses.
-  check_case<L, double>(
-      ranks,
-      Case<decltype(values::shifted_gradient)>{"shifted", plain, shifted_logits(), 0,
-                                               values::shifted, values::shifted_gradient},
-      2e-12);
-  check_case<L, double>(ranks,
-                        Case<decltype(values::shifted_smooth_gradient)>{
-                            "shifted", plain, shifted_logits(), 0.1, values::shifted_smooth,
-                            values::shifted_smooth_gradient},
-                        2e-12);
-  check_case<L, double>(ranks,
-                        Case<decltype(values::wide_gradient)>{"wide", plain, made(7, 60, 10000), 0,
-                                                              values::wide, values::wide_gradient},
-                        1e-14);
-  check_case<L, double>(ranks,
-                        Case<decltype(values::wide_smooth_gradient)>{
-                            "wide", plain, made(7, 60, 10000), 0.1, values::wide_smooth,
-                            values::wide_smooth_gradient},
-                        1e-14);
+  check_case<L, double>(ranks, "shifted", plain, shifted_logits(), 2e-12);
+  check_case<L, double>(ranks, "wide", plain, made(7, 60, 10000), 1e-14);
+}
+
+template <Layout L, Real T, Communicator C>
+void check_plain(C& ranks) {
+  check_case<L, T>(ranks, "plain", plain, made(7, 60, 4));
 }
 
 template <Layout L, Real T, Communicator C>
 void check_sequence(C& ranks) {
-  check_case<L, T>(
-      ranks,
-      Case<decltype(values::sequence_gradient)>{"sequence", sequence, made(8, 30, 4), 0,
-                                                values::sequence, values::sequence_gradient},
-      rounding<T>);
-  check_case<L, T>(ranks,
-                   Case<decltype(values::sequence_smooth_gradient)>{
-                       "sequence", sequence, made(8, 30, 4), 0.1, values::sequence_smooth,
-                       values::sequence_smooth_gradient},
-                   rounding<T>);
+  check_case<L, T>(ranks, "sequence", sequence, made(8, 30, 4));
 }
 
 template <Real T, Communicator C>
@@ -126,8 +91,8 @@ void check_mean_squared(C& ranks) {
   const auto target = tensor_of<T>(square, place_of(ranks), made(6, 20));
   const auto result = loss_of<L, T>(ranks, MeanSquaredError{}, square, made(5, 20), target.view());
   INFO(layout_name<L>() << " in " << std::string(name(dtype_v<T>)) << " at " << ranks.size());
-  CHECK(std::abs(result.loss - values::mean_squared) <= rounding<T>);
-  CHECK(largest_difference(result.gradient, values::mean_squared_gradient) <= rounding<T>);
+  CHECK(std::abs(result.loss - theirs().number("mean_squared/loss")) <= rounding<T>);
+  CHECK(largest_difference(result.gradient, theirs()["mean_squared/gradient"]) <= rounding<T>);
 }
 
 template <Real T, Communicator C>

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <span>
 #include <string>
 
 #include "shardwise/backend/reference.hpp"
@@ -13,15 +14,16 @@
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "witness/formula.hpp"
-#include "witness/values/optimisers.hpp"
+#include "witness/values.hpp"
 
 using namespace shardwise;
 
 namespace {
 
 /// Ten steps of six parameters, which are the weight of one column-parallel layer.
-template <Real T, Communicator C, class Rule, class Expected>
-void follows(C& ranks, const Rule& rule, const Expected& expected, double bound) {
+template <Real T, Communicator C, class Rule>
+void follows(C& ranks, const Rule& rule, std::span<const double> expected, double bound) {
+  REQUIRE(expected.size() == 60);
   using A = accumulate_t<T>;
   Model<Linear<split::output, 1, 6, false>, Context<T, Reference, C>> model(ranks, Seed{1});
   const Interval mine = block_of({Axis::output, 6}, place_of(ranks));
@@ -39,7 +41,7 @@ void follows(C& ranks, const Rule& rule, const Expected& expected, double bound)
     for (std::size_t i = 0; i < mine.size; ++i) {
       const auto value = static_cast<double>(static_cast<A>(model.values()[i]));
       INFO("step " << step << ", element " << mine.offset + i);
-      CHECK(std::abs(value - expected.values[step][mine.offset + i]) <= bound);
+      CHECK(std::abs(value - expected[6 * step + mine.offset + i]) <= bound);
     }
   }
   CHECK(optimizer.steps() == 10);
@@ -48,11 +50,17 @@ void follows(C& ranks, const Rule& rule, const Expected& expected, double bound)
 /// In two-byte dtypes start, gradients and each of ten steps are rounded, to half an eps of 1.
 template <Real T, Communicator C>
 void all_follow(C& ranks, double bound) {
-  for (const auto& w : witness::optimisers::sgd) {
-    follows<T>(ranks, Sgd{w.rate, w.momentum, w.nesterov, w.weight_decay}, w, bound);
+  for (const witness::Values& w : witness::Values("training/optimisers/sgd").groups()) {
+    CAPTURE(w.path());
+    const Sgd rule{w.number("rate"), w.number("momentum"), w.number("nesterov") != 0,
+                   w.number("weight_decay")};
+    follows<T>(ranks, rule, w["values"], bound);
   }
-  for (const auto& w : witness::optimisers::adamw) {
-    follows<T>(ranks, AdamW{w.rate, w.beta1, w.beta2, w.epsilon, w.weight_decay}, w, bound);
+  for (const witness::Values& w : witness::Values("training/optimisers/adamw").groups()) {
+    CAPTURE(w.path());
+    const AdamW rule{w.number("rate"), w.number("beta1"), w.number("beta2"), w.number("epsilon"),
+                     w.number("weight_decay")};
+    follows<T>(ranks, rule, w["values"], bound);
   }
 }
 
