@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "../tests/witness/formula.hpp"
-#include "../tests/witness/values/unsharded.hpp"
+#include "../tests/witness/values.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/memory_meter.hpp"
@@ -113,10 +113,9 @@ Unsharded run_unsharded() {
 }
 
 /// PyTorch's values in double: all elements of vectors, 500 samples of matrices.
-std::span<const double> pytorch(Result t) {
-  using namespace witness::unsharded;
-  const std::array<std::span<const double>, count> values{updated_w, updated_b, dw, db, dx};
-  return values[t];
+const witness::Values& pytorch() {
+  static const witness::Values values("unsharded/step");
+  return values;
 }
 
 /// A NaN stays: no bound holds for it.
@@ -132,7 +131,7 @@ struct Differences {
   void see(Result t, View view, const Unsharded& expected) {
     double& from_unsharded = absolute[t][0];
     double& from_pytorch = absolute[t][1];
-    const std::span<const double> values = pytorch(t);
+    const std::span<const double> values = pytorch()[names[t]];
     const auto size = static_cast<std::int64_t>(view.global().elements());
     for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t length) {
       for (std::size_t i = 0; i < length; ++i)
@@ -188,7 +187,7 @@ bool agrees(const char* name, int ranks, const Unsharded& expected) {
 
   bool good = true;
   std::printf("%s over %d rank(s), loss off by %.1e\n", name, ranks,
-              std::abs(losses[0] - witness::unsharded::loss));
+              std::abs(losses[0] - pytorch().number("loss")));
   std::printf("          from unsharded, relative   from PyTorch, relative\n");
   for (std::size_t t = 0; t < count; ++t) {
     double scale = 0;
@@ -220,7 +219,7 @@ bool agrees(const char* name, int ranks, const Unsharded& expected) {
 int main() try {
   const Unsharded expected = run_unsharded();
   std::printf("W has %zu bytes. Unsharded loss %.9f, PyTorch's %.9f\n", full_weight, expected.loss,
-              witness::unsharded::loss);
+              pytorch().number("loss"));
   bool good = true;
   for (int ranks = 1; ranks <= 4; ++ranks) {
     good &= agrees<sw::ColumnParallelLinear<in, out>>("column", ranks, expected);
