@@ -33,6 +33,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+VALUES = re.compile(r'\bValues\b[^"\n]*"(\w+)/')  # tests/witness/values.hpp
 ADD_TEST = re.compile(r"^add_test\((?:\[=*\[)?([^\]\s]+?)(?:\]=*\])?\s+(.*)\)$", re.MULTILINE)
 STATIC = re.compile(r"tests/CMakeFiles/static_tests\.dir/static/(\w+)\.cpp\.o")
 ALSO = {  # kinds of tests that belong to a folder as a whole
@@ -121,9 +122,11 @@ def tests_of(build):
 
 @functools.cache
 def includes(file):
-    """The project's files that a file includes."""
-    found = set()
-    for header in INCLUDE.findall((ROOT / file).read_text(errors="replace")):
+    """The project's files that a file includes, and those of PyTorch's values that it reads."""
+    text = (ROOT / file).read_text(errors="replace")
+    files = (ROOT / "tests/witness/values" / f"{name}.safetensors" for name in VALUES.findall(text))
+    found = set(filter(None, map(inside, files)))
+    for header in INCLUDE.findall(text):
         folders = [Path(file).parent, *map(Path, ("include", "tests", "bench", "examples"))]
         found.update(filter(None, (inside(ROOT / folder / header) for folder in folders)))
     return found

@@ -33,6 +33,8 @@ chooses 'build tests/unit_core' --label quick
 leaves 'build tests/laws_halos' --label quick
 chooses 'build tests/unit_data' --affected-by include/shardwise/data/sampler.hpp
 leaves 'build tests/unit_core' --affected-by include/shardwise/data/sampler.hpp
+chooses 'build tests/unit_train' --affected-by tests/witness/values/training.safetensors
+leaves 'build tests/unit_layers' --affected-by tests/witness/values/training.safetensors
 leaves 'run .*' --affected-by README.md
 
 status=0
