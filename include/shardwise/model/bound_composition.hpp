@@ -2,8 +2,10 @@
 // A composition that runs.
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -19,38 +21,56 @@ namespace shardwise {
 
 namespace detail {
 
-/// Which part of a composition is at work, for the place of an error that passes.
-template <class L>
-struct Position {
-  std::size_t number = 0;
+/// The names of a composition's parts, for the places of errors.
+struct PartNames {
+  std::string (*const* names)();  ///< of each part
+  const bool* are_compositions;   ///< each part, which adds places of its own
+  bool have_numbers;              ///< see `Composition::numbers_parts`
 
-  void add_to(error& e) const { add(e, std::make_index_sequence<L::size>{}); }
-
- private:
-  template <std::size_t... Is>
-  void add(error& e, std::index_sequence<Is...>) const {
-    using Name = std::string (*)();
-    static constexpr Name names[] = {name_of<typename L::template layer_type<Is>>...};
-    static constexpr bool compositions[] = {IsComposition<typename L::template layer_type<Is>>...};
-    if constexpr (L::numbers_parts) {
-      e.add_place(sentence({number, ": ", names[number]()}), compositions[number] ? " / " : ": ");
-    } else if (!compositions[number]) {
+  void add_to(error& e, std::size_t number) const {
+    const bool is_composition = are_compositions[number];
+    if (have_numbers) {
+      e.add_place(sentence({number, ": ", names[number]()}), is_composition ? " / " : ": ");
+    } else if (!is_composition) {
       e.add_place(names[number]());
     }
   }
 };
 
-/// Makes a call for part I of the composition L, and tells the observer of it if it has a number.
-template <std::size_t I, class L, class Context, class Call>
-decltype(auto) at_part(Run<Context>& run, Position<L>& at, Call&& call) {
+template <class L, std::size_t... Is>
+PartNames names_of_parts(std::index_sequence<Is...>) {
+  static constexpr std::string (*names[])() = {name_of<typename L::template layer_type<Is>>...};
+  static constexpr bool compositions[] = {IsComposition<typename L::template layer_type<Is>>...};
+  return {names, compositions, L::numbers_parts};
+}
+
+/// Which part of the composition L is at work, for the place of an error that passes.
+template <class L>
+struct Position {
+  std::size_t number = 0;
+
+  void add_to(error& e) const {
+    names_of_parts<L>(std::make_index_sequence<L::size>{}).add_to(e, number);
+  }
+};
+
+/// Gives the observer's Work for a part.
+struct PartWork {
+  std::string (*name)();
+  std::size_t number;
+  Work operator()() const { return {Work::Kind::part, name, number, {}}; }
+};
+
+/// Part I of the composition L is at work from here on: the observer is told of it while the result
+/// lives, if it has a number.
+template <std::size_t I, class L, class Context>
+auto at_part(Run<Context>& run, Position<L>& at) {
   at.number = I;
   if constexpr (L::numbers_parts) {
-    const Observation here(run.observer, [] {
-      return Work{Work::Kind::part, name_of<typename L::template layer_type<I>>, I, {}};
-    });
-    return call();
+    return Observation<typename Context::observer>(
+        run.observer, PartWork{name_of<typename L::template layer_type<I>>, I});
   } else {
-    return call();
+    return Nothing{};
   }
 }
 
@@ -86,7 +106,7 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
 
   /// `shapes` begins with that of the input; bases are made in their order, so that each finds the
   /// shapes of those before it.
-  BoundParts(const L& list, Shapes shapes, Binder<typename S::context>& binder, Position<L>& at)
+  BoundParts(const L& list, Shapes& shapes, Binder<typename S::context>& binder, Position<L>& at)
       : NumberedBound<Is, bound_part_t<L, S, E, Is>>{bind<Is>(list, shapes, binder, at)}... {}
 
  private:
@@ -96,38 +116,61 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
     using Part = typename L::template part_type<I>;
     using Layer = typename Part::layer;
     using B = bound_part_t<L, S, E, I>;
-    return at_part<I>(binder.run, at, [&] {
-      if constexpr (I > 0) {
-        // Asked of what runs, whose code is there once for all sizes.
-        using Before = typename L::template part_type<I - 1>;
-        shapes[I] = part_shape<Before>(as_dynamic(list.template layer<I - 1>()), shapes);
-      }
-      const Layer& layer = list.template layer<I>();
-      if constexpr (IsComposition<Layer>) {
-        return B(layer, shapes[Part::slots[0]], binder);
-      } else if constexpr (Part::arity == 1) {
-        return B(as_dynamic(layer), shapes[Part::slots[0]], binder, name_of<Layer>);
-      } else {
-        return B(layer, operand_shapes<Part>(shapes));
-      }
-    });
+    [[maybe_unused]] const auto here = at_part<I>(binder.run, at);
+    if constexpr (I > 0) {
+      // Asked of what runs, whose code is there once for all sizes.
+      using Before = typename L::template part_type<I - 1>;
+      shapes[I] = part_shape<Before>(as_dynamic(list.template layer<I - 1>()), shapes);
+    }
+    const Layer& layer = list.template layer<I>();
+    if constexpr (IsComposition<Layer>) {
+      return B(layer, shapes[Part::slots[0]], binder);
+    } else if constexpr (Part::arity == 1) {
+      return B(as_dynamic(layer), shapes[Part::slots[0]], binder, name_of<Layer>);
+    } else {
+      return B(layer, operand_shapes<Part>(shapes));
+    }
   }
 };
 
-/// What lies in a slot while a composition runs, or the gradient of it.
-template <std::size_t Slot, class V>
+///@{
+/// What a part does, said once for all parts of one type: in a function of its own, since all parts
+/// of a composition in one would take the optimiser long.
+template <class B, class Context, class Y, class... Xs>
+[[gnu::noinline]] void forward_into(B& bound, Run<Context>& run, Y& y, Xs&&... xs) {
+  y = converted<typename Y::layout>(run, bound.forward(run, std::forward<Xs>(xs)...));
+}
+template <Layout Back, class B, class Context, class DY, class DX, class... Slope>
+[[gnu::noinline]] void backward_into(B& bound, Run<Context>& run, DY& dy, DX& dx,
+                                     const Slope&... slope) {
+  dx = bound.backward(run, converted<Back>(run, std::move(dy)), slope...);
+}
+///@}
+
+/// Where the value of a slot lies while L runs, or its gradient. What only goes from one part to
+/// the next needs no place of its own: one for each type does.
+template <class L, std::size_t Slot>
+inline constexpr std::size_t place_of_slot = Slot == L::size || (L::wires.count[Slot] == 1 &&
+                                                                 L::wires.first[Slot].part == Slot)
+                                                 ? L::size
+                                                 : Slot;
+
+template <std::size_t Place, class V>
 struct SlotValue {
   V value;
 };
-template <class Indices, class... Vs>
-struct SlotValues;
-template <std::size_t... Slots, class... Vs>
-struct SlotValues<std::index_sequence<Slots...>, Vs...> : SlotValue<Slots, Vs>... {};
 
-template <std::size_t Slot, class V>
-V& in_slot(SlotValue<Slot, V>& slot) {
-  return slot.value;
+/// Some of them, each once.
+template <class... Places>
+struct SlotValues : Places... {};
+template <class Place>
+auto& held(Place& place) {
+  return place.value;
 }
+template <class... Places, class One>
+auto operator|(SlotValues<Places...>, std::type_identity<One>)
+    -> std::conditional_t<(std::same_as<Places, One> || ...), SlotValues<Places...>,
+                          SlotValues<Places..., One>>;
 
 }  // namespace detail
 
@@ -139,7 +182,6 @@ class Bound<L, S, E> {
   using Ctx = typename S::context;
   using T = typename Ctx::dtype;
   using Numbers = std::make_index_sequence<L::size>;
-  using Slots = std::make_index_sequence<L::size + 1>;
   using Parts = detail::BoundParts<L, S, E, Numbers>;
   using Position = detail::Position<L>;
 
@@ -151,34 +193,46 @@ class Bound<L, S, E> {
   using slot_layout =
       typename L::template slot_layout<Slot, typename E::offered, typename E::wanted>;
 
+  template <std::size_t Slot>
+  using value_in = detail::SlotValue<detail::place_of_slot<L, Slot>, Value<T, slot_layout<Slot>>>;
+  template <std::size_t Slot>
+  using gradient_in =
+      detail::SlotValue<detail::place_of_slot<L, Slot>, Value<T, dual_t<slot_layout<Slot>>>>;
+
   template <class Indices>
-  struct values_of;
+  struct slots;
   template <std::size_t... Is>
-  struct values_of<std::index_sequence<Is...>> {
-    using type = detail::SlotValues<Slots, Value<T, slot_layout<Is>>...>;
-    using gradients = detail::SlotValues<Slots, Value<T, dual_t<slot_layout<Is>>>...>;
+  struct slots<std::index_sequence<Is...>> {
+    using values =
+        decltype((std::declval<detail::SlotValues<>>() | ... | std::type_identity<value_in<Is>>{}));
+    using gradients = decltype((std::declval<detail::SlotValues<>>() | ... |
+                                std::type_identity<gradient_in<Is>>{}));
   };
-  using Values = typename values_of<Slots>::type;
-  using Gradients = typename values_of<Slots>::gradients;
+  using Values = typename slots<std::make_index_sequence<L::size + 1>>::values;
+  using Gradients = typename slots<std::make_index_sequence<L::size + 1>>::gradients;
   static constexpr const auto& has_gradient = detail::slot_gradients<L, E, S::input_gradient>;
 
  public:
   Bound(const L& list, const Shape& in, Binder<Ctx>& binder)
-      : parts_(placed([&](Position& at) { return Parts(list, {in}, binder, at); })) {}
+      : parts_(placed([&](Position& at) {
+          typename Parts::Shapes shapes{in};
+          return Parts(list, shapes, binder, at);
+        })) {}
 
   auto forward(Run<Ctx>& run, Value<T, typename E::offered>&& x) {
     Values values;
-    put<0>(run, values, std::move(x));
+    detail::held<value_in<0>>(values) = converted<slot_layout<0>>(run, std::move(x));
     placed([&](Position& at) { forward(run, values, at, Numbers{}); });
-    return std::move(detail::in_slot<L::size>(values));
+    return std::move(detail::held<value_in<L::size>>(values));
   }
 
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<gives_t<L, E>>>&& dy) {
     Gradients gradients;
-    detail::in_slot<L::size>(gradients) = std::move(dy);
+    detail::held<gradient_in<L::size>>(gradients) = std::move(dy);
     placed([&](Position& at) { backward(run, gradients, at, Numbers{}); });
     if constexpr (S::input_gradient) {
-      return converted<dual_t<typename E::offered>>(run, std::move(detail::in_slot<0>(gradients)));
+      return converted<dual_t<typename E::offered>>(
+          run, std::move(detail::held<gradient_in<0>>(gradients)));
     } else {
       return {};
     }
@@ -222,48 +276,40 @@ class Bound<L, S, E> {
   template <std::size_t I, std::size_t... Js>
   void forward_part(Run<Ctx>& run, Values& values, Position& at, std::index_sequence<Js...>) {
     using Part = At<I>;
-    const auto run_part = [&](auto&... z) {
-      return detail::at_part<I>(
-          run, at, [&] { return bound<I>().forward(run, operand<I, Js>(values)..., z...); });
-    };
-    if constexpr (Part::is_applied()) {
-      return;
-    } else if constexpr (Part::fused() == Activation::none) {
-      put<I + 1>(run, values, run_part());
-    } else if constexpr (Part::gives_z) {
-      Value<T, slot_layout<I + 1>> z;
-      auto y = run_part(z);
-      bound<I + 1>().adopt(run, y, std::move(z));
-      put<I + 2>(run, values, std::move(y));
-    } else {
-      auto y = run_part();
-      bound<I + 1>().adopt(run, y);
-      put<I + 2>(run, values, std::move(y));
+    if constexpr (!Part::is_applied) {
+      [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
+      if constexpr (Part::fused() == Activation::none) {
+        detail::forward_into(bound<I>(), run, detail::held<value_in<I + 1>>(values),
+                             operand<I, Js>(values)...);
+      } else {
+        Value<T, slot_layout<I + 1>> y;
+        if constexpr (Part::gives_z) {
+          Value<T, slot_layout<I + 1>> z;
+          detail::forward_into(bound<I>(), run, y, operand<I, Js>(values)..., z);
+          bound<I + 1>().adopt(run, y, std::move(z));
+        } else {
+          detail::forward_into(bound<I>(), run, y, operand<I, Js>(values)...);
+          bound<I + 1>().adopt(run, y);
+        }
+        detail::held<value_in<I + 2>>(values) = converted<slot_layout<I + 2>>(run, std::move(y));
+      }
     }
-  }
-
-  /// Brings a value to the layout in which it is read.
-  template <std::size_t Slot, class V>
-  static void put(Run<Ctx>& run, Values& values, V&& value) {
-    detail::in_slot<Slot>(values) = converted<slot_layout<Slot>>(run, std::forward<V>(value));
   }
 
   /// What part I reads as its operand J. The last to read a value takes it.
   template <std::size_t I, std::size_t J>
-  static auto operand(Values& values) {
-    auto& value = detail::in_slot<part_type<I>::slots[J]>(values);
-    if constexpr (is_last_read<I, J>()) {
-      return std::move(value);
+  static decltype(auto) operand(Values& values) {
+    auto& given = detail::held<value_in<part_type<I>::slots[J]>>(values);
+    if constexpr (is_last_read<I, J>) {
+      return std::move(given);
     } else {
-      return std::remove_reference_t<decltype(value)>(value);
+      return std::remove_reference_t<decltype(given)>(given);
     }
   }
 
   template <std::size_t I, std::size_t J>
-  static consteval bool is_last_read() {
-    const auto& last = L::wires.last[part_type<I>::slots[J]];
-    return last.part == I && last.operand == J;
-  }
+  static constexpr bool is_last_read =
+      L::wires.last[part_type<I>::slots[J]] == typename detail::Wires<L::size>::Read{I, J};
 
   template <std::size_t... Is>
   void backward(Run<Ctx>& run, Gradients& gradients, Position& at, std::index_sequence<Is...>) {
@@ -273,41 +319,50 @@ class Bound<L, S, E> {
   template <std::size_t I>
   void backward_part(Run<Ctx>& run, Gradients& gradients, Position& at) {
     using Part = At<I>;
+    using B = detail::bound_part_t<L, S, E, I>;
+    using Back = dual_t<gives_t<typename Part::Layer, typename Part::Here>>;
     if constexpr (goes_backward<typename Part::Layer, typename Part::Use, typename Part::Here>) {
-      auto dx = detail::at_part<I>(run, at, [&] {
-        auto dy = converted<dual_t<gives_t<typename Part::Layer, typename Part::Here>>>(
-            run, std::move(detail::in_slot<I + 1>(gradients)));
-        if constexpr (Part::has_its_slope()) {
-          return bound<I>().skip_backward(run, std::move(dy));
-        } else if constexpr (Part::takes_slope) {
-          const auto z = bound<I - 1>().take_saved();
-          return bound<I>().backward(run, std::move(dy), L::template layer_type<I - 1>::activation,
-                                     z.view().data());
-        } else {
-          return bound<I>().backward(run, std::move(dy));
-        }
-      });
-      if constexpr (part_type<I>::arity == 1) {
-        give_back<I, 0>(run, gradients, std::move(dx));
+      auto& dy = detail::held<gradient_in<I + 1>>(gradients);
+      [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
+      if constexpr (Part::has_its_slope) {
+        detail::held<gradient_in<I>>(gradients) = bound<I>().skip_backward(run, std::move(dy));
+      } else if constexpr (Part::takes_slope) {
+        const auto z = bound<I - 1>().take_saved();
+        detail::backward_into<Back>(bound<I>(), run, dy, detail::held<gradient_in<I>>(gradients),
+                                    L::template layer_type<I - 1>::activation, z.view().data());
+      } else if constexpr (part_type<I>::arity > 1) {
+        typename B::Gradients dx;
+        detail::backward_into<Back>(bound<I>(), run, dy, dx);
+        give_back<I>(run, gradients, dx, std::make_index_sequence<part_type<I>::arity>{});
+      } else if constexpr (!Part::Use::input_gradient) {
+        Nothing none;
+        detail::backward_into<Back>(bound<I>(), run, dy, none);
+      } else if constexpr (is_last_read<I, 0>) {
+        detail::backward_into<Back>(bound<I>(), run, dy,
+                                    detail::held<gradient_in<part_type<I>::slots[0]>>(gradients));
       } else {
-        [&]<std::size_t... Js>(std::index_sequence<Js...>) {
-          (give_back<I, sizeof...(Js) - 1 - Js>(run, gradients,
-                                                std::move(std::get<sizeof...(Js) - 1 - Js>(dx))),
-           ...);
-        }
-        (std::make_index_sequence<part_type<I>::arity>{});
+        std::tuple<std::remove_reference_t<
+            decltype(detail::held<gradient_in<part_type<I>::slots[0]>>(gradients))>>
+            dx;
+        detail::backward_into<Back>(bound<I>(), run, dy, std::get<0>(dx));
+        give_back<I>(run, gradients, dx, std::index_sequence<0>{});
       }
     }
   }
 
-  /// Part I gives back the gradient of its operand J. The last to read a value is the first to do
-  /// so.
-  template <std::size_t I, std::size_t J, class G>
-  static void give_back(Run<Ctx>& run, Gradients& gradients, G dx) {
+  /// Part I gives back the gradients of its operands, from the last to the first. The last to read
+  /// a value is the first to do so.
+  template <std::size_t I, class DX, std::size_t... Js>
+  static void give_back(Run<Ctx>& run, Gradients& gradients, DX& dx, std::index_sequence<Js...>) {
+    constexpr std::size_t last = sizeof...(Js) - 1;
+    (give_back<I, last - Js>(run, gradients, std::get<last - Js>(dx)), ...);
+  }
+  template <std::size_t I, std::size_t J, class One>
+  static void give_back(Run<Ctx>& run, Gradients& gradients, One& dx) {
     constexpr std::size_t slot = part_type<I>::slots[J];
     if constexpr (has_gradient[slot]) {
-      auto& sum = detail::in_slot<slot>(gradients);
-      if constexpr (is_last_read<I, J>()) {
+      auto& sum = detail::held<gradient_in<slot>>(gradients);
+      if constexpr (is_last_read<I, J>) {
         sum = std::move(dx);
       } else {
         sum = detail::added(run, std::move(sum), std::move(dx));
@@ -317,12 +372,12 @@ class Bound<L, S, E> {
 
   template <class Visitor, std::size_t... Is>
   void visit(Run<Ctx>& run, const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
-    (bound<Is>().visit_parameters(run, path_of<Is>(path), f), ...);
+    (bound<Is>().visit_parameters(run, path_of(path, Is), f), ...);
   }
 
   template <class Visitor, std::size_t... Is>
   void buffers(const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
-    (bound<Is>().visit_buffers(path_of<Is>(path), f), ...);
+    (bound<Is>().visit_buffers(path_of(path, Is), f), ...);
   }
 
   template <std::size_t... Is>
@@ -330,9 +385,8 @@ class Bound<L, S, E> {
     (bound<Is>().forget(), ...);
   }
 
-  template <std::size_t I>
-  static std::string path_of(const std::string& path) {
-    return L::numbers_parts ? detail::path_of_part(path, I) : path;
+  static std::string path_of(const std::string& path, std::size_t number) {
+    return L::numbers_parts ? detail::path_of_part(path, number) : path;
   }
 
   Parts parts_;

@@ -143,10 +143,10 @@ consteval auto producer() {
   }
 }
 
-/// Checks that features meet where part I of L reads its operand J, and that no shard cuts what
-/// must be whole.
-template <class L, std::size_t I, std::size_t J>
-consteval void check_operand() {
+/// Checks that features meet where part I of L reads its operands from number J on, and that no
+/// shard cuts what must be whole.
+template <class L, std::size_t I, std::size_t J = 0>
+consteval void check_part() {
   using Part = typename L::template part_type<I>;
   using Layer = typename Part::layer;
   constexpr std::size_t slot = Part::slots[J];
@@ -158,16 +158,9 @@ consteval void check_operand() {
     static_assert(extents_must_meet<I, Producer, Layer, L::features[slot], expected>());
     static_assert(shards_must_be_whole<Producer, Layer>());
   }
-  if constexpr (J > 0 && KeepsShape<Layer>) {
+  if constexpr (J > 0 && KeepsShape<Layer>)
     static_assert(operands_must_meet<I, Layer, L::features[Part::slots[0]], L::features[slot]>());
-  }
-}
-
-/// The same for all operands of part I.
-template <class L, std::size_t I>
-consteval void check_part() {
-  []<std::size_t... Js>(std::index_sequence<Js...>) { (check_operand<L, I, Js>(), ...); }
-  (std::make_index_sequence<L::template part_type<I>::arity>{});
+  if constexpr (J + 1 < Part::arity) check_part<L, I, J + 1>();
 }
 
 /// The shapes in the slots that a part reads.

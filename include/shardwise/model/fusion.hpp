@@ -72,45 +72,37 @@ struct Fusion : SettingAt<L, S, E, I> {
       follows_alone<L, I> && has_slope<Before> && dx_stays && Use::input_gradient;
 
   /// Whether the product in front of part I has applied it.
-  static consteval bool is_applied() {
-    if constexpr (I == 0) {
-      return false;
-    } else {
-      return Fusion<L, S, E, I - 1>::fused() != Activation::none;
-    }
-  }
+  static constexpr bool is_applied =
+      I > 0 && Fusion<L, S, E, I == 0 ? 0 : I - 1>::fused() != Activation::none;
 
   /// Whether the product behind part I has multiplied by its slope.
-  static consteval bool has_its_slope() {
-    if constexpr (I + 1 == L::size) {
-      return false;
-    } else {
-      return Fusion<L, S, E, I + 1>::takes_slope;
-    }
-  }
+  static constexpr bool has_its_slope = follows_alone<L, I + 1> && Fusion < L, S, E,
+                        I + 1 == L::size ? I : I + 1 > ::takes_slope;
+};
+
+template <class L, class S, class E, std::size_t I, class Operands>
+struct BoundPart;
+template <class L, class S, class E, std::size_t I, std::size_t... Js>
+struct BoundPart<L, S, E, I, std::index_sequence<Js...>> {
+  using At = SettingAt<L, S, E, I>;
+  template <std::size_t Slot>
+  using Read =
+      Operand<typename L::template slot_layout<Slot, typename E::offered, typename E::wanted>,
+              slot_gradients<L, E, S::input_gradient>[Slot]>;
+  using type = BoundMerge<typename At::Layer, Setting<typename S::context, typename At::Use>,
+                          typename At::Here, Read<L::template part_type<I>::slots[Js]>...>;
+};
+template <class L, class S, class E, std::size_t I>
+struct BoundPart<L, S, E, I, std::index_sequence<0>> {
+  using At = Fusion<L, S, E, I>;
+  using type =
+      Bound<as_dynamic_t<typename At::Layer>,
+            Setting<typename S::context, typename At::Use, At::fused()>, typename At::Here>;
 };
 
 /// What runs part I.
 template <class L, class S, class E, std::size_t I>
-consteval auto bound_part() {
-  using Part = typename L::template part_type<I>;
-  using At = SettingAt<L, S, E, I>;
-  if constexpr (Part::arity == 1) {
-    using Here = Setting<typename S::context, typename At::Use, Fusion<L, S, E, I>::fused()>;
-    return std::type_identity<Bound<as_dynamic_t<typename At::Layer>, Here, typename At::Here>>{};
-  } else {
-    return []<std::size_t... Js>(std::index_sequence<Js...>) {
-      return std::type_identity<BoundMerge<
-          typename At::Layer, Setting<typename S::context, typename At::Use>, typename At::Here,
-          Operand<typename L::template slot_layout<Part::slots[Js], typename E::offered,
-                                                   typename E::wanted>,
-                  slot_gradients<L, E, S::input_gradient>[Part::slots[Js]]>...>>{};
-    }
-    (std::make_index_sequence<Part::arity>{});
-  }
-}
-
-template <class L, class S, class E, std::size_t I>
-using bound_part_t = typename decltype(bound_part<L, S, E, I>())::type;
+using bound_part_t =
+    typename BoundPart<L, S, E, I, std::make_index_sequence<L::template part_type<I>::arity>>::type;
 
 }  // namespace shardwise::detail

@@ -98,24 +98,31 @@ template <class L, Layout Offered, Layout Wanted, std::size_t I>
 using part_takes_t =
     takes_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
 
-/// What would be welcome of part I. The operands of a merge are brought to the layout of its
-/// first one, which is known by then.
-template <class L, Layout Offered, Layout Wanted, std::size_t I>
-consteval auto part_wanted() {
-  constexpr auto reader = L::wires.first[I + 1];
-  if constexpr (L::wires.count[I + 1] == 1 && reader.operand > 0) {
-    return std::type_identity<part_takes_t<L, Offered, Wanted, reader.part>>{};
-  } else {
-    return std::type_identity<slot_wanted_t<L, Wanted, I + 1>>{};
-  }
-}
+/// Whether only a merge reads what part I gives, and not as its first operand.
+template <class L, std::size_t I>
+inline constexpr bool gives_later_operand =
+    L::wires.count[I + 1] == 1 && L::wires.first[I + 1].operand > 0;
+
+template <std::size_t I, class Layer, class E>
+struct CheckedEnds {
+  static_assert(edge_must_exist<I, Layer, typename E::offered, takes_t<Layer, E>>());
+  using type = E;
+};
 
 template <class L, Layout Offered, Layout Wanted, std::size_t I>
-struct PartEnds {
-  using type = Ends<slot_layout_t<L, Offered, Wanted, slot_of<L, I>>,
-                    typename decltype(part_wanted<L, Offered, Wanted, I>())::type>;
-  using Layer = typename L::template layer_type<I>;
-  static_assert(edge_must_exist<I, Layer, typename type::offered, takes_t<Layer, type>>());
+struct PartEnds
+    : CheckedEnds<
+          I, typename L::template layer_type<I>,
+          Ends<slot_layout_t<L, Offered, Wanted, slot_of<L, I>>, slot_wanted_t<L, Wanted, I + 1>>> {
+};
+
+/// The operands of a merge are brought to the layout of its first one, which is known by then.
+template <class L, Layout Offered, Layout Wanted, std::size_t I>
+requires gives_later_operand<L, I>
+struct PartEnds<L, Offered, Wanted, I>
+    : CheckedEnds<I, typename L::template layer_type<I>,
+                  Ends<slot_layout_t<L, Offered, Wanted, slot_of<L, I>>,
+                       part_takes_t<L, Offered, Wanted, L::wires.first[I + 1].part>>> {
 };
 
 /// How part I takes a value that is laid out as C, and that others read too.
@@ -136,20 +143,16 @@ consteval bool all_take() {
   }
 }
 
-/// The layout to which a value that is given as Given is brought in a slot.
+/// The layout to which a value that is given as Given is brought in a slot that several parts read.
 template <class L, Layout Wanted, std::size_t Slot, Layout Given>
-consteval auto slot_layout_of() {
-  if constexpr (L::wires.count[Slot] < 2) {
-    return std::type_identity<Given>{};
+consteval auto fork_layout() {
+  using Stream = stream_t<Given, slot_wanted_t<L, Wanted, Slot>>;
+  using Taken = taken_beside_others_t<L, Wanted, Stream, L::wires.first[Slot].part>;
+  if constexpr (!std::same_as<Taken, Partial> && redistributable<Given, Taken> &&
+                all_take<L, Wanted, Slot, Stream, Taken>()) {
+    return std::type_identity<Taken>{};
   } else {
-    using Stream = stream_t<Given, slot_wanted_t<L, Wanted, Slot>>;
-    using Taken = taken_beside_others_t<L, Wanted, Stream, L::wires.first[Slot].part>;
-    if constexpr (!std::same_as<Taken, Partial> && redistributable<Given, Taken> &&
-                  all_take<L, Wanted, Slot, Stream, Taken>()) {
-      return std::type_identity<Taken>{};
-    } else {
-      return std::type_identity<Stream>{};
-    }
+    return std::type_identity<Stream>{};
   }
 }
 
@@ -160,10 +163,15 @@ using part_gives_t =
 
 template <class L, Layout Offered, Layout Wanted, std::size_t Slot>
 consteval auto slot_layout() {
-  if constexpr (Slot == 0) {
-    return slot_layout_of<L, Wanted, 0, Offered>();
+  constexpr bool forks = L::wires.count[Slot] > 1;
+  if constexpr (Slot == 0 && forks) {
+    return fork_layout<L, Wanted, Slot, Offered>();
+  } else if constexpr (Slot == 0) {
+    return std::type_identity<Offered>{};
+  } else if constexpr (forks) {
+    return fork_layout<L, Wanted, Slot, part_gives_t<L, Offered, Wanted, Slot - 1>>();
   } else {
-    return slot_layout_of<L, Wanted, Slot, part_gives_t<L, Offered, Wanted, Slot - 1>>();
+    return std::type_identity<part_gives_t<L, Offered, Wanted, Slot - 1>>{};
   }
 }
 
