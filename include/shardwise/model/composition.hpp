@@ -48,11 +48,8 @@ class Composition : detail::NumberedParts<std::index_sequence_for<Parts...>, Par
 
   /// Features in each slot, `dynamic` where the types do not say.
   static constexpr std::array<std::size_t, size + 1> features = detail::features_of<Parts...>();
-  ///@{
-  /// Features taken and given.
-  static constexpr std::size_t in_features = features[0];
-  static constexpr std::size_t out_features = features[size];
-  ///@}
+  static constexpr std::size_t in_features = features[0];      ///< that it takes
+  static constexpr std::size_t out_features = features[size];  ///< that it gives
 
   /// Part I as it stands in the list.
   template <std::size_t I>
@@ -71,15 +68,15 @@ class Composition : detail::NumberedParts<std::index_sequence_for<Parts...>, Par
   template <std::size_t Slot, Layout Offered, Layout Wanted>
   using slot_layout = detail::slot_layout_t<Composition, Offered, Wanted, Slot>;
 
-  ///@{
-  /// What the whole would like to be given, takes and gives, as of a `Layer`.
+  /// What the whole would like to be given, as of a `Layer`.
   template <Layout Wanted>
   using wants = detail::slot_wanted_t<Composition, Wanted, 0>;
+  /// What it takes, as of a `Layer`.
   template <Layout Offered, Layout Wanted>
   using takes = detail::list_takes_t<Composition, Offered, Wanted>;
+  /// What it gives between these ends.
   template <Layout Offered, Layout Wanted>
   using gives_between = slot_layout<size, Offered, Wanted>;
-  ///@}
 
   /// All sizes are in the types.
   constexpr Composition() requires(detail::HasAllSizes<typename Parts::layer>&&...) {
