@@ -76,7 +76,7 @@ class Composition : detail::NumberedParts<std::index_sequence_for<Parts...>, Par
   using takes = detail::list_takes_t<Composition, Offered, Wanted>;
   /// What it gives between these ends.
   template <Layout Offered, Layout Wanted>
-  using gives_between = slot_layout<size, Offered, Wanted>;
+  using gives_between = detail::list_gives_t<Composition, Offered, Wanted>;
 
   /// All sizes are in the types.
   constexpr Composition() requires(detail::HasAllSizes<typename Parts::layer>&&...) {

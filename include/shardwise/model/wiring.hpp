@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "shardwise/layers/stream.hpp"
 #include "shardwise/model/decide.hpp"
@@ -186,5 +187,18 @@ consteval auto list_takes() {
 }
 template <class L, Layout Offered, Layout Wanted>
 using list_takes_t = typename decltype(list_takes<L, Offered, Wanted>())::type;
+
+/// How a list gives its output. Its parts are looked at from the first to the last, so that an
+/// error of any part stands a few lines below where the list is used.
+template <class L, Layout Offered, Layout Wanted, class Numbers>
+struct ListGives;
+template <class L, Layout Offered, Layout Wanted, std::size_t... Is>
+struct ListGives<L, Offered, Wanted, std::index_sequence<Is...>> {
+  static_assert(((sizeof(PartEnds<L, Offered, Wanted, Is>) > 0) && ...));
+  using type = slot_layout_t<L, Offered, Wanted, sizeof...(Is)>;
+};
+template <class L, Layout Offered, Layout Wanted>
+using list_gives_t =
+    typename ListGives<L, Offered, Wanted, std::make_index_sequence<L::size>>::type;
 
 }  // namespace shardwise::detail
