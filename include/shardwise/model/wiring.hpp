@@ -194,7 +194,7 @@ template <class L, Layout Offered, Layout Wanted, class Numbers>
 struct ListGives;
 template <class L, Layout Offered, Layout Wanted, std::size_t... Is>
 struct ListGives<L, Offered, Wanted, std::index_sequence<Is...>> {
-  static_assert(((sizeof(PartEnds<L, Offered, Wanted, Is>) > 0) && ...));
+  static_assert((std::is_class_v<typename PartEnds<L, Offered, Wanted, Is>::type> && ...));
   using type = slot_layout_t<L, Offered, Wanted, sizeof...(Is)>;
 };
 template <class L, Layout Offered, Layout Wanted>
