@@ -4,7 +4,6 @@
 #include <concepts>
 #include <type_traits>
 
-#include "shardwise/core/shape.hpp"
 #include "shardwise/layout/layout.hpp"
 
 namespace shardwise {

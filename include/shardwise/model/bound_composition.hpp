@@ -150,8 +150,7 @@ template <Layout Back, class B, class Context, class DY, class DX, class... Slop
 /// Where the value of a slot lies while L runs, or its gradient. What only goes from one part to
 /// the next needs no place of its own: one for each type does.
 template <class L, std::size_t Slot>
-inline constexpr std::size_t place_of_slot = Slot == L::size || (L::wires.count[Slot] == 1 &&
-                                                                 L::wires.first[Slot].part == Slot)
+inline constexpr std::size_t place_of_slot = Slot == L::size || L::wires.goes_straight(Slot)
                                                  ? L::size
                                                  : Slot;
 
@@ -341,11 +340,9 @@ class Bound<L, S, E> {
         detail::backward_into<Back>(bound<I>(), run, dy,
                                     detail::held<gradient_in<part_type<I>::slots[0]>>(gradients));
       } else {
-        std::tuple<std::remove_reference_t<
-            decltype(detail::held<gradient_in<part_type<I>::slots[0]>>(gradients))>>
-            dx;
-        detail::backward_into<Back>(bound<I>(), run, dy, std::get<0>(dx));
-        give_back<I>(run, gradients, dx, std::index_sequence<0>{});
+        Value<T, dual_t<slot_layout<part_type<I>::slots[0]>>> dx;
+        detail::backward_into<Back>(bound<I>(), run, dy, dx);
+        give_back<I, 0>(run, gradients, dx);
       }
     }
   }

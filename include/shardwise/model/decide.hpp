@@ -2,7 +2,6 @@
 // What a layer or composition wants, takes and gives between two layouts. Types only.
 
 #include "shardwise/layout/layout.hpp"
-#include "shardwise/redistribute/redistribute.hpp"
 
 namespace shardwise {
 

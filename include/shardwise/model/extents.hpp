@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <span>
 #include <type_traits>
-#include <utility>
 
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -75,10 +74,15 @@ consteval std::array<std::size_t, N + 1> features_of() {
   return features;
 }
 
+/// Whether two numbers of features can be the same, as far as they are known.
+consteval bool features_meet(std::size_t a, std::size_t b) {
+  return a == dynamic || b == dynamic || a == b;
+}
+
 /// The error for a block whose output meets its input.
 template <class Block, std::size_t Taken, std::size_t Given>
 consteval bool block_must_keep_features() {
-  static_assert(Taken == dynamic || Given == dynamic || Taken == Given,
+  static_assert(features_meet(Taken, Given),
                 "Block takes Taken features and gives Given, but a Residual adds what it gives to "
                 "what it takes, and a Repeat passes it to the next block. Make the two equal.");
   return true;
@@ -88,7 +92,7 @@ consteval bool block_must_keep_features() {
 template <std::size_t ConsumerNumber, class Producer, class Consumer, std::size_t Produced,
           std::size_t Expected>
 consteval bool extents_must_meet() {
-  static_assert(Produced == dynamic || Expected == dynamic || Produced == Expected,
+  static_assert(features_meet(Produced, Expected),
                 "Consumer takes Expected features, but Producer in front of it gives Produced. "
                 "Make the output size of the one the input size of the other. (Consumer is layer "
                 "ConsumerNumber of the Sequential, counted from 0.)");
@@ -114,7 +118,7 @@ consteval bool shards_must_be_whole() {
 /// The error for two parts that read the same input, of which Consumer has this number.
 template <std::size_t ConsumerNumber, class Consumer, std::size_t Given, std::size_t Expected>
 consteval bool readers_must_agree() {
-  static_assert(Given == dynamic || Expected == dynamic || Given == Expected,
+  static_assert(features_meet(Given, Expected),
                 "Consumer takes Expected features, but another part that reads the same input "
                 "takes Given. Make the two equal. (Consumer is part ConsumerNumber of its "
                 "composition, counted from 0.)");
@@ -124,7 +128,7 @@ consteval bool readers_must_agree() {
 /// The error for operands that a merge cannot put together.
 template <std::size_t Number, class Merge, std::size_t First, std::size_t Other>
 consteval bool operands_must_meet() {
-  static_assert(First == dynamic || Other == dynamic || First == Other,
+  static_assert(features_meet(First, Other),
                 "Merge is given values with First features and with Other features, and takes "
                 "values of one shape. Make the branches in front of it give as many features. "
                 "(Merge is part Number of its composition, counted from 0.)");

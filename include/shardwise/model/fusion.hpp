@@ -24,8 +24,7 @@ namespace shardwise::detail {
 
 /// Whether part I of L reads what the part before it gives, and nobody else does.
 template <class L, std::size_t I>
-inline constexpr bool follows_alone =
-    I > 0 && I < L::size&& L::wires.count[I] == 1 && L::wires.first[I].part == I;
+inline constexpr bool follows_alone = I > 0 && I < L::size&& L::wires.goes_straight(I);
 
 /// Part I of a composition, and what it does of the work of its neighbours.
 template <class L, class S, class E, std::size_t I>

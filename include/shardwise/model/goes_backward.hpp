@@ -31,10 +31,10 @@ inline constexpr std::array<bool, L::size> owners = [
 }
 (std::make_index_sequence<L::size>{});
 
-template <class L, class E>
-consteval bool has_owner() {
-  for (const bool owns : owners<L, E>)
-    if (owns) return true;
+/// Whether any of the values in these slots has what `has` says of each slot.
+constexpr bool any_of_slots(const auto& slots, const auto& has) {
+  for (const std::size_t slot : slots)
+    if (has[slot]) return true;
   return false;
 }
 
@@ -43,38 +43,25 @@ template <class L, class E, bool InputGradient>
 inline constexpr std::array<bool, L::size + 1> slot_gradients = [
 ]<std::size_t... Is>(std::index_sequence<Is...>) {
   std::array<bool, L::size + 1> has{InputGradient};
-  const auto any = [&has](const auto& slots) {
-    for (const std::size_t slot : slots)
-      if (has[slot]) return true;
-    return false;
-  };
-  ((has[Is + 1] = any(L::template part_type<Is>::slots) || owners<L, E>[Is]), ...);
+  ((has[Is + 1] = any_of_slots(L::template part_type<Is>::slots, has) || owners<L, E>[Is]), ...);
   return has;
 }
 (std::make_index_sequence<L::size>{});
-
-/// Whether what part I of L reads has a gradient.
-template <class L, class E, bool InputGradient, std::size_t I>
-inline constexpr bool operand_gradient = [] {
-  for (const std::size_t slot : L::template part_type<I>::slots)
-    if (slot_gradients<L, E, InputGradient>[slot]) return true;
-  return false;
-}();
 
 /// Part I of a composition: its ends, and whether anything before it wants a gradient.
 template <class L, class S, class E, std::size_t I>
 struct SettingAt {
   using Layer = typename L::template layer_type<I>;
   using Here = typename L::template ends_of<I, typename E::offered, typename E::wanted>;
-  using Use = use_of<S::trains, operand_gradient<L, E, S::input_gradient, I>>;
+  using Use = use_of<S::trains, any_of_slots(L::template part_type<I>::slots,
+                                             slot_gradients<L, E, S::input_gradient>)>;
 };
 
 }  // namespace detail
 
 template <class L, class E>
 requires detail::ListsParts<L>
-struct OwnsParameters<L, E> : std::bool_constant<detail::has_owner<L, E>()> {
-};
+struct OwnsParameters<L, E> : std::bool_constant<detail::slot_gradients<L, E, false>[L::size]> {};
 
 template <class L, class E>
 requires detail::RepeatsBlock<L>

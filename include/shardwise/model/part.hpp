@@ -1,7 +1,6 @@
 #pragma once
 // The parts of a composition, and the slots from which they read.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <type_traits>
@@ -39,6 +38,11 @@ struct Wires {
   std::array<Read, N + 1> first{};
   std::array<Read, N + 1> last{};
   ///@}
+
+  /// Whether the value in a slot only goes to the part behind the one that gives it.
+  constexpr bool goes_straight(std::size_t slot) const {
+    return count[slot] == 1 && first[slot].part == slot;
+  }
 
   /// The first part whose value nobody reads; N - 1, which gives the output, if there is none.
   constexpr std::size_t unread_part() const {

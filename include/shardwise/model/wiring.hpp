@@ -11,6 +11,7 @@
 
 #include "shardwise/layers/stream.hpp"
 #include "shardwise/model/decide.hpp"
+#include "shardwise/redistribute/redistribute.hpp"
 
 namespace shardwise::detail {
 
@@ -25,9 +26,9 @@ consteval bool edge_must_exist() {
   return true;
 }
 
-/// The number of part I's slot J.
-template <class L, std::size_t I, std::size_t J = 0>
-inline constexpr std::size_t slot_of = L::template part_type<I>::slots[J];
+/// The first slot that part I reads.
+template <class L, std::size_t I>
+inline constexpr std::size_t first_slot = L::template part_type<I>::slots[0];
 
 /// Whether part I reads this slot.
 template <class L, std::size_t I, std::size_t Slot>
@@ -111,18 +112,16 @@ struct CheckedEnds {
 };
 
 template <class L, Layout Offered, Layout Wanted, std::size_t I>
-struct PartEnds
-    : CheckedEnds<
-          I, typename L::template layer_type<I>,
-          Ends<slot_layout_t<L, Offered, Wanted, slot_of<L, I>>, slot_wanted_t<L, Wanted, I + 1>>> {
-};
+struct PartEnds : CheckedEnds<I, typename L::template layer_type<I>,
+                              Ends<slot_layout_t<L, Offered, Wanted, first_slot<L, I>>,
+                                   slot_wanted_t<L, Wanted, I + 1>>> {};
 
 /// The operands of a merge are brought to the layout of its first one, which is known by then.
 template <class L, Layout Offered, Layout Wanted, std::size_t I>
 requires gives_later_operand<L, I>
 struct PartEnds<L, Offered, Wanted, I>
     : CheckedEnds<I, typename L::template layer_type<I>,
-                  Ends<slot_layout_t<L, Offered, Wanted, slot_of<L, I>>,
+                  Ends<slot_layout_t<L, Offered, Wanted, first_slot<L, I>>,
                        part_takes_t<L, Offered, Wanted, L::wires.first[I + 1].part>>> {
 };
 
