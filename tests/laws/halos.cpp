@@ -41,6 +41,7 @@ std::vector<Range> needed(const Window& window, std::size_t units, int ranks) {
   std::size_t outputs = 0;
   const std::size_t reach = (window.kernel - 1) * window.dilation;
   while (outputs * window.stride + reach < window.before + units + window.after) ++outputs;
+  outputs *= window.repeats;
   if (outputs == 0) {
     result[0] = {0, units};
     return result;
@@ -52,7 +53,8 @@ std::vector<Range> needed(const Window& window, std::size_t units, int ranks) {
       if (owner[o] != rank) continue;
       for (std::size_t unit = 0; unit < units; ++unit) {
         const std::size_t padded = unit + window.before;
-        if (padded < o * window.stride || padded > o * window.stride + reach) continue;
+        const std::size_t first_tap = o / window.repeats * window.stride;
+        if (padded < first_tap || padded > first_tap + reach) continue;
         first = std::min(first, unit);
         last = std::max(last, unit + 1);
       }
@@ -236,6 +238,7 @@ constexpr Window several_hops{.kernel = 5, .dilation = 2, .before = 4, .after = 
 constexpr Window lopsided{.kernel = 4, .after = 3};
 constexpr Window mostly_padding{.kernel = 3, .stride = 2, .before = 7, .after = 9};
 constexpr Window may_not_fit{.kernel = 7};
+constexpr Window upsampling{.repeats = 3};
 
 using Threads = shardwise::ThreadCommunicator;
 using Packed = PlainCommunicator<Threads>;
@@ -244,10 +247,12 @@ using Counted = shardwise::CountingCommunicator<Threads>;
 }  // namespace
 
 TEST_CASE("halos of ranks that read each other's memory") {
-  check_windows<float, Threads, same, gaps, several_hops, lopsided, mostly_padding, may_not_fit>();
+  check_windows<float, Threads, same, gaps, several_hops, lopsided, mostly_padding, may_not_fit,
+                upsampling>();
 }
 TEST_CASE("halos of ranks that must pack") {
-  check_windows<float, Packed, strided, gaps, several_hops, mostly_padding, may_not_fit>();
+  check_windows<float, Packed, strided, gaps, several_hops, mostly_padding, may_not_fit,
+                upsampling>();
 }
 TEST_CASE("halos make the call that they declare, of split tensors and of whole ones") {
   for (const int ranks : rank_counts)

@@ -9,23 +9,27 @@
 
 namespace shardwise {
 
-/// Output o reads the units  o stride - before + k dilation,  k = 0 ... kernel - 1,  of the axis;
-/// those that are not there are padding. Kernel, stride and dilation are at least 1. A value that
-/// can be a template argument: `Window{.kernel = 3, .stride = 2, .before = 1, .after = 1}`.
-/// source   ONNX operator Conv and torch.nn.Conv2d, which agree on it
+/// Output o reads the units  p stride - before + k dilation,  k = 0 ... kernel - 1,  of the axis,
+/// where p is o / repeats, rounded down; those that are not there are padding. Kernel, stride,
+/// dilation and repeats are at least 1. A value that can be a template argument:
+/// `Window{.kernel = 3, .stride = 2, .before = 1, .after = 1}`, and `Window{.repeats = 2}` of
+/// nearest upsampling.
+/// source   ONNX operator Conv and torch.nn.Conv2d, which agree on it; they do not repeat
 struct Window {
   std::size_t kernel = 1;    ///< taps
   std::size_t stride = 1;    ///< units from the first tap of an output to that of the next
   std::size_t dilation = 1;  ///< units from one tap to the next
   std::size_t before = 0;    ///< padding in front of the first unit
   std::size_t after = 0;     ///< and behind the last one
+  std::size_t repeats = 1;   ///< neighbouring outputs that read the same units
 
-  /// Whether there is such a window: one of kernel, stride or dilation 0 reads nothing or stands.
-  constexpr bool valid() const { return kernel > 0 && stride > 0 && dilation > 0; }
+  /// Whether there is such a window: one of kernel, stride, dilation or repeats 0 reads nothing or
+  /// stands.
+  constexpr bool valid() const { return kernel > 0 && stride > 0 && dilation > 0 && repeats > 0; }
 
   /// Whether output o reads unit o and nothing else.
   constexpr bool is_pointwise() const {
-    return kernel == 1 && stride == 1 && before == 0 && after == 0;
+    return kernel == 1 && stride == 1 && before == 0 && after == 0 && repeats == 1;
   }
 
   /// Units from the first one that an output reads to the last one.
@@ -35,15 +39,15 @@ struct Window {
   /// window.
   constexpr std::size_t outputs(std::size_t units) const {
     const std::size_t padded = before + units + after;
-    return padded < reach() ? 0 : (padded - reach()) / stride + 1;
+    return padded < reach() ? 0 : ((padded - reach()) / stride + 1) * repeats;
   }
 
   /// The units, of `units`, between the first and the last that these outputs read; empty if they
   /// read nothing but padding.
   constexpr Interval reads(const Interval& outputs, std::size_t units) const {
     if (outputs.size == 0) return {};
-    const std::size_t begin = clipped(outputs.offset * stride, units);
-    const std::size_t end = clipped((outputs.end() - 1) * stride + reach(), units);
+    const std::size_t begin = clipped(outputs.offset / repeats * stride, units);
+    const std::size_t end = clipped((outputs.end() - 1) / repeats * stride + reach(), units);
     return {begin, end - begin};
   }
 
@@ -69,8 +73,9 @@ struct Window {
   }
 };
 
-/// "kernel 3 stride 2 dilation 1 padding 1+1".
+/// "kernel 3 stride 2 dilation 1 padding 1+1", and "repeats 2" alone of an upsampling.
 inline std::string to_string(const Window& window) {
+  if (window.repeats > 1) return "repeats " + std::to_string(window.repeats);
   return "kernel " + std::to_string(window.kernel) + " stride " + std::to_string(window.stride) +
          " dilation " + std::to_string(window.dilation) + " padding " +
          std::to_string(window.before) + '+' + std::to_string(window.after);

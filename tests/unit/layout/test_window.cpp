@@ -20,6 +20,8 @@ void for_each_window(F&& f) {
         for (std::size_t before = 0; before <= 5; ++before)
           for (std::size_t after : {std::size_t{0}, std::size_t{1}, std::size_t{5}})
             f(Window{kernel, stride, dilation, before, after});
+  f(Window{.repeats = 2});
+  f(Window{.kernel = 3, .stride = 2, .before = 1, .after = 1, .repeats = 3});
 }
 
 }  // namespace
@@ -32,7 +34,7 @@ TEST_CASE("as many outputs as there are places for the window") {
       for (std::size_t first = 0; first + (window.kernel - 1) * window.dilation < padded;
            first += window.stride)
         ++places;
-      CHECK(window.outputs(units) == places);
+      CHECK(window.outputs(units) == places * window.repeats);
     }
   });
 }
@@ -46,9 +48,10 @@ TEST_CASE("what some outputs read reaches from their first tap to their last") {
           std::size_t first = units, last = 0;  // of the units among the taps' range
           for (std::size_t unit = 0; unit < units; ++unit) {
             const std::size_t in_padded = unit + window.before;
-            const bool between =
-                begin < end && in_padded >= begin * window.stride &&
-                in_padded <= (end - 1) * window.stride + (window.kernel - 1) * window.dilation;
+            const bool between = begin < end &&
+                                 in_padded >= begin / window.repeats * window.stride &&
+                                 in_padded <= (end - 1) / window.repeats * window.stride +
+                                                  (window.kernel - 1) * window.dilation;
             if (between) first = std::min(first, unit);
             if (between) last = unit + 1;
           }
