@@ -2,7 +2,9 @@
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"
+#include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/model/join.hpp"
 #include "shardwise/model/model.hpp"
 
 using namespace shardwise;
@@ -73,6 +75,20 @@ struct Whole : KeepsLayout {
   void backward(Frame&, Nothing, DY, DX) const {}
 };
 
+/// A merge of two values.
+struct Mean : KeepsStream {
+  static constexpr Saves saves = Saves::nothing;
+  constexpr Shape output_shape(const std::array<Shape, 2>& in) const { return in[0]; }
+#if CASE != 12
+  template <class Frame, class X, class Y>
+  void forward(Frame&, const X&, const Y&) const {}
+#endif
+#if CASE != 13
+  template <class Frame, class DY, class DX>
+  void backward(Frame&, Nothing, const DY&, const DX&) const {}
+#endif
+};
+
 }  // namespace
 
 #if CASE == 1    // expect: The layer L lacks `template <Layout Offered, Layout Wanted> using takes`
@@ -85,6 +101,9 @@ struct Whole : KeepsLayout {
 #elif CASE == 9  // expect: The layer L says `backward_in_parts`, and so it has Saves::input
 #elif CASE == 10  // expect: The layer L says `backward_in_parts`, .*void backward_input
 #elif CASE == 11  // expect: The layer L says `backward_in_parts`, .*void backward_parameters
+#elif CASE == \
+    12  // expect: The merge Op lacks .*void forward\(Frame&, const X& x, const Y& y\) const
+#elif CASE == 13  // expect: The merge Op lacks .*void backward\(Frame&, const Saved&,
 #endif
 
 #if CASE == 8  // expect: L is no layer: a model is made of types like Relu
@@ -93,7 +112,7 @@ using Second = int;
 using Second = Halve;
 #endif
 
-struct Net : Sequential<Whole, Second, InParts> {};
+struct Net : Sequential<Whole, Second, InParts, Join<Mean, Identity, Identity>> {};
 
 using Ctx = Context<float, Reference, SingleRank>;
 using Asked = Model<Net, Ctx, Ends<Invariant, Invariant>, TrainWithInputGradient>;

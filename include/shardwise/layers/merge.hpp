@@ -7,24 +7,31 @@
 
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/layout.hpp"
 
 namespace shardwise {
 
 /// A merge makes one value of several, its operands, and has no parameters. It says what a Layer
 /// says, with these differences; N is the number of operands.
 ///
-/// Layouts      `takes`, `gives` and `wants` are those of the first operand; the others are brought
-///              to the same layout In.
+/// Layouts      `takes`, `gives` and `wants` are those of the first operand. The others are brought
+///              to the same layout, or to `operand<J, In>`, see below.
 /// Shapes       `output_shape(const std::array<Shape, N>& in)`; a shape of rank 0 is not known yet.
-/// Forward      `forward(Frame&, const std::array<View<const T, In>, N>& x, View<T, Out> y)`.
-/// Backward     `backward(Frame&, saved, DY dy, const std::array<View<T, dual_t<In>>, N>& dx)`
-///              *assigns* each dx that has memory; those without are not wanted. `saved` is
-///              `Nothing{}`, or with Saves::input an array of the N inputs.
+/// Forward      `forward(Frame&, const X& x, View<T, Out> y)`: x is a std::tuple of views of the
+///              operands, each a View<const T, L> of its layout.
+/// Backward     `backward(Frame&, const Saved& saved, DY dy, const DX& dx)` *assigns* each of the
+///              tuple dx, a View<T, dual_t<L>>, that has memory; those without are not wanted.
+///              `saved` is `Nothing{}`, or with Saves::input what x was.
 ///
 /// Optional members:
+///     template <std::size_t J, Layout In> using operand;  the layout of operand J = 1, 2, ...
+///     where
+///                                                    the first one is laid out as In
 ///     static constexpr bool in_place = true;         y may be the memory of any operand
 ///     static constexpr bool passes_gradient = true;  each dx is dy: there is no backward
 ///     static constexpr bool keeps_shape = true;      all operands and y have the same shape
+///     static constexpr bool keeps_features = true;   they all have as many features or channels
+///     static constexpr bool adds_features = true;    y has those of all operands together
 ///
 /// valid: `Sum`      invalid: `Relu`
 template <class Op>
@@ -42,7 +49,25 @@ template <class Op>
 inline constexpr bool passes_gradient = requires {
   requires Op::passes_gradient;
 };
+template <class Op>
+inline constexpr bool adds_features = requires {
+  requires Op::adds_features;
+};
+
+template <class Op, std::size_t J, class In>
+struct operand_layout {
+  using type = In;
+};
+template <class Op, std::size_t J, class In>
+requires(J > 0 &&
+         requires { typename Op::template operand<J, In>; }) struct operand_layout<Op, J, In> {
+  using type = typename Op::template operand<J, In>;
+};
 
 }  // namespace detail
+
+/// The layout of operand J of a merge that takes its first one as In.
+template <class Op, std::size_t J, Layout In>
+using operand_t = typename detail::operand_layout<Op, J, In>::type;
 
 }  // namespace shardwise

@@ -10,13 +10,16 @@
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/model/bound.hpp"
+#include "shardwise/model/layer_checks.hpp"
 
 namespace shardwise::detail {
 
-/// One operand of a merge: the layout that it is offered in, and whether it has a gradient.
-template <Layout Offered, bool Gradient>
+/// One operand of a merge: the layouts that it is offered and taken in, and whether it has a
+/// gradient.
+template <Layout Offered, Layout Taken, bool Gradient>
 struct Operand {
   using offered = Offered;                        ///< by the slot that holds it
+  using taken = Taken;                            ///< by the merge
   static constexpr bool has_gradient = Gradient;  ///< whether backward gives one
 };
 
@@ -32,10 +35,9 @@ class BoundMerge {
   using Out = gives_t<Op, E>;
   using F = Frame<In, S, std::tuple<>, std::tuple<>>;
   static constexpr std::size_t arity = sizeof...(Operands);
-  using Values = std::array<Value<T, In>, arity>;
-  using Gradient = Value<T, dual_t<In>>;
-  template <std::size_t J>
-  using Operand = std::tuple_element_t<J, std::tuple<Operands...>>;
+  using Numbers = std::index_sequence_for<Operands...>;
+  using Values = std::tuple<Value<T, typename Operands::taken>...>;
+  using TakenGradients = std::tuple<Value<T, dual_t<typename Operands::taken>>...>;
   static constexpr bool saves_input = S::input_gradient && Op::saves == Saves::input;
 
  public:
@@ -47,13 +49,12 @@ class BoundMerge {
   /// Throws shape_error if it cannot take operands of these shapes, as far as they are known.
   BoundMerge(const Op& op, const std::array<Shape, arity>& in) : op_(op) { op.output_shape(in); }
 
-  /// Brings all operands to one layout, and saves what backward needs.
+  /// Brings the operands to the layouts that Op takes, and saves what backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename Operands::offered>&&... offered) {
-    Values x{converted<In>(run, std::move(offered))...};
-    for (std::size_t j = 0; j < arity; ++j) in_shapes_[j] = x[j].global();
+    Values x{converted<typename Operands::taken>(run, std::move(offered))...};
+    in_shapes_ = std::apply([](const auto&... one) { return std::array{one.global()...}; }, x);
     const Shape out = op_.output_shape(in_shapes_);
-    std::array<View<const T, In>, arity> views;
-    for (std::size_t j = 0; j < arity; ++j) views[j] = x[j].view();
+    const auto views = views_of(x);
     if constexpr (saves_input) {
       if (run.training) saved_ = x;
     }
@@ -67,22 +68,16 @@ class BoundMerge {
   /// The gradients of the operands that have one.
   Gradients backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
     Value<T, dual_t<Out>> dy = std::move(given);
-    std::array<Gradient, arity> dx;
+    TakenGradients dx;
     if constexpr (passes_gradient<Op>) {
-      for (Gradient& one : dx) one = Gradient(dy);
+      std::apply([&](auto&... one) { ((one = Value<T, dual_t<Out>>(dy)), ...); }, dx);
       dy.release();
     } else {
       const auto saved = std::exchange(saved_, {});
-      std::array<View<T, dual_t<In>>, arity> views;
-      constexpr bool has[] = {Operands::has_gradient...};
-      for (std::size_t j = 0; j < arity; ++j) {
-        if (!has[j]) continue;
-        dx[j] = Gradient(run.pool, in_shapes_[j], run.place());
-        views[j] = dx[j].writable();
-      }
-      with_frame(run, [&](F& frame) { op_.backward(frame, saved_views(saved), dy.view(), views); });
+      const auto views = room_for(run, dx, Numbers{});
+      with_frame(run, [&](F& frame) { op_.backward(frame, views_of(saved), dy.view(), views); });
     }
-    return brought_back(run, dx, std::index_sequence_for<Operands...>{});
+    return brought_back(run, dx, Numbers{});
   }
 
   ///@{
@@ -96,12 +91,21 @@ class BoundMerge {
 
  private:
   using Saved = std::conditional_t<saves_input, Values, Nothing>;
+  static_assert(merge_must_run<Op, F, std::tuple<View<const T, typename Operands::taken>...>,
+                               View<T, Out>, View<const T, dual_t<Out>>,
+                               std::tuple<View<T, dual_t<typename Operands::taken>>...>,
+                               S::input_gradient>());
 
   /// Room for the output: that of an operand which nobody else reads, if that will do.
-  Value<T, Out> output(Run<Ctx>& run, Values& x, const Shape& shape) {
+  Value<T, Out> output(Run<Ctx>& run, [[maybe_unused]] Values& x, const Shape& shape) {
     if constexpr (works_in_place<Op>) {
-      for (Value<T, In>& one : x)
-        if (one.may_write()) return Value<T, Out>(std::move(one), shape);
+      Value<T, Out> y;
+      const auto take = [&](auto& one) {
+        if (!one.may_write()) return false;
+        y = Value<T, Out>(std::move(one), shape);
+        return true;
+      };
+      if (std::apply([&](auto&... one) { return (take(one) || ...); }, x)) return y;
     }
     return Value<T, Out>(run.pool, shape, run.place());
   }
@@ -116,28 +120,35 @@ class BoundMerge {
     call(frame);
   }
 
-  static auto saved_views([[maybe_unused]] const Saved& saved) {
-    if constexpr (saves_input) {
-      std::array<View<const T, In>, arity> views;
-      for (std::size_t j = 0; j < arity; ++j) views[j] = saved[j].view();
-      return views;
-    } else {
-      return Nothing{};
-    }
+  static Nothing views_of(Nothing) { return {}; }
+  static auto views_of(const Values& values) {
+    return std::apply([](const auto&... one) { return std::tuple{one.view()...}; }, values);
+  }
+
+  /// Memory for the gradients that are wanted, and views of all.
+  template <std::size_t... Js>
+  auto room_for(Run<Ctx>& run, TakenGradients& dx, std::index_sequence<Js...>) const {
+    std::tuple<View<T, dual_t<typename Operands::taken>>...> views;
+    const auto make = [&](auto& value, auto& view, const Shape& shape) {
+      value = std::remove_reference_t<decltype(value)>(run.pool, shape, run.place());
+      view = value.writable();
+    };
+    ((Operands::has_gradient ? make(std::get<Js>(dx), std::get<Js>(views), in_shapes_[Js])
+                             : void()),
+     ...);
+    return views;
   }
 
   /// From the last to the first, since forward converted them from the first to the last.
   template <std::size_t... Js>
-  static Gradients brought_back(Run<Ctx>& run, std::array<Gradient, arity>& dx,
-                                std::index_sequence<Js...>) {
+  static Gradients brought_back(Run<Ctx>& run, TakenGradients& dx, std::index_sequence<Js...>) {
     Gradients gradients;
-    const auto bring = [&]<std::size_t J>(std::integral_constant<std::size_t, J>) {
-      if constexpr (Operand<J>::has_gradient) {
-        std::get<J>(gradients) =
-            converted<dual_t<typename Operand<J>::offered>>(run, std::move(dx[J]));
-      }
+    const auto bring = [&](auto& gradient, [[maybe_unused]] auto& taken) {
+      using Wanted = std::remove_reference_t<decltype(gradient)>;
+      if constexpr (!std::is_same_v<Wanted, Nothing>)
+        gradient = converted<typename Wanted::layout>(run, std::move(taken));
     };
-    (bring(std::integral_constant<std::size_t, arity - 1 - Js>{}), ...);
+    (bring(std::get<arity - 1 - Js>(gradients), std::get<arity - 1 - Js>(dx)), ...);
     return gradients;
   }
 

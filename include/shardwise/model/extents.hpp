@@ -9,6 +9,7 @@
 
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/merge.hpp"
 
 namespace shardwise::detail {
 
@@ -61,6 +62,19 @@ constexpr std::array<std::size_t, N + 1> features_needed(const std::array<std::s
   return needed;
 }
 
+/// The number of features that a part gives for those in the slots of its list, as far as known.
+template <class Part, std::size_t N>
+consteval std::size_t features_given(const std::array<std::size_t, N>& features) {
+  if constexpr (adds_features<typename Part::layer>) {
+    std::size_t sum = 0;
+    for (const std::size_t slot : Part::slots)
+      sum = sum == dynamic || features[slot] == dynamic ? dynamic : sum + features[slot];
+    return sum;
+  } else {
+    return static_features_out<typename Part::layer>(features[Part::slots[0]]);
+  }
+}
+
 /// The number of features in each slot of a list of parts, as far as their types say.
 template <class... Parts, std::size_t N = sizeof...(Parts)>
 consteval std::array<std::size_t, N + 1> features_of() {
@@ -68,9 +82,7 @@ consteval std::array<std::size_t, N + 1> features_of() {
       features_needed<Parts...>({static_features_in<typename Parts::layer>()...},
                                 {KeepsFeatures<typename Parts::layer>...})[0]};
   std::size_t slot = 0;
-  ((features[slot + 1] = static_features_out<typename Parts::layer>(features[Parts::slots[0]]),
-    ++slot),
-   ...);
+  ((features[slot + 1] = features_given<Parts>(features), ++slot), ...);
   return features;
 }
 
@@ -128,10 +140,11 @@ consteval bool readers_must_agree() {
 /// The error for operands that a merge cannot put together.
 template <std::size_t Number, class Merge, std::size_t First, std::size_t Other>
 consteval bool operands_must_meet() {
-  static_assert(features_meet(First, Other),
-                "Merge is given values with First features and with Other features, and takes "
-                "values of one shape. Make the branches in front of it give as many features. "
-                "(Merge is part Number of its composition, counted from 0.)");
+  static_assert(
+      features_meet(First, Other),
+      "Merge is given values with First features and with Other features, and takes "
+      "values with the same number. Make the branches in front of it give as many features. "
+      "(Merge is part Number of its composition, counted from 0.)");
   return true;
 }
 
@@ -162,7 +175,7 @@ consteval void check_part() {
     static_assert(extents_must_meet<I, Producer, Layer, L::features[slot], expected>());
     static_assert(shards_must_be_whole<Producer, Layer>());
   }
-  if constexpr (J > 0 && KeepsShape<Layer>)
+  if constexpr (J > 0 && KeepsFeatures<Layer>)
     static_assert(operands_must_meet<I, Layer, L::features[Part::slots[0]], L::features[slot]>());
   if constexpr (J + 1 < Part::arity) check_part<L, I, J + 1>();
 }

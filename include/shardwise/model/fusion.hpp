@@ -84,12 +84,13 @@ struct BoundPart;
 template <class L, class S, class E, std::size_t I, std::size_t... Js>
 struct BoundPart<L, S, E, I, std::index_sequence<Js...>> {
   using At = SettingAt<L, S, E, I>;
-  template <std::size_t Slot>
+  using Op = typename At::Layer;
+  using Here = typename At::Here;
+  template <std::size_t J, std::size_t Slot = L::template part_type<I>::slots[J]>
   using Read =
       Operand<typename L::template slot_layout<Slot, typename E::offered, typename E::wanted>,
-              slot_gradients<L, E, S::input_gradient>[Slot]>;
-  using type = BoundMerge<typename At::Layer, Setting<typename S::context, typename At::Use>,
-                          typename At::Here, Read<L::template part_type<I>::slots[Js]>...>;
+              operand_t<Op, J, takes_t<Op, Here>>, slot_gradients<L, E, S::input_gradient>[Slot]>;
+  using type = BoundMerge<Op, Setting<typename S::context, typename At::Use>, Here, Read<Js>...>;
 };
 template <class L, class S, class E, std::size_t I>
 struct BoundPart<L, S, E, I, std::index_sequence<0>> {

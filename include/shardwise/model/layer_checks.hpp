@@ -130,4 +130,27 @@ consteval bool must_run() {
   return true;
 }
 
+/// The error for a merge Op that does not run on a tuple X of views and a view Y, forward or, where
+/// that is called for, backward from DY to a tuple DX.
+template <class Op, class Frame, class X, class Y, class DY, class DX, bool Backward>
+consteval bool merge_must_run() {
+  static_assert(
+      requires(const Op& op, Frame& frame, const X& x, const Y& y) { op.forward(frame, x, y); },
+      "The merge Op lacks `template <class Frame, class X, class Y> void forward(Frame&, const X& "
+      "x, const Y& y) const`, where x is a std::tuple of views of its operands. Write it so, const "
+      "and public.");
+  if constexpr (Backward && !passes_gradient<Op>) {
+    using Saved = std::conditional_t<Op::saves == Saves::input, X, Nothing>;
+    static_assert(
+        requires(const Op& op, Frame& frame, const Saved& saved, const DY& dy, const DX& dx) {
+          op.backward(frame, saved, dy, dx);
+        },
+        "The merge Op lacks `template <class Frame, class DY, class DX> void backward(Frame&, "
+        "const Saved&, const DY& dy, const DX& dx) const`, where dx is a std::tuple of views of "
+        "the gradients. Write it, with Saved as Op::saves says (Nothing, or a tuple of views of "
+        "the operands), or say `passes_gradient`.");
+  }
+  return true;
+}
+
 }  // namespace shardwise::detail

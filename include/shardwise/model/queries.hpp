@@ -158,10 +158,10 @@ class MemoryVisitor : public WalkVisitor {
   constexpr void merge(const std::array<Position, N>& operands, const std::array<Shape, N>& in,
                        const Shape&) {
     if constexpr (Returns && Op::saves == Saves::input) {
-      for (std::size_t j = 0; j < N; ++j) {
-        go_to(operands[j]);
-        keep<In>(in[j]);
+      [&]<std::size_t... Js>(std::index_sequence<Js...>) {
+        ((go_to(operands[Js]), keep<operand_t<Op, Js, In>>(in[Js])), ...);
       }
+      (std::make_index_sequence<N>{});
     }
     here_ = {};
   }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <tuple>
 
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
@@ -54,11 +55,14 @@ struct Sum : KeepsStream {
     return known;
   }
 
-  template <class Frame, class X, std::size_t N, class Y>
-  void forward(Frame& frame, const std::array<X, N>& terms, const Y& y) const {
-    detail::Summed<typename Frame::dtype, N> summed{{}, y.data()};
-    for (std::size_t n = 0; n < N; ++n) summed.terms[n] = terms[n].data();
-    frame.backend().for_each(y.size(), summed);
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& terms, const Y& y) const {
+    using Summed = detail::Summed<typename Frame::dtype, std::tuple_size_v<X>>;
+    frame.backend().for_each(y.size(), std::apply(
+                                           [&](const auto&... term) {
+                                             return Summed{{term.data()...}, y.data()};
+                                           },
+                                           terms));
   }
   ///@}
 };

@@ -29,7 +29,8 @@ struct WalkVisitor {
   ///@}
   /// Several parts read the value.
   constexpr void fork() {}
-  /// A merge of values laid out as In, of which `operands` are the positions and `in` the shapes.
+  /// A merge whose first operand is laid out as In; `operands` are the positions of all, and `in`
+  /// the shapes.
   template <class Op, Layout In, bool Returns, std::size_t N>
   constexpr void merge(const std::array<Position, N>& /*operands*/,
                        const std::array<Shape, N>& /*in*/, const Shape& /*out*/) {}
@@ -130,13 +131,14 @@ struct Walk<L, S, E> {
     using Op = typename At::Layer;
     using In = takes_t<Op, typename At::Here>;
     std::array<typename Visitor::Position, Part::arity> operands;
-    const auto bring_operand = [&]<std::size_t Slot>(std::integral_constant<std::size_t, Slot>) {
-      visitor.go_to(positions[Slot]);
-      visitor.template redistribution<Redistribute<slot_layout<Slot>, In>,
-                                      S::trains && has_gradient[Slot]>(shapes[Slot]);
+    const auto bring_operand = [&]<std::size_t J>(std::integral_constant<std::size_t, J>) {
+      constexpr std::size_t slot = Part::slots[J];
+      visitor.go_to(positions[slot]);
+      visitor.template redistribution<Redistribute<slot_layout<slot>, operand_t<Op, J, In>>,
+                                      S::trains && has_gradient[slot]>(shapes[slot]);
       return visitor.position();
     };
-    ((operands[Js] = bring_operand(std::integral_constant<std::size_t, Part::slots[Js]>{})), ...);
+    ((operands[Js] = bring_operand(std::integral_constant<std::size_t, Js>{})), ...);
     visitor.template merge<Op, In, goes_backward<Op, typename At::Use, typename At::Here>>(
         operands, operand_shapes<Part>(shapes), shapes[I + 1]);
   }

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/stream.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
@@ -116,13 +117,16 @@ struct PartEnds : CheckedEnds<I, typename L::template layer_type<I>,
                               Ends<slot_layout_t<L, Offered, Wanted, first_slot<L, I>>,
                                    slot_wanted_t<L, Wanted, I + 1>>> {};
 
-/// The operands of a merge are brought to the layout of its first one, which is known by then.
+/// The other operands of a merge are brought to a layout that follows from that of its first one,
+/// which is known by then.
 template <class L, Layout Offered, Layout Wanted, std::size_t I>
 requires gives_later_operand<L, I>
 struct PartEnds<L, Offered, Wanted, I>
     : CheckedEnds<I, typename L::template layer_type<I>,
                   Ends<slot_layout_t<L, Offered, Wanted, first_slot<L, I>>,
-                       part_takes_t<L, Offered, Wanted, L::wires.first[I + 1].part>>> {
+                       operand_t<typename L::template layer_type<L::wires.first[I + 1].part>,
+                                 L::wires.first[I + 1].operand,
+                                 part_takes_t<L, Offered, Wanted, L::wires.first[I + 1].part>>>> {
 };
 
 /// How part I takes a value that is laid out as C, and that others read too.

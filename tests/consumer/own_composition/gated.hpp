@@ -19,14 +19,17 @@ struct Product : sw::KeepsStream {
   }
 
   template <class Frame, class X, class Y>
-  void forward(Frame&, const std::array<X, 2>& x, Y y) const {
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] = x[0][i] * x[1][i];
+  void forward(Frame&, const X& x, const Y& y) const {
+    const auto& [a, b] = x;
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = a[i] * b[i];
   }
 
   template <class Frame, class X, class DY, class DX>
-  void backward(Frame&, const std::array<X, 2>& x, DY dy, const std::array<DX, 2>& dx) const {
-    for (std::size_t j = 0; j < 2; ++j)
-      for (std::size_t i = 0; i < dx[j].size(); ++i) dx[j][i] = dy[i] * x[1 - j][i];
+  void backward(Frame&, const X& x, const DY& dy, const DX& dx) const {
+    const auto& [a, b] = x;
+    const auto& [da, db] = dx;
+    for (std::size_t i = 0; i < da.size(); ++i) da[i] = dy[i] * b[i];
+    for (std::size_t i = 0; i < db.size(); ++i) db[i] = dy[i] * a[i];
   }
 };
 // end: merge
