@@ -34,6 +34,7 @@ namespace shardwise {}
 // Layers
 #include "shardwise/layers/average_pool.hpp"
 #include "shardwise/layers/batch_norm.hpp"
+#include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
@@ -47,6 +48,9 @@ namespace shardwise {}
 #include "shardwise/layers/max_pool.hpp"
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/rms_norm.hpp"
+#include "shardwise/layers/scale_channels.hpp"
+#include "shardwise/layers/times.hpp"
+#include "shardwise/layers/upsample.hpp"
 
 // Layers put together
 #include "shardwise/model/composition.hpp"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes values/layers.safetensors, training.safetensors and unsharded.safetensors: what PyTorch computes,
-row-major and all in F64. Run it with a Python that has PyTorch and safetensors; see README.md.
+"""Makes values/layers.safetensors, training.safetensors, networks.safetensors and unsharded.safetensors:
+what PyTorch computes, row-major and all in F64. Run it with a Python that has PyTorch and safetensors; see README.md.
 
 A function below makes a group: of `linear` in values/layers.safetensors, "linear/with_bias/dx" is one
 tensor. What it says first is what goes in and what comes out. A gradient is named after what it is of:
@@ -10,6 +10,7 @@ import pathlib
 from unittest import mock
 
 import torch
+from torch import nn
 from safetensors.torch import save_file
 from torch.nn import functional
 
@@ -204,6 +205,31 @@ def pooling():
         name: with_gradients(function, 91, x=torch.floor(3 * made(90, *shapes[int(name[-1])])))
         for name, function in cases.items()
     }
+
+
+def upsampling():
+    """x = made(90), dy = made(91); the number in a name is that of the axes."""
+    cases = {"nearest1": ((2, 2, 5), 3), "nearest2": ((2, 3, 5, 3), (2, 3)), "nearest3": ((1, 2, 5, 2, 3), (2, 1, 2))}
+    return {
+        name: with_gradients(
+            lambda x, scale=scale: functional.interpolate(x, scale_factor=scale, mode="nearest"), 91,
+            x=made(90, *shape))
+        for name, (shape, scale) in cases.items()
+    }
+
+
+def merges():
+    """Two values made of one x [2, 5, 5, 3] = made(90), and one of them; dy = made(91)."""
+    cases = {
+        "times": lambda x: x * torch.tanh(x),
+        "silu_times": lambda x: functional.silu(torch.tanh(x)) * x,
+        "sigmoid_times": lambda x: torch.sigmoid(x) * torch.tanh(x),
+        "scale": lambda x: x * torch.sigmoid(x.mean((2, 3), keepdim=True)),
+        "gelu_scale": lambda x: torch.tanh(x) * functional.gelu(x.mean((2, 3), keepdim=True)),
+        "channels": lambda x: torch.cat([x, torch.tanh(x), torch.sigmoid(x)], 1),
+        "rows": lambda x: torch.cat([torch.tanh(x), x[:, :, ::2]], 2),
+    }
+    return {name: with_gradients(function, 91, x=made(90, 2, 5, 5, 3)) for name, function in cases.items()}
 
 
 def initialisers():
@@ -435,6 +461,96 @@ def metrics():
     return {"top_k": torch.stack(counts)}
 
 
+# Networks whose parameters have the names that they have in the library.
+
+
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+class Join(nn.Sequential):
+    def __init__(self, operation, *branches):
+        super().__init__(*branches)
+        self.operation = operation
+
+    def forward(self, x):
+        return self.operation([branch(x) for branch in self])
+
+
+def conv(inputs, outputs, size=3, stride=1):
+    return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2)
+
+
+def resnet_block(inputs, outputs, stride=1):
+    return (
+        conv(inputs, outputs, stride=stride), nn.BatchNorm2d(outputs), nn.ReLU(),
+        conv(outputs, outputs), nn.BatchNorm2d(outputs))
+
+
+def wider(inputs, outputs):
+    """A block of half the extents, with a projection on the short way."""
+    short = nn.Sequential(conv(inputs, outputs, 1, stride=2), nn.BatchNorm2d(outputs))
+    return Join(sum, short, nn.Sequential(*resnet_block(inputs, outputs, stride=2)))
+
+
+def resnet_network():
+    return nn.Sequential(
+        conv(3, 8), nn.BatchNorm2d(8), nn.ReLU(), Residual(*resnet_block(8, 8)), nn.ReLU(),
+        wider(8, 16), nn.ReLU(), wider(16, 32), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+
+
+def unet_network():
+    def concat(parts):
+        return torch.cat(parts, 1)
+
+    def squeezed(channels):
+        return Join(
+            lambda parts: parts[0] * torch.sigmoid(parts[1]), nn.Identity(), nn.Sequential(
+                nn.AdaptiveAvgPool2d(1), conv(channels, 2, 1), nn.ReLU(), conv(2, channels, 1)))
+
+    inception = Join(concat, conv(8, 5, 1), conv(8, 4), nn.Sequential(conv(8, 3, 1), nn.ReLU(), conv(3, 7, 5)))
+    deep = nn.Sequential(
+        nn.MaxPool2d(2), inception, nn.BatchNorm2d(16), nn.ReLU(), squeezed(16), conv(16, 8),
+        nn.Upsample(scale_factor=2))
+    return nn.Sequential(
+        conv(3, 8), nn.BatchNorm2d(8), nn.ReLU(), Join(concat, nn.Identity(), deep), conv(16, 8),
+        nn.BatchNorm2d(8), nn.ReLU(), conv(8, 2, 1))
+
+
+def trained(network, loss):
+    """The output for x [3, 3, 16, 16] = made(10) and the gradients for dy = made(20), and then the losses
+    of 20 steps of SGD with learning rate 0.01 and momentum 0.9. Parameter i = made(30 + i)."""
+    network = network.double()
+    with torch.no_grad():
+        for i, parameter in enumerate(network.parameters()):
+            parameter.copy_(made(30 + i, *parameter.shape))
+    x = made(10, 3, 3, 16, 16).requires_grad_()
+    y = network(x)
+    y.backward(made(20, *y.shape))
+    step = {"output 0": y, "input gradient 0": x.grad.clone()}
+    step |= {f"{name} gradient": p.grad.clone() for name, p in network.named_parameters()}
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+    losses = []
+    for _ in range(20):
+        optimiser.zero_grad()
+        losses.append(loss(network(x.detach())))
+        losses[-1].backward()
+        optimiser.step()
+    return {"step": step, "losses": torch.stack(losses)}
+
+
+def resnet():
+    """As `trained` says, with the mean cross-entropy for labels made_labels(3, 10)."""
+    return trained(resnet_network(), lambda y: functional.cross_entropy(y, made_labels(3, 10)))
+
+
+def unet():
+    """As `trained` says, with the mean of (y - made(21))^2."""
+    return trained(unet_network(), lambda y: functional.mse_loss(y, made(21, *y.shape)))
+
+
 # The example that compares a split layer with the whole one.
 
 
@@ -455,8 +571,10 @@ def step():
 
 if __name__ == "__main__":
     for file, groups in {
-        "layers": (activations, linear, norms, batch_norm, convolutions, pooling, initialisers),
+        "layers": (activations, linear, norms, batch_norm, convolutions, pooling, upsampling, merges,
+            initialisers),
         "training": (losses, optimisers, clipping, schedules, mixed_precision, metrics),
+        "networks": (resnet, unet),
         "unsharded": (step,),
     }.items():
         tensors = dict(flat({group.__name__: group() for group in groups}))

@@ -1,0 +1,105 @@
+#pragma once
+// Products of two values, element by element.
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <tuple>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/detail/times_slope.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/merge.hpp"
+#include "shardwise/layers/stream.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// y = F(a) b.
+template <class F, class T>
+struct Multiplied {
+  const T* a;
+  const T* b;
+  T* y;
+
+  constexpr void operator()(std::size_t i) const {
+    using A = accumulate_t<T>;
+    y[i] = static_cast<T>(F::value(static_cast<A>(a[i])) * static_cast<A>(b[i]));
+  }
+};
+
+/// da = dy b F'(a) and db = dy F(a), each where it has memory.
+template <class F, class T>
+struct MultipliedBack {
+  const T* a;
+  const T* b;
+  const T* dy;
+  T* da;
+  T* db;
+
+  constexpr void operator()(std::size_t i) const {
+    using A = accumulate_t<T>;
+    const A in = static_cast<A>(a[i]), gradient = static_cast<A>(dy[i]);
+    if (da != nullptr) da[i] = static_cast<T>(gradient * static_cast<A>(b[i]) * slope_at<F>(in));
+    if (db != nullptr) db[i] = static_cast<T>(gradient * F::value(in));
+  }
+};
+
+}  // namespace detail
+
+/// y = F(a) b, element by element, for a function F of `activations`; a is the first operand. The
+/// gated product of a perceptron is a Join of it:
+///
+///     Join<Times<activations::Silu>, ColumnParallelLinear<E, H>, ColumnParallelLinear<E, H>>
+///
+/// layout   L -> L, for every L but Partial and Replicated; b is brought to the layout of a
+/// saves    a and b
+/// sends    nothing
+/// throws   shape_error if the shapes are not equal
+/// source   Shazeer, "GLU variants improve transformer", 2020
+template <class F = activations::Identity>
+struct Times : KeepsStream {
+  ///@{
+  /// As `Merge` says.
+  static constexpr Saves saves = Saves::input;
+
+  constexpr Shape output_shape(const std::array<Shape, 2>& x) const {
+    if (x[0].rank() == 0) return x[1];
+    if (x[1].rank() > 0 && !(x[0] == x[1])) {
+      throw shape_error({"a Times is given tensors ", x[0], " and ", x[1],
+                         ": what it multiplies must have the same shape"});
+    }
+    return x[0];
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    const auto& [a, b] = x;
+    frame.backend().for_each(
+        y.size(), detail::Multiplied<F, typename Frame::dtype>{a.data(), b.data(), y.data()});
+  }
+
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
+    const auto& [a, b] = x;
+    const auto& [da, db] = dx;
+    frame.backend().for_each(dy.size(), detail::MultipliedBack<F, typename Frame::dtype>{
+                                            a.data(), b.data(), dy.data(), da.data(), db.data()});
+  }
+  ///@}
+};
+
+/// "Times<silu>", and "Times" of the identity.
+template <class F>
+struct NameOf<Times<F>> {
+  static std::string name() {
+    if constexpr (F::kind == Activation::none) return "Times";
+    return "Times<" + std::string(shardwise::name(F::kind)) + '>';
+  }
+};
+
+}  // namespace shardwise

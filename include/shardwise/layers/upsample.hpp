@@ -1,0 +1,192 @@
+#pragma once
+// Nearest upsampling: every element several times, side by side.
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#include "shardwise/backend/detail/rows.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/layers/detail/image_windows.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/window_options.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// The windows of an upsampling by so many along each axis of space.
+template <std::size_t Axes, PerAxis Scale>
+consteval std::array<Window, Axes> upsampling_windows() {
+  static_assert(Scale.fits(Axes) && Scale.least() > 0,
+                "Upsampling repeats every element at least once along every axis of space: give "
+                "one number for all axes, or one for each: Upsample2d<2>, Upsample2d<{2, 3}>.");
+  std::array<Window, Axes> windows{};
+  for (std::size_t i = 0; i < Axes; ++i)
+    windows[i].repeats = static_cast<std::size_t>(Scale.values[i]);
+  return windows;
+}
+
+/// What a rank holds of an axis of the small image and of the large one.
+struct UpsampledAxis {
+  std::size_t small = 1;    ///< elements that it holds
+  std::size_t large = 1;    ///< elements that it holds
+  std::size_t repeats = 1;  ///< of each small element
+  std::size_t skipped = 0;  ///< repeats of its first small element that the rank before has
+
+  /// The small element that is repeated at o.
+  constexpr std::size_t source(std::size_t o) const { return (o + skipped) / repeats; }
+  ///@{
+  /// The large elements that repeat small element i.
+  constexpr std::size_t begin(std::size_t i) const {
+    return i * repeats - std::min(i * repeats, skipped);
+  }
+  constexpr std::size_t end(std::size_t i) const {
+    return std::min((i + 1) * repeats - std::min((i + 1) * repeats, skipped), large);
+  }
+  ///@}
+};
+using UpsampledSpace = std::array<UpsampledAxis, 3>;  ///< outermost first; an axis too few is 1
+
+/// y[p, o] = x[p, source of o] for every element o of plane p.
+template <class T>
+struct UpsampledPlanes {
+  UpsampledSpace axes;
+  const T* x;
+  T* y;
+
+  constexpr auto operator()(std::size_t p) const {
+    const auto& [d, h, w] = axes;
+    return [axes = axes, from = x + p * (d.small * h.small * w.small),
+            to = y + p * (d.large * h.large * w.large)](std::size_t o) {
+      const auto& [d, h, w] = axes;
+      const std::size_t row = o / w.large;
+      const std::size_t in_row = d.source(row / h.large) * h.small + h.source(row % h.large);
+      to[o] = from[in_row * w.small + w.source(o % w.large)];
+    };
+  }
+};
+
+/// dx[p, i] = the sum of dy[p, o] over all o that repeat i.
+template <class T>
+struct UpsampledPlanesBack {
+  UpsampledSpace axes;
+  const T* dy;
+  T* dx;
+
+  constexpr auto operator()(std::size_t p) const {
+    const auto& [d, h, w] = axes;
+    return [axes = axes, from = dy + p * (d.large * h.large * w.large),
+            to = dx + p * (d.small * h.small * w.small)](std::size_t i) {
+      const auto& [d, h, w] = axes;
+      const std::size_t row = i / w.small, k = i % w.small;
+      const std::size_t slice = row / h.small, j = row % h.small;
+      accumulate_t<T> sum = 0;
+      for (std::size_t z = d.begin(slice); z < d.end(slice); ++z)
+        for (std::size_t y = h.begin(j); y < h.end(j); ++y)
+          for (std::size_t x = w.begin(k); x < w.end(k); ++x)
+            sum += static_cast<accumulate_t<T>>(from[(z * h.large + y) * w.large + x]);
+      to[i] = static_cast<T>(sum);
+    };
+  }
+};
+
+}  // namespace detail
+
+/// y[n, c, o] = x[n, c, o / scale] on images [batch, channel, S...], rounded down along every axis
+/// of S, [W], [H, W] or [D, H, W]; y is larger by `scale`. The gradient of an element is the sum
+/// over its repeats. It works where the images are, and an axis of space may be split:
+///
+///                          x per rank                            y per rank
+/// Sharded<height>, ...     the rows that its block of H scale    its block of H scale
+///                          repeats
+/// all others               their part of [B, C, H...]            the same part, larger
+///
+/// layout   L -> L, Partial too, for it is linear: a sum over ranks is made in front of it only if
+///          that is wanted;   Sharded<A> becomes Haloed<A, Window> -> Sharded<A> if A is an axis of
+///          space that is scaled
+/// saves    nothing
+/// sends    nothing
+/// throws   shape_error if x are no such images
+/// source   torch.nn.Upsample with mode='nearest' and a whole scale_factor
+template <auto Windows>
+class Upsample {
+ public:
+  ///@{
+  /// As `Layer` says.
+  static constexpr Saves saves = Saves::nothing;
+  static constexpr bool keeps_features = true;
+
+  template <Layout Wanted>
+  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
+  template <Layout Offered, Layout Wanted>
+  using takes = detail::windowed_t<Windows, Offered>;
+  template <Layout In>
+  using gives = detail::outputs_of_t<In>;
+
+  constexpr Shape output_shape(const Shape& x) const { return detail::pooled_shape<Windows>(x); }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    const detail::UpsampledSpace space = space_of(x, y);
+    detail::for_each_in_rows(
+        frame.backend(), planes(x), y.local().elements(2, y.local().rank()),
+        detail::UpsampledPlanes<typename Frame::dtype>{space, x.data(), y.data()});
+  }
+
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
+    const detail::UpsampledSpace space = space_of(dx, dy);
+    detail::for_each_in_rows(
+        frame.backend(), planes(dx), dx.local().elements(2, dx.local().rank()),
+        detail::UpsampledPlanesBack<typename Frame::dtype>{space, dy.data(), dx.data()});
+  }
+  ///@}
+
+ private:
+  template <class X>
+  static std::size_t planes(const X& x) {
+    return x.local().elements(0, 2);
+  }
+
+  template <class X, class Y>
+  static detail::UpsampledSpace space_of(const X& x, const Y& y) {
+    constexpr std::size_t axes = Windows.size();
+    detail::UpsampledSpace space{};
+    for (std::size_t i = 0; i < axes; ++i) {
+      const std::size_t repeats = Windows[i].repeats;
+      const Interval large = detail::held_of_axis(y, 2 + i);
+      space[3 - axes + i] = {x.local()[2 + i].extent(), large.size, repeats,
+                             large.offset % repeats};
+    }
+    return space;
+  }
+};
+
+///@{
+/// On [batch, channel, width], [batch, channel, height, width] and [batch, channel, depth, height,
+/// width]: `Upsample2d<2>`, `Upsample2d<{1, 3}>`.
+template <PerAxis Scale>
+using Upsample1d = Upsample<detail::upsampling_windows<1, Scale>()>;
+template <PerAxis Scale>
+using Upsample2d = Upsample<detail::upsampling_windows<2, Scale>()>;
+template <PerAxis Scale>
+using Upsample3d = Upsample<detail::upsampling_windows<3, Scale>()>;
+///@}
+
+/// "Upsample2d<2x2>".
+template <auto Windows>
+struct NameOf<Upsample<Windows>> {
+  static std::string name() {
+    std::string scale;
+    for (const Window& window : Windows)
+      scale += (scale.empty() ? "" : "x") + std::to_string(window.repeats);
+    return "Upsample" + std::to_string(Windows.size()) + "d<" + scale + '>';
+  }
+};
+
+}  // namespace shardwise
