@@ -1,0 +1,147 @@
+// A residual network with projections on its short ways learns to tell images apart. It is written
+// once; `--plan` says whether ranks share out channels or the rows of images.
+//
+//              --plan channels                          --plan rows
+//     x        channels of its own                      rows of its own
+//              ├ all-gather ┬─ conv 1x1, stride 2 ──┐   ├────────────┬─ conv 1x1, stride 2 ──┐
+//              │            └─ conv, conv ─ reduce- │   │            └─ conv, conv, each     │
+//              │                            scatter │   │               with halos of a row  │
+//     sum      channels of its own ───────────────+─┘   rows of its own ─────────────────────+
+//
+// x is brought to one layout for both ways, and their gradients are added before they are brought
+// back. The network learns the same in both plans, at any number of ranks.
+//
+// test: --data synthetic -s 2 -e 1 --samples 320
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <string>
+
+#include "shardwise/data/fashion_mnist.hpp"
+#include "shardwise/shardwise.hpp"
+#include "support/cnn_data.hpp"
+#include "support/device.hpp"
+#include "support/launch.hpp"
+#include "support/print_plan.hpp"
+#include "support/progress_bar.hpp"
+
+namespace sw = shardwise;
+
+namespace {
+
+constexpr sw::Kernel three = sw::kernel(3, {.padding = 1});
+constexpr sw::Kernel half = sw::kernel(3, {.stride = 2, .padding = 1});
+constexpr sw::Kernel short_half = sw::kernel(1, {.stride = 2});
+
+/// Of two convolutions that follow each other, the first is split by A and the second by B.
+// begin: network
+template <class A, class B, std::size_t In, std::size_t Out, sw::Kernel First>
+using Convolutions = sw::Sequential<sw::Conv2d<A, In, Out, First>, sw::BatchNorm<Out>, sw::Relu,
+                                    sw::Conv2d<B, Out, Out, three>, sw::BatchNorm<Out>>;
+
+/// Half the rows and columns, so the short way has a convolution too.
+template <class A, class B, std::size_t In, std::size_t Out>
+using Wider =
+    sw::Join<sw::Sum, sw::Sequential<sw::Conv2d<A, In, Out, short_half>, sw::BatchNorm<Out>>,
+             Convolutions<A, B, In, Out, half>>;
+
+template <class A, class B>
+struct ResNet
+    : sw::Sequential<sw::Conv2d<A, 1, 16, three>, sw::BatchNorm<16>, sw::Relu,
+                     sw::Residual<Convolutions<A, B, 16, 16, three>>, sw::Relu, Wider<A, B, 16, 32>,
+                     sw::Relu, Wider<A, B, 32, 64>, sw::Relu, sw::GlobalAveragePool, sw::Flatten,
+                     sw::Linear<sw::split::none, 64, 10>> {};
+
+struct ByChannels : ResNet<sw::split::output, sw::split::input> {};
+struct ByRows : ResNet<sw::split::height, sw::split::height> {};
+// end: network
+
+struct Options {
+  std::string plan = "channels";
+  int ranks = 1;
+  std::size_t batch = 32;
+  int epochs = 3;
+  example::CnnData data;
+  std::string device = "auto";
+};
+
+using Batches = example::BroadcastBatches<float, example::Ranks>;
+
+/// `ranks` bring the images, `group` is what the model sends by.
+template <class Network, class Group, class Backend>
+void train(example::Ranks& ranks, Group& group, Backend& backend, const Options& options) {
+  constexpr sw::Seed seed{1};  // of weights and of the order of images
+  const bool speaks = ranks.rank() == 0;
+  Batches batches(ranks, options.data, sw::Part::train,
+                  {.batch_size = options.batch, .seed = seed, .last = sw::LastBatch::drop});
+  Batches test_batches(ranks, options.data, sw::Part::test,
+                       {.batch_size = 500, .order = sw::SampleOrder::stored});
+  const sw::Shape in = Batches::shape_of(options.batch, options.data.form());
+  using Ends = sw::Ends<sw::Invariant, sw::Invariant>;
+  sw::Model<Network, sw::Context<float, Backend, Group>, Ends> model(Network{}, group, seed, in,
+                                                                     backend);
+  sw::Optimizer optimizer(model, sw::Sgd{.learning_rate = 0.05, .momentum = 0.9});
+  const sw::CrossEntropy loss;
+  if (speaks) example::print_plan(plan_step(model, in, loss));
+
+  for (int epoch = 1; epoch <= options.epochs; ++epoch) {
+    double sum_of_losses = 0;
+    {
+      example::ProgressBar bar("epoch " + std::to_string(epoch), batches.batches(), speaks);
+      for (std::size_t b = 0; b < batches.batches(); ++b) {
+        batches.next();
+        const auto images = model.to_device(batches.images());
+        const auto labels = model.to_device(batches.labels());
+        sum_of_losses += train_step(model, images.view(), labels.view(), loss, optimizer);
+        bar.show(b + 1);
+      }
+    }
+    const double correct = example::accuracy(model, test_batches);
+    if (speaks) {
+      std::printf("epoch %d   loss %.6f   test accuracy %.2f %%\n", epoch,
+                  sum_of_losses / static_cast<double>(batches.batches()), 100 * correct);
+      std::fflush(stdout);
+    }
+  }
+}
+
+template <class Network>
+void train_on_device(example::Ranks& ranks, const Options& options) {
+  example::on_device<float>(options.device, ranks, [&](auto& group, auto& backend) {
+    train<Network>(ranks, group, backend, options);
+  });
+}
+
+using Trainer = void (*)(example::Ranks&, const Options&);
+const std::map<std::string, Trainer> plans{{"channels", train_on_device<ByChannels>},
+                                           {"rows", train_on_device<ByRows>}};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  Options options;
+  CLI::App app("Trains a residual network, split over ranks in one of two ways.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--plan", options.plan, "how the network is split")
+      ->check(CLI::IsMember({"channels", "rows"}));
+  app.add_option("-s,--split", options.ranks, "over how many ranks");
+  app.add_option("-b,--batch", options.batch, "images in one step")->check(CLI::Range(1, 1000000));
+  app.add_option("-e,--epochs", options.epochs, "how often all images are seen")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--samples", options.data.samples, "training images to use, 0 for all")
+      ->check(CLI::Range(0, 100000000));
+  app.add_option("--data", options.data.name, "which images")
+      ->check(CLI::IsMember({"fashion-mnist", "synthetic"}));
+  app.add_option("--data-dir", options.data.folder, "folder of the data set's files");
+  example::add_device_option(app, options.device);
+  CLI11_PARSE(app, argc, argv);
+
+  example::launch(options.ranks,
+                  [&](example::Ranks& ranks) { plans.at(options.plan)(ranks, options); });
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "14_train_resnet: %s\n", e.what());
+  return 1;
+}
