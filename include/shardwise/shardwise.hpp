@@ -49,6 +49,7 @@ namespace shardwise {}
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/rms_norm.hpp"
 #include "shardwise/layers/scale_channels.hpp"
+#include "shardwise/layers/shared.hpp"
 #include "shardwise/layers/times.hpp"
 #include "shardwise/layers/upsample.hpp"
 

@@ -15,7 +15,9 @@
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/shared.hpp"
 #include "shardwise/model/join.hpp"
+#include "shardwise/model/queries.hpp"
 #include "shardwise/model/sum.hpp"
 
 using namespace shardwise;
@@ -275,4 +277,102 @@ TEST_CASE("a value that three parts of a list read has the sum of their gradient
         first.backward(sum(sum(block.backward(back, t), relu_backward(back, positive)), back), t);
     return t;
   });
+}
+
+struct Table {};
+using Square = Linear<split::none, 6, 6>;
+
+TEST_CASE("the gradient of shared parameters is the sum over their uses") {
+  struct Three : Sequential<Owns<Table, Square>, Relu, Residual<Borrows<Table, Square>>,
+                            Borrows<Table, Square>> {};
+  check<Three>([](const Whole& x, const Whole& dy) {
+    LinearByHand first(0, "0.", 6, 6), second(0, "0.", 6, 6), third(0, "0.", 6, 6);
+    Tensors t;
+    const Whole h = relu(first.forward(x));
+    t["output 0"] = third.forward(sum(h, second.forward(h)));
+    const Whole dsum = third.backward(dy, t);
+    t["input gradient 0"] =
+        first.backward(relu_backward(sum(dsum, second.backward(dsum, t)), h), t);
+    return t;
+  });
+}
+
+TEST_CASE("branches share parameters that are split over the ranks") {
+  using Column = ColumnParallelLinear<6, 4>;
+  // begin: shared
+  struct Twins : Join<Sum, Owns<Table, Column>, Sequential<Relu, Borrows<Table, Column>>> {};
+  // end: shared
+  check<Twins>([](const Whole& x, const Whole& dy) {
+    LinearByHand a(0, "0.", 6, 4), b(0, "0.", 6, 4);
+    Tensors t;
+    const Whole positive = relu(x);
+    t["output 0"] = sum(a.forward(x), b.forward(positive));
+    t["input gradient 0"] = sum(a.backward(dy, t), relu_backward(b.backward(dy, t), positive));
+    return t;
+  });
+}
+
+TEST_CASE("what stands in a Repeat borrows each time from an owner in front of it") {
+  struct Deep : Sequential<Owns<Table, Square>, Repeat<2, Sequential<Relu, Borrows<Table, Square>>>,
+                           ColumnParallelLinear<6, 3>> {};
+  check<Deep>([](const Whole& x, const Whole& dy) {
+    LinearByHand a(0, "0.", 6, 6), b(0, "0.", 6, 6), c(0, "0.", 6, 6), last(1, "2.", 6, 3);
+    Tensors t;
+    const Whole ha = relu(a.forward(x)), hb = relu(b.forward(ha));
+    t["output 0"] = last.forward(c.forward(hb));
+    const Whole dc = c.backward(last.backward(dy, t), t);
+    t["input gradient 0"] = a.backward(relu_backward(b.backward(relu_backward(dc, hb), t), ha), t);
+    return t;
+  });
+}
+
+TEST_CASE("a second batch of the second step is added to all uses of shared parameters") {
+  struct Two : Sequential<Owns<Table, Square>, Relu, Borrows<Table, Square>> {};
+  using Stream = Ends<Invariant, Invariant>;
+  const testing::Observed seen =
+      testing::observe<Two, double, testing::Ranks, Stream, TrainWithInputGradient>(
+          Two{}, 2, {text, Data::integers, true, 2, 2});
+  Tensors t;
+  for (const int pass : {0, 1}) {
+    const Whole x = testing::elements(Data::integers, testing::number_of_input(pass), rows * 6);
+    LinearByHand a(0, "0.", 6, 6), b(0, "0.", 6, 6);
+    const Whole h = relu(a.forward(x));
+    CHECK(seen["output " + std::to_string(pass)] == b.forward(h));
+    const Whole dy =
+        testing::elements(Data::integers, testing::number_of_output_gradient(pass), rows * 6);
+    a.backward(relu_backward(b.backward(dy, t), h), t);
+  }
+  CHECK(seen["0.weight gradient"] == t["0.weight gradient"]);
+  CHECK(seen["0.bias gradient"] == t["0.bias gradient"]);
+}
+
+TEST_CASE("shared parameters are stored, initialised and counted once") {
+  struct Shared : Sequential<Owns<Table, Square>, Borrows<Table, Square>, Square> {};
+  struct Apart : Sequential<Square, Relu, Square> {};
+  constexpr Shape in{{Axis::batch, 4}, {Axis::feature, 6}};
+  static_assert(memory_of<Shared, 2>(in)[0].parameters == memory_of<Apart, 2>(in)[0].parameters);
+  SingleRank alone;
+  using Ctx = Context<double, Reference, SingleRank>;
+  Model<Shared, Ctx> shared(alone, Seed{3});
+  Model<Apart, Ctx> apart(alone, Seed{3});
+  CHECK(shared.values().size() == apart.values().size());
+  std::map<std::string, double> begin;
+  shared.visit_parameters([&](auto& p) { begin[p.name] = p.value[0]; });
+  CHECK(begin.size() == 4);
+  apart.visit_parameters([&](auto& p) { CHECK(begin[p.name] == p.value[0]); });
+}
+
+TEST_CASE("a layer that borrows parameters of another shape is refused, with both shapes") {
+  using Open = Linear<split::none, dynamic, dynamic>;
+  struct Net : Sequential<Owns<Table, Open>, Borrows<Table, Open>> {
+    using Net::Sequential::Sequential;
+  };
+  SingleRank alone;
+  using Ctx = Context<double, Reference, SingleRank>;
+  const Net net{Owns<Table, Open>(6, 6), Borrows<Table, Open>(6, 5)};
+  CHECK_THROWS_WITH_AS((Model<Net, Ctx>(net, alone, Seed{1})),
+                       "Net / 1: Borrows<Linear<dynamic, dynamic>>: the layer borrows a parameter "
+                       "weight of shape [output 6, input 6], but would have one of shape [output "
+                       "5, input 6]: both layers must be of the same sizes",
+                       shape_error);
 }

@@ -15,6 +15,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/shared.hpp"
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/extents.hpp"
@@ -91,8 +92,8 @@ class Bound {
   static constexpr std::size_t parameter_count = F::parameter_count;
 
  public:
-  /// Whether the layer has parameters.
-  static constexpr bool owns_parameters = parameter_count > 0;
+  /// Whether the layer has parameters of its own.
+  static constexpr bool owns_parameters = parameter_count > 0 && !detail::borrows_parameters<L>;
 
   /// Throws shape_error if the layer cannot take inputs of shape `in`, as far as that is known.
   /// Observers are told this name of the layer.
@@ -192,7 +193,7 @@ class Bound {
   /// Calls f(parameter, stream of its initial values) for each parameter; `path` ends in ".".
   template <class Visitor>
   void visit_parameters(Run<Ctx>& run, const std::string& path, Visitor&& f) {
-    visit(run, path, f, std::make_index_sequence<parameter_count>{});
+    if constexpr (owns_parameters) visit(run, path, f, std::make_index_sequence<parameter_count>{});
   }
 
   /// Calls f(NamedBuffer) for each tensor that the layer keeps from step to step.
@@ -224,7 +225,7 @@ class Bound {
   static constexpr bool has_buffers = requires(State & state) {
     state.visit_buffers([](std::string_view, auto) {});
   };
-  static constexpr bool is_sized = owns_parameters || has_buffers;  // by its input, when bound
+  static constexpr bool is_sized = parameter_count > 0 || has_buffers;  // by its input, when bound
   using Saved = Value<T, std::conditional_t<saves_output, Out, In>>;
   using Framed = std::conditional_t<has_state, StatefulFrame<F, State>, F>;
   static_assert(detail::must_run<L, Framed, T, In, Out, goes_backward<L, S, E>>());
@@ -245,17 +246,23 @@ class Bound {
                                                   Binder<Ctx>& binder) {
     BoundParameters<parameter_count> parameters{in};
     if constexpr (is_sized) detail::require_known(in);
-    if constexpr (owns_parameters) {
-      parameters.specs = layer.parameter_specs(in);
+    if constexpr (parameter_count > 0) parameters.specs = layer.parameter_specs(in);
+    if constexpr (detail::borrows_parameters<L>) {
+      parameters.shared = binder.run.shared.borrow(tag(), parameters.slots, parameters.specs);
+    } else if constexpr (owns_parameters) {
       [&]<std::size_t... Is>(std::index_sequence<Is...>) {
         ((parameters.slots[Is] = detail::reserve<std::tuple_element_t<Is, Parameters>>(
               binder.run, parameters.specs[Is].shape)),
          ...);
       }
       (std::make_index_sequence<parameter_count>{});
+      if constexpr (detail::is_shared<L>)
+        parameters.shared = binder.run.shared.own(tag(), parameters.slots, parameters.specs);
     }
     return parameters;
   }
+
+  static const void* tag() { return &detail::identity_of<typename L::shared_tag>; }
 
   /// Made where it stays, since it need not move.
   State make_state([[maybe_unused]] Binder<Ctx>& binder) {

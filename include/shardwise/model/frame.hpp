@@ -22,6 +22,7 @@ struct BoundParameters {
   Shape in{};                            ///< global, with extents that are not known yet
   std::array<ParameterSlot, N> slots{};  ///< where each lies in memory
   std::array<ParameterSpec, N> specs{};  ///< its name and global shape
+  SharedUse shared{};                    ///< which use it is, if several layers use them
 };
 
 /// A layer's part of the rank's run. `Setting` holds what is known at compile time: `context`,
@@ -98,7 +99,9 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   }
 
   /// Whether gradients replace what is there or are added to it.
-  Write write() const { return run_.parameters.written_how(run_.write); }
+  Write write() const {
+    return run_.shared.adds(bound_.shared) ? Write::add : run_.parameters.written_how(run_.write);
+  }
 
   /// Changes whenever parameters change.
   std::uint64_t version() const { return run_.version; }

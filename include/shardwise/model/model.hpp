@@ -19,6 +19,7 @@
 #include "shardwise/model/bound_repeat.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/plan.hpp"
+#include "shardwise/model/shared_checks.hpp"
 
 namespace shardwise {
 
@@ -35,6 +36,8 @@ template <class Architecture, class Ctx, class E = Ends<Invariant, Invariant>, c
 class Model {
   static_assert(detail::must_be_model<Ctx, E, Use>());
   static_assert(detail::must_be_layer<0, Architecture>());
+  static_assert(detail::all_shared_match(detail::SharingLayers<>{},
+                                         detail::sharing_layers<Architecture, E>()));
 
  public:
   ///@{

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/layers/shared.hpp"
 #include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/join.hpp"
@@ -68,12 +69,12 @@ constexpr void add_adjoint_exchanges(collectives& list, const std::array<Shape, 
   (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
 }
 
-/// Calls f(spec, type of use) for every parameter of a layer.
+/// Calls f(spec, type of use) for every parameter that a layer owns.
 template <class L, Layout In, class F>
 constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
   using Parameters = parameters_t<L, In>;
   using Indices = std::make_index_sequence<std::tuple_size_v<Parameters>>;
-  if constexpr (Indices::size() > 0) {
+  if constexpr (Indices::size() > 0 && !borrows_parameters<L>) {
     const auto specs = layer.parameter_specs(in);
     [&]<std::size_t... Is>(std::index_sequence<Is...>) {
       (f(specs[Is], std::type_identity<std::tuple_element_t<Is, Parameters>>{}), ...);

@@ -18,6 +18,7 @@
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/sending.hpp"
+#include "shardwise/model/shared_parameters.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/number.hpp"
 #include "shardwise/redistribute/run.hpp"
@@ -33,6 +34,7 @@ struct Run {
   typename Context::backend& backend;     ///< who computes
   Pool pool{detail::memory_of(backend)};  ///< for what lives from one call to the next
   ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
+  SharedParameters shared{};                                  ///< those that several layers use
   Seed seed{};                                                ///< of initial weights and of masks
   std::uint64_t step = 1;  ///< keys the randomness of layers; 0 is for initial weights
   /// The step as loops of a device find it.

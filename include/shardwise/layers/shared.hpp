@@ -1,0 +1,87 @@
+#pragma once
+// Layers of one model that use the same parameters.
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "shardwise/core/names.hpp"
+#include "shardwise/layers/layer.hpp"
+
+namespace shardwise {
+
+/// Whether a layer has parameters that others use too, or uses those of another.
+enum class Sharing : std::uint8_t { owns, borrows };
+
+/// The layer L, which shares its parameters under the name Tag, see `Owns` and `Borrows`.
+template <Sharing S, class Tag, class L>
+struct Shared : L {
+  static_assert(
+      requires { L::saves; },
+      "Owns and Borrows share the parameters of one layer: write them around the layers of a "
+      "composition, not around it.");
+  static constexpr Sharing sharing = S;  ///< whether they are its own
+  using shared_tag = Tag;                ///< the name under which they are found
+
+  using L::L;
+  constexpr Shared() requires std::is_default_constructible_v<L>
+  = default;
+  /// A layer with initial values or sizes of its own.
+  constexpr explicit Shared(const L& layer) : L(layer) {}
+
+  /// The same layer with its sizes in the object.
+  constexpr auto as_dynamic() const {
+    using Dynamic = detail::as_dynamic_t<L>;
+    return Shared<S, Tag, Dynamic>(detail::as_dynamic<L>(*this));
+  }
+};
+
+/// L, whose parameters every `Borrows<Tag, ...>` behind it in the model uses too. Tag is any type:
+///
+///     struct Table {};
+///     struct Net : Sequential<Owns<Table, Linear<split::none, 6, 6>>, Relu,
+///                             Borrows<Table, Linear<split::none, 6, 6>>> {};
+///
+/// A model stores, saves, settles and updates them once, under the name of the owner. Their
+/// gradient is the sum over all uses. In a Repeat each time has an owner of its own.
+template <class Tag, class L>
+using Owns = Shared<Sharing::owns, Tag, L>;
+
+/// L with the parameters of the `Owns<Tag, ...>` in front of it in the model. It must use
+/// parameters of the same shapes in the same layouts, since their gradients are added: one that is
+/// whole on every rank and one that is a summand have no sum. throws   shape_error, when a model is
+/// made, if a shape is another than the owner's; all else does
+///          not compile
+template <class Tag, class L>
+using Borrows = Shared<Sharing::borrows, Tag, L>;
+
+namespace detail {
+
+template <class L>
+inline constexpr bool is_shared = requires {
+  { L::sharing } -> std::convertible_to<Sharing>;
+};
+template <class L>
+inline constexpr bool borrows_parameters = requires {
+  requires L::sharing == Sharing::borrows;
+};
+
+/// Something of each type that no other type has.
+template <class T>
+inline constexpr char identity_of = 0;
+
+template <Sharing S, class Tag, class L>
+inline constexpr bool runs_as_dynamic<Shared<S, Tag, L>> = runs_as_dynamic<L>;
+
+}  // namespace detail
+
+/// "Owns<Linear<none, 6, 6>>".
+template <Sharing S, class Tag, class L>
+struct NameOf<Shared<S, Tag, L>> {
+  static std::string name() {
+    return (S == Sharing::owns ? "Owns<" : "Borrows<") + name_of<L>() + '>';
+  }
+};
+
+}  // namespace shardwise

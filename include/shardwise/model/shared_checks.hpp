@@ -1,0 +1,111 @@
+#pragma once
+// Layers that share parameters: whether each finds an owner that uses them in the same way.
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/layers/shared.hpp"
+#include "shardwise/model/decide.hpp"
+#include "shardwise/model/layer_checks.hpp"
+
+namespace shardwise::detail {
+
+/// Whether any layer of L shares parameters.
+template <class L>
+consteval bool has_shared() {
+  if constexpr (ListsParts<L>) {
+    return []<std::size_t... Is>(std::index_sequence<Is...>) {
+      return (has_shared<typename L::template layer_type<Is>>() || ...);
+    }
+    (std::make_index_sequence<L::size>{});
+  } else if constexpr (RepeatsBlock<L>) {
+    return has_shared<typename L::repeated_block>();
+  } else {
+    return is_shared<L>;
+  }
+}
+
+/// Layers that share parameters, in model order, each with its Parameters as it uses them.
+template <class L, class Parameters>
+struct SharingLayer {};
+template <class... Layers>
+struct SharingLayers {};
+template <class... As, class... Bs>
+SharingLayers<As..., Bs...> operator+(SharingLayers<As...>, SharingLayers<Bs...>);
+
+template <class L, class E>
+consteval auto sharing_layers() {
+  if constexpr (!has_shared<L>()) {
+    return SharingLayers<>{};
+  } else if constexpr (ListsParts<L>) {
+    return []<std::size_t... Is>(std::index_sequence<Is...>) {
+      return decltype((
+          SharingLayers<>{} + ... +
+          sharing_layers<
+              typename L::template layer_type<Is>,
+              typename L::template ends_of<Is, typename E::offered, typename E::wanted>>())){};
+    }
+    (std::make_index_sequence<L::size>{});
+  } else if constexpr (RepeatsBlock<L>) {
+    return sharing_layers<typename L::repeated_block,
+                          typename L::template block_ends<takes_t<L, E>>>();
+  } else {
+    return SharingLayers<SharingLayer<L, parameters_t<L, takes_t<L, E>>>>{};
+  }
+}
+
+/// The error for a layer whose parameters have no owner, two of them, or one that uses them
+/// otherwise.
+template <class L, class Parameters, std::size_t Owners, class OwnersParameters>
+consteval bool shared_must_match() {
+  static_assert(
+      Owners > 0,
+      "L borrows parameters, but no layer in front of it in the model owns them: name one "
+      "Owns<Tag, ...> with the same Tag.");
+  static_assert(
+      Owners < 2,
+      "Several layers in front of L own parameters under its Tag: give each of them a Tag "
+      "of its own.");
+  static_assert(
+      Owners != 1 || std::same_as<Parameters, OwnersParameters>,
+      "L borrows parameters and uses them in other layouts (Parameters) than their owner "
+      "(OwnersParameters), so their gradients have no sum: one may be whole where the "
+      "other is a summand. Split both layers alike, and give both the same input layout.");
+  return true;
+}
+
+/// The owner under this tag of those layers: how many there are, and how the last one uses them.
+template <class Tag, class Layers>
+struct OwnerOf {
+  using parameters = void;
+  static constexpr std::size_t count = 0;
+};
+template <class Tag, class L, class Parameters, class... Rest>
+struct OwnerOf<Tag, SharingLayers<SharingLayer<L, Parameters>, Rest...>>
+    : OwnerOf<Tag, SharingLayers<Rest...>> {};
+template <class Tag, class L, class Parameters, class... Rest>
+requires(!borrows_parameters<L> && std::same_as<typename L::shared_tag, Tag>) struct OwnerOf<
+    Tag, SharingLayers<SharingLayer<L, Parameters>, Rest...>> {
+  using parameters = Parameters;
+  static constexpr std::size_t count = 1 + OwnerOf<Tag, SharingLayers<Rest...>>::count;
+};
+
+template <class... Before>
+consteval bool all_shared_match(SharingLayers<Before...>, SharingLayers<>) {
+  return true;
+}
+/// Checks each layer against those in front of it.
+template <class... Before, class L, class Parameters, class... Rest>
+consteval bool all_shared_match(SharingLayers<Before...>,
+                                SharingLayers<SharingLayer<L, Parameters>, Rest...>) {
+  if constexpr (borrows_parameters<L>) {
+    using Owner = OwnerOf<typename L::shared_tag, SharingLayers<Before...>>;
+    shared_must_match<L, Parameters, Owner::count, typename Owner::parameters>();
+  }
+  return all_shared_match(SharingLayers<Before..., SharingLayer<L, Parameters>>{},
+                          SharingLayers<Rest...>{});
+}
+
+}  // namespace shardwise::detail

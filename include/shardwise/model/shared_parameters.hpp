@@ -1,0 +1,67 @@
+#pragma once
+// Who uses parameters that layers share.
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/model/parameter_memory.hpp"
+
+namespace shardwise {
+
+/// One use of shared parameters; by default, of parameters that nobody shares.
+struct SharedUse {
+  std::size_t owner = static_cast<std::size_t>(-1);  ///< counted in model order
+  std::size_t number = 0;                            ///< among the uses of this owner's
+};
+
+/// The parameters of one model that several layers use, found by their tag while it is bound.
+class SharedParameters {
+ public:
+  /// Notes an owner and where its parameters lie.
+  SharedUse own(const void* tag, std::span<const ParameterSlot> slots,
+                std::span<const ParameterSpec> specs) {
+    owners_.push_back({tag, {slots.begin(), slots.end()}, {specs.begin(), specs.end()}, 1});
+    return {owners_.size() - 1, 0};
+  }
+
+  /// Finds the last owner of this tag, and writes where its parameters lie to `slots`.
+  /// throws  shape_error if they have other shapes than `specs`
+  SharedUse borrow(const void* tag, std::span<ParameterSlot> slots,
+                   std::span<const ParameterSpec> specs) {
+    const auto found = std::find_if(owners_.rbegin(), owners_.rend(),
+                                    [&](const Owner& owner) { return owner.tag == tag; });
+    if (found == owners_.rend())
+      throw argument_error("the layer borrows parameters that no layer in front of it owns");
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      const ParameterSpec& owned = found->specs[i];
+      if (!(owned.shape == specs[i].shape)) {
+        throw shape_error({"the layer borrows a parameter ", owned.name, " of shape ", owned.shape,
+                           ", but would have one of shape ", specs[i].shape,
+                           ": both layers must be of the same sizes"});
+      }
+      slots[i] = found->slots[i];
+    }
+    const auto owner = static_cast<std::size_t>(owners_.rend() - found) - 1;
+    return {owner, found->uses++};
+  }
+
+  /// Whether a gradient is added to that of a use behind this one, which ran backward before it.
+  bool adds(const SharedUse& use) const {
+    return use.owner < owners_.size() && use.number + 1 < owners_[use.owner].uses;
+  }
+
+ private:
+  struct Owner {
+    const void* tag;
+    std::vector<ParameterSlot> slots;
+    std::vector<ParameterSpec> specs;
+    std::size_t uses;
+  };
+  std::vector<Owner> owners_;
+};
+
+}  // namespace shardwise
