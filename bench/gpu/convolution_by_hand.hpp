@@ -63,6 +63,39 @@ inline CudnnDescriptor steps_of(const bench::ConvolutionShape& shape) {
   return steps;
 }
 
+/// One product of these tensors, all of which are of one type.
+template <class Device, class T>
+CudnnDescriptor graph_of(const Device& device, cuda::ConvolutionProduct which, cudnnDataType_t type,
+                         const bench::ConvolutionTensors<T>& tensors) {
+  const CudnnDescriptor x = tensor('x', type, tensors.of_x(), tensors.order);
+  const CudnnDescriptor w = tensor('w', type, tensors.of_w(), tensors.order);
+  const CudnnDescriptor y = tensor('y', type, tensors.of_y(), tensors.order);
+  const CudnnDescriptor steps = steps_of(tensors.shape);
+  const cuda::ConvolutionNames names = cuda::names_of(which);
+  CudnnDescriptor operation(names.type);
+  operation.set(names.x, x);
+  operation.set(names.w, w);
+  operation.set(names.y, y);
+  operation.set(names.steps, steps);
+  operation.set(names.alpha, 1.0F);
+  operation.set(names.beta, 0.0F);
+  operation.finalize("cudnnBackendFinalize of a convolution");
+  return cuda::graph_of(device, operation);
+}
+
+/// The fastest of the engines that is_right(engine).
+/// throws  std::runtime_error if none is
+template <class Engine, class IsRight>
+Engine& fastest_right(std::vector<Engine>& engines, const IsRight& is_right) {
+  std::sort(engines.begin(), engines.end(),
+            [](const Engine& a, const Engine& b) { return a.milliseconds < b.milliseconds; });
+  const auto found = std::find_if(engines.begin(), engines.end(), is_right);
+  if (found == engines.end())
+    throw std::runtime_error("by hand: of cuDNN's engines " + std::to_string(engines.size()) +
+                             " run, and none of them computes what it should");
+  return *found;
+}
+
 /// Where x, w and y lie, or their gradients.
 using Pointers = std::array<const void*, 3>;
 
@@ -77,20 +110,7 @@ class ConvolutionProduct {
                      const bench::ConvolutionTensors<T>& tensors, const std::vector<Pointers>& sets,
                      const IsRight& is_right)
       : session_(session), pool_(session.memory()) {
-    const CudnnDescriptor x = tensor('x', type, tensors.of_x(), tensors.order);
-    const CudnnDescriptor w = tensor('w', type, tensors.of_w(), tensors.order);
-    const CudnnDescriptor y = tensor('y', type, tensors.of_y(), tensors.order);
-    const CudnnDescriptor steps = steps_of(tensors.shape);
-    const cuda::ConvolutionNames names = cuda::names_of(which);
-    CudnnDescriptor operation(names.type);
-    operation.set(names.x, x);
-    operation.set(names.w, w);
-    operation.set(names.y, y);
-    operation.set(names.steps, steps);
-    operation.set(names.alpha, 1.0F);
-    operation.set(names.beta, 0.0F);
-    operation.finalize("cudnnBackendFinalize of a convolution");
-    const CudnnDescriptor graph = cuda::graph_of(session.cudnn(), operation);
+    const CudnnDescriptor graph = graph_of(device(), which, type, tensors);
     choose(graph, sets.front(), is_right);
     for (const Pointers& set : sets) packs_.push_back(pack(set, workspace_.data()));
   }
@@ -108,16 +128,10 @@ class ConvolutionProduct {
     float milliseconds;
   };
 
-  CudnnDescriptor pack(const Pointers& pointers, void* workspace) const {
-    const std::array<std::int64_t, 3> ids{'x', 'w', 'y'};
-    std::array<void*, 3> data{};
-    for (std::size_t k = 0; k < data.size(); ++k) data[k] = const_cast<void*>(pointers[k]);
-    CudnnDescriptor result(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    result.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids.data(), ids.size());
-    result.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, data.data(), data.size());
-    result.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace);
-    result.finalize("cudnnBackendFinalize of pointers");
-    return result;
+  cuda::DeviceOfHandle device() { return {session_.cudnn()}; }
+
+  static CudnnDescriptor pack(const Pointers& pointers, void* workspace) {
+    return cuda::pointer_pack({pointers[0], pointers[1], pointers[2]}, workspace);
   }
 
   cudnnStatus_t launch(const CudnnDescriptor& plan, const CudnnDescriptor& pack) {
@@ -128,28 +142,24 @@ class ConvolutionProduct {
   template <class IsRight>
   void choose(const CudnnDescriptor& graph, const Pointers& pointers, const IsRight& is_right) {
     std::vector<Engine> engines = timed(graph, pointers);
-    for (Engine& engine : engines) {
+    Engine& chosen = fastest_right(engines, [&](const Engine& engine) {
       workspace_ = pool_.take(engine.workspace_bytes);
       const CudnnDescriptor once = pack(pointers, workspace_.data());
-      const auto run = [&] { cuda::check(launch(engine.plan, once), "cudnnBackendExecute"); };
-      if (!is_right(run)) continue;
-      config_ = std::move(engine.config);
-      plan_ = std::move(engine.plan);
-      return;
-    }
-    throw std::runtime_error("by hand: of cuDNN's engines " + std::to_string(engines.size()) +
-                             " run, and none of them computes what it should");
+      return is_right([&] { cuda::check(launch(engine.plan, once), "cudnnBackendExecute"); });
+    });
+    config_ = std::move(chosen.config);
+    plan_ = std::move(chosen.plan);
   }
 
-  /// Up to eight engines that run, the fastest first.
+  /// Up to eight engines that run.
   std::vector<Engine> timed(const CudnnDescriptor& graph, const Pointers& pointers) {
     constexpr std::size_t candidates = 8;
     std::vector<Engine> engines;
     std::size_t tried = 0;
-    for (CudnnDescriptor& config : cuda::proposals(graph, CUDNN_HEUR_MODE_A)) {
+    for (CudnnDescriptor& config : cuda::proposals(device(), graph, CUDNN_HEUR_MODE_A)) {
       if (tried == candidates) break;
       CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, session_.cudnn());
+      device().tell_plan(plan);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
       if (plan.try_finalize() != CUDNN_STATUS_SUCCESS) continue;
       std::int64_t bytes = 0;
@@ -162,8 +172,6 @@ class ConvolutionProduct {
       engines.push_back(
           {std::move(config), std::move(plan), static_cast<std::size_t>(bytes), time});
     }
-    std::sort(engines.begin(), engines.end(),
-              [](const Engine& a, const Engine& b) { return a.milliseconds < b.milliseconds; });
     return engines;
   }
 

@@ -66,9 +66,11 @@ void stand_in::push(cudaStream_t stream, std::function<void()> kernel) {
   if (streams.count(stream) == 0) return report("work for a stream that is not there");
   if (stream->device != current_device) report("work from a thread on another device");
   stream->tasks.push_back(std::move(kernel));
+  if (at_once) run_all(stream);
 }
 void stand_in::take_time(float milliseconds) { running->time += milliseconds; }
 bool stand_in::is_on_device(const void* from, std::size_t bytes) {
+  if (at_once) return true;
   const auto* const first = static_cast<const std::byte*>(from);
   auto piece = memory.upper_bound(first);
   if (from == nullptr || piece == memory.begin()) return false;

@@ -44,6 +44,9 @@ inline std::string misuse;
 bool fails(const char* name);
 void report(const std::string& text);
 
+/// Whether streams do their work at once, on memory of the host.
+inline bool at_once = false;
+
 /// Puts a kernel on a stream. It runs when somebody waits for the stream.
 void push(cudaStream_t stream, std::function<void()> kernel);
 /// The time of a device that passes while the kernel runs that calls this.

@@ -29,7 +29,7 @@ class Shardwise(CMakePackage):
     depends_on("mpi", when="+mpi")
     depends_on("nlohmann-json", when="+checkpoint")
     depends_on("cuda@12:", when="+cuda")
-    depends_on("cudnn", when="+cuda")
+    depends_on("cudnn@9.8:", when="+cuda")
     depends_on("cuda", when="+nccl")
     depends_on("nccl@2.18.1-1:", when="+nccl")
 

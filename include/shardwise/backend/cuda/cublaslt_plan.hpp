@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
-#include <optional>
 #include <utility>
 
 #include "shardwise/backend/cuda/check.hpp"
@@ -15,6 +13,7 @@
 #include "shardwise/backend/cuda/cublaslt_matmul.hpp"
 #include "shardwise/backend/cuda/cublaslt_product.hpp"
 #include "shardwise/backend/cuda/device_memory.hpp"
+#include "shardwise/backend/cuda/fastest.hpp"
 #include "shardwise/backend/cuda/session.hpp"
 #include "shardwise/backend/cuda/stream.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -27,7 +26,6 @@ namespace shardwise::detail::cuda {
 /// graph
 inline std::size_t fastest(Session& session, Matmul& matmul, const Operands& operands,
                            const MatmulProposals& proposals) {
-  constexpr int runs = 5;
   const Product& product = matmul.product();
   const std::size_t bytes = size_of(product.dtype);
   const cudaStream_t stream = session.stream().get();
@@ -38,25 +36,8 @@ inline std::size_t fastest(Session& session, Matmul& matmul, const Operands& ope
   Operands trial = operands;
   trial.d = d.data();
   if (matmul.epilogue() == CUBLASLT_EPILOGUE_BGRADB) trial.vector = gradient.data();
-  Event begin(Event::Use::time);
-  Event end(Event::Use::time);
-
-  std::optional<std::size_t> best;
-  float best_time = std::numeric_limits<float>::infinity();
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-  for (std::size_t i = 0; i < proposals.count; ++i) {
-    status = matmul.launch(session, trial, proposals.all[i]);  // the first run of a kernel loads it
-    if (status != CUBLAS_STATUS_SUCCESS) continue;
-    begin.record(stream);
-    for (int run = 0; run < runs; ++run)
-      check(matmul.launch(session, trial, proposals.all[i]), "cublasLtMatmul");
-    end.record(stream);
-    end.synchronize();
-    const float time = Event::milliseconds(begin, end);
-    if (!best || time < best_time) best_time = time, best = i;
-  }
-  if (!best) check(status, "cublasLtMatmul");
-  return *best;
+  return fastest(session, proposals.count, "cublasLtMatmul",
+                 [&](std::size_t i) { return matmul.launch(session, trial, proposals.all[i]); });
 }
 
 /// A product, its epilogue, and the algorithm.

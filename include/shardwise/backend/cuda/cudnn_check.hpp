@@ -7,8 +7,8 @@
 
 #include "shardwise/backend/cuda/check.hpp"
 
-#if CUDNN_MAJOR < 9
-#error "shardwise: backend/cuda needs cuDNN 9 or newer."
+#if CUDNN_VERSION < 90800
+#error "shardwise: backend/cuda needs cuDNN 9.8 or newer."
 #endif
 
 namespace shardwise::detail::cuda {

@@ -1,12 +1,14 @@
 #pragma once
-// A convolution as cuDNN is told of it: a graph of one operation.
+// One product of a convolution as cuDNN is told of it: a graph of one operation.
 
 #include <cudnn.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <vector>
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/convolution.hpp"
@@ -28,6 +30,23 @@ constexpr cudnnDataType_t cudnn_dtype(Dtype dtype) {
   }
 }
 
+/// Which of the three products of a convolution. In all of them x, w and y stand for themselves or
+/// for their gradients, one of which is the result.
+enum class ConvolutionProduct { forward, backward_input, backward_weight };
+
+/// One product, with all that its plan depends on. All tensors are row-major as ConvolutionKernel
+/// has them.
+struct ConvolutionProblem {
+  ConvolutionProduct product;
+  Dtype dtype;
+  ConvolutionChannels channels;
+  ConvolutionCall call;
+  Write write;             ///< whether the result is replaced or added to
+  std::int64_t alignment;  ///< what the addresses of the three tensors are multiples of, in bytes
+
+  bool operator==(const ConvolutionProblem&) const = default;
+};
+
 /// One past the last element, counted from the padding in front, that the windows of any output of
 /// an axis reach. There is an output.
 constexpr std::size_t end_of_windows(const SpatialAxis& axis) {
@@ -48,6 +67,12 @@ constexpr std::size_t padding_behind(const SpatialAxis& axis) {
   return end_of_windows(axis) > padded ? end_of_windows(axis) - padded : 0;
 }
 
+/// Whether images have elements that the library is not told of, and so does not write.
+inline bool leaves_out(const ConvolutionCall& call) {
+  return std::any_of(call.space.begin(), call.space.end(),
+                     [](const SpatialAxis& axis) { return extent_read(axis) < axis.input; });
+}
+
 /// Whether every sum of a convolution is one over nothing, or over nothing but padding: the library
 /// is not asked then.
 inline bool has_no_products(const ConvolutionChannels& channels, const ConvolutionCall& call) {
@@ -58,104 +83,72 @@ inline bool has_no_products(const ConvolutionChannels& channels, const Convoluti
          std::any_of(call.space.begin(), call.space.end(), sees_nothing);
 }
 
-/// Sizes as the library takes them: batch, channels, and two or three axes of space. Tensors are
-/// row-major as ConvolutionKernel has them. In the two-byte dtypes the library's fastest engines
-/// want channels innermost; it transposes to and from that by itself.
-class CudnnGeometry {
- public:
-  using Sizes = std::array<std::int64_t, 5>;
-
-  CudnnGeometry(const ConvolutionChannels& channels, const ConvolutionCall& call)
-      : first_(call.space[0] == SpatialAxis{} ? 1 : 0) {
-    const std::size_t inputs = channels.groups * channels.in;
-    const std::size_t outputs = channels.groups * channels.out;
-    x_ = {number(call.images), number(inputs)};
-    w_ = {number(outputs), number(channels.in)};
-    y_ = {number(call.images), number(outputs)};
-    Sizes in_memory = x_;
-    for (std::size_t k = 0; k < axes(); ++k) {
-      const SpatialAxis& axis = call.space[first_ + k];
-      const std::size_t read = extent_read(axis);
-      leaves_out_ = leaves_out_ || read < axis.input;
-      in_memory[2 + k] = number(axis.input);
-      x_[2 + k] = number(read);
-      w_[2 + k] = number(axis.kernel);
-      y_[2 + k] = number(axis.output);
-      stride_[k] = number(axis.stride);
-      dilation_[k] = number(axis.dilation);
-      before_[k] = number(axis.before);
-      after_[k] = number(padding_behind(axis));
-    }
-    x_strides_ = strides_of(in_memory);
+/// Elements of the tensor that a product gives.
+constexpr std::size_t result_size(const ConvolutionProblem& problem) {
+  const auto& [groups, in, out] = problem.channels;
+  const ConvolutionCall& call = problem.call;
+  switch (problem.product) {
+    case ConvolutionProduct::backward_input:
+      return call.images * groups * in * call.input_plane();
+    case ConvolutionProduct::backward_weight:
+      return groups * out * in * call.taps();
+    case ConvolutionProduct::forward:
+      break;
   }
+  return call.images * groups * out * call.output_plane();
+}
 
-  /// Whether there are elements that no window reads. The library is not told of them.
-  bool leaves_out() const { return leaves_out_; }
+using CudnnNumbers = std::vector<std::int64_t>;
 
-  CudnnDescriptor x(Dtype dtype, std::int64_t alignment) const {
-    return tensor('x', dtype, x_, x_strides_, alignment);
-  }
-  CudnnDescriptor w(Dtype dtype, std::int64_t alignment) const {
-    return tensor('w', dtype, w_, strides_of(w_), alignment);
-  }
-  CudnnDescriptor y(Dtype dtype, std::int64_t alignment) const {
-    return tensor('y', dtype, y_, strides_of(y_), alignment);
-  }
+/// `first`, and a number of each axis of space: of height and width, and of depth if images have
+/// one.
+template <class Number>
+CudnnNumbers with_space(std::initializer_list<std::size_t> first, const ConvolutionCall& call,
+                        Number number) {
+  CudnnNumbers result(first.begin(), first.end());
+  for (std::size_t k = call.space[0] == SpatialAxis{} ? 1 : 0; k < call.space.size(); ++k)
+    result.push_back(static_cast<std::int64_t>(std::invoke(number, call.space[k])));
+  return result;
+}
 
-  /// Strides, dilation and padding; sums are kept in `sums`.
-  CudnnDescriptor steps(Dtype sums) const {
-    CudnnDescriptor steps(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    steps.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, number(axes()));
-    steps.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, cudnn_dtype(sums));
-    steps.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
-    const auto set = [&](cudnnBackendAttributeName_t name,
-                         const std::array<std::int64_t, 3>& of_axes) {
-      steps.set(name, of_axes.data(), axes());
-    };
-    set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, stride_);
-    set(CUDNN_ATTR_CONVOLUTION_DILATIONS, dilation_);
-    set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, before_);
-    set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, after_);
-    steps.finalize("cudnnBackendFinalize of a convolution's steps");
-    return steps;
-  }
+/// How many elements lie from one to the next along each axis, if the last axis is innermost.
+inline CudnnNumbers row_major(const CudnnNumbers& sizes) {
+  CudnnNumbers strides(sizes.size(), 1);
+  for (std::size_t k = sizes.size() - 1; k-- > 0;) strides[k] = strides[k + 1] * sizes[k + 1];
+  return strides;
+}
 
- private:
-  static constexpr std::int64_t number(std::size_t n) { return static_cast<std::int64_t>(n); }
+/// A tensor that is named `id` when a plan is run.
+inline CudnnDescriptor cudnn_tensor(std::int64_t id, Dtype dtype, std::int64_t alignment,
+                                    const CudnnNumbers& sizes, const CudnnNumbers& strides) {
+  CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
+  tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, cudnn_dtype(dtype));
+  tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+  tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes.data(), sizes.size());
+  tensor.set(CUDNN_ATTR_TENSOR_STRIDES, strides.data(), strides.size());
+  tensor.finalize("cudnnBackendFinalize of a tensor");
+  return tensor;
+}
 
-  std::size_t axes() const { return 3 - first_; }
-
-  Sizes strides_of(const Sizes& sizes) const {
-    Sizes strides{};
-    std::int64_t step = 1;
-    for (std::size_t k = 2 + axes(); k-- > 0; step *= sizes[k]) strides[k] = step;
-    return strides;
-  }
-
-  CudnnDescriptor tensor(std::int64_t id, Dtype dtype, const Sizes& sizes, const Sizes& strides,
-                         std::int64_t alignment) const {
-    CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
-    tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, cudnn_dtype(dtype));
-    tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
-    const auto set = [&](cudnnBackendAttributeName_t name, const Sizes& of_axes) {
-      tensor.set(name, of_axes.data(), 2 + axes());
-    };
-    set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes);
-    set(CUDNN_ATTR_TENSOR_STRIDES, strides);
-    tensor.finalize("cudnnBackendFinalize of a tensor");
-    return tensor;
-  }
-
-  std::size_t first_;  ///< axis of space that the library is told of
-  bool leaves_out_ = false;
-  Sizes x_{}, x_strides_{}, w_{}, y_{};
-  std::array<std::int64_t, 3> stride_{}, dilation_{}, before_{}, after_{};
-};
-
-/// Which of the three products of a convolution. In all of them x, w and y stand for themselves or
-/// for their gradients, one of which is the result.
-enum class ConvolutionProduct { forward, backward_input, backward_weight };
+/// Strides, dilation and padding; sums are kept in `sums`.
+inline CudnnDescriptor cudnn_steps(const ConvolutionCall& call, Dtype sums) {
+  CudnnDescriptor steps(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  const auto set = [&](cudnnBackendAttributeName_t name, auto number) {
+    const CudnnNumbers numbers = with_space({}, call, number);
+    steps.set(name, numbers.data(), numbers.size());
+  };
+  const auto axes = static_cast<std::int64_t>(with_space({}, call, &SpatialAxis::input).size());
+  steps.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, axes);
+  steps.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, cudnn_dtype(sums));
+  steps.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
+  set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, &SpatialAxis::stride);
+  set(CUDNN_ATTR_CONVOLUTION_DILATIONS, &SpatialAxis::dilation);
+  set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, &SpatialAxis::before);
+  set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding_behind);
+  steps.finalize("cudnnBackendFinalize of a convolution's steps");
+  return steps;
+}
 
 /// What the library calls an operation and its attributes.
 struct ConvolutionNames {
@@ -193,44 +186,50 @@ constexpr ConvolutionNames names_of(ConvolutionProduct product) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
 }
 
-/// One product in T, which replaces its result or is added to it, with all that it is described by.
-/// Pointers to the three tensors are multiples of `alignment`. Groups follow from the channels of x
-/// and w.
-template <Real T>
-class ConvolutionOperation {
-  using A = accumulate_t<T>;
-
- public:
-  ConvolutionOperation(ConvolutionProduct product, const CudnnGeometry& geometry, Write write,
-                       std::int64_t alignment)
-      : x_(geometry.x(dtype_v<T>, alignment)),
-        w_(geometry.w(dtype_v<T>, alignment)),
-        y_(geometry.y(dtype_v<T>, alignment)),
-        steps_(geometry.steps(dtype_v<A>)),
-        operation_(names_of(product).type) {
-    const ConvolutionNames names = names_of(product);
-    operation_.set(names.x, x_);
-    operation_.set(names.w, w_);
-    operation_.set(names.y, y_);
-    operation_.set(names.steps, steps_);
-    operation_.set(names.alpha, A(1));
-    operation_.set(names.beta, write == Write::add ? A(1) : A(0));
-    operation_.finalize("cudnnBackendFinalize of a convolution");
+/// A problem as an operation, with all that it is described by. Groups follow from the channels of
+/// x and w.
+struct ConvolutionOperation {
+  explicit ConvolutionOperation(const ConvolutionProblem& problem)
+      : x(x_of(problem)),
+        w(w_of(problem)),
+        y(y_of(problem)),
+        steps(cudnn_steps(problem.call, sums_of(problem))),
+        operation(names_of(problem.product).type) {
+    const ConvolutionNames names = names_of(problem.product);
+    operation.set(names.x, x);
+    operation.set(names.w, w);
+    operation.set(names.y, y);
+    operation.set(names.steps, steps);
+    const auto scale = [&](auto one, auto zero) {
+      operation.set(names.alpha, one);
+      operation.set(names.beta, problem.write == Write::add ? one : zero);
+    };
+    sums_of(problem) == Dtype::float64 ? scale(1.0, 0.0) : scale(1.0F, 0.0F);
+    operation.finalize("cudnnBackendFinalize of a convolution");
   }
 
-  const CudnnDescriptor& get() const { return operation_; }
+  CudnnDescriptor x, w, y, steps, operation;
 
  private:
-  CudnnDescriptor x_, w_, y_, steps_, operation_;
+  static Dtype sums_of(const ConvolutionProblem& p) {
+    return p.dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
+  }
+  static CudnnDescriptor x_of(const ConvolutionProblem& p) {
+    const std::size_t images = p.call.images, channels = p.channels.groups * p.channels.in;
+    return cudnn_tensor('x', p.dtype, p.alignment,
+                        with_space({images, channels}, p.call, extent_read),
+                        row_major(with_space({images, channels}, p.call, &SpatialAxis::input)));
+  }
+  static CudnnDescriptor w_of(const ConvolutionProblem& p) {
+    const CudnnNumbers sizes = with_space({p.channels.groups * p.channels.out, p.channels.in},
+                                          p.call, &SpatialAxis::kernel);
+    return cudnn_tensor('w', p.dtype, p.alignment, sizes, row_major(sizes));
+  }
+  static CudnnDescriptor y_of(const ConvolutionProblem& p) {
+    const CudnnNumbers sizes = with_space({p.call.images, p.channels.groups * p.channels.out},
+                                          p.call, &SpatialAxis::output);
+    return cudnn_tensor('y', p.dtype, p.alignment, sizes, row_major(sizes));
+  }
 };
-
-/// A graph of one operation, which outlives it.
-inline CudnnDescriptor graph_of(cudnnHandle_t handle, const CudnnDescriptor& operation) {
-  CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);  // cuDNN before 9.8 asks for it
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  graph.finalize("cudnnBackendFinalize of a graph");
-  return graph;
-}
 
 }  // namespace shardwise::detail::cuda

@@ -30,7 +30,7 @@ struct CudaOptions {
   /// compute capability 9.0.
   std::size_t workspace_bytes = std::size_t{32} << 20;
 
-  /// The same for a convolution, unless nothing else computes it. cuDNN's engines for tensor cores
+  /// The same for a convolution. cuDNN's engines for tensor cores
   /// take images with channels innermost, and turn ours there and back in about so much memory as
   /// images and result take.
   std::size_t convolution_workspace_bytes = std::size_t{1} << 30;

@@ -34,7 +34,6 @@ class Session {
         memory_(options, stream_.get()),
         cublaslt_(options.device, options.cublaslt),
         scratch_(memory_),
-        padded_images_(memory_),
         ones_{Ones<float>(memory_), Ones<double>(memory_), Ones<bf16>(memory_),
               Ones<fp16>(memory_)} {
     if (options.tf32) require_tf32(device_);
@@ -61,9 +60,6 @@ class Session {
   /// Memory for the next call on the stream, see Scratch.
   void* scratch(std::size_t bytes) { return scratch_.reserve(bytes); }
 
-  /// The same beside it, for images with their padding.
-  void* padded_images(std::size_t bytes) { return padded_images_.reserve(bytes); }
-
   template <Real T>
   Ones<T>& ones() {
     return std::get<Ones<T>>(ones_);
@@ -80,7 +76,6 @@ class Session {
   CublasLtHandle cublaslt_;
   std::optional<CudnnHandle> cudnn_;
   Scratch scratch_;
-  Scratch padded_images_;
   std::tuple<Ones<float>, Ones<double>, Ones<bf16>, Ones<fp16>> ones_;
   Staging staging_;
 };
