@@ -100,6 +100,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   if (fails("cudaGetDeviceProperties")) return answer(cudaErrorUnknown);
   std::strcpy(properties->name, "Stand-in");
   properties->major = stand_in::major;
+  properties->totalGlobalMem = std::size_t{1} << 30;
   return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* from) {

@@ -205,6 +205,27 @@ TEST_CASE("cuda: random convolutions are exact in every dtype") {
   CHECK(stand_in::alive == alive);
 }
 
+TEST_CASE("cuda: convolutions may use an eighth of a device's memory, or what the options say") {
+  const Machine machine;
+  const auto allowed = [](const CudaOptions& options) {
+    return detail::cuda::Session(options).convolution_workspace_bytes();
+  };
+  CudaOptions options;
+  CHECK(allowed(options) == std::size_t{1} << 27);
+  stand_in::free_bytes = 1000;  // of no concern: it differs between runs
+  CHECK(allowed(options) == std::size_t{1} << 27);
+  options.ranks_on_device = 4;
+  CHECK(allowed(options) == std::size_t{1} << 25);
+  options.convolution_workspace_bytes = 77;
+  CHECK(allowed(options) == 77);
+  options.ranks_on_device = 0;
+  CHECK_THROWS_WITH_AS(
+      allowed(options),
+      "Cuda: CudaOptions::ranks_on_device is 0, but this rank is one of them: count all that share "
+      "the device",
+      argument_error);
+}
+
 TEST_CASE("cuda: the fastest plan of a convolution is used, and trials change nothing") {
   const AtOnce at_once;
   CudaOptions options;

@@ -265,6 +265,25 @@ TEST_CASE_TEMPLATE("by hand: convolutions of the benchmarks have plans", T, floa
       }
 }
 
+TEST_CASE("many large images keep to tensor cores in the share of memory that is the default") {
+  const auto is_fast = [](const DescribedDevice& device, ConvolutionProduct product,
+                          std::size_t workspace_bytes) {
+    const PlanLimits limits{false, workspace_bytes};
+    return has_note(CudnnPlan::usable(device, of_images(96, 224, product), limits, 1)[0],
+                    CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  };
+  const auto share = [](std::size_t device_bytes) {
+    return convolution_workspace_of({.ranks_on_device = 2}, {.name = "", .bytes = device_bytes});
+  };
+  for (const auto product : {ConvolutionProduct::forward, ConvolutionProduct::backward_input,
+                             ConvolutionProduct::backward_weight}) {
+    CAPTURE(static_cast<int>(product));
+    CHECK(!is_fast(DescribedDevice::h200(), product, std::size_t{1} << 30));
+    CHECK(is_fast(DescribedDevice::h200(), product, share(150'754'820'096)));
+    CHECK(is_fast(DescribedDevice::a100(), product, share(85'899'345'920)));
+  }
+}
+
 TEST_CASE("where no engine is to be had, the error says so") {
   const DescribedDevice old({500, 16, 49152, 2097152, 4'294'967'296});
   const std::string text = error_of(

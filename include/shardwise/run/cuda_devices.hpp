@@ -4,6 +4,9 @@
 #include <cuda_runtime_api.h>
 
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "shardwise/backend/cuda/cuda.hpp"
@@ -18,7 +21,7 @@ namespace shardwise {
 
 /// For `with_device`. Thread ranks have a GPU each and talk over NCCL, if there are enough, and
 /// else share the first one; processes have the only one that they see, or that of their place on
-/// the machine.
+/// the machine. Sends an all-reduce (min) of one number.
 struct CudaDevices {
   /// GPUs that this process sees; 0 without a driver.
   static int seen() {
@@ -47,7 +50,7 @@ struct CudaDevices {
   static void run(C& ranks, F&& f) {
     if constexpr (std::same_as<C, ThreadCommunicator>) {
       if (ranks.size() == 1 || ranks.size() > seen()) {
-        Cuda backend;
+        Cuda backend(options_of(ranks, 0, ranks.size()));
         DeviceThreadCommunicator<Cuda> sharing(ranks, backend);
         f(sharing, backend);
         return backend.synchronize();
@@ -66,9 +69,22 @@ struct CudaDevices {
         gpus, has_choice ? read_launch_environment().local_rank.value_or(0) : 0);
   }
 
+  /// Convolutions may use as much workspace on every rank, so that all choose the same engines:
+  /// what the rank with the smallest share of a device may.
+  template <Communicator C>
+  static CudaOptions options_of(C& ranks, int device, int ranks_on_device) {
+    CudaOptions options{.device = device, .ranks_on_device = ranks_on_device};
+    const auto here = static_cast<std::int64_t>(
+        detail::cuda::convolution_workspace_of(options, detail::cuda::choose_device(device)));
+    std::int64_t least = 0;
+    ranks.all_reduce(std::span<const std::int64_t>(&here, 1), std::span(&least, 1), Reduction::min);
+    options.convolution_workspace_bytes = static_cast<std::size_t>(least);
+    return options;
+  }
+
   template <Communicator C, class F>
   static void over_nccl(C& ranks, int device, F&& f) {
-    Cuda backend(CudaOptions{.device = device});
+    Cuda backend(options_of(ranks, device, 1));
     OverCommunicator<C> place(ranks);
     NcclCommunicator group(place, {.device = device, .stream = backend.stream()});
     f(group, backend);

@@ -59,7 +59,7 @@ struct NoDevices {
 ///       train(group, backend);
 ///     });
 ///
-/// sends   an all-reduce (min) of one number, unless the host was chosen
+/// sends   an all-reduce (min) of one number, unless the host was chosen, and what Devices send
 /// throws  backend_error, on every rank, if a device was chosen and the machine of one has none
 template <class HostBackend, class Devices = NoDevices, Communicator C, class F>
 void with_device(DeviceChoice choice, C& ranks, F&& f) {

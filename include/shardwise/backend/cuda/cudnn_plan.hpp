@@ -179,7 +179,7 @@ class CudnnPlan {
   static std::vector<CudnnPlan> usable(Session& session, const ConvolutionProblem& problem,
                                        std::size_t most) {
     return usable(DeviceOfHandle{session.cudnn()}, problem,
-                  {session.options().tf32, session.options().convolution_workspace_bytes}, most);
+                  {session.options().tf32, session.convolution_workspace_bytes()}, most);
   }
 
   /// The engine with its settings, which the plan was made of.

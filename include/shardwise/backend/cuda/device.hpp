@@ -3,9 +3,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <string>
 
 #include "shardwise/backend/cuda/check.hpp"
+#include "shardwise/backend/cuda/options.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -13,10 +15,11 @@ namespace shardwise {
 
 /// A GPU of this machine.
 struct CudaDevice {
-  int index = 0;     ///< among those that the process sees, see CUDA_VISIBLE_DEVICES
-  std::string name;  ///< as the driver calls it
-  int major = 0;     ///< compute capability, 9 of 9.0
-  int minor = 0;     ///< 0 of 9.0
+  int index = 0;          ///< among those that the process sees, see CUDA_VISIBLE_DEVICES
+  std::string name;       ///< as the driver calls it
+  int major = 0;          ///< compute capability, 9 of 9.0
+  int minor = 0;          ///< 0 of 9.0
+  std::size_t bytes = 0;  ///< of memory, free or not
 };
 
 namespace detail::cuda {
@@ -48,7 +51,17 @@ inline CudaDevice choose_device(int index) {
                           "and see CUDA_VISIBLE_DEVICES"});
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
-  return {index, properties.name, properties.major, properties.minor};
+  return {index, properties.name, properties.major, properties.minor, properties.totalGlobalMem};
+}
+
+/// What the convolutions of a rank may use of scratch memory, at most.
+/// throws  argument_error if the options count no rank on the device
+inline std::size_t convolution_workspace_of(const CudaOptions& options, const CudaDevice& device) {
+  if (options.ranks_on_device < 1)
+    throw argument_error({"Cuda: CudaOptions::ranks_on_device is ", options.ranks_on_device,
+                          ", but this rank is one of them: count all that share the device"});
+  const std::size_t share = device.bytes / 8 / static_cast<std::size_t>(options.ranks_on_device);
+  return options.convolution_workspace_bytes.value_or(share);
 }
 
 /// throws  backend_error if the device does not multiply in `dtype`

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 
 #include "shardwise/version.hpp"
 
@@ -30,10 +31,14 @@ struct CudaOptions {
   /// compute capability 9.0.
   std::size_t workspace_bytes = std::size_t{32} << 20;
 
-  /// The same for a convolution. cuDNN's engines for tensor cores
-  /// take images with channels innermost, and turn ours there and back in about so much memory as
-  /// images and result take.
-  std::size_t convolution_workspace_bytes = std::size_t{1} << 30;
+  /// The same for a convolution; none: an eighth of the device's memory, in all, divided by
+  /// `ranks_on_device`. cuDNN's engines for tensor cores take images with channels innermost, and
+  /// turn ours there and back in about so much memory as images and result take: where that is more
+  /// than this, an engine without tensor cores is used. No more is taken than is used. It depends
+  /// on nothing that changes between runs, and is to be the same on all ranks, so that they choose
+  /// the same engine; `CudaDevices` see to that.
+  std::optional<std::size_t> convolution_workspace_bytes = std::nullopt;
+  int ranks_on_device = 1;  ///< that share the device, this one included
 
   /// Products in float may round their factors to TF32, ten bits of fraction: several times as
   /// fast, and no longer what float promises.

@@ -30,6 +30,7 @@ class Session {
   explicit Session(const CudaOptions& options)
       : options_(options),
         device_(choose_device(options.device)),
+        convolution_workspace_bytes_(convolution_workspace_of(options, device_)),
         stream_(options.device, options.stream),
         memory_(options, stream_.get()),
         cublaslt_(options.device, options.cublaslt),
@@ -47,6 +48,8 @@ class Session {
 
   const CudaOptions& options() const { return options_; }
   const CudaDevice& device() const { return device_; }
+  /// What a convolution may use of scratch memory, at most.
+  std::size_t convolution_workspace_bytes() const { return convolution_workspace_bytes_; }
   DeviceMemory& memory() { return memory_; }
   Stream& stream() { return stream_; }
   cublasLtHandle_t cublaslt() const { return cublaslt_.get(); }
@@ -71,6 +74,7 @@ class Session {
  private:
   CudaOptions options_;
   CudaDevice device_;
+  std::size_t convolution_workspace_bytes_;
   Stream stream_;
   DeviceMemory memory_;
   CublasLtHandle cublaslt_;
