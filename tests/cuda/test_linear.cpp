@@ -384,6 +384,46 @@ TEST_CASE("cuda: shapes that were seen are not planned again, and take no memory
   CHECK(stand_in::misuse == "");
 }
 
+TEST_CASE("cuda: a bias or an auxiliary matrix that is less aligned than before is another plan") {
+  const Machine machine;
+  HostCuda cuda;
+  HostCuda::Linear<float> kernel(cuda, 4, 4);
+  const OnDevice<float> m(cuda, std::vector<float>(96, 1.0F));
+  const int heuristics = stand_in::heuristics;
+  for (const std::size_t offset : {std::size_t{0}, std::size_t{4}, std::size_t{8}, std::size_t{0}})
+    kernel.forward(2, m.data(), {m.data(), 1}, m.data() + offset, Activation::none, m.data() + 64);
+  cuda.synchronize();
+  CHECK(stand_in::heuristics == heuristics + 3);
+  CHECK(stand_in::misuse == "");  // which an algorithm for wider reads of the vector would be
+
+  HostCuda::Linear<float> wide(cuda, 4, 8);
+  const OnDevice<float> n(cuda, std::vector<float>(128, 1.0F));
+  for (const std::size_t offset : {std::size_t{96}, std::size_t{100}, std::size_t{96}})
+    wide.forward(2, n.data(), {n.data() + 16, 1}, nullptr, Activation::gelu_tanh, n.data() + 64,
+                 n.data() + offset);
+  cuda.synchronize();
+  CHECK(stand_in::heuristics == heuristics + 5);
+}
+
+TEST_CASE("cuda: an algorithm that is refused at a call gives way to the next one") {
+  const Machine machine;
+  HostCuda cuda;
+  HostCuda::Linear<float> kernel(cuda, 1, 1);
+  const OnDevice<float> x(cuda, {3.0F}), w(cuda, {5.0F}), y(cuda, {0.0F});
+  const auto forward = [&] {
+    kernel.forward(1, x.data(), {w.data(), 1}, nullptr, Activation::none, y.data());
+  };
+  stand_in::refusing = 0b11;
+  forward();
+  CHECK(stand_in::algorithm == 2);
+  CHECK(y.values()[0] == 15.0F);
+  const int matmuls = stand_in::matmuls;
+  forward();
+  CHECK(stand_in::matmuls == matmuls + 1);
+  stand_in::refusing = 0b111;
+  CHECK_THROWS_AS(forward(), backend_error);
+}
+
 TEST_CASE("cuda: products take as much scratch memory as the options allow, and no more") {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{2999}, std::size_t{3000}}) {
     CAPTURE(bytes);

@@ -40,7 +40,7 @@ inline std::size_t fastest(Session& session, Matmul& matmul, const Operands& ope
                  [&](std::size_t i) { return matmul.launch(session, trial, proposals.all[i]); });
 }
 
-/// A product, its epilogue, and the algorithm.
+/// A product, its epilogue, and algorithms for it.
 class MatmulPlan {
  public:
   /// With the first of the epilogues that the library has an algorithm for.
@@ -50,12 +50,12 @@ class MatmulPlan {
     for (const std::uint32_t epilogue : epilogues) {
       Matmul matmul(product, epilogue, session.options().tf32);
       const bool times = session.options().time_candidates;
-      const MatmulProposals proposals =
-          matmul.proposals(session, operands, times ? MatmulProposals::most : 1);
+      MatmulProposals proposals =
+          matmul.proposals(session, operands, times ? MatmulProposals::most : 3);
       if (proposals.count == 0) continue;
-      const std::size_t chosen =
-          proposals.count > 1 ? fastest(session, matmul, operands, proposals) : 0;
-      return MatmulPlan(std::move(matmul), proposals.all[chosen]);
+      if (times && proposals.count > 1)
+        std::swap(proposals.all[0], proposals.all[fastest(session, matmul, operands, proposals)]);
+      return MatmulPlan(std::move(matmul), proposals);
     }
     refuse("cuBLASLt", "cublasLtMatmulAlgoGetHeuristic", "no algorithm for this product",
            advice(CUBLAS_STATUS_NOT_SUPPORTED));
@@ -64,16 +64,23 @@ class MatmulPlan {
   /// Bits of cublasLtEpilogue_t: what the product does by itself.
   std::uint32_t epilogue() const { return matmul_.epilogue(); }
 
+  /// By the best algorithm that the library does not refuse at a call; one that it has refused is
+  /// not tried again.
   void run(Session& session, const Operands& operands) {
-    check(matmul_.launch(session, operands, algorithm_), "cublasLtMatmul");
+    for (;; ++chosen_) {
+      const cublasStatus_t status = matmul_.launch(session, operands, proposals_.all[chosen_]);
+      if (status == CUBLAS_STATUS_NOT_SUPPORTED && chosen_ + 1 < proposals_.count) continue;
+      return check(status, "cublasLtMatmul");
+    }
   }
 
  private:
-  MatmulPlan(Matmul&& matmul, const cublasLtMatmulHeuristicResult_t& algorithm)
-      : matmul_(std::move(matmul)), algorithm_(algorithm) {}
+  MatmulPlan(Matmul&& matmul, const MatmulProposals& proposals)
+      : matmul_(std::move(matmul)), proposals_(proposals) {}
 
   Matmul matmul_;
-  cublasLtMatmulHeuristicResult_t algorithm_;
+  MatmulProposals proposals_;  ///< the best first
+  std::size_t chosen_ = 0;
 };
 
 }  // namespace shardwise::detail::cuda

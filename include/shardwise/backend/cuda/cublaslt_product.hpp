@@ -90,9 +90,10 @@ struct Operands {
   const void* auxiliary = nullptr;
 };
 
-/// How far an address is aligned, in bytes; 16, the widest that a thread reads at once, suffices.
-inline std::uint32_t alignment_of(const void* address) {
-  const auto bits = reinterpret_cast<std::uintptr_t>(address) | 16U;
+/// How far an address is aligned, in bytes, but for what is more than `most`; 16 is the widest that
+/// a thread reads at once.
+inline std::uint32_t alignment_of(const void* address, std::uint32_t most = 16) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(address) | most;
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
@@ -109,17 +110,22 @@ inline bool fits_auxiliary(const void* matrix, std::size_t rows) {
   return matrix != nullptr && rows % 8 == 0 && alignment_of(matrix) == 16;
 }
 
-/// What an algorithm may rely on: those are chosen for it, so plans differ where it does.
+/// What an algorithm may rely on: those are chosen for it, so plans differ where it does. The
+/// library is told how far A, B and D are aligned, and sees by itself how far the pointers of an
+/// epilogue are; memory of a device is aligned to 256 bytes.
 struct Alignments {
   std::uint32_t a = 16;
   std::uint32_t b = 16;
   std::uint32_t d = 16;
+  std::uint32_t vector = 256;
+  std::uint32_t auxiliary = 256;
 
   bool operator==(const Alignments&) const = default;
 };
 
 inline Alignments alignments_of(const Operands& operands) {
-  return {alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.d)};
+  return {alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.d),
+          alignment_of(operands.vector, 256), alignment_of(operands.auxiliary, 256)};
 }
 
 }  // namespace shardwise::detail::cuda
