@@ -2,10 +2,15 @@
 
 #include "shardwise/model/composition.hpp"
 
+#include "shardwise/layers/concat.hpp"
+#include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/scale_channels.hpp"
+#include "shardwise/layers/upsample.hpp"
 #include "shardwise/model/join.hpp"
+#include "shardwise/model/sequential.hpp"
 #include "shardwise/model/sum.hpp"
 
 using namespace shardwise;
@@ -14,20 +19,26 @@ using Three = Linear<split::none, 4, 3>;
 
 #if CASE == 1  // expect: A part reads a slot that no part before it gives
 using Asked = Composition<At<Three, 0>, At<Sum, 1, 2>>;
-#elif CASE == 2  // expect: Nobody reads what part Unread gives
+#elif CASE == 2   // expect: Nobody reads what part Unread gives
 using Asked = Composition<At<Three, 0>, At<Three, 0>, At<Relu, 2>>;
-#elif CASE == 3  // expect: A part reads at least one slot
+#elif CASE == 3   // expect: A part reads at least one slot
 using Asked = Composition<At<Three>>;
-#elif CASE == 4  // expect: L reads several slots and is no Merge
+#elif CASE == 4   // expect: L reads several slots and is no Merge
 using Asked = Join<Relu, Three, Three>;
-#elif CASE == 5  // expect: Merge is given values with First features and with Other features
+#elif CASE == 5   // expect: Merge is given values with First features and with Other features
 using Asked = Join<Sum, Three, Linear<split::none, 4, 2>>;
-#elif CASE == 6  // expect: Merge is given values with First features and with Other features
+#elif CASE == 6   // expect: Merge is given values with First features and with Other features
 using Asked = Join<Sum, Identity, Three>;
-#elif CASE == 7  // expect: another part that reads the same input takes Given
+#elif CASE == 7   // expect: another part that reads the same input takes Given
 using Asked = Join<Sum, Three, Linear<split::none, 5, 3>>;
-#elif CASE == 8  // expect: needs two branches or more
+#elif CASE == 8   // expect: needs two branches or more
 using Asked = Join<Sum, Three>;
+#elif CASE == 9   // expect: Consumer takes Expected features, but Producer in front of it
+using Asked = Sequential<Join<Concat<Axis::feature>, Three, Three>, Linear<split::none, 3, 2>>;
+#elif CASE == 10  // expect: Merge is given values with First features and with Other features
+using Asked = Join<ScaleChannels<>, Conv2d<split::none, 4, 3, kernel(1)>, Identity>;
+#elif CASE == 11  // expect: Upsampling repeats every element at least once
+using Asked = Upsample2d<0>;
 #else
 using Asked = Join<Sum, Three, Composition<At<Three, 0>, At<Relu, 1>, At<Sum, 1, 2>>>;
 #endif
