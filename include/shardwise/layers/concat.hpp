@@ -124,6 +124,7 @@ struct Concat {
   /// Calls f(part, where the part's first row begins in `whole`, rows) for every operand.
   template <class Parts, class Whole, class F>
   static void for_each_part(const Parts& parts, const Whole& whole, const F& f) {
+    if (whole.size() == 0) return;
     const Shape& shape = whole.local();
     const std::size_t position = shape.find(A);
     Rows rows{shape.elements(0, position), 0, shape.elements(position, shape.rank())};

@@ -14,15 +14,21 @@
 #include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/layers/batch_norm.hpp"
+#include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/rms_norm.hpp"
+#include "shardwise/layers/scale_channels.hpp"
+#include "shardwise/layers/times.hpp"
+#include "shardwise/layers/upsample.hpp"
+#include "shardwise/model/join.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/testing/layer_check.hpp"
 #include "support/far.hpp"
@@ -124,6 +130,14 @@ struct Network
   using Sequential::Sequential;
 };
 
+struct Branches : Sequential<Join<Times<activations::Silu>, Identity, Sigmoid>,
+                             Join<ScaleChannels<activations::Sigmoid>, Identity, GlobalAveragePool>,
+                             Join<Concat<Axis::channel>, Upsample2d<PerAxis{2, 3}>,
+                                  Sequential<Upsample2d<PerAxis{2, 3}>, Tanh>>,
+                             Join<Sum, Identity, Relu>> {
+  using Sequential::Sequential;
+};
+
 struct Scaled : Sequential<Linear<split::none, 12, 16>, ScaleAnywhere, Gelu, ScaleAnywhere> {
   using Sequential::Sequential;
 };
@@ -160,6 +174,11 @@ TEST_CASE("a layer of a user's") {
 TEST_CASE("networks of images") {
   check<float>(Network{}, images);
   check<bf16>(Network{}, images);
+}
+
+TEST_CASE("branches and what joins them") {
+  check<float>(Branches{}, images);
+  check<bf16>(Branches{}, images);
 }
 
 TEST_CASE("what the host holds is no input of a device, and no gradient") {
