@@ -5,6 +5,7 @@
 #include <span>
 
 #include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/collectives.hpp"
 #include "shardwise/model/context.hpp"
 
 using namespace shardwise;
@@ -62,6 +63,18 @@ struct Mine {
 #endif
 };
 
+/// A communicator by Collectives, one of whose moves can be taken away.
+struct Mover : Collectives<Mover> {
+  static int rank() { return 0; }
+  static int size() { return 1; }
+#if CASE == 8  // expect: The communicator Self lacks `void move\(const Call&, const Move&\)`
+#else
+  template <class T>
+  void move(const Call&, const moves::AllReduce<T>&) {}
+#endif
+  void move(const Call&, const moves::Barrier&) {}
+};
+
 #if CASE == 7  // expect: P is no number type that layers compute in
 using Number = int;
 #else
@@ -71,3 +84,5 @@ using Number = float;
 }  // namespace
 
 constexpr std::size_t bytes = sizeof(Context<Number, Reference, Mine>::dtype);
+
+inline void call(std::span<float> data) { Mover().all_reduce<float>(data, data); }

@@ -41,9 +41,11 @@ class Started {
     std::ranges::fill(bytes(), nothing);
     order.emplace_back("start");
   }
-  Started(const Started&) = delete;
-  Started& operator=(const Started&) = delete;
+  Started(Started&& other) noexcept
+      : out_(std::exchange(other.out_, {})), sum_(std::move(other.sum_)) {}
+  Started& operator=(Started&&) = delete;
   ~Started() {
+    if (out_.data() == nullptr) return;
     touched += std::ranges::count(bytes(), nothing) == std::ssize(bytes()) ? 0 : 1;
     std::ranges::copy(sum_, out_.begin());
     order.emplace_back("end");

@@ -49,8 +49,8 @@ constexpr std::string_view name(Reduction reduction) {
   return names[static_cast<std::size_t>(reduction)];
 }
 
-/// One call of one rank. Every field must be the same on all ranks of the group; only a send and
-/// its receive name each other in `root`.
+/// One call of one rank. All fields but `mine` must be the same on all ranks of the group; only a
+/// send and its receive name each other in `root`.
 struct Call {
   Operation operation = Operation::barrier;  ///< which one
   Dtype dtype = Dtype::uint8;                ///< of the elements
@@ -60,6 +60,7 @@ struct Call {
   /// Of one rank's buffer, or of all blocks together if counts are given.
   std::size_t elements = 0;
   std::span<const std::size_t> counts{};  ///< elements of each rank's block, in rank order
+  std::size_t mine = 0;  ///< elements that this rank passes in; no message prints them
 };
 
 /// For example "all_reduce(sum, float32, 640 elements)", "barrier()".

@@ -47,7 +47,7 @@ class Unchecked : public C {
 };
 
 /// What redistributions and models on ranks of type C look at: what C says, or `local`. Ranks that
-/// wrap others pass it on, `static constexpr CheckLevel check_level = check_level_of<Inner>();`.
+/// wrap others pass it on, as `WrappedCommunicator` does.
 template <class C>
 consteval CheckLevel check_level_of() {
   if constexpr (requires { C::check_level; }) {

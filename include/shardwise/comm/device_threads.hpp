@@ -6,21 +6,20 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
-#include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/comm/call.hpp"
-#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/device_letter.hpp"
 #include "shardwise/comm/detail/device_sums.hpp"
 #include "shardwise/comm/detail/quarrel.hpp"
+#include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
-#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise {
@@ -53,11 +52,7 @@ concept OrderedBackend = DeviceBackend<B> && requires(B& backend, typename B::Ma
 /// element once. In a collective hosts meet before anyone reads a peer's buffer, and before anyone
 /// goes on, so that streams wait for each other's marks and hosts never for a device.
 template <OrderedBackend B>
-class DeviceThreadCommunicator {
-  template <class T>
-  using In = std::type_identity_t<std::span<const T>>;
-  using Counts = std::span<const std::size_t>;
-
+class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>> {
  public:
   /// Its collectives take what lies on the rank's device.
   static constexpr bool takes_device_memory = true;
@@ -72,33 +67,13 @@ class DeviceThreadCommunicator {
   /// As `Communicator` says.
   int rank() const { return threads_.rank(); }
   int size() const { return threads_.size(); }
-
-  template <Element T>
-  void all_reduce(In<T> in, std::span<T> out, Reduction reduction = Reduction::sum);
-  template <Element T>
-  void all_gather(In<T> in, std::span<T> out, Counts counts);
-  template <Element T>
-  void reduce_scatter(In<T> in, std::span<T> out, Counts counts,
-                      Reduction reduction = Reduction::sum);
-  template <Element T>
-  void broadcast(std::span<T> data, int root);
-  template <Element T>
-  void gather(In<T> in, std::span<T> out, Counts counts, int root);
-  template <Element T>
-  void scatter(In<T> in, std::span<T> out, Counts counts, int root);
-  template <Element T>
-  void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received);
-  template <Element T>
-  void send(std::span<const T> data, int to, int tag = 0);
-  template <Element T>
-  void receive(std::span<T> data, int from, int tag = 0);
-  void barrier() { threads_.barrier(); }
   DeviceThreadCommunicator split(int color, int key) {
     return {threads_.split(color, key), *backend_};
   }
   ///@}
 
  private:
+  friend Collectives<DeviceThreadCommunicator>;
   using Mark = typename B::Mark;
 
   /// What a rank shows the others.
@@ -195,153 +170,105 @@ class DeviceThreadCommunicator {
   }
 
   template <class T>
-  void collect(Counts counts, std::span<T> out) {
+  void collect(moves::Counts counts, std::span<T> out) {
     for (std::size_t r = 0, begin = 0; r < counts.size(); begin += counts[r++])
       copy(in_of<T>(r), out.subspan(begin, counts[r]));
   }
+
+  /// Every rank reduces its share into everybody's output.
+  template <class T>
+  void move(const Call& call, const moves::AllReduce<T>& m) {
+    exchange(call, {.in = m.in.data(), .out = m.out.data()}, [&] {
+      const std::size_t first = m.in.size() * index(rank()) / index(size());
+      const std::size_t end = m.in.size() * (index(rank()) + 1) / index(size());
+      backend_->for_each(
+          end - first, detail::PeerReduction<T>{inputs<T>(first), outputs<T>(first), m.reduction});
+    });
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::AllGather<T>& m) {
+    exchange(call, {.in = m.in.data()}, [&] { collect(m.counts, m.out); });
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::ReduceScatter<T>& m) {
+    exchange(call, {.in = m.in.data()}, [&] {
+      const std::size_t begin = detail::offset(m.counts, rank());
+      detail::PeerPointers<T> mine;
+      mine.add(m.out.data());
+      backend_->for_each(m.out.size(),
+                         detail::PeerReduction<T>{inputs<T>(begin), mine, m.reduction});
+    });
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Broadcast<T>& m) {
+    exchange(call, {.in = m.out.data()}, [&] { copy(in_of<T>(index(m.root)), m.out); });
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Gather<T>& m) {
+    exchange(call, {.in = m.in.data()}, [&] {
+      if (rank() == m.root) collect(m.counts, m.out);
+    });
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Scatter<T>& m) {
+    exchange(call, {.in = m.in.data()}, [&] {
+      const std::size_t begin = detail::offset(m.counts, rank());
+      if (!m.out.empty()) copy(in_of<T>(index(m.root)) + begin, m.out);
+    });
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::AllToAll<T>& m) {
+    const Card mine{.in = m.in.data(), .sent = m.sent.data(), .received = m.received.data()};
+    std::optional<detail::Unequal> unequal;
+    exchange(call, mine, [&] {
+      const auto& cards = state_->cards;
+      unequal = detail::first_unequal(
+          cards.size(), [&](std::size_t from, std::size_t to) { return cards[from].sent[to]; },
+          [&](std::size_t to, std::size_t from) { return cards[to].received[from]; });
+      for (std::size_t r = 0, begin = 0; !unequal && r < cards.size(); begin += m.received[r++]) {
+        const moves::Counts theirs(cards[r].sent, cards.size());
+        copy(in_of<T>(r) + detail::offset(theirs, rank()), m.out.subspan(begin, m.received[r]));
+      }
+    });
+    if (!unequal) return;
+    throw collective_error(detail::describe_unequal(*unequal, [](std::size_t r) { return r; }));
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Send<T>& m) {
+    marks_of(rank()).ready.set();
+    threads_.send(detail::bytes_of(detail::Letter{m.in.data(), call}), m.to);
+    detail::Receipt receipt;
+    threads_.receive(detail::writable_bytes_of(receipt), m.to);
+    if (!receipt.accepted) detail::refuse_letter(call, receipt.call);
+    backend_->follow(marks_of(m.to).done);
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Receive<T>& m) {
+    detail::Letter letter;
+    threads_.receive(detail::writable_bytes_of(letter), m.from);
+    const bool accepted = letter.fits(call);
+    if (accepted) {
+      backend_->follow(marks_of(m.from).ready);
+      copy(static_cast<const T*>(letter.data), m.out);
+      marks_of(rank()).done.set();
+    }
+    threads_.send(detail::bytes_of(detail::Receipt{accepted, call}), m.from);
+    if (!accepted) detail::refuse_letter(letter.call, call);
+  }
+
+  void move(const Call&, const moves::Barrier&) { threads_.barrier(); }
 
   ThreadCommunicator threads_;
   B* backend_;
   std::shared_ptr<State> state_;
 };
-
-template <OrderedBackend B>
-template <Element T>
-void DeviceThreadCommunicator<B>::all_reduce(In<T> in, std::span<T> out, Reduction reduction) {
-  detail::check_all_reduce<T>(in, out);
-  const Call call{.operation = Operation::all_reduce,
-                  .dtype = dtype_v<T>,
-                  .reduction = reduction,
-                  .elements = in.size()};
-  // Every rank reduces its share into everybody's output.
-  exchange(call, {.in = in.data(), .out = out.data()}, [&] {
-    const std::size_t first = in.size() * index(rank()) / index(size());
-    const std::size_t end = in.size() * (index(rank()) + 1) / index(size());
-    backend_->for_each(end - first,
-                       detail::PeerReduction<T>{inputs<T>(first), outputs<T>(first), reduction});
-  });
-}
-
-template <OrderedBackend B>
-template <Element T>
-void DeviceThreadCommunicator<B>::all_gather(In<T> in, std::span<T> out, Counts counts) {
-  detail::check_all_gather<T>(in, out, counts, rank(), size());
-  const Call call{.operation = Operation::all_gather,
-                  .dtype = dtype_v<T>,
-                  .elements = out.size(),
-                  .counts = counts};
-  exchange(call, {.in = in.data()}, [&] { collect(counts, out); });
-}
-
-template <OrderedBackend B>
-template <Element T>
-void DeviceThreadCommunicator<B>::reduce_scatter(In<T> in, std::span<T> out, Counts counts,
-                                                 Reduction reduction) {
-  const std::size_t begin = detail::check_reduce_scatter<T>(in, out, counts, rank(), size());
-  const Call call{.operation = Operation::reduce_scatter,
-                  .dtype = dtype_v<T>,
-                  .reduction = reduction,
-                  .elements = in.size(),
-                  .counts = counts};
-  exchange(call, {.in = in.data()}, [&] {
-    detail::PeerPointers<T> mine;
-    mine.add(out.data());
-    backend_->for_each(out.size(), detail::PeerReduction<T>{inputs<T>(begin), mine, reduction});
-  });
-}
-
-template <OrderedBackend B>
-template <Element T>
-void DeviceThreadCommunicator<B>::broadcast(std::span<T> data, int root) {
-  detail::check_broadcast(root, size());
-  const Call call{.operation = Operation::broadcast,
-                  .dtype = dtype_v<T>,
-                  .root = root,
-                  .elements = data.size()};
-  exchange(call, {.in = data.data()}, [&] { copy(in_of<T>(index(root)), data); });
-}
-
-template <OrderedBackend B>
-template <Element T>
-void DeviceThreadCommunicator<B>::gather(In<T> in, std::span<T> out, Counts counts, int root) {
-  detail::check_gather<T>(in, out, counts, root, rank(), size());
-  const Call call{.operation = Operation::gather,
-                  .dtype = dtype_v<T>,
-                  .root = root,
-                  .elements = detail::total(counts),
-                  .counts = counts};
-  exchange(call, {.in = in.data()}, [&] {
-    if (rank() == root) collect(counts, out);
-  });
-}
-
-template <OrderedBackend B>
-template <Element T>
-void DeviceThreadCommunicator<B>::scatter(In<T> in, std::span<T> out, Counts counts, int root) {
-  const std::size_t begin = detail::check_scatter<T>(in, out, counts, root, rank(), size());
-  const Call call{.operation = Operation::scatter,
-                  .dtype = dtype_v<T>,
-                  .root = root,
-                  .elements = detail::total(counts),
-                  .counts = counts};
-  exchange(call, {.in = in.data()}, [&] {
-    if (!out.empty()) copy(in_of<T>(index(root)) + begin, out);
-  });
-}
-
-template <OrderedBackend B>
-template <Element T>
-void DeviceThreadCommunicator<B>::all_to_all(In<T> in, Counts sent, std::span<T> out,
-                                             Counts received) {
-  detail::check_all_to_all<T>(in, sent, out, received, size());
-  const Call call{.operation = Operation::all_to_all, .dtype = dtype_v<T>};
-  const Card mine{.in = in.data(), .sent = sent.data(), .received = received.data()};
-  std::string unequal;
-  exchange(call, mine, [&] {
-    const auto& cards = state_->cards;
-    for (std::size_t from = 0; from < cards.size() && unequal.empty(); ++from)
-      for (std::size_t to = 0; to < cards.size() && unequal.empty(); ++to)
-        if (cards[from].sent[to] != cards[to].received[from])
-          unequal = detail::describe_unequal(static_cast<int>(from), static_cast<int>(to),
-                                             cards[from].sent[to], cards[to].received[from]);
-    if (!unequal.empty()) return;
-    for (std::size_t from = 0, begin = 0; from < cards.size(); begin += received[from++]) {
-      const Counts theirs(cards[from].sent, cards.size());
-      copy(in_of<T>(from) + detail::offset(theirs, rank()), out.subspan(begin, received[from]));
-    }
-  });
-  if (!unequal.empty()) throw collective_error(unequal);
-}
-
-template <OrderedBackend B>
-template <Element T>
-void DeviceThreadCommunicator<B>::send(std::span<const T> data, int to, int tag) {
-  detail::check_partner(Operation::send, "receiver", to, rank(), size());
-  marks_of(rank()).ready.set();
-  const detail::Letter letter{data.data(), data.size(), dtype_v<T>, tag};
-  threads_.send(detail::bytes_of(letter), to);
-  detail::Receipt receipt;
-  threads_.receive(detail::writable_bytes_of(receipt), to);
-  if (!receipt.accepted) detail::refuse_letter(letter.call(Operation::send, to), receipt.call);
-  backend_->follow(marks_of(to).done);
-}
-
-template <OrderedBackend B>
-template <Element T>
-void DeviceThreadCommunicator<B>::receive(std::span<T> data, int from, int tag) {
-  detail::check_partner(Operation::receive, "sender", from, rank(), size());
-  detail::Letter letter;
-  threads_.receive(detail::writable_bytes_of(letter), from);
-  const detail::Letter mine{data.data(), data.size(), dtype_v<T>, tag};
-  const Call call = mine.call(Operation::receive, from);
-  const bool accepted = letter.fits(mine);
-  if (accepted) {
-    backend_->follow(marks_of(from).ready);
-    copy(static_cast<const T*>(letter.data), data);
-    marks_of(rank()).done.set();
-  }
-  threads_.send(detail::bytes_of(detail::Receipt{accepted, call}), from);
-  if (!accepted) detail::refuse_letter(letter.call(Operation::send, rank()), call);
-}
 
 }  // namespace shardwise

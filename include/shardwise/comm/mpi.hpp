@@ -9,18 +9,17 @@
 #include <numeric>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/communicator.hpp"
-#include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/mpi_group.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_moves.hpp"
+#include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/mpi_options.hpp"
-#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise {
@@ -31,27 +30,27 @@ namespace shardwise {
 /// - Sums run in rank order, with the bits that thread ranks get: blocks are exchanged, added up by
 ///   `ordered_sum`, and gathered. MPI_Allreduce promises no order and knows no 16-bit floats.
 /// - A group has a communicator of MPI of its own: its messages mix with no others.
+/// - What nobody receives keeps its memory; and what MPI keeps for a group in which this rank has
+///   sent is given back only when MPI ends.
 /// - What MPI refuses is a backend_error with MPI's words.
 /// - After the first calls nothing of ours is allocated; split allocates.
 ///
 /// With checks at `communicating`, the default, ranks that disagree get a collective_error on every
 /// rank, with all calls in it, before data moves; the group can go on if every rank catches it.
-/// Ranks of a group that another has left get a peer_error when they wait for it. **Below that
+/// Ranks of a group that another has left get a peer_error when they wait for it. A message of
+/// another dtype or tag than its receive is a collective_error there, and is lost. **Below that
 /// level** a call that is not equal on all ranks may give wrong numbers, write past the end of a
-/// buffer, or wait without end. At every level ranks wait without end that wait for each other in
-/// different groups, or one in a collective and one in receive.
+/// buffer, or wait without end. At every level a message of another length is a collective_error,
+/// and ranks wait without end that wait for each other in different groups, or one in a collective
+/// and one in receive.
 ///
 /// What goes over the wire, per rank, for n bytes on each of P ranks: all_reduce n(P-1) to 4 KiB,
 /// in one call, and 2n(P-1)/P beyond; all others what the contract says. Checks at `communicating`
 /// add a message of 48 bytes to every other rank.
-class MpiCommunicator {
-  template <class T>
-  using In = std::type_identity_t<std::span<const T>>;
-  using Counts = std::span<const std::size_t>;
-
+class MpiCommunicator : public Collectives<MpiCommunicator> {
  public:
   /// all_reduce sends at most so many bytes from each rank to each.
-  static constexpr std::size_t gathered_bytes = 4096;
+  static constexpr std::size_t gathered_bytes = detail::mpi::gathered_bytes;
 
   /// The ranks of `comm`, which MPI has started and the caller keeps; a collective. It is
   /// duplicated and not used again. Must end before MPI does.
@@ -63,56 +62,31 @@ class MpiCommunicator {
   /// As `Communicator` says.
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
-
-  template <Element T>
-  void all_reduce(In<T> in, std::span<T> out, Reduction reduction = Reduction::sum);
-  template <Element T>
-  void all_gather(In<T> in, std::span<T> out, Counts counts);
-  template <Element T>
-  void reduce_scatter(In<T> in, std::span<T> out, Counts counts,
-                      Reduction reduction = Reduction::sum);
-  template <Element T>
-  void broadcast(std::span<T> data, int root);
-  template <Element T>
-  void gather(In<T> in, std::span<T> out, Counts counts, int root);
-  template <Element T>
-  void scatter(In<T> in, std::span<T> out, Counts counts, int root);
-  template <Element T>
-  void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received);
-  ///@}
-
-  /// Does not wait. What nobody receives keeps its memory; and what MPI keeps for a group in which
-  /// this rank has sent is given back only when MPI ends.
-  template <Element T>
-  void send(std::span<const T> data, int to, int tag = 0) {
-    if (group_->looks_at_sizes())
-      detail::check_partner(Operation::send, "receiver", to, rank(), size());
-    const Call call{Operation::send, dtype_v<T>, {}, to, tag, data.size(), {}};
-    group_->messages().send(call, std::as_bytes(data));
-  }
-
-  /// The next message of rank `from`. Another dtype or tag is noticed at `communicating`, another
-  /// length at every level: a collective_error, and the message is lost.
-  template <Element T>
-  void receive(std::span<T> data, int from, int tag = 0) {
-    if (group_->looks_at_sizes())
-      detail::check_partner(Operation::receive, "sender", from, rank(), size());
-    const Call call{Operation::receive, dtype_v<T>, {}, from, tag, data.size(), {}};
-    group_->messages().receive(call, std::as_writable_bytes(data));
-  }
-
-  ///@{
-  /// As `Communicator` says.
-  void barrier() {
-    group_->agree(Call{Operation::barrier});
-    detail::mpi::check(MPI_Barrier(group_->comm()), "MPI_Barrier");
-  }
-
   MpiCommunicator split(int color, int key);
   ///@}
 
  private:
   explicit MpiCommunicator(std::shared_ptr<detail::mpi::Group> group) : group_(std::move(group)) {}
+
+  friend Collectives<MpiCommunicator>;
+
+  bool checks_arguments() const { return group_->looks_at_sizes(); }
+
+  template <class Move>
+  void move(const Call& call, const Move& m) {
+    group_->agree(call);
+    detail::mpi::move(*group_, m);
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Send<T>& m) {
+    group_->messages().send(call, std::as_bytes(m.in));
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Receive<T>& m) {
+    group_->messages().receive(call, std::as_writable_bytes(m.out));
+  }
 
   std::shared_ptr<detail::mpi::Group> group_;
 };
@@ -145,72 +119,6 @@ inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
   std::vector<int> all(static_cast<std::size_t>(ours.size()));
   std::iota(all.begin(), all.end(), 0);
   group_ = std::make_shared<detail::mpi::Group>(job, std::move(ours), std::move(all));
-}
-
-template <Element T>
-void MpiCommunicator::all_reduce(In<T> in, std::span<T> out, Reduction reduction) {
-  if (group_->looks_at_sizes()) {
-    detail::check_all_reduce<T>(in, out);
-  }
-  group_->agree({Operation::all_reduce, dtype_v<T>, reduction, -1, 0, in.size(), {}});
-  if (in.size_bytes() <= gathered_bytes)
-    detail::mpi::sum_gathered<T>(*group_, in, out, reduction);
-  else
-    detail::mpi::sum_shares<T>(*group_, in, out, reduction);
-}
-
-template <Element T>
-void MpiCommunicator::all_gather(In<T> in, std::span<T> out, Counts counts) {
-  if (group_->looks_at_sizes()) {
-    detail::check_all_gather<T>(in, out, counts, rank(), size());
-  }
-  group_->agree({Operation::all_gather, dtype_v<T>, {}, -1, 0, out.size(), counts});
-  detail::mpi::all_gather<T>(*group_, in, out, counts);
-}
-
-template <Element T>
-void MpiCommunicator::reduce_scatter(In<T> in, std::span<T> out, Counts counts,
-                                     Reduction reduction) {
-  if (group_->looks_at_sizes()) {
-    detail::check_reduce_scatter<T>(in, out, counts, rank(), size());
-  }
-  group_->agree({Operation::reduce_scatter, dtype_v<T>, reduction, -1, 0, in.size(), counts});
-  detail::mpi::reduce_scatter<T>(*group_, in, out, counts, reduction);
-}
-
-template <Element T>
-void MpiCommunicator::broadcast(std::span<T> data, int root) {
-  if (group_->looks_at_sizes()) detail::check_broadcast(root, size());
-  group_->agree({Operation::broadcast, dtype_v<T>, {}, root, 0, data.size(), {}});
-  detail::mpi::broadcast<T>(*group_, data, root);
-}
-
-template <Element T>
-void MpiCommunicator::gather(In<T> in, std::span<T> out, Counts counts, int root) {
-  if (group_->looks_at_sizes()) {
-    detail::check_gather<T>(in, out, counts, root, rank(), size());
-  }
-  group_->agree({Operation::gather, dtype_v<T>, {}, root, 0, detail::total(counts), counts});
-  detail::mpi::gather<T>(*group_, in, out, counts, root);
-}
-
-template <Element T>
-void MpiCommunicator::scatter(In<T> in, std::span<T> out, Counts counts, int root) {
-  if (group_->looks_at_sizes()) {
-    detail::check_scatter<T>(in, out, counts, root, rank(), size());
-  }
-  group_->agree({Operation::scatter, dtype_v<T>, {}, root, 0, detail::total(counts), counts});
-  detail::mpi::scatter<T>(*group_, in, out, counts, root);
-}
-
-template <Element T>
-void MpiCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
-  if (group_->looks_at_sizes()) {
-    detail::check_all_to_all<T>(in, sent, out, received, size());
-  }
-  group_->agree({Operation::all_to_all, dtype_v<T>, {}, -1, 0, 0, {}});
-  group_->agree_on_blocks(sent, received);
-  detail::mpi::all_to_all<T>(*group_, in, sent, out, received);
 }
 
 /// As `Communicator` says. Colors of MPI are not negative; ours may be, so a color is named by its

@@ -5,17 +5,16 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "shardwise/comm/call.hpp"
-#include "shardwise/comm/communicator.hpp"
-#include "shardwise/comm/detail/checks.hpp"
+#include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/detail/nccl_connect.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
 #include "shardwise/comm/detail/nccl_hold.hpp"
 #include "shardwise/comm/detail/nccl_moves.hpp"
 #include "shardwise/comm/detail/watchdog.hpp"
+#include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/nccl_options.hpp"
 #include "shardwise/comm/rendezvous.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
@@ -54,11 +53,7 @@ namespace shardwise {
 ///
 /// The destructor does not wait: the thread ends the group when its calls are done. Call close()
 /// before the program ends.
-class NcclCommunicator {
-  template <class T>
-  using In = std::type_identity_t<std::span<const T>>;
-  using Counts = std::span<const std::size_t>;
-
+class NcclCommunicator : public Collectives<NcclCommunicator> {
  public:
   /// Its collectives take what lies on the rank's GPU.
   static constexpr bool takes_device_memory = true;
@@ -84,36 +79,15 @@ class NcclCommunicator {
   /// On which its calls are ordered; the caller's.
   cudaStream_t stream() const { return group().terms().stream; }
 
-  ///@{
-  /// As `Communicator` says, but for what is said above.
-  template <Element T>
-  void all_reduce(In<T> in, std::span<T> out, Reduction reduction = Reduction::sum);
-  template <Element T>
-  void all_gather(In<T> in, std::span<T> out, Counts counts);
-  template <Element T>
-  void reduce_scatter(In<T> in, std::span<T> out, Counts counts,
-                      Reduction reduction = Reduction::sum);
-  template <Element T>
-  void broadcast(std::span<T> data, int root);
-  template <Element T>
-  void gather(In<T> in, std::span<T> out, Counts counts, int root);
-  template <Element T>
-  void scatter(In<T> in, std::span<T> out, Counts counts, int root);
-  template <Element T>
-  void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received);
-  template <Element T>
-  void send(std::span<const T> data, int to, int tag = 0);
-  template <Element T>
-  void receive(std::span<T> data, int from, int tag = 0);
-  ///@}
-
   /// As `StartsAllReduce` says: the rank's stream waits for the sum behind the end of what is
   /// returned. The call is watched as all others.
   template <Element T>
-  detail::nccl::Started start_all_reduce(In<T> in, std::span<T> out);
+  detail::nccl::Started start_all_reduce(moves::In<T> in, std::span<T> out) {
+    const moves::AllReduce<T> m{in, out};
+    m.check(rank(), size());
+    return group().start(m.call(rank()), moved(m));
+  }
 
-  /// Waits on the host until all ranks have called.
-  void barrier();
   /// Waits on the host. The new group has the same stream and time-out.
   NcclCommunicator split(int color, int key);
 
@@ -149,6 +123,33 @@ class NcclCommunicator {
 
   Group& group() const { return hold_->group(); }
 
+  friend Collectives<NcclCommunicator>;
+
+  template <class Move>
+  auto moved(const Move& m) const {
+    return
+        [&m, rank = rank()](detail::nccl::Answers& answers, ncclComm_t comm, cudaStream_t stream) {
+          detail::nccl::move({rank, answers, comm, stream}, m);
+        };
+  }
+
+  template <class Move>
+  void move(const Call& call, const Move& m) {
+    group().issue(call, moved(m));
+  }
+
+  /// What a rank sends in all is what messages say of an all_to_all.
+  template <class T>
+  void move(Call call, const moves::AllToAll<T>& m) {
+    call.elements = m.in.size();
+    group().issue(call, moved(m));
+  }
+
+  void move(const Call& call, const moves::Barrier&) {
+    detail::nccl::meet(group(), call);
+    wait();
+  }
+
   std::shared_ptr<Hold> hold_;
 };
 
@@ -161,11 +162,6 @@ NcclCommunicator::NcclCommunicator(R& place, NcclOptions options)
 inline NcclCommunicator::NcclCommunicator(ncclComm_t comm, cudaStream_t stream,
                                           std::chrono::milliseconds timeout)
     : NcclCommunicator(new_watchdog(), detail::nccl::adopted(comm, {0, stream, timeout, false})) {}
-
-inline void NcclCommunicator::barrier() {
-  detail::nccl::meet(group());
-  wait();
-}
 
 inline NcclCommunicator NcclCommunicator::split(int color, int key) {
   const detail::nccl::Part part = detail::nccl::part_of(group(), color, key);
@@ -186,67 +182,6 @@ inline bool NcclCommunicator::close() {
 inline void NcclCommunicator::abort() {
   group().fail("abort() was called on it");
   hold_->watchdog()->wake();
-}
-
-template <Element T>
-void NcclCommunicator::all_reduce(In<T> in, std::span<T> out, Reduction reduction) {
-  detail::check_all_reduce<T>(in, out);
-  detail::nccl::all_reduce<T>(group(), in, out, reduction);
-}
-
-template <Element T>
-detail::nccl::Started NcclCommunicator::start_all_reduce(In<T> in, std::span<T> out) {
-  detail::check_all_reduce<T>(in, out);
-  return detail::nccl::start_all_reduce<T>(group(), in, out);
-}
-
-template <Element T>
-void NcclCommunicator::all_gather(In<T> in, std::span<T> out, Counts counts) {
-  detail::check_all_gather<T>(in, out, counts, rank(), size());
-  detail::nccl::all_gather<T>(group(), in, out, counts);
-}
-
-template <Element T>
-void NcclCommunicator::reduce_scatter(In<T> in, std::span<T> out, Counts counts,
-                                      Reduction reduction) {
-  detail::check_reduce_scatter<T>(in, out, counts, rank(), size());
-  detail::nccl::reduce_scatter<T>(group(), in, out, counts, reduction);
-}
-
-template <Element T>
-void NcclCommunicator::broadcast(std::span<T> data, int root) {
-  detail::check_broadcast(root, size());
-  detail::nccl::broadcast<T>(group(), data, root);
-}
-
-template <Element T>
-void NcclCommunicator::gather(In<T> in, std::span<T> out, Counts counts, int root) {
-  detail::check_gather<T>(in, out, counts, root, rank(), size());
-  detail::nccl::gather<T>(group(), in, out, counts, root);
-}
-
-template <Element T>
-void NcclCommunicator::scatter(In<T> in, std::span<T> out, Counts counts, int root) {
-  detail::check_scatter<T>(in, out, counts, root, rank(), size());
-  detail::nccl::scatter<T>(group(), in, out, counts, root);
-}
-
-template <Element T>
-void NcclCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
-  detail::check_all_to_all<T>(in, sent, out, received, size());
-  detail::nccl::all_to_all<T>(group(), in, sent, out, received);
-}
-
-template <Element T>
-void NcclCommunicator::send(std::span<const T> data, int to, int tag) {
-  detail::check_partner(Operation::send, "receiver", to, rank(), size());
-  detail::nccl::send<T>(group(), data, to, tag);
-}
-
-template <Element T>
-void NcclCommunicator::receive(std::span<T> data, int from, int tag) {
-  detail::check_partner(Operation::receive, "sender", from, rank(), size());
-  detail::nccl::receive<T>(group(), data, from, tag);
 }
 
 }  // namespace shardwise

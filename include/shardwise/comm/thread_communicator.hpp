@@ -5,20 +5,20 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
-#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/group.hpp"
 #include "shardwise/comm/detail/quarrel.hpp"
+#include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/ordered_sum.hpp"
 #include "shardwise/comm/reads_peers.hpp"
-#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise {
@@ -32,17 +32,14 @@ namespace shardwise {
 /// - When a rank throws, every other one of the job gets a peer_error in the call that it waits in
 ///   or makes next, in groups made by split too. When a rank returns, those who wait for it do.
 /// - When all ranks wait for each other, each gets a collective_error that says who waits in what.
+/// - A message that does not fit its receive is dropped, and both calls stand in the
+///   collective_error; what nobody receives is dropped with the group.
 /// - After the first calls nothing is allocated; split allocates.
 ///
 /// Per rank and for n bytes on each, an all_reduce reads and writes 2n; everything else copies each
 /// element once, straight from the memory of the rank that has it to the rank that wants it. Data
 /// of at most 2 KiB is copied once more and saves the second of two waits.
-class ThreadCommunicator {
-  template <class T>
-  using In = std::type_identity_t<std::span<const T>>;
-  using Counts = std::span<const std::size_t>;
-  using Turn = detail::Turn;
-
+class ThreadCommunicator : public Collectives<ThreadCommunicator> {
  public:
   /// Rank `rank` of `group`; run_ranks makes both.
   ThreadCommunicator(std::shared_ptr<detail::Group> group, int rank)
@@ -52,123 +49,8 @@ class ThreadCommunicator {
   /// As `Communicator` says.
   int rank() const { return rank_; }
   int size() const { return group_->size(); }
-
-  template <Element T>
-  void all_reduce(In<T> in, std::span<T> out, Reduction reduction = Reduction::sum) {
-    detail::check_all_reduce<T>(in, out);
-    const Call call{.operation = Operation::all_reduce,
-                    .dtype = dtype_v<T>,
-                    .reduction = reduction,
-                    .elements = in.size()};
-    group_->exchange(rank_, call, {in.data(), in.size_bytes(), out.data()},
-                     [&](const Turn& turn) noexcept {
-                       const auto inputs = group_->pointers<T>(rank_, turn);
-                       if (turn[0].copied())
-                         ordered_sum<T>(inputs, 0, out.size(), std::array{out.data()}, reduction);
-                       else
-                         reduce_share<T>(turn, inputs, in.size(), reduction);
-                     });
-  }
-
-  template <Element T>
-  void all_gather(In<T> in, std::span<T> out, Counts counts) {
-    detail::check_all_gather<T>(in, out, counts, rank_, size());
-    const Call call{.operation = Operation::all_gather,
-                    .dtype = dtype_v<T>,
-                    .elements = out.size(),
-                    .counts = counts};
-    read_peers(call, in,
-               [&](std::span<const T* const> blocks) noexcept { collect(blocks, counts, out); });
-  }
-
-  template <Element T>
-  void reduce_scatter(In<T> in, std::span<T> out, Counts counts,
-                      Reduction reduction = Reduction::sum) {
-    const std::size_t begin = detail::check_reduce_scatter<T>(in, out, counts, rank_, size());
-    const Call call{.operation = Operation::reduce_scatter,
-                    .dtype = dtype_v<T>,
-                    .reduction = reduction,
-                    .elements = in.size(),
-                    .counts = counts};
-    read_peers(call, in, [&](std::span<const T* const> inputs) noexcept {
-      ordered_sum<T>(inputs, begin, out.size(), std::array{out.data()}, reduction);
-    });
-  }
-
-  template <Element T>
-  void broadcast(std::span<T> data, int root) {
-    detail::check_broadcast(root, size());
-    const Call call{.operation = Operation::broadcast,
-                    .dtype = dtype_v<T>,
-                    .root = root,
-                    .elements = data.size()};
-    const bool is_root = rank_ == root;
-    read_peers(call, is_root ? data : std::span<T>(), [&](std::span<const T* const> all) noexcept {
-      if (!is_root) copy(all[index(root)], data);
-    });
-  }
-
-  template <Element T>
-  void gather(In<T> in, std::span<T> out, Counts counts, int root) {
-    detail::check_gather<T>(in, out, counts, root, rank_, size());
-    const Call call{.operation = Operation::gather,
-                    .dtype = dtype_v<T>,
-                    .root = root,
-                    .elements = detail::total(counts),
-                    .counts = counts};
-    read_peers(call, in, [&](std::span<const T* const> blocks) noexcept {
-      if (rank_ == root) collect(blocks, counts, out);
-    });
-  }
-
-  template <Element T>
-  void scatter(In<T> in, std::span<T> out, Counts counts, int root) {
-    const std::size_t begin = detail::check_scatter<T>(in, out, counts, root, rank_, size());
-    const Call call{.operation = Operation::scatter,
-                    .dtype = dtype_v<T>,
-                    .root = root,
-                    .elements = detail::total(counts),
-                    .counts = counts};
-    read_peers(call, rank_ == root ? in : In<T>(), [&](std::span<const T* const> all) noexcept {
-      if (!out.empty()) copy(all[index(root)] + begin, out);
-    });
-  }
-
-  template <Element T>
-  void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received);
-  ///@}
-
-  /// A message for rank `to`. Does not wait; what nobody receives is dropped with the group.
-  template <Element T>
-  void send(std::span<const T> data, int to, int tag = 0) {
-    detail::check_partner(Operation::send, "receiver", to, rank_, size());
-    const Call call{.operation = Operation::send,
-                    .dtype = dtype_v<T>,
-                    .root = to,
-                    .tag = tag,
-                    .elements = data.size()};
-    group_->send(rank_, call, std::as_bytes(data));
-  }
-
-  /// The next message of rank `from`. If it does not fit this call it is dropped, and both calls
-  /// stand in the collective_error.
-  template <Element T>
-  void receive(std::span<T> data, int from, int tag = 0) {
-    detail::check_partner(Operation::receive, "sender", from, rank_, size());
-    const Call call{.operation = Operation::receive,
-                    .dtype = dtype_v<T>,
-                    .root = from,
-                    .tag = tag,
-                    .elements = data.size()};
-    group_->receive(rank_, call, std::as_writable_bytes(data));
-  }
-
-  /// As `Communicator` says.
-  void barrier() {
-    group_->exchange(rank_, Call{Operation::barrier}, {}, [](const Turn&) noexcept {});
-  }
-
   ThreadCommunicator split(int color, int key);
+  ///@}
 
   /// See ReadsPeers.
   template <class T, class F>
@@ -191,6 +73,93 @@ class ThreadCommunicator {
   }
 
  private:
+  friend Collectives<ThreadCommunicator>;
+  using Turn = detail::Turn;
+
+  template <class T>
+  void move(const Call& call, const moves::AllReduce<T>& m) {
+    group_->exchange(rank_, call, {m.in.data(), m.in.size_bytes(), m.out.data()},
+                     [&](const Turn& turn) noexcept {
+                       const auto inputs = group_->pointers<T>(rank_, turn);
+                       if (turn[0].copied())
+                         ordered_sum<T>(inputs, 0, m.out.size(), std::array{m.out.data()},
+                                        m.reduction);
+                       else
+                         reduce_share<T>(turn, inputs, m.in.size(), m.reduction);
+                     });
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::AllGather<T>& m) {
+    read_peers(call, m.in, [&](std::span<const T* const> blocks) noexcept {
+      collect(blocks, m.counts, m.out);
+    });
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::ReduceScatter<T>& m) {
+    const std::size_t begin = detail::offset(m.counts, rank_);
+    read_peers(call, m.in, [&](std::span<const T* const> inputs) noexcept {
+      ordered_sum<T>(inputs, begin, m.out.size(), std::array{m.out.data()}, m.reduction);
+    });
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Broadcast<T>& m) {
+    const bool is_root = rank_ == m.root;
+    read_peers(call, is_root ? m.out : std::span<T>(), [&](std::span<const T* const> all) noexcept {
+      if (!is_root) copy(all[index(m.root)], m.out);
+    });
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Gather<T>& m) {
+    read_peers(call, m.in, [&](std::span<const T* const> blocks) noexcept {
+      if (rank_ == m.root) collect(blocks, m.counts, m.out);
+    });
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Scatter<T>& m) {
+    const std::size_t begin = detail::offset(m.counts, rank_);
+    read_peers(call, rank_ == m.root ? m.in : std::span<const T>(),
+               [&](std::span<const T* const> all) noexcept {
+                 if (!m.out.empty()) copy(all[index(m.root)] + begin, m.out);
+               });
+  }
+
+  /// Counts differ from rank to rank, so they are compared here, by all ranks alike.
+  template <class T>
+  void move(const Call& call, const moves::AllToAll<T>& m) {
+    std::optional<detail::Unequal> unequal;
+    together(call, m, [&](std::span<const moves::AllToAll<T>* const> all) noexcept {
+      unequal = detail::first_unequal(
+          all.size(), [&](std::size_t from, std::size_t to) { return all[from]->sent[to]; },
+          [&](std::size_t to, std::size_t from) { return all[to]->received[from]; });
+      for (std::size_t r = 0, begin = 0; !unequal && r < all.size(); begin += m.received[r++])
+        if (m.received[r] != 0)
+          copy(all[r]->in.data() + detail::offset(all[r]->sent, rank_),
+               m.out.subspan(begin, m.received[r]));
+    });
+    if (!unequal) return;
+    const auto name = [&](std::size_t rank) { return group_->job_rank(static_cast<int>(rank)); };
+    throw collective_error(detail::describe_unequal(*unequal, name));
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Send<T>& m) {
+    group_->send(rank_, call, std::as_bytes(m.in));
+  }
+
+  template <class T>
+  void move(const Call& call, const moves::Receive<T>& m) {
+    group_->receive(rank_, call, std::as_writable_bytes(m.out));
+  }
+
+  void move(const Call& call, const moves::Barrier&) {
+    group_->exchange(rank_, call, {}, [](const Turn&) noexcept {});
+  }
+
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
   template <class T>
@@ -199,7 +168,8 @@ class ThreadCommunicator {
   }
 
   template <class T>
-  static void collect(std::span<const T* const> blocks, Counts counts, std::span<T> out) noexcept {
+  static void collect(std::span<const T* const> blocks, moves::Counts counts,
+                      std::span<T> out) noexcept {
     for (std::size_t r = 0, begin = 0; r < blocks.size(); begin += counts[r++])
       if (counts[r] != 0) copy(blocks[r], out.subspan(begin, counts[r]));
   }
@@ -221,39 +191,6 @@ class ThreadCommunicator {
   std::shared_ptr<detail::Group> group_;
   int rank_;
 };
-
-template <Element T>
-void ThreadCommunicator::all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
-  detail::check_all_to_all<T>(in, sent, out, received, size());
-
-  struct Blocks {
-    const T* in;
-    Counts sent, received;
-  } const mine{in.data(), sent, received};
-  struct {
-    std::size_t from, to, sent, received;
-  } unequal{};
-  bool agreed = true;
-  // Counts differ from rank to rank, so they are compared here, by all ranks alike.
-  const Call call{.operation = Operation::all_to_all, .dtype = dtype_v<T>};
-  group_->exchange(rank_, call, {&mine, detail::Offer::in_place}, [&](const Turn& turn) noexcept {
-    const auto parts = group_->pointers<Blocks>(rank_, turn);
-    for (std::size_t from = 0; from < parts.size(); ++from)
-      for (std::size_t to = 0; to < parts.size(); ++to)
-        if (parts[from]->sent[to] != parts[to]->received[from]) {
-          agreed = false;
-          unequal = {from, to, parts[from]->sent[to], parts[to]->received[from]};
-        }
-    for (std::size_t from = 0, begin = 0; agreed && from < parts.size(); begin += received[from++])
-      if (received[from] != 0)
-        copy(parts[from]->in + detail::offset(parts[from]->sent, rank_),
-             out.subspan(begin, received[from]));
-  });
-  if (agreed) return;
-  const auto job_rank = [&](std::size_t rank) { return group_->job_rank(static_cast<int>(rank)); };
-  throw collective_error(detail::describe_unequal(job_rank(unequal.from), job_rank(unequal.to),
-                                                  unequal.sent, unequal.received));
-}
 
 /// Takes two exchanges: colors and keys, then the new group, which the first rank of each makes.
 inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {

@@ -1,5 +1,5 @@
 #pragma once
-// The mistakes in a call that a rank can see alone: parts of checks, and the checks of each call.
+// The mistakes in a call that a rank can see alone.
 
 #include <cstddef>
 #include <cstdint>
@@ -67,76 +67,6 @@ inline std::size_t check_block(Operation operation, const char* buffer, std::siz
   check_counts(operation, counts.size(), ranks);
   check_elements(operation, buffer, has, counts[static_cast<std::size_t>(rank)]);
   return offset(counts, rank);
-}
-
-// For each collective all mistakes that rank `rank` of `ranks` can see alone. Where there are
-// counts for all ranks, the result is where its own block begins.
-
-template <class T>
-void check_all_reduce(std::span<const T> in, std::span<T> out) {
-  check_elements(Operation::all_reduce, "the output", out.size(), in.size());
-  check_overlap<T>(Operation::all_reduce, in, out, out.data());
-}
-
-template <class T>
-std::size_t check_all_gather(std::span<const T> in, std::span<T> out,
-                             std::span<const std::size_t> counts, int rank, int ranks) {
-  constexpr Operation operation = Operation::all_gather;
-  const std::size_t begin = check_block(operation, "the input", in.size(), counts, rank, ranks);
-  check_elements(operation, "the output", out.size(), total(counts));
-  check_overlap<T>(operation, in, out, out.data() + begin);
-  return begin;
-}
-
-template <class T>
-std::size_t check_reduce_scatter(std::span<const T> in, std::span<T> out,
-                                 std::span<const std::size_t> counts, int rank, int ranks) {
-  constexpr Operation operation = Operation::reduce_scatter;
-  const std::size_t begin = check_block(operation, "the output", out.size(), counts, rank, ranks);
-  check_elements(operation, "the input", in.size(), total(counts));
-  check_overlap<T>(operation, in, out);
-  return begin;
-}
-
-inline void check_broadcast(int root, int ranks) {
-  check_rank(Operation::broadcast, "root", root, ranks);
-}
-
-template <class T>
-std::size_t check_gather(std::span<const T> in, std::span<T> out,
-                         std::span<const std::size_t> counts, int root, int rank, int ranks) {
-  constexpr Operation operation = Operation::gather;
-  check_rank(operation, "root", root, ranks);
-  const std::size_t begin = check_block(operation, "the input", in.size(), counts, rank, ranks);
-  if (rank == root) {
-    check_elements(operation, "the output", out.size(), total(counts));
-    check_overlap<T>(operation, in, out, out.data() + begin);
-  }
-  return begin;
-}
-
-template <class T>
-std::size_t check_scatter(std::span<const T> in, std::span<T> out,
-                          std::span<const std::size_t> counts, int root, int rank, int ranks) {
-  constexpr Operation operation = Operation::scatter;
-  check_rank(operation, "root", root, ranks);
-  const std::size_t begin = check_block(operation, "the output", out.size(), counts, rank, ranks);
-  if (rank == root) {
-    check_elements(operation, "the input", in.size(), total(counts));
-    check_overlap<T>(operation, in, out);
-  }
-  return begin;
-}
-
-template <class T>
-void check_all_to_all(std::span<const T> in, std::span<const std::size_t> sent, std::span<T> out,
-                      std::span<const std::size_t> received, int ranks) {
-  constexpr Operation operation = Operation::all_to_all;
-  check_counts(operation, sent.size(), ranks);
-  check_counts(operation, received.size(), ranks);
-  check_elements(operation, "the input", in.size(), total(sent));
-  check_elements(operation, "the output", out.size(), total(received));
-  check_overlap<T>(operation, in, out);
 }
 
 }  // namespace shardwise::detail

@@ -8,25 +8,17 @@
 #include <type_traits>
 
 #include "shardwise/comm/call.hpp"
-#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
 
-/// From the sender: where the data lies and what it is.
+/// From the sender: where the data lies and what was called.
 struct Letter {
   const void* data = nullptr;
-  std::size_t elements = 0;
-  Dtype dtype = Dtype::uint8;
-  int tag = 0;
+  Call call{};
 
-  bool fits(const Letter& wanted) const {
-    return elements == wanted.elements && dtype == wanted.dtype && tag == wanted.tag;
-  }
-
-  Call call(Operation operation, int partner) const {
-    return {
-        .operation = operation, .dtype = dtype, .root = partner, .tag = tag, .elements = elements};
+  bool fits(const Call& wanted) const {
+    return call.elements == wanted.elements && call.dtype == wanted.dtype && call.tag == wanted.tag;
   }
 };
 

@@ -75,13 +75,11 @@ class Agreement {
     check(MPI_Allgather(mine.data(), static_cast<int>(2 * ranks), MPI_UINT64_T, tables_.data(),
                         static_cast<int>(2 * ranks), MPI_UINT64_T, group_),
           "MPI_Allgather");
-    for (std::size_t from = 0; from < ranks; ++from)
-      for (std::size_t to = 0; to < ranks; ++to) {
-        const std::uint64_t out = tables_[2 * ranks * from + to];
-        const std::uint64_t in = tables_[2 * ranks * to + ranks + from];
-        if (out != in)
-          throw collective_error(describe_unequal(job_ranks_[from], job_ranks_[to], out, in));
-      }
+    const auto unequal = first_unequal(
+        ranks, [&](std::size_t from, std::size_t to) { return tables_[2 * ranks * from + to]; },
+        [&](std::size_t to, std::size_t from) { return tables_[2 * ranks * to + ranks + from]; });
+    const auto name = [&](std::size_t rank) { return job_ranks_[rank]; };
+    if (unequal) throw collective_error(describe_unequal(*unequal, name));
   }
 
   /// Sends `header` ahead of a message; it must stay until `request` is done.

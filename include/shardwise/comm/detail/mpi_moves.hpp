@@ -7,16 +7,19 @@
 #include <cstddef>
 #include <span>
 
-#include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/mpi_group.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/ordered_sum.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise::detail::mpi {
 
 using Counts = std::span<const std::size_t>;
+
+/// An all_reduce sends at most so many bytes from each rank to each.
+inline constexpr std::size_t gathered_bytes = 4096;
 
 /// A block for exchange, which only reads those that go out.
 template <class T>
@@ -37,69 +40,76 @@ void copy_own(std::span<const T> from, T* to) {
 }
 
 template <class T>
-void all_gather(Group& group, std::span<const T> in, std::span<T> out, Counts counts) {
-  T* const mine = out.data() + offset(counts, group.rank());
-  if (group.fits(out.size())) {
-    const auto layout = group.layout(counts);
-    const bool in_place = in.data() == mine;
-    check(MPI_Allgatherv(in_place ? MPI_IN_PLACE : in.data(), static_cast<int>(in.size()),
-                         group.type<T>(), out.data(), layout.counts, layout.offsets,
+void move(Group& group, const moves::AllGather<T>& m) {
+  T* const mine = m.out.data() + offset(m.counts, group.rank());
+  if (group.fits(m.out.size())) {
+    const auto layout = group.layout(m.counts);
+    const bool in_place = m.in.data() == mine;
+    check(MPI_Allgatherv(in_place ? MPI_IN_PLACE : m.in.data(), static_cast<int>(m.in.size()),
+                         group.type<T>(), m.out.data(), layout.counts, layout.offsets,
                          group.type<T>(), group.comm()),
           "MPI_Allgatherv");
     return;
   }
-  copy_own(in, mine);
-  std::fill(group.outgoing().begin(), group.outgoing().end(), block_of(in.data(), in.size()));
-  set_blocks(group.incoming(), out.data(), counts);
+  copy_own(m.in, mine);
+  std::fill(group.outgoing().begin(), group.outgoing().end(), block_of(m.in.data(), m.in.size()));
+  set_blocks(group.incoming(), m.out.data(), m.counts);
   group.exchange(dtype_v<T>);
 }
 
-/// out = block `rank` of the sum of all inputs: blocks are exchanged and added up in rank order.
+/// Blocks are exchanged and added up in rank order.
 template <class T>
-void reduce_scatter(Group& group, std::span<const T> in, std::span<T> out, Counts counts,
-                    Reduction reduction) {
+void move(Group& group, const moves::ReduceScatter<T>& m) {
   const auto ranks = static_cast<std::size_t>(group.size());
   const auto rank = static_cast<std::size_t>(group.rank());
-  T* const others = group.scratch<T>(ranks * out.size());
-  set_blocks(group.outgoing(), in.data(), counts);
+  T* const others = group.scratch<T>(ranks * m.out.size());
+  set_blocks(group.outgoing(), m.in.data(), m.counts);
   const std::span<const T*> blocks = group.pointers<T>();
   for (std::size_t r = 0; r < ranks; ++r) {
-    blocks[r] = others + r * out.size();
-    group.incoming()[r] = block_of(blocks[r], out.size());
+    blocks[r] = others + r * m.out.size();
+    group.incoming()[r] = block_of(blocks[r], m.out.size());
   }
-  blocks[rank] = in.data() + offset(counts, group.rank());
+  blocks[rank] = m.in.data() + offset(m.counts, group.rank());
   group.exchange(dtype_v<T>);
-  ordered_sum<T>(blocks, 0, out.size(), std::array{out.data()}, reduction);
+  ordered_sum<T>(blocks, 0, m.out.size(), std::array{m.out.data()}, m.reduction);
 }
 
 /// An all_reduce in which each rank adds up a share of the elements and hands it out.
 template <class T>
-void sum_shares(Group& group, std::span<const T> in, std::span<T> out, Reduction reduction) {
-  const Counts shares = group.shares(in.size());
+void sum_shares(Group& group, const moves::AllReduce<T>& m) {
+  const Counts shares = group.shares(m.in.size());
   const std::span<T> mine =
-      out.subspan(offset(shares, group.rank()), shares[static_cast<std::size_t>(group.rank())]);
-  reduce_scatter<T>(group, in, mine, shares, reduction);
-  all_gather<T>(group, mine, out, shares);
+      m.out.subspan(offset(shares, group.rank()), shares[static_cast<std::size_t>(group.rank())]);
+  move(group, moves::ReduceScatter<T>{m.in, mine, shares, m.reduction});
+  move(group, moves::AllGather<T>{mine, m.out, shares});
 }
 
 /// An all_reduce in which each rank gathers all inputs and adds them up itself.
 template <class T>
-void sum_gathered(Group& group, std::span<const T> in, std::span<T> out, Reduction reduction) {
-  const std::size_t n = in.size();
+void sum_gathered(Group& group, const moves::AllReduce<T>& m) {
+  const std::size_t n = m.in.size();
   T* const all = group.scratch<T>(n * static_cast<std::size_t>(group.size()));
-  check(MPI_Allgather(in.data(), static_cast<int>(n), group.type<T>(), all, static_cast<int>(n),
+  check(MPI_Allgather(m.in.data(), static_cast<int>(n), group.type<T>(), all, static_cast<int>(n),
                       group.type<T>(), group.comm()),
         "MPI_Allgather");
   const std::span<const T*> inputs = group.pointers<T>();
   for (std::size_t r = 0; r < inputs.size(); ++r) inputs[r] = all + r * n;
-  ordered_sum<T>(inputs, 0, n, std::array{out.data()}, reduction);
+  ordered_sum<T>(inputs, 0, n, std::array{m.out.data()}, m.reduction);
 }
 
 template <class T>
-void broadcast(Group& group, std::span<T> data, int root) {
-  while (!data.empty()) {
+void move(Group& group, const moves::AllReduce<T>& m) {
+  if (m.in.size_bytes() <= gathered_bytes)
+    sum_gathered(group, m);
+  else
+    sum_shares(group, m);
+}
+
+template <class T>
+void move(Group& group, const moves::Broadcast<T>& m) {
+  for (std::span<T> data = m.out; !data.empty();) {
     const std::span<T> piece = data.first(std::min(data.size(), group.job()->largest_piece));
-    check(MPI_Bcast(piece.data(), static_cast<int>(piece.size()), group.type<T>(), root,
+    check(MPI_Bcast(piece.data(), static_cast<int>(piece.size()), group.type<T>(), m.root,
                     group.comm()),
           "MPI_Bcast");
     data = data.subspan(piece.size());
@@ -107,55 +117,59 @@ void broadcast(Group& group, std::span<T> data, int root) {
 }
 
 template <class T>
-void gather(Group& group, std::span<const T> in, std::span<T> out, Counts counts, int root) {
-  const bool is_root = group.rank() == root;
-  T* const mine = is_root ? out.data() + offset(counts, root) : nullptr;
-  if (group.fits(total(counts))) {
-    const auto layout = group.layout(counts);
-    const bool in_place = is_root && in.data() == mine;
-    check(MPI_Gatherv(in_place ? MPI_IN_PLACE : in.data(), static_cast<int>(in.size()),
-                      group.type<T>(), out.data(), layout.counts, layout.offsets, group.type<T>(),
-                      root, group.comm()),
+void move(Group& group, const moves::Gather<T>& m) {
+  const bool is_root = group.rank() == m.root;
+  T* const mine = is_root ? m.out.data() + offset(m.counts, m.root) : nullptr;
+  if (group.fits(total(m.counts))) {
+    const auto layout = group.layout(m.counts);
+    const bool in_place = is_root && m.in.data() == mine;
+    check(MPI_Gatherv(in_place ? MPI_IN_PLACE : m.in.data(), static_cast<int>(m.in.size()),
+                      group.type<T>(), m.out.data(), layout.counts, layout.offsets, group.type<T>(),
+                      m.root, group.comm()),
           "MPI_Gatherv");
     return;
   }
   if (is_root) {
-    copy_own(in, mine);
-    set_blocks(group.incoming(), out.data(), counts);
+    copy_own(m.in, mine);
+    set_blocks(group.incoming(), m.out.data(), m.counts);
   } else {
-    group.outgoing()[static_cast<std::size_t>(root)] = block_of(in.data(), in.size());
+    group.outgoing()[static_cast<std::size_t>(m.root)] = block_of(m.in.data(), m.in.size());
   }
   group.exchange(dtype_v<T>);
 }
 
 template <class T>
-void scatter(Group& group, std::span<const T> in, std::span<T> out, Counts counts, int root) {
-  if (group.fits(total(counts))) {
-    const auto layout = group.layout(counts);
-    check(MPI_Scatterv(in.data(), layout.counts, layout.offsets, group.type<T>(), out.data(),
-                       static_cast<int>(out.size()), group.type<T>(), root, group.comm()),
+void move(Group& group, const moves::Scatter<T>& m) {
+  if (group.fits(total(m.counts))) {
+    const auto layout = group.layout(m.counts);
+    check(MPI_Scatterv(m.in.data(), layout.counts, layout.offsets, group.type<T>(), m.out.data(),
+                       static_cast<int>(m.out.size()), group.type<T>(), m.root, group.comm()),
           "MPI_Scatterv");
     return;
   }
-  if (group.rank() == root) {
-    copy_own(in.subspan(offset(counts, root), out.size()), out.data());
-    set_blocks(group.outgoing(), in.data(), counts);
+  if (group.rank() == m.root) {
+    copy_own(m.in.subspan(offset(m.counts, m.root), m.out.size()), m.out.data());
+    set_blocks(group.outgoing(), m.in.data(), m.counts);
   } else {
-    group.incoming()[static_cast<std::size_t>(root)] = block_of(out.data(), out.size());
+    group.incoming()[static_cast<std::size_t>(m.root)] = block_of(m.out.data(), m.out.size());
   }
   group.exchange(dtype_v<T>);
 }
 
 /// Always an exchange: no rank knows whether all the others' counts fit into one call of MPI.
 template <class T>
-void all_to_all(Group& group, std::span<const T> in, Counts sent, std::span<T> out,
-                Counts received) {
+void move(Group& group, const moves::AllToAll<T>& m) {
+  group.agree_on_blocks(m.sent, m.received);
   const auto rank = static_cast<std::size_t>(group.rank());
-  copy_own(in.subspan(offset(sent, group.rank()), sent[rank]),
-           out.data() + offset(received, group.rank()));
-  set_blocks(group.outgoing(), in.data(), sent);
-  set_blocks(group.incoming(), out.data(), received);
+  copy_own(m.in.subspan(offset(m.sent, group.rank()), m.sent[rank]),
+           m.out.data() + offset(m.received, group.rank()));
+  set_blocks(group.outgoing(), m.in.data(), m.sent);
+  set_blocks(group.incoming(), m.out.data(), m.received);
   group.exchange(dtype_v<T>);
+}
+
+inline void move(Group& group, const moves::Barrier&) {
+  check(MPI_Barrier(group.comm()), "MPI_Barrier");
 }
 
 }  // namespace shardwise::detail::mpi

@@ -12,6 +12,7 @@
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
 #include "shardwise/comm/detail/nccl_library.hpp"
+#include "shardwise/comm/moves.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise::detail::nccl {
@@ -32,171 +33,124 @@ void for_each_block(std::span<const std::size_t> counts, F&& f) {
   }
 }
 
-/// A block that a rank has for itself.
-template <class T>
-void keep(Answers& answers, const T* from, T* to, std::size_t count, cudaStream_t stream) {
-  if (from != to)
-    answers(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream));
-}
+/// A call on its way onto a stream, within one group of NCCL.
+struct Issue {
+  int rank;  ///< which makes the call
+  Answers& answers;
+  ncclComm_t comm;
+  cudaStream_t stream;
 
-template <class T>
-struct AllReduce {
-  std::span<const T> in;
-  std::span<T> out;
-  Reduction reduction;
-
-  Call call() const { return {Operation::all_reduce, dtype_v<T>, reduction, -1, 0, in.size(), {}}; }
-  void operator()(Answers& answers, ncclComm_t comm, cudaStream_t stream) const {
-    if (in.empty()) return;
-    answers(ncclAllReduce(in.data(), out.data(), in.size(), type_of(dtype_v<T>),
-                          operation_of(reduction), comm, stream));
+  /// A block that the rank has for itself.
+  template <class T>
+  void keep(const T* from, T* to, std::size_t count) const {
+    if (from != to)
+      answers(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream));
   }
 };
 
 template <class T>
-void all_reduce(Group& group, std::span<const T> in, std::span<T> out, Reduction reduction) {
-  const AllReduce<T> sum{in, out, reduction};
-  group.issue(sum.call(), sum);
-}
-
-template <class T>
-Started start_all_reduce(Group& group, std::span<const T> in, std::span<T> out) {
-  const AllReduce<T> sum{in, out, Reduction::sum};
-  return group.start(sum.call(), sum);
+void move(const Issue& call, const moves::AllReduce<T>& m) {
+  if (m.in.empty()) return;
+  call.answers(ncclAllReduce(m.in.data(), m.out.data(), m.in.size(), type_of(dtype_v<T>),
+                             operation_of(m.reduction), call.comm, call.stream));
 }
 
 /// Unequal blocks: each rank broadcasts its own.
 template <class T>
-void all_gather(Group& group, std::span<const T> in, std::span<T> out,
-                std::span<const std::size_t> counts) {
+void move(const Issue& call, const moves::AllGather<T>& m) {
   constexpr ncclDataType_t type = type_of(dtype_v<T>);
-  const Call call{Operation::all_gather, dtype_v<T>, {}, -1, 0, out.size(), counts};
-  group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
-    if (out.empty()) return;
-    if (all_equal(counts)) {
-      answers(ncclAllGather(in.data(), out.data(), counts[0], type, comm, stream));
-      return;
-    }
-    for_each_block(counts, [&](int rank, std::size_t offset, std::size_t count) {
-      T* const block = out.data() + offset;
-      answers(ncclBroadcast(rank == group.rank() ? in.data() : block, block, count, type, rank,
-                            comm, stream));
-    });
+  if (m.out.empty()) return;
+  if (all_equal(m.counts)) {
+    call.answers(
+        ncclAllGather(m.in.data(), m.out.data(), m.counts[0], type, call.comm, call.stream));
+    return;
+  }
+  for_each_block(m.counts, [&](int rank, std::size_t offset, std::size_t count) {
+    T* const block = m.out.data() + offset;
+    call.answers(ncclBroadcast(rank == call.rank ? m.in.data() : block, block, count, type, rank,
+                               call.comm, call.stream));
   });
 }
 
 /// Unequal blocks: each is reduced onto its own rank.
 template <class T>
-void reduce_scatter(Group& group, std::span<const T> in, std::span<T> out,
-                    std::span<const std::size_t> counts, Reduction reduction) {
+void move(const Issue& call, const moves::ReduceScatter<T>& m) {
   constexpr ncclDataType_t type = type_of(dtype_v<T>);
-  const ncclRedOp_t operation = operation_of(reduction);
-  const Call call{Operation::reduce_scatter, dtype_v<T>, reduction, -1, 0, in.size(), counts};
-  group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
-    if (in.empty()) return;
-    if (all_equal(counts)) {
-      answers(ncclReduceScatter(in.data(), out.data(), counts[0], type, operation, comm, stream));
-      return;
-    }
-    for_each_block(counts, [&](int rank, std::size_t offset, std::size_t count) {
-      answers(ncclReduce(in.data() + offset, rank == group.rank() ? out.data() : nullptr, count,
-                         type, operation, rank, comm, stream));
-    });
+  const ncclRedOp_t operation = operation_of(m.reduction);
+  if (m.in.empty()) return;
+  if (all_equal(m.counts)) {
+    call.answers(ncclReduceScatter(m.in.data(), m.out.data(), m.counts[0], type, operation,
+                                   call.comm, call.stream));
+    return;
+  }
+  for_each_block(m.counts, [&](int rank, std::size_t offset, std::size_t count) {
+    call.answers(ncclReduce(m.in.data() + offset, rank == call.rank ? m.out.data() : nullptr, count,
+                            type, operation, rank, call.comm, call.stream));
   });
 }
 
 template <class T>
-void broadcast(Group& group, std::span<T> data, int root) {
-  const Call call{Operation::broadcast, dtype_v<T>, {}, root, 0, data.size(), {}};
-  group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
-    if (data.empty()) return;
-    answers(ncclBroadcast(data.data(), data.data(), data.size(), type_of(dtype_v<T>), root, comm,
-                          stream));
+void move(const Issue& call, const moves::Broadcast<T>& m) {
+  if (m.out.empty()) return;
+  call.answers(ncclBroadcast(m.out.data(), m.out.data(), m.out.size(), type_of(dtype_v<T>), m.root,
+                             call.comm, call.stream));
+}
+
+template <class T>
+void move(const Issue& call, const moves::Send<T>& m) {
+  if (m.in.empty()) return;
+  call.answers(
+      ncclSend(m.in.data(), m.in.size(), type_of(dtype_v<T>), m.to, call.comm, call.stream));
+}
+
+template <class T>
+void move(const Issue& call, const moves::Receive<T>& m) {
+  if (m.out.empty()) return;
+  call.answers(
+      ncclRecv(m.out.data(), m.out.size(), type_of(dtype_v<T>), m.from, call.comm, call.stream));
+}
+
+template <class T>
+void move(const Issue& call, const moves::Gather<T>& m) {
+  if (call.rank != m.root) return move(call, moves::Send<T>{m.in, m.root, 0});
+  for_each_block(m.counts, [&](int rank, std::size_t offset, std::size_t count) {
+    const std::span<T> block = m.out.subspan(offset, count);
+    if (rank == m.root)
+      call.keep(m.in.data(), block.data(), count);
+    else
+      move(call, moves::Receive<T>{block, rank, 0});
   });
 }
 
 template <class T>
-void gather(Group& group, std::span<const T> in, std::span<T> out,
-            std::span<const std::size_t> counts, int root) {
-  constexpr ncclDataType_t type = type_of(dtype_v<T>);
-  const Call call{Operation::gather, dtype_v<T>, {}, root, 0, total(counts), counts};
-  group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
-    if (group.rank() != root) {
-      if (!in.empty()) answers(ncclSend(in.data(), in.size(), type, root, comm, stream));
-      return;
-    }
-    for_each_block(counts, [&](int rank, std::size_t offset, std::size_t count) {
-      T* const block = out.data() + offset;
-      if (rank == root)
-        keep(answers, in.data(), block, count, stream);
-      else
-        answers(ncclRecv(block, count, type, rank, comm, stream));
-    });
+void move(const Issue& call, const moves::Scatter<T>& m) {
+  if (call.rank != m.root) return move(call, moves::Receive<T>{m.out, m.root, 0});
+  for_each_block(m.counts, [&](int rank, std::size_t offset, std::size_t count) {
+    const std::span<const T> block = m.in.subspan(offset, count);
+    if (rank == m.root)
+      call.keep(block.data(), m.out.data(), count);
+    else
+      move(call, moves::Send<T>{block, rank, 0});
   });
 }
 
 template <class T>
-void scatter(Group& group, std::span<const T> in, std::span<T> out,
-             std::span<const std::size_t> counts, int root) {
-  constexpr ncclDataType_t type = type_of(dtype_v<T>);
-  const Call call{Operation::scatter, dtype_v<T>, {}, root, 0, total(counts), counts};
-  group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
-    if (group.rank() != root) {
-      if (!out.empty()) answers(ncclRecv(out.data(), out.size(), type, root, comm, stream));
-      return;
-    }
-    for_each_block(counts, [&](int rank, std::size_t offset, std::size_t count) {
-      const T* const block = in.data() + offset;
-      if (rank == root)
-        keep(answers, block, out.data(), count, stream);
-      else
-        answers(ncclSend(block, count, type, rank, comm, stream));
-    });
+void move(const Issue& call, const moves::AllToAll<T>& m) {
+  const T* const own = m.in.data() + offset(m.sent, call.rank);
+  for_each_block(m.sent, [&](int rank, std::size_t begin, std::size_t count) {
+    if (rank != call.rank) move(call, moves::Send<T>{m.in.subspan(begin, count), rank, 0});
   });
-}
-
-template <class T>
-void all_to_all(Group& group, std::span<const T> in, std::span<const std::size_t> sent,
-                std::span<T> out, std::span<const std::size_t> received) {
-  constexpr ncclDataType_t type = type_of(dtype_v<T>);
-  const T* const own = in.data() + offset(sent, group.rank());
-  const Call call{Operation::all_to_all, dtype_v<T>, {}, -1, 0, in.size(), {}};
-  group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
-    for_each_block(sent, [&](int rank, std::size_t begin, std::size_t count) {
-      if (rank != group.rank())
-        answers(ncclSend(in.data() + begin, count, type, rank, comm, stream));
-    });
-    for_each_block(received, [&](int rank, std::size_t begin, std::size_t count) {
-      if (rank != group.rank())
-        answers(ncclRecv(out.data() + begin, count, type, rank, comm, stream));
-      else
-        keep(answers, own, out.data() + begin, count, stream);
-    });
-  });
-}
-
-template <class T>
-void send(Group& group, std::span<const T> data, int to, int tag) {
-  const Call call{Operation::send, dtype_v<T>, {}, to, tag, data.size(), {}};
-  group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
-    if (!data.empty())
-      answers(ncclSend(data.data(), data.size(), type_of(dtype_v<T>), to, comm, stream));
-  });
-}
-
-template <class T>
-void receive(Group& group, std::span<T> data, int from, int tag) {
-  const Call call{Operation::receive, dtype_v<T>, {}, from, tag, data.size(), {}};
-  group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
-    if (!data.empty())
-      answers(ncclRecv(data.data(), data.size(), type_of(dtype_v<T>), from, comm, stream));
+  for_each_block(m.received, [&](int rank, std::size_t begin, std::size_t count) {
+    if (rank != call.rank)
+      move(call, moves::Receive<T>{m.out.subspan(begin, count), rank, 0});
+    else
+      call.keep(own, m.out.data() + begin, count);
   });
 }
 
 /// Done on a rank when all ranks have called.
-inline void meet(Group& group) {
-  group.issue(Call{Operation::barrier}, [&](Answers& answers, ncclComm_t comm,
-                                            cudaStream_t stream) {
+inline void meet(Group& group, const Call& call) {
+  group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
     answers(ncclAllReduce(group.scratch(), group.scratch(), 1, ncclInt32, ncclMax, comm, stream));
   });
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -47,10 +48,27 @@ std::string describe_quarrel(std::uint64_t number, std::span<const int> ranks, A
 }
 
 /// What rank `from` sends in an all_to_all and rank `to` does not expect.
-inline std::string describe_unequal(int from, int to, std::size_t sent, std::size_t received) {
-  return sentence({"ranks disagree in all_to_all: rank ", from, " sends ", sent,
-                   " elements to rank ", to, ", which called it to receive ", received,
-                   " from there; the two counts must be the same"});
+struct Unequal {
+  std::size_t from, to, sent, received;
+};
+
+/// The first such block, if there is one. Rank f has sent(f, t) elements for rank t, which waits
+/// for received(t, f).
+template <class Sent, class Received>
+std::optional<Unequal> first_unequal(std::size_t ranks, Sent sent, Received received) noexcept {
+  for (std::size_t from = 0; from < ranks; ++from)
+    for (std::size_t to = 0; to < ranks; ++to)
+      if (sent(from, to) != received(to, from))
+        return Unequal{from, to, sent(from, to), received(to, from)};
+  return {};
+}
+
+/// That in words; name(rank) is how a rank is called.
+template <class Name>
+std::string describe_unequal(const Unequal& block, Name name) {
+  return sentence({"ranks disagree in all_to_all: rank ", name(block.from), " sends ", block.sent,
+                   " elements to rank ", name(block.to), ", which called it to receive ",
+                   block.received, " from there; the two counts must be the same"});
 }
 
 }  // namespace shardwise::detail

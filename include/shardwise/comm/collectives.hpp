@@ -1,0 +1,84 @@
+#pragma once
+// The operations of a communicator, said once: whoever moves the data derives from them.
+
+#include <span>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/moves.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise {
+
+/// The operations of `Communicator` for `Self`, which derives from this. Each checks its arguments,
+/// describes the call, and hands both on. Self has rank(), size(), split(color, key) and, for each
+/// type of `shardwise::moves`,
+///
+///     template <class T>
+///     void move(const Call& call, const moves::AllReduce<T>& m);
+///
+/// which does it as `Communicator` says, with arguments that are right. A Self that need not look
+/// at its arguments also has `bool checks_arguments()`. These may be private to Self and its
+/// friend, `Collectives<Self>`.
+template <class Self>
+class Collectives {
+ public:
+  ///@{
+  /// As `Communicator` says.
+  template <Element T>
+  void all_reduce(moves::In<T> in, std::span<T> out, Reduction reduction = Reduction::sum) {
+    make(moves::AllReduce<T>{in, out, reduction});
+  }
+  template <Element T>
+  void all_gather(moves::In<T> in, std::span<T> out, moves::Counts counts) {
+    make(moves::AllGather<T>{in, out, counts});
+  }
+  template <Element T>
+  void reduce_scatter(moves::In<T> in, std::span<T> out, moves::Counts counts,
+                      Reduction reduction = Reduction::sum) {
+    make(moves::ReduceScatter<T>{in, out, counts, reduction});
+  }
+  template <Element T>
+  void broadcast(std::span<T> data, int root) {
+    make(moves::Broadcast<T>{data, root});
+  }
+  template <Element T>
+  void gather(moves::In<T> in, std::span<T> out, moves::Counts counts, int root) {
+    make(moves::Gather<T>{in, out, counts, root});
+  }
+  template <Element T>
+  void scatter(moves::In<T> in, std::span<T> out, moves::Counts counts, int root) {
+    make(moves::Scatter<T>{in, out, counts, root});
+  }
+  template <Element T>
+  void all_to_all(moves::In<T> in, moves::Counts sent, std::span<T> out, moves::Counts received) {
+    make(moves::AllToAll<T>{in, sent, out, received});
+  }
+  template <Element T>
+  void send(std::span<const T> data, int to, int tag = 0) {
+    make(moves::Send<T>{data, to, tag});
+  }
+  template <Element T>
+  void receive(std::span<T> data, int from, int tag = 0) {
+    make(moves::Receive<T>{data, from, tag});
+  }
+  void barrier() { make(moves::Barrier{}); }
+  ///@}
+
+ protected:
+  static constexpr bool checks_arguments() { return true; }
+
+ private:
+  template <class Move>
+  void make(const Move& move) {
+    Self& self = static_cast<Self&>(*this);
+    static_assert(
+        requires(const Call& call) { self.move(call, move); },
+        "The communicator Self lacks `void move(const Call&, const Move&)`, or hides it from "
+        "Collectives<Self>. Write it as comm/collectives.hpp says, for every type of "
+        "shardwise::moves.");
+    if (self.checks_arguments()) move.check(self.rank(), self.size());
+    self.move(move.call(self.rank()), move);
+  }
+};
+
+}  // namespace shardwise

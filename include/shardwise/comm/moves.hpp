@@ -1,0 +1,281 @@
+#pragma once
+// What each operation of a communicator moves, as an object: its buffers, what a rank can see to be
+// wrong with them, and how the call is described to the other ranks.
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/checks.hpp"
+#include "shardwise/core/dtype.hpp"
+
+/// The operations of `Communicator` with their arguments. Each has
+///
+///     move.check(rank, size)     throws what rank `rank` of `size` can see to be wrong
+///     move.call(rank)            what the rank calls; the ranks agree on it
+///     move.on(ranks)             calls the operation on any communicator
+namespace shardwise::moves {
+
+/// A rank's input, from which no template argument is deduced: `out` tells T.
+template <class T>
+using In = std::type_identity_t<std::span<const T>>;
+/// Elements of a block for each rank, in rank order.
+using Counts = std::span<const std::size_t>;
+
+/// out = the ranks' `in`, reduced.
+template <class T>
+struct AllReduce {
+  std::span<const T> in;                 ///< the rank's summands
+  std::span<T> out;                      ///< as long as `in`, and may be the same memory
+  Reduction reduction = Reduction::sum;  ///< how they become one
+
+  static constexpr Operation operation = Operation::all_reduce;
+
+  void check(int, int) const {
+    detail::check_elements(operation, "the output", out.size(), in.size());
+    detail::check_overlap<T>(operation, in, out, out.data());
+  }
+  Call call(int) const {
+    return {.operation = operation,
+            .dtype = dtype_v<T>,
+            .reduction = reduction,
+            .elements = in.size(),
+            .mine = in.size()};
+  }
+  template <class C>
+  void on(C& ranks) const {
+    ranks.all_reduce(in, out, reduction);
+  }
+};
+
+/// out = the blocks of all ranks, in order.
+template <class T>
+struct AllGather {
+  std::span<const T> in;  ///< the rank's block
+  std::span<T> out;       ///< all blocks
+  Counts counts;          ///< elements of each rank's block
+
+  static constexpr Operation operation = Operation::all_gather;
+
+  void check(int rank, int size) const {
+    const std::size_t begin =
+        detail::check_block(operation, "the input", in.size(), counts, rank, size);
+    detail::check_elements(operation, "the output", out.size(), detail::total(counts));
+    detail::check_overlap<T>(operation, in, out, out.data() + begin);
+  }
+  Call call(int) const {
+    return {.operation = operation,
+            .dtype = dtype_v<T>,
+            .elements = out.size(),
+            .counts = counts,
+            .mine = in.size()};
+  }
+  template <class C>
+  void on(C& ranks) const {
+    ranks.all_gather(in, out, counts);
+  }
+};
+
+/// out = the rank's block of the ranks' `in`, reduced.
+template <class T>
+struct ReduceScatter {
+  std::span<const T> in;                 ///< the rank's summands of all blocks
+  std::span<T> out;                      ///< the rank's block
+  Counts counts;                         ///< elements of each rank's block
+  Reduction reduction = Reduction::sum;  ///< how the summands become one
+
+  static constexpr Operation operation = Operation::reduce_scatter;
+
+  void check(int rank, int size) const {
+    detail::check_block(operation, "the output", out.size(), counts, rank, size);
+    detail::check_elements(operation, "the input", in.size(), detail::total(counts));
+    detail::check_overlap<T>(operation, in, out);
+  }
+  Call call(int) const {
+    return {.operation = operation,
+            .dtype = dtype_v<T>,
+            .reduction = reduction,
+            .elements = in.size(),
+            .counts = counts,
+            .mine = in.size()};
+  }
+  template <class C>
+  void on(C& ranks) const {
+    ranks.reduce_scatter(in, out, counts, reduction);
+  }
+};
+
+/// out = that of the root.
+template <class T>
+struct Broadcast {
+  std::span<T> out;  ///< on the root it is read
+  int root;          ///< whose data it is
+
+  static constexpr Operation operation = Operation::broadcast;
+
+  void check(int, int size) const { detail::check_rank(operation, "root", root, size); }
+  Call call(int) const {
+    return {.operation = operation,
+            .dtype = dtype_v<T>,
+            .root = root,
+            .elements = out.size(),
+            .mine = out.size()};
+  }
+  template <class C>
+  void on(C& ranks) const {
+    ranks.broadcast(out, root);
+  }
+};
+
+/// out = the blocks of all ranks, in order, on the root.
+template <class T>
+struct Gather {
+  std::span<const T> in;  ///< the rank's block
+  std::span<T> out;       ///< all blocks; looked at on the root only
+  Counts counts;          ///< elements of each rank's block
+  int root;               ///< who gets them
+
+  static constexpr Operation operation = Operation::gather;
+
+  void check(int rank, int size) const {
+    detail::check_rank(operation, "root", root, size);
+    const std::size_t begin =
+        detail::check_block(operation, "the input", in.size(), counts, rank, size);
+    if (rank != root) return;
+    detail::check_elements(operation, "the output", out.size(), detail::total(counts));
+    detail::check_overlap<T>(operation, in, out, out.data() + begin);
+  }
+  Call call(int) const {
+    return {.operation = operation,
+            .dtype = dtype_v<T>,
+            .root = root,
+            .elements = detail::total(counts),
+            .counts = counts,
+            .mine = in.size()};
+  }
+  template <class C>
+  void on(C& ranks) const {
+    ranks.gather(in, out, counts, root);
+  }
+};
+
+/// out = the rank's block of the root's `in`.
+template <class T>
+struct Scatter {
+  std::span<const T> in;  ///< all blocks; looked at on the root only
+  std::span<T> out;       ///< the rank's block
+  Counts counts;          ///< elements of each rank's block
+  int root;               ///< who has them
+
+  static constexpr Operation operation = Operation::scatter;
+
+  void check(int rank, int size) const {
+    detail::check_rank(operation, "root", root, size);
+    detail::check_block(operation, "the output", out.size(), counts, rank, size);
+    if (rank != root) return;
+    detail::check_elements(operation, "the input", in.size(), detail::total(counts));
+    detail::check_overlap<T>(operation, in, out);
+  }
+  Call call(int rank) const {
+    return {.operation = operation,
+            .dtype = dtype_v<T>,
+            .root = root,
+            .elements = detail::total(counts),
+            .counts = counts,
+            .mine = rank == root ? in.size() : 0};
+  }
+  template <class C>
+  void on(C& ranks) const {
+    ranks.scatter(in, out, counts, root);
+  }
+};
+
+/// Block r of `out` = the block that rank r has for this one.
+template <class T>
+struct AllToAll {
+  std::span<const T> in;  ///< a block for each rank
+  Counts sent;            ///< elements of these blocks
+  std::span<T> out;       ///< a block from each rank
+  Counts received;        ///< elements of these blocks
+
+  static constexpr Operation operation = Operation::all_to_all;
+
+  void check(int, int size) const {
+    detail::check_counts(operation, sent.size(), size);
+    detail::check_counts(operation, received.size(), size);
+    detail::check_elements(operation, "the input", in.size(), detail::total(sent));
+    detail::check_elements(operation, "the output", out.size(), detail::total(received));
+    detail::check_overlap<T>(operation, in, out);
+  }
+  /// Without elements and counts, which differ from rank to rank.
+  Call call(int) const { return {.operation = operation, .dtype = dtype_v<T>, .mine = in.size()}; }
+  template <class C>
+  void on(C& ranks) const {
+    ranks.all_to_all(in, sent, out, received);
+  }
+};
+
+/// A message for another rank.
+template <class T>
+struct Send {
+  std::span<const T> in;  ///< what is sent
+  int to;                 ///< the receiver
+  int tag;                ///< the same on both sides
+
+  static constexpr Operation operation = Operation::send;
+
+  void check(int rank, int size) const {
+    detail::check_partner(operation, "receiver", to, rank, size);
+  }
+  Call call(int) const {
+    return {.operation = operation,
+            .dtype = dtype_v<T>,
+            .root = to,
+            .tag = tag,
+            .elements = in.size(),
+            .mine = in.size()};
+  }
+  template <class C>
+  void on(C& ranks) const {
+    ranks.send(in, to, tag);
+  }
+};
+
+/// The next message of another rank.
+template <class T>
+struct Receive {
+  std::span<T> out;  ///< where it goes
+  int from;          ///< the sender
+  int tag;           ///< the same on both sides
+
+  static constexpr Operation operation = Operation::receive;
+
+  void check(int rank, int size) const {
+    detail::check_partner(operation, "sender", from, rank, size);
+  }
+  Call call(int) const {
+    return {.operation = operation,
+            .dtype = dtype_v<T>,
+            .root = from,
+            .tag = tag,
+            .elements = out.size(),
+            .mine = out.size()};
+  }
+  template <class C>
+  void on(C& ranks) const {
+    ranks.receive(out, from, tag);
+  }
+};
+
+/// Nothing: no rank goes on before all have called.
+struct Barrier {
+  void check(int, int) const {}
+  Call call(int) const { return {}; }
+  template <class C>
+  void on(C& ranks) const {
+    ranks.barrier();
+  }
+};
+
+}  // namespace shardwise::moves

@@ -1,0 +1,83 @@
+#pragma once
+// A communicator around another one, which does something before and after each call.
+
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/check_level.hpp"
+#include "shardwise/comm/collectives.hpp"
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/moves.hpp"
+#include "shardwise/comm/reads_peers.hpp"
+#include "shardwise/comm/starts_all_reduce.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise {
+
+/// Hands every call to `Inner`, which looks at the arguments, through
+///
+///     template <class F>
+///     void around(const Call& call, F make);
+///
+/// of `Self`, which derives from this: it calls make() once. What models and redistributions ask of
+/// `Inner` they find here too: its check level, whether it takes memory of a device, reads of
+/// peers' memory, and sums beside other work. A group made by split is Self(a group of Inner).
+template <class Self, class Inner>
+class WrappedCommunicator : public Collectives<Self> {
+ public:
+  /// What redistributions and models on these ranks look at: what they do on `Inner`.
+  static constexpr CheckLevel check_level = check_level_of<Inner>();
+  /// Whether its collectives take memory of a device: if those of `Inner` do.
+  static constexpr bool takes_device_memory = requires { requires Inner::takes_device_memory; };
+
+  /// Stands for the same rank as `inner`.
+  explicit WrappedCommunicator(Inner inner) : inner_(std::move(inner)) {}
+
+  ///@{
+  /// As `Communicator` says.
+  constexpr int rank() const { return inner_.rank(); }
+  constexpr int size() const { return inner_.size(); }
+  Self split(int color, int key) {
+    std::optional<Inner> part;
+    self().around(Call{.operation = Operation::split},
+                  [&] { part.emplace(inner_.split(color, key)); });
+    return Self(*std::move(part));
+  }
+  ///@}
+
+  /// As `StartsAllReduce` says, where `Inner` offers it; around() sees the call that begins it.
+  template <Element T>
+  requires StartsAllReduce<Inner>
+  [[nodiscard]] auto start_all_reduce(moves::In<T> in, std::span<T> out) {
+    std::optional<decltype(inner_.start_all_reduce(in, out))> started;
+    self().around(moves::AllReduce<T>{in, out}.call(rank()),
+                  [&] { started.emplace(inner_.start_all_reduce(in, out)); });
+    return *std::move(started);
+  }
+
+  /// As `ReadsPeers` says, where `Inner` offers it.
+  template <class T, class F>
+  requires ReadsPeers<Inner>
+  void read_peers(const Call& call, std::span<T> mine, F&& f) {
+    Call with_mine = call;
+    with_mine.mine = mine.size();
+    self().around(with_mine, [&] { inner_.read_peers(call, mine, std::forward<F>(f)); });
+  }
+
+ private:
+  friend Collectives<Self>;
+
+  Self& self() { return static_cast<Self&>(*this); }
+  static constexpr bool checks_arguments() { return false; }
+
+  template <class Move>
+  void move(const Call& call, const Move& m) {
+    self().around(call, [&] { m.on(inner_); });
+  }
+
+  Inner inner_;
+};
+
+}  // namespace shardwise
