@@ -26,76 +26,20 @@ namespace sw = shardwise;
 namespace {
 
 // begin: communicator
-/// Forwards every call to `Inner` and adds up the time that its rank spends there.
+/// Adds up the time that its rank spends in calls of `Inner`.
 template <sw::Communicator Inner>
-class TimedCommunicator {
-  using Counts = std::span<const std::size_t>;
-  using Clock = std::chrono::steady_clock;
-
+class TimedCommunicator : public sw::WrappedCommunicator<TimedCommunicator<Inner>, Inner> {
  public:
-  static constexpr sw::CheckLevel check_level = sw::check_level_of<Inner>();
+  using sw::WrappedCommunicator<TimedCommunicator, Inner>::WrappedCommunicator;
 
-  explicit TimedCommunicator(Inner inner) : inner_(std::move(inner)) {}
-
-  int rank() const { return inner_.rank(); }
-  int size() const { return inner_.size(); }
-  std::chrono::duration<double> spent() const { return spent_; }
-
-  template <class T>
-  void all_reduce(std::span<const T> in, std::span<T> out,
-                  sw::Reduction reduction = sw::Reduction::sum) {
-    timed([&] { inner_.template all_reduce<T>(in, out, reduction); });
-  }
-  template <class T>
-  void all_gather(std::span<const T> in, std::span<T> out, Counts counts) {
-    timed([&] { inner_.template all_gather<T>(in, out, counts); });
-  }
-  template <class T>
-  void reduce_scatter(std::span<const T> in, std::span<T> out, Counts counts,
-                      sw::Reduction reduction = sw::Reduction::sum) {
-    timed([&] { inner_.template reduce_scatter<T>(in, out, counts, reduction); });
-  }
-  template <class T>
-  void broadcast(std::span<T> data, int root) {
-    timed([&] { inner_.template broadcast<T>(data, root); });
-  }
-  template <class T>
-  void gather(std::span<const T> in, std::span<T> out, Counts counts, int root) {
-    timed([&] { inner_.template gather<T>(in, out, counts, root); });
-  }
-  template <class T>
-  void scatter(std::span<const T> in, std::span<T> out, Counts counts, int root) {
-    timed([&] { inner_.template scatter<T>(in, out, counts, root); });
-  }
-  template <class T>
-  void all_to_all(std::span<const T> in, Counts sent, std::span<T> out, Counts received) {
-    timed([&] { inner_.template all_to_all<T>(in, sent, out, received); });
-  }
-  template <class T>
-  void send(std::span<const T> data, int to, int tag = 0) {
-    timed([&] { inner_.template send<T>(data, to, tag); });
-  }
-  template <class T>
-  void receive(std::span<T> data, int from, int tag = 0) {
-    timed([&] { inner_.template receive<T>(data, from, tag); });
-  }
-  void barrier() {
-    timed([&] { inner_.barrier(); });
-  }
-  TimedCommunicator split(int color, int key) {
-    return TimedCommunicator(inner_.split(color, key));
-  }
-
- private:
   template <class F>
-  void timed(F call) {
-    const Clock::time_point begin = Clock::now();
-    call();
-    spent_ += Clock::now() - begin;
+  void around(const sw::Call&, F make) {
+    const auto begin = std::chrono::steady_clock::now();
+    make();
+    spent += std::chrono::steady_clock::now() - begin;
   }
 
-  Inner inner_;
-  std::chrono::duration<double> spent_{};
+  std::chrono::duration<double> spent{};
 };
 
 static_assert(sw::Communicator<TimedCommunicator<sw::ThreadCommunicator>>);
@@ -123,7 +67,7 @@ std::vector<float> share_out(C& ranks, const std::vector<float>& mine) {
 
 int main() try {
   sw::run_ranks(3, [](sw::ThreadCommunicator& threads) {
-    TimedCommunicator ranks(threads);
+    TimedCommunicator<sw::ThreadCommunicator> ranks(threads);
 
     // begin: laws
     using Bins = sw::Sharded<sw::Axis::feature>;
@@ -145,7 +89,7 @@ int main() try {
       std::printf("\n");
       std::fflush(stdout);
     }
-    if (!(ranks.spent().count() > 0)) throw std::runtime_error("no time was spent");
+    if (!(ranks.spent.count() > 0)) throw std::runtime_error("no time was spent");
   });
   return 0;
 } catch (const std::exception& e) {

@@ -47,6 +47,9 @@ using FarCommunicator = shardwise::DeviceThreadCommunicator<Far>;
 #include "shardwise/backend/recording.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/collectives.hpp"
+#include "shardwise/comm/moves.hpp"
 #include "support/enqueued_kernel.hpp"
 #include "support/plain_communicator.hpp"
 #include "support/slope_loops.hpp"
@@ -245,13 +248,8 @@ static_assert(shardwise::SlopeKernel<Far::Linear<float>, float>);
 static_assert(!shardwise::DeviceBackend<shardwise::Reference>);
 
 /// A rank whose collectives take far memory alone, as NCCL's take that of a GPU.
-class FarCommunicator {
+class FarCommunicator : public shardwise::Collectives<FarCommunicator> {
   using Inner = PlainCommunicator<shardwise::ThreadCommunicator>;
-  using Reduction = shardwise::Reduction;
-  using Counts = std::span<const std::size_t>;
-  using Kept = std::vector<std::size_t>;
-  template <class T>
-  using In = std::type_identity_t<std::span<const T> >;
 
  public:
   /// The rank computes with `far`.
@@ -268,57 +266,6 @@ class FarCommunicator {
 
   int rank() const { return ranks_.rank(); }
   int size() const { return ranks_.size(); }
-
-  template <shardwise::Element T>
-  void all_reduce(In<T> in, std::span<T> out, Reduction reduction = Reduction::sum) {
-    enqueue(in, out, [=](Inner& ranks) { ranks.all_reduce(in, out, reduction); });
-  }
-  template <shardwise::Element T>
-  void all_gather(In<T> in, std::span<T> out, Counts counts) {
-    enqueue(in, out, [=, counts = Kept(counts.begin(), counts.end())](Inner& ranks) {
-      ranks.all_gather(in, out, counts);
-    });
-  }
-  template <shardwise::Element T>
-  void reduce_scatter(In<T> in, std::span<T> out, Counts counts,
-                      Reduction reduction = Reduction::sum) {
-    enqueue(in, out, [=, counts = Kept(counts.begin(), counts.end())](Inner& ranks) {
-      ranks.reduce_scatter(in, out, counts, reduction);
-    });
-  }
-  template <shardwise::Element T>
-  void broadcast(std::span<T> data, int root) {
-    enqueue(std::span<const T>(data), data, [=](Inner& ranks) { ranks.broadcast(data, root); });
-  }
-  template <shardwise::Element T>
-  void gather(In<T> in, std::span<T> out, Counts counts, int root) {
-    enqueue(in, out, [=, counts = Kept(counts.begin(), counts.end())](Inner& ranks) {
-      ranks.gather(in, out, counts, root);
-    });
-  }
-  template <shardwise::Element T>
-  void scatter(In<T> in, std::span<T> out, Counts counts, int root) {
-    enqueue(in, out, [=, counts = Kept(counts.begin(), counts.end())](Inner& ranks) {
-      ranks.scatter(in, out, counts, root);
-    });
-  }
-  template <shardwise::Element T>
-  void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
-    enqueue(in, out,
-            [=, sent = Kept(sent.begin(), sent.end()),
-             received = Kept(received.begin(), received.end())](Inner& ranks) {
-              ranks.all_to_all(in, sent, out, received);
-            });
-  }
-  template <shardwise::Element T>
-  void send(std::span<const T> data, int to, int tag = 0) {
-    enqueue(data, std::span<T>(), [=](Inner& ranks) { ranks.send(data, to, tag); });
-  }
-  template <shardwise::Element T>
-  void receive(std::span<T> data, int from, int tag = 0) {
-    enqueue(std::span<const T>(), data, [=](Inner& ranks) { ranks.receive(data, from, tag); });
-  }
-  void barrier() { ranks_.barrier(); }
   FarCommunicator split(int color, int key) {
     FarCommunicator part(ranks_.split(color, key), *memory_);
     part.far_ = far_;
@@ -326,18 +273,40 @@ class FarCommunicator {
   }
 
  private:
+  friend shardwise::Collectives<FarCommunicator>;
+  using Kept = std::vector<std::size_t>;
+
   FarCommunicator(Inner ranks, FarMemory& memory) : ranks_(std::move(ranks)), memory_(&memory) {}
 
-  /// Calls collective(ranks) when it is the backend's turn to do it.
-  template <class T, class Collective>
-  void enqueue(std::span<const T> in, std::span<T> out, Collective collective) {
-    if (!memory_->holds(in.data(), in.size_bytes()) ||
-        !memory_->holds(out.data(), out.size_bytes())) {
-      throw std::runtime_error("a collective was given memory of the host");
+  /// Makes the call when it is the backend's turn to do it, with counts that it keeps.
+  template <class Move>
+  void move(const shardwise::Call&, const Move& m) {
+    Kept first, second;
+    if constexpr (requires { m.in; }) require_far(m.in);
+    if constexpr (requires { m.out; }) require_far(m.out);
+    if constexpr (requires { m.counts; }) first.assign(m.counts.begin(), m.counts.end());
+    if constexpr (requires { m.sent; }) {
+      first.assign(m.sent.begin(), m.sent.end());
+      second.assign(m.received.begin(), m.received.end());
     }
-    if (far_ != nullptr) return far_->enqueue([this, collective] { collective(ranks_); });
+    auto collective = [this, m, first, second]() mutable {
+      if constexpr (requires { m.counts; }) m.counts = first;
+      if constexpr (requires { m.sent; }) {
+        m.sent = first;
+        m.received = second;
+      }
+      m.on(ranks_);
+    };
+    if (far_ != nullptr) return far_->enqueue(collective);
     const Open open(*memory_);
-    collective(ranks_);
+    collective();
+  }
+  void move(const shardwise::Call&, const shardwise::moves::Barrier& m) { m.on(ranks_); }
+
+  template <class T>
+  void require_far(std::span<T> buffer) const {
+    if (!memory_->holds(buffer.data(), buffer.size_bytes()))
+      throw std::runtime_error("a collective was given memory of the host");
   }
 
   Inner ranks_;

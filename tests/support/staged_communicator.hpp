@@ -1,13 +1,13 @@
 #pragma once
 // Collectives of the host for tests, by a communicator that takes memory of a device alone.
 
-#include <cstddef>
 #include <memory>
 #include <span>
-#include <type_traits>
 #include <utility>
 
-#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/collectives.hpp"
+#include "shardwise/comm/moves.hpp"
 #include "shardwise/core/memory.hpp"
 
 namespace testing {
@@ -23,11 +23,7 @@ struct StagingDevice {
 
 /// Forwards to a communicator for memory of a device, and copies from the host and back.
 template <class Inner, class B>
-class StagedCommunicator {
-  template <class T>
-  using In = std::type_identity_t<std::span<const T>>;
-  using Reduction = shardwise::Reduction;
-  using Counts = std::span<const std::size_t>;
+class StagedCommunicator : public shardwise::Collectives<StagedCommunicator<Inner, B>> {
   using Device = StagingDevice<B>;
 
  public:
@@ -36,66 +32,18 @@ class StagedCommunicator {
 
   int rank() const { return inner_.rank(); }
   int size() const { return inner_.size(); }
-
-  template <shardwise::Element T>
-  void all_reduce(In<T> in, std::span<T> out, Reduction reduction = Reduction::sum) {
-    staged(in, out, [&](auto far_in, auto far_out) {
-      inner_.template all_reduce<T>(far_in, far_out, reduction);
-    });
-  }
-  template <shardwise::Element T>
-  void all_gather(In<T> in, std::span<T> out, Counts counts) {
-    staged(in, out, [&](auto far_in, auto far_out) {
-      inner_.template all_gather<T>(far_in, far_out, counts);
-    });
-  }
-  template <shardwise::Element T>
-  void reduce_scatter(In<T> in, std::span<T> out, Counts counts,
-                      Reduction reduction = Reduction::sum) {
-    staged(in, out, [&](auto far_in, auto far_out) {
-      inner_.template reduce_scatter<T>(far_in, far_out, counts, reduction);
-    });
-  }
-  template <shardwise::Element T>
-  void broadcast(std::span<T> data, int root) {
-    staged(std::span<const T>(), data,
-           [&](auto, auto far_out) { inner_.template broadcast<T>(far_out, root); });
-  }
-  template <shardwise::Element T>
-  void gather(In<T> in, std::span<T> out, Counts counts, int root) {
-    staged(in, out, [&](auto far_in, auto far_out) {
-      inner_.template gather<T>(far_in, far_out, counts, root);
-    });
-  }
-  template <shardwise::Element T>
-  void scatter(In<T> in, std::span<T> out, Counts counts, int root) {
-    staged(in, out, [&](auto far_in, auto far_out) {
-      inner_.template scatter<T>(far_in, far_out, counts, root);
-    });
-  }
-  template <shardwise::Element T>
-  void all_to_all(In<T> in, Counts sent, std::span<T> out, Counts received) {
-    staged(in, out, [&](auto far_in, auto far_out) {
-      inner_.template all_to_all<T>(far_in, sent, far_out, received);
-    });
-  }
-  template <shardwise::Element T>
-  void send(std::span<const T> data, int to, int tag = 0) {
-    staged(data, std::span<T>(),
-           [&](auto far_in, auto) { inner_.template send<T>(far_in, to, tag); });
-  }
-  template <shardwise::Element T>
-  void receive(std::span<T> data, int from, int tag = 0) {
-    staged(std::span<const T>(), data,
-           [&](auto, auto far_out) { inner_.template receive<T>(far_out, from, tag); });
-  }
-  void barrier() { inner_.barrier(); }
   StagedCommunicator split(int color, int key) { return {device_, inner_.split(color, key)}; }
 
  private:
+  friend shardwise::Collectives<StagedCommunicator>;
+
   /// `in` may lie in `out`, and then does so there.
-  template <class T, class Call>
-  void staged(std::span<const T> in, std::span<T> out, Call call) {
+  template <template <class> class Move, class T>
+  void move(const shardwise::Call&, const Move<T>& m) {
+    std::span<const T> in;
+    std::span<T> out;
+    if constexpr (requires { m.in; }) in = m.in;
+    if constexpr (requires { m.out; }) out = m.out;
     const auto out_memory = device_->pool.take(out.size_bytes());
     const auto in_memory = device_->pool.take(in.size_bytes());
     T* const far_out = static_cast<T*>(out_memory.data());
@@ -106,11 +54,17 @@ class StagedCommunicator {
     } else if (!in.empty()) {
       device_->backend.to_device(in.data(), in.size(), far_in);
     }
-    const bool is_null = out.data() == nullptr;
-    call(std::span<const T>(in.data() == nullptr ? nullptr : far_in, in.size()),
-         std::span<T>(is_null ? nullptr : far_out, out.size()));
+    Move<T> far = m;
+    if constexpr (requires { m.in; }) {
+      if (in.data() != nullptr) far.in = {far_in, in.size()};
+    }
+    if constexpr (requires { m.out; }) {
+      if (out.data() != nullptr) far.out = {far_out, out.size()};
+    }
+    far.on(inner_);
     if (!out.empty()) device_->backend.to_host(far_out, out.size(), out.data());
   }
+  void move(const shardwise::Call&, const shardwise::moves::Barrier& m) { m.on(inner_); }
 
   std::shared_ptr<Device> device_;
   Inner inner_;
