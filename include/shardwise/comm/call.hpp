@@ -55,8 +55,10 @@ struct Call {
   Operation operation = Operation::barrier;  ///< which one
   Dtype dtype = Dtype::uint8;                ///< of the elements
   Reduction reduction = Reduction::sum;      ///< of an all_reduce or reduce_scatter
-  int root = -1;  ///< the root; the partner of a send or receive; -1 where there is none
-  int tag = 0;    ///< of a send or receive; which axis the blocks are of, where ranks read peers
+  int root = -1;     ///< the root; the partner of a send or receive; -1 where there is none
+  int tag = 0;       ///< of a send or receive
+  int axis = 0;      ///< which one of a tensor the blocks are of, where ranks read peers' memory
+  int to_axis = -1;  ///< which one they are of after an all_to_all there; -1 elsewhere
   /// Of one rank's buffer, or of all blocks together if counts are given.
   std::size_t elements = 0;
   std::span<const std::size_t> counts{};  ///< elements of each rank's block, in rank order
@@ -81,7 +83,8 @@ inline std::string to_string(const Call& call) {
     return sentence({text, partner, call.root, ", tag ", call.tag, ")"});
   }
   if (call.root >= 0) text += sentence({", root ", call.root});
-  if (call.tag != 0) text += sentence({", axis ", call.tag});
+  if (call.axis > 0 || call.to_axis >= 0) text += sentence({", axis ", call.axis});
+  if (call.to_axis >= 0) text += sentence({" to axis ", call.to_axis});
   return sentence({text, ")"});
 }
 

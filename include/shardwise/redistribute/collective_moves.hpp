@@ -18,7 +18,7 @@ template <class T>
 Call blocks_call(Operation operation, const Shape& whole, std::size_t axis,
                  std::span<const std::size_t> counts) {
   Call call;
-  call.tag = static_cast<int>(axis);
+  call.axis = static_cast<int>(axis);
   call.operation = operation;
   call.dtype = dtype_v<T>;
   call.elements = whole.elements();
@@ -99,9 +99,9 @@ void all_to_all(B& backend, C& ranks, Pool& pool, View<const T, From> in, View<T
       }
     };
     const Counts counts = shard_counts(pool, whole, from_axis, ranks.size());
-    const std::size_t axes = 10 * from_axis + to_axis;
-    ranks.read_peers(blocks_call<T>(Operation::all_to_all, whole, axes, counts), in.span(),
-                     copy_blocks);
+    Call call = blocks_call<T>(Operation::all_to_all, whole, from_axis, counts);
+    call.to_axis = static_cast<int>(to_axis);
+    ranks.read_peers(call, in.span(), copy_blocks);
   } else {
     const Counts sent = shard_counts(pool, in.local(), to_axis, ranks.size());
     const Counts received = shard_counts(pool, out.local(), from_axis, ranks.size());

@@ -19,7 +19,7 @@ using Time = CallWatch::Time;
 namespace {
 
 constexpr Time start{};
-const Call sum{Operation::all_reduce, Dtype::float32, Reduction::sum, -1, 0, 640, {}};
+const Call sum{.operation = Operation::all_reduce, .dtype = Dtype::float32, .elements = 640};
 
 /// What the table in call_watch.hpp says, written down a second time and plainly.
 struct Model {
@@ -131,7 +131,8 @@ TEST_CASE("watch: every sequence of up to six events does what the table says") 
 TEST_CASE("watch: a call that takes too long is named with rank, number, limit and elements") {
   CallWatch watch(2, 60s);
   CHECK(watch.enqueued(sum, start) == 1);
-  const Call next{Operation::broadcast, Dtype::bfloat16, {}, 1, 0, 8, {}};
+  const Call next{
+      .operation = Operation::broadcast, .dtype = Dtype::bfloat16, .root = 1, .elements = 8};
   CHECK(watch.enqueued(next, start) == 2);
   CHECK(watch.tick(start + 59s) == Action::none);
   CHECK(watch.completed(start + 59s) == Action::none);

@@ -15,7 +15,8 @@ struct Notice {
   Dtype dtype{};
   Reduction reduction{};
   int root = -1;
-  int tag = 0;
+  std::int16_t axis = 0;
+  std::int16_t to_axis = -1;
   std::uint32_t blocks = 0;         ///< how many counts there are
   std::uint64_t counts_digest = 0;  ///< of counts that may lie in memory of a rank that has gone on
   std::size_t elements = 0;
@@ -28,7 +29,8 @@ struct Notice {
         dtype(call.dtype),
         reduction(call.reduction),
         root(call.root),
-        tag(call.tag),
+        axis(static_cast<std::int16_t>(call.axis)),
+        to_axis(static_cast<std::int16_t>(call.to_axis)),
         blocks(static_cast<std::uint32_t>(call.counts.size())),
         counts_digest(digest(call.counts)),
         elements(call.elements),
@@ -40,8 +42,9 @@ struct Notice {
   /// Whether both came with the same call.
   bool agrees(const Notice& other) const {
     return operation == other.operation && dtype == other.dtype && reduction == other.reduction &&
-           root == other.root && tag == other.tag && blocks == other.blocks &&
-           counts_digest == other.counts_digest && elements == other.elements;
+           root == other.root && axis == other.axis && to_axis == other.to_axis &&
+           blocks == other.blocks && counts_digest == other.counts_digest &&
+           elements == other.elements;
   }
 };
 
