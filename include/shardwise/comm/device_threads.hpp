@@ -61,7 +61,7 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
   /// throws  argument_error for more than 32 ranks, backend_error if the backend's kernels cannot
   ///         reach a peer's memory
   DeviceThreadCommunicator(ThreadCommunicator threads, B& backend)
-      : threads_(std::move(threads)), backend_(&backend), state_(make_state()) {}
+      : threads_(std::move(threads)), backend_(&backend), marks_(make_marks()) {}
 
   ///@{
   /// As `Communicator` says.
@@ -76,13 +76,9 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
   friend Collectives<DeviceThreadCommunicator>;
   using Mark = typename B::Mark;
 
-  /// What a rank shows the others.
-  struct Card {
-    const void* in = nullptr;
-    void* out = nullptr;
-    const std::size_t* sent = nullptr;  // of an all_to_all, memory of the host
-    const std::size_t* received = nullptr;
-  };
+  /// The same operation of all ranks.
+  template <class Move>
+  using OfAll = std::span<const Move* const>;
 
   /// Every rank holds those of all, since it may look at them when their owner has gone.
   struct Marks {
@@ -91,34 +87,30 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
     Mark done;   // when it has read and written those of others
   };
 
-  struct State {
-    explicit State(std::size_t ranks) : marks(ranks), cards(ranks) {}
-    std::vector<std::shared_ptr<Marks>> marks;  // of all ranks
-    std::vector<Card> cards;                    // of all ranks, in the call that is under way
-  };
+  using AllMarks = std::vector<std::shared_ptr<Marks>>;
 
-  std::shared_ptr<State> make_state() {
+  std::shared_ptr<const AllMarks> make_marks() {
     detail::require_few_ranks(size());
-    auto state = std::make_shared<State>(index(size()));
+    auto marks = std::make_shared<AllMarks>(index(size()));
     const auto mine = std::make_shared<Marks>(*backend_);
     threads_.together(Call{Operation::split}, mine,
-                      [&](std::span<const std::shared_ptr<Marks>* const> all) noexcept {
-                        for (std::size_t r = 0; r < all.size(); ++r) state->marks[r] = *all[r];
+                      [&](OfAll<std::shared_ptr<Marks>> all) noexcept {
+                        for (std::size_t r = 0; r < all.size(); ++r) (*marks)[r] = *all[r];
                       });
-    for (const auto& peer : state->marks)
+    for (const auto& peer : *marks)
       if (peer != mine) backend_->reach(peer->ready);
-    return state;
+    return marks;
   }
 
-  Marks& marks_of(int rank) const { return *state_->marks[index(rank)]; }
+  Marks& marks_of(int rank) const { return *(*marks_)[index(rank)]; }
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-  /// Shows `mine` to all ranks, calls run() when every rank's buffers may be used, and orders what
-  /// follows behind what the others do in theirs: also when run() throws, so that nobody's memory
-  /// goes while another rank's work is to read it.
-  template <class Run>
-  void exchange(const Call& call, const Card& mine, Run&& run) {
+  /// Shows `mine` to all ranks, calls run(what all show) when every rank's buffers may be used, and
+  /// orders what follows behind what the others do in theirs: also when run() throws, so that
+  /// nobody's memory goes while another rank's work is to read it.
+  template <class Move, class Run>
+  void exchange(const Call& call, const Move& mine, Run&& run) {
     marks_of(rank()).ready.set();
     std::exception_ptr failure;
     const auto attempt = [&](auto&& work) noexcept {
@@ -128,11 +120,10 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
         failure = std::current_exception();
       }
     };
-    threads_.together(call, mine, [&](std::span<const Card* const> all) noexcept {
-      for (std::size_t r = 0; r < all.size(); ++r) state_->cards[r] = *all[r];
+    threads_.together(call, mine, [&](OfAll<Move> all) noexcept {
       attempt([&] {
         follow_peers(&Marks::ready);
-        run();
+        run(all);
       });
       attempt([&] { marks_of(rank()).done.set(); });
     });
@@ -145,23 +136,12 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
       if (peer != rank()) backend_->follow(marks_of(peer).*mark);
   }
 
-  template <class T>
-  const T* in_of(std::size_t rank) const {
-    return static_cast<const T*>(state_->cards[rank].in);
-  }
-
-  template <class T>
-  detail::PeerPointers<const T> inputs(std::size_t first) const {
-    detail::PeerPointers<const T> all;
-    for (std::size_t r = 0; r < state_->cards.size(); ++r) all.add(in_of<T>(r) + first);
-    return all;
-  }
-
-  template <class T>
-  detail::PeerPointers<T> outputs(std::size_t first) const {
-    detail::PeerPointers<T> all;
-    for (const Card& card : state_->cards) all.add(static_cast<T*>(card.out) + first);
-    return all;
+  /// From element `first` on.
+  template <class T, class Move>
+  static detail::PeerPointers<const T> inputs(OfAll<Move> all, std::size_t first) {
+    detail::PeerPointers<const T> pointers;
+    for (const Move* one : all) pointers.add(one->in.data() + first);
+    return pointers;
   }
 
   template <class T>
@@ -169,72 +149,71 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
     if (!to.empty()) detail::copy(*backend_, from, to.size(), to.data());
   }
 
-  template <class T>
-  void collect(moves::Counts counts, std::span<T> out) {
+  template <class T, class Move>
+  void collect(OfAll<Move> all, moves::Counts counts, std::span<T> out) {
     for (std::size_t r = 0, begin = 0; r < counts.size(); begin += counts[r++])
-      copy(in_of<T>(r), out.subspan(begin, counts[r]));
+      copy(all[r]->in.data(), out.subspan(begin, counts[r]));
   }
 
   /// Every rank reduces its share into everybody's output.
   template <class T>
   void move(const Call& call, const moves::AllReduce<T>& m) {
-    exchange(call, {.in = m.in.data(), .out = m.out.data()}, [&] {
+    exchange(call, m, [&](OfAll<moves::AllReduce<T>> all) {
       const std::size_t first = m.in.size() * index(rank()) / index(size());
       const std::size_t end = m.in.size() * (index(rank()) + 1) / index(size());
-      backend_->for_each(
-          end - first, detail::PeerReduction<T>{inputs<T>(first), outputs<T>(first), m.reduction});
+      detail::PeerPointers<T> outputs;
+      for (const auto* one : all) outputs.add(one->out.data() + first);
+      backend_->for_each(end - first,
+                         detail::PeerReduction<T>{inputs<T>(all, first), outputs, m.reduction});
     });
   }
 
   template <class T>
   void move(const Call& call, const moves::AllGather<T>& m) {
-    exchange(call, {.in = m.in.data()}, [&] { collect(m.counts, m.out); });
+    exchange(call, m, [&](OfAll<moves::AllGather<T>> all) { collect(all, m.counts, m.out); });
   }
 
   template <class T>
   void move(const Call& call, const moves::ReduceScatter<T>& m) {
-    exchange(call, {.in = m.in.data()}, [&] {
+    exchange(call, m, [&](OfAll<moves::ReduceScatter<T>> all) {
       const std::size_t begin = detail::offset(m.counts, rank());
       detail::PeerPointers<T> mine;
       mine.add(m.out.data());
       backend_->for_each(m.out.size(),
-                         detail::PeerReduction<T>{inputs<T>(begin), mine, m.reduction});
+                         detail::PeerReduction<T>{inputs<T>(all, begin), mine, m.reduction});
     });
   }
 
   template <class T>
   void move(const Call& call, const moves::Broadcast<T>& m) {
-    exchange(call, {.in = m.out.data()}, [&] { copy(in_of<T>(index(m.root)), m.out); });
+    exchange(call, m, [&](OfAll<moves::Broadcast<T>> all) {
+      copy<T>(all[index(m.root)]->out.data(), m.out);
+    });
   }
 
   template <class T>
   void move(const Call& call, const moves::Gather<T>& m) {
-    exchange(call, {.in = m.in.data()}, [&] {
-      if (rank() == m.root) collect(m.counts, m.out);
+    exchange(call, m, [&](OfAll<moves::Gather<T>> all) {
+      if (rank() == m.root) collect(all, m.counts, m.out);
     });
   }
 
   template <class T>
   void move(const Call& call, const moves::Scatter<T>& m) {
-    exchange(call, {.in = m.in.data()}, [&] {
+    exchange(call, m, [&](OfAll<moves::Scatter<T>> all) {
       const std::size_t begin = detail::offset(m.counts, rank());
-      if (!m.out.empty()) copy(in_of<T>(index(m.root)) + begin, m.out);
+      if (!m.out.empty()) copy(all[index(m.root)]->in.data() + begin, m.out);
     });
   }
 
   template <class T>
   void move(const Call& call, const moves::AllToAll<T>& m) {
-    const Card mine{.in = m.in.data(), .sent = m.sent.data(), .received = m.received.data()};
     std::optional<detail::Unequal> unequal;
-    exchange(call, mine, [&] {
-      const auto& cards = state_->cards;
-      unequal = detail::first_unequal(
-          cards.size(), [&](std::size_t from, std::size_t to) { return cards[from].sent[to]; },
-          [&](std::size_t to, std::size_t from) { return cards[to].received[from]; });
-      for (std::size_t r = 0, begin = 0; !unequal && r < cards.size(); begin += m.received[r++]) {
-        const moves::Counts theirs(cards[r].sent, cards.size());
-        copy(in_of<T>(r) + detail::offset(theirs, rank()), m.out.subspan(begin, m.received[r]));
-      }
+    exchange(call, m, [&](OfAll<moves::AllToAll<T>> all) {
+      unequal = detail::first_unequal(all);
+      for (std::size_t r = 0, begin = 0; !unequal && r < all.size(); begin += m.received[r++])
+        copy(all[r]->in.data() + detail::offset(all[r]->sent, rank()),
+             m.out.subspan(begin, m.received[r]));
     });
     if (!unequal) return;
     throw collective_error(detail::describe_unequal(*unequal, [](std::size_t r) { return r; }));
@@ -268,7 +247,7 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
 
   ThreadCommunicator threads_;
   B* backend_;
-  std::shared_ptr<State> state_;
+  std::shared_ptr<const AllMarks> marks_;
 };
 
 }  // namespace shardwise

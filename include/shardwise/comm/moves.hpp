@@ -43,10 +43,7 @@ struct AllReduce {
             .elements = in.size(),
             .mine = in.size()};
   }
-  template <class C>
-  void on(C& ranks) const {
-    ranks.all_reduce(in, out, reduction);
-  }
+  void on(auto& ranks) const { ranks.all_reduce(in, out, reduction); }
 };
 
 /// out = the blocks of all ranks, in order.
@@ -71,10 +68,7 @@ struct AllGather {
             .counts = counts,
             .mine = in.size()};
   }
-  template <class C>
-  void on(C& ranks) const {
-    ranks.all_gather(in, out, counts);
-  }
+  void on(auto& ranks) const { ranks.all_gather(in, out, counts); }
 };
 
 /// out = the rank's block of the ranks' `in`, reduced.
@@ -100,10 +94,7 @@ struct ReduceScatter {
             .counts = counts,
             .mine = in.size()};
   }
-  template <class C>
-  void on(C& ranks) const {
-    ranks.reduce_scatter(in, out, counts, reduction);
-  }
+  void on(auto& ranks) const { ranks.reduce_scatter(in, out, counts, reduction); }
 };
 
 /// out = that of the root.
@@ -122,10 +113,7 @@ struct Broadcast {
             .elements = out.size(),
             .mine = out.size()};
   }
-  template <class C>
-  void on(C& ranks) const {
-    ranks.broadcast(out, root);
-  }
+  void on(auto& ranks) const { ranks.broadcast(out, root); }
 };
 
 /// out = the blocks of all ranks, in order, on the root.
@@ -154,10 +142,7 @@ struct Gather {
             .counts = counts,
             .mine = in.size()};
   }
-  template <class C>
-  void on(C& ranks) const {
-    ranks.gather(in, out, counts, root);
-  }
+  void on(auto& ranks) const { ranks.gather(in, out, counts, root); }
 };
 
 /// out = the rank's block of the root's `in`.
@@ -185,10 +170,7 @@ struct Scatter {
             .counts = counts,
             .mine = rank == root ? in.size() : 0};
   }
-  template <class C>
-  void on(C& ranks) const {
-    ranks.scatter(in, out, counts, root);
-  }
+  void on(auto& ranks) const { ranks.scatter(in, out, counts, root); }
 };
 
 /// Block r of `out` = the block that rank r has for this one.
@@ -210,10 +192,7 @@ struct AllToAll {
   }
   /// Without elements and counts, which differ from rank to rank.
   Call call(int) const { return {.operation = operation, .dtype = dtype_v<T>, .mine = in.size()}; }
-  template <class C>
-  void on(C& ranks) const {
-    ranks.all_to_all(in, sent, out, received);
-  }
+  void on(auto& ranks) const { ranks.all_to_all(in, sent, out, received); }
 };
 
 /// A message for another rank.
@@ -236,10 +215,7 @@ struct Send {
             .elements = in.size(),
             .mine = in.size()};
   }
-  template <class C>
-  void on(C& ranks) const {
-    ranks.send(in, to, tag);
-  }
+  void on(auto& ranks) const { ranks.send(in, to, tag); }
 };
 
 /// The next message of another rank.
@@ -262,20 +238,14 @@ struct Receive {
             .elements = out.size(),
             .mine = out.size()};
   }
-  template <class C>
-  void on(C& ranks) const {
-    ranks.receive(out, from, tag);
-  }
+  void on(auto& ranks) const { ranks.receive(out, from, tag); }
 };
 
 /// Nothing: no rank goes on before all have called.
 struct Barrier {
   void check(int, int) const {}
   Call call(int) const { return {}; }
-  template <class C>
-  void on(C& ranks) const {
-    ranks.barrier();
-  }
+  void on(auto& ranks) const { ranks.barrier(); }
 };
 
 }  // namespace shardwise::moves

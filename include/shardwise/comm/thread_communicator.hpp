@@ -133,9 +133,7 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
   void move(const Call& call, const moves::AllToAll<T>& m) {
     std::optional<detail::Unequal> unequal;
     together(call, m, [&](std::span<const moves::AllToAll<T>* const> all) noexcept {
-      unequal = detail::first_unequal(
-          all.size(), [&](std::size_t from, std::size_t to) { return all[from]->sent[to]; },
-          [&](std::size_t to, std::size_t from) { return all[to]->received[from]; });
+      unequal = detail::first_unequal(all);
       for (std::size_t r = 0, begin = 0; !unequal && r < all.size(); begin += m.received[r++])
         if (m.received[r] != 0)
           copy(all[r]->in.data() + detail::offset(all[r]->sent, rank_),

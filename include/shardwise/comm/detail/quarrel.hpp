@@ -63,7 +63,15 @@ std::optional<Unequal> first_unequal(std::size_t ranks, Sent sent, Received rece
   return {};
 }
 
-/// That in words; name(rank) is how a rank is called.
+/// The same of the calls of all ranks, each with its counts `sent` and `received`.
+template <class AllToAll>
+std::optional<Unequal> first_unequal(std::span<const AllToAll* const> all) noexcept {
+  return first_unequal(
+      all.size(), [&](std::size_t from, std::size_t to) { return all[from]->sent[to]; },
+      [&](std::size_t to, std::size_t from) { return all[to]->received[from]; });
+}
+
+/// Such a block in words; name(rank) is how a rank is called.
 template <class Name>
 std::string describe_unequal(const Unequal& block, Name name) {
   return sentence({"ranks disagree in all_to_all: rank ", name(block.from), " sends ", block.sent,
