@@ -53,7 +53,7 @@ class WrappedCommunicator : public Collectives<Self> {
   [[nodiscard]] auto start_all_reduce(moves::In<T> in, std::span<T> out) {
     std::optional<decltype(inner_.start_all_reduce(in, out))> started;
     self().around(moves::AllReduce<T>{in, out}.call(rank()),
-                  [&] { started.emplace(inner_.start_all_reduce(in, out)); });
+                  [&] { static_cast<void>(started.emplace(inner_.start_all_reduce(in, out))); });
     return *std::move(started);
   }
 
