@@ -8,9 +8,9 @@ cd "${1:-$(dirname "$0")/..}"
 declare -A may=(
   [core]="core"
   [layout]="core layout"
-  [comm]="core comm backend/tensor_memory.hpp"
+  [comm]="core comm"
   [backend]="core backend"
-  [redistribute]="core layout comm backend/tensor_memory.hpp backend/detail/box_copy.hpp redistribute"
+  [redistribute]="core layout comm redistribute"
   [layers]="core layout comm backend redistribute layers"
   [model]="core layout comm backend redistribute layers/layer.hpp layers/merge.hpp layers/stream.hpp model"
   [train]="core layout comm backend redistribute layers/layer.hpp model train"
@@ -19,7 +19,7 @@ declare -A may=(
   [data]="core data"
   [interop]="core layout interop"
   [run]="core comm backend run"
-  [checkpoint]="core layout comm backend/tensor_memory.hpp model/run.hpp train data checkpoint"
+  [checkpoint]="core layout comm model/run.hpp train data checkpoint"
 )
 
 # Foreign headers, and the only headers that may include them.

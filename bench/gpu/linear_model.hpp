@@ -8,9 +8,9 @@
 
 #include "gpu/sampled_product.hpp"
 #include "gpu/uniform.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"

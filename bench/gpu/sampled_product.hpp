@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "gpu/uniform.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace bench {
 

@@ -14,7 +14,7 @@
 #include "shardwise/backend/cuda/stream.hpp"
 #include "shardwise/backend/recording.hpp"
 #include "shardwise/backend/reference.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "support/enqueued_kernel.hpp"
 
 namespace testing {

@@ -46,10 +46,10 @@ using FarCommunicator = shardwise::DeviceThreadCommunicator<Far>;
 
 #include "shardwise/backend/recording.hpp"
 #include "shardwise/backend/reference.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/moves.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "support/enqueued_kernel.hpp"
 #include "support/plain_communicator.hpp"
 #include "support/slope_loops.hpp"

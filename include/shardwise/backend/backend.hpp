@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "shardwise/backend/activation.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise {
 

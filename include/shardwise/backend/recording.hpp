@@ -3,7 +3,7 @@
 
 #include <concepts>
 
-#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise {
 

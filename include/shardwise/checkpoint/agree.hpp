@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/run.hpp"
 
 namespace shardwise {

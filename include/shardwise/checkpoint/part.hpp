@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/checkpoint/dtype.hpp"
 #include "shardwise/core/box.hpp"
 #include "shardwise/core/partition.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/detail/checks.hpp"
@@ -21,6 +20,7 @@
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise {
 

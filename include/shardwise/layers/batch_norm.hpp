@@ -9,10 +9,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/names.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/batch_norm_loops.hpp"
 #include "shardwise/layers/detail/channels.hpp"
 #include "shardwise/layers/detail/size.hpp"

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "shardwise/backend/detail/elementary.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/global_runs.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"

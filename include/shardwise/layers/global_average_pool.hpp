@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "shardwise/backend/detail/rows.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/layout.hpp"
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/global_runs.hpp"
 #include "shardwise/layout/view.hpp"
 

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "shardwise/backend/detail/rows.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/norm_loops.hpp"
 #include "shardwise/layers/detail/norm_statistics.hpp"
 #include "shardwise/layers/detail/size.hpp"

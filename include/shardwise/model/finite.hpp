@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/redistribute/number.hpp"
 
 namespace shardwise::detail {

@@ -7,10 +7,10 @@
 #include <tuple>
 
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/device_random_stream.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/run.hpp"
 

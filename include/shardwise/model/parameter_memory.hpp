@@ -8,8 +8,8 @@
 #include <span>
 
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/precision.hpp"
 

@@ -10,9 +10,9 @@
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/changing.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/observer.hpp"

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "shardwise/backend/detail/box_copy.hpp"
+#include "shardwise/core/box_copy.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise::detail {

@@ -3,9 +3,9 @@
 
 #include <span>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail {
 

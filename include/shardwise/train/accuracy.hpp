@@ -6,8 +6,8 @@
 #include <limits>
 #include <string>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/redistribute/number.hpp"

@@ -8,9 +8,9 @@
 #include <span>
 #include <string>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/run.hpp"

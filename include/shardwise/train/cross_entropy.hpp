@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "shardwise/backend/detail/rows.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/train/labels.hpp"

@@ -8,9 +8,9 @@
 #include <string>
 #include <type_traits>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/local_moves.hpp"

@@ -8,9 +8,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/value.hpp"

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/train/clip.hpp"
 

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "shardwise/backend/detail/changing.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/precision.hpp"
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "shardwise/backend/recording.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/train/loss.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/recorded_steps.hpp"

@@ -4,8 +4,8 @@
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/cuda/launch.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/device_random_stream.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"

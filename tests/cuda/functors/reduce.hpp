@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "shardwise/backend/cuda/launch.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 template <class A, class Terms, class Combine, class Put>
 void compile_rows(shardwise::detail::cuda::Session& session, const Terms& terms,

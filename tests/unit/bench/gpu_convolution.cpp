@@ -9,7 +9,7 @@
 
 #include "gpu/sampled_convolution.hpp"
 #include "shardwise/backend/reference.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "support/far.hpp"
 
 using namespace shardwise;

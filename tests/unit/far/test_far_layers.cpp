@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/comm/single_rank.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/convolution.hpp"

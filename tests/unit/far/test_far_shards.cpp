@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layout/tensor.hpp"

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/channels.hpp"
 #include "support/far.hpp"
 

@@ -16,9 +16,9 @@
 #include "shardwise/backend/cuda/session.hpp"
 #include "shardwise/backend/cuda/stream.hpp"
 #include "shardwise/backend/detail/pooling_elements.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise {
 

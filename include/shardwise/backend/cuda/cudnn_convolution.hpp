@@ -24,9 +24,9 @@
 #include "shardwise/backend/cuda/stream.hpp"
 #include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/backend/detail/sums.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail::cuda {
 

@@ -10,7 +10,7 @@
 #include "shardwise/backend/cuda/check.hpp"
 #include "shardwise/backend/cuda/session.hpp"
 #include "shardwise/backend/detail/row_order.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail::cuda {
 

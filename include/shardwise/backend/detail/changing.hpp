@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail {
 

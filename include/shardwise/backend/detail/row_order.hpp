@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstddef>
 
-#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail {
 

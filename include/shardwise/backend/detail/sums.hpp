@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "shardwise/backend/backend.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail {
 

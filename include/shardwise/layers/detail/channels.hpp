@@ -6,8 +6,8 @@
 #include <cstddef>
 
 #include "shardwise/backend/detail/sums.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/shape.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shardwise/backend/tensor_memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise::detail {

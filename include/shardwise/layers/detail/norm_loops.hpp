@@ -9,8 +9,8 @@
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/sums.hpp"
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail {
 

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstddef>
 
-#include "shardwise/backend/tensor_memory.hpp"
 #include "shardwise/core/box.hpp"
 #include "shardwise/core/shape.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail {
 
