@@ -22,49 +22,57 @@ namespace shardwise {
 template <class Self>
 class Collectives {
  public:
-  ///@{
-  /// As `Communicator` says.
+  /// out = the ranks' `in`, reduced.
   template <Element T>
   void all_reduce(moves::In<T> in, std::span<T> out, Reduction reduction = Reduction::sum) {
     make(moves::AllReduce<T>{in, out, reduction});
   }
+  /// out = the blocks of all ranks, in order.
   template <Element T>
   void all_gather(moves::In<T> in, std::span<T> out, moves::Counts counts) {
     make(moves::AllGather<T>{in, out, counts});
   }
+  /// out = the rank's block of the ranks' `in`, reduced.
   template <Element T>
   void reduce_scatter(moves::In<T> in, std::span<T> out, moves::Counts counts,
                       Reduction reduction = Reduction::sum) {
     make(moves::ReduceScatter<T>{in, out, counts, reduction});
   }
+  /// data = the root's data.
   template <Element T>
   void broadcast(std::span<T> data, int root) {
     make(moves::Broadcast<T>{data, root});
   }
+  /// all_gather, on the root alone.
   template <Element T>
   void gather(moves::In<T> in, std::span<T> out, moves::Counts counts, int root) {
     make(moves::Gather<T>{in, out, counts, root});
   }
+  /// out = the rank's block of the root's `in`.
   template <Element T>
   void scatter(moves::In<T> in, std::span<T> out, moves::Counts counts, int root) {
     make(moves::Scatter<T>{in, out, counts, root});
   }
+  /// Block r of `out` = the block that rank r has for this one.
   template <Element T>
   void all_to_all(moves::In<T> in, moves::Counts sent, std::span<T> out, moves::Counts received) {
     make(moves::AllToAll<T>{in, sent, out, received});
   }
+  /// A message for rank `to`.
   template <Element T>
   void send(std::span<const T> data, int to, int tag = 0) {
     make(moves::Send<T>{data, to, tag});
   }
+  /// The next message of rank `from`.
   template <Element T>
   void receive(std::span<T> data, int from, int tag = 0) {
     make(moves::Receive<T>{data, from, tag});
   }
+  /// Returns when all ranks have called.
   void barrier() { make(moves::Barrier{}); }
-  ///@}
 
  protected:
+  /// Whether arguments are looked at; Self may say otherwise.
   static constexpr bool checks_arguments() { return true; }
 
  private:

@@ -30,6 +30,8 @@ struct AllReduce {
   std::span<T> out;                      ///< as long as `in`, and may be the same memory
   Reduction reduction = Reduction::sum;  ///< how they become one
 
+  ///@{
+  /// As `shardwise::moves` says.
   static constexpr Operation operation = Operation::all_reduce;
 
   void check(int, int) const {
@@ -44,6 +46,7 @@ struct AllReduce {
             .mine = in.size()};
   }
   void on(auto& ranks) const { ranks.all_reduce(in, out, reduction); }
+  ///@}
 };
 
 /// out = the blocks of all ranks, in order.
@@ -53,6 +56,8 @@ struct AllGather {
   std::span<T> out;       ///< all blocks
   Counts counts;          ///< elements of each rank's block
 
+  ///@{
+  /// As `shardwise::moves` says.
   static constexpr Operation operation = Operation::all_gather;
 
   void check(int rank, int size) const {
@@ -69,6 +74,7 @@ struct AllGather {
             .mine = in.size()};
   }
   void on(auto& ranks) const { ranks.all_gather(in, out, counts); }
+  ///@}
 };
 
 /// out = the rank's block of the ranks' `in`, reduced.
@@ -79,6 +85,8 @@ struct ReduceScatter {
   Counts counts;                         ///< elements of each rank's block
   Reduction reduction = Reduction::sum;  ///< how the summands become one
 
+  ///@{
+  /// As `shardwise::moves` says.
   static constexpr Operation operation = Operation::reduce_scatter;
 
   void check(int rank, int size) const {
@@ -95,6 +103,7 @@ struct ReduceScatter {
             .mine = in.size()};
   }
   void on(auto& ranks) const { ranks.reduce_scatter(in, out, counts, reduction); }
+  ///@}
 };
 
 /// out = that of the root.
@@ -103,6 +112,8 @@ struct Broadcast {
   std::span<T> out;  ///< on the root it is read
   int root;          ///< whose data it is
 
+  ///@{
+  /// As `shardwise::moves` says.
   static constexpr Operation operation = Operation::broadcast;
 
   void check(int, int size) const { detail::check_rank(operation, "root", root, size); }
@@ -114,6 +125,7 @@ struct Broadcast {
             .mine = out.size()};
   }
   void on(auto& ranks) const { ranks.broadcast(out, root); }
+  ///@}
 };
 
 /// out = the blocks of all ranks, in order, on the root.
@@ -124,6 +136,8 @@ struct Gather {
   Counts counts;          ///< elements of each rank's block
   int root;               ///< who gets them
 
+  ///@{
+  /// As `shardwise::moves` says.
   static constexpr Operation operation = Operation::gather;
 
   void check(int rank, int size) const {
@@ -143,6 +157,7 @@ struct Gather {
             .mine = in.size()};
   }
   void on(auto& ranks) const { ranks.gather(in, out, counts, root); }
+  ///@}
 };
 
 /// out = the rank's block of the root's `in`.
@@ -153,6 +168,8 @@ struct Scatter {
   Counts counts;          ///< elements of each rank's block
   int root;               ///< who has them
 
+  ///@{
+  /// As `shardwise::moves` says.
   static constexpr Operation operation = Operation::scatter;
 
   void check(int rank, int size) const {
@@ -171,6 +188,7 @@ struct Scatter {
             .mine = rank == root ? in.size() : 0};
   }
   void on(auto& ranks) const { ranks.scatter(in, out, counts, root); }
+  ///@}
 };
 
 /// Block r of `out` = the block that rank r has for this one.
@@ -181,6 +199,8 @@ struct AllToAll {
   std::span<T> out;       ///< a block from each rank
   Counts received;        ///< elements of these blocks
 
+  ///@{
+  /// As `shardwise::moves` says.
   static constexpr Operation operation = Operation::all_to_all;
 
   void check(int, int size) const {
@@ -193,6 +213,7 @@ struct AllToAll {
   /// Without elements and counts, which differ from rank to rank.
   Call call(int) const { return {.operation = operation, .dtype = dtype_v<T>, .mine = in.size()}; }
   void on(auto& ranks) const { ranks.all_to_all(in, sent, out, received); }
+  ///@}
 };
 
 /// A message for another rank.
@@ -202,6 +223,8 @@ struct Send {
   int to;                 ///< the receiver
   int tag;                ///< the same on both sides
 
+  ///@{
+  /// As `shardwise::moves` says.
   static constexpr Operation operation = Operation::send;
 
   void check(int rank, int size) const {
@@ -216,6 +239,7 @@ struct Send {
             .mine = in.size()};
   }
   void on(auto& ranks) const { ranks.send(in, to, tag); }
+  ///@}
 };
 
 /// The next message of another rank.
@@ -225,6 +249,8 @@ struct Receive {
   int from;          ///< the sender
   int tag;           ///< the same on both sides
 
+  ///@{
+  /// As `shardwise::moves` says.
   static constexpr Operation operation = Operation::receive;
 
   void check(int rank, int size) const {
@@ -239,13 +265,17 @@ struct Receive {
             .mine = out.size()};
   }
   void on(auto& ranks) const { ranks.receive(out, from, tag); }
+  ///@}
 };
 
 /// Nothing: no rank goes on before all have called.
 struct Barrier {
+  ///@{
+  /// As `shardwise::moves` says.
   void check(int, int) const {}
   Call call(int) const { return {}; }
   void on(auto& ranks) const { ranks.barrier(); }
+  ///@}
 };
 
 }  // namespace shardwise::moves

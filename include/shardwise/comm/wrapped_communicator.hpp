@@ -35,17 +35,17 @@ class WrappedCommunicator : public Collectives<Self> {
   /// Stands for the same rank as `inner`.
   explicit WrappedCommunicator(Inner inner) : inner_(std::move(inner)) {}
 
-  ///@{
-  /// As `Communicator` says.
+  /// As of `Inner`.
   constexpr int rank() const { return inner_.rank(); }
+  /// As of `Inner`.
   constexpr int size() const { return inner_.size(); }
+  /// Wraps the group that `Inner` makes.
   Self split(int color, int key) {
     std::optional<Inner> part;
     self().around(Call{.operation = Operation::split},
                   [&] { part.emplace(inner_.split(color, key)); });
     return Self(*std::move(part));
   }
-  ///@}
 
   /// As `StartsAllReduce` says, where `Inner` offers it; around() sees the call that begins it.
   template <Element T>
