@@ -6,7 +6,7 @@ find_package(benchmark CONFIG QUIET)
 file(WRITE ${PROJECT_BINARY_DIR}/skipped.txt "")
 
 # What is precompiled for tests. That each of our headers includes what it needs is shown without
-# (headers_alone.cmake).
+# these (headers_alone.cmake).
 set(SHARDWISE_STANDARD_HEADERS <algorithm> <array> <atomic> <bit> <chrono> <cmath> <concepts> <cstddef>
     <cstdint> <cstdio> <cstdlib> <cstring> <exception> <filesystem> <functional> <initializer_list>
     <limits> <map> <memory> <mutex> <numeric> <optional> <random> <span> <stdexcept> <string>
