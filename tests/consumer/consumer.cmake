@@ -1,6 +1,10 @@
-# What is the same however a project got the library.
+# What is the same however a project got the library. -DPROGRAM=small is for ways that give the compiler
+# nothing which another way does not: the headers stand once in its program, and nothing is trained.
 
-add_executable(consumer ../program/main.cpp ../program/use_parts.cpp)
+if(NOT PROGRAM)
+  set(PROGRAM main)
+endif()
+add_executable(consumer ../program/${PROGRAM}.cpp ../program/use_parts.cpp)
 target_link_libraries(consumer PRIVATE shardwise::shardwise)
 foreach(part IN LISTS parts)
   string(TOUPPER WITH_${part} define)
