@@ -49,7 +49,6 @@ namespace shardwise {}
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/rms_norm.hpp"
 #include "shardwise/layers/scale_channels.hpp"
-#include "shardwise/layers/shared.hpp"
 #include "shardwise/layers/times.hpp"
 #include "shardwise/layers/upsample.hpp"
 
@@ -59,6 +58,7 @@ namespace shardwise {}
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
+#include "shardwise/model/shared.hpp"
 #include "shardwise/model/sum.hpp"
 
 // Models that run, and what is known of them before

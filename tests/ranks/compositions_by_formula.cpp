@@ -15,9 +15,9 @@
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "shardwise/layers/shared.hpp"
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/queries.hpp"
+#include "shardwise/model/shared.hpp"
 #include "shardwise/model/sum.hpp"
 
 using namespace shardwise;

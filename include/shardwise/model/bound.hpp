@@ -15,7 +15,6 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/layer.hpp"
-#include "shardwise/layers/shared.hpp"
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/extents.hpp"
@@ -26,6 +25,7 @@
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/model/shared.hpp"
 
 namespace shardwise {
 

@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "shardwise/layers/shared.hpp"
 #include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/join.hpp"
@@ -16,6 +15,7 @@
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/settle.hpp"
+#include "shardwise/model/shared.hpp"
 #include "shardwise/model/walk.hpp"
 
 namespace shardwise {

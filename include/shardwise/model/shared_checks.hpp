@@ -6,9 +6,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "shardwise/layers/shared.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/layer_checks.hpp"
+#include "shardwise/model/shared.hpp"
 
 namespace shardwise::detail {
 
