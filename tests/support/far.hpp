@@ -289,7 +289,7 @@ class FarCommunicator : public shardwise::Collectives<FarCommunicator> {
       first.assign(m.sent.begin(), m.sent.end());
       second.assign(m.received.begin(), m.received.end());
     }
-    auto collective = [this, m, first, second]() mutable {
+    auto collective = [this, m = m, first, second]() mutable {
       if constexpr (requires { m.counts; }) m.counts = first;
       if constexpr (requires { m.sent; }) {
         m.sent = first;
