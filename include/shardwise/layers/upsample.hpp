@@ -50,23 +50,31 @@ struct UpsampledAxis {
   }
   ///@}
 };
-using UpsampledSpace = std::array<UpsampledAxis, 3>;  ///< outermost first; an axis too few is 1
+
+/// The axes of space, outermost first; those that images lack have one element.
+struct UpsampledSpace {
+  UpsampledAxis d, h, w;
+
+  ///@{
+  /// Elements that the rank holds of a plane of the small image, and of the large one.
+  constexpr std::size_t small() const { return d.small * h.small * w.small; }
+  constexpr std::size_t large() const { return d.large * h.large * w.large; }
+  ///@}
+};
 
 /// y[p, o] = x[p, source of o] for every element o of plane p.
 template <class T>
 struct UpsampledPlanes {
-  UpsampledSpace axes;
+  UpsampledSpace space;
   const T* x;
   T* y;
 
   constexpr auto operator()(std::size_t p) const {
-    const auto& [d, h, w] = axes;
-    return [axes = axes, from = x + p * (d.small * h.small * w.small),
-            to = y + p * (d.large * h.large * w.large)](std::size_t o) {
-      const auto& [d, h, w] = axes;
-      const std::size_t row = o / w.large;
-      const std::size_t in_row = d.source(row / h.large) * h.small + h.source(row % h.large);
-      to[o] = from[in_row * w.small + w.source(o % w.large)];
+    return [s = space, from = x + p * space.small(), to = y + p * space.large()](std::size_t o) {
+      const std::size_t row = o / s.w.large;
+      const std::size_t in_row =
+          s.d.source(row / s.h.large) * s.h.small + s.h.source(row % s.h.large);
+      to[o] = from[in_row * s.w.small + s.w.source(o % s.w.large)];
     };
   }
 };
@@ -74,22 +82,19 @@ struct UpsampledPlanes {
 /// dx[p, i] = the sum of dy[p, o] over all o that repeat i.
 template <class T>
 struct UpsampledPlanesBack {
-  UpsampledSpace axes;
+  UpsampledSpace space;
   const T* dy;
   T* dx;
 
   constexpr auto operator()(std::size_t p) const {
-    const auto& [d, h, w] = axes;
-    return [axes = axes, from = dy + p * (d.large * h.large * w.large),
-            to = dx + p * (d.small * h.small * w.small)](std::size_t i) {
-      const auto& [d, h, w] = axes;
-      const std::size_t row = i / w.small, k = i % w.small;
-      const std::size_t slice = row / h.small, j = row % h.small;
+    return [s = space, from = dy + p * space.large(), to = dx + p * space.small()](std::size_t i) {
+      const std::size_t row = i / s.w.small, k = i % s.w.small;
+      const std::size_t slice = row / s.h.small, j = row % s.h.small;
       accumulate_t<T> sum = 0;
-      for (std::size_t z = d.begin(slice); z < d.end(slice); ++z)
-        for (std::size_t y = h.begin(j); y < h.end(j); ++y)
-          for (std::size_t x = w.begin(k); x < w.end(k); ++x)
-            sum += static_cast<accumulate_t<T>>(from[(z * h.large + y) * w.large + x]);
+      for (std::size_t z = s.d.begin(slice); z < s.d.end(slice); ++z)
+        for (std::size_t y = s.h.begin(j); y < s.h.end(j); ++y)
+          for (std::size_t x = s.w.begin(k); x < s.w.end(k); ++x)
+            sum += static_cast<accumulate_t<T>>(from[(z * s.h.large + y) * s.w.large + x]);
       to[i] = static_cast<T>(sum);
     };
   }
@@ -156,14 +161,13 @@ class Upsample {
   template <class X, class Y>
   static detail::UpsampledSpace space_of(const X& x, const Y& y) {
     constexpr std::size_t axes = Windows.size();
-    detail::UpsampledSpace space{};
+    std::array<detail::UpsampledAxis, 3> here{};
     for (std::size_t i = 0; i < axes; ++i) {
       const std::size_t repeats = Windows[i].repeats;
       const Interval large = detail::held_of_axis(y, 2 + i);
-      space[3 - axes + i] = {x.local()[2 + i].extent(), large.size, repeats,
-                             large.offset % repeats};
+      here[3 - axes + i] = {x.local()[2 + i].extent(), large.size, repeats, large.offset % repeats};
     }
-    return space;
+    return {here[0], here[1], here[2]};
   }
 };
 
