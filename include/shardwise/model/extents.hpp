@@ -62,17 +62,15 @@ constexpr std::array<std::size_t, N + 1> features_needed(const std::array<std::s
   return needed;
 }
 
-/// The number of features that a part gives for those in the slots of its list, as far as known.
-template <class Part, std::size_t N>
-consteval std::size_t features_given(const std::array<std::size_t, N>& features) {
-  if constexpr (adds_features<typename Part::layer>) {
-    std::size_t sum = 0;
-    for (const std::size_t slot : Part::slots)
-      sum = sum == dynamic || features[slot] == dynamic ? dynamic : sum + features[slot];
-    return sum;
-  } else {
-    return static_features_out<typename Part::layer>(features[Part::slots[0]]);
+/// The sum of the features in these slots, if all are known.
+constexpr std::size_t sum_of_features(std::span<const std::size_t> features,
+                                      std::span<const std::size_t> slots) {
+  std::size_t sum = 0;
+  for (const std::size_t slot : slots) {
+    if (features[slot] == dynamic) return dynamic;
+    sum += features[slot];
   }
+  return sum;
 }
 
 /// The number of features in each slot of a list of parts, as far as their types say.
@@ -82,7 +80,12 @@ consteval std::array<std::size_t, N + 1> features_of() {
       features_needed<Parts...>({static_features_in<typename Parts::layer>()...},
                                 {KeepsFeatures<typename Parts::layer>...})[0]};
   std::size_t slot = 0;
-  ((features[slot + 1] = features_given<Parts>(features), ++slot), ...);
+  ((features[slot + 1] =
+        adds_features<typename Parts::layer>
+            ? sum_of_features(features, Parts::slots)
+            : static_features_out<typename Parts::layer>(features[Parts::slots[0]]),
+    ++slot),
+   ...);
   return features;
 }
 

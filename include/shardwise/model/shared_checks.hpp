@@ -14,18 +14,16 @@ namespace shardwise::detail {
 
 /// Whether any layer of L shares parameters.
 template <class L>
-consteval bool has_shared() {
-  if constexpr (ListsParts<L>) {
-    return []<std::size_t... Is>(std::index_sequence<Is...>) {
-      return (has_shared<typename L::template layer_type<Is>>() || ...);
-    }
-    (std::make_index_sequence<L::size>{});
-  } else if constexpr (RepeatsBlock<L>) {
-    return has_shared<typename L::repeated_block>();
-  } else {
-    return is_shared<L>;
-  }
-}
+inline constexpr bool has_shared = is_shared<L>;
+template <class L, class Numbers>
+inline constexpr bool any_has_shared = false;
+template <class L, std::size_t... Is>
+inline constexpr bool any_has_shared<L, std::index_sequence<Is...>> =
+    (has_shared<typename L::template layer_type<Is>> || ...);
+template <ListsParts L>
+inline constexpr bool has_shared<L> = any_has_shared<L, std::make_index_sequence<L::size>>;
+template <RepeatsBlock L>
+inline constexpr bool has_shared<L> = has_shared<typename L::repeated_block>;
 
 /// Layers that share parameters, in model order, each with its Parameters as it uses them.
 template <class L, class Parameters>
@@ -37,7 +35,7 @@ SharingLayers<As..., Bs...> operator+(SharingLayers<As...>, SharingLayers<Bs...>
 
 template <class L, class E>
 consteval auto sharing_layers() {
-  if constexpr (!has_shared<L>()) {
+  if constexpr (!has_shared<L>) {
     return SharingLayers<>{};
   } else if constexpr (ListsParts<L>) {
     return []<std::size_t... Is>(std::index_sequence<Is...>) {
