@@ -34,14 +34,15 @@ struct CopiedRows {
 
 }  // namespace detail
 
-/// y = [a, b, ...] along the axis A: y has the units of a, then those of b, and so on. All other
-/// axes must be equal. The gradient of each operand is its part of dy.
+/// y = [a, b, ...] along the axis A: y has the units of a, then those of b, and so on; single
+/// elements, if their grains differ. All other axes must be equal. The gradient of each operand is
+/// its part of dy.
 ///
 /// layout   L -> L, for every L but Partial, Replicated and Sharded<A>: of an axis that is cut no
 ///          rank's parts lie side by side. Sharded<A> becomes Replicated if that is wanted, else
 ///          Invariant. All operands are brought to the layout of the first one
 /// sends    nothing
-/// throws   shape_error if an operand has no axis A, another grain along it, or other axes
+/// throws   shape_error if an operand has no axis A, or differs along another one
 /// source   torch.cat
 template <Axis A>
 struct Concat {

@@ -24,9 +24,8 @@ namespace shardwise {
 ///              `saved` is `Nothing{}`, or with Saves::input what x was.
 ///
 /// Optional members:
-///     template <std::size_t J, Layout In> using operand;  the layout of operand J = 1, 2, ...
-///     where
-///                                                    the first one is laid out as In
+///     template <std::size_t J, Layout In> using operand;   the layout of operand J, from 1 on,
+///                                                          if the first one is laid out as In
 ///     static constexpr bool in_place = true;         y may be the memory of any operand
 ///     static constexpr bool passes_gradient = true;  each dx is dy: there is no backward
 ///     static constexpr bool keeps_shape = true;      all operands and y have the same shape

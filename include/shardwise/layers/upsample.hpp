@@ -111,9 +111,8 @@ struct UpsampledPlanesBack {
 ///                          repeats
 /// all others               their part of [B, C, H...]            the same part, larger
 ///
-/// layout   L -> L, Partial too, for it is linear: a sum over ranks is made in front of it only if
-///          that is wanted;   Sharded<A> becomes Haloed<A, Window> -> Sharded<A> if A is an axis of
-///          space that is scaled
+/// layout   L -> L, Partial too, for it is linear;   if A is an axis of space that is scaled,
+///          Sharded<A> becomes Haloed<A, Window> -> Sharded<A>
 /// saves    nothing
 /// sends    nothing
 /// throws   shape_error if x are no such images
