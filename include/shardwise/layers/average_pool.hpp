@@ -1,10 +1,8 @@
 #pragma once
 // Average pooling: one template over the windows, for any number of axes of space.
 
-#include <concepts>
 #include <cstddef>
 #include <string>
-#include <type_traits>
 
 #include "shardwise/backend/pooling.hpp"
 #include "shardwise/core/names.hpp"
@@ -25,23 +23,13 @@ namespace shardwise {
 /// throws   shape_error if x are no such images, or smaller than a window
 /// source   torch.nn.AvgPool2d; ONNX operator AveragePool, which has dilation too
 template <auto Windows, bool CountsPadding>
-class AveragePool {
+class AveragePool : public detail::LinearInWindows<Windows> {
   static constexpr Divisor divisor = CountsPadding ? Divisor::taps : Divisor::elements;
 
  public:
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
-  static constexpr bool keeps_features = true;
-
-  template <Layout Wanted>
-  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
-  template <Layout Offered, Layout Wanted>
-  using takes = detail::windowed_t<Windows, Offered>;
-  template <Layout In>
-  using gives = detail::outputs_of_t<In>;
-
-  constexpr Shape output_shape(const Shape& x) const { return detail::pooled_shape<Windows>(x); }
 
   template <class Frame>
   static auto make_state(Frame& frame) {

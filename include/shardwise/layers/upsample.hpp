@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <string>
-#include <type_traits>
 
 #include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -118,21 +116,11 @@ struct UpsampledPlanesBack {
 /// throws   shape_error if x are no such images
 /// source   torch.nn.Upsample with mode='nearest' and a whole scale_factor
 template <auto Windows>
-class Upsample {
+class Upsample : public detail::LinearInWindows<Windows> {
  public:
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
-  static constexpr bool keeps_features = true;
-
-  template <Layout Wanted>
-  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
-  template <Layout Offered, Layout Wanted>
-  using takes = detail::windowed_t<Windows, Offered>;
-  template <Layout In>
-  using gives = detail::outputs_of_t<In>;
-
-  constexpr Shape output_shape(const Shape& x) const { return detail::pooled_shape<Windows>(x); }
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {

@@ -114,6 +114,25 @@ constexpr Shape pooled_shape(const Shape& x) {
   return y;
 }
 
+/// Layouts and shapes of a layer that is linear in what its windows read, so that it takes summands
+/// as they are.
+template <auto Windows>
+struct LinearInWindows {
+  ///@{
+  /// As `Layer` says.
+  static constexpr bool keeps_features = true;
+
+  template <Layout Wanted>
+  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
+  template <Layout Offered, Layout Wanted>
+  using takes = windowed_t<Windows, Offered>;
+  template <Layout In>
+  using gives = outputs_of_t<In>;
+
+  constexpr Shape output_shape(const Shape& x) const { return pooled_shape<Windows>(x); }
+  ///@}
+};
+
 /// One call on what this rank holds.
 template <auto Windows, class X, class Y>
 PoolingCall pooling_call(const X& x, const Y& y) {
