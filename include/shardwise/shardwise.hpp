@@ -17,6 +17,7 @@ namespace shardwise {}
 
 // How a tensor lies over ranks
 #include "shardwise/layout/layout.hpp"
+#include "shardwise/layout/layouts.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/layout/view.hpp"
 
@@ -77,6 +78,7 @@ namespace shardwise {}
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/gradient_check.hpp"
 #include "shardwise/train/loss_scaler.hpp"
+#include "shardwise/train/losses.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/running_mean.hpp"

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 
-#include "shardwise/model/join.hpp"
 #include "shardwise/shardwise.hpp"
 #include "unit/layers/against_witness.hpp"
 
@@ -70,13 +70,39 @@ struct UNet : Sequential<Conv2d<typename S::first, 3, 8, three>, BatchNorm<8>, R
                          Conv2d<typename S::second, 16, 8, three>, BatchNorm<8>, Relu,
                          Conv2d<typename S::first, 8, 2, kernel(1)>> {};
 
+template <class S>
+using Trunk = Sequential<Conv2d<typename S::first, 3, 8, three>, BatchNorm<8>, Relu,
+                         Residual<Block<S, 8, 8>>, Relu>;
+
+template <class S>
+struct TwoHeads
+    : Graph<1, At<Trunk<S>, 0>,
+            Output<Sequential<GlobalAveragePool, Flatten, Linear<typename S::fourth, 8, 10>>, 1>,
+            Output<Sequential<Conv2d<typename S::first, 8, 4, three>, Relu,
+                              Conv2d<typename S::second, 4, 2, kernel(1)>>,
+                   1>> {};
+
+template <class S>
+struct TwoInputs
+    : Graph<2,
+            At<Sequential<Conv2d<typename S::first, 3, 8, half>, BatchNorm<8>, Relu,
+                          GlobalAveragePool, Flatten>,
+               0>,
+            At<Sequential<Linear<typename S::third, 6, 9>, Relu, Linear<typename S::fourth, 9, 7>>,
+               1>,
+            At<Concat<Axis::feature>, 2, 3>, At<Linear<typename S::fourth, 15, 10>, 4>> {};
+
 const Shape images{{Axis::batch, 3}, {Axis::channel, 3}, {Axis::height, 16}, {Axis::width, 16}};
+const Shape records{images[0], {Axis::feature, 6}};
+
+const testing::Workload work{images, Data::reals, true, 1, 1, {records}};
 
 /// What one step does, and nothing else that was observed.
 testing::Observed only_step(testing::Observed seen) {
   std::erase_if(seen.tensors, [](const auto& tensor) {
     const std::string_view name = tensor.first;
-    return !name.ends_with(" gradient") && name != "output 0" && name != "input gradient 0";
+    return !name.ends_with(" gradient") && !name.starts_with("output 0") &&
+           !name.starts_with("input gradient 0");
   });
   return seen;
 }
@@ -87,17 +113,40 @@ auto images_of(Place place, std::uint64_t number, const Shape& shape = images) {
                                      shape, place);
 }
 
+/// For predictions that lie as L.
+template <Layout L>
+auto labels_of(Place place) {
+  using Batch = Sharded<Axis::batch>;
+  Tensor<std::int32_t, std::conditional_t<std::same_as<L, Batch>, Batch, Invariant>> labels(
+      {images[0]}, place);
+  for_each_global_run(labels.view(), [&](std::size_t global, std::size_t local, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i)
+      labels[local + i] =
+          static_cast<std::int32_t>(witness::made_label(static_cast<std::int64_t>(global + i), 10));
+  });
+  return labels;
+}
+
+template <Layout L>
+auto masks_of(Place place) {
+  Shape shape = images;
+  shape[1].units = 2;
+  return images_of<L>(place, 21, shape);
+}
+
 /// The losses of 20 steps; step(model, x, optimizer) trains with the target that fits the loss.
 template <class Network, class E, class Step>
 void check_losses(int ranks, const witness::Values& theirs, Step step) {
   testing::on_ranks<testing::Counted>(ranks, [&](testing::Counted& c) {
-    Model<Network, Context<double, Reference, testing::Counted>, E, TrainWithInputGradient> model(
-        Network{}, c, Seed{1}, images);
+    using M = Model<Network, Context<double, Reference, testing::Counted>, E, Train>;
+    const auto shapes = testing::input_shapes<typename E::offered>(work);
+    M model(Network{}, c, Seed{1}, testing::for_model(shapes));
     testing::set_parameters(model, Data::reals);
     Optimizer optimizer(model, Sgd{.learning_rate = 0.01, .momentum = 0.9});
-    const auto x = images_of<typename E::offered>(place_of(c), 10);
+    const auto x =
+        testing::parts_of<double, typename E::offered>(Data::reals, 10, shapes, place_of(c));
     for (const double loss : theirs["losses"])
-      CHECK(step(model, x.view(), optimizer) == doctest::Approx(loss).epsilon(1e-9));
+      CHECK(step(model, testing::views_of(x), optimizer) == doctest::Approx(loss).epsilon(1e-9));
   });
 }
 
@@ -109,8 +158,8 @@ void check(const std::string& name, Step step) {
   for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
     CAPTURE(ranks);
     const testing::Observed seen =
-        testing::observe<Network, double, testing::Counted, E, TrainWithInputGradient>(
-            Network{}, ranks, {images, Data::reals});
+        testing::observe<Network, double, testing::Counted, E, TrainWithInputGradient>(Network{},
+                                                                                       ranks, work);
     CHECK(difference_from_plan(seen) == "");
     CHECK(seen.copies_are_equal);
     testing::check_agrees(only_step(seen), theirs.group("step"), 1e-10, testing::Relative{});
@@ -121,12 +170,25 @@ void check(const std::string& name, Step step) {
 template <class S, class E>
 void check_resnet() {
   check<ResNet<S>, E>("resnet", [](auto& model, const auto& x, auto& optimizer) {
-    Tensor<std::int32_t, typename E::wanted> labels({images[0]}, place_of(model.ranks()));
-    for_each_global_run(labels.view(), [&](std::size_t global, std::size_t local, std::size_t n) {
-      for (std::size_t i = 0; i < n; ++i)
-        labels[local + i] = static_cast<std::int32_t>(
-            witness::made_label(static_cast<std::int64_t>(global + i), 10));
-    });
+    const auto labels = labels_of<typename E::wanted>(place_of(model.ranks()));
+    return train_step(model, x, labels.view(), CrossEntropy{}, optimizer);
+  });
+}
+
+template <class S, class E>
+void check_two_heads() {
+  check<TwoHeads<S>, E>("two_heads", [](auto& model, const auto& x, auto& optimizer) {
+    const auto labels = labels_of<nth_layout_t<typename E::wanted, 0>>(place_of(model.ranks()));
+    const auto masks = masks_of<nth_layout_t<typename E::wanted, 1>>(place_of(model.ranks()));
+    return train_step(model, x, std::tuple{labels.view(), masks.view()},
+                      std::tuple{CrossEntropy{}, Weighted{MeanSquaredError{}, 0.5}}, optimizer);
+  });
+}
+
+template <class S, class E>
+void check_two_inputs() {
+  check<TwoInputs<S>, E>("two_inputs", [](auto& model, const auto& x, auto& optimizer) {
+    const auto labels = labels_of<typename E::wanted>(place_of(model.ranks()));
     return train_step(model, x, labels.view(), CrossEntropy{}, optimizer);
   });
 }
@@ -134,9 +196,7 @@ void check_resnet() {
 template <class S, class E>
 void check_unet() {
   check<UNet<S>, E>("unet", [](auto& model, const auto& x, auto& optimizer) {
-    Shape shape = images;
-    shape[1].units = 2;
-    const auto target = images_of<typename E::wanted>(place_of(model.ranks()), 21, shape);
+    const auto target = masks_of<typename E::wanted>(place_of(model.ranks()));
     return train_step(model, x, target.view(), MeanSquaredError{}, optimizer);
   });
 }
@@ -144,6 +204,10 @@ void check_unet() {
 using Stream = Ends<Invariant, Invariant>;
 template <Axis A>
 using Both = Ends<Sharded<A>, Sharded<A>>;
+template <Layout In, Layout... Outs>
+using OneToTwo = Ends<In, Layouts<Outs...>>;
+template <Layout Out, Layout... Ins>
+using TwoToOne = Ends<Layouts<Ins...>, Out>;
 
 }  // namespace
 
@@ -164,4 +228,26 @@ TEST_CASE("a U-Net with a skip, branches and squeezed channels, its images split
 }
 TEST_CASE("a U-Net with a skip, branches and squeezed channels, the columns of its images split") {
   check_unet<Space<split::width>, Both<Axis::width>>();
+}
+TEST_CASE("a network with two heads, its channels split") {
+  check_two_heads<Channels, OneToTwo<Invariant, Sharded<Axis::feature>, Sharded<Axis::channel>>>();
+}
+TEST_CASE("a network with two heads, its images split") {
+  using Batch = Sharded<Axis::batch>;
+  check_two_heads<Unsplit, OneToTwo<Batch, Batch, Batch>>();
+}
+TEST_CASE("a network with two heads, the rows of its images split") {
+  using Height = Sharded<Axis::height>;
+  check_two_heads<Space<split::height>, OneToTwo<Height, Invariant, Height>>();
+}
+TEST_CASE("a network of an image and a record, its channels split") {
+  check_two_inputs<Channels, TwoToOne<Invariant, Invariant, Invariant>>();
+}
+TEST_CASE("a network of an image and a record, its images split") {
+  using Batch = Sharded<Axis::batch>;
+  check_two_inputs<Unsplit, TwoToOne<Batch, Batch, Batch>>();
+}
+TEST_CASE("a network of an image and a record, the columns of its images split") {
+  using Feature = Sharded<Axis::feature>;
+  check_two_inputs<Space<split::width>, TwoToOne<Invariant, Sharded<Axis::width>, Feature>>();
 }

@@ -2,12 +2,14 @@
 // Runs a model on ranks and writes down what it did: whole tensors, put together from what the
 // ranks hold without the library's redistributions, and the calls that passed below them.
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -53,6 +55,18 @@ class Recorder {
       put_part(name, meaning_of<L>(), mine.global(), static_cast<std::size_t>(rank), part);
     });
   }
+
+  /// Several, of which number k above 0 has the name "name.k".
+  template <class... Views>
+  void put(const std::string& name, const std::tuple<Views...>& mine) {
+    std::size_t k = 0;
+    std::apply(
+        [&](const auto&... one) {
+          ((put(k == 0 ? name : name + '.' + std::to_string(k), one), ++k), ...);
+        },
+        mine);
+  }
+  void put(const std::string&, shardwise::Nothing) {}
 
   template <class C>
   void put_calls(const std::string& part, C& ranks) {
@@ -144,6 +158,27 @@ shardwise::Tensor<T, L> part_of(const Whole& whole, const Shape& shape, Place pl
   return part;
 }
 
+/// A rank's part of each tensor of an end of a model, of which number k is made from
+/// number + 1000 k.
+template <class T, shardwise::EndLayout L, std::size_t N = shardwise::tensors_of<L>>
+auto parts_of(Data data, std::uint64_t number, const std::array<Shape, N>& shapes, Place place) {
+  return [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
+    return std::tuple{part_of<T, shardwise::nth_layout_t<L, Ks>>(
+        elements(data, number + 1000 * Ks, shapes[Ks].elements()), shapes[Ks], place)...};
+  }
+  (std::make_index_sequence<N>{});
+}
+
+/// What a model takes of them: a view, or a tuple of several.
+template <class... Tensors>
+auto views_of(const std::tuple<Tensors...>& tensors) {
+  if constexpr (sizeof...(Tensors) == 1) {
+    return std::get<0>(tensors).view();
+  } else {
+    return std::apply([](const auto&... one) { return std::tuple{one.view()...}; }, tensors);
+  }
+}
+
 // What the tensors of a run are made from.
 inline std::uint64_t number_of_input(int pass) { return 10 + static_cast<std::uint64_t>(pass); }
 inline std::uint64_t number_of_output_gradient(int pass) {
@@ -157,6 +192,7 @@ struct Workload {
   bool sets_parameters = true;  ///< else they stay as they were initialised
   int passes = 1;               ///< forward and backward, before gradients are settled
   int steps = 1;                ///< only the last one is written down
+  std::vector<Shape> more_inputs{};
 };
 
 /// Sets all parameters to made-up values, in model order.
@@ -173,19 +209,38 @@ void set_parameters(M& model, Data data) {
   }
 }
 
+/// The shapes of as many inputs as L is for.
+template <shardwise::EndLayout L, std::size_t N = shardwise::tensors_of<L>>
+std::array<Shape, N> input_shapes(const Workload& work) {
+  std::array<Shape, N> shapes{work.in};
+  for (std::size_t k = 1; k < N; ++k) shapes[k] = work.more_inputs.at(k - 1);
+  return shapes;
+}
+
+///@{
+/// The shapes as a model takes them.
+inline const Shape& for_model(const std::array<Shape, 1>& shapes) { return shapes[0]; }
+template <std::size_t N>
+const std::array<Shape, N>& for_model(const std::array<Shape, N>& shapes) {
+  return shapes;
+}
+///@}
+
 /// Steps of a model on one rank.
 template <class Architecture, class T, class E, class Use, class B, class C>
 void run_model(const Architecture& architecture, C& ranks, const Workload& work,
                Recorder& recorder) {
   using namespace shardwise;
-  Model<Architecture, Context<T, B, C>, E, Use> model(architecture, ranks, Seed{5}, work.in);
+  const auto shapes = input_shapes<typename E::offered>(work);
+  const auto& in = for_model(shapes);
+  Model<Architecture, Context<T, B, C>, E, Use> model(architecture, ranks, Seed{5}, in);
   if (work.sets_parameters) set_parameters(model, work.data);
   recorder.put_calls("set", ranks);
-  recorder.with([&](Observed& o) { o.plan = model.plan(work.in); });
+  recorder.with([&](Observed& o) { o.plan = model.plan(in); });
   recorder.put_values(place_of(ranks), model.values().size());
   const auto x_of = [&](int pass) {
-    return part_of<T, typename E::offered>(
-        elements(work.data, number_of_input(pass), work.in.elements()), work.in, place_of(ranks));
+    return parts_of<T, typename E::offered>(work.data, number_of_input(pass), shapes,
+                                            place_of(ranks));
   };
   for (int step = 1; step <= work.steps; ++step) {
     const bool last = step == work.steps;
@@ -193,20 +248,19 @@ void run_model(const Architecture& architecture, C& ranks, const Workload& work,
       const std::string number = std::to_string(pass);
       const auto x = x_of(pass);
       if constexpr (!Use::trains) {
-        recorder.put("output " + number, model.evaluate(x.view()));
+        recorder.put("output " + number, model.evaluate(views_of(x)));
         recorder.put_calls("forward " + number, ranks);
       } else {
-        const auto y = model.forward(x.view());
+        const auto y = model.forward(views_of(x));
         recorder.put_calls("forward " + number, ranks);
         if (last) recorder.put("output " + number, y);
-        const auto dy = part_of<T, dual_t<typename E::wanted>>(
-            elements(work.data, number_of_output_gradient(pass), y.global().elements()), y.global(),
-            place_of(ranks));
+        const auto dy = parts_of<T, duals_t<typename E::wanted>>(
+            work.data, number_of_output_gradient(pass), detail::global_shapes(y), place_of(ranks));
         if constexpr (Use::input_gradient) {
-          const auto dx = model.backward(dy.view());
+          const auto dx = model.backward(views_of(dy));
           if (last) recorder.put("input gradient " + number, dx);
         } else {
-          model.backward(dy.view());
+          model.backward(views_of(dy));
         }
         recorder.put_calls("backward " + number, ranks);
       }
@@ -227,7 +281,7 @@ void run_model(const Architecture& architecture, C& ranks, const Workload& work,
     });
   });
   const auto x = x_of(0);
-  recorder.put("evaluated", model.evaluate(x.view()));
+  recorder.put("evaluated", model.evaluate(views_of(x)));
 }
 
 /// Calls f(communicator) on every rank.

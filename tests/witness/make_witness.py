@@ -519,23 +519,61 @@ def unet_network():
         nn.BatchNorm2d(8), nn.ReLU(), conv(8, 2, 1))
 
 
-def trained(network, loss):
-    """The output for x [3, 3, 16, 16] = made(10) and the gradients for dy = made(20), and then the losses
-    of 20 steps of SGD with learning rate 0.01 and momentum 0.9. Parameter i = made(30 + i)."""
+class TwoHeads(nn.Sequential):
+    """A trunk, and two heads that read what it gives."""
+
+    def forward(self, x):
+        trunk, first, second = self
+        x = trunk(x)
+        return first(x), second(x)
+
+
+class TwoInputs(nn.Sequential):
+    """A branch for each input, and a head on what both give."""
+
+    def forward(self, x, y):
+        first, second, _, head = self
+        return head(torch.cat((first(x), second(y)), 1))
+
+
+def two_heads_network():
+    trunk = nn.Sequential(
+        conv(3, 8), nn.BatchNorm2d(8), nn.ReLU(), Residual(*resnet_block(8, 8)), nn.ReLU())
+    classes = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+    return TwoHeads(trunk, classes, nn.Sequential(conv(8, 4), nn.ReLU(), conv(4, 2, 1)))
+
+
+def two_inputs_network():
+    image = nn.Sequential(
+        conv(3, 8, stride=2), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    record = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 7))
+    return TwoInputs(image, record, nn.Identity(), nn.Linear(15, 10))
+
+
+def numbered(name, tensors):
+    """Tensors by the names "name", "name.1", "name.2" and so on."""
+    return {name + (f".{i}" if i > 0 else ""): tensor for i, tensor in enumerate(tensors)}
+
+
+def trained(network, loss, *more_inputs):
+    """The outputs for x [3, 3, 16, 16] = made(10), and more inputs of these shapes, number k of them =
+    made(10 + 1000 k), and the gradients for dy = made(20 + 1000 k) of output k. Then the losses of 20
+    steps of SGD with learning rate 0.01 and momentum 0.9. Parameter i = made(30 + i)."""
     network = network.double()
     with torch.no_grad():
         for i, parameter in enumerate(network.parameters()):
             parameter.copy_(made(30 + i, *parameter.shape))
-    x = made(10, 3, 3, 16, 16).requires_grad_()
-    y = network(x)
-    y.backward(made(20, *y.shape))
-    step = {"output 0": y, "input gradient 0": x.grad.clone()}
+    xs = [made(10 + 1000 * k, *shape).requires_grad_() for k, shape in enumerate(((3, 3, 16, 16), *more_inputs))]
+    ys = network(*xs)
+    ys = ys if isinstance(ys, tuple) else (ys,)
+    torch.autograd.backward(ys, [made(20 + 1000 * k, *y.shape) for k, y in enumerate(ys)])
+    step = numbered("output 0", ys) | numbered("input gradient 0", [x.grad.clone() for x in xs])
     step |= {f"{name} gradient": p.grad.clone() for name, p in network.named_parameters()}
     optimiser = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
     losses = []
     for _ in range(20):
         optimiser.zero_grad()
-        losses.append(loss(network(x.detach())))
+        losses.append(loss(network(*[x.detach() for x in xs])))
         losses[-1].backward()
         optimiser.step()
     return {"step": step, "losses": torch.stack(losses)}
@@ -549,6 +587,24 @@ def resnet():
 def unet():
     """As `trained` says, with the mean of (y - made(21))^2."""
     return trained(unet_network(), lambda y: functional.mse_loss(y, made(21, *y.shape)))
+
+
+def two_heads():
+    """As `trained` says, with the mean cross-entropy of the first output for labels made_labels(3, 10)
+    and half the mean of (y - made(21))^2 of the second."""
+
+    def loss(ys):
+        classes, mask = ys
+        return functional.cross_entropy(classes, made_labels(3, 10)) + 0.5 * functional.mse_loss(
+            mask, made(21, *mask.shape))
+
+    return trained(two_heads_network(), loss)
+
+
+def two_inputs():
+    """As `trained` says, with a second input [3, 6] and the loss of `resnet`."""
+    return trained(
+        two_inputs_network(), lambda y: functional.cross_entropy(y, made_labels(3, 10)), (3, 6))
 
 
 # The example that compares a split layer with the whole one.
@@ -574,7 +630,7 @@ if __name__ == "__main__":
         "layers": (activations, linear, norms, batch_norm, convolutions, pooling, upsampling, merges,
             initialisers),
         "training": (losses, optimisers, clipping, schedules, mixed_precision, metrics),
-        "networks": (resnet, unet),
+        "networks": (resnet, unet, two_heads, two_inputs),
         "unsharded": (step,),
     }.items():
         tensors = dict(flat({group.__name__: group() for group in groups}))

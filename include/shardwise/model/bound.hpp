@@ -34,8 +34,9 @@ template <class Context, class Use, Activation Fused = Activation::none>
 struct Setting {
   using context = Context;                                     ///< of the model
   static constexpr bool trains = Use::trains;                  ///< whether there are gradients
-  static constexpr bool input_gradient = Use::input_gradient;  ///< whether its input has one
-  static constexpr Activation activation = Fused;              ///< which its product applies
+  static constexpr bool input_gradient = Use::input_gradient;  ///< whether any input has one
+  static constexpr InputSet input_gradients = Use::input_gradients;  ///< which inputs do
+  static constexpr Activation activation = Fused;                    ///< which its product applies
 };
 
 /// Hands out ordinals while a model is bound, in model order.
@@ -54,6 +55,19 @@ using input_gradient_t =
     std::conditional_t<S::input_gradient, Value<T, dual_t<typename E::offered>>, Nothing>;
 
 namespace detail {
+
+template <class T, class E, class S, class Inputs>
+struct input_gradients;
+template <class T, class E, class S>
+struct input_gradients<T, E, S, std::index_sequence<0>> {
+  using type = input_gradient_t<T, E, S>;
+};
+template <class T, class E, class S, std::size_t... Ks>
+struct input_gradients<T, E, S, std::index_sequence<Ks...>> {
+  using type = std::tuple<
+      std::conditional_t<S::input_gradients.has(Ks),
+                         Value<T, dual_t<nth_layout_t<typename E::offered, Ks>>>, Nothing>...>;
+};
 
 /// Room for the rank's part of a parameter of this shape.
 template <class Use, class Context>
@@ -76,6 +90,12 @@ consteval bool sums_meanwhile() {
 }
 
 }  // namespace detail
+
+/// The gradients that go back from a model: as input_gradient_t for one input, a std::tuple of them
+/// for several.
+template <class T, class E, class S>
+using input_gradients_t = typename detail::input_gradients<
+    T, E, S, std::make_index_sequence<tensors_of<typename E::offered>>>::type;
 
 /// A layer between the ends E. Compositions have specialisations of their own.
 ///

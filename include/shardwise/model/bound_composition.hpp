@@ -16,6 +16,7 @@
 #include "shardwise/model/fusion.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/sum.hpp"
+#include "shardwise/model/values.hpp"
 
 namespace shardwise {
 
@@ -102,10 +103,10 @@ struct BoundParts;
 template <class L, class S, class E, std::size_t... Is>
 struct BoundParts<L, S, E, std::index_sequence<Is...>>
     : NumberedBound<Is, bound_part_t<L, S, E, Is>>... {
-  using Shapes = std::array<Shape, L::size + 1>;
+  using Shapes = std::array<Shape, L::slot_count>;
 
-  /// `shapes` begins with that of the input; bases are made in their order, so that each finds the
-  /// shapes of those before it.
+  /// `shapes` begins with those of the inputs; bases are made in their order, so that each finds
+  /// the shapes of those before it.
   BoundParts(const L& list, Shapes& shapes, Binder<typename S::context>& binder, Position<L>& at)
       : NumberedBound<Is, bound_part_t<L, S, E, Is>>{bind<Is>(list, shapes, binder, at)}... {}
 
@@ -120,7 +121,8 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
     if constexpr (I > 0) {
       // Asked of what runs, whose code is there once for all sizes.
       using Before = typename L::template part_type<I - 1>;
-      shapes[I] = part_shape<Before>(as_dynamic(list.template layer<I - 1>()), shapes);
+      shapes[L::inputs + I - 1] =
+          part_shape<Before>(as_dynamic(list.template layer<I - 1>()), shapes);
     }
     const Layer& layer = list.template layer<I>();
     if constexpr (IsComposition<Layer>) {
@@ -150,9 +152,7 @@ template <Layout Back, class B, class Context, class DY, class DX, class... Slop
 /// Where the value of a slot lies while L runs, or its gradient. What only goes from one part to
 /// the next needs no place of its own: one for each type does.
 template <class L, std::size_t Slot>
-inline constexpr std::size_t place_of_slot = Slot == L::size || L::wires.goes_straight(Slot)
-                                                 ? L::size
-                                                 : Slot;
+inline constexpr std::size_t place_of_slot = L::wires.goes_straight(Slot) ? L::last_slot : Slot;
 
 template <std::size_t Place, class V>
 struct SlotValue {
@@ -188,6 +188,8 @@ class Bound<L, S, E> {
   using At = detail::Fusion<L, S, E, I>;
   template <std::size_t I>
   using part_type = typename L::template part_type<I>;
+  template <std::size_t I>
+  static constexpr std::size_t given_slot = L::inputs + I;
   template <std::size_t Slot>
   using slot_layout =
       typename L::template slot_layout<Slot, typename E::offered, typename E::wanted>;
@@ -207,34 +209,31 @@ class Bound<L, S, E> {
     using gradients = decltype((std::declval<detail::SlotValues<>>() | ... |
                                 std::type_identity<gradient_in<Is>>{}));
   };
-  using Values = typename slots<std::make_index_sequence<L::size + 1>>::values;
-  using Gradients = typename slots<std::make_index_sequence<L::size + 1>>::gradients;
-  static constexpr const auto& has_gradient = detail::slot_gradients<L, E, S::input_gradient>;
+  using Values = typename slots<std::make_index_sequence<L::slot_count>>::values;
+  using Gradients = typename slots<std::make_index_sequence<L::slot_count>>::gradients;
+  using InputNumbers = std::make_index_sequence<L::inputs>;
+  using OutputNumbers = std::make_index_sequence<L::outputs>;
+  static constexpr const auto& has_gradient = detail::slot_gradients<L, E, S::input_gradients>;
 
  public:
-  Bound(const L& list, const Shape& in, Binder<Ctx>& binder)
+  Bound(const L& list, const detail::shapes_of<L::inputs>& in, Binder<Ctx>& binder)
       : parts_(placed([&](Position& at) {
-          typename Parts::Shapes shapes{in};
+          auto shapes = detail::slots_from<L::slot_count>(in);
           return Parts(list, shapes, binder, at);
         })) {}
 
-  auto forward(Run<Ctx>& run, Value<T, typename E::offered>&& x) {
+  values_t<T, gives_t<L, E>> forward(Run<Ctx>& run, values_t<T, typename E::offered>&& x) {
     Values values;
-    detail::held<value_in<0>>(values) = converted<slot_layout<0>>(run, std::move(x));
+    put_inputs(run, values, x, InputNumbers{});
     placed([&](Position& at) { forward(run, values, at, Numbers{}); });
-    return std::move(detail::held<value_in<L::size>>(values));
+    return outputs(values, OutputNumbers{});
   }
 
-  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<gives_t<L, E>>>&& dy) {
+  input_gradients_t<T, E, S> backward(Run<Ctx>& run, values_t<T, duals_t<gives_t<L, E>>>&& dy) {
     Gradients gradients;
-    detail::held<gradient_in<L::size>>(gradients) = std::move(dy);
+    put_output_gradients(gradients, dy, OutputNumbers{});
     placed([&](Position& at) { backward(run, gradients, at, Numbers{}); });
-    if constexpr (S::input_gradient) {
-      return converted<dual_t<typename E::offered>>(
-          run, std::move(detail::held<gradient_in<0>>(gradients)));
-    } else {
-      return {};
-    }
+    return input_gradients(run, gradients, InputNumbers{});
   }
 
   template <class Visitor>
@@ -267,6 +266,45 @@ class Bound<L, S, E> {
     }
   }
 
+  template <class X, std::size_t... Ks>
+  static void put_inputs(Run<Ctx>& run, Values& values, X& x, std::index_sequence<Ks...>) {
+    detail::with_tensors(x, [&](auto&... one) {
+      ((detail::held<value_in<Ks>>(values) = converted<slot_layout<Ks>>(run, std::move(one))), ...);
+    });
+  }
+
+  template <std::size_t... Ks>
+  static values_t<T, gives_t<L, E>> outputs(Values& values, std::index_sequence<Ks...>) {
+    return {std::move(detail::held<value_in<L::wires.output_slot(Ks)>>(values))...};
+  }
+
+  template <class DY, std::size_t... Ks>
+  static void put_output_gradients(Gradients& gradients, DY& dy, std::index_sequence<Ks...>) {
+    detail::with_tensors(dy, [&](auto&... one) {
+      ((detail::held<gradient_in<L::wires.output_slot(Ks)>>(gradients) = std::move(one)), ...);
+    });
+  }
+
+  /// From the last to the first, since forward converted them from the first to the last.
+  template <std::size_t... Ks>
+  static input_gradients_t<T, E, S> input_gradients(Run<Ctx>& run, Gradients& gradients,
+                                                    std::index_sequence<Ks...>) {
+    constexpr std::size_t last = L::inputs - 1;
+    input_gradients_t<T, E, S> dx;
+    if constexpr (last == 0) {
+      bring_back<0>(run, gradients, dx);
+    } else {
+      (bring_back<last - Ks>(run, gradients, std::get<last - Ks>(dx)), ...);
+    }
+    return dx;
+  }
+  template <std::size_t K, class DX>
+  static void bring_back([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] Gradients& gradients,
+                         [[maybe_unused]] DX& dx) {
+    if constexpr (!std::same_as<DX, Nothing>)
+      dx = converted<typename DX::layout>(run, std::move(detail::held<gradient_in<K>>(gradients)));
+  }
+
   template <std::size_t... Is>
   void forward(Run<Ctx>& run, Values& values, Position& at, std::index_sequence<Is...>) {
     (forward_part<Is>(run, values, at, std::make_index_sequence<part_type<Is>::arity>{}), ...);
@@ -278,19 +316,20 @@ class Bound<L, S, E> {
     if constexpr (!Part::is_applied) {
       [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
       if constexpr (Part::fused() == Activation::none) {
-        detail::forward_into(bound<I>(), run, detail::held<value_in<I + 1>>(values),
+        detail::forward_into(bound<I>(), run, detail::held<value_in<given_slot<I>>>(values),
                              operand<I, Js>(values)...);
       } else {
-        Value<T, slot_layout<I + 1>> y;
+        Value<T, slot_layout<given_slot<I>>> y;
         if constexpr (Part::gives_z) {
-          Value<T, slot_layout<I + 1>> z;
+          Value<T, slot_layout<given_slot<I>>> z;
           detail::forward_into(bound<I>(), run, y, operand<I, Js>(values)..., z);
           bound<I + 1>().adopt(run, y, std::move(z));
         } else {
           detail::forward_into(bound<I>(), run, y, operand<I, Js>(values)...);
           bound<I + 1>().adopt(run, y);
         }
-        detail::held<value_in<I + 2>>(values) = converted<slot_layout<I + 2>>(run, std::move(y));
+        constexpr std::size_t next = given_slot<I + 1>;
+        detail::held<value_in<next>>(values) = converted<slot_layout<next>>(run, std::move(y));
       }
     }
   }
@@ -307,8 +346,8 @@ class Bound<L, S, E> {
   }
 
   template <std::size_t I, std::size_t J>
-  static constexpr bool is_last_read =
-      L::wires.last[part_type<I>::slots[J]] == typename detail::Wires<L::size>::Read{I, J};
+  static constexpr bool is_last_read = L::wires.last[part_type<I>::slots[J]].part ==
+                                       I&& L::wires.last[part_type<I>::slots[J]].operand == J;
 
   template <std::size_t... Is>
   void backward(Run<Ctx>& run, Gradients& gradients, Position& at, std::index_sequence<Is...>) {
@@ -321,13 +360,15 @@ class Bound<L, S, E> {
     using B = detail::bound_part_t<L, S, E, I>;
     using Back = dual_t<gives_t<typename Part::Layer, typename Part::Here>>;
     if constexpr (goes_backward<typename Part::Layer, typename Part::Use, typename Part::Here>) {
-      auto& dy = detail::held<gradient_in<I + 1>>(gradients);
+      auto& dy = detail::held<gradient_in<given_slot<I>>>(gradients);
       [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
       if constexpr (Part::has_its_slope) {
-        detail::held<gradient_in<I>>(gradients) = bound<I>().skip_backward(run, std::move(dy));
+        detail::held<gradient_in<part_type<I>::slots[0]>>(gradients) =
+            bound<I>().skip_backward(run, std::move(dy));
       } else if constexpr (Part::takes_slope) {
         const auto z = bound<I - 1>().take_saved();
-        detail::backward_into<Back>(bound<I>(), run, dy, detail::held<gradient_in<I>>(gradients),
+        detail::backward_into<Back>(bound<I>(), run, dy,
+                                    detail::held<gradient_in<part_type<I>::slots[0]>>(gradients),
                                     L::template layer_type<I - 1>::activation, z.view().data());
       } else if constexpr (part_type<I>::arity > 1) {
         typename B::Gradients dx;

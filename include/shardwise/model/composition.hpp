@@ -13,13 +13,16 @@
 
 namespace shardwise {
 
-/// A list of parts, `At<L, slots...>`. Part I reads values from slots, and gives the value of slot
-/// I + 1; slot 0 is the input, and the last slot the output. One slot makes L a layer or a
-/// composition, several make it a Merge of them.
+/// A list of parts, `At<L, slots...>`. Each part reads values from slots, and gives the value of a
+/// slot of its own: the first slots, `Inputs` of them, are the inputs, and part I, counted from 0,
+/// gives slot `Inputs + I`. One slot makes L a layer or a composition, several make it a Merge of
+/// them. The outputs are what the parts named `Output` give, and what the last part gives.
 ///
-///     struct Gated : Composition<At<Linear<split::output, 64, 64>, 0>,     // gives slot 1
-///                                At<Linear<split::output, 64, 64>, 0>,     // gives slot 2
-///                                At<Sum, 1, 2>> {};
+///     struct ImageAndRecord
+///         : Graph<2, At<OfImage, 0>, At<OfRecord, 1>,           // give slots 2 and 3
+///                 At<Concat<Axis::feature>, 2, 3>,              // gives slot 4
+///                 Output<Linear<split::input, 64, 10>, 4>,      // the first output
+///                 Output<Linear<split::none, 64, 1>, 4>> {};    // the second
 ///
 /// Everything else is made from this list: what runs, what is planned and described, names and
 /// checks. Layouts follow from it too. Between a slot and its only reader stands the one
@@ -27,29 +30,38 @@ namespace shardwise {
 /// of them, before it is read: that which all of them take, or else its `stream_t`. So a Partial is
 /// made whole once, and the gradients of the readers are added before they are brought back.
 ///
+/// Only the whole of a Model may have several inputs or outputs, and its Ends then name `Layouts`.
+///
 /// Deriving a type of your own keeps its name in messages and errors. Parts whose sizes are
 /// `dynamic` are given to the constructor, all in order.
-template <class... Parts>
-class Composition : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...> {
+template <std::size_t Inputs, class... Parts>
+class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...> {
   using Numbers = std::index_sequence_for<Parts...>;
   using Layers = detail::NumberedParts<Numbers, Parts...>;
 
  public:
-  using parts = Composition;  ///< tells a composition, also a type derived from one, from a layer
+  using parts = Graph;  ///< tells a composition, also a type derived from one, from a layer
 
-  static constexpr std::size_t size = sizeof...(Parts);  ///< parts
+  static constexpr std::size_t size = sizeof...(Parts);     ///< parts
+  static constexpr std::size_t inputs = Inputs;             ///< slots that are its inputs
+  static constexpr std::size_t slot_count = Inputs + size;  ///< of all slots
+  static constexpr std::size_t last_slot = slot_count - 1;  ///< that of the last output
 
   /// Whether names say the number of a part: "0.weight".
   static constexpr bool numbers_parts = true;
 
   /// Which part reads which slots.
-  static constexpr detail::Wires<size> wires = detail::wires_of<Parts...>();
-  static_assert(detail::slots_must_be_used<wires.unread_part(), Parts...>());
+  static constexpr detail::Wires<size, inputs> wires = detail::wires_of<Inputs, Parts...>();
+  static_assert(
+      detail::slots_must_be_used<inputs, wires.unread_input(), wires.find_part(false, false),
+                                 wires.find_part(true, true), Parts...>());
+  static constexpr std::size_t outputs = wires.outputs();  ///< values that it gives
 
   /// Features in each slot, `dynamic` where the types do not say.
-  static constexpr std::array<std::size_t, size + 1> features = detail::features_of<Parts...>();
-  static constexpr std::size_t in_features = features[0];      ///< that it takes
-  static constexpr std::size_t out_features = features[size];  ///< that it gives
+  static constexpr std::array<std::size_t, slot_count> features =
+      detail::features_of<Inputs, Parts...>();
+  static constexpr std::size_t in_features = features[0];           ///< of its first input
+  static constexpr std::size_t out_features = features[last_slot];  ///< of its last output
 
   /// Part I as it stands in the list.
   template <std::size_t I>
@@ -61,30 +73,28 @@ class Composition : detail::NumberedParts<std::index_sequence_for<Parts...>, Par
   using layer_type = typename part_type<I>::layer;
 
   /// The ends of part I, those of its first slot, when the whole stands between these.
-  template <std::size_t I, Layout Offered, Layout Wanted>
-  using ends_of = detail::part_ends_t<Composition, Offered, Wanted, I>;
+  template <std::size_t I, EndLayout Offered, EndLayout Wanted>
+  using ends_of = detail::part_ends_t<Graph, Offered, Wanted, I>;
 
   /// How the value in a slot lies where it is read.
-  template <std::size_t Slot, Layout Offered, Layout Wanted>
-  using slot_layout = detail::slot_layout_t<Composition, Offered, Wanted, Slot>;
+  template <std::size_t Slot, EndLayout Offered, EndLayout Wanted>
+  using slot_layout = detail::slot_layout_t<Graph, Offered, Wanted, Slot>;
 
   /// What the whole would like to be given, as of a `Layer`.
-  template <Layout Wanted>
-  using wants = detail::slot_wanted_t<Composition, Wanted, 0>;
+  template <EndLayout Wanted>
+  using wants = detail::slot_wanted_t<Graph, Wanted, 0>;
   /// What it takes, as of a `Layer`.
-  template <Layout Offered, Layout Wanted>
-  using takes = detail::list_takes_t<Composition, Offered, Wanted>;
+  template <EndLayout Offered, EndLayout Wanted>
+  using takes = detail::list_takes_t<Graph, Offered, Wanted>;
   /// What it gives between these ends.
-  template <Layout Offered, Layout Wanted>
-  using gives_between = detail::list_gives_t<Composition, Offered, Wanted>;
+  template <EndLayout Offered, EndLayout Wanted>
+  using gives_between = detail::list_gives_t<Graph, Offered, Wanted>;
 
   /// All sizes are in the types.
-  constexpr Composition() requires(detail::HasAllSizes<typename Parts::layer>&&...) {
-    check(Numbers{});
-  }
+  constexpr Graph() requires(detail::HasAllSizes<typename Parts::layer>&&...) { check(Numbers{}); }
 
   /// All parts in order, where sizes are not all in the types.
-  constexpr explicit Composition(const typename Parts::layer&... layers) : Layers(layers...) {
+  constexpr explicit Graph(const typename Parts::layer&... layers) : Layers(layers...) {
     check(Numbers{});
   }
 
@@ -94,8 +104,11 @@ class Composition : detail::NumberedParts<std::index_sequence_for<Parts...>, Par
     return detail::numbered<I>(static_cast<const Layers&>(*this));
   }
 
-  /// The shape of the output for an input of shape `in`. Throws shape_error as the parts do.
-  constexpr Shape output_shape(const Shape& in) const { return last_shape(in, Numbers{}); }
+  /// The shape of the output for an input of shape `in`; with several, an array of them. Throws
+  /// shape_error as the parts do.
+  constexpr auto output_shape(const detail::shapes_of<inputs>& in) const {
+    return shapes_of_outputs(in, Numbers{}, std::make_index_sequence<outputs>{});
+  }
 
   /// Features that it takes, or `dynamic` if any number will do.
   constexpr std::size_t in() const { return first_features(Numbers{}); }
@@ -103,21 +116,34 @@ class Composition : detail::NumberedParts<std::index_sequence_for<Parts...>, Par
  private:
   template <std::size_t... Is>
   static consteval void check(std::index_sequence<Is...>) {
-    (detail::check_part<Composition, Is>(), ...);
+    (detail::check_part<Graph, Is>(), ...);
   }
 
-  template <std::size_t... Is>
-  constexpr Shape last_shape(const Shape& in, std::index_sequence<Is...>) const {
-    std::array<Shape, size + 1> shapes{in};
-    ((shapes[Is + 1] = detail::part_shape<Parts>(layer<Is>(), shapes)), ...);
-    return shapes[size];
+  template <std::size_t... Is, std::size_t... Os>
+  constexpr detail::shapes_of<outputs> shapes_of_outputs(const detail::shapes_of<inputs>& in,
+                                                         std::index_sequence<Is...>,
+                                                         std::index_sequence<Os...>) const {
+    auto shapes = detail::slots_from<slot_count>(in);
+    ((shapes[inputs + Is] = detail::part_shape<Parts>(layer<Is>(), shapes)), ...);
+    return {shapes[wires.output_slot(Os)]...};
   }
 
   template <std::size_t... Is>
   constexpr std::size_t first_features(std::index_sequence<Is...>) const {
-    return detail::features_needed<Parts...>({detail::features_in(layer<Is>())...},
-                                             {detail::KeepsShape<typename Parts::layer>...})[0];
+    return detail::features_needed<Inputs, Parts...>(
+        {detail::features_in(layer<Is>())...}, {detail::KeepsShape<typename Parts::layer>...})[0];
   }
+};
+
+/// A Graph of one input and one output, which may be a part of others.
+///
+///     struct Gated : Composition<At<Linear<split::output, 64, 64>, 0>,     // gives slot 1
+///                                At<Linear<split::output, 64, 64>, 0>,     // gives slot 2
+///                                At<Sum, 1, 2>> {};
+template <class... Parts>
+class Composition : public Graph<1, Parts...> {
+ public:
+  using Graph<1, Parts...>::Graph;
 };
 
 }  // namespace shardwise

@@ -2,6 +2,8 @@
 // What a model is compiled for: named once, for all of its layers.
 
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "shardwise/backend/backend.hpp"
@@ -33,21 +35,41 @@ struct Context {
   using observer = O;                         ///< who looks on
 };
 
+/// Some of a model's inputs, each by its number.
+struct InputSet {
+  std::uint64_t bits = 0;  ///< bit I for input I
+
+  /// Whether this input is one of them.
+  constexpr bool has(std::size_t input) const { return ((bits >> input) & 1) != 0; }
+  /// All inputs.
+  static constexpr InputSet all() { return {~std::uint64_t{0}}; }
+};
+
 /// The use of a model that is trained: parameters have gradients, the model's input has none.
 struct Train {
   static constexpr bool trains = true;           ///< whether there are gradients
-  static constexpr bool input_gradient = false;  ///< whether the model's input has one
+  static constexpr bool input_gradient = false;  ///< whether any of the model's inputs has one
+  static constexpr InputSet input_gradients{};   ///< which of its inputs have one
 };
-/// The use of a model that is trained and gives the gradient of its input, which costs what is sent
-/// and computed for it.
+/// The use of a model that is trained and gives the gradients of its inputs, which costs what is
+/// sent and computed for them.
 struct TrainWithInputGradient {
-  static constexpr bool trains = true;          ///< whether there are gradients
-  static constexpr bool input_gradient = true;  ///< whether the model's input has one
+  static constexpr bool trains = true;                          ///< see Train
+  static constexpr bool input_gradient = true;                  ///< see Train
+  static constexpr InputSet input_gradients = InputSet::all();  ///< see Train
+};
+/// The same for some of a model's inputs, counted from 0: `TrainWithGradientOf<1>`.
+template <std::size_t... Inputs>
+struct TrainWithGradientOf {
+  static constexpr bool trains = true;                                              ///< see Train
+  static constexpr bool input_gradient = true;                                      ///< see Train
+  static constexpr InputSet input_gradients{((std::uint64_t{1} << Inputs) | ...)};  ///< see Train
 };
 /// The use of a model that only goes forward: it has no gradients and saves nothing.
 struct ForwardOnly {
-  static constexpr bool trains = false;          ///< whether there are gradients
-  static constexpr bool input_gradient = false;  ///< whether the model's input has one
+  static constexpr bool trains = false;          ///< see Train
+  static constexpr bool input_gradient = false;  ///< see Train
+  static constexpr InputSet input_gradients{};   ///< see Train
 };
 
 /// The use with these properties.
@@ -55,9 +77,17 @@ template <bool Trains, bool InputGradient>
 using use_of = std::conditional_t<!Trains, ForwardOnly,
                                   std::conditional_t<InputGradient, TrainWithInputGradient, Train>>;
 
-/// What a model is used for: `Train`, `TrainWithInputGradient` or `ForwardOnly`.
+namespace detail {
+template <class U>
+inline constexpr bool asks_some_gradients = false;
+template <std::size_t... Inputs>
+inline constexpr bool asks_some_gradients<TrainWithGradientOf<Inputs...>> = true;
+}  // namespace detail
+
+/// What a model is used for: `Train`, `TrainWithInputGradient`, `TrainWithGradientOf<Inputs...>` or
+/// `ForwardOnly`.
 template <class U>
 concept ModelUse = std::same_as<U, Train> || std::same_as<U, TrainWithInputGradient> ||
-    std::same_as<U, ForwardOnly>;
+    std::same_as<U, ForwardOnly> || detail::asks_some_gradients<U>;
 
 }  // namespace shardwise

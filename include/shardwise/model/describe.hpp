@@ -107,20 +107,17 @@ class Describer : public WalkVisitor {
 /// send. Bytes are those that all ranks together send, see `Collective::bytes_sent`.
 /// throws   shape_error if the layers cannot take such inputs
 template <class E, class Use, class L>
-std::string describe(const L& architecture, Place place, const Shape& in,
+std::string describe(const L& architecture, Place place, const shapes_t<typename E::offered>& in,
                      const Sending& sending = {}) {
-  using S = Setting<void, Use>;
-  using Gives = gives_t<L, E>;
   detail::Describer describer(place, sending, Use::trains);
-  const Shape out = detail::Walk<L, S, E>::visit(architecture, in, describer);
-  describer.redistribution<Redistribute<Gives, typename E::wanted>, goes_backward<L, S, E>>(out);
+  detail::walk<E, Use>(architecture, in, describer);
   return detail::heading<L>(place, in, sending) + '\n' + describer.table() +
          detail::totals(plan_of<E, Use>(architecture, place.size, in, sending)) + '\n';
 }
 
 /// The same for a model on this rank. No collective: any rank may call it alone.
 template <class M>
-std::string describe(M& model, const Shape& in) {
+std::string describe(M& model, const typename M::input_shapes& in) {
   return describe<typename M::ends, typename M::use>(model.layers(), place_of(model.ranks()), in,
                                                      model.sending());
 }

@@ -65,6 +65,7 @@ class GraphDrawer : public WalkVisitor {
 
   template <Layout L>
   void input(const Shape& shape) {
+    here_ = {};
     here_.node = add_node("input\n" + to_string(local_shape<L>(shape, place_)), ", shape=ellipse");
     give(layout_name<L>());
   }
@@ -257,22 +258,17 @@ class GraphDrawer : public WalkVisitor {
 /// of a Repeat the first block is drawn, and the second for all others.
 /// throws   shape_error if the layers cannot take such inputs
 template <class E, class Use, class L>
-std::string describe_graph(const L& architecture, Place place, const Shape& in,
-                           const Sending& sending = {}) {
-  using S = Setting<void, Use>;
-  using Leave = Redistribute<gives_t<L, E>, typename E::wanted>;
+std::string describe_graph(const L& architecture, Place place,
+                           const shapes_t<typename E::offered>& in, const Sending& sending = {}) {
   detail::GraphDrawer drawer(place, sending, Use::trains);
-  drawer.input<typename E::offered>(in);
-  const Shape out = detail::Walk<L, S, E>::visit(architecture, in, drawer);
-  drawer.redistribution<Leave, goes_backward<L, S, E>>(out);
-  drawer.output<typename E::wanted>(out);
+  detail::walk<E, Use>(architecture, in, drawer);
   return drawer.graph(detail::heading<L>(place, in, sending) + '\n' +
                       detail::totals(plan_of<E, Use>(architecture, place.size, in, sending)));
 }
 
 /// The same for a model on this rank. No collective: any rank may call it alone.
 template <class M>
-std::string describe_graph(M& model, const Shape& in) {
+std::string describe_graph(M& model, const typename M::input_shapes& in) {
   return describe_graph<typename M::ends, typename M::use>(model.layers(), place_of(model.ranks()),
                                                            in, model.sending());
 }

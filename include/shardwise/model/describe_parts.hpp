@@ -1,6 +1,7 @@
 #pragma once
 // What descriptions of a model as a table and as a graph have in common.
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -69,11 +70,19 @@ LayerFacts facts_of(const L& layer, const Shape& in, const Shape& out, Place pla
   return facts;
 }
 
+inline std::string listed(const Shape& in) { return to_string(in); }
+template <std::size_t N>
+std::string listed(const std::array<Shape, N>& in) {
+  std::string text;
+  for (const Shape& one : in) text += (text.empty() ? "" : " and ") + to_string(one);
+  return text;
+}
+
 /// "Mlp on [batch 64, feature 784] float32, rank 0 of 4".
-template <class L>
-std::string heading(Place place, const Shape& in, const Sending& sending) {
-  return name_of<L>() + " on " + to_string(in) + ' ' + std::string(name(sending.values)) +
-         ", rank " + std::to_string(place.rank) + " of " + std::to_string(place.size);
+template <class L, class Shapes>
+std::string heading(Place place, const Shapes& in, const Sending& sending) {
+  return name_of<L>() + " on " + listed(in) + ' ' + std::string(name(sending.values)) + ", rank " +
+         std::to_string(place.rank) + " of " + std::to_string(place.size);
 }
 
 /// What settles gradients, and what a step sends in all: two lines, the last one without an end.

@@ -45,17 +45,18 @@ consteval std::size_t static_features_out(std::size_t in) {
   return dynamic;
 }
 
-/// What each slot of a list of parts is to have, by the first of its readers that knows: a part
-/// takes so many features (`dynamic` where any number will do), or keeps those of its input.
-template <class... Parts, std::size_t N = sizeof...(Parts)>
-constexpr std::array<std::size_t, N + 1> features_needed(const std::array<std::size_t, N>& taken,
-                                                         const std::array<bool, N>& keeps) {
+/// What each slot of a list of parts, of which the first are Inputs, is to have, by the first of
+/// its readers that knows: a part takes so many features (`dynamic` where any number will do), or
+/// keeps those of its input.
+template <std::size_t Inputs, class... Parts, std::size_t N = sizeof...(Parts)>
+constexpr std::array<std::size_t, Inputs + N> features_needed(
+    const std::array<std::size_t, N>& taken, const std::array<bool, N>& keeps) {
   constexpr std::array<std::span<const std::size_t>, N> slots{Parts::slots...};
-  std::array<std::size_t, N + 1> needed;
+  std::array<std::size_t, Inputs + N> needed;
   needed.fill(dynamic);
   for (std::size_t part = N; part-- > 0;) {
     const bool open = taken[part] == dynamic && keeps[part];
-    const std::size_t features = open ? needed[part + 1] : taken[part];
+    const std::size_t features = open ? needed[Inputs + part] : taken[part];
     if (features == dynamic) continue;
     for (const std::size_t slot : slots[part]) needed[slot] = features;
   }
@@ -74,16 +75,14 @@ constexpr std::size_t sum_of_features(std::span<const std::size_t> features,
 }
 
 /// The number of features in each slot of a list of parts, as far as their types say.
-template <class... Parts, std::size_t N = sizeof...(Parts)>
-consteval std::array<std::size_t, N + 1> features_of() {
-  std::array<std::size_t, N + 1> features{
-      features_needed<Parts...>({static_features_in<typename Parts::layer>()...},
-                                {KeepsFeatures<typename Parts::layer>...})[0]};
-  std::size_t slot = 0;
-  ((features[slot + 1] =
-        adds_features<typename Parts::layer>
-            ? sum_of_features(features, Parts::slots)
-            : static_features_out<typename Parts::layer>(features[Parts::slots[0]]),
+template <std::size_t Inputs, class... Parts, std::size_t N = sizeof...(Parts)>
+consteval std::array<std::size_t, Inputs + N> features_of() {
+  auto features = features_needed<Inputs, Parts...>(
+      {static_features_in<typename Parts::layer>()...}, {KeepsFeatures<typename Parts::layer>...});
+  std::size_t slot = Inputs;
+  ((features[slot] = adds_features<typename Parts::layer>
+                         ? sum_of_features(features, Parts::slots)
+                         : static_features_out<typename Parts::layer>(features[Parts::slots[0]]),
     ++slot),
    ...);
   return features;
@@ -151,15 +150,15 @@ consteval bool operands_must_meet() {
   return true;
 }
 
-/// The last layer that decided how many features there are in a slot of L; void for the input's.
+/// The last layer that decided how many features there are in a slot of L; void for an input's.
 template <class L, std::size_t Slot>
 consteval auto producer() {
-  if constexpr (Slot == 0) {
+  if constexpr (Slot < L::inputs) {
     return std::type_identity<void>{};
-  } else if constexpr (KeepsFeatures<typename L::template layer_type<Slot - 1>>) {
-    return producer<L, L::template part_type<Slot - 1>::slots[0]>();
+  } else if constexpr (KeepsFeatures<typename L::template layer_type<Slot - L::inputs>>) {
+    return producer<L, L::template part_type<Slot - L::inputs>::slots[0]>();
   } else {
-    return std::type_identity<typename L::template layer_type<Slot - 1>>{};
+    return std::type_identity<typename L::template layer_type<Slot - L::inputs>>{};
   }
 }
 
@@ -182,6 +181,20 @@ consteval void check_part() {
     static_assert(operands_must_meet<I, Layer, L::features[Part::slots[0]], L::features[slot]>());
   if constexpr (J + 1 < Part::arity) check_part<L, I, J + 1>();
 }
+
+///@{
+/// The shapes of N slots, of which those of the inputs are known.
+template <std::size_t N>
+constexpr std::array<Shape, N> slots_from(const Shape& input) {
+  return {input};
+}
+template <std::size_t N, std::size_t Inputs>
+constexpr std::array<Shape, N> slots_from(const std::array<Shape, Inputs>& inputs) {
+  std::array<Shape, N> shapes;
+  for (std::size_t i = 0; i < Inputs; ++i) shapes[i] = inputs[i];
+  return shapes;
+}
+///@}
 
 /// The shapes in the slots that a part reads.
 template <class Part, std::size_t N>
@@ -221,6 +234,19 @@ constexpr Shape complete_input(const L& layer, const Shape& leading) {
   whole.append({Axis::feature, features});
   return whole;
 }
+
+///@{
+/// The shapes of a model's inputs as far as they are known: those that are given, or what its first
+/// layer says of the only input.
+template <class L>
+constexpr Shape known_input(const L& layer, const Shape& in) {
+  return in.rank() > 0 ? in : complete_input(layer, {});
+}
+template <class L, std::size_t N>
+constexpr std::array<Shape, N> known_input(const L&, const std::array<Shape, N>& in) {
+  return in;
+}
+///@}
 
 /// Throws shape_error unless parameters can be made for inputs of shape `in`: they have the shape
 /// of what they meet.

@@ -22,10 +22,6 @@
 
 namespace shardwise::detail {
 
-/// Whether part I of L reads what the part before it gives, and nobody else does.
-template <class L, std::size_t I>
-inline constexpr bool follows_alone = I > 0 && I < L::size&& L::wires.goes_straight(I);
-
 /// Part I of a composition, and what it does of the work of its neighbours.
 template <class L, class S, class E, std::size_t I>
 struct Fusion : SettingAt<L, S, E, I> {
@@ -41,7 +37,7 @@ struct Fusion : SettingAt<L, S, E, I> {
 
   /// The activation behind layer I, if layer I can apply it and nothing moves in between.
   static consteval Activation fused() {
-    if constexpr (!follows_alone<L, I + 1>) {
+    if constexpr (!L::wires.follows_alone(I + 1)) {
       return Activation::none;
     } else {
       using Next = typename L::template layer_type<I + 1>;
@@ -68,14 +64,14 @@ struct Fusion : SettingAt<L, S, E, I> {
   /// Whether layer I multiplies by the slope of the activation in front of it, if nothing moves in
   /// between.
   static constexpr bool takes_slope =
-      follows_alone<L, I> && has_slope<Before> && dx_stays && Use::input_gradient;
+      L::wires.follows_alone(I) && has_slope<Before> && dx_stays && Use::input_gradient;
 
   /// Whether the product in front of part I has applied it.
   static constexpr bool is_applied =
       I > 0 && Fusion<L, S, E, I == 0 ? 0 : I - 1>::fused() != Activation::none;
 
   /// Whether the product behind part I has multiplied by its slope.
-  static constexpr bool has_its_slope = follows_alone<L, I + 1> && Fusion < L, S, E,
+  static constexpr bool has_its_slope = L::wires.follows_alone(I + 1) && Fusion < L, S, E,
                         I + 1 == L::size ? I : I + 1 > ::takes_slope;
 };
 
@@ -89,7 +85,7 @@ struct BoundPart<L, S, E, I, std::index_sequence<Js...>> {
   template <std::size_t J, std::size_t Slot = L::template part_type<I>::slots[J]>
   using Read =
       Operand<typename L::template slot_layout<Slot, typename E::offered, typename E::wanted>,
-              operand_t<Op, J, takes_t<Op, Here>>, slot_gradients<L, E, S::input_gradient>[Slot]>;
+              operand_t<Op, J, takes_t<Op, Here>>, slot_gradients<L, E, S::input_gradients>[Slot]>;
   using type = BoundMerge<Op, Setting<typename S::context, typename At::Use>, Here, Read<Js>...>;
 };
 template <class L, class S, class E, std::size_t I>

@@ -31,6 +31,12 @@ inline constexpr std::array<bool, L::size> owners = [
 }
 (std::make_index_sequence<L::size>{});
 
+constexpr bool any_true(const auto& flags) {
+  for (const bool flag : flags)
+    if (flag) return true;
+  return false;
+}
+
 /// Whether any of the values in these slots has what `has` says of each slot.
 constexpr bool any_of_slots(const auto& slots, const auto& has) {
   for (const std::size_t slot : slots)
@@ -38,12 +44,15 @@ constexpr bool any_of_slots(const auto& slots, const auto& has) {
   return false;
 }
 
-/// For each slot of L, whether its value has a gradient, if that of the input has one or not.
-template <class L, class E, bool InputGradient>
-inline constexpr std::array<bool, L::size + 1> slot_gradients = [
+/// For each slot of L, whether its value has a gradient, if those of the inputs have one that
+/// `Inputs` names.
+template <class L, class E, InputSet Inputs>
+inline constexpr std::array<bool, L::slot_count> slot_gradients = [
 ]<std::size_t... Is>(std::index_sequence<Is...>) {
-  std::array<bool, L::size + 1> has{InputGradient};
-  ((has[Is + 1] = any_of_slots(L::template part_type<Is>::slots, has) || owners<L, E>[Is]), ...);
+  std::array<bool, L::slot_count> has{};
+  for (std::size_t input = 0; input < L::inputs; ++input) has[input] = Inputs.has(input);
+  ((has[L::inputs + Is] = any_of_slots(L::template part_type<Is>::slots, has) || owners<L, E>[Is]),
+   ...);
   return has;
 }
 (std::make_index_sequence<L::size>{});
@@ -54,14 +63,15 @@ struct SettingAt {
   using Layer = typename L::template layer_type<I>;
   using Here = typename L::template ends_of<I, typename E::offered, typename E::wanted>;
   using Use = use_of<S::trains, any_of_slots(L::template part_type<I>::slots,
-                                             slot_gradients<L, E, S::input_gradient>)>;
+                                             slot_gradients<L, E, S::input_gradients>)>;
 };
 
 }  // namespace detail
 
 template <class L, class E>
 requires detail::ListsParts<L>
-struct OwnsParameters<L, E> : std::bool_constant<detail::slot_gradients<L, E, false>[L::size]> {};
+struct OwnsParameters<L, E> : std::bool_constant<detail::any_true(detail::owners<L, E>)> {
+};
 
 template <class L, class E>
 requires detail::RepeatsBlock<L>

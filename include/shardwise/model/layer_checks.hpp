@@ -26,6 +26,18 @@ concept RepeatsBlock = requires {
 template <class L>
 concept IsComposition = ListsParts<L> || RepeatsBlock<L>;
 
+///@{
+/// How many tensors an architecture takes and gives.
+template <class L>
+inline constexpr std::size_t input_count_of = 1;
+template <ListsParts L>
+inline constexpr std::size_t input_count_of<L> = L::inputs;
+template <class L>
+inline constexpr std::size_t output_count_of = 1;
+template <ListsParts L>
+inline constexpr std::size_t output_count_of<L> = L::outputs;
+///@}
+
 /// A layer that can be made without being given sizes: its type has all of them. One that has not
 /// says how many it is to be given, `sizes_to_give`.
 template <class L>
@@ -78,6 +90,12 @@ consteval bool must_be_layer() {
 template <std::size_t Number, class L, std::size_t Arity>
 consteval bool must_be_part() {
   if constexpr (Arity == 1) {
+    if constexpr (ListsParts<L>) {
+      static_assert(L::inputs == 1 && L::outputs == 1,
+                    "L has several inputs or outputs, and stands within another composition. Only "
+                    "a Model itself may have several: write its parts into one Graph. (L is part "
+                    "Number of its composition, counted from 0.)");
+    }
     return must_be_layer<Number, L>();
   } else {
     static_assert(

@@ -36,6 +36,7 @@ template <class Architecture, class Ctx, class E = Ends<Invariant, Invariant>, c
 class Model {
   static_assert(detail::must_be_model<Ctx, E, Use>());
   static_assert(detail::must_be_layer<0, Architecture>());
+  static_assert(detail::ends_must_fit<Architecture, E>());
   static_assert(detail::all_shared_match(detail::SharingLayers<>{},
                                          detail::sharing_layers<Architecture, E>()));
 
@@ -61,12 +62,13 @@ class Model {
 
   ///@{
   /// Of what goes in and comes out at the model's two ends, on the way forward and on the way back.
+  /// Where E has `Layouts`, views are a std::tuple, and shapes a std::array, one for each tensor.
   using input_layout = typename E::offered;
   using output_layout = typename E::wanted;
-  using input_view = View<const dtype, input_layout>;
-  using output_view = View<const dtype, output_layout>;
-  using output_gradient_view = View<const dtype, dual_t<output_layout>>;
-  using input_gradient_view = View<const dtype, dual_t<input_layout>>;
+  using input_shapes = shapes_t<input_layout>;
+  using input_view = views_t<const dtype, input_layout>;
+  using output_view = views_t<const dtype, output_layout>;
+  using output_gradient_view = views_t<const dtype, duals_t<output_layout>>;
   ///@}
 
   /// A model whose sizes are all in its type.
@@ -74,13 +76,14 @@ class Model {
       : Model(detail::architecture_by_type<Architecture>(), ranks, seed) {}
 
   /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed
-  /// where the first layer does not know its features, or where they come in grains.
+  /// where the first layer does not know its features, or where they come in grains, and where the
+  /// model has several inputs.
   /// throws   shape_error for layers that do not meet, with the layer's place; memory_error
-  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in = {})
+  Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in = {})
       : Model(given, ranks, seed, in, std::make_unique<backend_type>()) {}
 
   /// A model that computes with the caller's backend, which must outlive it.
-  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in,
+  Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
         backend_type& backend)
       : Model(given, ranks, seed, in, nullptr, backend) {}
 
@@ -105,7 +108,7 @@ class Model {
     run_.training = true;
     const output_view y = run_forward(x);
     may_go_backward_ = true;
-    forward_samples_ = x.global().rank() > 0 ? x.global()[0].extent() : 1;
+    forward_samples_ = detail::samples_of(x);
     return y;
   }
 
@@ -142,7 +145,8 @@ class Model {
   }
 
   /// Adds the parameters' gradients for the last forward, given the gradient of its output, and
-  /// returns the gradient of its input if the model's use asks for it. Gradients are whole after
+  /// returns the gradient of its input if the model's use asks for it; of several inputs a
+  /// std::tuple, with Nothing for those whose gradient was not asked for. Gradients are whole after
   /// `settle_gradients`.
   /// sends    `plan().backward`
   /// throws   argument_error without a forward since the last backward or evaluate; shape_error if
@@ -157,9 +161,8 @@ class Model {
     may_go_backward_ = false;
     run_.parameters.begin_batch(run_.backend, run_.write);
     auto dx = at_model([&] {
-      using Gives = gives_t<Architecture, E>;
-      Value<dtype, dual_t<output_layout>> given(dy);
-      return bound_.backward(run_, converted<dual_t<Gives>>(run_, std::move(given)));
+      return bound_.backward(run_, detail::converted_back<duals_t<Gives>>(
+                                       run_, detail::values_of<dtype, duals_t<output_layout>>(dy)));
     });
     output_ = {};
     run_.parameters.end_batch(run_.backend, run_.write);
@@ -167,7 +170,7 @@ class Model {
     run_.first_sample += forward_samples_;
     if constexpr (Use::input_gradient) {
       input_gradient_ = std::move(dx);
-      return input_gradient_.view();
+      return detail::views_of(input_gradient_);
     }
   }
 
@@ -323,7 +326,7 @@ class Model {
   }
 
   /// What the model sends for inputs of shape `in`.
-  Plan plan(const Shape& in) const {
+  Plan plan(const input_shapes& in) const {
     return plan_of<E, Use>(architecture_, run_.ranks.size(), in, sending());
   }
 
@@ -351,12 +354,13 @@ class Model {
   static constexpr bool checks = detail::checks_locally<communicator>();
 
   using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
+  using Gives = gives_t<Architecture, E>;
 
-  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in,
+  Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
         std::unique_ptr<backend_type> own)
       : Model(given, ranks, seed, in, std::move(own), *own) {}
 
-  Model(const Architecture& given, communicator& ranks, Seed seed, const Shape& in,
+  Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
         std::unique_ptr<backend_type>&& own, backend_type& backend)
       : own_backend_(std::move(own)), run_{ranks, backend}, architecture_(given), bound_(bind(in)) {
     run_.seed = seed;
@@ -366,9 +370,9 @@ class Model {
     });
   }
 
-  BoundArchitecture bind(const Shape& in) {
+  BoundArchitecture bind(const input_shapes& in) {
     Binder<Ctx> binder(run_);
-    const Shape known = in.rank() > 0 ? in : detail::complete_input(architecture_, {});
+    const input_shapes known = detail::known_input(architecture_, in);
     return at_model([&] { return BoundArchitecture(architecture_, known, binder); });
   }
 
@@ -378,14 +382,19 @@ class Model {
     if constexpr (checks) check_given(x, "input");
     run_.parameters.update_copies(run_.backend, run_.version);
     output_ = at_model([&] {
-      return converted<output_layout>(run_, bound_.forward(run_, Value<dtype, input_layout>(x)));
+      return detail::converted_all<output_layout>(
+          run_, bound_.forward(run_, detail::values_of<dtype, input_layout>(x)));
     });
-    return output_.view();
+    return detail::views_of(output_);
   }
 
   /// A view of another rank's part would be read beyond its end.
+  template <class Views>
+  void check_given(const Views& views, std::string_view what) const {
+    detail::with_tensors(views, [&](const auto&... view) { (check_one(view, what), ...); });
+  }
   template <class V>
-  void check_given(const V& view, std::string_view what) const {
+  void check_one(const V& view, std::string_view what) const {
     const Place place = view.place(), here = run_.place();
     if (place != here)
       throw argument_error({name_of<Architecture>(), ": the ", what, " is the part of rank ",
@@ -407,10 +416,11 @@ class Model {
                             "whole gradients. Settle once, after the last backward of a step"});
     }
     check_given(dy, "gradient of the output");
-    if (!(dy.global() == output_.global())) {
+    const auto given = detail::global_shapes(dy), expected = detail::global_shapes(output_);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      if (given[i] == expected[i]) continue;
       throw shape_error({name_of<Architecture>(), ": the gradient of the output is a tensor ",
-                         dy.global(), ", but the output was ", output_.global(),
-                         ": they must be equal"});
+                         given[i], ", but the output was ", expected[i], ": they must be equal"});
     }
   }
 
@@ -463,8 +473,8 @@ class Model {
   Run<Ctx> run_;
   Architecture architecture_;
   BoundArchitecture bound_;
-  Value<dtype, output_layout> output_;
-  Value<dtype, dual_t<input_layout>> input_gradient_;
+  values_t<dtype, output_layout> output_;
+  input_gradients_t<dtype, E, Use> input_gradient_;
   std::uint64_t forward_samples_ = 0;    // of the last forward
   std::uint64_t announced_samples_ = 0;  // of the whole step
   double gradient_scale_ = 1;

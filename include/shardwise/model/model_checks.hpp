@@ -16,7 +16,7 @@ namespace shardwise::detail {
 
 template <class E>
 inline constexpr bool is_ends = false;
-template <Layout Offered, Layout Wanted>
+template <EndLayout Offered, EndLayout Wanted>
 inline constexpr bool is_ends<Ends<Offered, Wanted>> = true;
 
 /// The error for arguments of Model that are not what stands in their place.
@@ -41,6 +41,19 @@ consteval bool must_be_model() {
   static_assert(ModelUse<Use>,
                 "Model<Architecture, Ctx, E, Use> takes what it is used for fourth: Train, "
                 "TrainWithInputGradient or ForwardOnly.");
+  return true;
+}
+
+/// The error for ends that name another number of tensors than a model has.
+template <class Architecture, class E>
+consteval bool ends_must_fit() {
+  constexpr std::size_t named_in = tensors_of<typename E::offered>;
+  constexpr std::size_t named_out = tensors_of<typename E::wanted>;
+  static_assert(
+      named_in == input_count_of<Architecture> && named_out == output_count_of<Architecture>,
+      "the Ends of the Model name layouts of another number of inputs or outputs than "
+      "its Architecture has. Name one for each of several: Ends<Layouts<Invariant, "
+      "Invariant>, Invariant> is for two inputs and one output.");
   return true;
 }
 
@@ -77,12 +90,13 @@ consteval bool must_train() {
 }
 
 /// The error for an input that is no view of T laid out as L.
-template <class Given, class T, Layout L>
+template <class Given, class T, EndLayout L>
 consteval bool input_must_fit() {
-  static_assert(std::convertible_to<const Given&, View<const T, L>>,
+  static_assert(std::convertible_to<const Given&, views_t<const T, L>>,
                 "the model takes a View<const T, L>, and Given is none. T is the dtype of its "
                 "Context and L the first of its Ends: lay the input out so, or name its layout in "
-                "the Model: Ends<layout of the input, Invariant>.");
+                "the Model: Ends<layout of the input, Invariant>. Several inputs are given as a "
+                "std::tuple of views.");
   return true;
 }
 

@@ -17,14 +17,24 @@ struct At {
   using layer = L;                                                  ///< or composition, or merge
   static constexpr std::size_t arity = sizeof...(Slots);            ///< values that it reads
   static constexpr std::array<std::size_t, arity> slots{Slots...};  ///< where they lie
+  static constexpr bool gives_output = false;  ///< whether its value is an output of the whole
   static_assert(arity > 0, "A part reads at least one slot: At<L, 0> reads the input.");
+};
+
+/// A part as At, whose value is one of several outputs of a `Graph`, and read by no part.
+template <class L, std::size_t... Slots>
+struct Output : At<L, Slots...> {
+  static constexpr bool gives_output = true;  ///< see At
 };
 
 namespace detail {
 
-/// Which parts read each slot of a list of N parts.
-template <std::size_t N>
+/// Which parts read each slot of a list of N parts. The first slots are the inputs; part I gives
+/// slot `Inputs + I`.
+template <std::size_t N, std::size_t Inputs>
 struct Wires {
+  static constexpr std::size_t slots = Inputs + N;  ///< of the list
+
   /// One operand of a part.
   struct Read {
     std::size_t part = N;
@@ -32,40 +42,79 @@ struct Wires {
     friend constexpr bool operator==(const Read&, const Read&) = default;
   };
 
-  std::array<std::size_t, N + 1> count{};  ///< how often each slot is read
+  std::array<std::size_t, slots> count{};  ///< how often each slot is read
   ///@{
   /// The first and the last that read each slot.
-  std::array<Read, N + 1> first{};
-  std::array<Read, N + 1> last{};
+  std::array<Read, slots> first{};
+  std::array<Read, slots> last{};
   ///@}
+  std::array<bool, N> gives_output{};  ///< which parts do; the last one always
 
   /// Whether the value in a slot only goes to the part behind the one that gives it.
   constexpr bool goes_straight(std::size_t slot) const {
-    return count[slot] == 1 && first[slot].part == slot;
+    return count[slot] == 1 && first[slot].part + Inputs == slot + 1;
   }
 
-  /// The first part whose value nobody reads; N - 1, which gives the output, if there is none.
-  constexpr std::size_t unread_part() const {
+  /// Whether this part reads what the part before it gives, and no other part does.
+  constexpr bool follows_alone(std::size_t part) const {
+    return part > 0 && part < N && goes_straight(Inputs + part - 1);
+  }
+
+  /// The first input that no part reads; their number if there is none.
+  constexpr std::size_t unread_input() const {
+    std::size_t input = 0;
+    while (input < Inputs && count[input] > 0) ++input;
+    return input;
+  }
+
+  /// The first part whose value is read or not, as said, and is an output or not; N if there is
+  /// none.
+  constexpr std::size_t find_part(bool is_read, bool is_output) const {
     std::size_t part = 0;
-    while (part + 1 < N && count[part + 1] > 0) ++part;
+    while (part < N && ((count[Inputs + part] > 0) != is_read || gives_output[part] != is_output))
+      ++part;
     return part;
+  }
+
+  /// How many outputs there are.
+  constexpr std::size_t outputs() const {
+    std::size_t number = 0;
+    for (const bool one : gives_output) number += one ? 1 : 0;
+    return number;
+  }
+
+  /// The slot of this output.
+  constexpr std::size_t output_slot(std::size_t output) const {
+    std::size_t part = 0;
+    for (;; ++part) {
+      if (gives_output[part] && output-- == 0) return Inputs + part;
+    }
+  }
+
+  /// Which output lies in this slot, which holds one.
+  constexpr std::size_t output_in(std::size_t slot) const {
+    std::size_t output = 0;
+    for (std::size_t part = 0; Inputs + part < slot; ++part) output += gives_output[part] ? 1 : 0;
+    return output;
   }
 };
 
-template <class... Parts>
+template <std::size_t Inputs, class... Parts>
 consteval auto wires_of() {
-  Wires<sizeof...(Parts)> wires;
+  constexpr std::size_t n = sizeof...(Parts);
+  Wires<n, Inputs> wires;
   std::size_t part = 0;
-  const auto add = [&](const auto& slots) {
+  const auto add = [&](const auto& slots, bool gives_output) {
     for (std::size_t operand = 0; operand < slots.size(); ++operand) {
       const std::size_t slot = slots[operand];
-      if (slot > part) continue;  // an error, said elsewhere
+      if (slot >= Inputs + part) continue;  // an error, said elsewhere
       if (wires.count[slot]++ == 0) wires.first[slot] = {part, operand};
       wires.last[slot] = {part, operand};
     }
+    wires.gives_output[part] = gives_output || part + 1 == n;
     ++part;
   };
-  (add(Parts::slots), ...);
+  (add(Parts::slots, Parts::gives_output), ...);
   return wires;
 }
 
@@ -102,25 +151,35 @@ template <std::size_t I, class Part>
 std::type_identity<Part> type_of_numbered(const Numbered<I, Part>&);
 
 /// The error for a list whose slots do not come before they are read, or are not read at all.
-/// `Unread` is the number of the first part whose value nobody reads.
-template <std::size_t Unread, class... Parts>
+/// `UnreadInput` is the number of the first input that nobody reads, `Unread` that of the first
+/// part whose value nobody reads and that gives no output, `ReadOutput` that of the first part that
+/// gives an output which other parts read.
+template <std::size_t Inputs, std::size_t UnreadInput, std::size_t Unread, std::size_t ReadOutput,
+          class... Parts>
 consteval bool slots_must_be_used() {
   constexpr bool come_before = [] {
-    std::size_t part = 0;
+    std::size_t given = Inputs;
     bool good = true;
     const auto look = [&](const auto& slots) {
-      for (const std::size_t slot : slots) good = good && slot <= part;
-      ++part;
+      for (const std::size_t slot : slots) good = good && slot < given;
+      ++given;
     };
     (look(Parts::slots), ...);
     return good;
   }();
   static_assert(come_before,
-                "A part reads a slot that no part before it gives. Part I, counted from 0, gives "
-                "slot I + 1 and reads slots 0 to I; slot 0 is the input.");
-  static_assert(!come_before || Unread + 1 == sizeof...(Parts),
-                "Nobody reads what part Unread gives, and it is not the last part. Part I, counted "
-                "from 0, gives slot I + 1: name that slot in a part behind it.");
+                "A part reads a slot that no part before it gives. The first slots, Inputs of "
+                "them, are the inputs. Part I, counted from 0, gives slot Inputs + I.");
+  static_assert(!come_before || UnreadInput == Inputs,
+                "No part reads input UnreadInput of Inputs. Name its slot in a part, At<L, "
+                "UnreadInput>, or give the Graph fewer inputs.");
+  static_assert(!come_before || Unread == sizeof...(Parts),
+                "Nobody reads what part Unread gives, and it is no output. Part I, counted from 0, "
+                "gives slot Inputs + I: name that slot in a part behind it, or write Output in "
+                "place of At.");
+  static_assert(!come_before || ReadOutput == sizeof...(Parts),
+                "Part ReadOutput gives an output of the model, and another part reads it. Write At "
+                "in place of Output, and put Output<Identity, slot> behind it.");
   return true;
 }
 

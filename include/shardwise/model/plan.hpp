@@ -139,12 +139,10 @@ struct ParameterCounter : WalkVisitor {
 
 /// The plan of `model` between the ends E on inputs of shape `in`.
 template <class E, class Use, class L>
-constexpr Plan plan_of(const L& model, int ranks, const Shape& in, const Sending& sending = {}) {
-  using S = Setting<void, Use>;
-  using Leave = Redistribute<gives_t<L, E>, typename E::wanted>;
+constexpr Plan plan_of(const L& model, int ranks, const shapes_t<typename E::offered>& in,
+                       const Sending& sending = {}) {
   detail::PlanVisitor visitor(sending, Use::trains);
-  const Shape out = detail::Walk<L, S, E>::visit(model, in, visitor);
-  visitor.template redistribution<Leave, goes_backward<L, S, E>>(out);
+  detail::walk<E, Use>(model, in, visitor);
   Plan plan;
   plan.ranks = ranks;
   plan.forward = visitor.forward;
@@ -153,10 +151,11 @@ constexpr Plan plan_of(const L& model, int ranks, const Shape& in, const Sending
   return plan;
 }
 
-/// The plan of a model whose sizes are all in its type. `in` is the global shape of its input.
-template <class L, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant,
+/// The plan of a model whose sizes are all in its type. `in` is the global shape of its input; with
+/// several inputs, and `Layouts` of them, an array of their shapes.
+template <class L, int Ranks, EndLayout Offered = Invariant, EndLayout Wanted = Invariant,
           bool InputGradient = false>
-constexpr Plan plan(const Shape& in, const Sending& sending = {}) {
+constexpr Plan plan(const shapes_t<Offered>& in, const Sending& sending = {}) {
   static_assert(detail::must_be_rank_count<Ranks>());
   using Use = std::conditional_t<InputGradient, TrainWithInputGradient, Train>;
   return plan_of<Ends<Offered, Wanted>, Use>(detail::model_by_type<L>(), Ranks, in, sending);
@@ -173,9 +172,10 @@ constexpr Plan plan(batch samples, const Sending& sending = {}) {
 
 /// Elements of parameters that the rank at `place` holds; a sharded one counts with its block.
 template <class E, class L>
-constexpr std::size_t parameters_of_rank(const L& model, Place place, const Shape& in) {
+constexpr std::size_t parameters_of_rank(const L& model, Place place,
+                                         const shapes_t<typename E::offered>& in) {
   detail::ParameterCounter counter(place);
-  detail::Walk<L, Setting<void, Train>, E>::visit(model, in, counter);
+  detail::walk<E, Train>(model, in, counter);
   return counter.elements;
 }
 

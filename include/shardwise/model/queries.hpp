@@ -132,6 +132,11 @@ class MemoryVisitor : public WalkVisitor {
 
   constexpr RankMemory result() const { return {parameters_.elements, saved_}; }
 
+  template <Layout L>
+  constexpr void input(const Shape&) {
+    here_ = {1};
+  }
+
   constexpr Position position() const { return here_; }
   constexpr void go_to(Position there) { here_ = there; }
   constexpr void fork() {
@@ -177,7 +182,7 @@ class MemoryVisitor : public WalkVisitor {
   Place place_;
   ParameterCounter parameters_;
   std::size_t saved_ = 0;
-  Position here_{1};                      // the model's input
+  Position here_;
   std::vector<std::uint8_t> is_kept_at_;  // each fork
 };
 
@@ -186,16 +191,17 @@ class MemoryVisitor : public WalkVisitor {
 /// What the rank at `place` holds of `model` between the ends E, in training on inputs of shape
 /// `in`.
 template <class E, class L>
-constexpr RankMemory memory_of_rank(const L& model, Place place, const Shape& in) {
+constexpr RankMemory memory_of_rank(const L& model, Place place,
+                                    const shapes_t<typename E::offered>& in) {
   detail::MemoryVisitor visitor(place);
-  detail::Walk<L, Setting<void, Train>, E>::visit(model, in, visitor);
+  detail::walk<E, Train>(model, in, visitor);
   return visitor.result();
 }
 
 /// What each of `Ranks` ranks holds of a model whose sizes are all in its type, in training on
-/// inputs of the global shape `in`.
-template <class M, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant>
-constexpr MemoryOfRanks<Ranks> memory_of(const Shape& in) {
+/// inputs of the global shape `in`, or of the shapes in this array.
+template <class M, int Ranks, EndLayout Offered = Invariant, EndLayout Wanted = Invariant>
+constexpr MemoryOfRanks<Ranks> memory_of(const shapes_t<Offered>& in) {
   const M model = detail::model_by_type<M>();
   MemoryOfRanks<Ranks> memory;
   for (int rank = 0; rank < Ranks; ++rank)

@@ -20,6 +20,7 @@ namespace shardwise {
 template <std::size_t N, class Block>
 class Repeat {
   static_assert(N > 0, "Repeat<N, Block> needs N of at least 1.");
+  static_assert(detail::must_be_part<0, Block, 1>());
 
   /// One time through the block, from a stream laid out as L.
   template <Layout L, Layout Wanted>

@@ -27,6 +27,13 @@ struct WalkVisitor {
   constexpr Position position() const { return {}; }
   constexpr void go_to(Position) {}
   ///@}
+  ///@{
+  /// The walk is at an input of the model, or, behind the last redistribution, at an output.
+  template <Layout L>
+  constexpr void input(const Shape&) {}
+  template <Layout L>
+  constexpr void output(const Shape&) {}
+  ///@}
   /// Several parts read the value.
   constexpr void fork() {}
   /// A merge whose first operand is laid out as In; `operands` are the positions of all, and `in`
@@ -66,30 +73,48 @@ struct Walk {
 template <class L, class S, class E>
 requires ListsParts<L>
 struct Walk<L, S, E> {
-  using Shapes = std::array<Shape, L::size + 1>;
+  using Shapes = std::array<Shape, L::slot_count>;
   template <class Visitor>
-  using Positions = std::array<typename Visitor::Position, L::size + 1>;
+  using Positions = std::array<typename Visitor::Position, L::slot_count>;
   template <std::size_t Slot>
   using slot_layout =
       typename L::template slot_layout<Slot, typename E::offered, typename E::wanted>;
-  static constexpr const auto& has_gradient = slot_gradients<L, E, S::input_gradient>;
+  static constexpr const auto& has_gradient = slot_gradients<L, E, S::input_gradients>;
 
   template <class Visitor>
   static constexpr Shape visit(const L& list, const Shape& in, Visitor& visitor) {
     Shapes shapes{in};
-    Positions<Visitor> positions{};
-    bring<0, typename E::offered>(in, visitor);
-    visitor.template open<L>();
-    keep<0>(positions, visitor);
+    Positions<Visitor> positions{visitor.position()};
+    visit(list, shapes, positions, visitor);
+    return shapes[L::last_slot];
+  }
+
+  /// Given the shapes of the inputs and where the visitor was at them, finds those of all slots.
+  template <class Visitor>
+  static constexpr void visit(const L& list, Shapes& shapes, Positions<Visitor>& positions,
+                              Visitor& visitor) {
+    [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
+      (bring_input<Ks>(shapes[Ks], positions[Ks], visitor), ...);
+      visitor.template open<L>();
+      ((visitor.go_to(positions[Ks]), keep<Ks>(positions, visitor)), ...);
+    }
+    (std::make_index_sequence<L::inputs>{});
     [&]<std::size_t... Is>(std::index_sequence<Is...>) {
       (visit_part<Is>(list, shapes, positions, visitor), ...);
     }
     (std::make_index_sequence<L::size>{});
     visitor.template close<L>();
-    return shapes[L::size];
   }
 
  private:
+  template <std::size_t K, class Visitor>
+  static constexpr void bring_input(const Shape& shape, typename Visitor::Position& position,
+                                    Visitor& visitor) {
+    visitor.go_to(position);
+    bring<K, nth_layout_t<typename E::offered, K>>(shape, visitor);
+    position = visitor.position();
+  }
+
   /// The redistribution in front of a slot.
   template <std::size_t Slot, Layout Given, class Visitor>
   static constexpr void bring(const Shape& shape, Visitor& visitor) {
@@ -108,19 +133,20 @@ struct Walk<L, S, E> {
                                    Visitor& visitor) {
     using Part = typename L::template part_type<I>;
     using At = SettingAt<L, S, E, I>;
+    constexpr std::size_t given = L::inputs + I;
     const auto& layer = list.template layer<I>();
     if (L::numbers_parts) visitor.enter(I);
     if constexpr (Part::arity == 1) {
       visitor.go_to(positions[Part::slots[0]]);
-      shapes[I + 1] = Walk<typename At::Layer, Setting<typename S::context, typename At::Use>,
+      shapes[given] = Walk<typename At::Layer, Setting<typename S::context, typename At::Use>,
                            typename At::Here>::visit(layer, shapes[Part::slots[0]], visitor);
     } else {
-      shapes[I + 1] = layer.output_shape(operand_shapes<Part>(shapes));
+      shapes[given] = layer.output_shape(operand_shapes<Part>(shapes));
       visit_merge<I>(shapes, positions, visitor, std::make_index_sequence<Part::arity>{});
     }
     if (L::numbers_parts) visitor.leave();
-    bring<I + 1, gives_t<typename At::Layer, typename At::Here>>(shapes[I + 1], visitor);
-    keep<I + 1>(positions, visitor);
+    bring<given, gives_t<typename At::Layer, typename At::Here>>(shapes[given], visitor);
+    keep<given>(positions, visitor);
   }
 
   template <std::size_t I, class Visitor, std::size_t... Js>
@@ -140,7 +166,7 @@ struct Walk<L, S, E> {
     };
     ((operands[Js] = bring_operand(std::integral_constant<std::size_t, Js>{})), ...);
     visitor.template merge<Op, In, goes_backward<Op, typename At::Use, typename At::Here>>(
-        operands, operand_shapes<Part>(shapes), shapes[I + 1]);
+        operands, operand_shapes<Part>(shapes), shapes[L::inputs + I]);
   }
 };
 
@@ -170,5 +196,42 @@ struct Walk<L, S, E> {
     return shape;
   }
 };
+
+/// What a visitor is told at an output of a model that is given as Given and wanted as Wanted.
+template <Layout Given, Layout Wanted, bool Returns, class Visitor>
+constexpr void visit_output(const Shape& shape, Visitor& visitor) {
+  visitor.template redistribution<Redistribute<Given, Wanted>, Returns>(shape);
+  visitor.template output<Wanted>(shape);
+}
+
+/// Visits a whole model: its inputs, all that is in it, and its outputs.
+template <class E, class Use, class L, class Visitor>
+constexpr void walk(const L& model, const shapes_t<typename E::offered>& in, Visitor& visitor) {
+  using S = Setting<void, Use>;
+  if constexpr (ListsParts<L>) {
+    using Steps = Walk<L, S, E>;
+    auto shapes = slots_from<L::slot_count>(in);
+    typename Steps::template Positions<Visitor> positions{};
+    [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
+      ((visitor.template input<nth_layout_t<typename E::offered, Ks>>(shapes[Ks]),
+        positions[Ks] = visitor.position()),
+       ...);
+    }
+    (std::make_index_sequence<L::inputs>{});
+    Steps::visit(model, shapes, positions, visitor);
+    [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
+      ((visitor.go_to(positions[L::wires.output_slot(Ks)]),
+        visit_output < nth_layout_t<gives_t<L, E>, Ks>, nth_layout_t<typename E::wanted, Ks>,
+        S::trains && Steps::has_gradient[L::wires.output_slot(Ks)] >
+                         (shapes[L::wires.output_slot(Ks)], visitor)),
+       ...);
+    }
+    (std::make_index_sequence<L::outputs>{});
+  } else {
+    visitor.template input<typename E::offered>(in);
+    const Shape out = Walk<L, S, E>::visit(model, in, visitor);
+    visit_output<gives_t<L, E>, typename E::wanted, goes_backward<L, S, E>>(out, visitor);
+  }
+}
 
 }  // namespace shardwise::detail

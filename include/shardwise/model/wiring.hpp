@@ -1,8 +1,8 @@
 #pragma once
 // How the values of a composition are laid out, decided from its list of parts in two passes: what
 // is wanted, from the last part to the first; what is offered and taken, from the first to the
-// last. Types only. L is a Composition, Offered the layout of its input, Wanted what would be
-// welcome of its output.
+// last. Types only. L is a Graph, Offered the layouts of its inputs, Wanted what would be welcome
+// of its outputs.
 
 #include <concepts>
 #include <cstddef>
@@ -41,19 +41,21 @@ consteval bool reads() {
 
 // --- from the last part to the first -------------------------------------------------------------
 
-template <class L, Layout Wanted, std::size_t Slot>
+template <class L, EndLayout Wanted, std::size_t Slot>
 consteval auto slot_wanted();
 
 /// What would be welcome in a slot.
-template <class L, Layout Wanted, std::size_t Slot>
+template <class L, EndLayout Wanted, std::size_t Slot>
 using slot_wanted_t = typename decltype(slot_wanted<L, Wanted, Slot>())::type;
 
 /// What part I would like to be given.
-template <class L, Layout Wanted, std::size_t I>
-using wanted_by_t = wants_t<typename L::template layer_type<I>, slot_wanted_t<L, Wanted, I + 1>>;
+template <class L, EndLayout Wanted, std::size_t I>
+using wanted_by_t =
+    wants_t<typename L::template layer_type<I>, slot_wanted_t<L, Wanted, L::inputs + I>>;
 
 /// Whether all parts that read a slot, of those from number I on, want it as W.
-template <class L, Layout Wanted, std::size_t Slot, Layout W, std::size_t I = Slot>
+template <class L, EndLayout Wanted, std::size_t Slot, Layout W,
+          std::size_t I = L::wires.first[Slot].part>
 consteval bool all_want() {
   if constexpr (I == L::size) {
     return true;
@@ -64,10 +66,10 @@ consteval bool all_want() {
   }
 }
 
-template <class L, Layout Wanted, std::size_t Slot>
+template <class L, EndLayout Wanted, std::size_t Slot>
 consteval auto slot_wanted() {
-  if constexpr (Slot == L::size) {
-    return std::type_identity<Wanted>{};
+  if constexpr (L::wires.count[Slot] == 0) {
+    return std::type_identity<nth_layout_t<Wanted, L::wires.output_in(Slot)>>{};
   } else {
     using Last = wanted_by_t<L, Wanted, L::wires.last[Slot].part>;
     if constexpr (L::wires.count[Slot] == 1) {
@@ -82,29 +84,34 @@ consteval auto slot_wanted() {
 
 // --- from the first part to the last -------------------------------------------------------------
 
-template <class L, Layout Offered, Layout Wanted, std::size_t Slot>
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Slot>
 consteval auto slot_layout();
 
 /// How the value in a slot lies where it is read.
-template <class L, Layout Offered, Layout Wanted, std::size_t Slot>
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Slot>
 using slot_layout_t = typename decltype(slot_layout<L, Offered, Wanted, Slot>())::type;
 
-template <class L, Layout Offered, Layout Wanted, std::size_t I>
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
 struct PartEnds;
 
 /// The layouts at the two ends of part I, of which the first is that of its first slot.
-template <class L, Layout Offered, Layout Wanted, std::size_t I>
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
 using part_ends_t = typename PartEnds<L, Offered, Wanted, I>::type;
 
 /// How part I takes its operands.
-template <class L, Layout Offered, Layout Wanted, std::size_t I>
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
 using part_takes_t =
     takes_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
+
+/// How part I takes its operand J.
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I, std::size_t J>
+using taken_as_t =
+    operand_t<typename L::template layer_type<I>, J, part_takes_t<L, Offered, Wanted, I>>;
 
 /// Whether only a merge reads what part I gives, and not as its first operand.
 template <class L, std::size_t I>
 inline constexpr bool gives_later_operand =
-    L::wires.count[I + 1] == 1 && L::wires.first[I + 1].operand > 0;
+    L::wires.count[L::inputs + I] == 1 && L::wires.first[L::inputs + I].operand > 0;
 
 template <std::size_t I, class Layer, class E>
 struct CheckedEnds {
@@ -112,30 +119,30 @@ struct CheckedEnds {
   using type = E;
 };
 
-template <class L, Layout Offered, Layout Wanted, std::size_t I>
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
 struct PartEnds : CheckedEnds<I, typename L::template layer_type<I>,
                               Ends<slot_layout_t<L, Offered, Wanted, first_slot<L, I>>,
-                                   slot_wanted_t<L, Wanted, I + 1>>> {};
+                                   slot_wanted_t<L, Wanted, L::inputs + I>>> {};
 
 /// The other operands of a merge are brought to a layout that follows from that of its first one,
 /// which is known by then.
-template <class L, Layout Offered, Layout Wanted, std::size_t I>
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
 requires gives_later_operand<L, I>
 struct PartEnds<L, Offered, Wanted, I>
     : CheckedEnds<I, typename L::template layer_type<I>,
                   Ends<slot_layout_t<L, Offered, Wanted, first_slot<L, I>>,
-                       operand_t<typename L::template layer_type<L::wires.first[I + 1].part>,
-                                 L::wires.first[I + 1].operand,
-                                 part_takes_t<L, Offered, Wanted, L::wires.first[I + 1].part>>>> {
+                       taken_as_t<L, Offered, Wanted, L::wires.first[L::inputs + I].part,
+                                  L::wires.first[L::inputs + I].operand>>> {
 };
 
 /// How part I takes a value that is laid out as C, and that others read too.
-template <class L, Layout Wanted, Layout C, std::size_t I>
+template <class L, EndLayout Wanted, Layout C, std::size_t I>
 using taken_beside_others_t =
-    takes_t<typename L::template layer_type<I>, Ends<C, slot_wanted_t<L, Wanted, I + 1>>>;
+    takes_t<typename L::template layer_type<I>, Ends<C, slot_wanted_t<L, Wanted, L::inputs + I>>>;
 
 /// Whether all parts that read a slot, of those from number I on, take C as Taken.
-template <class L, Layout Wanted, std::size_t Slot, Layout C, Layout Taken, std::size_t I = Slot>
+template <class L, EndLayout Wanted, std::size_t Slot, Layout C, Layout Taken,
+          std::size_t I = L::wires.first[Slot].part>
 consteval bool all_take() {
   if constexpr (I == L::size) {
     return true;
@@ -148,7 +155,7 @@ consteval bool all_take() {
 }
 
 /// The layout to which a value that is given as Given is brought in a slot that several parts read.
-template <class L, Layout Wanted, std::size_t Slot, Layout Given>
+template <class L, EndLayout Wanted, std::size_t Slot, Layout Given>
 consteval auto fork_layout() {
   using Stream = stream_t<Given, slot_wanted_t<L, Wanted, Slot>>;
   using Taken = taken_beside_others_t<L, Wanted, Stream, L::wires.first[Slot].part>;
@@ -161,47 +168,49 @@ consteval auto fork_layout() {
 }
 
 /// What part I gives.
-template <class L, Layout Offered, Layout Wanted, std::size_t I>
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
 using part_gives_t =
     gives_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
 
-template <class L, Layout Offered, Layout Wanted, std::size_t Slot>
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Slot>
 consteval auto slot_layout() {
   constexpr bool forks = L::wires.count[Slot] > 1;
-  if constexpr (Slot == 0 && forks) {
-    return fork_layout<L, Wanted, Slot, Offered>();
-  } else if constexpr (Slot == 0) {
-    return std::type_identity<Offered>{};
+  if constexpr (Slot < L::inputs && forks) {
+    return fork_layout<L, Wanted, Slot, nth_layout_t<Offered, Slot>>();
+  } else if constexpr (Slot < L::inputs) {
+    return std::type_identity<nth_layout_t<Offered, Slot>>{};
   } else if constexpr (forks) {
-    return fork_layout<L, Wanted, Slot, part_gives_t<L, Offered, Wanted, Slot - 1>>();
+    return fork_layout<L, Wanted, Slot, part_gives_t<L, Offered, Wanted, Slot - L::inputs>>();
   } else {
-    return std::type_identity<part_gives_t<L, Offered, Wanted, Slot - 1>>{};
+    return std::type_identity<part_gives_t<L, Offered, Wanted, Slot - L::inputs>>{};
   }
 }
 
-/// How a list takes its input: as the only part that reads it does, or as it is laid out for all.
-template <class L, Layout Offered, Layout Wanted>
+/// How a list takes its first input: as the only part that reads it does, or as it is laid out for
+/// all.
+template <class L, EndLayout Offered, EndLayout Wanted>
 consteval auto list_takes() {
   if constexpr (L::wires.count[0] == 1) {
-    return std::type_identity<part_takes_t<L, Offered, Wanted, L::wires.first[0].part>>{};
+    return std::type_identity<
+        taken_as_t<L, Offered, Wanted, L::wires.first[0].part, L::wires.first[0].operand>>{};
   } else {
     return std::type_identity<slot_layout_t<L, Offered, Wanted, 0>>{};
   }
 }
-template <class L, Layout Offered, Layout Wanted>
+template <class L, EndLayout Offered, EndLayout Wanted>
 using list_takes_t = typename decltype(list_takes<L, Offered, Wanted>())::type;
 
-/// How a list gives its output. Its parts are looked at from the first to the last, so that an
+/// How a list gives its outputs. Its parts are looked at from the first to the last, so that an
 /// error of any part stands a few lines below where the list is used.
-template <class L, Layout Offered, Layout Wanted, class Numbers>
+template <class L, EndLayout Offered, EndLayout Wanted, class Numbers, class Outputs>
 struct ListGives;
-template <class L, Layout Offered, Layout Wanted, std::size_t... Is>
-struct ListGives<L, Offered, Wanted, std::index_sequence<Is...>> {
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t... Is, std::size_t... Os>
+struct ListGives<L, Offered, Wanted, std::index_sequence<Is...>, std::index_sequence<Os...>> {
   static_assert((std::is_class_v<typename PartEnds<L, Offered, Wanted, Is>::type> && ...));
-  using type = slot_layout_t<L, Offered, Wanted, sizeof...(Is)>;
+  using type = ends_layout_t<slot_layout_t<L, Offered, Wanted, L::wires.output_slot(Os)>...>;
 };
-template <class L, Layout Offered, Layout Wanted>
-using list_gives_t =
-    typename ListGives<L, Offered, Wanted, std::make_index_sequence<L::size>>::type;
+template <class L, EndLayout Offered, EndLayout Wanted>
+using list_gives_t = typename ListGives<L, Offered, Wanted, std::make_index_sequence<L::size>,
+                                        std::make_index_sequence<L::outputs>>::type;
 
 }  // namespace shardwise::detail

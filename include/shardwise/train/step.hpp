@@ -6,13 +6,15 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "shardwise/core/error.hpp"
-#include "shardwise/model/value.hpp"
+#include "shardwise/model/values.hpp"
 #include "shardwise/train/clip.hpp"
 #include "shardwise/train/loss.hpp"
 #include "shardwise/train/loss_scaler.hpp"
+#include "shardwise/train/losses.hpp"
 #include "shardwise/train/optimizer.hpp"
 
 namespace shardwise {
@@ -49,7 +51,7 @@ auto or_discard(M& model, Call&& call) {
   }
 }
 
-/// `gradient` times `scale` in T, rounded once.
+/// `gradient`, or each of a std::tuple of them, times `scale` in T, rounded once.
 template <class T, class Context, class A, Layout L>
 Value<T, L> scaled(Run<Context>& run, Value<A, L> gradient, double scale) {
   const auto multiply = [&](Value<T, L>& result) {
@@ -67,39 +69,36 @@ Value<T, L> scaled(Run<Context>& run, Value<A, L> gradient, double scale) {
   }
 }
 
+template <class T, class Context, class... Values>
+auto scaled(Run<Context>& run, std::tuple<Values...>&& gradients, double scale) {
+  return std::apply(
+      [&](auto&... one) { return std::tuple{scaled<T>(run, std::move(one), scale)...}; },
+      gradients);
+}
+
 /// The error for what cannot train.
 template <class M, class Chosen>
 consteval bool must_train() {
   static_assert(M::use::trains,
                 "a training step needs gradients, and a model for ForwardOnly has none: make the "
                 "Model with Train or TrainWithInputGradient.");
-  static_assert(Loss<Chosen>,
-                "Chosen is no loss: give an object like CrossEntropy{} or MeanSquaredError{}, or "
-                "one with `exchanges` and `exchange_shapes` as train/loss.hpp says.");
+  must_be_loss<Chosen, tensors_of<typename M::output_layout>>();
   return true;
 }
 
-/// The gradient of a model's output as a loss writes it.
-template <class M>
-using loss_gradient_t = Value<accumulate_t<typename M::dtype>, dual_t<typename M::output_layout>>;
-
 /// Runs the model forward, and returns what `loss` gives for its output, whose gradient it writes
 /// to `gradient`.
-template <class M, class Target, Loss Chosen>
+template <class M, class Target, class Chosen>
 auto forward_to_loss(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
                      BatchShare share, loss_gradient_t<M>& gradient, bool is_recorded) {
-  using L = typename M::output_layout;
-  using Frame = LossFrame<typename M::context, typename Chosen::template exchanges<L>>;
   const auto prediction = model.forward(x);
   auto& run = model.run();
-  gradient = {run.pool, prediction.global(), run.place()};
-  Frame frame(run, loss.template exchange_shapes<L>(prediction.global()), share, is_recorded);
   const Observation here(run.observer, [] { return phase([] { return std::string("loss"); }); });
-  return loss(frame, prediction, target, gradient.writable());
+  return loss_of(run, prediction, target, loss, share, gradient, is_recorded);
 }
 
 /// The loss of one batch, and the gradients that belong to it, times `scale`.
-template <class M, class Target, Loss Chosen>
+template <class M, class Target, class Chosen>
 double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
                           const Chosen& loss, BatchShare share, double scale) {
   loss_gradient_t<M> gradient;
@@ -111,13 +110,8 @@ double loss_and_gradients(M& model, typename M::input_view x, const Target& targ
                          "the loss: look at the target, and try a smaller learning rate"});
   }
   model.set_gradient_scale(scale);
-  model.backward(scaled<typename M::dtype>(model.run(), std::move(gradient), scale).view());
+  model.backward(views_of(scaled<typename M::dtype>(model.run(), std::move(gradient), scale)));
   return value;
-}
-
-template <class View>
-std::size_t samples_of(const View& x) {
-  return x.global().rank() > 0 ? x.global()[0].extent() : 1;
 }
 
 }  // namespace detail
@@ -222,8 +216,8 @@ double train_step(M& model, typename M::input_view x, const Target& target, cons
 }
 
 /// What one training step of `model` with `loss` sends for inputs of shape `in`.
-template <class M, Loss Chosen>
-Plan plan_step(const M& model, const Shape& in, const Chosen& loss,
+template <class M, class Chosen>
+Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
                const StepOptions& options = {}) {
   Plan plan = model.plan(in);
   plan.loss = loss_plan<typename M::output_layout>(loss, model.layers().output_shape(in),

@@ -91,9 +91,9 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 /// x and target outlive it. One rank, or ranks over NCCL, which all launch; it goes before their
 /// `close()`, which waits for it. If NCCL's watchdog ends a launch, parameters are of no use.
 ///
-/// Gradients are clipped as the options say. Not recorded, and so for train_step: loss scalers, and
-/// steps of several batches. A loss of your own is recorded if it returns a sum of its frame over a
-/// number.
+/// Gradients are clipped as the options say. Not recorded, and so for train_step: loss scalers,
+/// steps of several batches, and the losses of several outputs. A loss of your own is recorded if
+/// it returns a sum of its frame over a number.
 template <class M, class Rule, class Chosen, class Target>
 class TrainingGraph {
   static_assert(detail::must_train<M, Chosen>() && detail::must_record<M>());
@@ -250,7 +250,7 @@ class TrainingGraph {
   void put_gradients() {
     detail::loss_gradient_t<M> gradient;
     put_loss(gradient);
-    model_.backward(detail::scaled<T>(model_.run(), std::move(gradient), 1).view());
+    model_.backward(detail::views_of(detail::scaled<T>(model_.run(), std::move(gradient), 1)));
   }
 
   void clip() {

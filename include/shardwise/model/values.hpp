@@ -1,0 +1,116 @@
+#pragma once
+// One tensor, or several at once: what goes in and comes out of a model. Several are a std::tuple.
+
+#include <array>
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/layouts.hpp"
+#include "shardwise/layout/view.hpp"
+#include "shardwise/model/run.hpp"
+#include "shardwise/model/value.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+template <class T, class L>
+using value_of = Value<T, L>;
+
+}  // namespace detail
+
+/// Values of tensors laid out as L: a Value for a Layout, a std::tuple of them for Layouts.
+template <class T, EndLayout L>
+using values_t = typename detail::layouts_of<L>::template each<detail::value_of, T>;
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_tuple = false;
+template <class... Ts>
+inline constexpr bool is_tuple<std::tuple<Ts...>> = true;
+
+/// f(tensor...) for the one tensor that this is, or for all of a std::tuple of them.
+template <class Tensors, class F>
+constexpr decltype(auto) with_tensors(Tensors&& tensors, F&& f) {
+  if constexpr (is_tuple<std::remove_cvref_t<Tensors>>) {
+    return std::apply(f, std::forward<Tensors>(tensors));
+  } else {
+    return f(std::forward<Tensors>(tensors));
+  }
+}
+
+/// The global shapes of views or values.
+template <class Tensors>
+auto global_shapes(const Tensors& tensors) {
+  return with_tensors(tensors, [](const auto&... one) { return std::array{one.global()...}; });
+}
+
+/// Samples in a batch: the extent of the outermost axis of the first tensor.
+template <class Views>
+std::size_t samples_of(const Views& views) {
+  const Shape shape = global_shapes(views)[0];
+  return shape.rank() > 0 ? shape[0].extent() : 1;
+}
+
+/// Values in the memory that views show.
+template <class T, EndLayout L>
+values_t<T, L> values_of(const views_t<const T, L>& views) {
+  return with_tensors(views, [](const auto&... one) {
+    return values_t<T, L>(Value<T, typename std::remove_cvref_t<decltype(one)>::layout>(one)...);
+  });
+}
+
+///@{
+/// Views of values. Nothing stays what it is.
+template <class T, Layout L>
+View<const T, L> views_of(const Value<T, L>& value) {
+  return value.view();
+}
+inline Nothing views_of(Nothing) { return {}; }
+template <class... Values>
+auto views_of(const std::tuple<Values...>& values) {
+  return std::apply([](const auto&... one) { return std::tuple(views_of(one)...); }, values);
+}
+///@}
+
+///@{
+/// The same tensors laid out as To, see `converted`: from the first to the last, or back.
+template <Layout To, class Context, class T, Layout From>
+Value<T, To> converted_all(Run<Context>& run, Value<T, From>&& value) {
+  return converted<To>(run, std::move(value));
+}
+template <EndLayout To, class Context, class T, Layout... From>
+values_t<T, To> converted_all(Run<Context>& run, std::tuple<Value<T, From>...>&& values) {
+  values_t<T, To> result;
+  [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
+    ((std::get<Ks>(result) = converted<nth_layout_t<To, Ks>>(run, std::get<Ks>(std::move(values)))),
+     ...);
+  }
+  (std::index_sequence_for<From...>{});
+  return result;
+}
+template <Layout To, class Context, class T, Layout From>
+Value<T, To> converted_back(Run<Context>& run, Value<T, From>&& value) {
+  return converted<To>(run, std::move(value));
+}
+template <EndLayout To, class Context, class T, Layout... From>
+values_t<T, To> converted_back(Run<Context>& run, std::tuple<Value<T, From>...>&& values) {
+  constexpr std::size_t last = sizeof...(From) - 1;
+  values_t<T, To> result;
+  [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
+    ((std::get<last - Ks>(result) =
+          converted<nth_layout_t<To, last - Ks>>(run, std::get<last - Ks>(std::move(values)))),
+     ...);
+  }
+  (std::index_sequence_for<From...>{});
+  return result;
+}
+///@}
+
+}  // namespace detail
+
+}  // namespace shardwise

@@ -1,0 +1,129 @@
+#pragma once
+// The loss of a model: one for its output, or a std::tuple of one for each of several outputs.
+
+#include <array>
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/layout/layouts.hpp"
+#include "shardwise/model/values.hpp"
+#include "shardwise/train/clip.hpp"
+#include "shardwise/train/loss.hpp"
+
+namespace shardwise {
+
+/// `loss` times `weight`, which all ranks give alike: what a head of a model counts beside others.
+///
+///     std::tuple losses{CrossEntropy{}, Weighted{MeanSquaredError{}, 0.5}};
+///
+/// layout, sends, throws    as the loss
+template <Loss Inner>
+struct Weighted {
+  Inner loss;     ///< of which this is a multiple
+  double weight;  ///< any finite number
+
+  ///@{
+  /// As `Loss` says.
+  template <Layout L>
+  using exchanges = typename Inner::template exchanges<L>;
+
+  template <Layout L>
+  constexpr auto exchange_shapes(const Shape& prediction) const {
+    return loss.template exchange_shapes<L>(prediction);
+  }
+
+  template <class Frame, Real T, Layout L, class Target>
+  auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
+                  View<accumulate_t<T>, dual_t<L>> gradient) const {
+    using A = accumulate_t<T>;
+    const auto value = loss(frame, prediction, target, gradient);
+    frame.backend().for_each(gradient.size(), detail::Scale<A, A>{gradient.data(), gradient.data(),
+                                                                  static_cast<A>(weight)});
+    return value / (1 / weight);  // what a sum of the frame can be multiplied by
+  }
+  ///@}
+};
+template <class Inner>
+Weighted(Inner, double) -> Weighted<Inner>;
+
+namespace detail {
+
+/// The gradients of a model's outputs as losses write them.
+template <class M>
+using loss_gradient_t =
+    values_t<accumulate_t<typename M::dtype>, duals_t<typename M::output_layout>>;
+
+template <class L>
+inline constexpr std::size_t losses_in = 1;
+template <class... Ls>
+inline constexpr std::size_t losses_in<std::tuple<Ls...>> = sizeof...(Ls);
+template <class L>
+inline constexpr bool are_losses = Loss<L>;
+template <class... Ls>
+inline constexpr bool are_losses<std::tuple<Ls...>> = (Loss<Ls> && ...);
+
+/// The error for what is no loss, or not one for each output.
+template <class Chosen, std::size_t Outputs>
+consteval bool must_be_loss() {
+  static_assert(are_losses<Chosen>,
+                "Chosen is no loss: give an object like CrossEntropy{} or MeanSquaredError{}, or "
+                "one with `exchanges` and `exchange_shapes` as train/loss.hpp says.");
+  static_assert(!are_losses<Chosen> || losses_in<Chosen> == Outputs,
+                "a model with several outputs takes a loss and a target for each: "
+                "std::tuple{CrossEntropy{}, Weighted{MeanSquaredError{}, 0.5}}, and a std::tuple "
+                "of the targets.");
+  return true;
+}
+
+/// What `loss` gives for a prediction; writes the gradient.
+template <class Context, class T, Layout L, class Target, Loss Chosen>
+auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target& target,
+             const Chosen& loss, BatchShare share, Value<accumulate_t<T>, dual_t<L>>& gradient,
+             bool is_recorded) {
+  using Frame = LossFrame<Context, typename Chosen::template exchanges<L>>;
+  gradient = {run.pool, prediction.global(), run.place()};
+  Frame frame(run, loss.template exchange_shapes<L>(prediction.global()), share, is_recorded);
+  return loss(frame, prediction, target, gradient.writable());
+}
+
+/// The sum of what the losses give for the predictions, each with its target.
+template <class Context, class... Predictions, class... Targets, class... Ls, class... Gradients>
+double loss_of(Run<Context>& run, const std::tuple<Predictions...>& predictions,
+               const std::tuple<Targets...>& targets, const std::tuple<Ls...>& losses,
+               BatchShare share, std::tuple<Gradients...>& gradients, bool is_recorded) {
+  static_assert(sizeof...(Targets) == sizeof...(Ls),
+                "a model with several outputs takes a target for each: std::tuple{labels.view(), "
+                "boxes.view()}.");
+  return [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
+    double sum = 0;
+    ((sum += static_cast<double>(loss_of(run, std::get<Ks>(predictions), std::get<Ks>(targets),
+                                         std::get<Ks>(losses), share, std::get<Ks>(gradients),
+                                         is_recorded))),
+     ...);
+    return sum;
+  }
+  (std::index_sequence_for<Ls...>{});
+}
+
+}  // namespace detail
+
+/// What the losses of several outputs, of these global shapes, send.
+template <EndLayout Outputs, class... Ls>
+constexpr collectives loss_plan(const std::tuple<Ls...>& losses,
+                                const std::array<Shape, sizeof...(Ls)>& predictions,
+                                Dtype dtype = Dtype::float32) {
+  collectives list;
+  [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
+    const auto add = [&](const collectives& one) {
+      for (const Collective& entry : one) list.add(entry);
+    };
+    (add(loss_plan<nth_layout_t<Outputs, Ks>>(std::get<Ks>(losses), predictions[Ks], dtype)), ...);
+  }
+  (std::index_sequence_for<Ls...>{});
+  return list;
+}
+
+}  // namespace shardwise
