@@ -19,6 +19,12 @@ using Three = Linear<split::none, 4, 3>;
 
 #if CASE == 1  // expect: A part reads a slot that no part before it gives
 using Asked = Composition<At<Three, 0>, At<Sum, 1, 2>>;
+#elif CASE == 12  // expect: No part reads input UnreadInput of Inputs
+using Asked = Graph<2, At<Three, 0>, At<Relu, 2>>;
+#elif CASE == 13  // expect: Part ReadOutput gives an output of the model, and another part reads it
+using Asked = Graph<1, Output<Three, 0>, Output<Relu, 1>>;
+#elif CASE == 14  // expect: L has several inputs or outputs, and stands within another composition
+using Asked = Sequential<Graph<1, Output<Three, 0>, Output<Three, 0>>, Relu>;
 #elif CASE == 2   // expect: Nobody reads what part Unread gives
 using Asked = Composition<At<Three, 0>, At<Three, 0>, At<Relu, 2>>;
 #elif CASE == 3   // expect: A part reads at least one slot
@@ -40,7 +46,8 @@ using Asked = Join<ScaleChannels<>, Conv2d<split::none, 4, 3, kernel(1)>, Identi
 #elif CASE == 11  // expect: Upsampling repeats every element at least once
 using Asked = Upsample2d<0>;
 #else
-using Asked = Join<Sum, Three, Composition<At<Three, 0>, At<Relu, 1>, At<Sum, 1, 2>>>;
+struct Asked : Graph<2, At<Three, 0>, Output<Identity, 2>, At<Sum, 2, 1>, Output<Relu, 4>> {};
+const Join<Sum, Three, Composition<At<Three, 0>, At<Relu, 1>, At<Sum, 1, 2>>> one_output;
 #endif
 
 const Asked asked;

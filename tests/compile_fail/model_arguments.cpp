@@ -30,9 +30,11 @@ using Net = Linear<split::none, 8, 4>;
 
 #if CASE == 2  // expect: takes a Context second, which names dtype, backend and communicator
 using Asked = Model<Net, Reference>;
-#elif CASE == 3  // expect: takes the layouts of its two ends third
+#elif CASE == 3   // expect: takes the layouts of its two ends third
 using Asked = Model<Net, Ctx, Train>;
-#elif CASE == 4  // expect: takes what it is used for fourth
+#elif CASE == 14  // expect: name layouts of another number of inputs or outputs
+using Asked = Model<Net, Ctx, Ends<Layouts<Invariant, Invariant>, Invariant>>;
+#elif CASE == 4   // expect: takes what it is used for fourth
 using Asked = Model<Net, Ctx, Both, Both>;
 #else
 using Asked = Model<Net, Ctx>;

@@ -1,6 +1,7 @@
 // Training that cannot be: without gradients, with labels that are none or lie otherwise than the
 // logits, with a loss or a rule that is none.
 
+#include <tuple>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
@@ -8,6 +9,7 @@
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 
@@ -33,6 +35,8 @@ using Labels = View<const std::int32_t, Sharded<Axis::batch>>;
 
 #if CASE == 6  // expect: Chosen is no loss: give an object like CrossEntropy
 using Chosen = Sgd;
+#elif CASE == 9  // expect: a model with several outputs takes a loss and a target for each
+using Chosen = std::tuple<CrossEntropy, MeanSquaredError>;
 #else
 using Chosen = CrossEntropy;
 #endif

@@ -82,6 +82,7 @@ struct TwoHeads
                               Conv2d<typename S::second, 4, 2, kernel(1)>>,
                    1>> {};
 
+// begin: two-inputs
 template <class S>
 struct TwoInputs
     : Graph<2,
@@ -91,6 +92,7 @@ struct TwoInputs
             At<Sequential<Linear<typename S::third, 6, 9>, Relu, Linear<typename S::fourth, 9, 7>>,
                1>,
             At<Concat<Axis::feature>, 2, 3>, At<Linear<typename S::fourth, 15, 10>, 4>> {};
+// end: two-inputs
 
 const Shape images{{Axis::batch, 3}, {Axis::channel, 3}, {Axis::height, 16}, {Axis::width, 16}};
 const Shape records{images[0], {Axis::feature, 6}};

@@ -1,8 +1,10 @@
 // What models will send, pinned for stated endpoints. All of it is known to the compiler.
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 
+#include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
@@ -206,5 +208,29 @@ static_assert(held<Column>(0, 8) == 42 && held<Column>(7, 8) == 21);
 static_assert(held<Column>(15, 16) == 0);          // more ranks than features
 static_assert(held<Whole>(3, 4) == 20 * 15 + 15);  // whole on every rank
 static_assert(held<Repeat<3, Residual<Block>>>(1, 2) == 3 * (20 * 15 + 15 + 15 * 20 + 20));
+
+// --- several inputs and outputs ----------------------------------------------------------------
+
+// A whole input beside one whose rows are split, and two heads: classes from split features, and a
+// number for each row.
+struct TwoAndTwo : Graph<2, At<ColumnParallelLinear<20, 30>, 0>, At<Linear<split::none, 3, 10>, 1>,
+                         At<Concat<Axis::feature>, 2, 3>, Output<RowParallelLinear<40, 15>, 4>,
+                         Output<Linear<split::none, 40, 1>, 4>> {};
+using TwoEnds = Ends<Layouts<Invariant, Batch>, Layouts<Features, Batch>>;
+constexpr std::array two_inputs{Shape{{Axis::batch, 64}, {Axis::feature, 20}},
+                                Shape{{Axis::batch, 64}, {Axis::feature, 3}}};
+
+template <class Use>
+constexpr bool two_and_two(const collectives& backward) {
+  return is(plan_of<TwoEnds, Use>(TwoAndTwo{}, 4, two_inputs),
+            {all_gather(64 * 30), all_gather(64 * 10), reduce_scatter(64 * 15)}, backward,
+            {all_reduce(10 * 3 + 10)});
+}
+
+// Gradients of outputs are brought back from the last to the first, and so are those of inputs.
+static_assert(two_and_two<TrainWithInputGradient>({all_gather(64), all_gather(64 * 15),
+                                                   all_gather(64 * 40), all_reduce(64 * 20)}));
+static_assert(two_and_two<TrainWithGradientOf<1>>({all_gather(64), all_gather(64 * 15),
+                                                   all_gather(64 * 40)}));
 
 }  // namespace

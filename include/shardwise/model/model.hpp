@@ -391,17 +391,26 @@ class Model {
   /// A view of another rank's part would be read beyond its end.
   template <class Views>
   void check_given(const Views& views, std::string_view what) const {
-    detail::with_tensors(views, [&](const auto&... view) { (check_one(view, what), ...); });
+    std::size_t i = 0;
+    detail::with_tensors(views, [&](const auto&... view) {
+      (check_one(view, what, number_among<sizeof...(view)>(i++)), ...);
+    });
   }
   template <class V>
-  void check_one(const V& view, std::string_view what) const {
+  void check_one(const V& view, std::string_view what, const std::string& number) const {
     const Place place = view.place(), here = run_.place();
     if (place != here)
-      throw argument_error({name_of<Architecture>(), ": the ", what, " is the part of rank ",
-                            place.rank, " of ", place.size, ", but this is rank ", here.rank,
-                            " of ", here.size,
+      throw argument_error({name_of<Architecture>(), ": the ", what, number,
+                            " is the part of rank ", place.rank, " of ", place.size,
+                            ", but this is rank ", here.rank, " of ", here.size,
                             ": make it with place_of(ranks) of the model's communicator"});
     detail::require_reach(run_.backend, view, name_of<Architecture>, what);
+  }
+
+  /// " number 1", where there are several tensors.
+  template <std::size_t Count>
+  static std::string number_among(std::size_t i) {
+    return Count == 1 ? "" : " number " + std::to_string(i);
   }
 
   void check_output_gradient(const output_gradient_view& dy) const {
@@ -419,8 +428,9 @@ class Model {
     const auto given = detail::global_shapes(dy), expected = detail::global_shapes(output_);
     for (std::size_t i = 0; i < given.size(); ++i) {
       if (given[i] == expected[i]) continue;
-      throw shape_error({name_of<Architecture>(), ": the gradient of the output is a tensor ",
-                         given[i], ", but the output was ", expected[i], ": they must be equal"});
+      throw shape_error({name_of<Architecture>(), ": the gradient of the output",
+                         number_among<given.size()>(i), " is a tensor ", given[i],
+                         ", but the output was ", expected[i], ": they must be equal"});
     }
   }
 
