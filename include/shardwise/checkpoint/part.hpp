@@ -110,7 +110,7 @@ void for_each_run_of(const TensorPart& part, F&& f) {
 template <class F>
 void for_each_written_run(const TensorPart& part, Place place, F&& f) {
   if (part.is_split) return for_each_run_of(part, f);
-  const Interval share = block_of({Axis::batch, part.elements()}, place);
+  const Interval share = block_of(part.elements(), place);
   if (share.size > 0) f(share.offset, share.offset, share.size);
 }
 

@@ -24,16 +24,22 @@ struct Interval {
   friend constexpr bool operator==(const Interval&, const Interval&) = default;
 };
 
-/// The elements of an axis that a rank holds: contiguous, balanced, never a part of a unit.
-/// The first `units mod size` ranks hold one unit more; with fewer units than ranks the last ones
-/// hold nothing. 10 units over 4 ranks are cut into 3, 3, 2 and 2.
-constexpr Interval block_of(const Dim& dim, Place place) {
+/// Which of so many units a rank holds: contiguous and balanced. The first `units mod size` ranks
+/// hold one unit more; with fewer units than ranks the last ones hold nothing. 10 units over 4
+/// ranks are cut into 3, 3, 2 and 2.
+constexpr Interval block_of(std::size_t units, Place place) {
   const auto rank = static_cast<std::size_t>(place.rank);
   const auto size = static_cast<std::size_t>(place.size);
-  const std::size_t share = dim.units / size;
-  const std::size_t longer = dim.units % size;
+  const std::size_t share = units / size;
+  const std::size_t longer = units % size;
   const std::size_t first = rank * share + (rank < longer ? rank : longer);
-  return {first * dim.grain, (share + (rank < longer ? 1 : 0)) * dim.grain};
+  return {first, share + (rank < longer ? 1 : 0)};
+}
+
+/// The elements of an axis that a rank holds: whole units.
+constexpr Interval block_of(const Dim& dim, Place place) {
+  const Interval units = block_of(dim.units, place);
+  return {units.offset * dim.grain, units.size * dim.grain};
 }
 
 /// `dim` with another extent, a multiple of its grain.

@@ -125,7 +125,7 @@ class DistributedSampler {
     is_ordered_ = true;
     const auto left = std::span<const std::uint32_t>(order_).subspan(state_.position);
     const auto whole = left.first(std::min(options_.batch_size, left.size()));
-    const Interval block = block_of({Axis::batch, whole.size()}, place_);
+    const Interval block = block_of(whole.size(), place_);
     state_.position += whole.size();
     begin_epoch_if_over();
     return {whole, whole.subspan(block.offset, block.size)};

@@ -57,7 +57,7 @@ struct Window {
   constexpr Interval held_by(Place place, std::size_t units) const {
     const Interval all{0, outputs(units)};
     if (all.size == 0) return {0, place.rank == 0 ? units : 0};
-    const Interval mine = block_of({Axis::height, all.size}, place);
+    const Interval mine = block_of(all.size, place);
     if (mine.size == 0) return {};
     const Interval read = reads(mine, units);
     const std::size_t begin = mine.offset == 0 ? 0 : read.offset;

@@ -2,7 +2,6 @@
 // Collectives that a model will call, as values to compare and add up.
 
 #include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -12,9 +11,6 @@
 #include "shardwise/layout/window.hpp"
 
 namespace shardwise {
-
-/// Which ranks take part: the axis of the mesh over which layers are split.
-enum class MeshAxis : std::uint8_t { tensor };
 
 /// The window of a halo, and the units of the axis that it slides along.
 struct HaloOf {
@@ -32,21 +28,18 @@ struct HaloOf {
   constexpr std::size_t beyond(int ranks) const {
     std::size_t own = 0;
     for (int rank = 0; rank < ranks; ++rank)
-      own += overlap(window.held_by({rank, ranks}, units),
-                     block_of({Axis::height, units}, {rank, ranks}))
-                 .size;
+      own += overlap(window.held_by({rank, ranks}, units), block_of(units, {rank, ranks})).size;
     return held(ranks) - own;
   }
 
   friend constexpr bool operator==(const HaloOf&, const HaloOf&) = default;
 };
 
-/// One collective: what is called, over which ranks, on how many elements of the *global* tensor.
+/// One collective: what is called, and on how many elements of the *global* tensor.
 struct Collective {
   Operation operation = Operation::all_reduce;  ///< what is called
   std::size_t elements = 0;                     ///< of the global tensor
   Dtype dtype = Dtype::float32;                 ///< of the elements
-  MeshAxis mesh_axis = MeshAxis::tensor;        ///< which ranks take part
   HaloOf halo{};                                ///< of a halo_exchange or halo_sum
 
   friend constexpr bool operator==(const Collective&, const Collective&) = default;
