@@ -102,14 +102,14 @@ consteval bool block_must_keep_features() {
   return true;
 }
 
-/// The error for two layers that do not meet, of which Consumer is layer ConsumerNumber.
+/// The error for two layers that do not meet, of which Consumer is part ConsumerNumber.
 template <std::size_t ConsumerNumber, class Producer, class Consumer, std::size_t Produced,
           std::size_t Expected>
 consteval bool extents_must_meet() {
   static_assert(features_meet(Produced, Expected),
                 "Consumer takes Expected features, but Producer in front of it gives Produced. "
-                "Make the output size of the one the input size of the other. (Consumer is layer "
-                "ConsumerNumber of the Sequential, counted from 0.)");
+                "Make the output size of the one the input size of the other. (Consumer is part "
+                "ConsumerNumber of its composition, counted from 0.)");
   return true;
 }
 

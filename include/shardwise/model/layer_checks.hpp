@@ -46,8 +46,8 @@ concept HasAllSizes = std::is_default_constructible_v<L> && !requires {
   0;
 };
 
-/// The error for what is no layer, one sentence for each member that may be missing. L stands at
-/// this number in a Sequential, or alone.
+/// The error for what is no layer, one sentence for each member that may be missing. L is part
+/// Number of a composition, or stands alone.
 template <std::size_t Number, class L>
 consteval bool must_be_layer() {
   if constexpr (!IsComposition<L> && !Layer<L>) {
@@ -55,32 +55,32 @@ consteval bool must_be_layer() {
     static_assert(
         requires { typename L::template takes<Invariant, Invariant>; },
         "The layer L lacks `template <Layout Offered, Layout Wanted> using takes`, the "
-        "layout that it wants its input in. Write it, or derive L from KeepsLayout. (L "
-        "is layer Number of its Sequential, counted from 0.)");
+        "layout that it wants its input in. Write it, or derive L from KeepsLayout. (L is part "
+        "Number of its composition, counted from 0.)");
     static_assert(
         requires { typename L::template wants<Invariant>; },
         "The layer L lacks `template <Layout Wanted> using wants`, the layout that it "
-        "would like to be offered. Write it, or derive L from KeepsLayout. (L is layer "
-        "Number of its Sequential, counted from 0.)");
+        "would like to be offered. Write it, or derive L from KeepsLayout. (L is part Number of "
+        "its composition, counted from 0.)");
     static_assert(
         requires { typename L::template gives<Invariant>; },
         "The layer L lacks `template <Layout In> using gives`, the layout of its output. "
-        "Write it, or derive L from KeepsLayout. (L is layer Number of its Sequential, "
-        "counted from 0.)");
+        "Write it, or derive L from KeepsLayout. (L is part Number of its composition, counted "
+        "from 0.)");
     static_assert(
         requires {
           { L::saves } -> std::convertible_to<Saves>;
         },
         "The layer L lacks `static constexpr Saves saves`, what its backward needs "
-        "again. Write Saves::nothing, ::input or ::output. (L is layer Number of its "
-        "Sequential, counted from 0.)");
+        "again. Write Saves::nothing, ::input or ::output. (L is part Number of its composition, "
+        "counted from 0.)");
     static_assert(
         requires(const L& l, const Shape& in) {
           { l.output_shape(in) } -> std::convertible_to<Shape>;
         },
         "The layer L lacks `Shape output_shape(const Shape& in) const`, the global shape "
-        "of its output. Write it, or derive L from KeepsLayout. (L is layer Number of "
-        "its Sequential, counted from 0.)");
+        "of its output. Write it, or derive L from KeepsLayout. (L is part Number of its "
+        "composition, counted from 0.)");
   }
   return true;
 }

@@ -22,8 +22,8 @@ consteval bool edge_must_exist() {
   static_assert(redistributable<Offered, Taken>,
                 "Consumer takes a layout (Taken) to which there is no redistribution from what it "
                 "is offered (Offered). Put To<Invariant> in front of it, which says what a value "
-                "that all ranks hold is to count as. (Consumer is layer ConsumerNumber of the "
-                "Sequential, counted from 0.)");
+                "that all ranks hold is to count as. (Consumer is part ConsumerNumber of its "
+                "composition, counted from 0.)");
   return true;
 }
 
