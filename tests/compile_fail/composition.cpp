@@ -2,6 +2,8 @@
 
 #include "shardwise/model/composition.hpp"
 
+#include <cstdint>
+
 #include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/elementwise.hpp"
@@ -16,6 +18,9 @@
 using namespace shardwise;
 
 using Three = Linear<split::none, 4, 3>;
+struct Ids : Identity {
+  using input_element = std::int32_t;
+};
 
 #if CASE == 1  // expect: A part reads a slot that no part before it gives
 using Asked = Composition<At<Three, 0>, At<Sum, 1, 2>>;
@@ -25,6 +30,8 @@ using Asked = Graph<2, At<Three, 0>, At<Relu, 2>>;
 using Asked = Graph<1, Output<Three, 0>, Output<Relu, 1>>;
 #elif CASE == 14  // expect: L has several inputs or outputs, and stands within another composition
 using Asked = Sequential<Graph<1, Output<Three, 0>, Output<Three, 0>>, Relu>;
+#elif CASE == 15  // expect: Layer reads elements of its own dtype
+using Asked = Sequential<Three, Ids>;
 #elif CASE == 2   // expect: Nobody reads what part Unread gives
 using Asked = Composition<At<Three, 0>, At<Three, 0>, At<Relu, 2>>;
 #elif CASE == 3   // expect: A part reads at least one slot

@@ -34,6 +34,11 @@ using Asked = Model<Net, Reference>;
 using Asked = Model<Net, Ctx, Train>;
 #elif CASE == 14  // expect: name layouts of another number of inputs or outputs
 using Asked = Model<Net, Ctx, Ends<Layouts<Invariant, Invariant>, Invariant>>;
+#elif CASE == 15  // expect: gradient of an input with a dtype of its own, like token ids
+struct Ids : Net {
+  using input_element = std::int32_t;
+};
+using Asked = Model<Ids, Ctx, Both, TrainWithInputGradient>;
 #elif CASE == 4   // expect: takes what it is used for fourth
 using Asked = Model<Net, Ctx, Both, Both>;
 #else

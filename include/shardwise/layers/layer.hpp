@@ -123,6 +123,8 @@ struct KeepsLayout {
 ///     template <Layout In> using exchanges = std::tuple<Exchange<Redistribute<F, T>>, ...>;
 ///     std::array<Shape, n> exchange_shapes(const Shape& in) const;
 ///     static constexpr bool exchanges_in_evaluation = false;  it exchanges in training alone
+///     using input_element = std::int32_t;      its input has this dtype and not the model's, like
+///                                              token ids: an input of the model, and no gradient
 ///     static constexpr bool random = true;     draws random numbers: `frame.random()`
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
 ///     static constexpr bool backward_in_parts = true;  backward is the two functions below

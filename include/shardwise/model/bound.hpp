@@ -21,6 +21,7 @@
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/frame.hpp"
 #include "shardwise/model/goes_backward.hpp"
+#include "shardwise/model/input_element.hpp"
 #include "shardwise/model/layer_checks.hpp"
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter.hpp"
@@ -99,12 +100,13 @@ using input_gradients_t = typename detail::input_gradients<
 
 /// A layer between the ends E. Compositions have specialisations of their own.
 ///
-///     forward(run, Value<T, offered>&&)        -> Value<T, gives>
+///     forward(run, Value<X, offered>&&)        -> Value<T, gives>; X is T, or L's input_element
 ///     backward(run, Value<T, dual(gives)>&&)   -> Value<T, dual(offered)>, or Nothing
 template <class L, class S, class E>
 class Bound {
   using Ctx = typename S::context;
   using T = typename Ctx::dtype;
+  using X = input_element_t<L, T>;
   using In = takes_t<L, E>;
   using Out = gives_t<L, E>;
   using Parameters = parameters_t<L, In>;
@@ -129,8 +131,8 @@ class Bound {
   /// Converts what is offered to what the layer takes, and saves what its backward needs. A product
   /// that applies an activation gives z too, what that is applied to, if a backward may follow.
   template <class... Z>
-  Value<T, Out> forward(Run<Ctx>& run, Value<T, typename E::offered>&& offered, Z&... z) {
-    Value<T, In> x = converted<In>(run, std::move(offered));
+  Value<T, Out> forward(Run<Ctx>& run, Value<X, typename E::offered>&& offered, Z&... z) {
+    Value<X, In> x = converted<In>(run, std::move(offered));
     if constexpr (is_sized && detail::checks_locally<typename Ctx::communicator>())
       detail::require_as_bound(x.global(), parameters_.in);
     const Shape out_shape = layer_.output_shape(x.global());
@@ -138,13 +140,11 @@ class Bound {
       in_shape_ = x.global();
       return Value<T, Out>(std::move(x), out_shape);
     } else {
-      const View<const T, In> in = x.view();
+      const View<const X, In> in = x.view();
       if constexpr (goes_backward<L, S, E> && L::saves == Saves::input) {
         if (run.training) saved_ = x;
       }
-      Value<T, Out> y = detail::works_in_place<L> && x.may_write()
-                            ? Value<T, Out>(std::move(x), out_shape)
-                            : Value<T, Out>(run.pool, out_shape, run.place());
+      Value<T, Out> y = output_for(run, x, out_shape);
       if (run.training) ((z = Value<T, Out>(run.pool, out_shape, run.place())), ...);
       with_frame(run, in.global(),
                  [&](auto& frame) { layer_.forward(frame, in, y.writable(), z.writable()...); });
@@ -246,9 +246,18 @@ class Bound {
     state.visit_buffers([](std::string_view, auto) {});
   };
   static constexpr bool is_sized = parameter_count > 0 || has_buffers;  // by its input, when bound
-  using Saved = Value<T, std::conditional_t<saves_output, Out, In>>;
+  using Saved = std::conditional_t<saves_output, Value<T, Out>, Value<X, In>>;
   using Framed = std::conditional_t<has_state, StatefulFrame<F, State>, F>;
-  static_assert(detail::must_run<L, Framed, T, In, Out, goes_backward<L, S, E>>());
+  static_assert(detail::must_run<L, Framed, X, T, In, Out, goes_backward<L, S, E>>());
+
+  /// Room for the output: the input's, if the layer may work there and nobody else holds it.
+  static Value<T, Out> output_for(Run<Ctx>& run, [[maybe_unused]] Value<X, In>& x,
+                                  const Shape& shape) {
+    if constexpr (detail::works_in_place<L>) {
+      if (x.may_write()) return Value<T, Out>(std::move(x), shape);
+    }
+    return Value<T, Out>(run.pool, shape, run.place());
+  }
 
   input_gradient_t<T, E, S> backward_in_parts(Run<Ctx>& run, const View<const T, dual_t<Out>>& dy) {
     const Saved x = std::exchange(saved_, {});

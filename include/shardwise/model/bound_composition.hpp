@@ -149,6 +149,18 @@ template <Layout Back, class B, class Context, class DY, class DX, class... Slop
 }
 ///@}
 
+/// The dtype of the value in a slot, which is that of an input or not.
+template <bool IsInput>
+struct slot_element {
+  template <class L, class T, std::size_t Slot>
+  using of = T;
+};
+template <>
+struct slot_element<true> {
+  template <class L, class T, std::size_t Slot>
+  using of = input_element_t<L, T, Slot>;
+};
+
 /// Where the value of a slot lies while L runs, or its gradient. What only goes from one part to
 /// the next needs no place of its own: one for each type does.
 template <class L, std::size_t Slot>
@@ -195,7 +207,10 @@ class Bound<L, S, E> {
       typename L::template slot_layout<Slot, typename E::offered, typename E::wanted>;
 
   template <std::size_t Slot>
-  using value_in = detail::SlotValue<detail::place_of_slot<L, Slot>, Value<T, slot_layout<Slot>>>;
+  using value_in = detail::SlotValue<
+      detail::place_of_slot<L, Slot>,
+      Value<typename detail::slot_element<(Slot < L::inputs)>::template of<L, T, Slot>,
+            slot_layout<Slot>>>;
   template <std::size_t Slot>
   using gradient_in =
       detail::SlotValue<detail::place_of_slot<L, Slot>, Value<T, dual_t<slot_layout<Slot>>>>;
@@ -222,7 +237,7 @@ class Bound<L, S, E> {
           return Parts(list, shapes, binder, at);
         })) {}
 
-  values_t<T, gives_t<L, E>> forward(Run<Ctx>& run, values_t<T, typename E::offered>&& x) {
+  values_t<T, gives_t<L, E>> forward(Run<Ctx>& run, input_values_t<L, T, typename E::offered>&& x) {
     Values values;
     put_inputs(run, values, x, InputNumbers{});
     placed([&](Position& at) { forward(run, values, at, Numbers{}); });

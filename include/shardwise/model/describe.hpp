@@ -27,12 +27,12 @@ class Describer : public WalkVisitor {
                      "backward sends"});
   }
 
-  template <class R, bool Returns>
+  template <class R, bool Returns, class X>
   void redistribution(const Shape& shape) {
     using To = typename R::to;
     if constexpr (!std::is_same_v<typename R::from, To>) {
       PlanVisitor calls(sending_, trains_);
-      calls.redistribution<R, Returns>(shape);
+      calls.redistribution<R, Returns, X>(shape);
       Row row{};
       row[1] = layout_name<typename R::from>() + " -> " + layout_name<To>();
       row[2] = to_string(local_shape<To>(shape, place_));

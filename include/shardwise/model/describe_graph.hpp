@@ -74,12 +74,12 @@ class GraphDrawer : public WalkVisitor {
     connect(add_node("output\n" + to_string(local_shape<L>(shape, place_)), ", shape=ellipse"));
   }
 
-  template <class R, bool Returns>
+  template <class R, bool Returns, class X>
   void redistribution(const Shape& shape) {
     if constexpr (!std::is_same_v<typename R::from, typename R::to>) {
       if (skipped_ > 0) return;
       PlanVisitor calls(sending_, trains_);
-      calls.redistribution<R, Returns>(shape);
+      calls.redistribution<R, Returns, X>(shape);
       here_.layout = layout_name<typename R::to>();
       here_.way += " -> " + here_.layout;
       here_.sent += sent_lines(calls, place_.size);

@@ -10,6 +10,7 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/merge.hpp"
+#include "shardwise/model/input_element.hpp"
 
 namespace shardwise::detail {
 
@@ -171,6 +172,14 @@ consteval void check_part() {
   constexpr std::size_t slot = Part::slots[J];
   constexpr std::size_t expected = static_features_in<Layer>();
   using Producer = typename decltype(producer<L, slot>())::type;
+  static_assert(slot < L::inputs || !has_own_element<Layer>,
+                "Layer reads elements of its own dtype (input_element), which no layer gives: it "
+                "reads an input of the model. Put nothing in front of it. (Layer is part I of its "
+                "composition, counted from 0.)");
+  static_assert(slot >= L::inputs || has_own_element<Layer> == has_own_element<L, slot>,
+                "Layer and another part read the same input of the model, one as elements of its "
+                "own dtype (input_element). Give the Graph an input for each. (Layer is part I of "
+                "its composition, counted from 0.)");
   if constexpr (std::is_void_v<Producer>) {
     static_assert(readers_must_agree<I, Layer, L::features[slot], expected>());
   } else {

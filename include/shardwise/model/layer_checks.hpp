@@ -107,13 +107,13 @@ consteval bool must_be_part() {
   }
 }
 
-/// The error for a layer that does not run on views of T laid out as In and Out, forward or, where
-/// that is called for, backward.
-template <class L, class Frame, class T, Layout In, Layout Out, bool Backward>
+/// The error for a layer that does not run on views of X laid out as In and of T laid out as Out,
+/// forward or, where that is called for, backward.
+template <class L, class Frame, class X, class T, Layout In, Layout Out, bool Backward>
 consteval bool must_run() {
   if constexpr (!only_reshapes<L>) {
     static_assert(
-        requires(const L& l, Frame& frame, View<const T, In> x, View<T, Out> y) {
+        requires(const L& l, Frame& frame, View<const X, In> x, View<T, Out> y) {
           l.forward(frame, x, y);
         },
         "The layer L lacks `template <class Frame, class X, class Y> void forward(Frame&, "
@@ -121,9 +121,9 @@ consteval bool must_run() {
         "so, const and public.");
   }
   if constexpr (!only_reshapes<L> && Backward) {
-    using Saved =
-        std::conditional_t<L::saves == Saves::nothing, Nothing,
-                           View<const T, std::conditional_t<L::saves == Saves::output, Out, In>>>;
+    using Saved = std::conditional_t<
+        L::saves == Saves::nothing, Nothing,
+        std::conditional_t<L::saves == Saves::output, View<const T, Out>, View<const X, In>>>;
     static_assert(
         requires(const L& l, Frame& frame, Saved saved, View<const T, dual_t<Out>> dy,
                  View<T, dual_t<In>> dx) { l.backward(frame, saved, dy, dx); },

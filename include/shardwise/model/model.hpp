@@ -37,6 +37,8 @@ class Model {
   static_assert(detail::must_be_model<Ctx, E, Use>());
   static_assert(detail::must_be_layer<0, Architecture>());
   static_assert(detail::ends_must_fit<Architecture, E>());
+  static_assert(detail::inputs_must_have_gradients<Architecture, Use>(
+      std::make_index_sequence<tensors_of<typename E::offered>>{}));
   static_assert(detail::all_shared_match(detail::SharingLayers<>{},
                                          detail::sharing_layers<Architecture, E>()));
 
@@ -62,11 +64,12 @@ class Model {
 
   ///@{
   /// Of what goes in and comes out at the model's two ends, on the way forward and on the way back.
-  /// Where E has `Layouts`, views are a std::tuple, and shapes a std::array, one for each tensor.
+  /// Inputs have the model's dtype unless the layers that read them say another. Where E has
+  /// `Layouts`, views are a std::tuple, and shapes a std::array, one for each tensor.
   using input_layout = typename E::offered;
   using output_layout = typename E::wanted;
   using input_shapes = shapes_t<input_layout>;
-  using input_view = views_t<const dtype, input_layout>;
+  using input_view = input_views_t<Architecture, dtype, input_layout>;
   using output_view = views_t<const dtype, output_layout>;
   using output_gradient_view = views_t<const dtype, duals_t<output_layout>>;
   ///@}
@@ -116,7 +119,7 @@ class Model {
   template <class Given>
   requires(Use::trains &&
            !std::convertible_to<const Given&, input_view>) void forward(const Given&) {
-    detail::input_must_fit<Given, dtype, input_layout>();
+    detail::input_must_fit<Given, input_view>();
   }
 
   ///@{
@@ -141,7 +144,7 @@ class Model {
   /// The error for what is no such view.
   template <class Given>
   requires(!std::convertible_to<const Given&, input_view>) void evaluate(const Given&) {
-    detail::input_must_fit<Given, dtype, input_layout>();
+    detail::input_must_fit<Given, input_view>();
   }
 
   /// Adds the parameters' gradients for the last forward, given the gradient of its output, and
@@ -161,8 +164,8 @@ class Model {
     may_go_backward_ = false;
     run_.parameters.begin_batch(run_.backend, run_.write);
     auto dx = at_model([&] {
-      return bound_.backward(run_, detail::converted_back<duals_t<Gives>>(
-                                       run_, detail::values_of<dtype, duals_t<output_layout>>(dy)));
+      return bound_.backward(run_,
+                             detail::converted_back<duals_t<Gives>>(run_, detail::values_of(dy)));
     });
     output_ = {};
     run_.parameters.end_batch(run_.backend, run_.write);
@@ -382,8 +385,7 @@ class Model {
     if constexpr (checks) check_given(x, "input");
     run_.parameters.update_copies(run_.backend, run_.version);
     output_ = at_model([&] {
-      return detail::converted_all<output_layout>(
-          run_, bound_.forward(run_, detail::values_of<dtype, input_layout>(x)));
+      return detail::converted_all<output_layout>(run_, bound_.forward(run_, detail::values_of(x)));
     });
     return detail::views_of(output_);
   }

@@ -89,10 +89,10 @@ consteval bool must_train() {
   return true;
 }
 
-/// The error for an input that is no view of T laid out as L.
-template <class Given, class T, EndLayout L>
+/// The error for an input that is none of type Input.
+template <class Given, class Input>
 consteval bool input_must_fit() {
-  static_assert(std::convertible_to<const Given&, views_t<const T, L>>,
+  static_assert(std::convertible_to<const Given&, Input>,
                 "the model takes a View<const T, L>, and Given is none. T is the dtype of its "
                 "Context and L the first of its Ends: lay the input out so, or name its layout in "
                 "the Model: Ends<layout of the input, Invariant>. Several inputs are given as a "

@@ -93,10 +93,12 @@ struct PlanVisitor : WalkVisitor {
   collectives returning{};
   std::size_t owed = 0;  ///< elements of gradients that are summands
 
-  template <class R, bool Returns>
+  template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape& shape) {
-    add_redistribution<R>(forward, shape, sending.values);
-    if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, sending.values);
+    Dtype dtype = sending.values;
+    if constexpr (!std::is_void_v<X>) dtype = dtype_v<X>;
+    add_redistribution<R>(forward, shape, dtype);
+    if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, dtype);
   }
 
   template <class L, Layout In, bool Returns>
@@ -124,7 +126,7 @@ struct ParameterCounter : WalkVisitor {
   Place place;
   std::size_t elements = 0;
 
-  template <class R, bool Returns>
+  template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape&) {}
   template <class L, Layout In, bool Returns>
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {

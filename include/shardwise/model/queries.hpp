@@ -144,7 +144,7 @@ class MemoryVisitor : public WalkVisitor {
     here_ = {0, is_kept_at_.size()};
   }
 
-  template <class R, bool Returns>
+  template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape&) {
     if (R::movement != Movement::none) here_ = {};
   }

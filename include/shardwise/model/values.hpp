@@ -56,13 +56,17 @@ std::size_t samples_of(const Views& views) {
   return shape.rank() > 0 ? shape[0].extent() : 1;
 }
 
+///@{
 /// Values in the memory that views show.
-template <class T, EndLayout L>
-values_t<T, L> values_of(const views_t<const T, L>& views) {
-  return with_tensors(views, [](const auto&... one) {
-    return values_t<T, L>(Value<T, typename std::remove_cvref_t<decltype(one)>::layout>(one)...);
-  });
+template <class T, Layout L>
+Value<T, L> values_of(const View<const T, L>& view) {
+  return Value<T, L>(view);
 }
+template <class... Ts, Layout... Ls>
+std::tuple<Value<Ts, Ls>...> values_of(const std::tuple<View<const Ts, Ls>...>& views) {
+  return std::apply([](const auto&... one) { return std::tuple{values_of(one)...}; }, views);
+}
+///@}
 
 ///@{
 /// Views of values. Nothing stays what it is.

@@ -13,8 +13,9 @@ namespace shardwise::detail {
 
 /// What a visitor does unless it says otherwise: nothing. Most are told of
 ///
-///     redistribution<R, returns>(shape)      R in front of what comes next, and whether its
-///                                            adjoint runs in backward
+///     redistribution<R, returns, X>(shape)   R in front of what comes next, and whether its
+///                                            adjoint runs in backward; X is the dtype, void for
+///                                            the model's
 ///     layer<L, In, returns>(layer, in, out)  a layer that takes `in`, laid out as In, and whether
 ///                                            its own backward runs
 ///
@@ -63,7 +64,8 @@ struct Walk {
 
   template <class Visitor>
   static constexpr Shape visit(const L& layer, const Shape& in, Visitor& visitor) {
-    visitor.template redistribution<Redistribute<typename E::offered, In>, S::input_gradient>(in);
+    visitor.template redistribution<Redistribute<typename E::offered, In>, S::input_gradient,
+                                    input_element_t<L, void>>(in);
     const Shape out = layer.output_shape(in);
     visitor.template layer<L, In, goes_backward<L, S, E>>(layer, in, out);
     return out;
@@ -111,15 +113,15 @@ struct Walk<L, S, E> {
   static constexpr void bring_input(const Shape& shape, typename Visitor::Position& position,
                                     Visitor& visitor) {
     visitor.go_to(position);
-    bring<K, nth_layout_t<typename E::offered, K>>(shape, visitor);
+    bring<K, nth_layout_t<typename E::offered, K>, input_element_t<L, void, K>>(shape, visitor);
     position = visitor.position();
   }
 
   /// The redistribution in front of a slot.
-  template <std::size_t Slot, Layout Given, class Visitor>
+  template <std::size_t Slot, Layout Given, class X, class Visitor>
   static constexpr void bring(const Shape& shape, Visitor& visitor) {
     visitor.template redistribution<Redistribute<Given, slot_layout<Slot>>,
-                                    S::trains && has_gradient[Slot]>(shape);
+                                    S::trains && has_gradient[Slot], X>(shape);
   }
 
   template <std::size_t Slot, class Visitor>
@@ -145,7 +147,7 @@ struct Walk<L, S, E> {
       visit_merge<I>(shapes, positions, visitor, std::make_index_sequence<Part::arity>{});
     }
     if (L::numbers_parts) visitor.leave();
-    bring<given, gives_t<typename At::Layer, typename At::Here>>(shapes[given], visitor);
+    bring<given, gives_t<typename At::Layer, typename At::Here>, void>(shapes[given], visitor);
     keep<given>(positions, visitor);
   }
 
@@ -161,7 +163,7 @@ struct Walk<L, S, E> {
       constexpr std::size_t slot = Part::slots[J];
       visitor.go_to(positions[slot]);
       visitor.template redistribution<Redistribute<slot_layout<slot>, operand_t<Op, J, In>>,
-                                      S::trains && has_gradient[slot]>(shapes[slot]);
+                                      S::trains && has_gradient[slot], void>(shapes[slot]);
       return visitor.position();
     };
     ((operands[Js] = bring_operand(std::integral_constant<std::size_t, Js>{})), ...);
@@ -182,14 +184,14 @@ struct Walk<L, S, E> {
 
   template <class Visitor>
   static constexpr Shape visit(const L& repeat, const Shape& in, Visitor& visitor) {
-    visitor.template redistribution<Enter, S::input_gradient>(in);
+    visitor.template redistribution<Enter, S::input_gradient, void>(in);
     visitor.template open<L>();
     Shape shape = in;
     for (std::size_t i = 0; i < L::times; ++i) {
       visitor.enter(i);
       shape = i == 0 ? Walk<Block, S, BlockEnds>::visit(repeat.block(), shape, visitor)
                      : Walk<Block, Later, BlockEnds>::visit(repeat.block(), shape, visitor);
-      visitor.template redistribution<Leave, goes_backward<L, S, E>>(shape);
+      visitor.template redistribution<Leave, goes_backward<L, S, E>, void>(shape);
       visitor.leave();
     }
     visitor.template close<L>();
@@ -200,7 +202,7 @@ struct Walk<L, S, E> {
 /// What a visitor is told at an output of a model that is given as Given and wanted as Wanted.
 template <Layout Given, Layout Wanted, bool Returns, class Visitor>
 constexpr void visit_output(const Shape& shape, Visitor& visitor) {
-  visitor.template redistribution<Redistribute<Given, Wanted>, Returns>(shape);
+  visitor.template redistribution<Redistribute<Given, Wanted>, Returns, void>(shape);
   visitor.template output<Wanted>(shape);
 }
 

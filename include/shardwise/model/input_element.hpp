@@ -1,0 +1,88 @@
+#pragma once
+// The dtype of each input of a model: the model's, or that which the layer says that reads it.
+
+#include <concepts>
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/layout/layouts.hpp"
+#include "shardwise/layout/view.hpp"
+#include "shardwise/model/layer_checks.hpp"
+#include "shardwise/model/value.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// Whether input K of a layer or composition has a dtype of its own, see `input_element` of Layer.
+template <class L, std::size_t K = 0>
+inline constexpr bool has_own_element = requires {
+  typename L::input_element;
+};
+template <ListsParts L, std::size_t K>
+inline constexpr bool has_own_element<L, K> =
+    has_own_element<typename L::template layer_type<L::wires.first[K].part>,
+                    L::wires.first[K].operand>;
+
+template <class L, class T, std::size_t K>
+struct input_element {
+  using type = T;
+};
+template <class L, class T, std::size_t K>
+requires(has_own_element<L, K> && !ListsParts<L>) struct input_element<L, T, K> {
+  using type = typename L::input_element;
+};
+template <ListsParts L, class T, std::size_t K>
+requires(has_own_element<L, K>) struct input_element<L, T, K>
+    : input_element<typename L::template layer_type<L::wires.first[K].part>, T, 0> {
+};
+
+}  // namespace detail
+
+/// The dtype of input K of a layer or composition in a model that computes in T.
+template <class L, class T, std::size_t K = 0>
+using input_element_t = typename detail::input_element<L, T, K>::type;
+
+namespace detail {
+
+template <class L, class T, class Layout_>
+struct inputs_of {
+  using views = View<const input_element_t<L, T>, Layout_>;
+  using values = Value<input_element_t<L, T>, Layout_>;
+};
+template <class L, class T, class... Ls, std::size_t... Ks>
+auto inputs_of_several(std::type_identity<Layouts<Ls...>>, std::index_sequence<Ks...>)
+    -> std::tuple<std::tuple<View<const input_element_t<L, T, Ks>, Ls>...>,
+                  std::tuple<Value<input_element_t<L, T, Ks>, Ls>...>>;
+template <class L, class T, class... Ls>
+struct inputs_of<L, T, Layouts<Ls...>> {
+  using both = decltype(inputs_of_several<L, T>(std::type_identity<Layouts<Ls...>>{},
+                                                std::index_sequence_for<Ls...>{}));
+  using views = std::tuple_element_t<0, both>;
+  using values = std::tuple_element_t<1, both>;
+};
+
+/// The error for a gradient of an input that has none.
+template <class Architecture, class Use, std::size_t... Ks>
+consteval bool inputs_must_have_gradients(std::index_sequence<Ks...>) {
+  static_assert((!(has_own_element<Architecture, Ks> && Use::input_gradients.has(Ks)) && ...),
+                "the Model is asked for the gradient of an input with a dtype of its own, like "
+                "token ids, and that has none. Make the Model with Train, or with "
+                "TrainWithGradientOf<...> of the other inputs.");
+  return true;
+}
+
+}  // namespace detail
+
+///@{
+/// What a model or composition L that computes in T takes at an end laid out as `Offered`: a view,
+/// or value, or a std::tuple of several.
+template <class L, class T, EndLayout Offered>
+using input_views_t = typename detail::inputs_of<L, T, Offered>::views;
+template <class L, class T, EndLayout Offered>
+using input_values_t = typename detail::inputs_of<L, T, Offered>::values;
+///@}
+
+}  // namespace shardwise
