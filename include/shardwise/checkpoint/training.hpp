@@ -141,13 +141,6 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
   return parts;
 }
 
-template <class M, UpdateRule Rule>
-void check_own(const M& model, const Optimizer<Rule, M>& optimizer) {
-  if (&optimizer.model() != &model) {
-    throw argument_error("checkpoint: the optimizer was made for another model");
-  }
-}
-
 /// The tensors of model and optimizer.
 template <class M, UpdateRule Rule>
 std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
@@ -172,7 +165,7 @@ std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
 template <class M, UpdateRule Rule>
 void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule, M>& optimizer,
                      const RunPosition& position, const SaveOptions& options = {}) {
-  detail::check_own(model, optimizer);
+  detail::require_own(model, optimizer, "save_checkpoint");
   const detail::RunState state{
       model.step(),      model.run().seed.value,         detail::rule_text(optimizer.rule()),
       optimizer.steps(), optimizer.rule().learning_rate, position};
@@ -194,7 +187,7 @@ void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule
 template <class M, UpdateRule Rule>
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& path, M& model,
                                  Optimizer<Rule, M>& optimizer, const LoadOptions& options = {}) {
-  detail::check_own(model, optimizer);
+  detail::require_own(model, optimizer, "load_checkpoint");
   const std::vector<TensorPart> parts = detail::run_parts(model, optimizer, options.names);
   HostRanks ranks(model.run());
   const TensorFiles files = open_checkpoint(path, ranks);

@@ -132,7 +132,7 @@ class Optimizer {
   ///@}
 
   /// The model whose parameters it changes.
-  const M& model() const { return *model_; }
+  M& model() const { return *model_; }
 
   /// The rule and its options, with the learning rate of the next step.
   const Rule& rule() const { return rule_; }
@@ -193,5 +193,18 @@ class Optimizer {
   A* moments_ = nullptr;
   std::uint64_t steps_ = 0;
 };
+
+namespace detail {
+
+/// Throws argument_error for another model's optimizer.
+template <class M, UpdateRule Rule>
+void require_own(const M& model, const Optimizer<Rule, M>& optimizer, const char* who) {
+  if (&optimizer.model() == &model) return;
+  throw argument_error({who,
+                        ": the optimizer is of another model: give the one that was made for "
+                        "this model"});
+}
+
+}  // namespace detail
 
 }  // namespace shardwise

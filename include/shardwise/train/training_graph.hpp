@@ -111,11 +111,7 @@ class TrainingGraph {
         target_(target),
         options_(options),
         memory_(model.run().pool.take(sizeof(Steps))) {
-    if (&optimizer.model() != &model) {
-      throw argument_error(
-          "TrainingGraph: the optimizer is of another model: give the one that was made for this "
-          "model");
-    }
+    detail::require_own(model, optimizer, "TrainingGraph");
     if (options.scaler != nullptr) {
       throw argument_error(
           "TrainingGraph: a loss scaler decides on the host what becomes of a step: call "
