@@ -83,7 +83,8 @@ double run_step(C& ranks, See&& see, After&& after) {
   sw::LossFrame<typename Model::context, std::tuple<>> frame(model.run(), {}, {});
   const double loss = sw::MeanSquaredError{}(frame, y, target.view(), dy.view());
   see(input_gradient, model.backward(dy.view()));
-  finish_step(model, optimizer);
+  model.settle_gradients();
+  optimizer.end_step();
 
   model.visit_parameters([&](auto& p) {
     see(p.name == "weight" ? weight : bias, p.value);

@@ -71,7 +71,7 @@ class Trained {
   /// What the host does not wait for: all but the loss.
   void all_but_loss() {
     products();
-    model_.settle_owing();
+    sw::detail::settle(model_.run());
     optimizer_.end_step();
   }
 

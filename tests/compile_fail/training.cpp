@@ -17,7 +17,7 @@ using namespace shardwise;
 
 #if CASE == 1  // expect: an Optimizer needs gradients, and a model for ForwardOnly has none
 using Use = ForwardOnly;
-#elif CASE == 3  // expect: a training step needs gradients, and a model for ForwardOnly has none
+#elif CASE == 3  // expect: an Optimizer needs gradients, and a model for ForwardOnly has none
 using Use = ForwardOnly;
 #else
 using Use = Train;
@@ -62,7 +62,8 @@ double step(Net& model, Net::input_view x, const Labels& labels) {
   return train_step(model, x, labels, Chosen{}, optimizer);
 }
 #else
-double step(Net& model, Net::input_view x, const Labels& labels) {
-  return accumulate_step(model, x, labels, Chosen{}, 4);
+double step(Optimizer<Rule, Net>& optimizer, Net::input_view x, const Labels& labels) {
+  Step step(optimizer, 4);
+  return step.add(x, labels, Chosen{});
 }
 #endif

@@ -94,12 +94,12 @@ TEST_CASE("nccl: a NaN of one rank is in both norms, though a maximum may lose i
       HostGpu gpu(nccl.stream());
       Training<ByFeature, float, Ahead, Sgd, HostGpu, NcclCommunicator> t(gpu, nccl, Sgd{});
       const StepOptions options{.clip_norm = 1, .norm = norm};
-      accumulate_step(t.model, t.x.view(), t.labels.view(), CrossEntropy{}, samples, options);
+      Step step(t.optimizer, samples, options);
+      step.add(t.x.view(), t.labels.view(), CrossEntropy{});
       const float none = std::numeric_limits<float>::quiet_NaN();
       if (nccl.rank() == 2) gpu.to_device(&none, 1, &t.model.gradients().back());
-      CHECK(message_of([&] {
-              finish_step(t.model, t.optimizer, options);
-            }).find("the norm of all gradients is ") != std::string::npos);
+      CHECK(message_of([&] { step.finish(); }).find("the norm of all gradients is ") !=
+            std::string::npos);
       CHECK(t.optimizer.steps() == 0);
     });
     CHECK(nothing_is_left());

@@ -94,14 +94,14 @@ Trained train(C& ranks, const Chosen& loss, std::size_t batch_size) {
   Trained result;
   while (sampler.epoch() < 2) {
     BatchPart<L> part(sampler.next(), place);
-    result.losses.push_back(accumulate_step(model, part.x.view(), target_of(loss, part), loss,
-                                            part.x.global()[0].extent()));
+    Step step(optimizer, part.x.global()[0].extent());
+    result.losses.push_back(step.add(part.x.view(), target_of(loss, part), loss));
     model.settle_gradients();
     for (const std::string& name : names) {
       const auto whole = model.gather_gradient(name);
       result.gradients.insert(result.gradients.end(), whole.data(), whole.data() + whole.size());
     }
-    finish_step(model, optimizer);
+    step.finish();
   }
   for (const std::string& name : names) {
     const auto whole = model.gather(name);
@@ -172,22 +172,19 @@ TEST_CASE("split labels may be beside any whole ones, and those of another rank 
     const SampleBatch batch = sampler.next();
     BatchPart<Batch> mine(batch, place);
     BatchPart<Invariant> whole(batch, place);
-    const double with_mine =
-        accumulate_step(model, mine.x.view(), mine.labels.view(), CrossEntropy{}, 7);
-    model.discard_step();
-    CHECK(accumulate_step(model, mine.x.view(), whole.labels.view(), CrossEntropy{}, 7) ==
-          with_mine);
-    model.discard_step();
+    Optimizer optimizer(model, Sgd{});
+    const auto loss_of = [&](const auto& target, const auto& loss) {
+      Step step(optimizer, 7);
+      return step.add(mine.x.view(), target.view(), loss);
+    };
+    CHECK(loss_of(whole.labels, CrossEntropy{}) == loss_of(mine.labels, CrossEntropy{}));
 
     const Place other{(place.rank + 1) % 3, 3};
     DistributedSampler of_other(samples, other, {.batch_size = 7, .seed = Seed{4}});
     const BatchPart<Batch> next(of_other.next(), other);
-    CHECK_THROWS_WITH_AS(
-        accumulate_step(model, mine.x.view(), next.labels.view(), CrossEntropy{}, 7),
-        doctest::Contains("the labels or targets are the part of rank"), argument_error);
-    CHECK_THROWS_WITH_AS(
-        accumulate_step(model, mine.x.view(), next.target.view(), MeanSquaredError{}, 7),
-        doctest::Contains("the labels or targets are the part of rank"), argument_error);
+    const doctest::Contains refusal("the labels or targets are the part of rank");
+    CHECK_THROWS_WITH_AS(loss_of(next.labels, CrossEntropy{}), refusal, argument_error);
+    CHECK_THROWS_WITH_AS(loss_of(next.target, MeanSquaredError{}), refusal, argument_error);
   });
 }
 
@@ -201,7 +198,8 @@ TEST_CASE("a label that is no class ends the job and names its row of the whole 
       DistributedSampler sampler(samples, place, {.batch_size = 7, .seed = Seed{4}});
       BatchPart<Batch> part(sampler.next(), place);
       if (place.rank == 3) part.labels[0] = 10;
-      accumulate_step(model, part.x.view(), part.labels.view(), CrossEntropy{}, 7);
+      Optimizer optimizer(model, Sgd{});
+      train_step(model, part.x.view(), part.labels.view(), CrossEntropy{}, optimizer);
     });
   } catch (const error& e) {
     said = e.what();

@@ -67,15 +67,22 @@ struct Trained {
         target(made<bf16, Invariant>(51, 1, {{Axis::batch, 6}, {Axis::feature, 5}},
                                      place_of(ranks))) {}
 
-  void add(std::size_t batches) {
-    for (std::size_t i = 0; i < batches; ++i) {
-      accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 6 * batches);
-    }
+  void add(Step<M, Sgd>& step) { step.add(x.view(), target.view(), MeanSquaredError{}); }
+
+  void step(std::size_t batches) {
+    Step whole(optimizer, 6 * batches);
+    for (std::size_t i = 0; i < batches; ++i) add(whole);
+    whole.finish();
   }
 
-  void step_by_hand() {
+  /// The same without what finish() does in one pass; change() comes after the optimizer.
+  template <class Change>
+  void step_by_hand(std::size_t batches, Change&& change) {
+    Step whole(optimizer, 6 * batches);
+    for (std::size_t i = 0; i < batches; ++i) add(whole);
     model.settle_gradients();
     optimizer.step();
+    change();
     model.next_step();
   }
 
@@ -125,16 +132,17 @@ Run_ train(C& ranks, double scale = 1, std::size_t parts = 1, std::optional<doub
   const std::size_t rows = 6 / parts;
   const Shape part{{Axis::batch, rows}, in[1]};
   Run_ run;
-  for (int step = 0; step < 4; ++step) {
+  for (int i = 0; i < 4; ++i) {
+    Step step(optimizer, 6, options);
     double loss = 0;
     for (std::size_t first = 0; first < 6; first += rows) {
       const View<const T, typename E::offered> x_part(x.data() + 9 * first, part, place);
       const View<const std::int32_t, Invariant> labels_part(labels.data() + first, Shape{part[0]},
                                                             place);
-      loss += accumulate_step(model, x_part, labels_part, CrossEntropy{}, 6, options);
+      loss += step.add(x_part, labels_part, CrossEntropy{});
     }
     run.losses.push_back(loss);
-    finish_step(model, optimizer, options);
+    step.finish();
   }
   CHECK(scaler.skipped() == 0);
   for (const std::string& name : names) {
@@ -281,29 +289,32 @@ TEST_CASE("parameters are set and gathered in their own dtype, and layers read t
 // number of fp16 is 2^-24.
 TEST_CASE("gradients that fp16 cannot hold are lost without a loss scale, and found with one") {
   using P = Precision<fp16, float>;
-  const auto step = [](Slow<P>& slow, const StepOptions& options) {
+  const Dim others{Axis::batch, (1 << 18) - 2};  // whose gradients are 0
+  const Tensor<fp16, Invariant> zeros(Shape{others, {Axis::feature, 4}});
+  const Tensor<fp16, Invariant> outputs(Shape{others, {Axis::feature, 1}});
+  const auto train = [&](Slow<P>& slow, const StepOptions& options) {
     for (fp16& target : slow.target.view().span()) target = fp16(4 - 0x1p-9F);
-    accumulate_step(slow.model, slow.x.view(), slow.target.view(), MeanSquaredError{}, 1 << 18,
-                    options);
-    slow.model.announce_samples(2);  // and that was all: the others would add more of the same
-    return finish_step(slow.model, slow.optimizer, options);
+    Step step(slow.optimizer, 1 << 18, options);
+    step.add(slow.x.view(), slow.target.view(), MeanSquaredError{});
+    step.add(zeros.view(), outputs.view(), MeanSquaredError{});
+    return step.finish();
   };
   Slow<P> plain;
   plain.optimizer.set_learning_rate(0x1p10);
-  step(plain, {});
+  train(plain, {});
   for (const float value : plain.model.values().first(4)) CHECK(value == 1.0F);
 
   Slow<P> scaled;
   scaled.optimizer.set_learning_rate(0x1p10);
   LossScaler scaler = LossScaler::fixed(65536);
-  CHECK(!step(scaled, {.scaler = &scaler}).skipped);
+  CHECK(!train(scaled, {.scaler = &scaler}).skipped);
   for (const float value : scaled.model.values().first(4)) CHECK(value == 1 - 0x1p-15F);
 
   // A weight's gradient, 2^-25 times the scale, is finite from a scale of 2^40 down.
   Slow<P> dynamic;
   dynamic.optimizer.set_learning_rate(0x1p10);
   LossScaler falling({.initial = 0x1p60});
-  while (step(dynamic, {.scaler = &falling}).skipped) CHECK(dynamic.optimizer.steps() == 0);
+  while (train(dynamic, {.scaler = &falling}).skipped) CHECK(dynamic.optimizer.steps() == 0);
   CHECK(falling.skipped() == 20);
   CHECK(falling.scale() == 0x1p40);
   CHECK(dynamic.model.values()[0] == 1 - 0x1p-15F);
@@ -346,10 +357,8 @@ TEST_CASE("an optimizer finds gradients where layers wrote them, and rounds what
     Trained fused(ranks, rule), apart(ranks, rule);
     for (std::size_t step = 0; step < 6; ++step) {
       CAPTURE(step);
-      fused.add(1 + step % 3);
-      finish_step(fused.model, fused.optimizer);
-      apart.add(1 + step % 3);
-      apart.step_by_hand();
+      fused.step(1 + step % 3);
+      apart.step_by_hand(1 + step % 3, [] {});
       CHECK(fused.values() == apart.values());
       CHECK(fused.output() == apart.output());
       fused.model.values_changed();
@@ -369,16 +378,15 @@ TEST_CASE("gradients can be looked at between batches, and lie in their memory o
     Trained looked(ranks, rule), kept(ranks, rule);
     const std::span<const float> gradients = kept.model.gradients();
     for (std::size_t step = 0; step < 3; ++step) {
+      Step to_look(looked.optimizer, 6 * (step + 1)), to_keep(kept.optimizer, 6 * (step + 1));
       for (std::size_t batch = 0; batch <= step; ++batch) {
-        for (auto* each : {&looked, &kept}) {
-          accumulate_step(each->model, each->x.view(), each->target.view(), MeanSquaredError{},
-                          6 * (step + 1));
-        }
+        looked.add(to_look);
+        kept.add(to_keep);
         const auto all = looked.model.gradients();
         CHECK(std::any_of(all.begin(), all.end(), [](float gradient) { return gradient != 0; }));
       }
       const Numbers before = kept.values();
-      finish_step(looked.model, looked.optimizer);
+      to_look.finish();
       kept.model.settle_gradients();
       for (std::size_t i = 0; i < before.size(); ++i) {
         CHECK(looked.model.values()[i] == static_cast<float>(before[i]) - gradients[i]);
@@ -392,11 +400,9 @@ TEST_CASE("gradients can be looked at between batches, and lie in their memory o
 TEST_CASE("layers read what was written to parameters between an optimizer's step and the next") {
   SingleRank alone;
   Trained trained(alone, Sgd{.learning_rate = 0.1});
-  trained.add(1);
-  trained.model.settle_gradients();
-  trained.optimizer.step();
-  for (float& value : trained.model.values()) value *= 2;
-  trained.model.next_step();
+  trained.step_by_hand(1, [&] {
+    for (float& value : trained.model.values()) value *= 2;
+  });
   const Numbers got = trained.output();
   trained.model.values_changed();
   CHECK(got == trained.output());

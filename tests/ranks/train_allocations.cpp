@@ -72,9 +72,9 @@ void check_stream(C& ranks) {
   Tensor<T, Invariant> target(shape, place_of(ranks));
   Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
   CHECK(allocated_after_second([&] {
-          accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 4);
-          accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 4);
-          finish_step(model, optimizer);
+          shardwise::Step step(optimizer, 4);
+          for (int i = 0; i < 2; ++i) step.add(x.view(), target.view(), MeanSquaredError{});
+          step.finish();
         }) == 0);
 }
 

@@ -100,7 +100,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
 
   /// Whether gradients replace what is there or are added to it.
   Write write() const {
-    return run_.shared.adds(bound_.shared) ? Write::add : run_.parameters.written_how(run_.write);
+    return run_.shared.adds(bound_.shared) ? Write::add : run_.parameters.written_how(run_.write());
   }
 
   /// Changes whenever parameters change.

@@ -137,7 +137,6 @@ class Model {
     const Observation here(run_.observer,
                            [] { return phase([] { return std::string("evaluate"); }); });
     run_.training = false;
-    run_.finds_non_finite = false;
     return run_forward(x);
   }
 
@@ -162,14 +161,14 @@ class Model {
     const Observation here(run_.observer,
                            [] { return phase([] { return std::string("backward"); }); });
     may_go_backward_ = false;
-    run_.parameters.begin_batch(run_.backend, run_.write);
+    run_.parameters.begin_batch(run_.backend, run_.write());
     auto dx = at_model([&] {
       return bound_.backward(run_,
                              detail::converted_back<duals_t<Gives>>(run_, detail::values_of(dy)));
     });
     output_ = {};
-    run_.parameters.end_batch(run_.backend, run_.write);
-    run_.write = Write::add;
+    run_.parameters.end_batch(run_.backend, run_.write());
+    run_.gradients = GradientState::summands;
     run_.first_sample += forward_samples_;
     if constexpr (Use::input_gradient) {
       input_gradient_ = std::move(dx);
@@ -181,32 +180,16 @@ class Model {
   /// second call does nothing, and backward goes on only after `next_step` or `discard_step`.
   /// sends    `plan().settle`
   void settle_gradients() requires(Use::trains) {
-    settle_owing();
-    run_.parameters.collect(run_.backend);
-  }
-
-  /// The same for an Optimizer, which finds the gradients that owe nothing where layers wrote them:
-  /// in a dtype narrower than theirs, `gradients()` does not have them yet.
-  void settle_owing() requires(Use::trains) {
-    if (std::exchange(settled_, true)) return;
-    const Observation here(run_.observer,
-                           [] { return phase([] { return std::string("settle"); }); });
     detail::settle(run_);
+    run_.parameters.collect(run_.backend);
   }
 
   /// Settles gradients in collectives of at most `bytes` bytes, or of one element. Every rank calls
   /// it with the same number.
   void set_bucket_bytes(std::size_t bytes) { run_.bucket_bytes = bytes; }
 
-  ///@{
-  /// What this step's gradients are multiplied by, 1 but under a loss scale. It is set before the
-  /// first backward of a step, and is 1 again with the next step.
-  double gradient_scale() const { return gradient_scale_; }
-  void set_gradient_scale(double scale) { gradient_scale_ = scale; }
-  ///@}
-
   /// Ends a step: gradients begin anew, and randomness goes on to the next step. To be called after
-  /// `values()` have been changed.
+  /// `values()` have been changed by a program that does without `Step`.
   void next_step() {
     discard_step();
     run_.begin_step(run_.step + 1);
@@ -219,23 +202,8 @@ class Model {
     bound_.forget();
     may_go_backward_ = false;
     output_ = {};
-    run_.write = Write::replace;
-    run_.first_sample = 0;
-    announced_samples_ = 0;
-    settled_ = false;
-    gradient_scale_ = 1;
-    run_.finds_non_finite = false;
+    run_.forget_step();
   }
-
-  ///@{
-  /// Samples of this step that went backward, and how many it was said to have; 0 if nobody said.
-  std::uint64_t samples_of_step() const { return run_.first_sample; }
-  std::uint64_t announced_samples() const { return announced_samples_; }
-  void announce_samples(std::uint64_t samples) { announced_samples_ = samples; }
-  ///@}
-
-  /// Whether any batch of this step went backward.
-  bool has_gradients() const { return run_.write == Write::add; }
 
   /// Runs forward again on the same numbers and throws numeric_error, naming the first layer whose
   /// output is not finite on any rank. Returns if there is none. The step is forgotten.
@@ -421,7 +389,7 @@ class Model {
                             ": backward without a forward before it: run forward once for each "
                             "backward, with no evaluate in between"});
     }
-    if (settled_) {
+    if (run_.gradients == GradientState::whole) {
       throw argument_error({name_of<Architecture>(),
                             ": backward after settle_gradients: its summands would be added to "
                             "whole gradients. Settle once, after the last backward of a step"});
@@ -487,10 +455,7 @@ class Model {
   BoundArchitecture bound_;
   values_t<dtype, output_layout> output_;
   input_gradients_t<dtype, E, Use> input_gradient_;
-  std::uint64_t forward_samples_ = 0;    // of the last forward
-  std::uint64_t announced_samples_ = 0;  // of the whole step
-  double gradient_scale_ = 1;
-  bool settled_ = false;
+  std::uint64_t forward_samples_ = 0;  // of the last forward
   bool may_go_backward_ = false;
 };
 

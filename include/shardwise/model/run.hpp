@@ -25,6 +25,18 @@
 
 namespace shardwise {
 
+/// How far the gradients of a step are.
+enum class GradientState : std::uint8_t {
+  none,      ///< no batch went backward
+  summands,  ///< some did; what owes a reduction is one summand on each rank
+  whole      ///< settled, and nothing may be added any more
+};
+
+/// What a model knows of the `Step` (train/step.hpp) that it is in.
+struct StepUnderWay {
+  double loss_scale = 1;  ///< what its gradients are multiplied by
+};
+
 /// The state of one model on one rank.
 template <class Context>
 struct Run {
@@ -41,7 +53,8 @@ struct Run {
   detail::Changing<typename Context::backend, std::uint32_t> step_there{backend, pool, 1};
   std::uint64_t first_sample = 0;  ///< samples of this step that went forward before this batch
   std::uint64_t version = 1;       ///< counts changes of the parameters
-  Write write = Write::replace;    ///< whether gradients begin anew or are added to
+  GradientState gradients = GradientState::none;  ///< of this step
+  const StepUnderWay* under_way = nullptr;  ///< null between Steps, and if a program uses none
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients, settled at a time
   bool training = true;           ///< whether this forward is one that a backward may follow
   bool finds_non_finite = false;  ///< look for the layer that gives what is no number
@@ -52,6 +65,17 @@ struct Run {
     step_there.set(backend, RandomStream::step_word(number));
     step = number;
   }
+
+  /// Goes back to before the first batch of the step.
+  void forget_step() {
+    gradients = GradientState::none;
+    under_way = nullptr;
+    first_sample = 0;
+    finds_non_finite = false;
+  }
+
+  /// Whether gradients of a batch replace what is there or are added to it.
+  Write write() const { return gradients == GradientState::none ? Write::replace : Write::add; }
 
   /// Which rank this is.
   Place place() const { return place_of(ranks); }

@@ -38,10 +38,14 @@ constexpr collectives settling(std::size_t elements, const Sending& sending) {
 
 inline std::string name_of_gradients() { return "gradients"; }
 
-/// Sums over the ranks the gradients that are summands. Those of another dtype than the one in
-/// which they travel are rounded on the way there and back, on one rank too.
+/// Sums over the ranks the gradients that are summands, once a step. Those of another dtype than
+/// the one in which they travel are rounded on the way there and back, on one rank too. Those that
+/// owe nothing stay where layers wrote them.
 template <class Context>
 void settle(Run<Context>& run) {
+  if (run.gradients != GradientState::summands) return;
+  run.gradients = GradientState::whole;
+  const Observation here(run.observer, [] { return phase([] { return std::string("settle"); }); });
   using Gradient = typename Context::precision::gradient;
   using Reduce = typename Context::precision::reduce;
   run.parameters.collect_owing(run.backend);

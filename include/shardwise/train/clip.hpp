@@ -59,16 +59,15 @@ struct Scale {
 };
 
 /// Throws argument_error unless there are gradients that are not under a loss scale.
-template <class M>
-void require_plain_gradients(const M& model, const char* who) {
-  if (!model.has_gradients()) {
+inline void require_plain_gradients(GradientState gradients, const StepUnderWay* step,
+                                    const char* who) {
+  if (gradients == GradientState::none) {
     throw argument_error({who, " needs the gradients of at least one batch of this step"});
   }
-  if (model.gradient_scale() != 1) {
-    throw argument_error({who, ": the gradients are those of the loss times ",
-                          model.gradient_scale(),
-                          ": let finish_step take that out again, with the loss scaler that the "
-                          "batches had and the clip_norm that is wanted"});
+  if (step != nullptr && step->loss_scale != 1) {
+    throw argument_error({who, ": the gradients are those of the loss times ", step->loss_scale,
+                          ", which the Step takes out again when it finishes: begin it with the "
+                          "clip_norm that is wanted, and its finish() gives the norm"});
   }
 }
 
@@ -120,9 +119,9 @@ void put_norm(M& model, Norm norm, double* out) {
 /// throws   argument_error without a batch, or with gradients under a loss scale
 template <class M>
 double gradient_norm(M& model, Norm norm = Norm::euclidean) {
-  detail::require_plain_gradients(model, "gradient_norm");
-  model.settle_gradients();
   auto& run = model.run();
+  detail::require_plain_gradients(run.gradients, run.under_way, "gradient_norm");
+  model.settle_gradients();
   const Buffer memory = run.pool.take(sizeof(double));
   double* const there = static_cast<double*>(memory.data());
   detail::put_norm(model, norm, there);

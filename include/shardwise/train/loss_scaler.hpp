@@ -34,8 +34,8 @@ struct LossScaleState {
 };
 
 /// The factor that the gradient of the loss is multiplied by before it goes backward, in
-/// accumulate_t of the model's dtype. `finish_step` divides it out of the gradients, in their
-/// dtype. If one of them is then no finite number on any rank, all ranks skip the step.
+/// accumulate_t of the model's dtype. A `Step` divides it out of the gradients when it finishes, in
+/// their dtype. If one of them is then no finite number on any rank, all ranks skip the step.
 ///
 ///     LossScaler scaler(DynamicLossScale{});
 ///     train_step(model, x, labels, loss, optimizer, {.scaler = &scaler});
@@ -83,7 +83,7 @@ class LossScaler {
     skipped_ = state.skipped;
   }
 
-  /// Takes note of how a step ended. `finish_step` does it.
+  /// Takes note of how a step ended. A `Step` does it.
   /// throws   numeric_error if there is no smaller scale to go to
   void update(bool overflowed) {
     if (overflowed) {
@@ -135,18 +135,17 @@ struct ScaleAndCheck {
   }
 };
 
-/// Divides the loss scale out of settled gradients. Returns whether any of them, on any rank, is
+/// Divides `loss_scale` out of settled gradients. Returns whether any of them, on any rank, is
 /// then no finite number.
 /// sends    an all-reduce (max) of one uint8
 template <class M>
-bool take_out_scale(M& model) {
+bool take_out_scale(M& model, double loss_scale) {
   using G = typename M::gradient_dtype;
   using A = accumulate_t<G>;
   auto& run = model.run();
   const std::span<G> gradients = model.gradients();
-  const ScaleAndCheck<G> scale{gradients.data(), static_cast<A>(1 / model.gradient_scale())};
+  const ScaleAndCheck<G> scale{gradients.data(), static_cast<A>(1 / loss_scale)};
   const A sum = reduced(run.backend, run.pool, gradients.size(), A(0), scale, Plus{});
-  model.set_gradient_scale(1);
   const std::uint8_t mine = sum == 0 ? 0 : 1;
   const std::uint8_t any = all_reduced(
       run, [] { return std::string("overflow of gradients"); }, mine, Reduction::max);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/model/settle.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/train/clip.hpp"
 #include "shardwise/train/loss.hpp"
@@ -31,24 +32,31 @@ struct StepOptions {
 
 namespace detail {
 
-/// Throws argument_error if the gradients of this step are under another loss scale than `options`.
-template <class M>
-void check_scale(const M& model, const StepOptions& options, const char* who) {
-  if (model.gradient_scale() == options.scale()) return;
-  throw argument_error({"the gradients of this step are those of the loss times ",
-                        model.gradient_scale(), ", but ", who, " a loss scale of ", options.scale(),
-                        ": give all calls of a step the same scaler"});
+/// Throws argument_error while a step of a model is under way.
+inline void require_between_steps(GradientState gradients, const StepUnderWay* step,
+                                  const char* who) {
+  if (gradients == GradientState::none && step == nullptr) return;
+  throw argument_error({who,
+                        ": another step of this model is under way. End that one before, by "
+                        "finish() or discard() of its Step, or by the model's next_step() or "
+                        "discard_step() if the program called backward itself"});
 }
 
-/// Runs `call`, which is part of a step; if it throws, the model forgets the step.
-template <class M, class Call>
-auto or_discard(M& model, Call&& call) {
-  try {
-    return call();
-  } catch (...) {
-    model.discard_step();
-    throw;
-  }
+/// Throws argument_error for a batch of `samples` samples that goes beyond those of its step.
+inline void require_room(std::size_t before, std::size_t samples, std::size_t of_step) {
+  if (before + samples <= of_step) return;
+  throw argument_error({"Step: this batch has ", samples, " samples after ", before,
+                        " in this step, but all its batches together were said to have ", of_step,
+                        ": begin the Step with the sum of its batches"});
+}
+
+/// Throws argument_error unless all samples of a step, and at least one, have been added.
+inline void require_complete(std::size_t added, std::size_t of_step) {
+  if (added == of_step && added > 0) return;
+  throw argument_error({"Step: this step was said to have ", of_step,
+                        " samples, but its batches had ", added,
+                        ": its loss would be no mean. Add the batches that are missing, or "
+                        "discard() it"});
 }
 
 /// `gradient`, or each of a std::tuple of them, times `scale` in T, rounded once.
@@ -76,16 +84,6 @@ auto scaled(Run<Context>& run, std::tuple<Values...>&& gradients, double scale) 
       gradients);
 }
 
-/// The error for what cannot train.
-template <class M, class Chosen>
-consteval bool must_train() {
-  static_assert(M::use::trains,
-                "a training step needs gradients, and a model for ForwardOnly has none: make the "
-                "Model with Train or TrainWithInputGradient.");
-  must_be_loss<Chosen, tensors_of<typename M::output_layout>>();
-  return true;
-}
-
 /// Runs the model forward, and returns what `loss` gives for its output, whose gradient it writes
 /// to `gradient`.
 template <class M, class Target, class Chosen>
@@ -109,49 +107,11 @@ double loss_and_gradients(M& model, typename M::input_view x, const Target& targ
                          ", though every layer's output is finite. The outputs are too large for "
                          "the loss: look at the target, and try a smaller learning rate"});
   }
-  model.set_gradient_scale(scale);
   model.backward(views_of(scaled<typename M::dtype>(model.run(), std::move(gradient), scale)));
   return value;
 }
 
 }  // namespace detail
-
-/// One batch of a step that has several. Adds its gradients, and returns its part of the step's
-/// loss: the step's loss, a mean over the `samples` samples of all its batches, is the sum of what
-/// the calls return. Batches may differ in size. `finish_step` ends the step, with the same
-/// options:
-///
-///     for (const auto& [x, labels] : parts) loss += accumulate_step(model, x, labels, f, 256);
-///     finish_step(model, optimizer);
-///
-/// A collective; returns the same number on every rank.
-/// sends    the forward, loss and backward of `plan_step(model, x.global(), loss)`
-/// throws   argument_error for more than `samples` samples, and for another number of samples or
-///          loss scale than that of the step's batches before; numeric_error if the loss is no
-///          finite number, with the layer where that began; what layers and loss throw. Then the
-///          whole step is forgotten, and parameters and optimizer are as before it
-template <class M, class Target, class Chosen>
-double accumulate_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
-                       std::size_t samples, const StepOptions& options = {}) {
-  static_assert(detail::must_train<M, Chosen>());
-  return detail::or_discard(model, [&] {
-    const std::size_t here = detail::samples_of(x);
-    const std::size_t before = model.samples_of_step();
-    if (before > 0 && model.announced_samples() != samples) {
-      throw argument_error({"this batch is said to belong to a step of ", samples,
-                            " samples, the batches before it to one of ", model.announced_samples(),
-                            ": give all calls of a step the same number"});
-    }
-    if (before + here > samples) {
-      throw argument_error({"this batch has ", here, " samples after ", before,
-                            " in this step, but all its batches together were said to have ",
-                            samples});
-    }
-    if (model.has_gradients()) detail::check_scale(model, options, "this batch has");
-    model.announce_samples(samples);
-    return detail::loss_and_gradients(model, x, target, loss, {here, samples}, options.scale());
-  });
-}
 
 /// How a step ended.
 struct StepEnd {
@@ -159,59 +119,127 @@ struct StepEnd {
   std::optional<double> norm{};  ///< of the gradients before they were clipped, if they were to be
 };
 
-/// Ends a step: makes the gradients whole, and changes the parameters. A collective. With a scaler,
-/// a step whose gradients overflowed is skipped on all ranks: parameters, optimizer and the number
-/// of the step stay as they were, and the scale is smaller from then on.
-/// sends    `plan().settle`, and the finish of `plan_step` with these options; a step that is
-///          skipped leaves out the norm
-/// throws   argument_error without a batch since the last step, for fewer samples than were
-///          announced, for another model's optimizer, and for another loss scale than the batches
-///          had; numeric_error for a norm to clip that is no finite number, or if the scale can
-///          not be any smaller
-template <class M, UpdateRule Rule>
-StepEnd finish_step(M& model, Optimizer<Rule, M>& optimizer, const StepOptions& options = {}) {
-  if (!model.has_gradients() || &optimizer.model() != &model) {
-    throw argument_error(
-        "finish_step needs the gradients of at least one batch of this step, and the optimizer "
-        "that was made for this model");
+/// One step of training, of one batch or of several, which may differ in size:
+///
+///     Step step(optimizer, 256);  // samples of all its batches
+///     for (const auto& [x, labels] : parts) loss += step.add(x, labels, CrossEntropy{});
+///     step.finish();
+///
+/// A step that ends otherwise than by `finish`, by an error too, is forgotten: parameters,
+/// optimizer and the number of the step are as before it. A model has one Step at a time. Between
+/// batches it may be evaluated and its gradients looked at; its `next_step` and `discard_step` end
+/// the Step. Optimizer and model outlive it. Every rank makes it and calls its members, in the same
+/// order.
+template <class M, class Rule>
+class Step {
+ public:
+  /// Begins a step of `samples` samples over all ranks and batches.
+  /// sends    nothing
+  /// throws   argument_error while another step of the model is under way
+  Step(Optimizer<Rule, M>& optimizer, std::size_t samples, const StepOptions& options = {})
+      : optimizer_(optimizer), samples_(samples), options_(options), under_way_{options.scale()} {
+    auto& run = optimizer.model().run();
+    detail::require_between_steps(run.gradients, run.under_way, "Step");
+    run.under_way = &under_way_;
   }
-  detail::check_scale(model, options, "finish_step was given");
-  if (model.announced_samples() != 0 && model.announced_samples() != model.samples_of_step()) {
-    throw argument_error({"this step was said to have ", model.announced_samples(),
-                          " samples, but its batches had ", model.samples_of_step(),
-                          ": its loss would be no mean. Add the batches that are missing, or "
-                          "discard_step()"});
-  }
-  const Observation here(model.observer(),
-                         [] { return phase([] { return std::string("finish"); }); });
-  StepEnd end;
-  detail::or_discard(model, [&] {
-    model.settle_owing();
-    if (options.scaler != nullptr) end.skipped = detail::take_out_scale(model);
-    if (options.clip_norm && !end.skipped) {
-      end.norm = clip_gradients(model, *options.clip_norm, options.norm);
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+  ~Step() { discard(); }
+
+  /// Adds the gradients of one batch, and returns its part of the step's loss, the same number on
+  /// every rank: the step's loss, a mean over all its samples, is the sum of what the calls return.
+  /// sends    the forward, loss and backward of `plan_step(model, x.global(), loss)`
+  /// throws   argument_error for more samples than the step has, and after its end; numeric_error
+  ///          if the loss is no finite number, with the layer where that began; what layers and
+  ///          loss throw. The step is then forgotten
+  template <class Target, class Chosen>
+  double add(typename M::input_view x, const Target& target, const Chosen& loss) {
+    static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
+    M& model = open_model("add");
+    try {
+      const std::size_t samples = detail::samples_of(x);
+      detail::require_room(model.run().first_sample, samples, samples_);
+      return detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
+                                        under_way_.loss_scale);
+    } catch (...) {
+      discard();
+      throw;
     }
-    if (options.scaler != nullptr) options.scaler->update(end.skipped);
-  });
-  if (end.skipped) {
-    model.discard_step();
-  } else {
-    optimizer.end_step();
   }
-  return end;
-}
+
+  /// Makes the gradients whole, and changes the parameters. With a scaler, a step whose gradients
+  /// overflowed is skipped on all ranks: it is forgotten, and the scale is smaller from then on.
+  /// sends    `plan().settle`, and the finish of `plan_step` with the step's options; a step that
+  ///          is skipped leaves out the norm
+  /// throws   argument_error after its end, and while samples are missing: then the step goes on;
+  ///          numeric_error for a norm to clip that is no finite number, and if the scale cannot be
+  ///          any smaller: then the step is forgotten
+  StepEnd finish() {
+    M& model = open_model("finish");
+    detail::require_complete(model.run().first_sample, samples_);
+    const Observation here(model.observer(),
+                           [] { return phase([] { return std::string("finish"); }); });
+    StepEnd end;
+    try {
+      end = settle_and_clip(model);
+    } catch (...) {
+      discard();
+      throw;
+    }
+    if (end.skipped) {
+      model.discard_step();
+    } else {
+      optimizer_.end_step();
+    }
+    return end;
+  }
+
+  /// Forgets the step; after its end it does nothing.
+  void discard() {
+    if (is_under_way()) optimizer_.model().discard_step();
+  }
+
+ private:
+  bool is_under_way() const { return optimizer_.model().run().under_way == &under_way_; }
+
+  M& open_model(const char* who) const {
+    if (is_under_way()) return optimizer_.model();
+    throw argument_error({"Step: ", who,
+                          "() after the step's end: it was finished or discarded, "
+                          "or forgotten because of an error. Begin another Step"});
+  }
+
+  StepEnd settle_and_clip(M& model) {
+    StepEnd end;
+    detail::settle(model.run());
+    if (options_.scaler != nullptr) {
+      end.skipped = detail::take_out_scale(model, std::exchange(under_way_.loss_scale, 1));
+    }
+    if (options_.clip_norm && !end.skipped) {
+      end.norm = clip_gradients(model, *options_.clip_norm, options_.norm);
+    }
+    if (options_.scaler != nullptr) options_.scaler->update(end.skipped);
+    return end;
+  }
+
+  Optimizer<Rule, M>& optimizer_;
+  std::size_t samples_;
+  StepOptions options_;
+  StepUnderWay under_way_;  // by whose address the model knows the step
+};
 
 /// One step on one batch; returns its loss, the same number on every rank. A collective.
 /// sends    `plan_step(model, x.global(), loss, options)`
-/// throws   as `accumulate_step` and `finish_step`; parameters and optimizer are then as before the
-///          step on every rank that throws. An error that only one rank meets (memory, its backend)
-///          reaches the others in their next call, and ends the job
+/// throws   as `Step`, and argument_error for another model's optimizer; parameters and optimizer
+///          are then as before the step on every rank that throws. An error that only one rank
+///          meets (memory, its backend) reaches the others in their next call, and ends the job
 template <class M, class Target, class Chosen, class Rule>
 double train_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
                   Optimizer<Rule, M>& optimizer, const StepOptions& options = {}) {
-  static_assert(detail::must_train<M, Chosen>());
-  const double value = accumulate_step(model, x, target, loss, detail::samples_of(x), options);
-  finish_step(model, optimizer, options);
+  detail::require_own(model, optimizer, "train_step");
+  Step step(optimizer, detail::samples_of(x), options);
+  const double value = step.add(x, target, loss);
+  step.finish();
   return value;
 }
 

@@ -91,12 +91,13 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 /// x and target outlive it. One rank, or ranks over NCCL, which all launch; it goes before their
 /// `close()`, which waits for it. If NCCL's watchdog ends a launch, parameters are of no use.
 ///
-/// Gradients are clipped as the options say. Not recorded, and so for train_step: loss scalers,
-/// steps of several batches, and the losses of several outputs. A loss of your own is recorded if
-/// it returns a sum of its frame over a number.
+/// Gradients are clipped as the options say. Not recorded, and so for a Step: loss scalers, several
+/// batches, and the losses of several outputs. A loss of your own is recorded if it returns a sum
+/// of its frame over a number.
 template <class M, class Rule, class Chosen, class Target>
 class TrainingGraph {
-  static_assert(detail::must_train<M, Chosen>() && detail::must_record<M>());
+  static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>() &&
+                detail::must_record<M>());
 
  public:
   /// x and target lie on the device. Does nothing there yet.
@@ -129,17 +130,13 @@ class TrainingGraph {
   ///          what train_step throws, all before anything is changed; behind the second step
   ///          backend_error if it cannot be recorded
   void launch() {
-    if (model_.has_gradients()) {
-      throw argument_error(
-          "TrainingGraph: a step of the model is under way: end it with finish_step, or forget it "
-          "with discard_step, before the launch");
-    }
+    auto& run = model_.run();
+    detail::require_between_steps(run.gradients, run.under_way, "TrainingGraph");
     if (plain_steps_ < steps_before_recording) {
       known_ = plain_step();
       if (++plain_steps_ == steps_before_recording) record();  // the pool has what a step needs
       return;
     }
-    auto& run = model_.run();
     run.parameters.update_copies(run.backend, run.version);
     optimizer_.begin_update();
     detail::launch_collectives(model_.ranks(), [this] { recording_->launch(); });
@@ -173,9 +170,9 @@ class TrainingGraph {
   };
 
   Known plain_step() {
-    const double loss =
-        accumulate_step(model_, x_, target_, loss_, detail::samples_of(x_), options_);
-    return {loss, finish_step(model_, optimizer_, options_).norm};
+    Step step(optimizer_, detail::samples_of(x_), options_);
+    const double loss = step.add(x_, target_, loss_);
+    return {loss, step.finish().norm};
   }
 
   const Known& last() {
@@ -221,8 +218,9 @@ class TrainingGraph {
     auto& run = model_.run();
     run.parameters.update_copies(run.backend, run.version);
     try {
-      detail::or_discard(model_, [&] { recording_.emplace(run.backend, [&] { step(); }); });
+      recording_.emplace(run.backend, [&] { step(); });
     } catch (...) {
+      model_.discard_step();
       --plain_steps_;  // the next launch is a plain step again, and then there is a next try
       throw;
     }
@@ -236,7 +234,7 @@ class TrainingGraph {
     if (options_.clip_norm)
       clip();
     else
-      model_.settle_owing();
+      detail::settle(model_.run());
     optimizer_.update_values([this](std::size_t n, const auto& loop) {
       using Loop = std::remove_cvref_t<decltype(loop)>;
       model_.backend().for_each(n, detail::UnlessStopped<Loop>{there(), loop});

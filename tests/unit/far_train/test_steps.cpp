@@ -27,10 +27,9 @@ void note_steps(Bits& bits, Training& t, const Value<Target, Invariant>& target,
   CHECK(t.model.run().pool.reserved() == reserved);
   LossScaler scaler(DynamicLossScale{.initial = 1024});
   const StepOptions options{.clip_norm = 0.01, .norm = norm, .scaler = &scaler};
-  for (int i = 0; i < 2; ++i) {
-    note(bits, accumulate_step(t.model, t.x.view(), target.view(), loss, 2 * samples, options));
-  }
-  note(bits, *finish_step(t.model, t.optimizer, options).norm);
+  Step step(t.optimizer, 2 * samples, options);
+  for (int i = 0; i < 2; ++i) note(bits, step.add(t.x.view(), target.view(), loss));
+  note(bits, *step.finish().norm);
   t.note_values(bits);
 }
 
@@ -99,9 +98,9 @@ struct Refusals {
     }
 
     LossScaler scaler(DynamicLossScale{.initial = 0x1p127});
-    accumulate_step(t.model, t.x.view(), t.target.view(), MeanSquaredError{}, samples,
-                    {.scaler = &scaler});
-    CHECK(finish_step(t.model, t.optimizer, {.scaler = &scaler}).skipped);
+    Step step(t.optimizer, samples, {.scaler = &scaler});
+    step.add(t.x.view(), t.target.view(), MeanSquaredError{});
+    CHECK(step.finish().skipped);
     t.note_values(bits);
 
     Tensor<float, Invariant> weight = t.model.gather("2.weight");

@@ -203,8 +203,9 @@ TEST_CASE("the norm of a launch is that of its gradients before they were clippe
   TrainingGraph graph(launched.model, launched.optimizer, CrossEntropy{}, launched.x.view(),
                       launched.labels.view(), options);
   for (int i = 0; i < 5; ++i) {
-    accumulate_step(called.model, called.x.view(), called.labels.view(), CrossEntropy{}, samples);
-    const StepEnd end = finish_step(called.model, called.optimizer, options);
+    Step step(called.optimizer, samples, options);
+    step.add(called.x.view(), called.labels.view(), CrossEntropy{});
+    const StepEnd end = step.finish();
     graph.launch();
     CHECK(graph.norm() == end.norm);
     CHECK(*graph.norm() > 0.01);
@@ -264,9 +265,12 @@ TEST_CASE("what a launch refuses, it refuses before it does anything") {
   TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
   CHECK(message_of([&] { graph.loss(); }).find("no loss yet") != std::string::npos);
   for (int i = 0; i < 4; ++i) {
-    accumulate_step(t.model, t.x.view(), t.labels.view(), CrossEntropy{}, samples);
-    CHECK(message_of([&] { graph.launch(); }).find("is under way") != std::string::npos);
-    t.model.discard_step();
+    {
+      Step step(t.optimizer, samples);
+      CHECK(message_of([&] { graph.launch(); }).find("is under way") != std::string::npos);
+      step.add(t.x.view(), t.labels.view(), CrossEntropy{});
+      CHECK(message_of([&] { graph.launch(); }).find("is under way") != std::string::npos);
+    }
     graph.launch();
   }
   CHECK(t.optimizer.steps() == 4);

@@ -55,25 +55,28 @@ void set_gradients(M& model) {
   });
 }
 
-/// A model whose step has gradients, which are those of the witness.
+/// Calls f(model, step) for a step whose gradients are those of the witness.
 template <class L, class E, class T, class C, class F>
-void with_gradients(C& ranks, F&& f) {
+void with_gradients(C& ranks, F&& f, const StepOptions& options = {}) {
   Model<L, Context<T, Reference, C>, E> model(ranks, Seed{1});
   const Shape in{{Axis::batch, 8}, {Axis::feature, 9}};
   const Shape out{in[0], {Axis::feature, 10}};
   const Tensor<T, typename E::offered> x(in, place_of(ranks));
   const Tensor<T, Invariant> target(out, place_of(ranks));
-  accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 8);
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.5});
+  Step step(optimizer, 8, options);
+  step.add(x.view(), target.view(), MeanSquaredError{});
   model.settle_gradients();
   set_gradients(model);
-  f(model);
+  f(model, step);
+  CHECK(optimizer.steps() == 0);
 }
 
 template <class L, class E, class T, class C>
 void clips(C& ranks, double bound) {
   const auto check = [&](Norm norm, const std::string& name) {
     const witness::Values theirs("training/clipping/" + name);
-    with_gradients<L, E, T>(ranks, [&](auto& model) {
+    with_gradients<L, E, T>(ranks, [&](auto& model, auto&) {
       const double before = clip_gradients(model, 1.5, norm);
       CHECK(std::abs(before / theirs.number("norm") - 1) <= bound);
       for (const char* parameter : {"0.weight", "2.bias"}) {
@@ -120,7 +123,7 @@ TEST_CASE(
   for (const int size : {1, 2, 3, 8}) {
     CAPTURE(size);
     run_ranks(size, [&](ThreadCommunicator& ranks) {
-      with_gradients<Mixed, Ends<Batch, Invariant>, double>(ranks, [&](auto& model) {
+      with_gradients<Mixed, Ends<Batch, Invariant>, double>(ranks, [&](auto& model, auto&) {
         const auto& parameters = model.run().parameters;
         CHECK(parameters.owing().size() == 10);
         CHECK(!parameters.split().empty());
@@ -135,7 +138,7 @@ TEST_CASE("every rank gets the same bits") {
   std::mutex mutex;
   std::set<std::uint64_t> found;
   run_ranks(3, [&](ThreadCommunicator& ranks) {
-    with_gradients<Mlp, Ends_, double>(ranks, [&](auto& model) {
+    with_gradients<Mlp, Ends_, double>(ranks, [&](auto& model, auto&) {
       const double norm = gradient_norm(model);
       const std::scoped_lock lock(mutex);
       found.insert(std::bit_cast<std::uint64_t>(norm));
@@ -146,7 +149,7 @@ TEST_CASE("every rank gets the same bits") {
 
 TEST_CASE("gradients below the norm stay as they are, bit by bit") {
   SingleRank alone;
-  with_gradients<Mlp, Ends_, double>(alone, [](auto& model) {
+  with_gradients<Mlp, Ends_, double>(alone, [](auto& model, auto&) {
     const std::vector<double> before(model.gradients().begin(), model.gradients().end());
     clip_gradients(model, 1e3);
     CHECK(std::vector<double>(model.gradients().begin(), model.gradients().end()) == before);
@@ -170,12 +173,12 @@ TEST_CASE("steps that clip are PyTorch's") {
     const StepOptions options{.clip_norm = 0.25};
     const auto losses = theirs["losses"];
     const auto norms = theirs["norms"];
-    for (std::size_t step = 0; step < 5; ++step) {
-      const double loss =
-          accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 6, options);
-      const StepEnd end = finish_step(model, optimizer, options);
-      CHECK(std::abs(loss - losses[step]) < 1e-14);
-      CHECK(std::abs(end.norm.value() - norms[step]) < 1e-14);
+    for (std::size_t i = 0; i < 5; ++i) {
+      Step step(optimizer, 6, options);
+      const double loss = step.add(x.view(), target.view(), MeanSquaredError{});
+      const StepEnd end = step.finish();
+      CHECK(std::abs(loss - losses[i]) < 1e-14);
+      CHECK(std::abs(end.norm.value() - norms[i]) < 1e-14);
       CHECK(!end.skipped);
     }
     for (const char* name : {"weight", "bias"}) {
@@ -195,33 +198,31 @@ TEST_CASE("steps that clip are PyTorch's") {
 TEST_CASE("a norm that is no number stops the step on every rank and changes nothing") {
   run_ranks(3, [](ThreadCommunicator& ranks) {
     for (const Norm norm : {Norm::euclidean, Norm::infinity}) {
-      with_gradients<Mlp, Ends_, double>(ranks, [&](auto& model) {
-        Optimizer optimizer(model, Sgd{.learning_rate = 0.5});
+      const auto stops = [&](auto& model, auto& step) {
         const std::vector<double> before(model.values().begin(), model.values().end());
         model.visit_parameters([&](auto& parameter) {  // one element on the last rank alone
           if (parameter.name == "2.weight" && ranks.rank() == 2)
             parameter.gradient[1] = std::numeric_limits<double>::quiet_NaN();
         });
-        const std::string said =
-            message_of([&] { finish_step(model, optimizer, {.clip_norm = 1.0, .norm = norm}); });
+        const std::string said = message_of([&] { step.finish(); });
         CHECK(contains(said, "the norm of all gradients is"));
         CHECK(std::vector<double>(model.values().begin(), model.values().end()) == before);
         CHECK(model.step() == 1);
-        CHECK(optimizer.steps() == 0);
-        CHECK(!model.has_gradients());
-      });
+        CHECK(model.run().gradients == GradientState::none);
+      };
+      with_gradients<Mlp, Ends_, double>(ranks, stops, {.clip_norm = 1.0, .norm = norm});
     }
   });
 }
 
 TEST_CASE("norms to cut down to that make no sense are refused, and so is a step without a batch") {
   SingleRank alone;
-  with_gradients<Mlp, Ends_, double>(alone, [](auto& model) {
+  with_gradients<Mlp, Ends_, double>(alone, [](auto& model, auto&) {
     for (const double wrong : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
       CHECK(
           contains(message_of([&] { clip_gradients(model, wrong); }), "must be a number above 0"));
     }
-    CHECK(model.has_gradients());
+    CHECK(model.run().gradients == GradientState::whole);
     model.discard_step();
     CHECK(contains(message_of([&] { gradient_norm(model); }), "gradients of at least one batch"));
   });

@@ -52,13 +52,14 @@ struct Training {
 
   /// The two halves of a step, with gradients that overflow on rank `bad` alone in between.
   StepEnd overflow(const StepOptions& options, int bad) {
-    accumulate_step(model, x.view(), labels.view(), CrossEntropy{}, 7, options);
+    Step step(optimizer, 7, options);
+    step.add(x.view(), labels.view(), CrossEntropy{});
     model.settle_gradients();
     model.visit_parameters([&](auto& parameter) {
       if (parameter.name == "3.weight" && model.ranks().rank() == bad)
         parameter.gradient[0] = std::numeric_limits<T>::infinity();
     });
-    return finish_step(model, optimizer, options);
+    return step.finish();
   }
 
   Model<Mlp, Context<T, Reference, C>> model;
@@ -133,21 +134,22 @@ TEST_CASE("a fixed scale stays") {
   CHECK(training.optimizer.steps() == 3);
 }
 
-TEST_CASE("a step in parts takes its options with each of them") {
+TEST_CASE("a step in parts has its options in all of them") {
   SingleRank alone;
   Training<SingleRank> training(alone);
   Training<SingleRank> other(alone);
   LossScaler scaler({.initial = 64});
   const StepOptions options{.clip_norm = 0.5, .scaler = &scaler};
+  Step step(training.optimizer, 7, options);
   double loss = 0;
   for (const std::size_t first : {std::size_t{0}, std::size_t{3}}) {
     const Dim some{Axis::batch, first == 0 ? std::size_t{3} : std::size_t{4}};
     const View<const double, Invariant> x(training.x.data() + 9 * first, Shape{some, in[1]}, {});
     const View<const std::int32_t, Invariant> labels(training.labels.data() + first, Shape{some},
                                                      {});
-    loss += accumulate_step(training.model, x, labels, CrossEntropy{}, 7, options);
+    loss += step.add(x, labels, CrossEntropy{});
   }
-  finish_step(training.model, training.optimizer, options);
+  step.finish();
   CHECK(std::abs(loss - other.step({.clip_norm = 0.5})) < 1e-12);
   CHECK(largest_difference(numbers_of(training.model.values()), numbers_of(other.model.values())) <
         1e-12);
@@ -180,28 +182,25 @@ TEST_CASE("a step with options sends what plan_step says") {
   });
 }
 
-TEST_CASE("calls of one step under different scales are refused, and nothing is changed") {
+TEST_CASE("a step keeps the scale that it began with, and nobody else clips under it") {
   SingleRank alone;
-  Training<SingleRank> training(alone);
+  Training<SingleRank> training(alone), plain(alone);
   LossScaler scaler({.initial = 16});
-  LossScaler other({.initial = 32});
-  const StepOptions options{.scaler = &scaler};
-  const Numbers before = numbers_of(training.model.values());
-  const auto accumulate = [&](const StepOptions& with) {
-    accumulate_step(training.model, training.x.view(), training.labels.view(), CrossEntropy{}, 14,
-                    with);
+  Step step(training.optimizer, 14, {.scaler = &scaler});
+  const auto add = [&] {
+    return step.add(training.x.view(), training.labels.view(), CrossEntropy{});
   };
-  accumulate(options);
-  CHECK(contains(message_of([&] { finish_step(training.model, training.optimizer); }),
-                 "the loss times 16.000000, but finish_step was given a loss scale of 1"));
-  CHECK(contains(message_of([&] { clip_gradients(training.model, 1.0); }), "let finish_step"));
-  CHECK(contains(message_of([&] { accumulate({.scaler = &other}); }), "this batch has"));
-  CHECK(!training.model.has_gradients());
-  accumulate({});
-  CHECK(contains(message_of([&] { finish_step(training.model, training.optimizer, options); }),
-                 "give all calls of a step the same scaler"));
-  CHECK(numbers_of(training.model.values()) == before);
-  CHECK(scaler.scale() == 16);
+  add();
+  CHECK(contains(message_of([&] { clip_gradients(training.model, 1.0); }),
+                 "clip_norm that is wanted, and its finish() gives the norm"));
+  scaler.set_state({.scale = 32});
+  add();
+  step.finish();
+  Step unscaled(plain.optimizer, 14);
+  for (int i = 0; i < 2; ++i) unscaled.add(plain.x.view(), plain.labels.view(), CrossEntropy{});
+  clip_gradients(plain.model, 1e9);
+  unscaled.finish();
+  CHECK(numbers_of(training.model.values()) == numbers_of(plain.model.values()));
 }
 
 TEST_CASE("options of a scaler that make no sense are refused by name") {

@@ -28,33 +28,134 @@ Tensor<double, Invariant> made(const Shape& shape, Place place) {
   return x;
 }
 
+/// A model, its optimizer and a batch of four samples.
+struct OneBatch {
+  using M = ModelOf<Whole, SingleRank>;
+
+  explicit OneBatch(SingleRank& alone)
+      : model(alone, Seed{1}), optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9}) {}
+
+  void add(Step<M, Sgd>& step) { step.add(x.view(), target.view(), MeanSquaredError{}); }
+
+  void train(std::size_t batches = 1) {
+    Step step(optimizer, 4 * batches);
+    for (std::size_t i = 0; i < batches; ++i) add(step);
+    step.finish();
+  }
+
+  void backward() { model.backward(model.forward(x.view())); }
+
+  std::vector<double> values() { return {model.values().begin(), model.values().end()}; }
+
+  M model;
+  Optimizer<Sgd, M> optimizer;
+  Tensor<double, Invariant> x = made(in, {});
+  Tensor<double, Invariant> target = made({in[0], {Axis::feature, 3}}, {});
+};
+
 }  // namespace
 
-TEST_CASE("a step ends only after a batch, with its own optimizer") {
+TEST_CASE("a step ends only after a batch, and only once") {
   SingleRank alone;
-  ModelOf<Whole, SingleRank> model(alone, Seed{1});
-  ModelOf<Whole, SingleRank> other(alone, Seed{1});
-  Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
-  Optimizer optimizer_of_other(other, Sgd{.learning_rate = 0.1});
-  const auto x = made(in, {});
-  const auto target = made({in[0], {Axis::feature, 3}}, {});
-  train_step(model, x.view(), target.view(), MeanSquaredError{}, optimizer);
-  const std::vector<double> before(model.values().begin(), model.values().end());
-  CHECK_THROWS_AS(finish_step(model, optimizer), argument_error);
-  accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 4);
-  CHECK_THROWS_AS(finish_step(model, optimizer_of_other), argument_error);
-  CHECK(std::vector<double>(model.values().begin(), model.values().end()) == before);
+  OneBatch t(alone);
+  for (const std::size_t samples : {0U, 4U}) {
+    Step step(t.optimizer, samples);
+    CHECK(contains(message_of([&] { step.finish(); }), "but its batches had 0"));
+  }
+  Step step(t.optimizer, 4);
+  t.add(step);
+  step.finish();
+  const std::vector<double> after = t.values();
+  CHECK(contains(message_of([&] { step.finish(); }), "finish() after the step's end"));
+  CHECK(contains(message_of([&] { t.add(step); }), "add() after the step's end"));
+  step.discard();
+  CHECK(t.values() == after);
+  CHECK(t.model.step() == 2);
+}
+
+TEST_CASE("an optimizer of another model is refused") {
+  SingleRank alone;
+  OneBatch t(alone), other(alone);
+  CHECK(contains(message_of([&] {
+                   train_step(t.model, t.x.view(), t.target.view(), MeanSquaredError{},
+                              other.optimizer);
+                 }),
+                 "train_step: the optimizer is of another model"));
+  CHECK(t.values() == other.values());
+}
+
+TEST_CASE("a model has one step at a time") {
+  SingleRank alone;
+  OneBatch t(alone), other(alone);
+  const auto refused = [&] {
+    const std::string message = message_of([&] { Step second(t.optimizer, 4); });
+    CHECK(contains(message, "another step of this model is under way"));
+    CHECK(contains(message_of([&] { t.train(); }), "another step of this model is under way"));
+  };
+  {
+    Step step(t.optimizer, 8);
+    refused();
+    t.add(step);
+    refused();
+    t.add(step);
+    step.finish();
+  }
+  other.train(2);
+  CHECK(t.values() == other.values());
+  t.backward();
+  refused();
+  t.model.discard_step();
+  t.train();
+  other.train();
+  CHECK(t.values() == other.values());
+}
+
+TEST_CASE("a step that is left, discarded or interrupted has never been") {
+  SingleRank alone;
+  OneBatch t(alone), other(alone);
+  const auto as_other = [&] {
+    t.train(2);
+    other.train(2);
+    CHECK(t.values() == other.values());
+    CHECK(t.optimizer.steps() == other.optimizer.steps());
+    CHECK(t.model.step() == other.model.step());
+  };
+  {
+    Step left(t.optimizer, 8);
+    t.add(left);
+  }
+  as_other();
+  Step discarded(t.optimizer, 8);
+  t.add(discarded);
+  discarded.discard();
+  as_other();
+  {
+    Step interrupted(t.optimizer, 8);
+    t.add(interrupted);
+    t.model.discard_step();
+    CHECK(contains(message_of([&] { t.add(interrupted); }), "after the step's end"));
+    Step next(t.optimizer, 8);  // of which those before it know nothing
+    t.add(next);
+    interrupted.discard();
+    discarded.discard();
+    t.add(next);
+    next.finish();
+    other.train(2);
+  }
+  as_other();
 }
 
 TEST_CASE("all batches of a step together have at most the samples that were said") {
   SingleRank alone;
-  ModelOf<Whole, SingleRank> model(alone, Seed{1});
-  const auto x = made(in, {});
-  const auto target = made({in[0], {Axis::feature, 3}}, {});
-  accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 6);
-  const std::string message =
-      message_of([&] { accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 6); });
-  CHECK(contains(message, "4 samples after 4 in this step"));
+  OneBatch t(alone);
+  const std::vector<double> before = t.values();
+  Step step(t.optimizer, 6);
+  t.add(step);
+  CHECK(contains(message_of([&] { t.add(step); }), "4 samples after 4 in this step"));
+  CHECK(contains(message_of([&] { step.finish(); }), "forgotten because of an error"));
+  CHECK(t.values() == before);
+  CHECK(t.model.step() == 1);
+  CHECK(t.model.run().gradients == GradientState::none);
 }
 
 TEST_CASE("gradients that were settled are settled once, and nothing is added to them") {
@@ -109,33 +210,30 @@ TEST_CASE("the layer is found in a later batch of a step too, under the mask of 
     auto x = made(one, {});
     const auto target = made(one, {});
     x[0] = 1.0;
-    accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 2);
+    Optimizer optimizer(model, Sgd{});
+    Step step(optimizer, 2);
+    step.add(x.view(), target.view(), MeanSquaredError{});
     x[0] = 0.75 * std::numeric_limits<double>::max();  // doubled where the mask keeps it
     const std::string message =
-        message_of([&] { accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 2); });
+        message_of([&] { step.add(x.view(), target.view(), MeanSquaredError{}); });
     if (contains(message, "1: Dropout")) ++overflowed;
     CHECK(!contains(message, "every layer's output is finite"));
   }
   CHECK(overflowed > 0);
 }
 
-TEST_CASE("a step that has fewer samples than were announced does not end, and can be completed") {
+TEST_CASE("a step that has fewer samples than it said does not end, and can be completed") {
   SingleRank alone;
-  ModelOf<Whole, SingleRank> model(alone, Seed{1});
-  Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
-  const auto x = made(in, {});
-  const auto target = made({in[0], {Axis::feature, 3}}, {});
-  const auto accumulate = [&](std::size_t samples) {
-    accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, samples);
-  };
-  accumulate(8);
-  CHECK(contains(message_of([&] { finish_step(model, optimizer); }),
+  OneBatch t(alone), other(alone);
+  Step step(t.optimizer, 8);
+  t.add(step);
+  CHECK(contains(message_of([&] { step.finish(); }),
                  "said to have 8 samples, but its batches had 4"));
-  accumulate(8);
-  finish_step(model, optimizer);
-  CHECK(model.step() == 2);
-  accumulate(8);
-  CHECK(contains(message_of([&] { accumulate(12); }), "a step of 12 samples, the batches before"));
+  t.add(step);
+  step.finish();
+  CHECK(t.model.step() == 2);
+  other.train(2);
+  CHECK(t.values() == other.values());
 }
 
 TEST_CASE("a forward that nobody takes backward changes nothing") {
@@ -147,12 +245,13 @@ TEST_CASE("a forward that nobody takes backward changes nothing") {
   const auto values = [&](int looks) {
     ModelOf<Masked, SingleRank> model(alone, Seed{1});
     Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
-    for (int step = 0; step < 2; ++step) {
+    for (int i = 0; i < 2; ++i) {
+      Step step(optimizer, 8);
       for (int batch = 0; batch < 2; ++batch) {
-        for (int i = 0; i < looks; ++i) model.forward(x.view());
-        accumulate_step(model, x.view(), target.view(), MeanSquaredError{}, 8);
+        for (int look = 0; look < looks; ++look) model.forward(x.view());
+        step.add(x.view(), target.view(), MeanSquaredError{});
       }
-      finish_step(model, optimizer);
+      step.finish();
     }
     return std::vector<double>(model.values().begin(), model.values().end());
   };

@@ -52,21 +52,22 @@ Numbers losses(C& ranks, bool parts = false) {
   const auto labels = made_labels(Shape{in[0]}, place_of(ranks), 10);
   const CrossEntropy loss{0.1};
   Numbers result;
-  for (int step = 0; step < 6; ++step) {
+  for (int i = 0; i < 6; ++i) {
     if (!parts) {
       result.push_back(train_step(model, x.view(), labels.view(), loss, optimizer));
       continue;
     }
     result.push_back(0);
+    Step step(optimizer, 7);
     for (const std::size_t first : {std::size_t{0}, std::size_t{3}}) {
       const Dim some{Axis::batch, first == 0 ? std::size_t{3} : std::size_t{4}};
       const View<const double, Invariant> x_part(x.data() + 9 * first, Shape{some, in[1]},
                                                  place_of(ranks));
       const View<const std::int32_t, Invariant> labels_part(labels.data() + first, Shape{some},
                                                             place_of(ranks));
-      result.back() += accumulate_step(model, x_part, labels_part, loss, 7);
+      result.back() += step.add(x_part, labels_part, loss);
     }
-    finish_step(model, optimizer);
+    step.finish();
   }
   return result;
 }
@@ -84,14 +85,15 @@ std::string harmless(C& ranks, Spoil&& spoil) {
   const CrossEntropy loss;
   train_step(model, x.view(), labels.view(), loss, optimizer);
   train_step(other, x.view(), labels.view(), loss, other_optimizer);
-  accumulate_step(model, x.view(), labels.view(), loss, 14);  // the first half of a step
+  Step half(optimizer, 14);
+  half.add(x.view(), labels.view(), loss);
   auto bad_x = x;
   auto bad_labels = labels;
   spoil(bad_x, bad_labels);
   const Numbers before = values_of(model.values());
   std::string said;
   try {
-    accumulate_step(model, bad_x.view(), bad_labels.view(), loss, 14);
+    half.add(bad_x.view(), bad_labels.view(), loss);
   } catch (const Error& e) {
     said = e.what();
   }
@@ -213,8 +215,9 @@ TEST_CASE("a batch larger than its step is refused") {
   ModelOf<Whole, Ends<Invariant, Invariant>, SingleRank> model(alone, Seed{3});
   const auto x = tensor_of<double>(in, {}, made(2, in.elements()));
   const auto labels = made_labels(Shape{in[0]}, {}, 10);
-  CHECK_THROWS_AS(accumulate_step(model, x.view(), labels.view(), CrossEntropy{}, 6),
-                  argument_error);
+  Optimizer optimizer(model, Sgd{});
+  Step step(optimizer, 6);
+  CHECK_THROWS_AS(step.add(x.view(), labels.view(), CrossEntropy{}), argument_error);
 }
 
 TEST_CASE("a step sends what plan_step says") {
