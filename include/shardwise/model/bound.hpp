@@ -142,14 +142,14 @@ class Bound {
     } else {
       const View<const X, In> in = x.view();
       if constexpr (goes_backward<L, S, E> && L::saves == Saves::input) {
-        if (run.training) saved_ = x;
+        if (run.trains()) saved_ = x;
       }
       Value<T, Out> y = output_for(run, x, out_shape);
-      if (run.training) ((z = Value<T, Out>(run.pool, out_shape, run.place())), ...);
+      if (run.trains()) ((z = Value<T, Out>(run.pool, out_shape, run.place())), ...);
       with_frame(run, in.global(),
                  [&](auto& frame) { layer_.forward(frame, in, y.writable(), z.writable()...); });
       keep_output(run, in.global(), y);
-      if (run.finds_non_finite)
+      if (run.finds_non_finite())
         detail::require_finite(run.backend, run.pool, run.ranks, y.view().span(), "the output");
       return y;
     }
@@ -322,7 +322,7 @@ class Bound {
                                        [[maybe_unused]] const Shape& in) {
     if constexpr (detail::draws_random<L>) {
       if (in.rank() > 0 && in[0].axis == Axis::batch) return in.elements(1, in.rank());
-      if (run.training && run.first_sample > 0) {
+      if (run.trains() && run.first_sample > 0) {
         throw shape_error(
             {"the input is a tensor ", in,
              ", and an earlier batch of this step has drawn the random numbers of its "
@@ -339,7 +339,7 @@ class Bound {
     if constexpr (S::trains) {
       in_shape_ = in;
       if constexpr (goes_backward<L, S, E> && saves_output) {
-        if (run.training) saved_ = y;
+        if (run.trains()) saved_ = y;
       }
     }
   }

@@ -56,11 +56,11 @@ class BoundMerge {
     const Shape out = op_.output_shape(in_shapes_);
     const auto views = views_of(x);
     if constexpr (saves_input) {
-      if (run.training) saved_ = x;
+      if (run.trains()) saved_ = x;
     }
     Value<T, Out> y = output(run, x, out);
     with_frame(run, [&](F& frame) { op_.forward(frame, views, y.writable()); });
-    if (run.finds_non_finite)
+    if (run.finds_non_finite())
       require_finite(run.backend, run.pool, run.ranks, y.view().span(), "the output");
     return y;
   }

@@ -107,10 +107,10 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   std::uint64_t version() const { return run_.version; }
 
   /// Whether a backward may follow; layers that draw masks or take statistics ask.
-  bool training() const { return run_.training; }
+  bool training() const { return run_.trains(); }
 
   /// Whether this forward is of a batch that the layer has not seen yet, in training.
-  bool sees_new_batch() const { return run_.training && !run_.finds_non_finite; }
+  bool sees_new_batch() const { return run_.trains() && !run_.finds_non_finite(); }
 
   /// The layer's random numbers of this step, indexed from `first_element()` on by global element.
   /// On a device a DeviceRandomStream, for loops, elsewhere a RandomStream.

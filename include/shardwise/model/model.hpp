@@ -101,19 +101,11 @@ class Model {
 
   /// The model's output for training: saves what backward needs and drops out. x is read again by
   /// backward and must stay as it is until then. A forward that no backward follows is forgotten by
-  /// the next one. What is returned stays valid until the next call
-  /// that runs the model or ends the step.
+  /// the next one. What is returned stays valid until the next call that runs the model or ends the
+  /// step.
   /// sends    `plan().forward`
   /// throws   shape_error and others, with the layer's place
-  output_view forward(input_view x) requires(Use::trains) {
-    const Observation here(run_.observer,
-                           [] { return phase([] { return std::string("forward"); }); });
-    run_.training = true;
-    const output_view y = run_forward(x);
-    may_go_backward_ = true;
-    forward_samples_ = detail::samples_of(x);
-    return y;
-  }
+  output_view forward(input_view x) requires(Use::trains) { return forward_for(Pass::train, x); }
 
   /// The error for what is no such view.
   template <class Given>
@@ -136,7 +128,7 @@ class Model {
   output_view evaluate(input_view x) {
     const Observation here(run_.observer,
                            [] { return phase([] { return std::string("evaluate"); }); });
-    run_.training = false;
+    run_.pass = Pass::evaluate;
     return run_forward(x);
   }
 
@@ -212,9 +204,8 @@ class Model {
     const std::uint64_t first_sample = run_.first_sample;
     discard_step();
     run_.first_sample = first_sample;
-    run_.finds_non_finite = true;
     try {
-      forward(x);
+      forward_for(Pass::find_non_finite, x);
     } catch (...) {
       discard_step();
       throw;
@@ -345,6 +336,16 @@ class Model {
     Binder<Ctx> binder(run_);
     const input_shapes known = detail::known_input(architecture_, in);
     return at_model([&] { return BoundArchitecture(architecture_, known, binder); });
+  }
+
+  output_view forward_for(Pass pass, input_view x) {
+    const Observation here(run_.observer,
+                           [] { return phase([] { return std::string("forward"); }); });
+    run_.pass = pass;
+    const output_view y = run_forward(x);
+    may_go_backward_ = true;
+    forward_samples_ = detail::samples_of(x);
+    return y;
   }
 
   output_view run_forward(input_view x) {

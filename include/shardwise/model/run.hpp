@@ -32,6 +32,13 @@ enum class GradientState : std::uint8_t {
   whole      ///< settled, and nothing may be added any more
 };
 
+/// What a forward is for.
+enum class Pass : std::uint8_t {
+  evaluate,        ///< to be used: saves nothing, drops nothing
+  train,           ///< a backward may follow
+  find_non_finite  ///< as train, and stops at the first layer that gives a NaN or an infinity
+};
+
 /// What a model knows of the `Step` (train/step.hpp) that it is in.
 struct StepUnderWay {
   double loss_scale = 1;  ///< what its gradients are multiplied by
@@ -55,9 +62,8 @@ struct Run {
   std::uint64_t version = 1;       ///< counts changes of the parameters
   GradientState gradients = GradientState::none;  ///< of this step
   const StepUnderWay* under_way = nullptr;  ///< null between Steps, and if a program uses none
-  std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients, settled at a time
-  bool training = true;           ///< whether this forward is one that a backward may follow
-  bool finds_non_finite = false;  ///< look for the layer that gives what is no number
+  std::size_t bucket_bytes = default_bucket_bytes;              ///< of gradients, settled at a time
+  Pass pass = Pass::train;                                      ///< what this forward is for
   [[no_unique_address]] typename Context::observer observer{};  ///< who looks on
 
   /// Goes to that step, for what the backend is called for from now on.
@@ -71,8 +77,14 @@ struct Run {
     gradients = GradientState::none;
     under_way = nullptr;
     first_sample = 0;
-    finds_non_finite = false;
+    pass = Pass::train;
   }
+
+  ///@{
+  /// What the pass asks of layers.
+  bool trains() const { return pass != Pass::evaluate; }
+  bool finds_non_finite() const { return pass == Pass::find_non_finite; }
+  ///@}
 
   /// Whether gradients of a batch replace what is there or are added to it.
   Write write() const { return gradients == GradientState::none ? Write::replace : Write::add; }
@@ -162,7 +174,7 @@ template <Layout To, class Context, class T, Layout From>
 Value<T, To> converted(Run<Context>& run, Value<T, From>&& value) {
   Value<T, To> result = detail::moved<To>(run, std::move(value));
   if constexpr (std::same_as<From, Partial> && !std::same_as<To, Partial>) {
-    if (run.finds_non_finite)
+    if (run.finds_non_finite())
       detail::require_finite(run.backend, run.pool, run.ranks, result.view().span(),
                              "the sum over the ranks of what the layer before gives");
   }
