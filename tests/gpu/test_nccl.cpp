@@ -48,7 +48,7 @@ template <class F>
 void run_over_nccl(int ranks, F f) {
   run_ranks(ranks, [&](ThreadCommunicator& threads) {
     const auto device = std::make_shared<Device>(CudaOptions{.device = threads.rank()});
-    OverCommunicator place(threads);
+    CommunicatorRendezvous place(threads);
     NcclCommunicator nccl(place, {.device = threads.rank(), .stream = device->backend.stream()});
     Staged staged(device, nccl);
     f(staged);
@@ -104,7 +104,7 @@ TEST_CASE("nccl: parts of a group are groups") {
 
 TEST_CASE("nccl: a device that there is not") {
   run_ranks(1, [](ThreadCommunicator& threads) {
-    OverCommunicator place(threads);
+    CommunicatorRendezvous place(threads);
     CHECK_THROWS_AS(NcclCommunicator(place, {.device = 4096}), argument_error);
   });
 }

@@ -89,7 +89,7 @@ void run_nccl_ranks(int ranks, std::chrono::milliseconds timeout, F&& f) {
   shardwise::run_ranks(ranks, [&](shardwise::ThreadCommunicator& threads) {
     const Stream stream;
     {
-      shardwise::OverCommunicator place(threads);
+      shardwise::CommunicatorRendezvous place(threads);
       shardwise::NcclCommunicator nccl(place, {threads.rank(), stream.get(), timeout});
       f(nccl, threads);
     }

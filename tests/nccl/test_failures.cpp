@@ -30,14 +30,14 @@ void check_text(const std::string& text, const std::string& part) {
   CHECK(text.find(part) != std::string::npos);
 }
 
-/// Cards that others have laid down.
+/// The payloads of the other ranks.
 struct Table {
   int number;
-  std::vector<Card> others;
+  std::vector<RendezvousPayload> others;
 
   int rank() const { return number; }
   int size() const { return static_cast<int>(others.size()); }
-  std::vector<Card> meet(const Card& mine) {
+  std::vector<RendezvousPayload> meet(const RendezvousPayload& mine) {
     others[static_cast<std::size_t>(number)] = mine;
     return others;
   }
@@ -258,7 +258,7 @@ TEST_CASE("nccl: launches of captured calls are watched") {
 TEST_CASE("nccl: a rank without a device is named on every rank") {
   stand_in::devices = 1;
   run_ranks(2, [](ThreadCommunicator& threads) {
-    OverCommunicator place(threads);
+    CommunicatorRendezvous place(threads);
     const std::string text = error_of([&] {
       NcclCommunicator(place, {threads.rank(), nullptr, 20s});
     });
@@ -272,7 +272,7 @@ TEST_CASE("nccl: a rank without a device is named on every rank") {
   for (const bool has_driver : {true, false}) {
     stand_in::devices = 0;
     stand_in::has_driver = has_driver;
-    Table alone{0, std::vector<Card>(1)};
+    Table alone{0, std::vector<RendezvousPayload>(1)};
     check_text(error_of([&] { NcclCommunicator nccl(alone); }),
                std::string("backend_error: rank 0: NCCL: no device: cudaGetDeviceCount says ") +
                    (has_driver ? "0. Run on" : "cudaErrorOfStandIn"));
@@ -283,7 +283,7 @@ TEST_CASE("nccl: a rank without a device is named on every rank") {
 
 TEST_CASE("nccl: two ranks on one GPU are told so before NCCL hears of them") {
   run_ranks(3, [](ThreadCommunicator& threads) {
-    OverCommunicator place(threads);
+    CommunicatorRendezvous place(threads);
     check_text(error_of([&] {
                  NcclCommunicator(place, {threads.rank() % 2, nullptr, 20s});
                }),
@@ -293,11 +293,11 @@ TEST_CASE("nccl: two ranks on one GPU are told so before NCCL hears of them") {
 }
 
 TEST_CASE("nccl: ranks that do not connect are given up after the time-out") {
-  detail::DeviceCard other;
+  detail::PeerInfo other;
   other.machine = 1;
   other.version = NCCL_VERSION_CODE;
   other.device = "0000:00:00.0";
-  Table table{0, {Card{}, other.encode()}};
+  Table table{0, {RendezvousPayload{}, other.encode()}};
   const Stream stream;
   check_text(error_of([&] {
                NcclCommunicator(table, {0, stream.get(), 100ms});

@@ -25,10 +25,10 @@ std::string real_id() {
   return {id.internal, sizeof id.internal};
 }
 
-detail::DeviceCard card_with(const std::string& id) {
-  detail::DeviceCard card;
-  std::memcpy(card.id.data(), id.data(), id.size());
-  return card;
+detail::PeerInfo info_with(const std::string& id) {
+  detail::PeerInfo info;
+  std::memcpy(info.id.data(), id.data(), id.size());
+  return info;
 }
 
 bool has_device() {
@@ -39,7 +39,7 @@ bool has_device() {
 struct Alone {
   static int rank() { return 0; }
   static int size() { return 1; }
-  static std::vector<Card> meet(const Card& mine) { return {mine}; }
+  static std::vector<RendezvousPayload> meet(const RendezvousPayload& mine) { return {mine}; }
 };
 
 }  // namespace
@@ -55,9 +55,9 @@ TEST_CASE("real nccl: an id of rank 0 reaches all processes whole, through a fol
   const testing::TemporaryFolder folder("shardwise_ids");
   const std::string id = real_id();
   const auto arrives = [&](auto&& place, int rank) {
-    const detail::DeviceCard mine = card_with(rank == 0 ? id : std::string(128, 'x'));
-    const std::vector<Card> all = place.meet(mine.encode());
-    return detail::DeviceCard::decode(all[0]).id == card_with(id).id;
+    const detail::PeerInfo mine = info_with(rank == 0 ? id : std::string(128, 'x'));
+    const std::vector<RendezvousPayload> all = place.meet(mine.encode());
+    return detail::PeerInfo::decode(all[0]).id == info_with(id).id;
   };
   CHECK(testing::run_in_processes(3, [&](int rank) {
           return arrives(FileRendezvous(folder.path() / "id", rank, 3, {"token", 20s}), rank);

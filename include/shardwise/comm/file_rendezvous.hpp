@@ -1,5 +1,5 @@
 #pragma once
-// Ranks that meet in a folder that all of them see.
+// A rendezvous in a folder that all ranks can read and write.
 
 #include <unistd.h>
 
@@ -17,32 +17,33 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/comm/detail/greeting.hpp"
+#include "shardwise/comm/detail/hello.hpp"
 #include "shardwise/comm/rendezvous.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
 
 namespace shardwise {
 
-/// For a path that ends in `meet`, rank 3 puts its card, with a random number that is another one
-/// in each meeting, into the file `meet.3`. When all have come, rank 0 puts what is in these files
-/// into `meet.all`, where rank 3 looks for its own number: so the cards are those of this meeting,
-/// and not of the one before. Then it removes `meet.3` and says so in `meet.3.seen`. Rank 0 waits
-/// for all of these and removes the rest. Each file appears in one step, and who gives up removes
-/// its own.
+/// For a path that ends in `meet`, rank 3 writes its payload into the file `meet.3`, together with
+/// a random number, which is new for each meeting. When the files of all ranks are there, rank 0
+/// writes what they hold into `meet.all`. Rank 3 checks that its own random number is in
+/// `meet.all`: so the payloads belong to this meeting and not to an earlier one. Then it removes
+/// `meet.3` and writes `meet.3.seen`. Rank 0 waits for these files of all ranks and removes them
+/// and `meet.all`. Each file is written under another name and then renamed. A rank that gives up
+/// removes its own file.
 ///
-/// The same ranks may meet again and again at one path. The token tells their files from those that
-/// an earlier job left behind when it was killed, which are passed over; so it must be another one
-/// for every start of a job, and for every restart too: where a launcher starts ranks again with
-/// the same one, as torchrun does (`--max-restarts`), take TcpRendezvous. It stands in the files as
-/// it is, for whoever may read the folder.
+/// The same ranks may meet several times at one path. The token distinguishes their files from
+/// those that a killed job has left behind, which are ignored. So every start of a job needs a new
+/// token, and every restart too. Where a launcher restarts ranks with the same token, as torchrun
+/// does
+/// (`--max-restarts`), use TcpRendezvous. The token is written into the files without encryption.
 ///
-/// Two processes that call themselves the same rank overwrite each other's files: one of them, or
-/// both, end by the time-out as if others had stayed away. On a network's file system a file may be
-/// seen late, by the seconds for which it remembers names.
+/// Two processes with the same rank overwrite each other's files: one of them, or both, fail by the
+/// time-out as if other ranks were missing. On a network file system a file may become visible some
+/// seconds late, because names are cached.
 class FileRendezvous {
  public:
-  /// throws  argument_error if there is no token, or it is too long; if `rank` is none of `size`
+  /// throws  argument_error if the token is empty or too long, or if `rank` is not below `size`
   FileRendezvous(std::filesystem::path path, int rank, int size, RendezvousOptions options)
       : path_(std::move(path)), self_("FileRendezvous", rank, size, std::move(options)) {
     if (self_.options().token.empty())
@@ -59,32 +60,32 @@ class FileRendezvous {
 
   /// throws  peer_error after the time-out, naming the ranks that have not come
   ///         data_error if a file cannot be written
-  std::vector<Card> meet(const Card& mine) {
+  std::vector<RendezvousPayload> meet(const RendezvousPayload& mine) {
     const auto until = Clock::now() + self_.options().timeout;
-    const Entry own{detail::Greeting(self_, mine), new_number()};
+    const Entry own{detail::Hello(self_, mine), new_number()};
     const std::vector<Entry> all = rank() == 0 ? collect(own, until) : wait_for_all(own, until);
-    std::vector<Card> cards;
-    cards.reserve(all.size());
-    for (const Entry& entry : all) cards.push_back(entry.greeting.card());
-    return cards;
+    std::vector<RendezvousPayload> payloads;
+    payloads.reserve(all.size());
+    for (const Entry& entry : all) payloads.push_back(entry.hello.payload());
+    return payloads;
   }
 
  private:
   using Clock = std::chrono::steady_clock;
   using Number = std::array<std::byte, 8>;
 
-  /// What a rank puts into its files; `meet.all` holds those of all ranks, in their order.
+  /// What a rank writes into its files; `meet.all` holds the entries of all ranks in rank order.
   struct Entry {
-    detail::Greeting greeting{};
+    detail::Hello hello{};
     Number number{};
 
     friend bool operator==(const Entry&, const Entry&) = default;
   };
-  static_assert(sizeof(Entry) == detail::Greeting::length + sizeof(Number));
+  static_assert(sizeof(Entry) == detail::Hello::length + sizeof(Number));
 
-  struct Removed {
+  struct RemovedAtEnd {
     std::vector<std::filesystem::path> files;
-    ~Removed() {
+    ~RemovedAtEnd() {
       for (const std::filesystem::path& file : files) detail::remove_file(file);
     }
   };
@@ -110,7 +111,7 @@ class FileRendezvous {
     detail::rename_file(unfinished, path, kind);
   }
 
-  /// None if the file is not there, goes away meanwhile, or is of another length.
+  /// Nothing if the file does not exist, is removed meanwhile, or has another length.
   static std::vector<Entry> read(const std::filesystem::path& path, int count) {
     std::vector<Entry> entries(static_cast<std::size_t>(count));
     const std::span<std::byte> bytes = std::as_writable_bytes(std::span(entries));
@@ -120,7 +121,7 @@ class FileRendezvous {
     return entries;
   }
 
-  /// Whether done() becomes true in time.
+  /// Waits until done() is true; false if that did not happen in time.
   template <class F>
   static bool wait(Clock::time_point until, F&& done) {
     auto pause = std::chrono::milliseconds(1);
@@ -139,24 +140,24 @@ class FileRendezvous {
     return ranks;
   }
 
-  /// Whether that rank's card is in the file; then it is in `entry`, too.
+  /// Whether the file holds the payload of that rank, which is then copied to `entry`.
   bool has_come(int rank, const std::filesystem::path& file, Entry& entry) const {
     const std::vector<Entry> found = read(file, 1);
-    if (found.empty() || verdict_of(found) != detail::Verdict::welcome ||
-        found[0].greeting.rank() != rank)
+    if (found.empty() || status_of(found) != detail::HelloStatus::accepted ||
+        found[0].hello.rank() != rank)
       return false;
     entry = found[0];
     return true;
   }
 
-  detail::Verdict verdict_of(const std::vector<Entry>& found) const {
-    return found.empty() ? detail::Verdict::no_greeting : found[0].greeting.verdict(self_);
+  detail::HelloStatus status_of(const std::vector<Entry>& found) const {
+    return found.empty() ? detail::HelloStatus::not_a_hello : found[0].hello.status(self_);
   }
 
   /// What rank 0 does.
   std::vector<Entry> collect(const Entry& own, Clock::time_point until) const {
-    Removed at_the_end{{file_of(0), file_of_all()}};
-    for (const int r : others()) at_the_end.files.push_back(seen_by(r));
+    RemovedAtEnd files{{file_of(0), file_of_all()}};
+    for (const int r : others()) files.files.push_back(seen_by(r));
     put(file_of(0), {own});
     std::vector<Entry> all(static_cast<std::size_t>(size()), own);
     const auto entry_of = [&](int r) -> Entry& { return all[static_cast<std::size_t>(r)]; };
@@ -175,7 +176,7 @@ class FileRendezvous {
           });
           return missing.empty();
         }))
-      give_up("rank " + detail::list_of(missing) + " has not seen the cards of all");
+      give_up("rank " + detail::list_of(missing) + " has not read the payloads of all ranks");
     return all;
   }
 
@@ -183,7 +184,8 @@ class FileRendezvous {
   std::vector<Entry> wait_for_all(const Entry& own, Clock::time_point until) const {
     std::vector<Entry> all;
     {
-      const Removed before_it_says_so{{file_of(rank())}};  // nobody may find it in the next meeting
+      const RemovedAtEnd own_file{
+          {file_of(rank())}};  // so that no rank finds it in the next meeting
       put(file_of(rank()), {own});
       if (!wait(until, [&] {
             all = read(file_of_all(), size());
@@ -194,7 +196,7 @@ class FileRendezvous {
         std::erase_if(missing, [&](int r) {
           return has_come(r, file_of(r), ignored) || has_come(r, seen_by(r), ignored);
         });
-        give_up(missing.empty() ? "all ranks have come, but rank 0 has not shown their cards"
+        give_up(missing.empty() ? "all ranks have come, but rank 0 has not written their payloads"
                                 : absence(missing));
       }
     }
@@ -202,14 +204,14 @@ class FileRendezvous {
     return all;
   }
 
-  /// "rank 1 and 2 has not come", and whose files lie there instead.
+  /// "rank 1 and 2 has not come", and why files that do exist were not accepted.
   std::string absence(const std::vector<int>& missing) const {
     std::string text = "rank " + detail::list_of(missing) + " has not come";
     for (const int r : missing) {
       const std::filesystem::path file = file_of(r);
       if (std::filesystem::exists(file))
-        text += "; the file " + file.string() + " is there, but who wrote it " +
-                detail::meaning(verdict_of(read(file, 1)));
+        text += "; the file " + file.string() + " is there, but the process that wrote it " +
+                detail::describe(status_of(read(file, 1)));
     }
     return text;
   }

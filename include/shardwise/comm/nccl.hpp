@@ -62,7 +62,7 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
 
   /// The ranks that meet at `place` become a group; all of them call.
   /// throws  on all ranks, if one has no device or not so many, if two are on one GPU, if NCCL's
-  ///         versions differ (device_card.hpp), or if they do not connect in time
+  ///         versions differ (peer_info.hpp), or if they do not connect in time
   template <Rendezvous R>
   explicit NcclCommunicator(R& place, NcclOptions options = {});
 

@@ -1,9 +1,10 @@
 #pragma once
-// How processes meet that have no communicator yet: each lays down a card, and each sees all cards.
+// How processes that have no communicator yet exchange data: each gives a payload and gets those of
+// all ranks.
 //
-// A card is what the ranks must tell each other before a library can connect them. NcclCommunicator
-// writes onto it, besides the machine and the GPU of the rank, NCCL's unique id, and takes rank
-// 0's.
+// The payload is what ranks must know of each other before a library can connect them. For
+// NcclCommunicator it holds the machine and the GPU of the rank, and the unique id of NCCL, of
+// which that of rank 0 is used.
 
 #include <array>
 #include <chrono>
@@ -18,52 +19,55 @@
 
 namespace shardwise {
 
-/// What a rank shows to all others, in bytes; who uses it says what they mean.
-using Card = std::array<std::byte, 256>;
+/// What a rank tells all others in a rendezvous: bytes whose meaning the caller defines.
+using RendezvousPayload = std::array<std::byte, 256>;
 
 /// Options of a rendezvous, the same on all ranks.
 struct RendezvousOptions {
-  /// What only the processes of this job know, of at most 256 bytes. Whoever comes with another one
-  /// is refused. It goes over the wire, and into files, as it is: it keeps strangers and mistakes
-  /// away, not somebody who can read the network or the folder.
+  /// A text of at most 256 bytes that only the processes of this job know. A process with another
+  /// token is refused. The token goes over the wire, and into files, without encryption: it
+  /// protects from mistakes and from other programs, but not from those who can read the network or
+  /// the folder.
   std::string token;
   /// How long a rank waits for the others.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
 };
 
-/// A place where P ranks meet:
+/// A place where P ranks exchange their payloads:
 ///
 ///     file_rendezvous.hpp    a folder that all of them see
 ///     tcp_rendezvous.hpp     an address of rank 0's machine
-///     OverCommunicator       a communicator for memory of the host: threads, processes of MPI
+///     CommunicatorRendezvous a communicator for memory of the host: threads, processes of MPI
 ///
-/// meet() is called by every rank and returns P cards in rank order, or throws. It has a time-out
-/// of its own. The same ranks may meet again at the same place.
+/// meet() is called by every rank and returns P payloads in rank order, or throws. It has a
+/// time-out of its own. The same ranks may meet again at the same place.
 template <class R>
-concept Rendezvous = requires(R& place, const R& constant, const Card& mine) {
+concept Rendezvous = requires(R& place, const R& constant, const RendezvousPayload& mine) {
   { constant.rank() } -> std::same_as<int>;
   { constant.size() } -> std::same_as<int>;
-  { place.meet(mine) } -> std::same_as<std::vector<Card>>;
+  { place.meet(mine) } -> std::same_as<std::vector<RendezvousPayload>>;
 };
 
-/// The ranks of a communicator for host memory, which must live as long. Waits as long as it does.
+/// The ranks of a communicator for host memory, which has to outlive this object. It has no
+/// time-out of its own, but that of the communicator.
 template <Communicator C>
-class OverCommunicator {
+class CommunicatorRendezvous {
  public:
   ///@{
   /// As `Rendezvous` says, by one all-gather.
-  explicit OverCommunicator(C& ranks) : ranks_(ranks) {}
+  explicit CommunicatorRendezvous(C& ranks) : ranks_(ranks) {}
 
   int rank() const { return ranks_.rank(); }
   int size() const { return ranks_.size(); }
 
-  std::vector<Card> meet(const Card& mine) {
+  std::vector<RendezvousPayload> meet(const RendezvousPayload& mine) {
     const auto ranks = static_cast<std::size_t>(size());
-    std::vector<Card> all(ranks);
-    const std::vector<std::size_t> counts(ranks, sizeof(Card));
-    ranks_.all_gather(std::span(reinterpret_cast<const std::uint8_t*>(mine.data()), sizeof(Card)),
-                      std::span(reinterpret_cast<std::uint8_t*>(all.data()), ranks * sizeof(Card)),
-                      counts);
+    std::vector<RendezvousPayload> all(ranks);
+    const std::vector<std::size_t> counts(ranks, sizeof(RendezvousPayload));
+    ranks_.all_gather(
+        std::span(reinterpret_cast<const std::uint8_t*>(mine.data()), sizeof(RendezvousPayload)),
+        std::span(reinterpret_cast<std::uint8_t*>(all.data()), ranks * sizeof(RendezvousPayload)),
+        counts);
     return all;
   }
   ///@}

@@ -1,5 +1,5 @@
 #pragma once
-// Ranks that meet over TCP, at an address of rank 0's machine.
+// A rendezvous over TCP, at an address of the machine of rank 0.
 
 #include <array>
 #include <cerrno>
@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/comm/detail/greeting.hpp"
-#include "shardwise/comm/detail/reception.hpp"
+#include "shardwise/comm/detail/hello.hpp"
+#include "shardwise/comm/detail/rendezvous_server.hpp"
 #include "shardwise/comm/detail/socket.hpp"
 #include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/comm/rendezvous.hpp"
@@ -22,12 +22,14 @@
 
 namespace shardwise {
 
-/// Rank 0 listens at the given address, and at no other of its machine, until all ranks have come;
-/// then it sends each all cards. Messages have one fixed length. Who sends anything else, or
-/// nothing, is sent away and holds nobody up; who comes with another token is refused.
+/// Rank 0 listens at the given address, and at no other of its machine, until all ranks have
+/// connected. Then it sends the payloads of all ranks to each of them. Messages have a fixed
+/// length. A connection that sends anything else, or nothing, is closed and does not delay the
+/// ranks. A process with another token is refused.
 class TcpRendezvous {
  public:
-  /// throws  argument_error if `rank` is none of `size`, the port is none, or the token is too long
+  /// throws  argument_error if `rank` is not below `size`, the port is not valid, or the token is
+  ///         too long
   TcpRendezvous(std::string address, int port, int rank, int size, RendezvousOptions options = {})
       : address_(std::move(address)),
         port_(port),
@@ -42,7 +44,7 @@ class TcpRendezvous {
            "on all ranks and free on rank 0's machine"});
   }
 
-  /// As the launcher has told, token included.
+  /// With rank, size, address, port and token from the launcher.
   explicit TcpRendezvous(const LaunchEnvironment& launch,
                          std::chrono::milliseconds timeout = std::chrono::seconds(60))
       : TcpRendezvous(launch.master_address, launch.master_port.value_or(0), launch.rank,
@@ -55,13 +57,13 @@ class TcpRendezvous {
   ///@}
 
   /// throws  peer_error after the time-out, on rank 0 naming the ranks that have not come
-  ///         argument_error if the address is not of this machine, or its port not free; if this
-  ///         rank was refused, for the reason that it names
-  ///         data_error if somebody else listens there
-  std::vector<Card> meet(const Card& mine) {
+  ///         argument_error if the address does not belong to this machine or the port is not
+  ///         free, or if rank 0 refused this process; the message has the reason
+  ///         data_error if another program listens there
+  std::vector<RendezvousPayload> meet(const RendezvousPayload& mine) {
     if (size() == 1) return {mine};
     const detail::Until until = std::chrono::steady_clock::now() + self_.options().timeout;
-    return rank() == 0 ? receive(mine, until) : visit(mine, until);
+    return rank() == 0 ? serve(mine, until) : connect(mine, until);
   }
 
  private:
@@ -71,7 +73,7 @@ class TcpRendezvous {
            std::to_string(size()) + ": ";
   }
 
-  std::vector<Card> receive(const Card& mine, detail::Until until) const {
+  std::vector<RendezvousPayload> serve(const RendezvousPayload& mine, detail::Until until) const {
     const detail::Socket listening =
         detail::listen_at(detail::Addresses(address_, port_), size() + 128);
     if (!listening) {
@@ -81,21 +83,21 @@ class TcpRendezvous {
                             ". The address must be one of this machine and the port free; "
                             "torchrun's own store may hold MASTER_PORT, then set SHARDWISE_PORT"});
     }
-    detail::Reception reception(self_, listening, mine);
-    const std::vector<Card>& all = reception.receive_all(until);
-    reception.answer_all(until);
+    detail::RendezvousServer server(self_, listening, mine);
+    const std::vector<RendezvousPayload>& all = server.receive_payloads(until);
+    server.send_payloads(until);
     return all;
   }
 
-  std::vector<Card> visit(const Card& mine, detail::Until until) const {
+  std::vector<RendezvousPayload> connect(const RendezvousPayload& mine, detail::Until until) const {
     const detail::Addresses addresses(address_, port_);
-    const detail::Greeting greeting(self_, mine);
-    std::vector<Card> all(static_cast<std::size_t>(size()));
+    const detail::Hello hello(self_, mine);
+    std::vector<RendezvousPayload> all(static_cast<std::size_t>(size()));
     while (true) {  // rank 0 may not listen yet
       const detail::Socket socket = detail::connect_to(addresses, until);
-      std::array<std::byte, detail::answer_length> answer{};
-      if (socket && socket.send(greeting.bytes, until) && socket.receive(answer, until)) {
-        check(answer);
+      std::array<std::byte, detail::reply_length> reply{};
+      if (socket && socket.send(hello.bytes, until) && socket.receive(reply, until)) {
+        check(reply);
         if (socket.receive(std::as_writable_bytes(std::span(all)), until)) return all;
       }
       if (std::chrono::steady_clock::now() >= until)
@@ -106,16 +108,16 @@ class TcpRendezvous {
     }
   }
 
-  void check(std::span<const std::byte> answer) const {
-    if (std::memcmp(answer.data(), detail::Greeting::mark.data(), detail::Greeting::mark.size()) !=
-        0)
-      throw data_error({prefix(),
-                        "who listens there is not rank 0 of this library; torchrun's own store may "
-                        "hold MASTER_PORT, then set SHARDWISE_PORT to a free one"});
-    const auto verdict = static_cast<detail::Verdict>(detail::get_number(answer.subspan(8)));
-    if (verdict != detail::Verdict::welcome)
-      throw argument_error({prefix(), "refused by rank 0, for which this process ",
-                            detail::meaning(verdict),
+  void check(std::span<const std::byte> reply) const {
+    if (std::memcmp(reply.data(), detail::Hello::magic.data(), detail::Hello::magic.size()) != 0)
+      throw data_error(
+          {prefix(),
+           "the program that listens there is not rank 0 of this job; torchrun's own store may "
+           "hold MASTER_PORT, then set SHARDWISE_PORT to a free one"});
+    const auto status = static_cast<detail::HelloStatus>(detail::get_number(reply.subspan(8)));
+    if (status != detail::HelloStatus::accepted)
+      throw argument_error({prefix(), "refused by rank 0, because this process ",
+                            detail::describe(status),
                             ". Start all processes of a job together, with one token"});
   }
 

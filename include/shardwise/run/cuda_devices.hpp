@@ -85,7 +85,7 @@ struct CudaDevices {
   template <Communicator C, class F>
   static void over_nccl(C& ranks, int device, F&& f) {
     Cuda backend(options_of(ranks, device, 1));
-    OverCommunicator<C> place(ranks);
+    CommunicatorRendezvous<C> place(ranks);
     NcclCommunicator group(place, {.device = device, .stream = backend.stream()});
     f(group, backend);
     backend.synchronize();

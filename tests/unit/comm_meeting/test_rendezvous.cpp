@@ -1,5 +1,5 @@
-// Processes meet in a folder and over TCP, threads over a communicator; strangers, stale files and
-// ranks that stay away.
+// Processes meet in a folder and over TCP, threads over a communicator; other programs, stale files
+// and ranks that stay away.
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
@@ -35,17 +35,17 @@ using testing::run_in_processes;
 
 namespace {
 
-Card card_of(int rank) {
-  Card card{};
-  for (std::size_t i = 0; i < card.size(); ++i)
-    card[i] = static_cast<std::byte>((static_cast<std::size_t>(rank) * 7 + i) & 0xffU);
-  return card;
+RendezvousPayload payload_of(int rank) {
+  RendezvousPayload payload{};
+  for (std::size_t i = 0; i < payload.size(); ++i)
+    payload[i] = static_cast<std::byte>((static_cast<std::size_t>(rank) * 7 + i) & 0xffU);
+  return payload;
 }
 
-bool are_right(const std::vector<Card>& cards, int ranks) {
-  if (cards.size() != static_cast<std::size_t>(ranks)) return false;
+bool are_right(const std::vector<RendezvousPayload>& payloads, int ranks) {
+  if (payloads.size() != static_cast<std::size_t>(ranks)) return false;
   for (int r = 0; r < ranks; ++r)
-    if (cards[static_cast<std::size_t>(r)] != card_of(r)) return false;
+    if (payloads[static_cast<std::size_t>(r)] != payload_of(r)) return false;
   return true;
 }
 
@@ -79,7 +79,7 @@ std::string message_of(F&& f) {
 void leave_behind(const std::filesystem::path& path, int rank, int size, const char* token) {
   const pid_t child = ::fork();
   if (child == 0) {
-    FileRendezvous(path, rank, size, {token, 20s}).meet(card_of(rank + 10));
+    FileRendezvous(path, rank, size, {token, 20s}).meet(payload_of(rank + 10));
     std::_Exit(0);
   }
   while (!std::filesystem::exists(path.string() + '.' + std::to_string(rank)))
@@ -101,9 +101,9 @@ bool has(const std::string& text, const std::string& part) {
 TEST_CASE("rendezvous: over a communicator of threads") {
   std::atomic<int> right{0};
   run_ranks(3, [&](ThreadCommunicator& ranks) {
-    OverCommunicator place(ranks);
-    static_assert(Rendezvous<OverCommunicator<ThreadCommunicator>>);
-    if (are_right(place.meet(card_of(ranks.rank())), 3)) ++right;
+    CommunicatorRendezvous place(ranks);
+    static_assert(Rendezvous<CommunicatorRendezvous<ThreadCommunicator>>);
+    if (are_right(place.meet(payload_of(ranks.rank())), 3)) ++right;
   });
   CHECK(right == 3);
 }
@@ -114,7 +114,7 @@ TEST_CASE("rendezvous: processes meet in a folder, twice, and leave nothing ther
     for (const char* const token : {"first", "second"}) {
       CHECK(run_in_processes(ranks, [&](int rank) {
               FileRendezvous place(folder.path() / "meet", rank, ranks, {token, 20s});
-              return are_right(place.meet(card_of(rank)), ranks);
+              return are_right(place.meet(payload_of(rank)), ranks);
             }) == ranks);
       CHECK(std::filesystem::is_empty(folder.path()));
     }
@@ -122,7 +122,7 @@ TEST_CASE("rendezvous: processes meet in a folder, twice, and leave nothing ther
 }
 
 TEST_CASE(
-    "rendezvous: ranks meet again and again at one place, and see the cards of each meeting") {
+    "rendezvous: ranks meet again and again at one place, and see the payloads of each meeting") {
   const testing::TemporaryFolder folder("shardwise_meeting");
   const std::filesystem::path path = folder.path() / "meet";
   constexpr int ranks = 4;
@@ -133,15 +133,15 @@ TEST_CASE(
     CHECK(run_in_processes(ranks, [&](int rank) {
             for (int meeting = 0; meeting < meetings; ++meeting) {
               if ((meeting + rank) % ranks == 0) std::this_thread::sleep_for(5ms);  // one is late
-              std::vector<Card> cards;
+              std::vector<RendezvousPayload> payloads;
               if (in_a_folder)
-                cards = FileRendezvous(path, rank, ranks, {"one", 20s})
-                            .meet(card_of(meeting * ranks + rank));
+                payloads = FileRendezvous(path, rank, ranks, {"one", 20s})
+                               .meet(payload_of(meeting * ranks + rank));
               else
-                cards = TcpRendezvous("127.0.0.1", port, rank, ranks, {"one", 20s})
-                            .meet(card_of(meeting * ranks + rank));
+                payloads = TcpRendezvous("127.0.0.1", port, rank, ranks, {"one", 20s})
+                               .meet(payload_of(meeting * ranks + rank));
               for (int r = 0; r < ranks; ++r)
-                if (cards[static_cast<std::size_t>(r)] != card_of(meeting * ranks + r))
+                if (payloads[static_cast<std::size_t>(r)] != payload_of(meeting * ranks + r))
                   return false;
             }
             return true;
@@ -154,23 +154,24 @@ TEST_CASE("rendezvous: files of an earlier job, and files of anything, are passe
   const testing::TemporaryFolder folder("shardwise_meeting");
   const std::filesystem::path path = folder.path() / "meet";
   for (const int rank : {0, 1}) leave_behind(path, rank, 3, "earlier");  // rank 2 never came
-  std::ofstream(path.string() + ".2") << "no card";
-  std::ofstream(path.string() + ".all") << "no cards";
+  std::ofstream(path.string() + ".2") << "no payload";
+  std::ofstream(path.string() + ".all") << "no payloads";
   CHECK(run_in_processes(3, [&](int rank) {
           FileRendezvous place(path, rank, 3, {"now", 20s});
-          return are_right(place.meet(card_of(rank)), 3);
+          return are_right(place.meet(payload_of(rank)), 3);
         }) == 3);
   CHECK(std::filesystem::is_empty(folder.path()));
 
   leave_behind(path, 1, 2, "earlier");
   FileRendezvous alone(path, 0, 2, {"now", 30ms});
-  const std::string message = message_of([&] { alone.meet(card_of(0)); });
-  has(message, "rank 0 of 2: after 30 ms, rank 1 has not come; the file " + path.string() +
-                   ".1 is there, but who wrote it belongs to another job: its token differs");
+  const std::string message = message_of([&] { alone.meet(payload_of(0)); });
+  has(message,
+      "rank 0 of 2: after 30 ms, rank 1 has not come; the file " + path.string() +
+          ".1 is there, but the process that wrote it belongs to another job: its token differs");
   CHECK(!std::filesystem::exists(path.string() + ".0"));
 }
 
-TEST_CASE("rendezvous: a rank of the same job that was killed gives its card to nobody") {
+TEST_CASE("rendezvous: a rank of the same job that was killed gives its payload to no other rank") {
   const testing::TemporaryFolder folder("shardwise_meeting");
   const std::filesystem::path path = folder.path() / "meet";
   leave_behind(path, 1, 2, "now");
@@ -178,29 +179,30 @@ TEST_CASE("rendezvous: a rank of the same job that was killed gives its card to 
   CHECK(run_in_processes(2, [&](int rank) {
           if (rank == 0) {
             FileRendezvous place(path, 0, 2, {"now", 500ms});
-            message = message_of([&] { place.meet(card_of(0)); });
+            message = message_of([&] { place.meet(payload_of(0)); });
             return true;
           }
           while (!std::filesystem::exists(path.string() + ".all")) std::this_thread::yield();
           FileRendezvous place(path, 1, 2, {"now", 50ms});  // started again
           return has(
-              message_of([&] { place.meet(card_of(1)); }),
-              "rank 1 of 2: after 50 ms, all ranks have come, but rank 0 has not shown their");
+              message_of([&] { place.meet(payload_of(1)); }),
+              "rank 1 of 2: after 50 ms, all ranks have come, but rank 0 has not written their");
         }) == 2);
-  has(message, "rank 0 of 2: after 500 ms, rank 1 has not seen the cards of all");
+  has(message, "rank 0 of 2: after 500 ms, rank 1 has not read the payloads of all ranks");
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-TEST_CASE("rendezvous: who gives up in a folder names who has not come, and takes its card away") {
+TEST_CASE(
+    "rendezvous: a rank that gives up in a folder names the missing ranks and removes its file") {
   const testing::TemporaryFolder folder("shardwise_meeting");
   const std::filesystem::path path = folder.path() / "meet";
   FileRendezvous second(path, 1, 3, {"t", 30ms});
-  has(message_of([&] { second.meet(card_of(1)); }),
+  has(message_of([&] { second.meet(payload_of(1)); }),
       "rendezvous at " + path.string() + ", rank 1 of 3: after 30 ms, rank 0 and 2 has not come.");
   leave_behind(path, 0, 2, "t");  // rank 0, killed when it had come
   FileRendezvous waits(path, 1, 2, {"t", 30ms});
-  has(message_of([&] { waits.meet(card_of(1)); }),
-      "after 30 ms, all ranks have come, but rank 0 has not shown their cards");
+  has(message_of([&] { waits.meet(payload_of(1)); }),
+      "after 30 ms, all ranks have come, but rank 0 has not written their payloads");
   CHECK(std::filesystem::exists(path.string() + ".0"));
   CHECK(!std::filesystem::exists(path.string() + ".1"));
 }
@@ -222,9 +224,9 @@ TEST_CASE("rendezvous: what a place refuses to begin with") {
                        "machine",
                        argument_error);
   CHECK_THROWS_AS(TcpRendezvous("localhost", 0, 0, 2), argument_error);
-  CHECK(are_right(TcpRendezvous("", 0, 0, 1).meet(card_of(0)), 1));
+  CHECK(are_right(TcpRendezvous("", 0, 0, 1).meet(payload_of(0)), 1));
   FileRendezvous nowhere("/no/such/folder/meet", 0, 2, {"t", 1s});
-  CHECK_THROWS_AS(nowhere.meet(card_of(0)), data_error);
+  CHECK_THROWS_AS(nowhere.meet(payload_of(0)), data_error);
 }
 
 TEST_CASE("rendezvous: processes meet over TCP, twice at one port") {
@@ -240,35 +242,36 @@ TEST_CASE("rendezvous: processes meet over TCP, twice at one port") {
               launch.master_port = port;
               launch.token = token;
               TcpRendezvous place(launch, 20s);
-              return are_right(place.meet(card_of(rank)), ranks);
+              return are_right(place.meet(payload_of(rank)), ranks);
             }) == ranks);
     }
   }
 }
 
-TEST_CASE("rendezvous: strangers who say nothing, garbage, too little or too much hold up nobody") {
+TEST_CASE(
+    "rendezvous: connections that send nothing, garbage, too little or too much delay no rank") {
   const int port = free_port();
   const auto began = std::chrono::steady_clock::now();
   CHECK(run_in_processes(4, [&](int rank) {
-          if (rank == 3) {  // the stranger
-            const std::string mark = "shardw01";
+          if (rank == 3) {  // connects as something else first
+            const std::string magic = "shardw01";
             std::vector<int> sockets;
             for (int i = 0; i < 40; ++i) {
               sockets.push_back(connect_to(port));
               std::string text;
               if (i % 4 == 1) text = std::string(100000, 'x');
-              if (i % 4 == 2) text = mark;
-              if (i % 4 == 3) text = mark + std::string(600, '\xff');
+              if (i % 4 == 2) text = magic;
+              if (i % 4 == 3) text = magic + std::string(600, '\xff');
               if (sockets.back() < 0 || (!text.empty() && ::send(sockets.back(), text.data(),
                                                                  text.size(), MSG_NOSIGNAL) < 0))
                 return false;
               if (i % 5 == 4) ::close(sockets.back());
             }
             TcpRendezvous place("127.0.0.1", port, 3, 4, {"secret", 20s});
-            return are_right(place.meet(card_of(3)), 4);
+            return are_right(place.meet(payload_of(3)), 4);
           }
           TcpRendezvous place("127.0.0.1", port, rank, 4, {"secret", 20s});
-          return are_right(place.meet(card_of(rank)), 4);
+          return are_right(place.meet(payload_of(rank)), 4);
         }) == 4);
   CHECK(std::chrono::steady_clock::now() - began < 10s);
 }
@@ -280,10 +283,10 @@ TEST_CASE("rendezvous: rank 0 listens at the given address only") {
             ::close(connect_to(port));                                    // it does listen
             const bool elsewhere = connect_to(port, 0x7f000002, 1) >= 0;  // 127.0.0.2
             TcpRendezvous place("127.0.0.1", port, 1, 2, {"", 20s});
-            return are_right(place.meet(card_of(1)), 2) && !elsewhere;
+            return are_right(place.meet(payload_of(1)), 2) && !elsewhere;
           }
           TcpRendezvous place("127.0.0.1", port, 0, 2, {"", 20s});
-          return are_right(place.meet(card_of(0)), 2);
+          return are_right(place.meet(payload_of(0)), 2);
         }) == 2);
 }
 
@@ -301,15 +304,16 @@ TEST_CASE("rendezvous: refused by rank 0 with the reason") {
     run_in_processes(2, [&](int rank) {
       if (rank == 0) {
         const std::string message = message_of([&] {
-          TcpRendezvous("127.0.0.1", port, 0, 3, {"secret", 150ms}).meet(card_of(0));
+          TcpRendezvous("127.0.0.1", port, 0, 3, {"secret", 150ms}).meet(payload_of(0));
         });
         has(message,
             "rank 0 of 3: after 150 ms, rank 1 and 2 has not come. 1 connection(s) were "
-            "made; one was refused that " +
+            "made; one was refused because it " +
                 std::string(wrong.reason));
         return true;
       }
-      TcpRendezvous("127.0.0.1", port, wrong.rank, wrong.size, {wrong.token, 5s}).meet(card_of(1));
+      TcpRendezvous("127.0.0.1", port, wrong.rank, wrong.size, {wrong.token, 5s})
+          .meet(payload_of(1));
       return false;
     });
   }
@@ -318,15 +322,15 @@ TEST_CASE("rendezvous: refused by rank 0 with the reason") {
   CHECK(run_in_processes(2, [&](int rank) {
           if (rank == 1) {
             message_of([&] {
-              TcpRendezvous("127.0.0.1", other, 0, 2, {"a", 200ms}).meet(card_of(0));
+              TcpRendezvous("127.0.0.1", other, 0, 2, {"a", 200ms}).meet(payload_of(0));
             });
             return true;
           }
           const std::string message = message_of([&] {
-            TcpRendezvous("127.0.0.1", other, 1, 2, {"b", 5s}).meet(card_of(1));
+            TcpRendezvous("127.0.0.1", other, 1, 2, {"b", 5s}).meet(payload_of(1));
           });
           return has(message,
-                     "rank 1 of 2: refused by rank 0, for which this process belongs to "
+                     "rank 1 of 2: refused by rank 0, because this process belongs to "
                      "another job: its token differs");
         }) == 2);
 }
@@ -337,33 +341,33 @@ TEST_CASE("rendezvous: two processes that call themselves the same rank") {
   run_in_processes(3, [&](int rank) {
     if (rank == 0) {
       refused = has(message_of([&] {
-                      TcpRendezvous("127.0.0.1", port, 0, 3, {"", 200ms}).meet(card_of(0));
+                      TcpRendezvous("127.0.0.1", port, 0, 3, {"", 200ms}).meet(payload_of(0));
                     }),
-                    "one was refused that calls itself a rank that has already come");
+                    "one was refused because it has the rank of a process that has already joined");
       return true;
     }
-    TcpRendezvous("127.0.0.1", port, 1, 3, {"", 400ms}).meet(card_of(1));
+    TcpRendezvous("127.0.0.1", port, 1, 3, {"", 400ms}).meet(payload_of(1));
     return false;
   });
   CHECK(refused == 1);
 }
 
-TEST_CASE("rendezvous: ranks that stay away, ports that are taken, addresses of nobody") {
+TEST_CASE("rendezvous: ranks that stay away, ports that are taken, addresses of no machine") {
   const int port = free_port();
   TcpRendezvous first("127.0.0.1", port, 0, 3, {"", 30ms});
-  has(message_of([&] { first.meet(card_of(0)); }),
+  has(message_of([&] { first.meet(payload_of(0)); }),
       "after 30 ms, rank 1 and 2 has not come. 0 connection(s) were made");
   TcpRendezvous second("127.0.0.1", port, 1, 3, {"", 30ms});
-  has(message_of([&] { second.meet(card_of(1)); }), "after 30 ms, nobody listens there");
+  has(message_of([&] { second.meet(payload_of(1)); }), "after 30 ms, nobody listens there");
 
   const detail::Socket taken = detail::listen_at(detail::Addresses("127.0.0.1", port), 1);
   REQUIRE(static_cast<bool>(taken));
-  has(message_of([&] { first.meet(card_of(0)); }),
+  has(message_of([&] { first.meet(payload_of(0)); }),
       "cannot listen there: Address already in use. The address must be one of this machine");
   TcpRendezvous elsewhere("192.0.2.1", port, 0, 2, {"", 30ms});
-  has(message_of([&] { elsewhere.meet(card_of(0)); }), "cannot listen there");
+  has(message_of([&] { elsewhere.meet(payload_of(0)); }), "cannot listen there");
   TcpRendezvous nobody("no such name", port, 1, 2, {"", 30ms});
-  CHECK_THROWS_AS(nobody.meet(card_of(1)), argument_error);
+  CHECK_THROWS_AS(nobody.meet(payload_of(1)), argument_error);
 }
 
 TEST_CASE("rendezvous: a server that is none of ours is told from rank 0") {
@@ -380,16 +384,16 @@ TEST_CASE("rendezvous: a server that is none of ours is told from rank 0") {
             return sent;
           }
           TcpRendezvous place("127.0.0.1", port, 1, 2, {"", 5s});
-          return has(message_of([&] { place.meet(card_of(1)); }),
-                     "who listens there is not rank 0 of this library");
+          return has(message_of([&] { place.meet(payload_of(1)); }),
+                     "the program that listens there is not rank 0 of this job");
         }) == 2);
 }
 
 TEST_CASE("rendezvous: a rank that came and left has not come, and may come again") {
   const int port = free_port();
   const auto meet = [&](int rank, std::chrono::milliseconds timeout) {
-    return are_right(TcpRendezvous("127.0.0.1", port, rank, 3, {"", timeout}).meet(card_of(rank)),
-                     3);
+    return are_right(
+        TcpRendezvous("127.0.0.1", port, rank, 3, {"", timeout}).meet(payload_of(rank)), 3);
   };
   for (const bool comes_again : {true, false}) {
     CAPTURE(comes_again);
@@ -420,24 +424,24 @@ TEST_CASE("rendezvous: a process without a descriptor for the other ranks says s
   };
   for (const int spare : {0, 1}) {  // beside the one that listens
     CAPTURE(spare);
-    int stranger = -1;
+    int unused = -1;
     CHECK(
         run_in_processes(2, [&](int process) {
           if (process == 1) {  // rank 0, for the limit cannot be raised again
             if (!leave_descriptors(1 + spare)) return false;
             TcpRendezvous place("127.0.0.1", port, 0, 2, {"", 5s});
-            if (spare == 1) return are_right(place.meet(card_of(0)), 2);
+            if (spare == 1) return are_right(place.meet(payload_of(0)), 2);
             const auto began = std::chrono::steady_clock::now();
-            return has(message_of([&] { place.meet(card_of(0)); }),
-                       "rank 0 of 2: cannot let the other ranks in: Too many open files. It needs "
+            return has(message_of([&] { place.meet(payload_of(0)); }),
+                       "rank 0 of 2: cannot accept the other ranks: Too many open files. It needs "
                        "a "
                        "descriptor for each of them; raise the limit of open files (ulimit -n)") &&
                    std::chrono::steady_clock::now() - began < 4s;
           }
-          stranger = connect_to(port);
+          unused = connect_to(port);
           if (spare == 0) return true;
-          return are_right(TcpRendezvous("127.0.0.1", port, 1, 2, {"", 5s}).meet(card_of(1)), 2);
+          return are_right(TcpRendezvous("127.0.0.1", port, 1, 2, {"", 5s}).meet(payload_of(1)), 2);
         }) == 2);
-    ::close(stranger);
+    ::close(unused);
   }
 }

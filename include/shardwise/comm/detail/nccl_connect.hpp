@@ -1,15 +1,15 @@
 #pragma once
-// How a group of NCCL begins: ranks that meet somewhere, or a communicator that the caller has
-// made.
+// How a group of NCCL is made: from ranks that meet in a rendezvous, or from a communicator of the
+// caller.
 
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <vector>
 
-#include "shardwise/comm/detail/device_card.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
 #include "shardwise/comm/detail/nccl_library.hpp"
+#include "shardwise/comm/detail/peer_info.hpp"
 #include "shardwise/comm/detail/rank_failure.hpp"
 #include "shardwise/comm/nccl_options.hpp"
 #include "shardwise/comm/rendezvous.hpp"
@@ -17,23 +17,24 @@
 
 namespace shardwise::detail::nccl {
 
-/// A rank that cannot take part says so to the others before it throws.
+/// A rank that cannot take part tells the others before it throws.
 template <Rendezvous R>
 std::unique_ptr<Group> connected(R& place, NcclOptions options) {
-  std::exception_ptr trouble;
-  const DeviceCard mine = make_card(place.rank(), options.device, trouble);
-  std::vector<DeviceCard> cards;
-  for (const Card& card : place.meet(mine.encode())) cards.push_back(DeviceCard::decode(card));
-  if (trouble) {
+  std::exception_ptr failure;
+  const PeerInfo mine = make_peer_info(place.rank(), options.device, failure);
+  std::vector<PeerInfo> peers;
+  for (const RendezvousPayload& payload : place.meet(mine.encode()))
+    peers.push_back(PeerInfo::decode(payload));
+  if (failure) {
     try {
-      std::rethrow_exception(trouble);
+      std::rethrow_exception(failure);
     } catch (...) {
       rethrow_with_rank(place.rank());
     }
   }
-  check_cards(cards);
+  check_peers(peers);
   ncclUniqueId id;
-  std::memcpy(&id, cards[0].id.data(), sizeof id);
+  std::memcpy(&id, peers[0].id.data(), sizeof id);
   auto group =
       std::make_unique<Group>(Group::Terms{options.device, options.stream, options.timeout, true});
   group->connect(place.rank(), place.size(), id);

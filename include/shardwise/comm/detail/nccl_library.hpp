@@ -14,7 +14,7 @@
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/call_watch.hpp"
-#include "shardwise/comm/detail/device_card.hpp"
+#include "shardwise/comm/detail/peer_info.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -84,31 +84,31 @@ inline int choose_device(int wanted) {
   return wanted;
 }
 
-/// What this rank shows the others. What keeps it from taking part goes on the card, so that nobody
-/// waits for it, and into `trouble`.
-inline DeviceCard make_card(int rank, int& device, std::exception_ptr& trouble) {
-  DeviceCard card;
+/// What this rank tells the others. If it cannot take part, the reason goes into the result, so
+/// that the others do not wait for it, and into `failure`.
+inline PeerInfo make_peer_info(int rank, int& device, std::exception_ptr& failure) {
+  PeerInfo info;
   try {
     device = choose_device(device);
     std::array<char, 32> bus{};
     check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device),
           "cudaDeviceGetPCIBusId");
-    card.device = bus.data();
-    card.machine = this_machine();
+    info.device = bus.data();
+    info.machine = this_machine();
     int version = 0;
     check(ncclGetVersion(&version), "ncclGetVersion");
-    card.version = static_cast<std::uint32_t>(version);
+    info.version = static_cast<std::uint32_t>(version);
     if (rank == 0) {
       ncclUniqueId id;
       check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-      static_assert(sizeof id == sizeof card.id);
-      std::memcpy(card.id.data(), &id, sizeof id);
+      static_assert(sizeof id == sizeof info.id);
+      std::memcpy(info.id.data(), &id, sizeof id);
     }
   } catch (const error& e) {
-    card.problem = e.what();
-    trouble = std::current_exception();
+    info.problem = e.what();
+    failure = std::current_exception();
   }
-  return card;
+  return info;
 }
 
 /// While it lives, the calling thread works on this device.

@@ -1,5 +1,5 @@
 #pragma once
-// What ranks on devices show each other before they have a communicator, and what must hold of it.
+// What ranks with a device tell each other before they have a communicator, and the checks of it.
 
 #include <unistd.h>
 
@@ -15,14 +15,14 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/comm/detail/greeting.hpp"
+#include "shardwise/comm/detail/hello.hpp"
 #include "shardwise/comm/rendezvous.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
 
-/// The number by which processes know that they are on one machine, containers or not: that of its
-/// system's start, or of its name where there is none. FNV-1a of the text.
+/// A number that is equal for processes on one machine, in containers too: the FNV-1a hash of the
+/// boot id of the system, or of the host name where there is no boot id.
 inline std::uint64_t this_machine() {
   std::string text;
   std::ifstream start("/proc/sys/kernel/random/boot_id");
@@ -39,30 +39,30 @@ inline std::uint64_t this_machine() {
   return hash;
 }
 
-/// The card of a rank that is to work on a device.
-struct DeviceCard {
-  std::array<std::byte, 128> id{};  ///< of the communicator to be; rank 0's counts
-  std::uint64_t machine = 0;        ///< of this_machine()
-  std::uint32_t version = 0;        ///< of the library that is to connect the ranks
+/// What a rank with a device tells the others: the payload of its rendezvous.
+struct PeerInfo {
+  std::array<std::byte, 128> id{};  ///< the unique id of NCCL; that of rank 0 is used
+  std::uint64_t machine = 0;        ///< from this_machine()
+  std::uint32_t version = 0;        ///< of NCCL
   std::string device;               ///< its PCI bus number, "0000:3b:00.0"
   std::string problem;              ///< why this rank cannot take part; empty if it can
 
-  Card encode() const {
-    Card card{};
-    const std::span<std::byte> bytes(card);
-    std::copy(id.begin(), id.end(), card.begin());
+  RendezvousPayload encode() const {
+    RendezvousPayload payload{};
+    const std::span<std::byte> bytes(payload);
+    std::copy(id.begin(), id.end(), payload.begin());
     put_number(bytes.subspan(128), static_cast<std::uint32_t>(machine & 0xffff'ffffU));
     put_number(bytes.subspan(132), static_cast<std::uint32_t>(machine >> 32));
     put_number(bytes.subspan(136), version);
     put_text(bytes.subspan(140, 32), device);
     put_text(bytes.subspan(172), problem);
-    return card;
+    return payload;
   }
 
-  static DeviceCard decode(const Card& card) {
-    const std::span<const std::byte> bytes(card);
-    DeviceCard result;
-    std::copy_n(card.begin(), result.id.size(), result.id.begin());
+  static PeerInfo decode(const RendezvousPayload& payload) {
+    const std::span<const std::byte> bytes(payload);
+    PeerInfo result;
+    std::copy_n(payload.begin(), result.id.size(), result.id.begin());
     result.machine = get_number(bytes.subspan(128)) |
                      static_cast<std::uint64_t>(get_number(bytes.subspan(132))) << 32;
     result.version = get_number(bytes.subspan(136));
@@ -84,26 +84,26 @@ struct DeviceCard {
   }
 };
 
-/// That all ranks can take part, with one version of the library, each on a device of its own. All
-/// ranks see the same cards, so all throw, or none.
-/// throws  peer_error if another rank has a problem (this one's is its own to throw)
+/// Checks that all ranks can take part, that they have one version of NCCL, and that each has a
+/// device of its own. All ranks check the same data, so either all of them throw or none.
+/// throws  peer_error if a rank has a problem (that rank itself throws its own error before)
 ///         backend_error for different versions
 ///         argument_error for two ranks on one device
-inline void check_cards(const std::vector<DeviceCard>& cards) {
+inline void check_peers(const std::vector<PeerInfo>& peers) {
   const auto number = [](std::size_t rank) { return std::to_string(rank); };
-  for (std::size_t r = 0; r < cards.size(); ++r)
-    if (!cards[r].problem.empty())
-      throw peer_error({"rank ", number(r), " cannot take part: ", cards[r].problem});
+  for (std::size_t r = 0; r < peers.size(); ++r)
+    if (!peers[r].problem.empty())
+      throw peer_error({"rank ", number(r), " cannot take part: ", peers[r].problem});
   std::map<std::pair<std::uint64_t, std::string>, std::size_t> users;
-  for (std::size_t r = 0; r < cards.size(); ++r) {
-    if (cards[r].version != cards[0].version)
-      throw backend_error({"NCCL: rank 0 has version code ", cards[0].version, " and rank ",
-                           number(r), " has ", cards[r].version,
+  for (std::size_t r = 0; r < peers.size(); ++r) {
+    if (peers[r].version != peers[0].version)
+      throw backend_error({"NCCL: rank 0 has version code ", peers[0].version, " and rank ",
+                           number(r), " has ", peers[r].version,
                            "; give all ranks the same library"});
-    const auto [user, is_first] = users.try_emplace({cards[r].machine, cards[r].device}, r);
+    const auto [user, is_first] = users.try_emplace({peers[r].machine, peers[r].device}, r);
     if (!is_first)
       throw argument_error({"NCCL: ranks ", number(user->second), " and ", number(r),
-                            " are both on the GPU ", cards[r].device,
+                            " are both on the GPU ", peers[r].device,
                             " of one machine, which NCCL refuses. Run no more ranks than GPUs and "
                             "give each its own (LOCAL_RANK), or share one GPU among thread ranks"});
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What a rank says of itself before there is a communicator: bytes of one fixed length, the same in
-// a file and on a wire.
+// The first message of a rank in a rendezvous. It has one fixed length, and is the same in a file
+// and on the wire.
 
 #include <algorithm>
 #include <array>
@@ -26,7 +26,7 @@ inline std::uint32_t get_number(std::span<const std::byte> bytes) {
   return value;
 }
 
-/// Whether two texts of bytes are equal, in a time that does not tell where they differ.
+/// Whether two byte sequences are equal, in a time that does not depend on where they differ.
 inline bool equal_in_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
@@ -34,28 +34,29 @@ inline bool equal_in_constant_time(std::span<const std::byte> a, std::span<const
   return difference == 0;
 }
 
-/// What becomes of a greeting. The numbers are those of the wire.
-enum class Verdict : std::uint32_t {
-  welcome = 0,
-  no_greeting = 1,  ///< not of this library, or of another version of it
-  other_token = 2,
-  other_size = 3,  ///< of a job with another number of ranks
-  no_rank = 4,
-  taken = 5  ///< another process has come as this rank
+/// Whether a rank accepts the hello of another one. The numbers go over the wire.
+enum class HelloStatus : std::uint32_t {
+  accepted = 0,
+  not_a_hello = 1,  ///< not a message of this version of shardwise
+  wrong_token = 2,
+  wrong_size = 3,  ///< of a job with another number of ranks
+  invalid_rank = 4,
+  duplicate_rank = 5  ///< another process has already joined as this rank
 };
 
-inline const char* meaning(Verdict verdict) {
-  constexpr const char* meanings[] = {"is welcome",
-                                      "has said nothing that this version understands",
-                                      "belongs to another job: its token differs",
-                                      "expects another number of ranks",
-                                      "calls itself a rank that there is not",
-                                      "calls itself a rank that has already come"};
-  const auto number = static_cast<std::size_t>(verdict);
-  return meanings[std::min(number, std::size_t{5})];
+/// What an error says about the sender of a hello with this status.
+inline const char* describe(HelloStatus status) {
+  constexpr const char* texts[] = {"is accepted",
+                                   "has not sent a hello of this version of shardwise",
+                                   "belongs to another job: its token differs",
+                                   "expects another number of ranks",
+                                   "has a rank that does not exist",
+                                   "has the rank of a process that has already joined"};
+  const auto number = static_cast<std::size_t>(status);
+  return texts[std::min(number, std::size_t{5})];
 }
 
-/// A rank on its way to the others of its job.
+/// A rank that takes part in a rendezvous.
 class Participant {
  public:
   static constexpr std::size_t largest_token = 256;
@@ -84,50 +85,51 @@ class Participant {
   RendezvousOptions options_;
 };
 
-/// Mark, number of ranks, rank, length of the token, token, card.
-struct Greeting {
+/// Magic text, number of ranks, rank, length of the token, token, payload.
+struct Hello {
   static constexpr std::size_t token_at = 20;
-  static constexpr std::size_t card_at = token_at + Participant::largest_token;
-  static constexpr std::size_t length = card_at + sizeof(Card);
-  static constexpr std::string_view mark = "shardw01";
+  static constexpr std::size_t payload_at = token_at + Participant::largest_token;
+  static constexpr std::size_t length = payload_at + sizeof(RendezvousPayload);
+  static constexpr std::string_view magic = "shardw01";
 
   std::array<std::byte, length> bytes{};
 
-  Greeting() = default;
-  Greeting(const Participant& from, const Card& card) {
+  Hello() = default;
+  Hello(const Participant& from, const RendezvousPayload& payload) {
     const std::string& token = from.options().token;
-    std::memcpy(bytes.data(), mark.data(), mark.size());
+    std::memcpy(bytes.data(), magic.data(), magic.size());
     put_number(std::span(bytes).subspan(8), static_cast<std::uint32_t>(from.size()));
     put_number(std::span(bytes).subspan(12), static_cast<std::uint32_t>(from.rank()));
     put_number(std::span(bytes).subspan(16), static_cast<std::uint32_t>(token.size()));
     std::copy_n(reinterpret_cast<const std::byte*>(token.data()), token.size(),
                 bytes.begin() + token_at);
-    std::copy(card.begin(), card.end(), bytes.begin() + card_at);
+    std::copy(payload.begin(), payload.end(), bytes.begin() + payload_at);
   }
 
-  /// As `reader` sees it. Only of one that is welcome, rank() and card() mean anything.
-  Verdict verdict(const Participant& reader) const {
-    const Greeting expected(reader, Card{});
+  /// Whether `reader` accepts it. If not, rank() and payload() mean nothing.
+  HelloStatus status(const Participant& reader) const {
+    const Hello expected(reader, RendezvousPayload{});
     const std::span<const std::byte> mine(bytes);
     const std::span<const std::byte> theirs(expected.bytes);
-    if (std::memcmp(bytes.data(), mark.data(), mark.size()) != 0) return Verdict::no_greeting;
-    if (!equal_in_constant_time(mine.subspan(16, card_at - 16), theirs.subspan(16, card_at - 16)))
-      return Verdict::other_token;
+    if (std::memcmp(bytes.data(), magic.data(), magic.size()) != 0) return HelloStatus::not_a_hello;
+    if (!equal_in_constant_time(mine.subspan(16, payload_at - 16),
+                                theirs.subspan(16, payload_at - 16)))
+      return HelloStatus::wrong_token;
     if (get_number(mine.subspan(8)) != static_cast<std::uint32_t>(reader.size()))
-      return Verdict::other_size;
+      return HelloStatus::wrong_size;
     if (get_number(mine.subspan(12)) >= static_cast<std::uint32_t>(reader.size()))
-      return Verdict::no_rank;
-    return Verdict::welcome;
+      return HelloStatus::invalid_rank;
+    return HelloStatus::accepted;
   }
 
   int rank() const { return static_cast<int>(get_number(std::span(bytes).subspan(12))); }
-  Card card() const {
-    Card card;
-    std::copy_n(bytes.begin() + card_at, card.size(), card.begin());
-    return card;
+  RendezvousPayload payload() const {
+    RendezvousPayload payload;
+    std::copy_n(bytes.begin() + payload_at, payload.size(), payload.begin());
+    return payload;
   }
 
-  friend bool operator==(const Greeting&, const Greeting&) = default;
+  friend bool operator==(const Hello&, const Hello&) = default;
 };
 
 }  // namespace shardwise::detail
