@@ -42,8 +42,8 @@ bool contains(const std::string& text, const std::string& part) {
 /// The last rank calls `wrong`, all others call `right`; the message has both, with who called
 /// them.
 template <class Right, class Wrong>
-void check_quarrel(const std::string& right_call, Right right, const std::string& wrong_call,
-                   Wrong wrong) {
+void check_mismatch(const std::string& right_call, Right right, const std::string& wrong_call,
+                    Wrong wrong) {
   MpiCommunicator ranks = checked_ranks();
   if (ranks.size() == 1) return;
   const int last = ranks.size() - 1;
@@ -73,17 +73,17 @@ const std::string sum_of_floats = "all_reduce(sum, float32, 8 elements)";
 }  // namespace
 
 TEST_CASE("another type") {
-  check_quarrel(sum_of_floats, sum_floats, "all_reduce(sum, float64, 8 elements)",
-                [](MpiCommunicator& c) { c.all_reduce<double>(doubles, doubles); });
+  check_mismatch(sum_of_floats, sum_floats, "all_reduce(sum, float64, 8 elements)",
+                 [](MpiCommunicator& c) { c.all_reduce<double>(doubles, doubles); });
 }
 
 TEST_CASE("another operation") {
-  check_quarrel(sum_of_floats, sum_floats, "all_reduce(max, float32, 8 elements)",
-                [](MpiCommunicator& c) { c.all_reduce<float>(some, some, Reduction::max); });
+  check_mismatch(sum_of_floats, sum_floats, "all_reduce(max, float32, 8 elements)",
+                 [](MpiCommunicator& c) { c.all_reduce<float>(some, some, Reduction::max); });
 }
 
 TEST_CASE("another root") {
-  check_quarrel(
+  check_mismatch(
       "broadcast(float32, 8 elements, root 0)",
       [](MpiCommunicator& c) { c.broadcast(std::span(some), 0); },
       "broadcast(float32, 8 elements, root 1)",
@@ -91,15 +91,15 @@ TEST_CASE("another root") {
 }
 
 TEST_CASE("a smaller count") {
-  check_quarrel(sum_of_floats, sum_floats, "all_reduce(sum, float32, 6 elements)",
-                [](MpiCommunicator& c) {
-                  const std::span<float> part = std::span(some).first(6);
-                  c.all_reduce<float>(part, part);
-                });
+  check_mismatch(sum_of_floats, sum_floats, "all_reduce(sum, float32, 6 elements)",
+                 [](MpiCommunicator& c) {
+                   const std::span<float> part = std::span(some).first(6);
+                   c.all_reduce<float>(part, part);
+                 });
 }
 
 TEST_CASE("a larger count, of data that goes in several messages") {
-  check_quarrel(
+  check_mismatch(
       "all_reduce(sum, float32, 5000 elements)",
       [](MpiCommunicator& c) { c.all_reduce<float>(many, many); },
       "all_reduce(sum, float32, 6000 elements)",
@@ -107,14 +107,14 @@ TEST_CASE("a larger count, of data that goes in several messages") {
 }
 
 TEST_CASE("another collective") {
-  check_quarrel(sum_of_floats, sum_floats, "barrier()", [](MpiCommunicator& c) { c.barrier(); });
+  check_mismatch(sum_of_floats, sum_floats, "barrier()", [](MpiCommunicator& c) { c.barrier(); });
 }
 
 TEST_CASE("another collective of the same data") {
   const auto counts = [](MpiCommunicator& c) {
     return Counts(static_cast<std::size_t>(c.size()), 1);
   };
-  check_quarrel(
+  check_mismatch(
       "all_gather(float32, ",
       [&](MpiCommunicator& c) {
         std::vector<float> out(counts(c).size());
@@ -139,7 +139,7 @@ TEST_CASE("other blocks of the same total") {
     all[1] = 4 - first;
     return all;
   };
-  check_quarrel(
+  check_mismatch(
       "all_gather(float32, 4 elements in counts 1 3",
       [&](MpiCommunicator& c) { gather(c, counts(c, 1)); },
       "all_gather(float32, 4 elements in counts 2 2",
@@ -147,7 +147,7 @@ TEST_CASE("other blocks of the same total") {
 }
 
 TEST_CASE("a call left out") {
-  check_quarrel(sum_of_floats, sum_floats, "split()", [](MpiCommunicator& c) { c.split(0, 0); });
+  check_mismatch(sum_of_floats, sum_floats, "split()", [](MpiCommunicator& c) { c.split(0, 0); });
 }
 
 TEST_CASE("blocks of an all_to_all that the receiver does not expect") {

@@ -14,9 +14,9 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/detail/checks.hpp"
-#include "shardwise/comm/detail/device_letter.hpp"
+#include "shardwise/comm/detail/device_message.hpp"
 #include "shardwise/comm/detail/device_sums.hpp"
-#include "shardwise/comm/detail/quarrel.hpp"
+#include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/core/error.hpp"
@@ -208,39 +208,40 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
 
   template <class T>
   void move(const Call& call, const moves::AllToAll<T>& m) {
-    std::optional<detail::Unequal> unequal;
+    std::optional<detail::BlockMismatch> mismatch;
     exchange(call, m, [&](OfAll<moves::AllToAll<T>> all) {
-      unequal = detail::first_unequal(all);
-      for (std::size_t r = 0, begin = 0; !unequal && r < all.size(); begin += m.received[r++])
+      mismatch = detail::first_block_mismatch(all);
+      for (std::size_t r = 0, begin = 0; !mismatch && r < all.size(); begin += m.received[r++])
         copy(all[r]->in.data() + detail::offset(all[r]->sent, rank()),
              m.out.subspan(begin, m.received[r]));
     });
-    if (!unequal) return;
-    throw collective_error(detail::describe_unequal(*unequal, [](std::size_t r) { return r; }));
+    if (!mismatch) return;
+    throw collective_error(
+        detail::describe_block_mismatch(*mismatch, [](std::size_t r) { return r; }));
   }
 
   template <class T>
   void move(const Call& call, const moves::Send<T>& m) {
     marks_of(rank()).ready.set();
-    threads_.send(detail::bytes_of(detail::Letter{m.in.data(), call}), m.to);
-    detail::Receipt receipt;
-    threads_.receive(detail::writable_bytes_of(receipt), m.to);
-    if (!receipt.accepted) detail::refuse_letter(call, receipt.call);
+    threads_.send(detail::bytes_of(detail::DeviceMessage{m.in.data(), call}), m.to);
+    detail::Acknowledgement reply;
+    threads_.receive(detail::writable_bytes_of(reply), m.to);
+    if (!reply.accepted) detail::refuse_message(call, reply.call);
     backend_->follow(marks_of(m.to).done);
   }
 
   template <class T>
   void move(const Call& call, const moves::Receive<T>& m) {
-    detail::Letter letter;
-    threads_.receive(detail::writable_bytes_of(letter), m.from);
-    const bool accepted = letter.fits(call);
+    detail::DeviceMessage message;
+    threads_.receive(detail::writable_bytes_of(message), m.from);
+    const bool accepted = detail::is_same_message(message.call, call);
     if (accepted) {
       backend_->follow(marks_of(m.from).ready);
-      copy(static_cast<const T*>(letter.data), m.out);
+      copy(static_cast<const T*>(message.data), m.out);
       marks_of(rank()).done.set();
     }
-    threads_.send(detail::bytes_of(detail::Receipt{accepted, call}), m.from);
-    if (!accepted) detail::refuse_letter(letter.call, call);
+    threads_.send(detail::bytes_of(detail::Acknowledgement{accepted, call}), m.from);
+    if (!accepted) detail::refuse_message(message.call, call);
   }
 
   void move(const Call&, const moves::Barrier&) { threads_.barrier(); }

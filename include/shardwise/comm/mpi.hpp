@@ -111,11 +111,11 @@ inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
                           "; it must be 1 to ", INT_MAX});
 
   detail::mpi::OwnComm ours = detail::mpi::OwnComm::duplicate(comm);
-  const auto job =
-      std::make_shared<detail::mpi::Job>(options.largest_piece, options.checks != CheckLevel::off,
-                                         options.checks == CheckLevel::communicating
-                                             ? std::make_shared<detail::mpi::Channel>(ours.get())
-                                             : nullptr);
+  const auto job = std::make_shared<detail::mpi::Job>(
+      options.largest_piece, options.checks != CheckLevel::off,
+      options.checks == CheckLevel::communicating
+          ? std::make_shared<detail::mpi::ControlChannel>(ours.get())
+          : nullptr);
   std::vector<int> all(static_cast<std::size_t>(ours.size()));
   std::iota(all.begin(), all.end(), 0);
   group_ = std::make_shared<detail::mpi::Group>(job, std::move(ours), std::move(all));

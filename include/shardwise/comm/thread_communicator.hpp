@@ -15,7 +15,7 @@
 #include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/group.hpp"
-#include "shardwise/comm/detail/quarrel.hpp"
+#include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/ordered_sum.hpp"
 #include "shardwise/comm/reads_peers.hpp"
@@ -131,17 +131,17 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
   /// Counts differ from rank to rank, so they are compared here, by all ranks alike.
   template <class T>
   void move(const Call& call, const moves::AllToAll<T>& m) {
-    std::optional<detail::Unequal> unequal;
+    std::optional<detail::BlockMismatch> mismatch;
     together(call, m, [&](std::span<const moves::AllToAll<T>* const> all) noexcept {
-      unequal = detail::first_unequal(all);
-      for (std::size_t r = 0, begin = 0; !unequal && r < all.size(); begin += m.received[r++])
+      mismatch = detail::first_block_mismatch(all);
+      for (std::size_t r = 0, begin = 0; !mismatch && r < all.size(); begin += m.received[r++])
         if (m.received[r] != 0)
           copy(all[r]->in.data() + detail::offset(all[r]->sent, rank_),
                m.out.subspan(begin, m.received[r]));
     });
-    if (!unequal) return;
+    if (!mismatch) return;
     const auto name = [&](std::size_t rank) { return group_->job_rank(static_cast<int>(rank)); };
-    throw collective_error(detail::describe_unequal(*unequal, name));
+    throw collective_error(detail::describe_block_mismatch(*mismatch, name));
   }
 
   template <class T>

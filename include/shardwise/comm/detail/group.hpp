@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/call_record.hpp"
 #include "shardwise/comm/detail/job.hpp"
 #include "shardwise/comm/detail/mailbox.hpp"
-#include "shardwise/comm/detail/notice.hpp"
-#include "shardwise/comm/detail/quarrel.hpp"
+#include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
@@ -32,31 +32,31 @@ struct Offer {
   void* out = nullptr;  ///< memory that peers may write to
 };
 
-/// Where one rank publishes what does not fit into its notice. Small data is copied here, so that
-/// its owner need not stay until everybody has read it.
+/// Where one rank publishes what does not fit into a PublishedCall. Small data is copied here, so
+/// that its owner need not wait until all peers have read it.
 struct Slot {
   static constexpr std::size_t capacity = 2048;
 
   alignas(64) std::byte copy[capacity];
-  Call call;  // for messages; nobody else's cache needs it when all agree
+  Call call;  // for the text of an error; peers read it only then
 };
 
 /// What the ranks of a group publish for one collective.
 struct Turn {
-  std::vector<Progress> arrived;  // each with a notice
+  std::vector<Progress> arrived;  // each with a call
   std::vector<Slot> slots;
 
   explicit Turn(std::size_t ranks) : arrived(ranks), slots(ranks) {}
 
   std::size_t ranks() const { return slots.size(); }
-  const Notice& operator[](std::size_t rank) const { return arrived[rank].notice; }
+  const PublishedCall& operator[](std::size_t rank) const { return arrived[rank].call; }
 
-  /// The notice comes last: while it is written, peers already look at its cache line.
+  /// The PublishedCall is written last, because peers already poll its cache line.
   void publish(std::size_t rank, const Call& call, const Offer& offer) {
     const bool copies = offer.bytes <= Slot::capacity;
     if (copies && offer.bytes != 0) std::memcpy(slots[rank].copy, offer.data, offer.bytes);
     slots[rank].call = call;
-    arrived[rank].notice = Notice(call, copies ? nullptr : offer.data, offer.out);
+    arrived[rank].call = {CallRecord(call), copies ? nullptr : offer.data, offer.out};
   }
 };
 
@@ -99,17 +99,17 @@ class Group {
     bool agreed = true;
     bool all_copied = true;
     for (std::size_t r = 0; r < turn.ranks(); ++r) {
-      agreed &= turn[r].agrees(turn[0]);
+      agreed &= turn[r].record == turn[0].record;
       all_copied &= turn[r].copied();
     }
     if (agreed && all_copied) return read(turn);
-    std::string quarrel;
+    std::string mismatch;
     if (agreed)
       read(turn);
     else
-      quarrel = describe_quarrel(rank, turn);
+      mismatch = describe_mismatch(rank, turn);
     depart(rank, call);
-    if (!agreed) throw collective_error(quarrel);
+    if (!agreed) throw collective_error(mismatch);
   }
 
   /// The data of all ranks as pointers to T. Valid until this rank's next call.
@@ -147,14 +147,11 @@ class Group {
     if (job_->aborted()) job_->fail(wait);
     job_->wait(job_rank(rank), wait);
     bool accepted = false;
-    const Call sent = box.take(bytes, [&](const Call& message) {
-      return accepted = message.dtype == call.dtype && message.elements == call.elements &&
-                        message.tag == call.tag;
-    });
+    const Call sent = box.take(
+        bytes, [&](const Call& message) { return accepted = is_same_message(message, call); });
     if (accepted) return;
     throw collective_error(
-        {"rank ", job_rank(call.root), " called ", sent, ", rank ", job_rank(rank), " called ",
-         call, "; dtype, elements and tag of a message must be the same on both sides"});
+        describe_message_mismatch(job_rank(call.root), sent, job_rank(rank), call));
   }
 
  private:
@@ -198,10 +195,10 @@ class Group {
       job_->wait(job_rank(rank), wait);
   }
 
-  std::string describe_quarrel(int rank, const Turn& turn) const noexcept {
-    return detail::describe_quarrel(
+  std::string describe_mismatch(int rank, const Turn& turn) const noexcept {
+    return detail::describe_mismatch(
         members_[static_cast<std::size_t>(rank)].collectives, ranks_,
-        [&](std::size_t q, std::size_t r) { return turn[q].agrees(turn[r]); },
+        [&](std::size_t q, std::size_t r) { return turn[q].record == turn[r].record; },
         [&](std::size_t r) { return to_string(turn.slots[r].call); });
   }
 

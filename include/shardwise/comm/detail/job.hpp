@@ -13,20 +13,29 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
-#include "shardwise/comm/detail/notice.hpp"
+#include "shardwise/comm/detail/call_record.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
 
-/// How far one rank has come. Goes up by `stride`; the lowest bit is set by a peer that gives up
-/// waiting for the next step, which then never happens. What the rank has to say about it lies in
-/// the same cache line, so that both take one way to a peer.
+/// What a rank publishes of its call in a collective.
+struct PublishedCall {
+  CallRecord record{};
+  const void* data = nullptr;  ///< null if it was copied
+  void* out = nullptr;         ///< memory that peers may write to
+
+  bool copied() const { return data == nullptr; }
+};
+
+/// How far one rank has come. `value` goes up by `stride`; a peer that gives up waiting for the
+/// next step sets the lowest bit, and then that step never happens. The call is in the same cache
+/// line, so that a peer gets both at once.
 struct alignas(64) Progress {
   static constexpr std::uint64_t stride = 2;
   static constexpr std::uint64_t given_up = 1;
 
   std::atomic<std::uint64_t> value{0};
-  Notice notice{};
+  PublishedCall call{};
 
   void advance() { value.fetch_add(stride); }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Whether all ranks of a group are about to make the same call: small headers that go ahead of it.
+// Checks that all ranks of a group are about to make the same call, by control messages before it.
 
 #include <algorithm>
 #include <array>
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
-#include "shardwise/comm/detail/mpi_channel.hpp"
+#include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/comm/detail/mpi_control_channel.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
-#include "shardwise/comm/detail/quarrel.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::mpi {
@@ -23,13 +23,13 @@ namespace shardwise::detail::mpi {
 class Agreement {
  public:
   /// A collective of `group`, whose members are these ranks of the job.
-  Agreement(std::shared_ptr<Channel> channel, MPI_Comm group, std::span<const int> job_ranks,
+  Agreement(std::shared_ptr<ControlChannel> channel, MPI_Comm group, std::span<const int> job_ranks,
             int rank)
       : channel_(std::move(channel)),
         group_(group),
         job_ranks_(job_ranks),
         rank_(static_cast<std::size_t>(rank)),
-        headers_(job_ranks.size()),
+        calls_(job_ranks.size()),
         requests_(2 * job_ranks.size(), MPI_REQUEST_NULL),
         has_left_(job_ranks.size()) {
     int number = rank == 0 ? channel_->number_of_next_group() : 0;
@@ -40,34 +40,35 @@ class Agreement {
   Agreement(const Agreement&) = delete;
   Agreement& operator=(const Agreement&) = delete;
 
-  /// Says good-bye, and waits for nobody: those who wait for this rank get a peer_error.
+  /// Tells the other ranks that this one leaves, and does not wait: ranks that wait for this one
+  /// get a peer_error.
   ~Agreement() {
     if (is_finalized()) return;
-    for (std::size_t r = 0; r < headers_.size(); ++r)
+    for (std::size_t r = 0; r < calls_.size(); ++r)
       for (const int tag : {collective_tag_, message_tag_})
-        if (r != rank_) channel_->say_goodbye(job_ranks_[r], tag);
+        if (r != rank_) channel_->send_left(job_ranks_[r], tag);
   }
 
   /// Returns if all ranks are about to make this call. Throws on all ranks alike otherwise: a
   /// collective_error if the calls differ, a peer_error if a rank has left the group.
   void agree(const Call& call) {
     throw_if_anyone_left(call);
-    headers_[rank_] = Header(++number_, call);
-    exchange_headers();
+    calls_[rank_] = ControlMessage(++number_, call);
+    exchange_calls();
     throw_if_anyone_left(call);
-    const auto same = [&](std::size_t q, std::size_t r) { return headers_[q] == headers_[r]; };
+    const auto same = [&](std::size_t q, std::size_t r) { return calls_[q] == calls_[r]; };
     bool agreed = true;
-    for (std::size_t r = 1; r < headers_.size(); ++r) agreed &= same(0, r);
+    for (std::size_t r = 1; r < calls_.size(); ++r) agreed &= same(0, r);
     if (agreed) return;
-    const std::vector<Words> words = all_in_words(call);
-    throw collective_error(describe_quarrel(number_, job_ranks_, same,
-                                            [&](std::size_t r) { return words[r].data(); }));
+    const std::vector<CallText> texts = all_call_texts(call);
+    throw collective_error(describe_mismatch(number_, job_ranks_, same,
+                                             [&](std::size_t r) { return texts[r].data(); }));
   }
 
   /// For an all_to_all, on which all ranks have agreed but for these counts: throws on all ranks if
   /// one sends what another does not expect.
   void agree_on_blocks(std::span<const std::size_t> sent, std::span<const std::size_t> received) {
-    const std::size_t ranks = headers_.size();
+    const std::size_t ranks = calls_.size();
     tables_.resize(2 * ranks * (ranks + 1));
     const std::span<std::uint64_t> mine(tables_.data() + 2 * ranks * ranks, 2 * ranks);
     std::copy(sent.begin(), sent.end(), mine.begin());
@@ -75,69 +76,71 @@ class Agreement {
     check(MPI_Allgather(mine.data(), static_cast<int>(2 * ranks), MPI_UINT64_T, tables_.data(),
                         static_cast<int>(2 * ranks), MPI_UINT64_T, group_),
           "MPI_Allgather");
-    const auto unequal = first_unequal(
+    const auto mismatch = first_block_mismatch(
         ranks, [&](std::size_t from, std::size_t to) { return tables_[2 * ranks * from + to]; },
         [&](std::size_t to, std::size_t from) { return tables_[2 * ranks * to + ranks + from]; });
     const auto name = [&](std::size_t rank) { return job_ranks_[rank]; };
-    if (unequal) throw collective_error(describe_unequal(*unequal, name));
+    if (mismatch) throw collective_error(describe_block_mismatch(*mismatch, name));
   }
 
-  /// Sends `header` ahead of a message; it must stay until `request` is done.
-  void announce(const Header& header, int to, MPI_Request* request) const {
-    check(MPI_Isend(&header, Header::bytes, MPI_BYTE, job_ranks_[static_cast<std::size_t>(to)],
-                    message_tag_, channel_->comm(), request),
+  /// Tells the receiver about a message; `message` must stay until `request` is done.
+  void announce(const ControlMessage& message, int to, MPI_Request* request) const {
+    check(MPI_Isend(&message, ControlMessage::bytes, MPI_BYTE,
+                    job_ranks_[static_cast<std::size_t>(to)], message_tag_, channel_->comm(),
+                    request),
           "MPI_Isend");
   }
 
-  /// The header of the next message of rank `call.root`. Throws a peer_error if that rank has left.
-  Header next_message(const Call& call) {
+  /// The call that sends the next message of rank `call.root`. Throws a peer_error if that rank has
+  /// left.
+  Call next_message(const Call& call) {
     const auto from = static_cast<std::size_t>(call.root);
     throw_if_left(call, from);
-    Header header;
-    check(MPI_Recv(&header, Header::bytes, MPI_BYTE, job_ranks_[from], message_tag_,
+    ControlMessage message;
+    check(MPI_Recv(&message, ControlMessage::bytes, MPI_BYTE, job_ranks_[from], message_tag_,
                    channel_->comm(), MPI_STATUS_IGNORE),
           "MPI_Recv");
-    if (header.is_goodbye()) {
+    if (message.has_left()) {
       has_left_[from] = 1;
-      give_up();
+      tell_others();
     }
     throw_if_left(call, from);
-    return header;
+    return message.call.as_send();
   }
 
  private:
-  using Words = std::array<char, 256>;  // a call in words, cut off if it is longer
+  using CallText = std::array<char, 256>;  // a call in texts, cut off if it is longer
 
-  void exchange_headers() {
-    const std::size_t ranks = headers_.size();
+  void exchange_calls() {
+    const std::size_t ranks = calls_.size();
     for (std::size_t r = 0; r < ranks; ++r)
       if (r != rank_)
-        check(MPI_Irecv(&headers_[r], Header::bytes, MPI_BYTE, job_ranks_[r], collective_tag_,
+        check(MPI_Irecv(&calls_[r], ControlMessage::bytes, MPI_BYTE, job_ranks_[r], collective_tag_,
                         channel_->comm(), &requests_[r]),
               "MPI_Irecv");
     for (std::size_t r = 0; r < ranks; ++r)
       if (r != rank_)
-        check(MPI_Isend(&headers_[rank_], Header::bytes, MPI_BYTE, job_ranks_[r], collective_tag_,
-                        channel_->comm(), &requests_[ranks + r]),
+        check(MPI_Isend(&calls_[rank_], ControlMessage::bytes, MPI_BYTE, job_ranks_[r],
+                        collective_tag_, channel_->comm(), &requests_[ranks + r]),
               "MPI_Isend");
     wait_all(std::span(requests_).first(ranks));
     for (std::size_t r = 0; r < ranks; ++r) {
       MPI_Request& sent = requests_[ranks + r];
       if (sent == MPI_REQUEST_NULL) continue;
-      if (headers_[r].is_goodbye()) has_left_[r] = 1;
-      if (!headers_[r].has_call()) {
-        check(MPI_Request_free(&sent), "MPI_Request_free");  // nobody will read it
+      if (calls_[r].has_left()) has_left_[r] = 1;
+      if (!calls_[r].has_call()) {
+        check(MPI_Request_free(&sent), "MPI_Request_free");  // no rank will receive it
       } else {
         check(MPI_Wait(&sent, MPI_STATUS_IGNORE), "MPI_Wait");
       }
     }
   }
 
-  /// For a rank that knows, and others may not, that one has left: in this rank's next collective
-  /// it throws, and the others would wait for its header.
-  void give_up() const {
-    for (std::size_t r = 0; r < headers_.size(); ++r)
-      if (r != rank_) channel_->say_it_gives_up(job_ranks_[r], collective_tag_);
+  /// For a rank that knows that another one has left: its next collective throws, and the others,
+  /// which may not know, would wait for its control message.
+  void tell_others() const {
+    for (std::size_t r = 0; r < calls_.size(); ++r)
+      if (r != rank_) channel_->send_gave_up(job_ranks_[r], collective_tag_);
   }
 
   void throw_if_left(const Call& call, std::size_t rank) const {
@@ -150,25 +153,25 @@ class Agreement {
     for (std::size_t r = 0; r < has_left_.size(); ++r) throw_if_left(call, r);
   }
 
-  std::vector<Words> all_in_words(const Call& call) const {
+  std::vector<CallText> all_call_texts(const Call& call) const {
     const std::string text = to_string(call);
-    Words mine{};
+    CallText mine{};
     std::copy_n(text.begin(), std::min(text.size(), mine.size() - 1), mine.begin());
-    std::vector<Words> all(headers_.size());
+    std::vector<CallText> all(calls_.size());
     const int length = static_cast<int>(mine.size());
     check(MPI_Allgather(mine.data(), length, MPI_CHAR, all.data(), length, MPI_CHAR, group_),
           "MPI_Allgather");
     return all;
   }
 
-  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<ControlChannel> channel_;
   MPI_Comm group_;
   std::span<const int> job_ranks_;
   std::size_t rank_;
   int collective_tag_ = 0;
   int message_tag_ = 0;
   std::uint64_t number_ = 0;
-  std::vector<Header> headers_;        // of the current call, by rank
+  std::vector<ControlMessage> calls_;  // of the current call, by rank
   std::vector<MPI_Request> requests_;  // receives, then sends
   std::vector<std::uint64_t> tables_;  // of all_to_all: sent and received counts, by rank; mine
   std::vector<char> has_left_;         // by rank

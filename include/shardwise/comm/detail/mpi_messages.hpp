@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/mpi_agreement.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -19,12 +20,12 @@ namespace shardwise::detail::mpi {
 
 /// What all groups of a job share.
 struct Job {
-  Job(std::size_t piece, bool looks, std::shared_ptr<Channel> headers)
+  Job(std::size_t piece, bool looks, std::shared_ptr<ControlChannel> headers)
       : largest_piece(piece), looks_at_sizes(looks), channel(std::move(headers)) {}
 
-  std::size_t largest_piece;         ///< elements in one call of MPI, at most
-  bool looks_at_sizes;               ///< whether a rank checks its own arguments
-  std::shared_ptr<Channel> channel;  ///< null unless ranks compare their calls
+  std::size_t largest_piece;                ///< elements in one call of MPI, at most
+  bool looks_at_sizes;                      ///< whether a rank checks its own arguments
+  std::shared_ptr<ControlChannel> channel;  ///< null unless ranks compare their calls
   Types types;
 };
 
@@ -53,10 +54,10 @@ class Messages {
   void send(const Call& call, std::span<const std::byte> bytes) {
     comm_.keep();  // nobody will say whether it was received
     Message& message = idle_message();
-    message.header = Header(1, call);
+    message.control = ControlMessage(1, call);
     message.bytes.assign(bytes.begin(), bytes.end());
     if (agreement_ != nullptr)
-      agreement_->announce(message.header, call.root, &message.requests.emplace_back());
+      agreement_->announce(message.control, call.root, &message.requests.emplace_back());
     for_each_piece(call.elements, [&](std::size_t first, int count) {
       check(MPI_Isend(message.bytes.data() + first * size_of(call.dtype), count,
                       job_->types.of(call.dtype), call.root, tag, comm_.get(),
@@ -68,12 +69,11 @@ class Messages {
   /// Throws a collective_error if the next message is another one, which is dropped.
   void receive(const Call& call, std::span<std::byte> bytes) {
     if (agreement_ != nullptr) {
-      const Header sent = agreement_->next_message(call);
-      const bool fits = sent.dtype == static_cast<int>(call.dtype) &&
-                        sent.elements == call.elements && sent.tag == call.tag;
-      if (!fits) {
+      const Call sent = agreement_->next_message(call);
+      if (!is_same_message(sent, call)) {
         drop(sent, call.root);
-        throw collective_error(quarrel(sent, call));
+        throw collective_error(
+            describe_message_mismatch(world_rank(call.root), sent, world_rank(sent.root), call));
       }
     }
     for_each_piece(call.elements, [&](std::size_t first, int count) {
@@ -85,7 +85,7 @@ class Messages {
   static constexpr int tag = 1;
 
   struct Message {
-    Header header;
+    ControlMessage control;
     std::vector<std::byte> bytes;
     std::vector<MPI_Request> requests;
   };
@@ -126,32 +126,20 @@ class Messages {
     check(MPI_Get_count(&status, type, &got), "MPI_Get_count");
     if (got != count)
       throw collective_error(
-          {"rank ", name(call.root), " sent a message of another length than this rank called: ",
-           call, "; dtype, elements and tag of a message must be the same on both sides"});
+          {"rank ", world_rank(call.root),
+           " sent a message of another length than this rank called: ", call,
+           "; dtype, elements and tag of a message must be the same on both sides"});
   }
 
-  void drop(const Header& sent, int from) const {
-    Call call{.dtype = static_cast<Dtype>(sent.dtype), .root = from};
+  void drop(const Call& sent, int from) const {
+    const Call call{.dtype = sent.dtype, .root = from};
     std::vector<std::byte> bytes(std::min(job_->largest_piece, sent.elements) *
                                  size_of(call.dtype));
     for_each_piece(sent.elements,
                    [&](std::size_t, int count) { receive_piece(call, bytes.data(), count); });
   }
 
-  std::string quarrel(const Header& sent, const Call& call) const {
-    Call theirs{.operation = Operation::send,
-                .dtype = static_cast<Dtype>(sent.dtype),
-                .root = sent.root,
-                .tag = sent.tag,
-                .elements = sent.elements};
-    return "rank " + name(call.root) + " called " + to_string(theirs) + ", rank " +
-           name(sent.root) + " called " + to_string(call) +
-           "; dtype, elements and tag of a message must be the same on both sides";
-  }
-
-  std::string name(int rank) const {
-    return std::to_string(job_ranks_[static_cast<std::size_t>(rank)]);
-  }
+  int world_rank(int rank) const { return job_ranks_[static_cast<std::size_t>(rank)]; }
 
   std::shared_ptr<const Job> job_;
   OwnComm& comm_;

@@ -1,0 +1,44 @@
+#pragma once
+// What two thread ranks tell each other about a message whose data stays on a device.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail {
+
+/// From the sender: its call, and where the data is.
+struct DeviceMessage {
+  const void* data = nullptr;
+  Call call{};
+};
+
+/// From the receiver: its call, and whether the message was the expected one.
+struct Acknowledgement {
+  bool accepted = false;
+  Call call{};
+};
+
+template <class T>
+std::span<const std::uint8_t> bytes_of(const T& object) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return {reinterpret_cast<const std::uint8_t*>(&object), sizeof object};
+}
+
+template <class T>
+std::span<std::uint8_t> writable_bytes_of(T& object) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return {reinterpret_cast<std::uint8_t*>(&object), sizeof object};
+}
+
+/// The error on both ranks when the message is not the one that the receiver expects.
+[[noreturn]] inline void refuse_message(const Call& sent, const Call& received) {
+  throw collective_error({"one rank called ", sent, ", the other ", received,
+                          "; dtype, elements and tag of a message must be the same on both sides"});
+}
+
+}  // namespace shardwise::detail
