@@ -15,9 +15,11 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/detail/mpi_control_channel.hpp"
 #include "shardwise/comm/detail/mpi_group.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_moves.hpp"
+#include "shardwise/comm/detail/mpi_world.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/mpi_options.hpp"
 #include "shardwise/core/error.hpp"
@@ -49,7 +51,7 @@ namespace shardwise {
 /// add a message of 48 bytes to every other rank.
 class MpiCommunicator : public Collectives<MpiCommunicator> {
  public:
-  /// all_reduce sends at most so many bytes from each rank to each.
+  /// Bytes of the largest all_reduce in which each rank sends its whole input to all others.
   static constexpr std::size_t gathered_bytes = detail::mpi::gathered_bytes;
 
   /// The ranks of `comm`, which MPI has started and the caller keeps; a collective. It is
@@ -66,11 +68,12 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
   ///@}
 
  private:
-  explicit MpiCommunicator(std::shared_ptr<detail::mpi::Group> group) : group_(std::move(group)) {}
+  explicit MpiCommunicator(std::shared_ptr<detail::mpi::MpiGroup> group)
+      : group_(std::move(group)) {}
 
   friend Collectives<MpiCommunicator>;
 
-  bool checks_arguments() const { return group_->looks_at_sizes(); }
+  bool checks_arguments() const { return group_->checks_arguments(); }
 
   template <class Move>
   void move(const Call& call, const Move& m) {
@@ -88,7 +91,7 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
     group_->messages().receive(call, std::as_writable_bytes(m.out));
   }
 
-  std::shared_ptr<detail::mpi::Group> group_;
+  std::shared_ptr<detail::mpi::MpiGroup> group_;
 };
 
 static_assert(Communicator<MpiCommunicator>);
@@ -111,14 +114,14 @@ inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
                           "; it must be 1 to ", INT_MAX});
 
   detail::mpi::OwnComm ours = detail::mpi::OwnComm::duplicate(comm);
-  const auto job = std::make_shared<detail::mpi::Job>(
+  const auto world = std::make_shared<detail::mpi::MpiWorld>(
       options.largest_piece, options.checks != CheckLevel::off,
       options.checks == CheckLevel::communicating
           ? std::make_shared<detail::mpi::ControlChannel>(ours.get())
           : nullptr);
   std::vector<int> all(static_cast<std::size_t>(ours.size()));
   std::iota(all.begin(), all.end(), 0);
-  group_ = std::make_shared<detail::mpi::Group>(job, std::move(ours), std::move(all));
+  group_ = std::make_shared<detail::mpi::MpiGroup>(world, std::move(ours), std::move(all));
 }
 
 /// As `Communicator` says. Colors of MPI are not negative; ours may be, so a color is named by its
@@ -126,11 +129,11 @@ inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
 inline MpiCommunicator MpiCommunicator::split(int color, int key) {
   using namespace detail::mpi;
   struct Choice {
-    int color, key, job_rank;
+    int color, key, world_rank;
   };
   group_->agree(Call{Operation::split});
   std::vector<Choice> all(static_cast<std::size_t>(size()));
-  const Choice mine{color, key, group_->job_rank(rank())};
+  const Choice mine{color, key, group_->world_rank(rank())};
   check(MPI_Allgather(&mine, sizeof(Choice), MPI_BYTE, all.data(), sizeof(Choice), MPI_BYTE,
                       group_->comm()),
         "MPI_Allgather");
@@ -138,17 +141,17 @@ inline MpiCommunicator MpiCommunicator::split(int color, int key) {
   std::vector<Choice> members;
   std::copy_if(all.begin(), all.end(), std::back_inserter(members),
                [&](const Choice& choice) { return choice.color == color; });
-  const int name = members.front().job_rank;
+  const int name = members.front().world_rank;
   std::stable_sort(members.begin(), members.end(),
                    [](const Choice& a, const Choice& b) { return a.key < b.key; });
-  std::vector<int> job_ranks;
-  job_ranks.reserve(members.size());
-  for (const Choice& member : members) job_ranks.push_back(member.job_rank);
+  std::vector<int> world_ranks;
+  world_ranks.reserve(members.size());
+  for (const Choice& member : members) world_ranks.push_back(member.world_rank);
 
   MPI_Comm made = MPI_COMM_NULL;
   check(MPI_Comm_split(group_->comm(), name, key, &made), "MPI_Comm_split");
   return MpiCommunicator(
-      std::make_shared<Group>(group_->job(), OwnComm(made), std::move(job_ranks)));
+      std::make_shared<MpiGroup>(group_->world(), OwnComm(made), std::move(world_ranks)));
 }
 
 }  // namespace shardwise

@@ -110,7 +110,7 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   void abort();
 
  private:
-  using Group = detail::nccl::Group;
+  using Group = detail::nccl::NcclGroup;
   using Watchdog = detail::Watchdog<Group>;
   using Hold = detail::nccl::Hold;
 

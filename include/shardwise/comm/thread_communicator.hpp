@@ -14,8 +14,8 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/detail/checks.hpp"
-#include "shardwise/comm/detail/group.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/comm/detail/thread_group.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/ordered_sum.hpp"
 #include "shardwise/comm/reads_peers.hpp"
@@ -27,22 +27,24 @@ namespace shardwise {
 /// group. It keeps the contract of `Communicator`, and further:
 ///
 /// - Sums run in rank order: all ranks get the same bits, in every run.
-/// - Calls that differ are a collective_error on every rank, which says who called what. Nobody's
-///   memory has then been read; the group can go on if every rank catches the error.
-/// - When a rank throws, every other one of the job gets a peer_error in the call that it waits in
-///   or makes next, in groups made by split too. When a rank returns, those who wait for it do.
-/// - When all ranks wait for each other, each gets a collective_error that says who waits in what.
-/// - A message that does not fit its receive is dropped, and both calls stand in the
-///   collective_error; what nobody receives is dropped with the group.
+/// - Calls that differ are a collective_error on every rank, which says which rank called what. No
+///   rank has then read the memory of another one. The group can go on if every rank catches the
+///   error.
+/// - When a rank throws, every other rank that run_ranks started gets a peer_error in the call in
+///   which it waits or which it makes next, in groups made by split too. When a rank returns, only
+///   the ranks that wait for it get a peer_error.
+/// - In a deadlock each rank gets a collective_error that says in which call each rank waits.
+/// - A message that does not fit its receive is dropped, and the collective_error names both calls.
+///   Messages that no rank receives are dropped with the group.
 /// - After the first calls nothing is allocated; split allocates.
 ///
 /// Per rank and for n bytes on each, an all_reduce reads and writes 2n; everything else copies each
-/// element once, straight from the memory of the rank that has it to the rank that wants it. Data
-/// of at most 2 KiB is copied once more and saves the second of two waits.
+/// element once, directly from the memory of one rank to that of the other. Data of at most 2 KiB
+/// is copied once more, which saves the second of two waits.
 class ThreadCommunicator : public Collectives<ThreadCommunicator> {
  public:
   /// Rank `rank` of `group`; run_ranks makes both.
-  ThreadCommunicator(std::shared_ptr<detail::Group> group, int rank)
+  ThreadCommunicator(std::shared_ptr<detail::ThreadGroup> group, int rank)
       : group_(std::move(group)), rank_(rank) {}
 
   ///@{
@@ -59,33 +61,34 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
     static_assert(std::is_nothrow_invocable_v<F&, std::span<const Value* const>>,
                   "what read_peers runs while peers read each other's memory must not throw, and "
                   "takes std::span<const T* const>: mark it noexcept");
-    group_->exchange(rank_, call, {mine.data(), mine.size_bytes()},
-                     [&](const Turn& turn) noexcept { f(group_->pointers<Value>(rank_, turn)); });
+    group_->exchange(
+        rank_, call, {mine.data(), mine.size_bytes()},
+        [&](const Epoch& epoch) noexcept { f(group_->pointers<Value>(rank_, epoch)); });
   }
 
-  /// Shows all ranks where `mine` lies, calls f(std::span<const T* const>) when all have agreed on
-  /// `call`, and returns when f has ended on every rank; nobody gives up waiting for that. f must
-  /// not throw.
+  /// Gives all ranks a pointer to `mine`, calls f(std::span<const T* const>) with the pointers of
+  /// all when they have agreed on `call`, and returns when f has ended on every rank. No rank gives
+  /// up this last wait. f must not throw.
   template <class T, class F>
   void together(const Call& call, const T& mine, F&& f) {
-    group_->exchange(rank_, call, {&mine, detail::Offer::in_place},
-                     [&](const Turn& turn) noexcept { f(group_->pointers<T>(rank_, turn)); });
+    group_->exchange(rank_, call, {&mine, detail::Contribution::in_place},
+                     [&](const Epoch& epoch) noexcept { f(group_->pointers<T>(rank_, epoch)); });
   }
 
  private:
   friend Collectives<ThreadCommunicator>;
-  using Turn = detail::Turn;
+  using Epoch = detail::Epoch;
 
   template <class T>
   void move(const Call& call, const moves::AllReduce<T>& m) {
     group_->exchange(rank_, call, {m.in.data(), m.in.size_bytes(), m.out.data()},
-                     [&](const Turn& turn) noexcept {
-                       const auto inputs = group_->pointers<T>(rank_, turn);
-                       if (turn[0].copied())
+                     [&](const Epoch& epoch) noexcept {
+                       const auto inputs = group_->pointers<T>(rank_, epoch);
+                       if (epoch[0].copied())
                          ordered_sum<T>(inputs, 0, m.out.size(), std::array{m.out.data()},
                                         m.reduction);
                        else
-                         reduce_share<T>(turn, inputs, m.in.size(), m.reduction);
+                         reduce_share<T>(epoch, inputs, m.in.size(), m.reduction);
                      });
   }
 
@@ -128,7 +131,7 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
                });
   }
 
-  /// Counts differ from rank to rank, so they are compared here, by all ranks alike.
+  /// Counts differ from rank to rank, so all ranks compare them here.
   template <class T>
   void move(const Call& call, const moves::AllToAll<T>& m) {
     std::optional<detail::BlockMismatch> mismatch;
@@ -140,7 +143,7 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
                m.out.subspan(begin, m.received[r]));
     });
     if (!mismatch) return;
-    const auto name = [&](std::size_t rank) { return group_->job_rank(static_cast<int>(rank)); };
+    const auto name = [&](std::size_t rank) { return group_->world_rank(static_cast<int>(rank)); };
     throw collective_error(detail::describe_block_mismatch(*mismatch, name));
   }
 
@@ -155,7 +158,7 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
   }
 
   void move(const Call& call, const moves::Barrier&) {
-    group_->exchange(rank_, call, {}, [](const Turn&) noexcept {});
+    group_->exchange(rank_, call, {}, [](const Epoch&) noexcept {});
   }
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
@@ -172,25 +175,25 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
       if (counts[r] != 0) copy(blocks[r], out.subspan(begin, counts[r]));
   }
 
-  /// Reduces this rank's share of `elements`, in whole cache lines, into everybody's output.
+  /// Reduces this rank's share of `elements`, in whole cache lines, into the output of every rank.
   template <class T>
-  void reduce_share(const Turn& turn, std::span<const T* const> inputs, std::size_t elements,
+  void reduce_share(const Epoch& epoch, std::span<const T* const> inputs, std::size_t elements,
                     Reduction reduction) noexcept {
     constexpr std::size_t line = 64 / sizeof(T);
     const std::size_t lines = (elements + line - 1) / line;
     const auto begins = [&](std::size_t rank) {
-      return std::min(elements, lines * rank / turn.ranks() * line);
+      return std::min(elements, lines * rank / epoch.ranks() * line);
     };
     const std::size_t first = begins(index(rank_));
-    const auto outputs = group_->outputs<T>(rank_, turn, first);
+    const auto outputs = group_->outputs<T>(rank_, epoch, first);
     ordered_sum<T>(inputs, first, begins(index(rank_) + 1) - first, outputs, reduction);
   }
 
-  std::shared_ptr<detail::Group> group_;
+  std::shared_ptr<detail::ThreadGroup> group_;
   int rank_;
 };
 
-/// Takes two exchanges: colors and keys, then the new group, which the first rank of each makes.
+/// Makes two exchanges: of colors and keys, and of the new groups, which their first ranks make.
 inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
   struct Choice {
     int color, key;
@@ -198,8 +201,8 @@ inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
   std::vector<Choice> choices(index(size()));
   std::vector<int> members;
   const Call call{.operation = Operation::split};
-  group_->exchange(rank_, call, {&mine, sizeof(mine)}, [&](const Turn& turn) noexcept {
-    const auto all = group_->pointers<Choice>(rank_, turn);
+  group_->exchange(rank_, call, {&mine, sizeof(mine)}, [&](const Epoch& epoch) noexcept {
+    const auto all = group_->pointers<Choice>(rank_, epoch);
     std::transform(all.begin(), all.end(), choices.begin(), [](const Choice* c) { return *c; });
   });
   for (int r = 0; r < size(); ++r)
@@ -209,15 +212,17 @@ inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
 
   const int maker = members.front();
   const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
-  std::shared_ptr<detail::Group> made;
+  std::shared_ptr<detail::ThreadGroup> made;
   if (rank_ == maker) {
-    for (int& member : members) member = group_->job_rank(member);
-    made = std::make_shared<detail::Group>(group_->job(), std::move(members));
+    for (int& member : members) member = group_->world_rank(member);
+    made = std::make_shared<detail::ThreadGroup>(group_->world(), std::move(members));
   }
-  group_->exchange(rank_, call, {&made, detail::Offer::in_place}, [&](const Turn& turn) noexcept {
-    if (rank_ != maker)
-      made = *group_->pointers<std::shared_ptr<detail::Group>>(rank_, turn)[index(maker)];
-  });
+  group_->exchange(
+      rank_, call, {&made, detail::Contribution::in_place}, [&](const Epoch& epoch) noexcept {
+        if (rank_ != maker)
+          made =
+              *group_->pointers<std::shared_ptr<detail::ThreadGroup>>(rank_, epoch)[index(maker)];
+      });
   return {std::move(made), static_cast<int>(place)};
 }
 

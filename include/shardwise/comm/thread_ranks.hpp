@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/comm/detail/group.hpp"
-#include "shardwise/comm/detail/job.hpp"
 #include "shardwise/comm/detail/rank_failure.hpp"
+#include "shardwise/comm/detail/thread_group.hpp"
+#include "shardwise/comm/detail/thread_world.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -57,10 +57,10 @@ class Failure {
 };
 
 /// The group of all ranks; each has a mailbox for each other.
-inline std::shared_ptr<Group> make_group(int ranks) try {
+inline std::shared_ptr<ThreadGroup> make_group(int ranks) try {
   std::vector<int> all(static_cast<std::size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
-  return std::make_shared<Group>(std::make_shared<Job>(ranks), std::move(all));
+  return std::make_shared<ThreadGroup>(std::make_shared<ThreadWorld>(ranks), std::move(all));
 } catch (const std::bad_alloc&) {
   throw memory_error({"run_ranks: no memory for the buffers of ", ranks, " ranks; run fewer"});
 } catch (const std::length_error&) {
@@ -73,16 +73,16 @@ struct RankProgram {
   void (*call)(void* function, ThreadCommunicator&);
 };
 
-inline void run_rank(const std::shared_ptr<Group>& group, int rank, RankProgram program,
+inline void run_rank(const std::shared_ptr<ThreadGroup>& group, int rank, RankProgram program,
                      Failure& failure) noexcept {
   try {
     ThreadCommunicator communicator(group, rank);
     program.call(program.function, communicator);
-    group->job()->leave(rank);
+    group->world()->leave(rank);
   } catch (...) {
     const std::string why = reason();
     failure.record(rank);
-    group->job()->abort(rank, why.c_str());
+    group->world()->abort(rank, why.c_str());
   }
 }
 

@@ -1,4 +1,4 @@
-// The decision between "all have arrived" and "given up": it is the same for everybody.
+// The decision between "all have arrived" and "given up": it is the same for all ranks.
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "shardwise/comm/detail/job.hpp"
+#include "shardwise/comm/detail/thread_world.hpp"
 
 using namespace shardwise::detail;
 
@@ -31,7 +31,7 @@ TEST_CASE("who gives up stops one that has not arrived") {
   CHECK_FALSE(wait.done());
 }
 
-TEST_CASE("when all have arrived nobody can give up") {
+TEST_CASE("when all have arrived no rank can give up") {
   std::vector<Progress> ranks(2);
   for (Progress& rank : ranks) CHECK(rank.advance_from(0));
   CHECK_FALSE(wait_for(ranks, step).give_up());

@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
-#include "shardwise/comm/detail/job.hpp"
+#include "shardwise/comm/detail/thread_world.hpp"
 
 namespace shardwise::detail {
 
 /// A queue with one sender and one receiver. The memory of received messages is used again.
 class Mailbox {
  public:
-  /// Goes on with each message that is sent.
+  /// Advances with each message that is sent.
   Progress& sent() { return sent_; }
-  /// How far `sent` is when the message that the receiver takes next is there.
+  /// The value of `sent` when the next message of the receiver is there.
   std::uint64_t next() const { return (taken_ + 1) * Progress::stride; }
 
   void put(const Call& call, std::span<const std::byte> bytes) {

@@ -19,19 +19,20 @@
 
 namespace shardwise::detail::mpi {
 
-/// One rank's view of what its group has agreed on. Not to be copied or moved: MPI writes into it.
+/// One rank's part in the comparison of calls. It cannot be copied or moved, because MPI writes
+/// into it.
 class Agreement {
  public:
-  /// A collective of `group`, whose members are these ranks of the job.
-  Agreement(std::shared_ptr<ControlChannel> channel, MPI_Comm group, std::span<const int> job_ranks,
-            int rank)
+  /// A collective of `group`, whose members have these world ranks.
+  Agreement(std::shared_ptr<ControlChannel> channel, MPI_Comm group,
+            std::span<const int> world_ranks, int rank)
       : channel_(std::move(channel)),
         group_(group),
-        job_ranks_(job_ranks),
+        world_ranks_(world_ranks),
         rank_(static_cast<std::size_t>(rank)),
-        calls_(job_ranks.size()),
-        requests_(2 * job_ranks.size(), MPI_REQUEST_NULL),
-        has_left_(job_ranks.size()) {
+        calls_(world_ranks.size()),
+        requests_(2 * world_ranks.size(), MPI_REQUEST_NULL),
+        has_left_(world_ranks.size()) {
     int number = rank == 0 ? channel_->number_of_next_group() : 0;
     check(MPI_Bcast(&number, 1, MPI_INT, 0, group_), "MPI_Bcast");
     collective_tag_ = 2 * number;
@@ -46,7 +47,7 @@ class Agreement {
     if (is_finalized()) return;
     for (std::size_t r = 0; r < calls_.size(); ++r)
       for (const int tag : {collective_tag_, message_tag_})
-        if (r != rank_) channel_->send_left(job_ranks_[r], tag);
+        if (r != rank_) channel_->send_left(world_ranks_[r], tag);
   }
 
   /// Returns if all ranks are about to make this call. Throws on all ranks alike otherwise: a
@@ -61,12 +62,12 @@ class Agreement {
     for (std::size_t r = 1; r < calls_.size(); ++r) agreed &= same(0, r);
     if (agreed) return;
     const std::vector<CallText> texts = all_call_texts(call);
-    throw collective_error(describe_mismatch(number_, job_ranks_, same,
+    throw collective_error(describe_mismatch(number_, world_ranks_, same,
                                              [&](std::size_t r) { return texts[r].data(); }));
   }
 
-  /// For an all_to_all, on which all ranks have agreed but for these counts: throws on all ranks if
-  /// one sends what another does not expect.
+  /// For an all_to_all, after agree(), which does not compare counts: throws on all ranks if one
+  /// sends another size than its receiver expects.
   void agree_on_blocks(std::span<const std::size_t> sent, std::span<const std::size_t> received) {
     const std::size_t ranks = calls_.size();
     tables_.resize(2 * ranks * (ranks + 1));
@@ -79,14 +80,14 @@ class Agreement {
     const auto mismatch = first_block_mismatch(
         ranks, [&](std::size_t from, std::size_t to) { return tables_[2 * ranks * from + to]; },
         [&](std::size_t to, std::size_t from) { return tables_[2 * ranks * to + ranks + from]; });
-    const auto name = [&](std::size_t rank) { return job_ranks_[rank]; };
+    const auto name = [&](std::size_t rank) { return world_ranks_[rank]; };
     if (mismatch) throw collective_error(describe_block_mismatch(*mismatch, name));
   }
 
   /// Tells the receiver about a message; `message` must stay until `request` is done.
   void announce(const ControlMessage& message, int to, MPI_Request* request) const {
     check(MPI_Isend(&message, ControlMessage::bytes, MPI_BYTE,
-                    job_ranks_[static_cast<std::size_t>(to)], message_tag_, channel_->comm(),
+                    world_ranks_[static_cast<std::size_t>(to)], message_tag_, channel_->comm(),
                     request),
           "MPI_Isend");
   }
@@ -97,7 +98,7 @@ class Agreement {
     const auto from = static_cast<std::size_t>(call.root);
     throw_if_left(call, from);
     ControlMessage message;
-    check(MPI_Recv(&message, ControlMessage::bytes, MPI_BYTE, job_ranks_[from], message_tag_,
+    check(MPI_Recv(&message, ControlMessage::bytes, MPI_BYTE, world_ranks_[from], message_tag_,
                    channel_->comm(), MPI_STATUS_IGNORE),
           "MPI_Recv");
     if (message.has_left()) {
@@ -109,18 +110,18 @@ class Agreement {
   }
 
  private:
-  using CallText = std::array<char, 256>;  // a call in texts, cut off if it is longer
+  using CallText = std::array<char, 256>;  // the text of a call, cut off if it is longer
 
   void exchange_calls() {
     const std::size_t ranks = calls_.size();
     for (std::size_t r = 0; r < ranks; ++r)
       if (r != rank_)
-        check(MPI_Irecv(&calls_[r], ControlMessage::bytes, MPI_BYTE, job_ranks_[r], collective_tag_,
-                        channel_->comm(), &requests_[r]),
+        check(MPI_Irecv(&calls_[r], ControlMessage::bytes, MPI_BYTE, world_ranks_[r],
+                        collective_tag_, channel_->comm(), &requests_[r]),
               "MPI_Irecv");
     for (std::size_t r = 0; r < ranks; ++r)
       if (r != rank_)
-        check(MPI_Isend(&calls_[rank_], ControlMessage::bytes, MPI_BYTE, job_ranks_[r],
+        check(MPI_Isend(&calls_[rank_], ControlMessage::bytes, MPI_BYTE, world_ranks_[r],
                         collective_tag_, channel_->comm(), &requests_[ranks + r]),
               "MPI_Isend");
     wait_all(std::span(requests_).first(ranks));
@@ -140,12 +141,12 @@ class Agreement {
   /// which may not know, would wait for its control message.
   void tell_others() const {
     for (std::size_t r = 0; r < calls_.size(); ++r)
-      if (r != rank_) channel_->send_gave_up(job_ranks_[r], collective_tag_);
+      if (r != rank_) channel_->send_gave_up(world_ranks_[r], collective_tag_);
   }
 
   void throw_if_left(const Call& call, std::size_t rank) const {
     if (has_left_[rank] != 0)
-      throw peer_error({"in ", call, ": rank ", job_ranks_[rank],
+      throw peer_error({"in ", call, ": rank ", world_ranks_[rank],
                         " has left the group, and this call waits for it"});
   }
 
@@ -166,7 +167,7 @@ class Agreement {
 
   std::shared_ptr<ControlChannel> channel_;
   MPI_Comm group_;
-  std::span<const int> job_ranks_;
+  std::span<const int> world_ranks_;
   std::size_t rank_;
   int collective_tag_ = 0;
   int message_tag_ = 0;

@@ -36,7 +36,7 @@ static_assert(sizeof(ControlMessage) == ControlMessage::bytes);
 /// the communicator of the channel is kept until MPI ends.
 class ControlChannel {
  public:
-  explicit ControlChannel(MPI_Comm job) : comm_(OwnComm::duplicate(job)), size_(comm_.size()) {
+  explicit ControlChannel(MPI_Comm world) : comm_(OwnComm::duplicate(world)), size_(comm_.size()) {
     comm_.keep();
     void* limit = nullptr;
     int found = 0;

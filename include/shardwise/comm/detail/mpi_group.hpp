@@ -1,6 +1,6 @@
 #pragma once
-// A group of ranks that are processes, and blocks that go from each to each in pieces that MPI's
-// counts can hold.
+// A group of ranks that are processes, and exchanges of blocks in pieces that are small enough for
+// MPI's counts.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,48 +16,49 @@
 #include "shardwise/comm/detail/mpi_agreement.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_messages.hpp"
+#include "shardwise/comm/detail/mpi_world.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::mpi {
 
-/// `count` elements for another rank, or from it.
+/// `count` elements that are sent to another rank or received from it.
 struct Block {
   std::byte* data = nullptr;
   std::size_t count = 0;
 };
 
-class Group {
+class MpiGroup {
  public:
   /// A collective of `comm`.
-  Group(std::shared_ptr<const Job> job, OwnComm comm, std::vector<int> job_ranks)
-      : job_(std::move(job)),
+  MpiGroup(std::shared_ptr<const MpiWorld> world, OwnComm comm, std::vector<int> world_ranks)
+      : world_(std::move(world)),
         comm_(std::move(comm)),
-        job_ranks_(std::move(job_ranks)),
+        world_ranks_(std::move(world_ranks)),
         rank_(comm_.rank()),
         size_(comm_.size()),
         outgoing_(ranks()),
         incoming_(ranks()),
         requests_(2 * ranks()),
         counts_(ranks()),
-        offsets_(ranks()),
+        displacements_(ranks()),
         shares_(ranks()),
         pointers_(ranks() * sizeof(void*)),
-        agreement_(job_->channel
-                       ? std::make_unique<Agreement>(job_->channel, comm_.get(), job_ranks_, rank_)
-                       : nullptr),
-        messages_(job_, comm_, job_ranks_, agreement_.get()) {}
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
+        agreement_(world_->channel ? std::make_unique<Agreement>(world_->channel, comm_.get(),
+                                                                 world_ranks_, rank_)
+                                   : nullptr),
+        messages_(world_, comm_, world_ranks_, agreement_.get()) {}
+  MpiGroup(const MpiGroup&) = delete;
+  MpiGroup& operator=(const MpiGroup&) = delete;
 
-  const std::shared_ptr<const Job>& job() const { return job_; }
+  const std::shared_ptr<const MpiWorld>& world() const { return world_; }
   MPI_Comm comm() const { return comm_.get(); }
   int rank() const { return rank_; }
   int size() const { return size_; }
-  int job_rank(int rank) const { return job_ranks_[static_cast<std::size_t>(rank)]; }
-  bool looks_at_sizes() const { return job_->looks_at_sizes; }
+  int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
+  bool checks_arguments() const { return world_->checks_arguments; }
 
-  /// Returns if all ranks are about to make this call, or if nobody looks.
+  /// Returns if all ranks are about to make this call, or if calls are not compared.
   void agree(const Call& call) {
     if (agreement_) agreement_->agree(call);
   }
@@ -65,28 +66,28 @@ class Group {
     if (agreement_) agreement_->agree_on_blocks(sent, received);
   }
 
-  /// Whether a buffer of so many elements, cut into blocks, is within the counts of one call.
-  bool fits(std::size_t elements) const { return elements <= job_->largest_piece; }
+  /// Whether one call of MPI can have a buffer of so many elements, cut into blocks.
+  bool fits(std::size_t elements) const { return elements <= world_->largest_piece; }
 
   template <class T>
   MPI_Datatype type() const {
-    return job_->types.of(dtype_v<T>);
+    return world_->types.of(dtype_v<T>);
   }
 
-  /// What goes to each rank in the next exchange, and what comes. Empty after it; this rank's own
-  /// is left out.
+  /// What the next exchange sends to each rank, and what it receives. All are empty after it. The
+  /// block of this rank itself is ignored.
   std::span<Block> outgoing() { return outgoing_; }
   std::span<Block> incoming() { return incoming_; }
 
-  /// Sends and receives the blocks, piece by piece. The two ranks of a block agree on its size, so
-  /// they agree on its pieces; other ranks need not know them.
+  /// Sends and receives the blocks, piece by piece. The two ranks of a block agree on its size and
+  /// so on its pieces; other ranks do not need to know them.
   void exchange(Dtype dtype) {
     outgoing_[index(rank_)] = incoming_[index(rank_)] = {};
     bool more = true;
-    for (std::size_t done = 0; more; done += job_->largest_piece) {
+    for (std::size_t done = 0; more; done += world_->largest_piece) {
       more = false;
       int pending = 0;
-      for (int step = 1; step < size_; ++step) {  // each rank begins with another one
+      for (int step = 1; step < size_; ++step) {  // no two ranks begin with the same partner
         const int from = (rank_ + size_ - step) % size_;
         const int to = (rank_ + step) % size_;
         pending += start_piece(false, incoming_[index(from)], done, dtype, from, pending, more);
@@ -98,23 +99,22 @@ class Group {
     std::fill(incoming_.begin(), incoming_.end(), Block{});
   }
 
-  /// Counts and offsets of blocks that lie end to end, as MPI takes them. Valid until the next
-  /// call.
-  struct Layout {
+  /// Counts and displacements of contiguous blocks, as MPI takes them. Valid until the next call.
+  struct Displacements {
     const int* counts;
-    const int* offsets;
+    const int* displacements;
   };
-  Layout layout(std::span<const std::size_t> counts) {
+  Displacements displacements(std::span<const std::size_t> counts) {
     int offset = 0;
     for (std::size_t r = 0; r < counts.size(); ++r) {
       counts_[r] = static_cast<int>(counts[r]);
-      offsets_[r] = offset;
+      displacements_[r] = offset;
       offset += counts_[r];
     }
-    return {counts_.data(), offsets_.data()};
+    return {counts_.data(), displacements_.data()};
   }
 
-  /// Elements cut evenly over the ranks. Valid until the next call.
+  /// The counts of `elements` elements that are divided evenly. Valid until the next call.
   std::span<const std::size_t> shares(std::size_t elements) {
     for (std::size_t r = 0; r < ranks(); ++r)
       shares_[r] = elements / ranks() + (r < elements % ranks() ? 1 : 0);
@@ -125,7 +125,7 @@ class Group {
   template <class T>
   T* scratch(std::size_t elements) {
     if (scratch_.size() < elements * sizeof(T)) {
-      scratch_.clear();  // nothing of it is to be copied
+      scratch_.clear();  // so that resize copies nothing
       scratch_.resize(elements * sizeof(T));
     }
     return reinterpret_cast<T*>(scratch_.data());
@@ -152,11 +152,11 @@ class Group {
   int start_piece(bool sends, const Block& block, std::size_t done, Dtype dtype, int partner,
                   int pending, bool& more) {
     if (block.count <= done) return 0;
-    const std::size_t piece = std::min(job_->largest_piece, block.count - done);
+    const std::size_t piece = std::min(world_->largest_piece, block.count - done);
     more |= done + piece < block.count;
     std::byte* const data = block.data + done * size_of(dtype);
     const int count = static_cast<int>(piece);
-    const MPI_Datatype type = job_->types.of(dtype);
+    const MPI_Datatype type = world_->types.of(dtype);
     MPI_Request* const request = &requests_[index(pending)];
     if (sends)
       check(MPI_Isend(data, count, type, partner, block_tag, comm(), request), "MPI_Isend");
@@ -165,16 +165,16 @@ class Group {
     return 1;
   }
 
-  std::shared_ptr<const Job> job_;
+  std::shared_ptr<const MpiWorld> world_;
   OwnComm comm_;
-  std::vector<int> job_ranks_;
+  std::vector<int> world_ranks_;
   int rank_;
   int size_;
   std::vector<Block> outgoing_;
   std::vector<Block> incoming_;
   std::vector<MPI_Request> requests_;
   std::vector<int> counts_;
-  std::vector<int> offsets_;
+  std::vector<int> displacements_;
   std::vector<std::size_t> shares_;
   std::vector<std::byte> pointers_;
   std::vector<std::byte> scratch_;

@@ -1,5 +1,5 @@
 #pragma once
-// Messages between two ranks that are processes: sent without waiting, received in order.
+// Messages between two ranks that are processes: sends do not wait, and receives are in order.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,35 +13,26 @@
 #include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/mpi_agreement.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/comm/detail/mpi_world.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::mpi {
 
-/// What all groups of a job share.
-struct Job {
-  Job(std::size_t piece, bool looks, std::shared_ptr<ControlChannel> headers)
-      : largest_piece(piece), looks_at_sizes(looks), channel(std::move(headers)) {}
-
-  std::size_t largest_piece;                ///< elements in one call of MPI, at most
-  bool looks_at_sizes;                      ///< whether a rank checks its own arguments
-  std::shared_ptr<ControlChannel> channel;  ///< null unless ranks compare their calls
-  Types types;
-};
-
-/// The messages of one rank in its group. A sent one is copied and stays here until MPI has handed
-/// it over; its memory is then used again.
+/// The messages of one rank in its group. A message is copied when it is sent, and the copy is kept
+/// until MPI has delivered it; then its memory is used again.
 class Messages {
  public:
-  /// `comm`, `job_ranks` and `agreement` have to outlive it; `agreement` is null unless calls are
+  /// `comm`, `world_ranks` and `agreement` have to outlive it; `agreement` is null unless calls are
   /// compared.
-  Messages(std::shared_ptr<const Job> job, OwnComm& comm, std::span<const int> job_ranks,
+  Messages(std::shared_ptr<const MpiWorld> world, OwnComm& comm, std::span<const int> world_ranks,
            Agreement* agreement)
-      : job_(std::move(job)), comm_(comm), job_ranks_(job_ranks), agreement_(agreement) {}
+      : world_(std::move(world)), comm_(comm), world_ranks_(world_ranks), agreement_(agreement) {}
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
-  /// Waits for nobody. MPI still reads what nobody has received, so that memory is left to it.
+  /// Does not wait. The memory of messages that no rank has received is not freed, because MPI may
+  /// still read it.
   ~Messages() {
     for (std::unique_ptr<Message>& message : sent_) {
       if (is_finalized() || is_done(*message)) continue;
@@ -52,7 +43,7 @@ class Messages {
   }
 
   void send(const Call& call, std::span<const std::byte> bytes) {
-    comm_.keep();  // nobody will say whether it was received
+    comm_.keep();  // it is not known when the message is received
     Message& message = idle_message();
     message.control = ControlMessage(1, call);
     message.bytes.assign(bytes.begin(), bytes.end());
@@ -60,13 +51,13 @@ class Messages {
       agreement_->announce(message.control, call.root, &message.requests.emplace_back());
     for_each_piece(call.elements, [&](std::size_t first, int count) {
       check(MPI_Isend(message.bytes.data() + first * size_of(call.dtype), count,
-                      job_->types.of(call.dtype), call.root, tag, comm_.get(),
+                      world_->types.of(call.dtype), call.root, tag, comm_.get(),
                       &message.requests.emplace_back()),
             "MPI_Isend");
     });
   }
 
-  /// Throws a collective_error if the next message is another one, which is dropped.
+  /// Throws a collective_error if the next message is not the expected one, and drops it.
   void receive(const Call& call, std::span<std::byte> bytes) {
     if (agreement_ != nullptr) {
       const Call sent = agreement_->next_message(call);
@@ -112,14 +103,14 @@ class Messages {
   void for_each_piece(std::size_t elements, F f) const {
     std::size_t first = 0;
     do {
-      const std::size_t piece = std::min(job_->largest_piece, elements - first);
+      const std::size_t piece = std::min(world_->largest_piece, elements - first);
       f(first, static_cast<int>(piece));
       first += piece;
     } while (first < elements);
   }
 
   void receive_piece(const Call& call, std::byte* bytes, int count) const {
-    const MPI_Datatype type = job_->types.of(call.dtype);
+    const MPI_Datatype type = world_->types.of(call.dtype);
     MPI_Status status;
     int got = 0;
     check(MPI_Recv(bytes, count, type, call.root, tag, comm_.get(), &status), "MPI_Recv");
@@ -133,17 +124,17 @@ class Messages {
 
   void drop(const Call& sent, int from) const {
     const Call call{.dtype = sent.dtype, .root = from};
-    std::vector<std::byte> bytes(std::min(job_->largest_piece, sent.elements) *
+    std::vector<std::byte> bytes(std::min(world_->largest_piece, sent.elements) *
                                  size_of(call.dtype));
     for_each_piece(sent.elements,
                    [&](std::size_t, int count) { receive_piece(call, bytes.data(), count); });
   }
 
-  int world_rank(int rank) const { return job_ranks_[static_cast<std::size_t>(rank)]; }
+  int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
 
-  std::shared_ptr<const Job> job_;
+  std::shared_ptr<const MpiWorld> world_;
   OwnComm& comm_;
-  std::span<const int> job_ranks_;
+  std::span<const int> world_ranks_;
   Agreement* agreement_;
   std::vector<std::unique_ptr<Message>> sent_;
 };

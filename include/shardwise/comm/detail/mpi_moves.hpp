@@ -1,6 +1,6 @@
 #pragma once
-// The collectives themselves, of arguments that are right: each is a collective of MPI where its
-// counts hold the data, and an exchange in pieces beyond.
+// The collectives, with arguments that are already checked. Each is a collective of MPI if the data
+// is small enough for its counts, and an exchange in pieces if not.
 
 #include <algorithm>
 #include <array>
@@ -18,16 +18,16 @@ namespace shardwise::detail::mpi {
 
 using Counts = std::span<const std::size_t>;
 
-/// An all_reduce sends at most so many bytes from each rank to each.
+/// Bytes of the largest all_reduce in which each rank sends its whole input to all others.
 inline constexpr std::size_t gathered_bytes = 4096;
 
-/// A block for exchange, which only reads those that go out.
+/// A block for exchange(), which only reads blocks that it sends.
 template <class T>
 Block block_of(const T* data, std::size_t count) {
   return {reinterpret_cast<std::byte*>(const_cast<T*>(data)), count};
 }
 
-/// Blocks that lie end to end from `data` on, one for each rank.
+/// Contiguous blocks from `data` on, one for each rank.
 template <class T>
 void set_blocks(std::span<Block> blocks, const T* data, Counts counts) {
   for (std::size_t r = 0; r < blocks.size(); data += counts[r++])
@@ -40,13 +40,13 @@ void copy_own(std::span<const T> from, T* to) {
 }
 
 template <class T>
-void move(Group& group, const moves::AllGather<T>& m) {
+void move(MpiGroup& group, const moves::AllGather<T>& m) {
   T* const mine = m.out.data() + offset(m.counts, group.rank());
   if (group.fits(m.out.size())) {
-    const auto layout = group.layout(m.counts);
+    const auto blocks = group.displacements(m.counts);
     const bool in_place = m.in.data() == mine;
     check(MPI_Allgatherv(in_place ? MPI_IN_PLACE : m.in.data(), static_cast<int>(m.in.size()),
-                         group.type<T>(), m.out.data(), layout.counts, layout.offsets,
+                         group.type<T>(), m.out.data(), blocks.counts, blocks.displacements,
                          group.type<T>(), group.comm()),
           "MPI_Allgatherv");
     return;
@@ -57,9 +57,9 @@ void move(Group& group, const moves::AllGather<T>& m) {
   group.exchange(dtype_v<T>);
 }
 
-/// Blocks are exchanged and added up in rank order.
+/// Blocks are exchanged and then added in rank order.
 template <class T>
-void move(Group& group, const moves::ReduceScatter<T>& m) {
+void move(MpiGroup& group, const moves::ReduceScatter<T>& m) {
   const auto ranks = static_cast<std::size_t>(group.size());
   const auto rank = static_cast<std::size_t>(group.rank());
   T* const others = group.scratch<T>(ranks * m.out.size());
@@ -74,9 +74,9 @@ void move(Group& group, const moves::ReduceScatter<T>& m) {
   ordered_sum<T>(blocks, 0, m.out.size(), std::array{m.out.data()}, m.reduction);
 }
 
-/// An all_reduce in which each rank adds up a share of the elements and hands it out.
+/// An all_reduce in which each rank adds a share of the elements and sends the sums to all.
 template <class T>
-void sum_shares(Group& group, const moves::AllReduce<T>& m) {
+void sum_shares(MpiGroup& group, const moves::AllReduce<T>& m) {
   const Counts shares = group.shares(m.in.size());
   const std::span<T> mine =
       m.out.subspan(offset(shares, group.rank()), shares[static_cast<std::size_t>(group.rank())]);
@@ -84,9 +84,9 @@ void sum_shares(Group& group, const moves::AllReduce<T>& m) {
   move(group, moves::AllGather<T>{mine, m.out, shares});
 }
 
-/// An all_reduce in which each rank gathers all inputs and adds them up itself.
+/// An all_reduce in which each rank gathers all inputs and adds them itself.
 template <class T>
-void sum_gathered(Group& group, const moves::AllReduce<T>& m) {
+void sum_gathered(MpiGroup& group, const moves::AllReduce<T>& m) {
   const std::size_t n = m.in.size();
   T* const all = group.scratch<T>(n * static_cast<std::size_t>(group.size()));
   check(MPI_Allgather(m.in.data(), static_cast<int>(n), group.type<T>(), all, static_cast<int>(n),
@@ -98,7 +98,7 @@ void sum_gathered(Group& group, const moves::AllReduce<T>& m) {
 }
 
 template <class T>
-void move(Group& group, const moves::AllReduce<T>& m) {
+void move(MpiGroup& group, const moves::AllReduce<T>& m) {
   if (m.in.size_bytes() <= gathered_bytes)
     sum_gathered(group, m);
   else
@@ -106,9 +106,9 @@ void move(Group& group, const moves::AllReduce<T>& m) {
 }
 
 template <class T>
-void move(Group& group, const moves::Broadcast<T>& m) {
+void move(MpiGroup& group, const moves::Broadcast<T>& m) {
   for (std::span<T> data = m.out; !data.empty();) {
-    const std::span<T> piece = data.first(std::min(data.size(), group.job()->largest_piece));
+    const std::span<T> piece = data.first(std::min(data.size(), group.world()->largest_piece));
     check(MPI_Bcast(piece.data(), static_cast<int>(piece.size()), group.type<T>(), m.root,
                     group.comm()),
           "MPI_Bcast");
@@ -117,15 +117,15 @@ void move(Group& group, const moves::Broadcast<T>& m) {
 }
 
 template <class T>
-void move(Group& group, const moves::Gather<T>& m) {
+void move(MpiGroup& group, const moves::Gather<T>& m) {
   const bool is_root = group.rank() == m.root;
   T* const mine = is_root ? m.out.data() + offset(m.counts, m.root) : nullptr;
   if (group.fits(total(m.counts))) {
-    const auto layout = group.layout(m.counts);
+    const auto blocks = group.displacements(m.counts);
     const bool in_place = is_root && m.in.data() == mine;
     check(MPI_Gatherv(in_place ? MPI_IN_PLACE : m.in.data(), static_cast<int>(m.in.size()),
-                      group.type<T>(), m.out.data(), layout.counts, layout.offsets, group.type<T>(),
-                      m.root, group.comm()),
+                      group.type<T>(), m.out.data(), blocks.counts, blocks.displacements,
+                      group.type<T>(), m.root, group.comm()),
           "MPI_Gatherv");
     return;
   }
@@ -139,11 +139,12 @@ void move(Group& group, const moves::Gather<T>& m) {
 }
 
 template <class T>
-void move(Group& group, const moves::Scatter<T>& m) {
+void move(MpiGroup& group, const moves::Scatter<T>& m) {
   if (group.fits(total(m.counts))) {
-    const auto layout = group.layout(m.counts);
-    check(MPI_Scatterv(m.in.data(), layout.counts, layout.offsets, group.type<T>(), m.out.data(),
-                       static_cast<int>(m.out.size()), group.type<T>(), m.root, group.comm()),
+    const auto blocks = group.displacements(m.counts);
+    check(MPI_Scatterv(m.in.data(), blocks.counts, blocks.displacements, group.type<T>(),
+                       m.out.data(), static_cast<int>(m.out.size()), group.type<T>(), m.root,
+                       group.comm()),
           "MPI_Scatterv");
     return;
   }
@@ -156,9 +157,9 @@ void move(Group& group, const moves::Scatter<T>& m) {
   group.exchange(dtype_v<T>);
 }
 
-/// Always an exchange: no rank knows whether all the others' counts fit into one call of MPI.
+/// Always an exchange: no rank knows whether the counts of all others fit into one call of MPI.
 template <class T>
-void move(Group& group, const moves::AllToAll<T>& m) {
+void move(MpiGroup& group, const moves::AllToAll<T>& m) {
   group.agree_on_blocks(m.sent, m.received);
   const auto rank = static_cast<std::size_t>(group.rank());
   copy_own(m.in.subspan(offset(m.sent, group.rank()), m.sent[rank]),
@@ -168,7 +169,7 @@ void move(Group& group, const moves::AllToAll<T>& m) {
   group.exchange(dtype_v<T>);
 }
 
-inline void move(Group& group, const moves::Barrier&) {
+inline void move(MpiGroup& group, const moves::Barrier&) {
   check(MPI_Barrier(group.comm()), "MPI_Barrier");
 }
 

@@ -19,7 +19,7 @@ namespace shardwise::detail::nccl {
 
 /// A rank that cannot take part tells the others before it throws.
 template <Rendezvous R>
-std::unique_ptr<Group> connected(R& place, NcclOptions options) {
+std::unique_ptr<NcclGroup> connected(R& place, NcclOptions options) {
   std::exception_ptr failure;
   const PeerInfo mine = make_peer_info(place.rank(), options.device, failure);
   std::vector<PeerInfo> peers;
@@ -35,17 +35,17 @@ std::unique_ptr<Group> connected(R& place, NcclOptions options) {
   check_peers(peers);
   ncclUniqueId id;
   std::memcpy(&id, peers[0].id.data(), sizeof id);
-  auto group =
-      std::make_unique<Group>(Group::Terms{options.device, options.stream, options.timeout, true});
+  auto group = std::make_unique<NcclGroup>(
+      NcclGroup::Terms{options.device, options.stream, options.timeout, true});
   group->connect(place.rank(), place.size(), id);
   return group;
 }
 
-inline std::unique_ptr<Group> adopted(ncclComm_t comm, Group::Terms terms) {
+inline std::unique_ptr<NcclGroup> adopted(ncclComm_t comm, NcclGroup::Terms terms) {
   if (comm == nullptr)
     throw argument_error("NcclCommunicator: the ncclComm_t is null; give one that was made");
   check(ncclCommCuDevice(comm, &terms.device), "ncclCommCuDevice");
-  auto group = std::make_unique<Group>(terms);
+  auto group = std::make_unique<NcclGroup>(terms);
   group->adopt(comm);
   return group;
 }

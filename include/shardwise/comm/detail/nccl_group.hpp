@@ -43,7 +43,7 @@ class Answers {
 /// Belongs to a watchdog, which aborts and destroys it. Its user makes calls from one thread; the
 /// watchdog's thread asks what became of them. NCCL's communicator is behind a lock, held while
 /// NCCL is called, which returns at once since it was made not to block.
-class Group {
+class NcclGroup {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -57,10 +57,10 @@ class Group {
   };
 
   /// Not yet connected: connect(), adopt() or another group's split_into() follows.
-  explicit Group(Terms terms) : terms_(std::move(terms)) {}
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-  ~Group() {
+  explicit NcclGroup(Terms terms) : terms_(std::move(terms)) {}
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+  ~NcclGroup() {
     if (terms_.owns && comm_ != nullptr) ncclCommAbort(comm_);
     cudaFree(scratch_);
   }
@@ -127,7 +127,7 @@ class Group {
   void check_failure() const { notes_->check_failure(); }
 
   /// The part of this group that `color` makes, into a group that is not connected yet.
-  void split_into(Group& part, int color, int key) {
+  void split_into(NcclGroup& part, int color, int key) {
     issue(Call{Operation::split}, [&](Answers& answers, ncclComm_t comm, cudaStream_t) {
       answers(ncclCommSplit(comm, color, key, &made_, nullptr));
     });
@@ -158,9 +158,9 @@ class Group {
 
   /// In one group of NCCL: it tells all of them to stop before it waits for any. One after the
   /// other, the first would wait for a kernel of the next on the same stream.
-  static void abort(std::span<const std::unique_ptr<Group>> all) {
+  static void abort(std::span<const std::unique_ptr<NcclGroup>> all) {
     ncclGroupStart();
-    for (const std::unique_ptr<Group>& group : all) group->abort();
+    for (const std::unique_ptr<NcclGroup>& group : all) group->abort();
     ncclGroupEnd();
   }
 

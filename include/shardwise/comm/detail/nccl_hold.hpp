@@ -12,23 +12,23 @@ namespace shardwise::detail::nccl {
 
 class Hold {
  public:
-  Hold(std::shared_ptr<Watchdog<Group>> watchdog, std::unique_ptr<Group> group)
+  Hold(std::shared_ptr<Watchdog<NcclGroup>> watchdog, std::unique_ptr<NcclGroup> group)
       : watchdog_(std::move(watchdog)), group_(watchdog_->add(std::move(group))) {}
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
   ~Hold() { let_go(); }
 
-  const std::shared_ptr<Watchdog<Group>>& watchdog() const { return watchdog_; }
+  const std::shared_ptr<Watchdog<NcclGroup>>& watchdog() const { return watchdog_; }
 
-  Group& group() const {
+  NcclGroup& group() const {
     if (group_ == nullptr)
       throw argument_error("NCCL: a communicator was used after close(); make a new one");
     return *group_;
   }
 
   /// Waits for nothing. The watchdog may destroy what is returned: it is but a name from here on.
-  const Group* let_go() {
-    Group* const was = std::exchange(group_, nullptr);
+  const NcclGroup* let_go() {
+    NcclGroup* const was = std::exchange(group_, nullptr);
     if (was != nullptr) {
       was->release();
       watchdog_->wake();
@@ -37,8 +37,8 @@ class Hold {
   }
 
  private:
-  std::shared_ptr<Watchdog<Group>> watchdog_;
-  Group* group_;
+  std::shared_ptr<Watchdog<NcclGroup>> watchdog_;
+  NcclGroup* group_;
 };
 
 }  // namespace shardwise::detail::nccl

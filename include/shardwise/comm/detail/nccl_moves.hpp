@@ -149,7 +149,7 @@ void move(const Issue& call, const moves::AllToAll<T>& m) {
 }
 
 /// Done on a rank when all ranks have called.
-inline void meet(Group& group, const Call& call) {
+inline void meet(NcclGroup& group, const Call& call) {
   group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
     answers(ncclAllReduce(group.scratch(), group.scratch(), 1, ncclInt32, ncclMax, comm, stream));
   });
@@ -162,7 +162,7 @@ struct Part {
 };
 
 /// A collective; waits for it.
-inline Part part_of(Group& group, int color, int key) {
+inline Part part_of(NcclGroup& group, int color, int key) {
   const auto ranks = static_cast<std::size_t>(group.size());
   const std::int32_t mine[] = {color, key};
   std::vector<std::int32_t> all(2 * ranks);

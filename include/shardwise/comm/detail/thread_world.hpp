@@ -1,5 +1,6 @@
 #pragma once
-// How ranks that are threads wait for each other: spin, sleep, and find out when it is in vain.
+// How ranks that are threads wait for each other: they spin, then sleep, and detect when a wait
+// cannot end.
 
 #include <atomic>
 #include <condition_variable>
@@ -19,7 +20,7 @@
 namespace shardwise::detail {
 
 /// What a rank publishes of its call in a collective.
-struct PublishedCall {
+struct Publication {
   CallRecord record{};
   const void* data = nullptr;  ///< null if it was copied
   void* out = nullptr;         ///< memory that peers may write to
@@ -35,7 +36,7 @@ struct alignas(64) Progress {
   static constexpr std::uint64_t given_up = 1;
 
   std::atomic<std::uint64_t> value{0};
-  PublishedCall call{};
+  Publication publication{};
 
   void advance() { value.fetch_add(stride); }
 
@@ -47,14 +48,14 @@ struct alignas(64) Progress {
 
 static_assert(sizeof(Progress) == 64);
 
-/// What a rank waits for: that every one of `progress` reaches `target`.
+/// What a rank waits for: that each of `progress` reaches `target`.
 struct Wait {
   std::span<Progress> progress;
   std::uint64_t target;
   const Call* call;
   std::uint64_t number;         ///< of the collective in its group, from 1; 0 for a message
-  std::span<const int> group;   ///< ranks of the job that take part
-  std::span<const int> needed;  ///< those of whom none may leave before
+  std::span<const int> group;   ///< world ranks that take part
+  std::span<const int> needed;  ///< world ranks of which none may end before
   bool can_fail = true;
 
   bool done() const {
@@ -63,8 +64,8 @@ struct Wait {
     return true;
   }
 
-  /// Stops one rank that has not got there, so that nobody ever finds this wait done. False: it is
-  /// done, for everybody.
+  /// Stops one rank that has not reached the target, so that no rank ever finds this wait done.
+  /// Returns false if all ranks have reached it: then it is done for all of them.
   bool give_up() const {
     for (Progress& one : progress) {
       std::uint64_t seen = one.value.load();
@@ -94,23 +95,23 @@ inline void pause() noexcept {
 #endif
 }
 
-/// The ranks that one run_ranks started. All that is slow (sleeping, leaving, explaining) happens
-/// under one mutex; a rank that goes on without sleeping touches two atomics that nobody writes.
-class Job {
+/// The ranks that one run_ranks started. Everything slow (to sleep, to end, to describe an error)
+/// holds one mutex. A rank that does not sleep only reads two atomics, which no other rank writes.
+class ThreadWorld {
  public:
-  explicit Job(int ranks)
+  explicit ThreadWorld(int ranks)
       : ranks_(static_cast<std::size_t>(ranks)),
-        crowded_(static_cast<unsigned>(ranks) > std::thread::hardware_concurrency()) {}
+        oversubscribed_(static_cast<unsigned>(ranks) > std::thread::hardware_concurrency()) {}
 
-  /// Whether a rank has thrown, or all were found waiting for each other: no new call may begin.
+  /// Whether a rank has thrown, or there is a deadlock: no new call may begin.
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
-  /// Returns when the wait is done. Throws when it never will be.
+  /// Returns when the wait is done. Throws if it cannot end.
   void wait(int rank, const Wait& wait) {
     if (!spin(wait)) sleep(ranks_[static_cast<std::size_t>(rank)], wait);
   }
 
-  /// To be called after progress that others may wait for.
+  /// To be called after progress for which others may wait.
   void wake() {
     if (sleepers_.load() == 0) return;
     std::unique_lock lock(mutex_);
@@ -118,24 +119,24 @@ class Job {
       if (rank.asleep_in != nullptr && rank.asleep_in->done()) rank.wake.notify_one();
   }
 
-  /// A rank has returned: this concerns those who wait for it.
+  /// A rank has returned: the waits of ranks that need it fail.
   void leave(int rank) noexcept {
     std::unique_lock lock(mutex_);
-    go(rank, "has returned", "");
+    mark_gone(rank, "has returned", "");
   }
 
-  /// A rank has thrown: this concerns everybody.
+  /// A rank has thrown: the waits of all ranks fail.
   void abort(int rank, const char* reason) noexcept {
     std::unique_lock lock(mutex_);
-    go(rank, "threw: ", reason);
+    mark_gone(rank, "threw: ", reason);
     if (aborted()) return;
-    reason_ = in_words([&] {
+    reason_ = text_or_empty([&] {
       return sentence({"rank ", rank, " ", ranks_[static_cast<std::size_t>(rank)].how});
     });
     aborted_.store(true, std::memory_order_release);
   }
 
-  /// Says why a wait was given up, or why a call cannot begin.
+  /// Throws the reason why a wait failed, or why a call cannot begin.
   [[noreturn]] void fail(const Wait& wait) {
     std::unique_lock lock(mutex_);
     throw_failure(wait);
@@ -149,16 +150,16 @@ class Job {
     std::condition_variable wake;
   };
 
-  /// Looks some hundred nanoseconds without a pause, as peers mostly come at once, then for some
-  /// ten microseconds with pauses. With more ranks than cores, lets others run instead.
+  /// Polls for some hundred nanoseconds without a pause, because peers mostly arrive at once, then
+  /// for some ten microseconds with pauses. With more ranks than cores it yields the core instead.
   bool spin(const Wait& wait) const {
     constexpr int eager = 200;
-    const int tries = crowded_ ? 20 : 2000;
+    const int tries = oversubscribed_ ? 20 : 2000;
     int tried = 0;
     for (const Progress& one : wait.progress)
       while (one.value.load(std::memory_order_acquire) < wait.target) {
         if (++tried > tries) return false;
-        if (crowded_)
+        if (oversubscribed_)
           std::this_thread::yield();
         else if (tried > eager)
           pause();
@@ -170,11 +171,11 @@ class Job {
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1);
     me.asleep_in = &wait;
-    bool in_vain = false;
-    // Counted among the sleepers before looking: whoever completes the wait now sees it.
+    bool failed = false;
+    // Counted as a sleeper before the wait is checked: the rank that completes it sees the count.
     while (!wait.done()) {
-      if (hopeless(wait)) {
-        in_vain = wait.give_up();
+      if (cannot_finish(wait)) {
+        failed = wait.give_up();
         break;
       }
       if (deadlocked())
@@ -184,10 +185,10 @@ class Job {
     }
     me.asleep_in = nullptr;
     sleepers_.fetch_sub(1);
-    if (in_vain) throw_failure(wait);
+    if (failed) throw_failure(wait);
   }
 
-  bool hopeless(const Wait& wait) const {
+  bool cannot_finish(const Wait& wait) const {
     if (!wait.can_fail) return false;
     if (aborted()) return true;
     for (const int rank : wait.needed)
@@ -195,18 +196,18 @@ class Job {
     return false;
   }
 
-  /// Whether every rank that is still there sleeps, and none has anything to wake up for.
+  /// Whether every rank that has not ended sleeps in a wait that is not done.
   bool deadlocked() const {
     for (const Rank& rank : ranks_) {
       if (rank.gone) continue;
-      if (rank.asleep_in == nullptr || rank.asleep_in->done() || hopeless(*rank.asleep_in))
+      if (rank.asleep_in == nullptr || rank.asleep_in->done() || cannot_finish(*rank.asleep_in))
         return false;
     }
     return true;
   }
 
   void declare_deadlock() {
-    reason_ = in_words([&] {
+    reason_ = text_or_empty([&] {
       std::string all = "no rank can go on, each waits for another: ";
       for (std::size_t r = 0; r < ranks_.size(); ++r) {
         const Rank& rank = ranks_[r];
@@ -220,17 +221,17 @@ class Job {
     notify_all();
   }
 
-  void go(int rank, const char* how, const char* reason) {
+  void mark_gone(int rank, const char* how, const char* reason) {
     Rank& me = ranks_[static_cast<std::size_t>(rank)];
     me.gone = true;
-    me.how = in_words([&] { return sentence({how, reason}); });
+    me.how = text_or_empty([&] { return sentence({how, reason}); });
     notify_all();
   }
 
-  /// What `words` returns, or nothing if there is no memory for it: a rank must be able to leave.
-  template <class Words>
-  static std::string in_words(Words words) noexcept try {
-    return words();
+  /// What `text` returns, or nothing if there is no memory for it: a rank must be able to end.
+  template <class Text>
+  static std::string text_or_empty(Text text) noexcept try {
+    return text();
   } catch (...) {
     return {};
   }
@@ -256,7 +257,7 @@ class Job {
   std::vector<Rank> ranks_;
   std::string reason_;
   bool deadlock_ = false;
-  bool crowded_;
+  bool oversubscribed_;
 };
 
 }  // namespace shardwise::detail

@@ -1,0 +1,25 @@
+#pragma once
+// What all groups of one MpiCommunicator and of its splits share.
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "shardwise/comm/detail/mpi_control_channel.hpp"
+#include "shardwise/comm/detail/mpi_library.hpp"
+
+namespace shardwise::detail::mpi {
+
+/// The ranks of an MpiCommunicator that was made from an MPI_Comm, and of the groups that split
+/// made of it. World ranks are numbers in the first group.
+struct MpiWorld {
+  MpiWorld(std::size_t piece, bool checks, std::shared_ptr<ControlChannel> control)
+      : largest_piece(piece), checks_arguments(checks), channel(std::move(control)) {}
+
+  std::size_t largest_piece;                ///< elements in one call of MPI, at most
+  bool checks_arguments;                    ///< whether a rank checks its own arguments
+  std::shared_ptr<ControlChannel> channel;  ///< null unless ranks compare their calls
+  Types types;
+};
+
+}  // namespace shardwise::detail::mpi
