@@ -232,7 +232,7 @@ TEST_CASE("nccl: a recording in which nothing that was started has ended is none
   run_nccl_ranks(1, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
     std::vector<int> data(4);
     const OnStream backend{nccl.stream()};
-    std::optional<detail::nccl::Started> started;
+    std::optional<detail::nccl::StartedCall> started;
     CHECK(error_of([&] {
             CudaGraph(backend,
                       [&] { started.emplace(nccl.start_all_reduce(data, std::span(data))); });

@@ -11,7 +11,7 @@
 #include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/detail/nccl_connect.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
-#include "shardwise/comm/detail/nccl_hold.hpp"
+#include "shardwise/comm/detail/nccl_group_handle.hpp"
 #include "shardwise/comm/detail/nccl_moves.hpp"
 #include "shardwise/comm/detail/watchdog.hpp"
 #include "shardwise/comm/moves.hpp"
@@ -77,12 +77,12 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   ///@}
 
   /// On which its calls are ordered; the caller's.
-  cudaStream_t stream() const { return group().terms().stream; }
+  cudaStream_t stream() const { return group().settings().stream; }
 
   /// As `StartsAllReduce` says: the rank's stream waits for the sum behind the end of what is
   /// returned. The call is watched as all others.
   template <Element T>
-  detail::nccl::Started start_all_reduce(moves::In<T> in, std::span<T> out) {
+  detail::nccl::StartedCall start_all_reduce(moves::In<T> in, std::span<T> out) {
     const moves::AllReduce<T> m{in, out};
     m.check(rank(), size());
     return group().start(m.call(rank()), moved(m));
@@ -112,24 +112,24 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
  private:
   using Group = detail::nccl::NcclGroup;
   using Watchdog = detail::Watchdog<Group>;
-  using Hold = detail::nccl::Hold;
+  using GroupHandle = detail::nccl::GroupHandle;
 
   NcclCommunicator(std::shared_ptr<Watchdog> watchdog, std::unique_ptr<Group> group)
-      : hold_(std::make_shared<Hold>(std::move(watchdog), std::move(group))) {}
+      : handle_(std::make_shared<GroupHandle>(std::move(watchdog), std::move(group))) {}
 
   static std::shared_ptr<Watchdog> new_watchdog() {
     return std::make_shared<Watchdog>(std::chrono::milliseconds(20));
   }
 
-  Group& group() const { return hold_->group(); }
+  Group& group() const { return handle_->group(); }
 
   friend Collectives<NcclCommunicator>;
 
   template <class Move>
   auto moved(const Move& m) const {
     return
-        [&m, rank = rank()](detail::nccl::Answers& answers, ncclComm_t comm, cudaStream_t stream) {
-          detail::nccl::move({rank, answers, comm, stream}, m);
+        [&m, rank = rank()](detail::nccl::Results& results, ncclComm_t comm, cudaStream_t stream) {
+          detail::nccl::move({rank, results, comm, stream}, m);
         };
   }
 
@@ -146,42 +146,42 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   }
 
   void move(const Call& call, const moves::Barrier&) {
-    detail::nccl::meet(group(), call);
+    detail::nccl::barrier(group(), call);
     wait();
   }
 
-  std::shared_ptr<Hold> hold_;
+  std::shared_ptr<GroupHandle> handle_;
 };
 
 static_assert(StartsAllReduce<NcclCommunicator>);
 
 template <Rendezvous R>
 NcclCommunicator::NcclCommunicator(R& place, NcclOptions options)
-    : NcclCommunicator(new_watchdog(), detail::nccl::connected(place, options)) {}
+    : NcclCommunicator(new_watchdog(), detail::nccl::connect(place, options)) {}
 
 inline NcclCommunicator::NcclCommunicator(ncclComm_t comm, cudaStream_t stream,
                                           std::chrono::milliseconds timeout)
-    : NcclCommunicator(new_watchdog(), detail::nccl::adopted(comm, {0, stream, timeout, false})) {}
+    : NcclCommunicator(new_watchdog(), detail::nccl::adopt(comm, {0, stream, timeout, false})) {}
 
 inline NcclCommunicator NcclCommunicator::split(int color, int key) {
-  const detail::nccl::Part part = detail::nccl::part_of(group(), color, key);
-  Group::Terms terms = group().terms();
-  terms.owns = true;
-  auto made = std::make_unique<Group>(terms);
-  group().split_into(*made, part.name, part.position);
-  return {hold_->watchdog(), std::move(made)};
+  const detail::nccl::SplitArguments arguments = detail::nccl::split_arguments(group(), color, key);
+  Group::Settings settings = group().settings();
+  settings.owns = true;
+  auto made = std::make_unique<Group>(settings);
+  group().split_into(*made, arguments.color, arguments.key);
+  return {handle_->watchdog(), std::move(made)};
 }
 
 inline bool NcclCommunicator::close() {
-  const std::chrono::milliseconds timeout = group().terms().timeout;
-  const std::shared_ptr<Watchdog> watchdog = hold_->watchdog();
+  const std::chrono::milliseconds timeout = group().settings().timeout;
+  const std::shared_ptr<Watchdog> watchdog = handle_->watchdog();
   wait();
-  return watchdog->wait_until_gone(hold_->let_go(), 2 * timeout) && !watchdog->has_given_up();
+  return watchdog->wait_until_finished(handle_->release(), 2 * timeout) && !watchdog->has_failed();
 }
 
 inline void NcclCommunicator::abort() {
   group().fail("abort() was called on it");
-  hold_->watchdog()->wake();
+  handle_->watchdog()->wake();
 }
 
 }  // namespace shardwise

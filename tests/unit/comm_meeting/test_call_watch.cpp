@@ -13,7 +13,7 @@ using namespace shardwise;
 using namespace std::chrono_literals;
 using detail::CallWatch;
 using Action = CallWatch::Action;
-using Blame = CallWatch::Blame;
+using FailureSource = CallWatch::FailureSource;
 using Time = CallWatch::Time;
 
 namespace {
@@ -79,7 +79,7 @@ bool apply(Event event, CallWatch& watch, Model& model, int& now) {
         expected = model.idle(now);
       break;
     case Event::error:
-      got = watch.async_error(Blame::library, "broken");
+      got = watch.async_error(FailureSource::library, "broken");
       expected = model.abort();
       break;
     case Event::request:
@@ -163,13 +163,13 @@ TEST_CASE("watch: a clock that stands still or goes back gives nobody up") {
 
 TEST_CASE("watch: blame decides the type, and the first reason stays") {
   CallWatch watch(1, 60s);
-  CHECK(watch.async_error(Blame::library, "NCCL: broken") == Action::abort);
+  CHECK(watch.async_error(FailureSource::library, "NCCL: broken") == Action::abort);
   CHECK(watch.abort_requested("later") == Action::none);
   CHECK_THROWS_WITH_AS(watch.fail(), "rank 1: NCCL: broken", backend_error);
 
   CallWatch other(1, 60s);
   other.enqueued(sum, start);
-  CHECK(other.async_error(Blame::another_rank, "gone") == Action::abort);
+  CHECK(other.async_error(FailureSource::another_rank, "gone") == Action::abort);
   CHECK_THROWS_WITH_AS(other.fail(),
                        "rank 1: all_reduce(sum, float32, 640 elements), call 1 of its group: gone",
                        peer_error);

@@ -1,5 +1,5 @@
-// The thread around wards: it looks at each, gives all up together, destroys them itself, and
-// nobody waits for it. Run it under ThreadSanitizer.
+// The thread that polls watched objects: it aborts all together, destroys them itself, and no other
+// thread waits for it. Run it under ThreadSanitizer.
 
 #include <doctest/doctest.h>
 
@@ -17,14 +17,14 @@
 
 using namespace shardwise;
 using namespace std::chrono_literals;
-using detail::Look;
+using detail::WatchStatus;
 
 namespace {
 
-/// What a test tells its ward and learns of it.
+/// What a test tells its watched object and learns from it.
 struct Wire {
-  std::atomic<Look> say{Look::stays};
-  std::atomic<int> looks{0};
+  std::atomic<WatchStatus> say{WatchStatus::active};
+  std::atomic<int> polls{0};
   std::atomic<int> aborts{0};
   std::atomic<bool> is_destroyed{false};
   std::atomic<bool> aborts_slowly{false};
@@ -32,25 +32,25 @@ struct Wire {
   std::string failed_because;
 };
 
-class Ward {
+class Watched {
  public:
-  explicit Ward(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}
-  ~Ward() {
+  explicit Watched(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}
+  ~Watched() {
     wire_->destroyed_by = std::this_thread::get_id();
     wire_->is_destroyed = true;
   }
 
-  Look look(std::chrono::steady_clock::time_point) {
-    ++wire_->looks;
+  WatchStatus poll(std::chrono::steady_clock::time_point) {
+    ++wire_->polls;
     return wire_->say;
   }
   std::string reason() const { return "its reason"; }
   void fail(const std::string& why) { wire_->failed_because = why; }
-  static void abort(std::span<const std::unique_ptr<Ward>> all) {
-    for (const auto& ward : all) {
-      if (ward->wire_->aborts_slowly) std::this_thread::sleep_for(500ms);
-      ++ward->wire_->aborts;
-      ward->wire_->say = Look::gone;
+  static void abort(std::span<const std::unique_ptr<Watched>> all) {
+    for (const auto& watched : all) {
+      if (watched->wire_->aborts_slowly) std::this_thread::sleep_for(500ms);
+      ++watched->wire_->aborts;
+      watched->wire_->say = WatchStatus::finished;
     }
   }
 
@@ -58,7 +58,7 @@ class Ward {
   std::shared_ptr<Wire> wire_;
 };
 
-using Watchdog = detail::Watchdog<Ward>;
+using Watchdog = detail::Watchdog<Watched>;
 
 template <class F>
 bool soon(F&& f) {
@@ -71,73 +71,73 @@ bool soon(F&& f) {
 
 }  // namespace
 
-TEST_CASE("watchdog: looks, lets go what is gone, and destroys it in its own thread") {
+TEST_CASE("watchdog: polls, removes what is finished, and destroys it in its own thread") {
   Watchdog watchdog(1ms);
   const auto wire = std::make_shared<Wire>();
-  const Ward* const ward = watchdog.add(std::make_unique<Ward>(wire));
-  CHECK(soon([&] { return wire->looks > 2; }));
-  CHECK(!watchdog.wait_until_gone(ward, 5ms));
+  const Watched* const watched = watchdog.add(std::make_unique<Watched>(wire));
+  CHECK(soon([&] { return wire->polls > 2; }));
+  CHECK(!watchdog.wait_until_finished(watched, 5ms));
   CHECK(!wire->is_destroyed);
-  wire->say = Look::gone;
-  CHECK(watchdog.wait_until_gone(ward, 5s));
+  wire->say = WatchStatus::finished;
+  CHECK(watchdog.wait_until_finished(watched, 5s));
   CHECK(wire->is_destroyed);
   CHECK(wire->destroyed_by != std::this_thread::get_id());
   CHECK(wire->aborts == 0);
 }
 
-TEST_CASE("watchdog: one failure gives up all wards, once, with its reason") {
+TEST_CASE("watchdog: one failure aborts all watched objects, once, with its reason") {
   Watchdog watchdog(1ms);
   std::vector<std::shared_ptr<Wire>> wires;
-  std::vector<const Ward*> wards;
+  std::vector<const Watched*> all;
   for (int i = 0; i < 3; ++i) {
     wires.push_back(std::make_shared<Wire>());
-    wards.push_back(watchdog.add(std::make_unique<Ward>(wires.back())));
+    all.push_back(watchdog.add(std::make_unique<Watched>(wires.back())));
   }
-  wires[1]->say = Look::failed;
-  for (const Ward* ward : wards) CHECK(watchdog.wait_until_gone(ward, 5s));
+  wires[1]->say = WatchStatus::failed;
+  for (const Watched* watched : all) CHECK(watchdog.wait_until_finished(watched, 5s));
   for (const auto& wire : wires) {
     CHECK(wire->aborts == 1);
     CHECK(wire->failed_because == "its reason");
   }
 }
 
-TEST_CASE("watchdog: wake looks at once, and wards may come and go, and come again") {
+TEST_CASE("watchdog: wake polls at once, and objects may be added and finish many times") {
   Watchdog watchdog(1h);
   for (int round = 0; round < 50; ++round) {
     const auto wire = std::make_shared<Wire>();
-    const Ward* const ward = watchdog.add(std::make_unique<Ward>(wire));
-    wire->say = Look::gone;
+    const Watched* const watched = watchdog.add(std::make_unique<Watched>(wire));
+    wire->say = WatchStatus::finished;
     watchdog.wake();
-    CHECK(watchdog.wait_until_gone(ward, 5s));
+    CHECK(watchdog.wait_until_finished(watched, 5s));
   }
 }
 
-TEST_CASE("watchdog: nobody waits for an abort that takes its time, nor for the thread") {
+TEST_CASE("watchdog: no thread waits for a slow abort, nor for the watchdog") {
   const auto wire = std::make_shared<Wire>();
   wire->aborts_slowly = true;
-  wire->say = Look::failed;
+  wire->say = WatchStatus::failed;
   const auto began = std::chrono::steady_clock::now();
   {
     Watchdog watchdog(1ms);
-    watchdog.add(std::make_unique<Ward>(wire));
-    CHECK(soon([&] { return wire->looks > 0; }));
+    watchdog.add(std::make_unique<Watched>(wire));
+    CHECK(soon([&] { return wire->polls > 0; }));
     watchdog.wake();
   }
   CHECK(std::chrono::steady_clock::now() - began < 400ms);
   CHECK(soon([&] { return wire->is_destroyed.load(); }));
 }
 
-TEST_CASE("watchdog: wards added from several threads are all looked at") {
+TEST_CASE("watchdog: objects added from several threads are all polled") {
   Watchdog watchdog(1ms);
   std::vector<std::shared_ptr<Wire>> wires;
   for (int i = 0; i < 8; ++i) wires.push_back(std::make_shared<Wire>());
   std::vector<std::thread> threads;
   for (const auto& wire : wires)
     threads.emplace_back([&watchdog, wire] {
-      const Ward* const ward = watchdog.add(std::make_unique<Ward>(wire));
-      wire->say = Look::gone;
+      const Watched* const watched = watchdog.add(std::make_unique<Watched>(wire));
+      wire->say = WatchStatus::finished;
       watchdog.wake();
-      watchdog.wait_until_gone(ward, 5s);
+      watchdog.wait_until_finished(watched, 5s);
     });
   for (std::thread& thread : threads) thread.join();
   for (const auto& wire : wires) CHECK(wire->is_destroyed);

@@ -19,7 +19,7 @@ namespace shardwise::detail::nccl {
 
 /// A rank that cannot take part tells the others before it throws.
 template <Rendezvous R>
-std::unique_ptr<NcclGroup> connected(R& place, NcclOptions options) {
+std::unique_ptr<NcclGroup> connect(R& place, NcclOptions options) {
   std::exception_ptr failure;
   const PeerInfo mine = make_peer_info(place.rank(), options.device, failure);
   std::vector<PeerInfo> peers;
@@ -36,16 +36,16 @@ std::unique_ptr<NcclGroup> connected(R& place, NcclOptions options) {
   ncclUniqueId id;
   std::memcpy(&id, peers[0].id.data(), sizeof id);
   auto group = std::make_unique<NcclGroup>(
-      NcclGroup::Terms{options.device, options.stream, options.timeout, true});
+      NcclGroup::Settings{options.device, options.stream, options.timeout, true});
   group->connect(place.rank(), place.size(), id);
   return group;
 }
 
-inline std::unique_ptr<NcclGroup> adopted(ncclComm_t comm, NcclGroup::Terms terms) {
+inline std::unique_ptr<NcclGroup> adopt(ncclComm_t comm, NcclGroup::Settings settings) {
   if (comm == nullptr)
     throw argument_error("NcclCommunicator: the ncclComm_t is null; give one that was made");
-  check(ncclCommCuDevice(comm, &terms.device), "ncclCommCuDevice");
-  auto group = std::make_unique<NcclGroup>(terms);
+  check(ncclCommCuDevice(comm, &settings.device), "ncclCommCuDevice");
+  auto group = std::make_unique<NcclGroup>(settings);
   group->adopt(comm);
   return group;
 }

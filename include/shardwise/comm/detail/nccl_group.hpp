@@ -1,6 +1,6 @@
 #pragma once
-// A communicator of NCCL, seen from one rank: its calls go onto the rank's stream, or beside it,
-// and are watched.
+// A communicator of NCCL, seen from one rank. Its calls are enqueued on the stream of the rank or
+// on the communication stream, and a watchdog polls them.
 
 #include <chrono>
 #include <cstddef>
@@ -16,15 +16,15 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/call_watch.hpp"
 #include "shardwise/comm/detail/nccl_library.hpp"
-#include "shardwise/comm/detail/nccl_notes.hpp"
+#include "shardwise/comm/detail/nccl_pending_calls.hpp"
 #include "shardwise/comm/detail/nccl_stream.hpp"
 #include "shardwise/comm/detail/watchdog.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::nccl {
 
-/// What NCCL and CUDA answer to the parts of one call. The first that is no success counts.
-class Answers {
+/// The return codes of NCCL and CUDA for the parts of one call. The first error is kept.
+class Results {
  public:
   void operator()(ncclResult_t code) {
     if (code != ncclSuccess && (nccl_ == ncclSuccess || nccl_ == ncclInProgress)) nccl_ = code;
@@ -40,33 +40,33 @@ class Answers {
   cudaError_t cuda_ = cudaSuccess;
 };
 
-/// Belongs to a watchdog, which aborts and destroys it. Its user makes calls from one thread; the
-/// watchdog's thread asks what became of them. NCCL's communicator is behind a lock, held while
-/// NCCL is called, which returns at once since it was made not to block.
+/// Belongs to a watchdog, which aborts and destroys it. The rank makes calls from one thread, and
+/// the thread of the watchdog polls them. A lock protects NCCL's communicator and is held during
+/// calls of NCCL, which return at once because the communicator is not blocking.
 class NcclGroup {
  public:
   using Clock = std::chrono::steady_clock;
 
-  struct Terms {
+  struct Settings {
     int device = 0;
     cudaStream_t stream = nullptr;
     std::chrono::milliseconds timeout{};
     bool owns = true;  ///< whether NCCL's communicator is ended with the group
-    /// Made with a group, unless it comes from the one that the group is a part of.
+    /// Made with the group, unless split made the group: then it is that of the larger group.
     std::shared_ptr<CommunicationStream> communication = nullptr;
   };
 
-  /// Not yet connected: connect(), adopt() or another group's split_into() follows.
-  explicit NcclGroup(Terms terms) : terms_(std::move(terms)) {}
+  /// Not yet connected: call connect(), adopt() or split_into() of another group next.
+  explicit NcclGroup(Settings settings) : settings_(std::move(settings)) {}
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
   ~NcclGroup() {
-    if (terms_.owns && comm_ != nullptr) ncclCommAbort(comm_);
+    if (settings_.owns && comm_ != nullptr) ncclCommAbort(comm_);
     cudaFree(scratch_);
   }
 
   void connect(int rank, int size, const ncclUniqueId& id) {
-    const OnDevice on(terms_.device);
+    const OnDevice on(settings_.device);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     become_ready(ncclCommInitRankConfig(&comm_, size, id, rank, &config), "ncclCommInitRankConfig");
@@ -78,86 +78,87 @@ class NcclGroup {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  const Terms& terms() const { return terms_; }
-  /// On the device: two numbers of each rank, and two more.
+  const Settings& settings() const { return settings_; }
+  /// On the device: two numbers for each rank, and two more.
   std::int32_t* scratch() const { return scratch_; }
 
-  /// Puts a call onto the stream: f(answers, comm, stream) makes it, as one group of NCCL.
-  /// throws  what CallWatch::fail() throws, if the group has failed or NCCL refuses the call, which
-  ///         makes it fail
+  /// Enqueues a call: f(results, comm, stream) makes it, within one group call of NCCL.
+  /// throws  what CallWatch::fail() throws, if the group has failed; if NCCL refuses the call,
+  ///         the group fails
   template <class F>
   void issue(const Call& call, F&& f) {
-    const OnDevice on(terms_.device);
-    require(terms_.communication->join());
-    put(terms_.stream, call, f);
+    const OnDevice on(settings_.device);
+    require(settings_.communication->join());
+    enqueue(settings_.stream, call, f);
   }
 
-  /// The same on the communication stream, behind what is on the rank's stream.
+  /// The same on the communication stream, after all work that is on the stream of the rank.
   template <class F>
-  Started start(const Call& call, F&& f) {
-    const OnDevice on(terms_.device);
-    require(terms_.communication->fork());
-    Started started(terms_.communication);
-    put(terms_.communication->get(), call, f);
+  StartedCall start(const Call& call, F&& f) {
+    const OnDevice on(settings_.device);
+    require(settings_.communication->fork());
+    StartedCall started(settings_.communication);
+    enqueue(settings_.communication->get(), call, f);
     return started;
   }
 
-  /// Puts calls that were captured onto the stream: launch() does. They are watched as one.
+  /// Enqueues captured calls by launch(). They are watched as one call.
   /// throws  what launch() throws, and what issue() does
   template <class Launch>
   void issue_recorded(Launch&& launch) {
-    const OnDevice on(terms_.device);
-    require(terms_.communication->join());
-    notes_->begin(Call{Operation::recorded});
+    const OnDevice on(settings_.device);
+    require(settings_.communication->join());
+    pending_calls_->begin(Call{Operation::recorded});
     try {
       launch();
     } catch (...) {
-      notes_->recorded(terms_.stream);  // what is on the stream is still waited for
+      // The watchdog still waits for what is on the stream.
+      pending_calls_->recorded(settings_.stream);
       throw;
     }
-    require(notes_->recorded(terms_.stream));
+    require(pending_calls_->recorded(settings_.stream));
   }
 
   /// Returns when all calls so far are done.
   void wait() {
-    const OnDevice on(terms_.device);
-    for (int turn = 0; !notes_->is_idle(); ++turn) pause(turn);
+    const OnDevice on(settings_.device);
+    for (int attempt = 0; !pending_calls_->is_idle(); ++attempt) pause(attempt);
   }
 
-  void check_failure() const { notes_->check_failure(); }
+  void check_failure() const { pending_calls_->check_failure(); }
 
-  /// The part of this group that `color` makes, into a group that is not connected yet.
+  /// Connects `part`, a new group, to the ranks of this group with the same color.
   void split_into(NcclGroup& part, int color, int key) {
-    issue(Call{Operation::split}, [&](Answers& answers, ncclComm_t comm, cudaStream_t) {
-      answers(ncclCommSplit(comm, color, key, &made_, nullptr));
+    issue(Call{Operation::split}, [&](Results& results, ncclComm_t comm, cudaStream_t) {
+      results(ncclCommSplit(comm, color, key, &split_result_, nullptr));
     });
     wait();
-    part.comm_ = std::exchange(made_, nullptr);
+    part.comm_ = std::exchange(split_result_, nullptr);
     part.become_ready(ncclInProgress, "ncclCommSplit");
   }
 
-  /// Nobody will call any more: the watchdog ends the group when all is done.
-  void release() { notes_->released(); }
+  /// No more calls follow: the watchdog ends the group when all calls are done.
+  void release() { pending_calls_->released(); }
 
   // --- what the watchdog calls
   // --------------------------------------------------------------------
 
-  Look look(Clock::time_point now) {
-    const OnDevice on(terms_.device);
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;  // a user may capture meanwhile
+  WatchStatus poll(Clock::time_point now) {
+    const OnDevice on(settings_.device);
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;  // another thread may be capturing
     cudaThreadExchangeStreamCaptureMode(&mode);
-    const bool is_ending = notes_->tick(now);
-    ask_nccl();
-    if (is_ending) go_on_ending();
-    if (notes_->is_lost()) return Look::failed;
-    return notes_->is_gone() ? Look::gone : Look::stays;
+    const bool is_ending = pending_calls_->tick(now);
+    poll_error();
+    if (is_ending) continue_ending();
+    if (pending_calls_->needs_abort()) return WatchStatus::failed;
+    return pending_calls_->is_finished() ? WatchStatus::finished : WatchStatus::active;
   }
 
-  std::string reason() const { return notes_->reason(); }
-  void fail(const std::string& why) { notes_->fail(why); }
+  std::string reason() const { return pending_calls_->reason(); }
+  void fail(const std::string& why) { pending_calls_->request_abort(why); }
 
-  /// In one group of NCCL: it tells all of them to stop before it waits for any. One after the
-  /// other, the first would wait for a kernel of the next on the same stream.
+  /// In one group call of NCCL, which tells all of them to stop before it waits for any. If they
+  /// were aborted one by one, the first could wait for a kernel of the next on the same stream.
   static void abort(std::span<const std::unique_ptr<NcclGroup>> all) {
     ncclGroupStart();
     for (const std::unique_ptr<NcclGroup>& group : all) group->abort();
@@ -165,75 +166,80 @@ class NcclGroup {
   }
 
  private:
-  static void pause(int turn) {
-    if (turn < 100)
+  static void pause(int attempt) {
+    if (attempt < 100)
       std::this_thread::yield();
     else
-      std::this_thread::sleep_for(std::chrono::microseconds(turn < 1000 ? 20 : 200));
+      std::this_thread::sleep_for(std::chrono::microseconds(attempt < 1000 ? 20 : 200));
   }
 
   void require(cudaError_t code) {
-    if (code != cudaSuccess) notes_->lose(CallWatch::Blame::library, "CUDA: " + text_of(code));
+    if (code != cudaSuccess)
+      pending_calls_->fail_and_throw(CallWatch::FailureSource::library, "CUDA: " + text_of(code));
   }
 
   template <class F>
-  void put(cudaStream_t stream, const Call& call, F&& f) {
+  void enqueue(cudaStream_t stream, const Call& call, F&& f) {
     const bool is_watched = !is_capturing();
     if (is_watched)
-      notes_->begin(call);
+      pending_calls_->begin(call);
     else
-      notes_->refuse_after_failure(call);
-    Answers answers;
+      pending_calls_->refuse_after_failure(call);
+    Results results;
     {
       const std::lock_guard lock(mutex_);
       if (comm_ != nullptr) {
-        answers(ncclGroupStart());
-        f(answers, comm_, stream);
-        answers(ncclGroupEnd());
+        results(ncclGroupStart());
+        f(results, comm_, stream);
+        results(ncclGroupEnd());
       }
     }
-    // Nobody watches a call that is captured, but it may meet other ranks.
-    settle(answers.nccl(), is_watched ? Clock::time_point::max() : Clock::now() + terms_.timeout);
-    if (is_watched) answers(notes_->recorded(stream));
-    require(answers.cuda());
+    // The watchdog does not see a captured call, but NCCL may wait for other ranks in it.
+    wait_until_enqueued(results.nccl(),
+                        is_watched ? Clock::time_point::max() : Clock::now() + settings_.timeout);
+    if (is_watched) results(pending_calls_->recorded(stream));
+    require(results.cuda());
   }
 
   bool is_capturing() const {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(terms_.stream, &status), "cudaStreamIsCapturing");
+    check(cudaStreamIsCapturing(settings_.stream, &status), "cudaStreamIsCapturing");
     return status != cudaStreamCaptureStatusNone;
   }
 
-  /// Waits until NCCL has put on the stream what it said it would.
-  void settle(ncclResult_t result, Clock::time_point until) {
-    for (int turn = 0; result == ncclInProgress; ++turn) {
+  /// Waits until NCCL has enqueued the call.
+  void wait_until_enqueued(ncclResult_t result, Clock::time_point until) {
+    for (int attempt = 0; result == ncclInProgress; ++attempt) {
       check_failure();
       if (Clock::now() > until)
-        notes_->lose(CallWatch::Blame::another_rank,
-                     "a call could not be recorded within the time-out: another rank does not "
-                     "record it");
-      if (turn > 0) pause(turn);
+        pending_calls_->fail_and_throw(
+            CallWatch::FailureSource::another_rank,
+            "a call could not be recorded within the time-out: another rank does not "
+            "record it");
+      if (attempt > 0) pause(attempt);
       const std::lock_guard lock(mutex_);
       if (comm_ == nullptr) continue;
       if (ncclCommGetAsyncError(comm_, &result) != ncclSuccess) result = ncclInternalError;
     }
-    if (result != ncclSuccess) notes_->lose(blame(result), text_of(result, nullptr, "a call"));
+    if (result != ncclSuccess)
+      pending_calls_->fail_and_throw(failure_source(result), text_of(result, nullptr, "a call"));
     check_failure();
   }
 
-  /// Whether an error has come since, unless NCCL is being called.
-  void ask_nccl() {
+  /// Reads the asynchronous error of NCCL, unless another thread is calling NCCL.
+  void poll_error() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     ncclResult_t result = ncclSuccess;
     if (!lock || comm_ == nullptr || ncclCommGetAsyncError(comm_, &result) != ncclSuccess) return;
     if (result == ncclSuccess || result == ncclInProgress) return;
-    notes_->error(blame(result), text_of(result, comm_, "a part of it that ran by itself"));
+    pending_calls_->report_error(failure_source(result),
+                                 text_of(result, comm_, "its asynchronous part"));
   }
 
-  /// One step of an orderly end, none of which blocks.
-  void go_on_ending() {
+  /// One step of the orderly end of the group. No step blocks.
+  void continue_ending() {
     const std::lock_guard lock(mutex_);
-    if (terms_.owns && comm_ != nullptr) {
+    if (settings_.owns && comm_ != nullptr) {
       ncclResult_t result = ncclSuccess;
       if (!std::exchange(is_finalized_, true)) ncclCommFinalize(comm_);
       ncclCommGetAsyncError(comm_, &result);
@@ -241,50 +247,52 @@ class NcclGroup {
       ncclCommDestroy(comm_);
     }
     comm_ = nullptr;
-    notes_->ended();
+    pending_calls_->ended();
   }
 
-  /// A call of NCCL that hangs in the user's thread must not keep the watchdog from ending it.
+  /// The watchdog waits only about 1 s for the lock, because a call of NCCL may hang while it holds
+  /// it.
   void abort() {
     std::unique_lock lock(mutex_, std::defer_lock);
     for (int i = 0; i < 1000 && !lock.try_lock(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
-    notes_->aborted();
+    pending_calls_->aborted();
   }
 
-  /// Waits for NCCL, no longer than the time-out, and learns who this rank is.
+  /// Waits for NCCL, at most for the time-out, and then reads rank and size.
   void become_ready(ncclResult_t result, const char* call) {
-    const OnDevice on(terms_.device);
-    const auto until = Clock::now() + terms_.timeout;
-    for (int turn = 0; result == ncclInProgress && Clock::now() < until; ++turn) {
+    const OnDevice on(settings_.device);
+    const auto until = Clock::now() + settings_.timeout;
+    for (int attempt = 0; result == ncclInProgress && Clock::now() < until; ++attempt) {
       if (ncclCommGetAsyncError(comm_, &result) != ncclSuccess) result = ncclInternalError;
-      pause(turn);
+      pause(attempt);
     }
     if (result != ncclSuccess) {
       const std::string why = text_of(result, comm_, call);
       if (result != ncclInProgress && result != ncclRemoteError) throw backend_error(why);
       throw peer_error({"NCCL: ", call, " did not connect the ranks within ",
-                        terms_.timeout.count(), " ms. ", why});
+                        settings_.timeout.count(), " ms. ", why});
     }
     check(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank");
     check(ncclCommCount(comm_, &size_), "ncclCommCount");
-    notes_.emplace(rank_, terms_.timeout);
+    pending_calls_.emplace(rank_, settings_.timeout);
     const std::size_t bytes = 2 * (static_cast<std::size_t>(size_) + 1) * sizeof(std::int32_t);
     check(cudaMalloc(reinterpret_cast<void**>(&scratch_), bytes), "cudaMalloc");
-    if (terms_.communication == nullptr)
-      terms_.communication = std::make_shared<CommunicationStream>(terms_.device, terms_.stream);
+    if (settings_.communication == nullptr)
+      settings_.communication =
+          std::make_shared<CommunicationStream>(settings_.device, settings_.stream);
   }
 
-  Terms terms_;
+  Settings settings_;
   int rank_ = 0;
   int size_ = 1;
   std::int32_t* scratch_ = nullptr;
-  std::optional<Notes> notes_;  ///< from when it is connected
+  std::optional<PendingCalls> pending_calls_;  ///< since the group is connected
 
   std::mutex mutex_;
-  ncclComm_t comm_ = nullptr;  ///< null when aborted or ended
-  ncclComm_t made_ = nullptr;  ///< what a split is making; NCCL may write it late
+  ncclComm_t comm_ = nullptr;          ///< null when aborted or ended
+  ncclComm_t split_result_ = nullptr;  ///< NCCL may write it after the call of split has returned
   bool is_finalized_ = false;
 };
 

@@ -48,8 +48,9 @@ inline void check(ncclResult_t code, const char* call) {
   if (code != ncclSuccess) throw backend_error(text_of(code, nullptr, call));
 }
 
-inline CallWatch::Blame blame(ncclResult_t code) {
-  return code == ncclRemoteError ? CallWatch::Blame::another_rank : CallWatch::Blame::library;
+inline CallWatch::FailureSource failure_source(ncclResult_t code) {
+  return code == ncclRemoteError ? CallWatch::FailureSource::another_rank
+                                 : CallWatch::FailureSource::library;
 }
 
 constexpr ncclDataType_t type_of(Dtype dtype) {

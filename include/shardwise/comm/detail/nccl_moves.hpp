@@ -1,5 +1,6 @@
 #pragma once
-// The collectives of a group by calls of NCCL. Arguments are right; blocks may be of any sizes.
+// The collectives of a group by calls of NCCL, with arguments that are already checked. Blocks may
+// have any sizes.
 
 #include <algorithm>
 #include <cstddef>
@@ -17,13 +18,13 @@
 
 namespace shardwise::detail::nccl {
 
-/// Whether NCCL has one call for these blocks.
+/// Whether one call of NCCL can move these blocks.
 inline bool all_equal(std::span<const std::size_t> counts) {
   return std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end();
 }
 
-/// Calls f(rank, offset, count) for each block that is not empty. All ranks of a group leave out
-/// the same ones.
+/// Calls f(rank, offset, count) for each block that is not empty. All ranks of a group skip the
+/// same blocks.
 template <class F>
 void for_each_block(std::span<const std::size_t> counts, F&& f) {
   std::size_t offset = 0;
@@ -33,109 +34,109 @@ void for_each_block(std::span<const std::size_t> counts, F&& f) {
   }
 }
 
-/// A call on its way onto a stream, within one group of NCCL.
-struct Issue {
+/// Where a call is enqueued, within one group call of NCCL.
+struct StreamCall {
   int rank;  ///< which makes the call
-  Answers& answers;
+  Results& results;
   ncclComm_t comm;
   cudaStream_t stream;
 
-  /// A block that the rank has for itself.
+  /// Copies a block that the rank sends to itself.
   template <class T>
-  void keep(const T* from, T* to, std::size_t count) const {
+  void copy_own(const T* from, T* to, std::size_t count) const {
     if (from != to)
-      answers(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream));
+      results(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDeviceToDevice, stream));
   }
 };
 
 template <class T>
-void move(const Issue& call, const moves::AllReduce<T>& m) {
+void move(const StreamCall& call, const moves::AllReduce<T>& m) {
   if (m.in.empty()) return;
-  call.answers(ncclAllReduce(m.in.data(), m.out.data(), m.in.size(), type_of(dtype_v<T>),
+  call.results(ncclAllReduce(m.in.data(), m.out.data(), m.in.size(), type_of(dtype_v<T>),
                              operation_of(m.reduction), call.comm, call.stream));
 }
 
 /// Unequal blocks: each rank broadcasts its own.
 template <class T>
-void move(const Issue& call, const moves::AllGather<T>& m) {
+void move(const StreamCall& call, const moves::AllGather<T>& m) {
   constexpr ncclDataType_t type = type_of(dtype_v<T>);
   if (m.out.empty()) return;
   if (all_equal(m.counts)) {
-    call.answers(
+    call.results(
         ncclAllGather(m.in.data(), m.out.data(), m.counts[0], type, call.comm, call.stream));
     return;
   }
   for_each_block(m.counts, [&](int rank, std::size_t offset, std::size_t count) {
     T* const block = m.out.data() + offset;
-    call.answers(ncclBroadcast(rank == call.rank ? m.in.data() : block, block, count, type, rank,
+    call.results(ncclBroadcast(rank == call.rank ? m.in.data() : block, block, count, type, rank,
                                call.comm, call.stream));
   });
 }
 
 /// Unequal blocks: each is reduced onto its own rank.
 template <class T>
-void move(const Issue& call, const moves::ReduceScatter<T>& m) {
+void move(const StreamCall& call, const moves::ReduceScatter<T>& m) {
   constexpr ncclDataType_t type = type_of(dtype_v<T>);
   const ncclRedOp_t operation = operation_of(m.reduction);
   if (m.in.empty()) return;
   if (all_equal(m.counts)) {
-    call.answers(ncclReduceScatter(m.in.data(), m.out.data(), m.counts[0], type, operation,
+    call.results(ncclReduceScatter(m.in.data(), m.out.data(), m.counts[0], type, operation,
                                    call.comm, call.stream));
     return;
   }
   for_each_block(m.counts, [&](int rank, std::size_t offset, std::size_t count) {
-    call.answers(ncclReduce(m.in.data() + offset, rank == call.rank ? m.out.data() : nullptr, count,
+    call.results(ncclReduce(m.in.data() + offset, rank == call.rank ? m.out.data() : nullptr, count,
                             type, operation, rank, call.comm, call.stream));
   });
 }
 
 template <class T>
-void move(const Issue& call, const moves::Broadcast<T>& m) {
+void move(const StreamCall& call, const moves::Broadcast<T>& m) {
   if (m.out.empty()) return;
-  call.answers(ncclBroadcast(m.out.data(), m.out.data(), m.out.size(), type_of(dtype_v<T>), m.root,
+  call.results(ncclBroadcast(m.out.data(), m.out.data(), m.out.size(), type_of(dtype_v<T>), m.root,
                              call.comm, call.stream));
 }
 
 template <class T>
-void move(const Issue& call, const moves::Send<T>& m) {
+void move(const StreamCall& call, const moves::Send<T>& m) {
   if (m.in.empty()) return;
-  call.answers(
+  call.results(
       ncclSend(m.in.data(), m.in.size(), type_of(dtype_v<T>), m.to, call.comm, call.stream));
 }
 
 template <class T>
-void move(const Issue& call, const moves::Receive<T>& m) {
+void move(const StreamCall& call, const moves::Receive<T>& m) {
   if (m.out.empty()) return;
-  call.answers(
+  call.results(
       ncclRecv(m.out.data(), m.out.size(), type_of(dtype_v<T>), m.from, call.comm, call.stream));
 }
 
 template <class T>
-void move(const Issue& call, const moves::Gather<T>& m) {
+void move(const StreamCall& call, const moves::Gather<T>& m) {
   if (call.rank != m.root) return move(call, moves::Send<T>{m.in, m.root, 0});
   for_each_block(m.counts, [&](int rank, std::size_t offset, std::size_t count) {
     const std::span<T> block = m.out.subspan(offset, count);
     if (rank == m.root)
-      call.keep(m.in.data(), block.data(), count);
+      call.copy_own(m.in.data(), block.data(), count);
     else
       move(call, moves::Receive<T>{block, rank, 0});
   });
 }
 
 template <class T>
-void move(const Issue& call, const moves::Scatter<T>& m) {
+void move(const StreamCall& call, const moves::Scatter<T>& m) {
   if (call.rank != m.root) return move(call, moves::Receive<T>{m.out, m.root, 0});
   for_each_block(m.counts, [&](int rank, std::size_t offset, std::size_t count) {
     const std::span<const T> block = m.in.subspan(offset, count);
     if (rank == m.root)
-      call.keep(block.data(), m.out.data(), count);
+      call.copy_own(block.data(), m.out.data(), count);
     else
       move(call, moves::Send<T>{block, rank, 0});
   });
 }
 
 template <class T>
-void move(const Issue& call, const moves::AllToAll<T>& m) {
+void move(const StreamCall& call, const moves::AllToAll<T>& m) {
   const T* const own = m.in.data() + offset(m.sent, call.rank);
   for_each_block(m.sent, [&](int rank, std::size_t begin, std::size_t count) {
     if (rank != call.rank) move(call, moves::Send<T>{m.in.subspan(begin, count), rank, 0});
@@ -144,48 +145,48 @@ void move(const Issue& call, const moves::AllToAll<T>& m) {
     if (rank != call.rank)
       move(call, moves::Receive<T>{m.out.subspan(begin, count), rank, 0});
     else
-      call.keep(own, m.out.data() + begin, count);
+      call.copy_own(own, m.out.data() + begin, count);
   });
 }
 
-/// Done on a rank when all ranks have called.
-inline void meet(NcclGroup& group, const Call& call) {
-  group.issue(call, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
-    answers(ncclAllReduce(group.scratch(), group.scratch(), 1, ncclInt32, ncclMax, comm, stream));
+/// It is done on the stream when all ranks have called.
+inline void barrier(NcclGroup& group, const Call& call) {
+  group.issue(call, [&](Results& results, ncclComm_t comm, cudaStream_t stream) {
+    results(ncclAllReduce(group.scratch(), group.scratch(), 1, ncclInt32, ncclMax, comm, stream));
   });
 }
 
-/// Where a rank belongs that a split gives a color and a key.
-struct Part {
-  int name;      ///< of the color: its first rank, since NCCL's colors are not negative
-  int position;  ///< in the part, by key and then by rank
+/// What ncclCommSplit is called with, instead of the color and key of a split.
+struct SplitArguments {
+  int color;  ///< the first rank with the color of the split, because NCCL refuses negative colors
+  int key;    ///< the rank in the new group
 };
 
-/// A collective; waits for it.
-inline Part part_of(NcclGroup& group, int color, int key) {
+/// A collective, for which the host waits.
+inline SplitArguments split_arguments(NcclGroup& group, int color, int key) {
   const auto ranks = static_cast<std::size_t>(group.size());
   const std::int32_t mine[] = {color, key};
   std::vector<std::int32_t> all(2 * ranks);
   std::int32_t* const own = group.scratch() + 2 * ranks;
-  group.issue(Call{Operation::split}, [&](Answers& answers, ncclComm_t comm, cudaStream_t stream) {
-    answers(cudaMemcpyAsync(own, mine, sizeof mine, cudaMemcpyHostToDevice, stream));
-    answers(ncclAllGather(own, group.scratch(), 2, ncclInt32, comm, stream));
+  group.issue(Call{Operation::split}, [&](Results& results, ncclComm_t comm, cudaStream_t stream) {
+    results(cudaMemcpyAsync(own, mine, sizeof mine, cudaMemcpyHostToDevice, stream));
+    results(ncclAllGather(own, group.scratch(), 2, ncclInt32, comm, stream));
   });
   group.wait();
   check(cudaMemcpyAsync(all.data(), group.scratch(), all.size() * sizeof(std::int32_t),
-                        cudaMemcpyDeviceToHost, group.terms().stream),
+                        cudaMemcpyDeviceToHost, group.settings().stream),
         "cudaMemcpyAsync");
-  check(cudaStreamSynchronize(group.terms().stream), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(group.settings().stream), "cudaStreamSynchronize");
 
-  Part part{-1, 0};
+  SplitArguments arguments{-1, 0};
   for (std::size_t r = 0; r < ranks; ++r) {
     if (all[2 * r] != color) continue;
-    if (part.name < 0) part.name = static_cast<int>(r);
+    if (arguments.color < 0) arguments.color = static_cast<int>(r);
     const bool is_before =
         all[2 * r + 1] != key ? all[2 * r + 1] < key : r < static_cast<std::size_t>(group.rank());
-    part.position += is_before ? 1 : 0;
+    arguments.key += is_before ? 1 : 0;
   }
-  return part;
+  return arguments;
 }
 
 }  // namespace shardwise::detail::nccl

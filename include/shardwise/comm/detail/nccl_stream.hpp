@@ -1,5 +1,6 @@
 #pragma once
-// The stream on which collectives run beside a rank's other work, and what orders the two.
+// The stream on which collectives overlap with the other work of a rank, and the events that order
+// the two.
 
 #include <memory>
 #include <utility>
@@ -8,11 +9,11 @@
 
 namespace shardwise::detail::nccl {
 
-/// The communication stream of a rank, of the greatest priority, since all ranks wait for what it
-/// does. Its calls come behind the rank's stream, and the rank's next calls of NCCL behind them: so
-/// all calls of all groups that share the two streams run in one order, which is that of their
-/// issue. Two calls of NCCL at once could each hold what the other rank's needs. For the thread of
-/// the rank.
+/// The communication stream of a rank. It has the greatest priority, because all ranks wait for its
+/// work. Its calls run after the earlier work of the rank's stream, and the next calls of NCCL on
+/// the rank's stream run after them. So all calls of all groups that share the two streams run in
+/// the order in which they are issued. If two calls of NCCL ran at once, each could hold resources
+/// that the other one needs, and the ranks would deadlock. Only the thread of the rank uses it.
 class CommunicationStream {
  public:
   /// Beside `of_rank`, a stream of that device.
@@ -21,29 +22,29 @@ class CommunicationStream {
     int least = 0;
     int greatest = 0;
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-    check(cudaEventCreateWithFlags(&mark_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     const cudaError_t code = cudaStreamCreateWithPriority(&own_, cudaStreamNonBlocking, greatest);
-    if (code != cudaSuccess) cudaEventDestroy(mark_);
+    if (code != cudaSuccess) cudaEventDestroy(event_);
     check(code, "cudaStreamCreateWithPriority");
   }
   CommunicationStream(const CommunicationStream&) = delete;
   CommunicationStream& operator=(const CommunicationStream&) = delete;
   ~CommunicationStream() {
     cudaStreamDestroy(own_);
-    cudaEventDestroy(mark_);
+    cudaEventDestroy(event_);
   }
 
   cudaStream_t get() const { return own_; }
 
-  /// What it is given from now on begins behind all that the rank's stream was given.
+  /// Work that is enqueued here from now on begins after all work that is on the rank's stream.
   cudaError_t fork() {
     const cudaError_t code = order(of_rank_, own_);
     if (code == cudaSuccess) is_forked_ = true;
     return code;
   }
 
-  /// What the rank's stream is given from now on begins behind all that this one was given. If that
-  /// fails, the next call of this tries again.
+  /// Work that is enqueued on the rank's stream from now on begins after all work of this one. If
+  /// that fails, the next call of join() tries again.
   cudaError_t join() {
     if (!is_forked_) return cudaSuccess;
     const cudaError_t code = order(own_, of_rank_);
@@ -52,11 +53,11 @@ class CommunicationStream {
   }
 
  private:
-  /// A wait is for what the event marked when it was called, so one event will do.
+  /// cudaStreamWaitEvent waits for the latest record of the event, so one event is enough.
   cudaError_t order(cudaStream_t first, cudaStream_t next) {
     const OnDevice on(device_);
-    cudaError_t code = cudaEventRecord(mark_, first);
-    if (code == cudaSuccess) code = cudaStreamWaitEvent(next, mark_, 0);
+    cudaError_t code = cudaEventRecord(event_, first);
+    if (code == cudaSuccess) code = cudaStreamWaitEvent(next, event_, 0);
     if (code != cudaSuccess) cudaGetLastError();  // so that no later call reports it
     return code;
   }
@@ -64,18 +65,19 @@ class CommunicationStream {
   int device_;
   cudaStream_t of_rank_;
   cudaStream_t own_ = nullptr;
-  cudaEvent_t mark_ = nullptr;
-  bool is_forked_ = false;  ///< the rank's stream does not wait yet for what this was given
+  cudaEvent_t event_ = nullptr;
+  bool is_forked_ = false;  ///< the rank's stream does not wait yet for the work of this one
 };
 
-/// A call on the communication stream. Behind its end, the rank's stream waits for it.
-class [[nodiscard]] Started {
+/// A call on the communication stream. When this object is destroyed, the rank's stream is made to
+/// wait for the call.
+class [[nodiscard]] StartedCall {
  public:
-  explicit Started(std::shared_ptr<CommunicationStream> stream) : stream_(std::move(stream)) {}
-  Started(Started&&) = default;
-  Started& operator=(Started&&) = delete;
-  ~Started() {
-    if (stream_ != nullptr) stream_->join();  // the next call throws what goes wrong here
+  explicit StartedCall(std::shared_ptr<CommunicationStream> stream) : stream_(std::move(stream)) {}
+  StartedCall(StartedCall&&) = default;
+  StartedCall& operator=(StartedCall&&) = delete;
+  ~StartedCall() {
+    if (stream_ != nullptr) stream_->join();  // if this fails, the next call throws the error
   }
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
-// A thread that looks after what may have to be given up, and that nobody has to wait for.
+// A thread that polls objects which may fail or hang, and aborts them. No other thread waits for
+// it.
 
 #include <algorithm>
 #include <chrono>
@@ -18,130 +19,133 @@
 
 namespace shardwise::detail {
 
-/// What comes of a look at a ward.
-enum class Look { stays, failed, gone };
+/// What poll() of a watched object returns.
+enum class WatchStatus { active, failed, finished };
 
-/// Looks at all its wards about once in every `period`, from one thread. A ward is
+/// Polls all watched objects about once in every `period`, from one thread. The type Watched has
 ///
-///     Look look(time_point now)           `failed` once, when it has to be given up;
-///                                         `gone` when nobody needs it any more
+///     WatchStatus poll(time_point now)    `failed` once, when it has to be aborted;
+///                                         `finished` when it is no longer needed
 ///     std::string reason() const          why it failed
-///     void fail(const std::string& why)   another ward has failed, and this one with it
-///     static void abort(std::span<const std::unique_ptr<Ward>> all)   gives all up together
+///     void fail(const std::string& why)   another watched object has failed, and so this one fails
+///     static void abort(std::span<const std::unique_ptr<Watched>> all)   aborts all together
 ///
-/// None of these may throw. Wards belong to the thread, which is the only one to destroy them: so
-/// work that takes long, or never ends, holds up nobody else. It runs while there are wards.
-template <class Ward>
+/// None of these may throw. Watched objects belong to the thread, and only the thread destroys
+/// them. So work that takes long, or never ends, delays no other thread. The thread runs while
+/// there are watched objects.
+template <class Watched>
 class Watchdog {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Watchdog(std::chrono::milliseconds period) : board_(std::make_shared<Board>(period)) {}
+  explicit Watchdog(std::chrono::milliseconds period) : shared_(std::make_shared<Shared>(period)) {}
 
-  /// The ward stays there until its look() says `gone`.
+  /// `watched` exists until its poll() returns `finished`.
   /// throws  memory_error if no thread can be started
-  Ward* add(std::unique_ptr<Ward> ward) {
-    Ward* const added = ward.get();
-    const std::lock_guard lock(board_->mutex);
-    board_->present.reserve(board_->present.size() + 1);
-    board_->arrived.reserve(board_->arrived.size() + 1);
-    if (!board_->is_running) {
+  Watched* add(std::unique_ptr<Watched> watched) {
+    Watched* const pointer = watched.get();
+    const std::lock_guard lock(shared_->mutex);
+    shared_->present.reserve(shared_->present.size() + 1);
+    shared_->added.reserve(shared_->added.size() + 1);
+    if (!shared_->is_running) {
       try {
-        std::thread(&Watchdog::run, board_).detach();
+        std::thread(&Watchdog::run, shared_).detach();
       } catch (const std::system_error& e) {
         throw memory_error({"watchdog: the system could not start its thread: ", e.what()});
       }
     }
-    board_->is_running = true;
-    board_->present.push_back(added);
-    board_->arrived.push_back(std::move(ward));
-    return added;
+    shared_->is_running = true;
+    shared_->present.push_back(pointer);
+    shared_->added.push_back(std::move(watched));
+    return pointer;
   }
 
-  /// Looks at once.
+  /// Makes the thread poll at once.
   void wake() const {
-    const std::lock_guard lock(board_->mutex);
-    board_->is_awake = true;
-    board_->changed.notify_all();
+    const std::lock_guard lock(shared_->mutex);
+    shared_->wake_requested = true;
+    shared_->changed.notify_all();
   }
 
-  /// Whether the ward was gone within that time. It need not be there any more.
-  bool wait_until_gone(const Ward* ward, std::chrono::milliseconds time) const {
-    std::unique_lock lock(board_->mutex);
-    return board_->changed.wait_for(lock, time, [&] {
-      return std::find(board_->present.begin(), board_->present.end(), ward) ==
-             board_->present.end();
+  /// Waits, and returns whether `watched` was finished within that time. It may be destroyed
+  /// already.
+  bool wait_until_finished(const Watched* watched, std::chrono::milliseconds time) const {
+    std::unique_lock lock(shared_->mutex);
+    return shared_->changed.wait_for(lock, time, [&] {
+      return std::find(shared_->present.begin(), shared_->present.end(), watched) ==
+             shared_->present.end();
     });
   }
 
-  /// Whether a ward has failed, and all that were there with it.
-  bool has_given_up() const {
-    const std::lock_guard lock(board_->mutex);
-    return board_->has_given_up;
+  /// Whether a watched object has failed, and so all that existed then.
+  bool has_failed() const {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->has_failed;
   }
 
  private:
-  struct Board {
-    explicit Board(std::chrono::milliseconds time) : period(time) {}
+  struct Shared {
+    explicit Shared(std::chrono::milliseconds time) : period(time) {}
 
     const std::chrono::milliseconds period;
     std::mutex mutex;
     std::condition_variable changed;
-    std::vector<std::unique_ptr<Ward>> arrived;  ///< what the thread has not taken over yet
-    std::vector<const Ward*> present;            ///< all of them
+    std::vector<std::unique_ptr<Watched>> added;  ///< those that the thread has not taken yet
+    std::vector<const Watched*> present;          ///< all of them
     bool is_running = false;
-    bool is_awake = false;
-    bool has_given_up = false;
+    bool wake_requested = false;
+    bool has_failed = false;
   };
 
-  static void run(const std::shared_ptr<Board> board) noexcept {
-    std::vector<std::unique_ptr<Ward>> wards;
-    while (take_arrived(*board, wards)) {
-      look_at(*board, wards);
-      std::unique_lock lock(board->mutex);
-      board->changed.wait_for(lock, board->period, [&] { return board->is_awake; });
-      board->is_awake = false;
+  static void run(const std::shared_ptr<Shared> shared) noexcept {
+    std::vector<std::unique_ptr<Watched>> all;
+    while (take_added(*shared, all)) {
+      poll_all(*shared, all);
+      std::unique_lock lock(shared->mutex);
+      shared->changed.wait_for(lock, shared->period, [&] { return shared->wake_requested; });
+      shared->wake_requested = false;
     }
   }
 
-  /// False when there is nothing to look at: then the thread ends.
-  static bool take_arrived(Board& board, std::vector<std::unique_ptr<Ward>>& wards) {
-    const std::lock_guard lock(board.mutex);
-    for (std::unique_ptr<Ward>& ward : board.arrived) wards.push_back(std::move(ward));
-    board.arrived.clear();
-    board.is_running = !wards.empty();
-    return board.is_running;
+  /// False if there is nothing to poll: then the thread ends.
+  static bool take_added(Shared& shared, std::vector<std::unique_ptr<Watched>>& all) {
+    const std::lock_guard lock(shared.mutex);
+    for (std::unique_ptr<Watched>& watched : shared.added) all.push_back(std::move(watched));
+    shared.added.clear();
+    shared.is_running = !all.empty();
+    return shared.is_running;
   }
 
-  static void look_at(Board& board, std::vector<std::unique_ptr<Ward>>& wards) {
+  static void poll_all(Shared& shared, std::vector<std::unique_ptr<Watched>>& all) {
     std::string why;
     bool one_failed = false;
-    for (std::unique_ptr<Ward>& ward : wards) {
-      const Look look = ward->look(Clock::now());
-      if (look == Look::failed && !std::exchange(one_failed, true)) why = ward->reason();
-      if (look == Look::gone) destroy(board, ward);
+    for (std::unique_ptr<Watched>& watched : all) {
+      const WatchStatus status = watched->poll(Clock::now());
+      if (status == WatchStatus::failed && !std::exchange(one_failed, true))
+        why = watched->reason();
+      if (status == WatchStatus::finished) destroy(shared, watched);
     }
-    std::erase(wards, nullptr);
+    std::erase(all, nullptr);
     if (!one_failed) return;
-    note_failure(board);
-    for (const std::unique_ptr<Ward>& ward : wards) ward->fail(why);
-    Ward::abort(wards);
+    record_failure(shared);
+    for (const std::unique_ptr<Watched>& watched : all) watched->fail(why);
+    Watched::abort(all);
   }
 
-  static void note_failure(Board& board) {
-    const std::lock_guard lock(board.mutex);
-    board.has_given_up = true;
+  static void record_failure(Shared& shared) {
+    const std::lock_guard lock(shared.mutex);
+    shared.has_failed = true;
   }
 
-  static void destroy(Board& board, std::unique_ptr<Ward>& ward) {
-    const Ward* const was = ward.get();
-    ward.reset();
-    const std::lock_guard lock(board.mutex);
-    std::erase(board.present, was);
-    board.changed.notify_all();
+  static void destroy(Shared& shared, std::unique_ptr<Watched>& watched) {
+    const Watched* const was = watched.get();
+    watched.reset();
+    const std::lock_guard lock(shared.mutex);
+    std::erase(shared.present, was);
+    shared.changed.notify_all();
   }
 
-  std::shared_ptr<Board> board_;
+  std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace shardwise::detail

@@ -1,6 +1,6 @@
 #pragma once
-// What a group's user and its watchdog both write down: the calls on the stream, and an event of
-// CUDA behind each that tells when it is done.
+// The calls of a group that are on the stream, each with a CUDA event that is recorded after it.
+// The thread of the rank adds calls; the watchdog polls them.
 
 #include <chrono>
 #include <mutex>
@@ -15,45 +15,45 @@
 
 namespace shardwise::detail::nccl {
 
-/// Locked for a moment by each call. After the first calls nothing is allocated.
-class Notes {
+/// Each member locks a mutex for a short time. After the first calls nothing is allocated.
+class PendingCalls {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Notes(int rank, std::chrono::milliseconds timeout) : watch_(rank, timeout) {}
-  Notes(const Notes&) = delete;
-  Notes& operator=(const Notes&) = delete;
-  ~Notes() {
-    for (; !marks_.empty(); marks_.pop()) cudaEventDestroy(marks_.front().event);
+  PendingCalls(int rank, std::chrono::milliseconds timeout) : watch_(rank, timeout) {}
+  PendingCalls(const PendingCalls&) = delete;
+  PendingCalls& operator=(const PendingCalls&) = delete;
+  ~PendingCalls() {
+    for (; !events_.empty(); events_.pop()) cudaEventDestroy(events_.front().event);
     for (cudaEvent_t event : spare_) cudaEventDestroy(event);
   }
 
   /// A call begins. Throws what CallWatch::fail() throws.
   void begin(const Call& call) {
     const std::lock_guard lock(mutex_);
-    reap();
+    collect_completed();
     if (spare_.empty()) {
-      spare_.reserve(marks_.size() + 1);  // room for all that there will be
+      spare_.reserve(events_.size() + 1);  // room for the events of all pending calls
       cudaEvent_t event = nullptr;
       check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
       spare_.push_back(event);
     }
-    marks_.reserve_one();
+    events_.reserve_one();
     watch_.enqueued(call, Clock::now());
-    latest_ = spare_.back();
-    marks_.push({latest_, false});
+    latest_event_ = spare_.back();
+    events_.push({latest_event_, false});
     spare_.pop_back();
   }
 
-  /// It is on the stream.
+  /// The call is on the stream.
   cudaError_t recorded(cudaStream_t stream) {
-    const cudaError_t code = cudaEventRecord(latest_, stream);
+    const cudaError_t code = cudaEventRecord(latest_event_, stream);
     const std::lock_guard lock(mutex_);
-    marks_.back().is_recorded = code == cudaSuccess;
+    events_.back().is_recorded = code == cudaSuccess;
     return code;
   }
 
-  /// Throws if the group has failed; in front of the reason comes which call came too late.
+  /// Throws if the group has failed. The message names `call` as too late, and then the reason.
   void refuse_after_failure(const Call& call) const {
     const std::lock_guard lock(mutex_);
     if (watch_.has_failed()) watch_.fail(to_string(call) + " comes too late: ");
@@ -63,17 +63,17 @@ class Notes {
     if (watch_.has_failed()) watch_.fail();
   }
 
-  /// The group fails by what this rank has found, unless it has before.
-  [[noreturn]] void lose(CallWatch::Blame blame, const std::string& why) {
+  /// Makes the group fail with this reason, unless it has failed before.
+  [[noreturn]] void fail_and_throw(CallWatch::FailureSource source, const std::string& why) {
     const std::lock_guard lock(mutex_);
-    watch_.async_error(blame, why);
+    watch_.async_error(source, why);
     watch_.fail();
   }
-  void error(CallWatch::Blame blame, const std::string& why) {
+  void report_error(CallWatch::FailureSource source, const std::string& why) {
     const std::lock_guard lock(mutex_);
-    watch_.async_error(blame, why);
+    watch_.async_error(source, why);
   }
-  void fail(const std::string& why) {
+  void request_abort(const std::string& why) {
     const std::lock_guard lock(mutex_);
     watch_.abort_requested(why);
   }
@@ -81,7 +81,7 @@ class Notes {
   /// Whether all calls are done. Throws if the group has failed.
   bool is_idle() {
     const std::lock_guard lock(mutex_);
-    reap();
+    collect_completed();
     if (watch_.has_failed()) watch_.fail();
     return watch_.is_idle();
   }
@@ -100,19 +100,19 @@ class Notes {
     is_aborted_ = true;
   }
 
-  /// Whether it is time for the next step of an orderly end.
+  /// Polls. Whether the group has to take the next step of its orderly end.
   bool tick(Clock::time_point now) {
     const std::lock_guard lock(mutex_);
-    reap();
+    collect_completed();
     watch_.tick(now);
     return watch_.is_ending();
   }
 
-  bool is_lost() const {
+  bool needs_abort() const {
     const std::lock_guard lock(mutex_);
     return watch_.has_failed() && !is_aborted_;
   }
-  bool is_gone() const {
+  bool is_finished() const {
     const std::lock_guard lock(mutex_);
     return is_released_ && (watch_.has_ended() || is_aborted_);
   }
@@ -122,30 +122,31 @@ class Notes {
   }
 
  private:
-  struct Mark {
+  struct CallEvent {
     cudaEvent_t event = nullptr;
     bool is_recorded = false;
   };
 
-  /// Notes what is done. Under the lock.
-  void reap() {
-    while (!watch_.has_failed() && !marks_.empty() && marks_.front().is_recorded) {
-      const cudaError_t code = cudaEventQuery(marks_.front().event);
+  /// Removes the calls that are done. The caller holds the lock.
+  void collect_completed() {
+    while (!watch_.has_failed() && !events_.empty() && events_.front().is_recorded) {
+      const cudaError_t code = cudaEventQuery(events_.front().event);
       if (code == cudaErrorNotReady) return;
       if (code != cudaSuccess) {
-        watch_.async_error(CallWatch::Blame::library, "CUDA: cudaEventQuery: " + text_of(code));
+        watch_.async_error(CallWatch::FailureSource::library,
+                           "CUDA: cudaEventQuery: " + text_of(code));
         return;
       }
-      spare_.push_back(marks_.pop().event);
+      spare_.push_back(events_.pop().event);
       watch_.completed(Clock::now());
     }
   }
 
   mutable std::mutex mutex_;
   CallWatch watch_;
-  Ring<Mark> marks_;  ///< one for each call that is not done
+  Ring<CallEvent> events_;  ///< one for each call that is not done
   std::vector<cudaEvent_t> spare_;
-  cudaEvent_t latest_ = nullptr;  ///< of the last mark; the user's thread alone looks at it
+  cudaEvent_t latest_event_ = nullptr;  ///< of the last call; only the thread of the rank uses it
   bool is_released_ = false;
   bool is_aborted_ = false;
 };

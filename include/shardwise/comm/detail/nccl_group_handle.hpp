@@ -1,5 +1,5 @@
 #pragma once
-// Who uses a group of NCCL, which belongs to a watchdog: the last one that refers to it lets it go.
+// A handle of a group of NCCL, which belongs to a watchdog. The last handle releases the group.
 
 #include <memory>
 #include <utility>
@@ -10,13 +10,13 @@
 
 namespace shardwise::detail::nccl {
 
-class Hold {
+class GroupHandle {
  public:
-  Hold(std::shared_ptr<Watchdog<NcclGroup>> watchdog, std::unique_ptr<NcclGroup> group)
+  GroupHandle(std::shared_ptr<Watchdog<NcclGroup>> watchdog, std::unique_ptr<NcclGroup> group)
       : watchdog_(std::move(watchdog)), group_(watchdog_->add(std::move(group))) {}
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
-  ~Hold() { let_go(); }
+  GroupHandle(const GroupHandle&) = delete;
+  GroupHandle& operator=(const GroupHandle&) = delete;
+  ~GroupHandle() { release(); }
 
   const std::shared_ptr<Watchdog<NcclGroup>>& watchdog() const { return watchdog_; }
 
@@ -26,8 +26,9 @@ class Hold {
     return *group_;
   }
 
-  /// Waits for nothing. The watchdog may destroy what is returned: it is but a name from here on.
-  const NcclGroup* let_go() {
+  /// Does not wait. The watchdog may destroy the group at any time after it, so the result is only
+  /// an identifier and must not be dereferenced.
+  const NcclGroup* release() {
     NcclGroup* const was = std::exchange(group_, nullptr);
     if (was != nullptr) {
       was->release();
