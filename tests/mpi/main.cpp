@@ -52,7 +52,7 @@ REGISTER_LISTENER("end job", 1, EndJob);
 }  // namespace
 
 int main(int argc, char** argv) {
-  const shardwise::detail::mpi::Session session;
+  const shardwise::detail::mpi::Environment environment;
   testing::World world;
   doctest::Context context(argc, argv);
   context.setOption("no-colors", true);

@@ -1,6 +1,6 @@
 #pragma once
-// How much is looked at before it is done; docs/how-to/choose-checks.md says what that is at each
-// level, and what it costs.
+// How much is checked before a call; docs/how-to/choose-checks.md says what each level checks and
+// what it costs.
 //
 // The level is chosen where ranks are made, and models and redistributions follow their ranks:
 //
@@ -9,10 +9,10 @@
 //   MpiCommunicator ranks(comm, {.checks = CheckLevel::local});        calls are not compared
 //   MpiCommunicator ranks(comm);                                       communicating
 //
-// It is a type or a number and never a macro, so translation units that choose differently may be
-// linked. Thread ranks always compare their calls, because they read each other's memory. At every
-// level stay what depends on data (labels, files, numbers that are none) and what finds a shape
-// (`output_shape` of a layer).
+// It is a type or a value and never a macro, so translation units with different levels may be
+// linked. Thread ranks always compare their calls, because they read each other's memory. Checks
+// that depend on data (labels, files, NaN and infinity), and those that compute a shape
+// (`output_shape` of a layer), are made at every level.
 
 #include <cstdint>
 #include <utility>
@@ -21,33 +21,33 @@
 
 namespace shardwise {
 
-/// How much is looked at before it is done. MPI itself reports few of the calls that differ between
+/// How much is checked before a call. MPI itself reports few of the calls that differ between
 /// ranks: most give wrong numbers or wait without end, and Open MPI writes a long message past the
-/// end of a shorter buffer. So `local` is for a program that has run without an error at
+/// end of a shorter buffer. So use `local` only for a program that has run without an error at
 /// `communicating`.
 enum class CheckLevel : std::uint8_t {
-  off,           ///< nothing: a wrong call is undefined behaviour
-  local,         ///< what a rank can see alone: shape_error and argument_error, as in the contract
-  communicating  ///< also, ahead of each collective, whether all ranks make the same one
+  off,    ///< nothing: a wrong call is undefined behaviour
+  local,  ///< what one rank can check alone: shape_error and argument_error, as in the contract
+  communicating  ///< also, before each collective, that all ranks make the same call
 };
 
-/// Ranks on which redistributions and models leave out their local checks. For a program that has
-/// run without an error with them.
+/// Ranks on which redistributions and models make no local checks. For a program that has run with
+/// these checks without an error.
 template <Communicator C>
 class Unchecked : public C {
  public:
-  /// What redistributions and models on these ranks look at.
+  /// What redistributions and models on these ranks check.
   static constexpr CheckLevel check_level = CheckLevel::off;
 
-  /// Stands for the same rank as `ranks`, whose own checks stay as they were made.
+  /// The same rank as `ranks`, which still makes its own checks.
   explicit Unchecked(C ranks) : C(std::move(ranks)) {}
 
-  /// A group of the ranks with equal color, as unchecked.
+  /// The group of the ranks with equal color, also unchecked.
   Unchecked split(int color, int key) { return Unchecked(C::split(color, key)); }
 };
 
-/// What redistributions and models on ranks of type C look at: what C says, or `local`. Ranks that
-/// wrap others pass it on, as `WrappedCommunicator` does.
+/// What redistributions and models on ranks of type C check: the level of C, or `local` if it has
+/// none. Wrappers have the level of what they wrap, as `WrappedCommunicator` does.
 template <class C>
 consteval CheckLevel check_level_of() {
   if constexpr (requires { C::check_level; }) {
@@ -59,7 +59,7 @@ consteval CheckLevel check_level_of() {
 
 namespace detail {
 
-/// Whether what runs on ranks of type C looks at what a rank can see alone.
+/// Whether redistributions and models on ranks of type C make local checks.
 template <class C>
 consteval bool checks_locally() {
   return check_level_of<C>() != CheckLevel::off;

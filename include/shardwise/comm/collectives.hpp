@@ -1,5 +1,6 @@
 #pragma once
-// The operations of a communicator, said once: whoever moves the data derives from them.
+// The operations of a communicator, for all communicators: each derives from them and moves the
+// data.
 
 #include <span>
 
@@ -10,15 +11,15 @@
 namespace shardwise {
 
 /// The operations of `Communicator` for `Self`, which derives from this. Each checks its arguments,
-/// describes the call, and hands both on. Self has rank(), size(), split(color, key) and, for each
-/// type of `shardwise::moves`,
+/// describes the call, and passes both to Self. Self has rank(), size(), split(color, key) and, for
+/// each type of `shardwise::moves`,
 ///
 ///     template <class T>
 ///     void move(const Call& call, const moves::AllReduce<T>& m);
 ///
-/// which does it as `Communicator` says, with arguments that are right. A Self that need not look
-/// at its arguments also has `bool checks_arguments()`. These may be private to Self and its
-/// friend, `Collectives<Self>`.
+/// which does it as `Communicator` says; its arguments are already checked. A Self that may leave
+/// out the checks also has `bool checks_arguments()`. These may be private if `Collectives<Self>`
+/// is a friend.
 template <class Self>
 class Collectives {
  public:
@@ -72,7 +73,7 @@ class Collectives {
   void barrier() { make(moves::Barrier{}); }
 
  protected:
-  /// Whether arguments are looked at; Self may say otherwise.
+  /// Whether arguments are checked; Self may hide it by its own.
   static constexpr bool checks_arguments() { return true; }
 
  private:

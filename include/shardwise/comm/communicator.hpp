@@ -56,20 +56,20 @@ concept Moves = requires(C& c, std::span<const T> in, std::span<T> out,
 /// all its copies from one thread.
 ///
 /// **Buffers.** Empty ones are fine, null pointers included, and do not excuse a rank from the
-/// call. `out` of gather and `in` of scatter are looked at on the root only. `in` of all_reduce may
+/// call. `out` of gather and `in` of scatter are used on the root only. `in` of all_reduce may
 /// be exactly `out`, `in` of all_gather exactly its own block of `out`; anything else must not
 /// overlap, on one rank or between ranks. When a call returns, the rank may reuse its buffers.
 ///
-/// **Sums.** Kept in `accumulate_t<T>` and rounded to T once. Whether they run in rank order, so
-/// that all ranks and all runs get the same bits, is stated by each communicator.
+/// **Sums.** They are accumulated in `accumulate_t<T>` and rounded to T once. Each communicator
+/// states whether it sums in rank order, so that all ranks and all runs get the same bits.
 ///
 /// **Messages.** send copies and never waits. Messages from one rank to another arrive in the order
 /// in which they were sent; dtype, count and tag must be those of the receive. Not to itself.
 ///
-/// **Errors.** shape_error and argument_error for what a rank can see alone: sizes that do not
-/// match counts, a root that is no rank. Calls that differ between ranks are a collective_error. A
-/// rank that throws or leaves while others wait for it is a peer_error there. Whether these two are
-/// found, or end the job, is stated by each communicator.
+/// **Errors.** shape_error and argument_error for what one rank can check alone: sizes that do not
+/// match counts, a root that is not a rank of the group. Calls that differ between ranks are a
+/// collective_error. A rank that throws or ends while others wait for it is a peer_error on those.
+/// Each communicator states whether it finds these two, or whether they end the job.
 ///
 /// **On the wire**, per rank, for buffers of n bytes in all, at least: all_reduce 2n(P-1)/P;
 /// all_gather, reduce_scatter, all_to_all n(P-1)/P; broadcast, gather, scatter n at the root.

@@ -1,6 +1,6 @@
 #pragma once
-// A communicator that writes down what passes through it. It stands below the redistributions and
-// knows nothing of plans and layouts, so what it says can be held against them.
+// A communicator that records the calls of its rank. It knows nothing of plans and layouts, so its
+// records can be compared with them.
 
 #include <cstddef>
 #include <memory>
@@ -15,7 +15,7 @@
 namespace shardwise {
 
 /// One call that a rank made. `elements` is the size of the buffer that it passed in: `in` or
-/// `data`, none where the contract does not look at it (scatter, except on the root).
+/// `data`, 0 where the contract does not use it (scatter, except on the root).
 struct CountedCall {
   Operation operation;   ///< that was called
   Dtype dtype;           ///< of its elements
@@ -24,8 +24,8 @@ struct CountedCall {
   friend bool operator==(const CountedCall&, const CountedCall&) = default;
 };
 
-/// Logs each call before `Inner` gets it. Copies share one log; a group made by split has a log of
-/// its own.
+/// Logs each call before `Inner` makes it. Copies share one log; a group made by split has its own
+/// log.
 template <class Inner>
 class CountingCommunicator : public WrappedCommunicator<CountingCommunicator<Inner>, Inner> {
   using Base = WrappedCommunicator<CountingCommunicator, Inner>;
@@ -39,7 +39,7 @@ class CountingCommunicator : public WrappedCommunicator<CountingCommunicator<Inn
   std::span<const CountedCall> log() const { return *log_; }
   /// Forgets them.
   void clear() { log_->clear(); }
-  /// Room for `calls` calls, so that logging them allocates nothing.
+  /// Allocates room for `calls` calls in advance.
   void reserve(std::size_t calls) { log_->reserve(calls); }
 
  private:

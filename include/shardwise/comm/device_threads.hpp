@@ -1,6 +1,6 @@
 #pragma once
-// Collectives between ranks that are threads of one process and keep their tensors on devices whose
-// memory each of them reaches: ranks that share one GPU, or have several with peer access.
+// Collectives between ranks that are threads of one process and have their tensors on devices whose
+// memory all ranks can read: ranks that share one GPU, or several GPUs with peer access.
 
 #include <concepts>
 #include <cstddef>
@@ -24,13 +24,13 @@
 
 namespace shardwise {
 
-/// A backend whose work another one can be ordered behind. Besides what DeviceBackend asks for:
+/// A backend whose work can be ordered after the work of another one. Besides DeviceBackend it has
 ///
-///     B::Mark mark(backend)     a mark that can be set in the backend's work, again and again
-///     mark.set()                after all that the backend was called for so far
-///     backend.follow(mark)      what it is called for from now on begins after the mark
-///     backend.reach(mark)       its kernels read and write memory of the mark's backend from now
-///                               on, or a backend_error says why they cannot
+///     B::Mark mark(backend)     a mark, like an event of CUDA, that can be set many times
+///     mark.set()                sets it after all work of its backend so far
+///     backend.follow(mark)      work of the backend from now on begins after the mark
+///     backend.reach(mark)       lets its kernels read and write memory of the mark's backend, or
+///                               throws a backend_error that says why they cannot
 template <class B>
 concept OrderedBackend = DeviceBackend<B> && requires(B& backend, typename B::Mark& mark) {
   requires std::constructible_from<typename B::Mark, B&>;
@@ -39,26 +39,28 @@ concept OrderedBackend = DeviceBackend<B> && requires(B& backend, typename B::Ma
   backend.reach(std::as_const(mark));
 };
 
-/// A rank among threads whose collectives take memory of its backend's device, and of no host.
-/// Kernels of a rank read the peers' buffers where they lie, in rank order, and nothing goes over
-/// the host but who has called what. It keeps the contract of `Communicator`, where "done" means
-/// **ordered on the rank's stream**: what the backend is called for after a collective finds its
-/// result, and may reuse its buffers. Errors and what ends a job are those of `ThreadCommunicator`.
+/// A rank among threads whose collectives take memory of its backend's device, and not of the host.
+/// The kernels of a rank read the buffers of its peers directly, in rank order; only the records of
+/// calls go through the host. It keeps the contract of `Communicator`, where "done" means **ordered
+/// on the rank's stream**: work of the backend after a collective finds its result and may reuse
+/// its buffers. Errors, and what ends the job, are as for `ThreadCommunicator`.
 ///
-/// What it does otherwise than the contract says: send copies nothing and waits for its receiver,
-/// so of two ranks that send to each other one begins with receive; all_to_all does both at once.
+/// It differs from the contract in one point: send copies nothing and waits for its receiver. So of
+/// two ranks that send to each other, one begins with receive; all_to_all does both at once.
 ///
 /// Per rank and for n bytes on each, an all_reduce reads and writes n; everything else copies each
-/// element once. In a collective hosts meet before anyone reads a peer's buffer, and before anyone
-/// goes on, so that streams wait for each other's marks and hosts never for a device.
+/// element once. In a collective the host threads wait for each other twice: before a rank reads
+/// the buffer of a peer, and before a rank continues. Streams wait for each other's marks; no host
+/// thread waits for a device.
 template <OrderedBackend B>
 class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>> {
  public:
-  /// Its collectives take what lies on the rank's device.
+  /// Its collectives take memory of the rank's device.
   static constexpr bool takes_device_memory = true;
 
-  /// The rank of `threads`, which computes with `backend`; that outlives it. A collective.
-  /// throws  argument_error for more than 32 ranks, backend_error if the backend's kernels cannot
+  /// The rank of `threads`, which computes with `backend`; the backend has to outlive it. A
+  /// collective. throws  argument_error for more than 32 ranks, backend_error if the backend's
+  /// kernels cannot
   ///         reach a peer's memory
   DeviceThreadCommunicator(ThreadCommunicator threads, B& backend)
       : threads_(std::move(threads)), backend_(&backend), marks_(make_marks()) {}
@@ -80,7 +82,7 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
   template <class Move>
   using OfAll = std::span<const Move* const>;
 
-  /// Every rank holds those of all, since it may look at them when their owner has gone.
+  /// Every rank holds those of all ranks, because it may use them after their owner has ended.
   struct Marks {
     explicit Marks(B& backend) : ready(backend), done(backend) {}
     Mark ready;  // when the rank's buffers may be read and written
@@ -106,9 +108,9 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-  /// Shows `mine` to all ranks, calls run(what all show) when every rank's buffers may be used, and
-  /// orders what follows behind what the others do in theirs: also when run() throws, so that
-  /// nobody's memory goes while another rank's work is to read it.
+  /// Gives all ranks a pointer to `mine` and calls run(the pointers of all) when the buffers of all
+  /// ranks may be used. Work that follows is ordered after the work of the other ranks, also when
+  /// run() throws, so that no memory is freed while another rank still reads it.
   template <class Move, class Run>
   void exchange(const Call& call, const Move& mine, Run&& run) {
     marks_of(rank()).ready.set();
@@ -155,7 +157,7 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
       copy(all[r]->in.data(), out.subspan(begin, counts[r]));
   }
 
-  /// Every rank reduces its share into everybody's output.
+  /// Every rank reduces its share into the outputs of all ranks.
   template <class T>
   void move(const Call& call, const moves::AllReduce<T>& m) {
     exchange(call, m, [&](OfAll<moves::AllReduce<T>> all) {

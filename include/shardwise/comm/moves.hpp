@@ -1,6 +1,6 @@
 #pragma once
-// What each operation of a communicator moves, as an object: its buffers, what a rank can see to be
-// wrong with them, and how the call is described to the other ranks.
+// Each operation of a communicator as an object: its buffers, their checks, and the description of
+// the call for the other ranks.
 
 #include <cstddef>
 #include <span>
@@ -12,12 +12,12 @@
 
 /// The operations of `Communicator` with their arguments. Each has
 ///
-///     move.check(rank, size)     throws what rank `rank` of `size` can see to be wrong
-///     move.call(rank)            what the rank calls; the ranks agree on it
+///     move.check(rank, size)     the checks that rank `rank` of `size` can make alone
+///     move.call(rank)            the description of the call, which the ranks compare
 ///     move.on(ranks)             calls the operation on any communicator
 namespace shardwise::moves {
 
-/// A rank's input, from which no template argument is deduced: `out` tells T.
+/// A rank's input. T is deduced from `out` only.
 template <class T>
 using In = std::type_identity_t<std::span<const T>>;
 /// Elements of a block for each rank, in rank order.
@@ -132,7 +132,7 @@ struct Broadcast {
 template <class T>
 struct Gather {
   std::span<const T> in;  ///< the rank's block
-  std::span<T> out;       ///< all blocks; looked at on the root only
+  std::span<T> out;       ///< all blocks; used on the root only
   Counts counts;          ///< elements of each rank's block
   int root;               ///< who gets them
 
@@ -163,7 +163,7 @@ struct Gather {
 /// out = the rank's block of the root's `in`.
 template <class T>
 struct Scatter {
-  std::span<const T> in;  ///< all blocks; looked at on the root only
+  std::span<const T> in;  ///< all blocks; used on the root only
   std::span<T> out;       ///< the rank's block
   Counts counts;          ///< elements of each rank's block
   int root;               ///< who has them
@@ -268,7 +268,7 @@ struct Receive {
   ///@}
 };
 
-/// Nothing: no rank goes on before all have called.
+/// No data: no rank continues before all have called.
 struct Barrier {
   ///@{
   /// As `shardwise::moves` says.

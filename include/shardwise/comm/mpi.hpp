@@ -31,33 +31,34 @@ namespace shardwise {
 ///
 /// - Sums run in rank order, with the bits that thread ranks get: blocks are exchanged, added up by
 ///   `ordered_sum`, and gathered. MPI_Allreduce promises no order and knows no 16-bit floats.
-/// - A group has a communicator of MPI of its own: its messages mix with no others.
-/// - What nobody receives keeps its memory; and what MPI keeps for a group in which this rank has
-///   sent is given back only when MPI ends.
-/// - What MPI refuses is a backend_error with MPI's words.
-/// - After the first calls nothing of ours is allocated; split allocates.
+/// - A group has its own communicator of MPI, so its messages cannot reach another group.
+/// - The memory of messages that no rank receives is not freed. If this rank has sent in a group,
+/// MPI
+///   frees the communicator of that group only when MPI ends.
+/// - An error of MPI is a backend_error with the text of MPI.
+/// - After the first calls this library allocates nothing more; split allocates.
 ///
-/// With checks at `communicating`, the default, ranks that disagree get a collective_error on every
-/// rank, with all calls in it, before data moves; the group can go on if every rank catches it.
-/// Ranks of a group that another has left get a peer_error when they wait for it. A message of
-/// another dtype or tag than its receive is a collective_error there, and is lost. **Below that
-/// level** a call that is not equal on all ranks may give wrong numbers, write past the end of a
-/// buffer, or wait without end. At every level a message of another length is a collective_error,
-/// and ranks wait without end that wait for each other in different groups, or one in a collective
-/// and one in receive.
+/// With checks at `communicating`, the default, calls that differ are a collective_error on every
+/// rank, which names all calls, before data moves. The group can go on if every rank catches it.
+/// Ranks that wait for a rank which has left the group get a peer_error. A message with another
+/// dtype or tag than its receive is a collective_error on the receiver, and is dropped. **Below
+/// that level** a call that is not equal on all ranks may give wrong numbers, write past the end of
+/// a buffer, or wait without end. At every level a message of another length is a collective_error.
+/// No level finds a deadlock: ranks that wait for each other in different groups, or one in a
+/// collective and the other in a receive, wait without end.
 ///
-/// What goes over the wire, per rank, for n bytes on each of P ranks: all_reduce n(P-1) to 4 KiB,
-/// in one call, and 2n(P-1)/P beyond; all others what the contract says. Checks at `communicating`
-/// add a message of 48 bytes to every other rank.
+/// Bytes on the wire, per rank, for n bytes on each of P ranks: all_reduce n(P-1) in one call up to
+/// 4 KiB, and 2n(P-1)/P above; all others as the contract says. Checks at `communicating` add a
+/// message of 48 bytes to every other rank.
 class MpiCommunicator : public Collectives<MpiCommunicator> {
  public:
   /// Bytes of the largest all_reduce in which each rank sends its whole input to all others.
   static constexpr std::size_t gathered_bytes = detail::mpi::gathered_bytes;
 
-  /// The ranks of `comm`, which MPI has started and the caller keeps; a collective. It is
-  /// duplicated and not used again. Must end before MPI does.
-  /// throws  argument_error if MPI does not run, if `comm` is null or has two groups, or if
-  ///         largest_piece is no count of MPI
+  /// The ranks of `comm`, which belongs to the caller; a collective. `comm` is duplicated and not
+  /// used afterwards. Destroy the communicator before MPI_Finalize. throws  argument_error if MPI
+  /// is not initialized, if `comm` is null or an intercommunicator, or
+  ///         if largest_piece is not from 1 to INT_MAX
   explicit MpiCommunicator(MPI_Comm comm, MpiOptions options = {});
 
   ///@{
@@ -124,8 +125,8 @@ inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
   group_ = std::make_shared<detail::mpi::MpiGroup>(world, std::move(ours), std::move(all));
 }
 
-/// As `Communicator` says. Colors of MPI are not negative; ours may be, so a color is named by its
-/// first rank.
+/// As `Communicator` says. MPI refuses negative colors, so MPI gets the world rank of the first
+/// rank with a color instead.
 inline MpiCommunicator MpiCommunicator::split(int color, int key) {
   using namespace detail::mpi;
   struct Choice {

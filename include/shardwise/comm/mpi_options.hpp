@@ -1,5 +1,5 @@
 #pragma once
-// What one chooses for ranks that are processes of MPI.
+// The options of ranks that are processes of MPI.
 
 #include <climits>
 #include <cstddef>
@@ -13,7 +13,7 @@ struct MpiOptions {
   /// Of it and of the groups that it is split into. Below `communicating`, calls that are not equal
   /// on all ranks are undefined behaviour.
   CheckLevel checks = CheckLevel::communicating;
-  /// Elements that go into one call of MPI, whose counts are int. Smaller ones are for tests.
+  /// Elements in one call of MPI, at most; its counts are int. Smaller values are for tests.
   std::size_t largest_piece = INT_MAX;
 };
 

@@ -18,7 +18,7 @@ namespace shardwise {
 
 namespace detail::mpi {
 
-/// To be called in a catch block. Says what left this rank, and ends the job.
+/// Call it in a catch block. Prints the exception of this rank and ends the job.
 [[noreturn]] inline void abort_job() noexcept {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -38,15 +38,15 @@ namespace detail::mpi {
 
 }  // namespace detail::mpi
 
-/// Calls f(MpiCommunicator&) in every process of the job: those that mpiexec started together, or
-/// this one alone. Starts MPI, and ends it again, unless it runs already. MPI starts once in a
-/// process, so this runs once too, unless the caller starts MPI.
+/// Calls f(MpiCommunicator&) in every process of the job: all that mpiexec started together, or
+/// this one alone. Initializes and finalizes MPI, unless it is initialized already. MPI can be
+/// initialized only once in a process; to call this several times, call MPI_Init before.
 ///
-/// An exception that leaves f ends the whole job: rank and cause go to stderr, and all processes
-/// are ended with an exit code other than 0, wherever they wait.
+/// If f throws, the whole job ends: rank and cause are printed on stderr, and all processes end
+/// with an exit code other than 0, also those that wait.
 template <class F>
 void run_mpi_ranks(F f, MpiOptions options = {}) {
-  const detail::mpi::Session session;
+  const detail::mpi::Environment environment;
   try {
     MpiCommunicator ranks(MPI_COMM_WORLD, options);
     std::invoke(f, ranks);
@@ -55,7 +55,7 @@ void run_mpi_ranks(F f, MpiOptions options = {}) {
   }
 }
 
-/// The same for exactly `ranks` ranks. If there is another number of processes, the first says so
+/// The same for exactly `ranks` ranks. If there is another number of processes, rank 0 reports it
 /// and ends the job before f is called.
 template <class F>
 void run_mpi_ranks(int ranks, F f, MpiOptions options = {}) {

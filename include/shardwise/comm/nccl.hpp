@@ -28,41 +28,43 @@ namespace shardwise {
 /// "done" means **ordered on the rank's stream**: a call returns when it is enqueued, and what is
 /// enqueued on the stream after it finds its result. Only barrier, split and wait wait on the host.
 ///
-/// What start_all_reduce begins runs on a second stream, for communication, which the groups that
-/// split makes share; events order the two. Calls of all these groups run one after another, as
-/// they are made; what was started ends before groups are called that were made apart from these.
-/// All of it can be captured into a CUDA graph; what is started in a recording has to end in it,
-/// and what was started before has to end before.
+/// start_all_reduce uses a second stream, the communication stream, which a group shares with the
+/// groups that split makes; events order the two streams. The calls of all these groups run one
+/// after another, in the order in which they are made. Before you call a group that was made
+/// separately, end what was started. All calls can be captured into a CUDA graph. A sum that is
+/// started in a capture has to end in it, and a sum that was started before has to end before.
 ///
-/// What NCCL does otherwise than the contract says:
-/// - A sum runs in an order that NCCL chooses by size, hardware and number of ranks, which is
-///   the same from run to run only if these are. Sums of 16-bit floats are rounded on the way.
-/// - max and min may lose a NaN that a rank has.
+/// NCCL differs from the contract in these points:
+/// - NCCL chooses the order of a sum by size, hardware and number of ranks. The bits are the same
+/// in
+///   every run only if these are the same. Sums of 16-bit floats are rounded in between.
+/// - max and min may lose the NaN of a rank.
 /// - send copies nothing and is done when its receiver has the data. So of two ranks that send to
-///   each other, one begins with receive; all_to_all does both at once. A tag is not looked at.
+///   each other, one begins with receive; all_to_all does both at once. Tags are ignored.
 /// - Calls that differ between ranks are not found: they end by the time-out, or give
 ///   wrong numbers.
 ///
 /// **Failure.** A thread watches the calls. When one takes longer than the time-out, or NCCL
-/// reports an error, it aborts this communicator and all that split made of it or it was made of,
-/// which stops their kernels; what these were to write is undefined. Then every call throws, on
-/// this rank at once and on others by their own time-out at the latest: peer_error, or
-/// backend_error for what NCCL or CUDA report, with rank, call, number of the call in its group,
-/// and elements. What the stream does before a call counts towards its time. A call that is
-/// captured into a CUDA graph is not watched, but its launches are where launch_recorded does them.
+/// reports an error, the thread aborts this communicator and all communicators that are related to
+/// it by split. That stops their kernels, and the content of their outputs is undefined. Then every
+/// call throws: on this rank at once, and on others after their own time-out at the latest. The
+/// error is a peer_error, or a backend_error for errors of NCCL or CUDA, with rank, call, number of
+/// the call in its group, and elements. Work of the stream before a call counts towards its time. A
+/// captured call is not watched, but its launches by launch_recorded are.
 ///
 /// The destructor does not wait: the thread ends the group when its calls are done. Call close()
 /// before the program ends.
 class NcclCommunicator : public Collectives<NcclCommunicator> {
  public:
-  /// Its collectives take what lies on the rank's GPU.
+  /// Its collectives take memory of the rank's GPU.
   static constexpr bool takes_device_memory = true;
   /// They can be captured into a CUDA graph, see `RecordableRanks`.
   static constexpr bool can_be_recorded = true;
 
   /// The ranks that meet at `place` become a group; all of them call.
-  /// throws  on all ranks, if one has no device or not so many, if two are on one GPU, if NCCL's
-  ///         versions differ (peer_info.hpp), or if they do not connect in time
+  /// throws  on all ranks, if a rank does not have its device, if two ranks are on one GPU, if
+  /// their
+  ///         versions of NCCL differ (peer_info.hpp), or if they do not connect in time
   template <Rendezvous R>
   explicit NcclCommunicator(R& place, NcclOptions options = {});
 
@@ -76,11 +78,11 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   int size() const { return group().size(); }
   ///@}
 
-  /// On which its calls are ordered; the caller's.
+  /// The stream on which its calls are ordered. It belongs to the caller.
   cudaStream_t stream() const { return group().settings().stream; }
 
-  /// As `StartsAllReduce` says: the rank's stream waits for the sum behind the end of what is
-  /// returned. The call is watched as all others.
+  /// As `StartsAllReduce` says: the rank's stream waits for the sum after the returned object is
+  /// destroyed. The call is watched like all others.
   template <Element T>
   detail::nccl::StartedCall start_all_reduce(moves::In<T> in, std::span<T> out) {
     const moves::AllReduce<T> m{in, out};
@@ -91,8 +93,8 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   /// Waits on the host. The new group has the same stream and time-out.
   NcclCommunicator split(int color, int key);
 
-  /// Puts calls that were captured onto the stream, which launch() does, and watches them as one:
-  /// messages name it "recorded()".
+  /// Enqueues captured calls by launch() and watches them as one call. Messages name it
+  /// "recorded()".
   template <class Launch>
   void launch_recorded(Launch&& launch) {
     group().issue_recorded(launch);
@@ -102,11 +104,11 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   void wait() { group().wait(); }
   /// Throws if the group has failed. Waits for nothing.
   void check() const { group().check_failure(); }
-  /// Waits until all calls are done, all ranks of the group have called this, and NCCL has ended;
-  /// copies are of no use after it. Recordings that hold its calls go first: NCCL waits for them.
-  /// False if that took longer than the time-out, and then what NCCL had left was aborted.
+  /// Waits until all calls are done, all ranks of the group have called close(), and NCCL has
+  /// ended. Copies cannot be used after it. Destroy CUDA graphs with its calls before, because NCCL
+  /// waits for them. Returns false if it took longer than the time-out; then NCCL was aborted.
   bool close();
-  /// Gives the group up, and all that split made of it or it was made of.
+  /// Aborts the group and all groups that are related to it by split.
   void abort();
 
  private:
@@ -138,7 +140,7 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
     group().issue(call, moved(m));
   }
 
-  /// What a rank sends in all is what messages say of an all_to_all.
+  /// For an all_to_all, messages print the number of elements that this rank sends.
   template <class T>
   void move(Call call, const moves::AllToAll<T>& m) {
     call.elements = m.in.size();

@@ -1,5 +1,5 @@
 #pragma once
-// What one chooses for ranks that have a GPU each.
+// The options of ranks that have a GPU each.
 
 #include <chrono>
 
@@ -11,7 +11,8 @@ namespace shardwise {
 struct NcclOptions {
   int device = -1;                ///< -1 for the calling thread's own
   cudaStream_t stream = nullptr;  ///< of that device; the caller keeps it
-  /// How long a call may take, and the ranks to connect. Then the communicator is aborted.
+  /// How long a call may take, and how long the ranks may take to connect. After that time the
+  /// communicator is aborted.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
 };
 

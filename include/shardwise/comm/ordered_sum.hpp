@@ -1,5 +1,5 @@
 #pragma once
-// The one place where values of several ranks become one, and the order in which they do.
+// The reduction of the values of several ranks, in rank order.
 
 #include <algorithm>
 #include <array>
@@ -63,8 +63,8 @@ void ordered_reduce(std::span<const T* const> in, std::size_t first, std::size_t
 
 /// outputs[k][i] = in[0][first + i] + in[1][first + i] + ... for each i < count and every k, or max
 /// or min instead of +. Operands are taken in rank order, in accumulate_t<T>, and rounded once; the
-/// result does not depend on how a range is cut into calls. An output may be the very range of an
-/// input that is read.
+/// result does not depend on how a range is divided into calls. An output may be exactly the range
+/// of an input.
 template <Element T>
 void ordered_sum(std::span<const T* const> in, std::size_t first, std::size_t count,
                  std::span<T* const> outputs, Reduction reduction = Reduction::sum) {

@@ -1,5 +1,6 @@
 #pragma once
-// What communicators offer whose ranks share memory: reading a peer's buffer where it lies.
+// An optional feature of communicators whose ranks share memory: a rank reads the buffers of its
+// peers without a copy.
 
 #include <span>
 
@@ -23,13 +24,13 @@ struct PeerReaderArchetype {
 ///     void read_peers(const Call& call, std::span<const T> mine, F&& f);
 ///
 /// It publishes `mine`, waits until all ranks of the group have arrived and have agreed on `call`,
-/// calls f(std::span<const T* const> buffers), and returns when nobody reads `mine` any more.
-/// buffers[r] points to the elements that rank r published (how many, the ranks know by what
-/// `call` says; it may be null if there are none), in r's own memory or in a copy of it.
+/// calls f(std::span<const T* const> buffers), and returns when no rank reads `mine` any more.
+/// buffers[r] points to the elements that rank r published, in the memory of r or in a copy of it.
+/// It may be null if there are none. Their number follows from `call`.
 ///
-/// It is a collective: same rules, same errors. f runs on every rank, must be noexcept, must not
-/// write to published memory, and must not call a communicator. A redistribution of blocks with
-/// strides copies from its peers in one step this way, without packing.
+/// It is a collective with the same rules and errors. f runs on every rank, must be noexcept, must
+/// not write to published memory, and must not call a communicator. So a redistribution of strided
+/// blocks copies directly from its peers, without packing.
 template <class C>
 concept ReadsPeers = Communicator<C> &&
     requires(C& c, const Call& call, std::span<const float> mine, detail::PeerReaderArchetype f) {

@@ -9,8 +9,8 @@
 
 namespace shardwise {
 
-/// The group of one rank. Its size is a constant, so that code which moves data can leave itself
-/// out at compile time. There is nobody to send to: send and receive throw argument_error.
+/// The group of one rank. Its size is a constant, so that code which moves data can be left out
+/// at compile time. There is no other rank: send and receive throw argument_error.
 class SingleRank : public Collectives<SingleRank> {
  public:
   ///@{

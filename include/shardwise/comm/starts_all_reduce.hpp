@@ -1,5 +1,5 @@
 #pragma once
-// What communicators offer whose collectives can run beside other work of the rank.
+// An optional feature of communicators: an all-reduce that overlaps with other work of the rank.
 
 #include <concepts>
 #include <span>
@@ -13,18 +13,18 @@ namespace shardwise {
 ///     template <class T>
 ///     auto start_all_reduce(std::span<const T> in, std::span<T> out);
 ///
-/// It begins `all_reduce(in, out)`, behind all that the rank was given to do so far, and returns an
-/// object that can be moved. What the rank is given to do next may run beside it. Nothing that it
-/// is given behind the end of that object begins before the sum is there: so an exception cannot
-/// free memory that is still written to. Until then nobody writes to `in`, and nobody reads or
-/// writes `out`.
+/// It begins `all_reduce(in, out)` after all work that the rank has enqueued so far, and returns a
+/// movable object. Work that the rank enqueues while the object lives may overlap with the sum.
+/// Work that it enqueues after the object is destroyed begins when the sum is done. So an exception
+/// cannot free memory to which the sum still writes. While the object lives, do not write to `in`,
+/// and do not read or write `out`.
 ///
-/// It is a collective: same rules, same errors, and it counts as an all_reduce. The rank may call
-/// others meanwhile, which come behind it; it may then be waited for early. Objects that live at
-/// the same time end in any order.
+/// It is a collective with the same rules and errors, and counts as an all_reduce. The rank may
+/// make other calls meanwhile, which run after it; they may wait for it early. Objects that live at
+/// the same time may be destroyed in any order.
 ///
 ///     const auto sum = ranks.start_all_reduce(in, out);
-///     compute_something_else();  // out is there behind the end of this block
+///     compute_something_else();  // out is ready after the end of this block
 ///
 /// valid: `NcclCommunicator`      invalid: `ThreadCommunicator`, whose calls are done at return
 template <class C>

@@ -102,7 +102,7 @@ class TcpRendezvous {
       }
       if (std::chrono::steady_clock::now() >= until)
         throw peer_error({prefix(), "after ", self_.options().timeout.count(), " ms, ",
-                          socket ? "not all ranks have come" : "nobody listens there",
+                          socket ? "not all ranks have come" : "no program listens there",
                           ". Does rank 0 run, with this address, port and number of ranks?"});
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }

@@ -23,7 +23,7 @@
 
 namespace shardwise {
 
-/// A rank among threads, as run_ranks hands it out. Copies stand for the same rank of the same
+/// A rank that is a thread; run_ranks makes it. Copies stand for the same rank of the same
 /// group. It keeps the contract of `Communicator`, and further:
 ///
 /// - Sums run in rank order: all ranks get the same bits, in every run.

@@ -25,10 +25,10 @@ namespace shardwise {
 
 namespace detail {
 
-/// The exception that run_ranks throws: the first one that is not the consequence of another.
+/// The exception that run_ranks throws: the first one that is not caused by that of another rank.
 class Failure {
  public:
-  /// To be called in a catch block, before the other ranks learn of it.
+  /// Call it in a catch block, before the other ranks are told.
   void record(int rank) noexcept {
     try {
       rethrow_with_rank(rank);
@@ -56,7 +56,7 @@ class Failure {
   bool consequence_ = false;
 };
 
-/// The group of all ranks; each has a mailbox for each other.
+/// The group of all ranks. Each pair of ranks has a mailbox in each direction.
 inline std::shared_ptr<ThreadGroup> make_group(int ranks) try {
   std::vector<int> all(static_cast<std::size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
@@ -67,7 +67,7 @@ inline std::shared_ptr<ThreadGroup> make_group(int ranks) try {
   throw memory_error({"run_ranks: no memory for the buffers of ", ranks, " ranks; run fewer"});
 }
 
-/// A caller's function without its type, so that what follows is compiled once and not for each.
+/// A caller's function without its type, so that the code below is compiled once for all types.
 struct RankProgram {
   void* function;
   void (*call)(void* function, ThreadCommunicator&);
@@ -86,7 +86,7 @@ inline void run_rank(const std::shared_ptr<ThreadGroup>& group, int rank, RankPr
   }
 }
 
-/// Threads that begin together or not at all, and are joined whatever happens.
+/// Threads that all begin or of which none begins. The destructor joins them.
 class RankThreads {
  public:
   RankThreads() = default;
@@ -149,7 +149,7 @@ inline void run_rank_threads(int ranks, RankProgram program) {
 /// ended. All ranks share the one f. The calling thread only waits.
 ///
 /// If ranks throw, all threads are ended and joined first. Then the first exception that is not
-/// merely a peer_error comes out: errors of this library with their type, "rank 2: " in front of
+/// only a peer_error is thrown: errors of this library with their type, "rank 2: " in front of
 /// the message; any other as a rank_error that holds it.
 ///
 /// throws  argument_error if ranks < 1, memory_error if there is no memory for their buffers,

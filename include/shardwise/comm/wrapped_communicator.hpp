@@ -16,23 +16,23 @@
 
 namespace shardwise {
 
-/// Hands every call to `Inner`, which looks at the arguments, through
+/// Passes every call to `Inner`, which checks the arguments, through
 ///
 ///     template <class F>
 ///     void around(const Call& call, F make);
 ///
-/// of `Self`, which derives from this: it calls make() once. What models and redistributions ask of
-/// `Inner` they find here too: its check level, whether it takes memory of a device, reads of
-/// peers' memory, and sums beside other work. A group made by split is Self(a group of Inner).
+/// of `Self`, which derives from this and calls make() once. It has the same optional features as
+/// `Inner`: check level, memory of a device, reads of peers' memory, and sums that overlap with
+/// other work. A group made by split is Self(a group of Inner).
 template <class Self, class Inner>
 class WrappedCommunicator : public Collectives<Self> {
  public:
-  /// What redistributions and models on these ranks look at: what they do on `Inner`.
+  /// What redistributions and models on these ranks check: the same as on `Inner`.
   static constexpr CheckLevel check_level = check_level_of<Inner>();
   /// Whether its collectives take memory of a device: if those of `Inner` do.
   static constexpr bool takes_device_memory = requires { requires Inner::takes_device_memory; };
 
-  /// Stands for the same rank as `inner`.
+  /// The same rank as `inner`.
   explicit WrappedCommunicator(Inner inner) : inner_(std::move(inner)) {}
 
   /// As of `Inner`.

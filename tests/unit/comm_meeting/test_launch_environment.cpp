@@ -142,10 +142,11 @@ TEST_CASE("launch environment: address, port and token") {
 }
 
 TEST_CASE("launch environment: what is missing, no number or contradictory") {
-  check_refused({},
-                "launch environment: no launcher has told which rank this is. Looked for RANK and "
-                "WORLD_SIZE, OMPI_COMM_WORLD_RANK, PMI_RANK and SLURM_PROCID; start the program "
-                "with torchrun, mpiexec or srun, or set RANK and WORLD_SIZE");
+  check_refused(
+      {},
+      "launch environment: no launcher has set the rank of this process. Looked for RANK and "
+      "WORLD_SIZE, OMPI_COMM_WORLD_RANK, PMI_RANK and SLURM_PROCID; start the program "
+      "with torchrun, mpiexec or srun, or set RANK and WORLD_SIZE");
   check_refused({{"RANK", "1"}},
                 "launch environment: RANK is set and WORLD_SIZE is not; start all processes with "
                 "one launcher, or set both");

@@ -358,7 +358,7 @@ TEST_CASE("rendezvous: ranks that stay away, ports that are taken, addresses of 
   has(message_of([&] { first.meet(payload_of(0)); }),
       "after 30 ms, rank 1 and 2 has not come. 0 connection(s) were made");
   TcpRendezvous second("127.0.0.1", port, 1, 3, {"", 30ms});
-  has(message_of([&] { second.meet(payload_of(1)); }), "after 30 ms, nobody listens there");
+  has(message_of([&] { second.meet(payload_of(1)); }), "after 30 ms, no program listens there");
 
   const detail::Socket taken = detail::listen_at(detail::Addresses("127.0.0.1", port), 1);
   REQUIRE(static_cast<bool>(taken));

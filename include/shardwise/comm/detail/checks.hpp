@@ -1,5 +1,5 @@
 #pragma once
-// The mistakes in a call that a rank can see alone.
+// The checks of a call that one rank can make alone.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,10 +15,11 @@ namespace shardwise::detail {
 
 inline std::string prefix(Operation operation) { return std::string(name(operation)) + ": "; }
 
-inline void check_elements(Operation operation, const char* buffer, std::size_t has,
-                           std::size_t wants) {
-  if (has == wants) return;
-  throw shape_error({prefix(operation), buffer, " has ", has, " elements and must have ", wants});
+inline void check_elements(Operation operation, const char* buffer, std::size_t actual,
+                           std::size_t expected) {
+  if (actual == expected) return;
+  throw shape_error(
+      {prefix(operation), buffer, " has ", actual, " elements and must have ", expected});
 }
 
 inline void check_counts(Operation operation, std::size_t counts, int ranks) {
@@ -56,12 +57,12 @@ inline std::size_t total(std::span<const std::size_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
 
-/// Where rank r's block begins.
+/// Where the block of rank r begins.
 inline std::size_t offset(std::span<const std::size_t> counts, int rank) {
   return total(counts.first(static_cast<std::size_t>(rank)));
 }
 
-/// For a rank's own block of `counts`: checks that `buffer` is one, and returns where it begins.
+/// Checks that `buffer` has the size of the rank's block, and returns where that block begins.
 inline std::size_t check_block(Operation operation, const char* buffer, std::size_t has,
                                std::span<const std::size_t> counts, int rank, int ranks) {
   check_counts(operation, counts.size(), ranks);

@@ -1,5 +1,5 @@
 #pragma once
-// Sums over buffers of several ranks, as a loop of a device.
+// Sums over buffers of several ranks, as a loop that runs on a device.
 
 #include <array>
 #include <cstddef>
@@ -41,7 +41,7 @@ constexpr A combined(Reduction reduction, A a, A b) {
   }
 }
 
-/// Element i of every output = that of all inputs, reduced in their order and rounded once.
+/// Element i of every output = element i of all inputs, reduced in their order and rounded once.
 template <class T>
 struct PeerReduction {
   PeerPointers<const T> in;

@@ -62,7 +62,7 @@ class Participant {
   static constexpr std::size_t largest_token = 256;
   static constexpr int largest_size = 1 << 16;
 
-  /// throws  argument_error for a rank that is none, too many ranks, or too long a token
+  /// throws  argument_error if `rank` is not below `size`, or if `size` or the token is too large
   Participant(const char* place, int rank, int size, RendezvousOptions options)
       : rank_(rank), size_(size), options_(std::move(options)) {
     if (size < 1 || size > largest_size)

@@ -21,13 +21,13 @@ std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks, 
   std::string text;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     std::string who;
-    bool told = false;
+    bool listed = false;
     for (std::size_t q = 0; q < ranks.size(); ++q) {
       if (!agree(q, r)) continue;
-      told |= q < r;
+      listed |= q < r;
       who += sentence({who.empty() ? "" : ", ", ranks[q]});
     }
-    if (told) continue;
+    if (listed) continue;
     const bool one = who.find(',') == std::string::npos;
     text +=
         sentence({text.empty() ? "" : "; ", one ? "rank " : "ranks ", who, " called ", call(r)});

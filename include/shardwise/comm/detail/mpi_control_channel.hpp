@@ -32,8 +32,8 @@ struct ControlMessage {
 static_assert(sizeof(ControlMessage) == ControlMessage::bytes);
 
 /// The channel for the control messages of all groups of a world. Each group has two tags of its
-/// own, so that a message that nobody has received never reaches another group. For the same reason
-/// the communicator of the channel is kept until MPI ends.
+/// own, so that a message that no rank has received never reaches another group. For the same
+/// reason the communicator of the channel is kept until MPI ends.
 class ControlChannel {
  public:
   explicit ControlChannel(MPI_Comm world) : comm_(OwnComm::duplicate(world)), size_(comm_.size()) {

@@ -1,5 +1,6 @@
 #pragma once
-// The one header that includes MPI's: its return codes as exceptions, and its handles as objects.
+// The only header that includes <mpi.h>: MPI's return codes as exceptions, and its handles as
+// objects.
 
 // MPI's C++ bindings take half a second to read, and nothing here uses them.
 #ifndef OMPI_SKIP_MPICXX
@@ -19,8 +20,8 @@
 
 namespace shardwise::detail::mpi {
 
-/// Throws what `code` means: collective_error for a message longer than its receiver expects, which
-/// is what MPI sees of ranks that disagree; backend_error for all else.
+/// Throws the error for `code`: a collective_error for a message that is longer than its receiver
+/// expects, because then ranks made different calls; else a backend_error.
 [[noreturn]] inline void fail(int code, const char* call) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
@@ -41,8 +42,8 @@ inline void check(int code, const char* call) {
   if (code != MPI_SUCCESS) fail(code, call);
 }
 
-/// Waits for one after the other. MPI_Waitall would only say that one of them failed, and not of
-/// what. For errors of requests MPICH 4.0 asks the handler of MPI_COMM_WORLD, which is the
+/// Waits for one after the other. MPI_Waitall would only say that one of them failed, and not why.
+/// For errors of requests MPICH 4.0 asks the handler of MPI_COMM_WORLD, which is the
 /// caller's: unless that is MPI_ERRORS_RETURN, the job ends here in MPICH's words.
 inline void wait_all(std::span<MPI_Request> requests) {
   for (MPI_Request& request : requests) check(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
@@ -54,10 +55,10 @@ inline bool is_finalized() {
   return ended != 0;
 }
 
-/// MPI in use: starts it unless somebody has, and then ends it too.
-class Session {
+/// Initializes MPI, unless it is initialized already, and then also finalizes it.
+class Environment {
  public:
-  Session() {
+  Environment() {
     if (is_finalized())
       throw backend_error(
           "MPI: it has been ended in this process (MPI_Finalize) and cannot start again; end it "
@@ -65,13 +66,13 @@ class Session {
     int running = 0;
     check(MPI_Initialized(&running), "MPI_Initialized");
     if (running != 0) return;
-    int provided = 0;  // ranks may have threads of a computing library; only one of them calls MPI
+    int provided = 0;  // only this thread calls MPI, but a computing library may have threads
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
     started_ = true;
   }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-  ~Session() {
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() {
     if (!started_ || is_finalized()) return;
     // Open MPI 4.1's launcher can hang when one rank aborts the job while another ends MPI: so a
     // rank ends it only when all ranks want to.
@@ -83,7 +84,7 @@ class Session {
   bool started_ = false;
 };
 
-/// A communicator of our own, on which errors come back as codes.
+/// A communicator that this object owns, on which errors are return codes.
 class OwnComm {
  public:
   /// Takes over `made`, which a call of MPI has just made.
@@ -97,8 +98,8 @@ class OwnComm {
     if (comm_ != MPI_COMM_NULL && !is_kept_ && !is_finalized()) MPI_Comm_free(&comm_);
   }
 
-  /// Leaves it to MPI until MPI ends. Once it is given back, MPI may call a new communicator by the
-  /// same number, and what was sent on this one and never received would reach that one.
+  /// Does not free it. After it is freed, MPI may use its context for a new communicator, and
+  /// messages that were sent on this one and never received could reach the new one.
   void keep() { is_kept_ = true; }
 
   static OwnComm duplicate(MPI_Comm comm) {
@@ -124,7 +125,7 @@ class OwnComm {
   bool is_kept_ = false;
 };
 
-/// A type of MPI for a number type that MPI does not know: `bytes` bytes that nobody interprets.
+/// A type of MPI for a dtype that MPI does not have: `bytes` bytes without a meaning for MPI.
 class OwnType {
  public:
   OwnType(int bytes, const char* name) {
@@ -144,7 +145,7 @@ class OwnType {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
-/// What MPI calls our number types.
+/// The types of MPI for our dtypes.
 class Types {
  public:
   MPI_Datatype of(Dtype dtype) const {

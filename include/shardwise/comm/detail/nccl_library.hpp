@@ -1,6 +1,6 @@
 #pragma once
-// The one header of comm/ that includes NVIDIA's: their return codes as exceptions, and what they
-// call our number types.
+// The only header of comm/ that includes headers of NVIDIA: their return codes as exceptions, and
+// their names of our dtypes.
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -28,14 +28,14 @@ inline std::string text_of(cudaError_t code) {
   return std::string(cudaGetErrorName(code)) + " (" + cudaGetErrorString(code) + ')';
 }
 
-/// throws  backend_error, and takes the error off the thread, so that no later call reports it
+/// throws  backend_error, and clears the error of the thread, so that no later call reports it
 inline void check(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
   cudaGetLastError();
   throw backend_error({"CUDA: ", call, " failed with ", text_of(code)});
 }
 
-/// With NCCL's own words for the last thing that went wrong.
+/// With the text of NCCL for its last error.
 inline std::string text_of(ncclResult_t code, ncclComm_t comm, const char* call) {
   const char* const last = ncclGetLastError(comm);
   std::string text = std::string("NCCL: ") + call + " failed with code " + std::to_string(code) +
@@ -65,7 +65,7 @@ constexpr ncclRedOp_t operation_of(Reduction reduction) {
 }
 
 /// The device to work on: `wanted`, or the calling thread's own where it is -1.
-/// throws  backend_error if the machine has none, argument_error if it has not so many
+/// throws  backend_error if the machine has no device, argument_error if `wanted` is too large
 inline int choose_device(int wanted) {
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);

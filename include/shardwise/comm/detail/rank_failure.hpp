@@ -1,5 +1,5 @@
 #pragma once
-// What is said of an exception that leaves a rank.
+// The exception of a rank, for the caller and for the other ranks.
 
 #include <exception>
 #include <new>
@@ -9,8 +9,8 @@
 
 namespace shardwise::detail {
 
-/// To be called in a catch block. Throws the exception as it leaves rank `rank`: our types are kept
-/// and get the rank in front, all others become a rank_error.
+/// Call it in a catch block. Throws the exception of rank `rank` again: the types of this library
+/// are kept, with the rank before the message, and all others become a rank_error.
 [[noreturn]] inline void rethrow_with_rank(int rank) {
   try {
     throw;
@@ -29,7 +29,7 @@ namespace shardwise::detail {
   }
 }
 
-/// To be called in a catch block. What the exception says; nothing if there is no memory for it.
+/// Call it in a catch block. The message of the exception; empty if there is no memory for it.
 inline std::string reason() noexcept try {
   try {
     throw;

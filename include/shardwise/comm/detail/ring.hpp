@@ -9,7 +9,7 @@
 
 namespace shardwise::detail {
 
-/// First in, first out. Grows to the largest number that was ever in it, and allocates no more.
+/// First in, first out. It grows to the largest size that it ever had, and never shrinks.
 template <class T>
 class Ring {
  public:
@@ -23,7 +23,7 @@ class Ring {
     if (size_ == slots_.size()) grow();
   }
 
-  /// If there is no memory, the queue is as it was.
+  /// If there is no memory, the queue is unchanged.
   void push(T value) {
     reserve_one();
     slots_[(first_ + size_) % slots_.size()] = std::move(value);

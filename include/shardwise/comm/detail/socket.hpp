@@ -1,5 +1,5 @@
 #pragma once
-// TCP connections on which nothing waits longer than it may.
+// TCP connections whose operations all have a time limit.
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -26,7 +26,7 @@ namespace shardwise::detail {
 
 using Until = std::chrono::steady_clock::time_point;
 
-/// For poll(): what is left until then, rounded up; 0 if it is past.
+/// For poll(): the time until then, rounded up; 0 if it has passed.
 inline int milliseconds_until(Until until) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
@@ -50,7 +50,7 @@ class Socket {
   int descriptor() const { return descriptor_; }
   explicit operator bool() const { return descriptor_ >= 0; }
 
-  /// Whether there is something to do (POLLIN, POLLOUT) before the time is over.
+  /// Waits for an event (POLLIN, POLLOUT); false if the time is over before.
   bool wait(short events, Until until) const {
     pollfd one{descriptor_, events, 0};
     int ready = -1;
@@ -62,7 +62,7 @@ class Socket {
 
   enum class Moved { some, nothing_yet, ended };
 
-  /// Puts what has come to the front of `bytes`, which becomes what is still to come.
+  /// Copies what has arrived to the front of `bytes`, which becomes the rest.
   Moved receive_some(std::span<std::byte>& bytes) const {
     const ssize_t got = ::recv(descriptor_, bytes.data(), bytes.size(), 0);
     if (got == 0) return Moved::ended;
@@ -71,7 +71,7 @@ class Socket {
     return Moved::some;
   }
 
-  /// Fills `bytes`, or returns false when the partner has gone or the time is over.
+  /// Fills `bytes`; false if the other side has disconnected or the time is over.
   bool receive(std::span<std::byte> bytes, Until until) const {
     while (!bytes.empty()) {
       if (!wait(POLLIN, until) || receive_some(bytes) == Moved::ended) return false;
@@ -79,7 +79,7 @@ class Socket {
     return true;
   }
 
-  /// The same the other way. A partner who has gone raises no signal.
+  /// The same for sending. If the other side has disconnected, no signal is raised.
   bool send(std::span<const std::byte> bytes, Until until) const {
     while (!bytes.empty()) {
       if (!wait(POLLOUT, until)) return false;
@@ -96,7 +96,7 @@ class Socket {
   int descriptor_ = -1;
 };
 
-/// Where a name and a port lead to: one address or more.
+/// The addresses of a name and a port.
 class Addresses {
  public:
   /// throws  argument_error if the name is unknown
@@ -132,7 +132,7 @@ inline Socket new_socket(const addrinfo& address) {
                          address.ai_protocol));
 }
 
-/// Listens at this address and no other. Sets errno where it returns none.
+/// Listens at this address and no other. If that fails, returns no socket and sets errno.
 inline Socket listen_at(const Addresses& addresses, int waiting) {
   Socket listening;
   addresses.any([&](const addrinfo& address) {
@@ -149,7 +149,7 @@ inline Socket listen_at(const Addresses& addresses, int waiting) {
   return listening;
 }
 
-/// Connected, or no socket if nobody listens or the time is over.
+/// Connected, or no socket if no program listens or the time is over.
 inline Socket connect_to(const Addresses& addresses, Until until) {
   Socket connected;
   addresses.any([&](const addrinfo& address) {
