@@ -276,10 +276,10 @@ TEST_CASE("what the library or the backend refuses is named") {
   CHECK_THROWS_AS(OneDnn(0), argument_error);
   CHECK_THROWS_AS(OneDnn(-1), argument_error);
 
-  using detail::onednn::Purpose;
+  using detail::onednn::ErrorContext;
   try {
     detail::onednn::check(dnnl_unimplemented, "dnnl_some_call",
-                          Purpose{"forward", Dtype::bfloat16, 16, 1024, 4096});
+                          ErrorContext{"forward", Dtype::bfloat16, 16, 1024, 4096});
     FAIL("a status other than success must throw");
   } catch (const backend_error& refused) {
     const std::string text = refused.what();

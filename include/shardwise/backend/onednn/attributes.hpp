@@ -11,9 +11,9 @@
 
 namespace shardwise::detail::onednn {
 
-inline void append(dnnl_post_ops_t post_ops, Activation activation, const Purpose& purpose) {
+inline void append(dnnl_post_ops_t post_ops, Activation activation, const ErrorContext& context) {
   const auto eltwise = [&](dnnl_alg_kind_t kind, float alpha) {
-    check(append_eltwise(post_ops, kind, alpha), "dnnl_post_ops_append_eltwise", purpose);
+    check(append_eltwise(post_ops, kind, alpha), "dnnl_post_ops_append_eltwise", context);
   };
   switch (activation) {
     case Activation::none:
@@ -36,20 +36,20 @@ inline void append(dnnl_post_ops_t post_ops, Activation activation, const Purpos
 }
 
 /// Scratch memory is ours, what the output holds is added to for Write::add, then the activation.
-inline Attributes attributes(Write write, Activation activation, const Purpose& purpose) {
+inline Attributes attributes(Write write, Activation activation, const ErrorContext& context) {
   dnnl_primitive_attr_t attr = nullptr;
-  check(dnnl_primitive_attr_create(&attr), "dnnl_primitive_attr_create", purpose);
+  check(dnnl_primitive_attr_create(&attr), "dnnl_primitive_attr_create", context);
   Attributes result(attr);
   check(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user),
-        "dnnl_primitive_attr_set_scratchpad_mode", purpose);
+        "dnnl_primitive_attr_set_scratchpad_mode", context);
 
   dnnl_post_ops_t post_ops = nullptr;
-  check(dnnl_post_ops_create(&post_ops), "dnnl_post_ops_create", purpose);
+  check(dnnl_post_ops_create(&post_ops), "dnnl_post_ops_create", context);
   const PostOps owner(post_ops);
-  if (write == Write::add) check(append_sum(post_ops), "dnnl_post_ops_append_sum", purpose);
-  append(post_ops, activation, purpose);
+  if (write == Write::add) check(append_sum(post_ops), "dnnl_post_ops_append_sum", context);
+  append(post_ops, activation, context);
   check(dnnl_primitive_attr_set_post_ops(attr, post_ops), "dnnl_primitive_attr_set_post_ops",
-        purpose);
+        context);
   return result;
 }
 

@@ -12,8 +12,8 @@
 
 namespace shardwise::detail::onednn {
 
-/// What a call works for; messages quote it.
-struct Purpose {
+/// The product for which oneDNN is called, for the text of an error.
+struct ErrorContext {
   const char* product = "engine";  // "forward", "backward_input", ...
   Dtype dtype = Dtype::float32;
   std::size_t rows = 0;
@@ -21,14 +21,15 @@ struct Purpose {
   std::size_t out = 0;
 };
 
-[[noreturn]] inline void refuse(dnnl_status_t status, const char* call, const Purpose& purpose) {
+[[noreturn]] inline void refuse(dnnl_status_t status, const char* call,
+                                const ErrorContext& context) {
   const dnnl_version_t* version = dnnl_version();
   std::string text = "oneDNN " + std::to_string(version->major) + '.' +
                      std::to_string(version->minor) + '.' + std::to_string(version->patch) + ": " +
-                     call + " returned " + dnnl_status2str(status) + " for " + purpose.product +
-                     " in " + std::string(name(purpose.dtype)) + " with " +
-                     std::to_string(purpose.rows) + " rows, " + std::to_string(purpose.in) +
-                     " in, " + std::to_string(purpose.out) + " out";
+                     call + " returned " + dnnl_status2str(status) + " for " + context.product +
+                     " in " + std::string(name(context.dtype)) + " with " +
+                     std::to_string(context.rows) + " rows, " + std::to_string(context.in) +
+                     " in, " + std::to_string(context.out) + " out";
   if (status == dnnl_unimplemented)
     text += std::string("; the instruction set is ") +
             dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa()) +
@@ -38,8 +39,8 @@ struct Purpose {
 }
 
 /// Throws backend_error unless `status` is success.
-inline void check(dnnl_status_t status, const char* call, const Purpose& purpose) {
-  if (status != dnnl_success) refuse(status, call, purpose);
+inline void check(dnnl_status_t status, const char* call, const ErrorContext& context) {
+  if (status != dnnl_success) refuse(status, call, context);
 }
 
 }  // namespace shardwise::detail::onednn

@@ -34,7 +34,7 @@ class OneDnn::Convolution {
              [&] {
                return detail::onednn::ForwardConvolution(session(), {channels_, call},
                                                          key.with_bias, activation,
-                                                         purpose("convolution forward", call));
+                                                         context("convolution forward", call));
              })
         .run(session(), x, weight.data, weight.version, bias, y);
   }
@@ -51,7 +51,7 @@ class OneDnn::Convolution {
         .get(key,
              [&] {
                return detail::onednn::BackwardConvolution(session(), geometry, key.gradients,
-                                                          purpose("convolution backward", call));
+                                                          context("convolution backward", call));
              })
         .run(session(), x, dy, weight.data, weight.version, {dw, db, dx});
   }
@@ -91,7 +91,7 @@ class OneDnn::Convolution {
 
   detail::onednn::Session& session() { return backend_->session_; }
 
-  detail::onednn::Purpose purpose(const char* product, const ConvolutionCall& call) const {
+  detail::onednn::ErrorContext context(const char* product, const ConvolutionCall& call) const {
     return {product, dtype_v<T>, call.images, channels_.groups * channels_.in,
             channels_.groups * channels_.out};
   }

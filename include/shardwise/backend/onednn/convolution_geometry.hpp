@@ -76,17 +76,17 @@ class TensorShape {
   void append(std::size_t extent) { append(extent, extent); }
 
   /// As it lies.
-  MemoryDesc plain(dnnl_data_type_t dtype, const Purpose& purpose) const {
+  MemoryDesc plain(dnnl_data_type_t dtype, const ErrorContext& context) const {
     MemoryDesc desc;
-    check(desc.create(count_, dims_, dtype, steps_), "the descriptor of a tensor", purpose);
+    check(desc.create(count_, dims_, dtype, steps_), "the descriptor of a tensor", context);
     return desc;
   }
 
   /// In whatever layout the library likes best.
-  MemoryDesc any(dnnl_data_type_t dtype, const Purpose& purpose) const {
+  MemoryDesc any(dnnl_data_type_t dtype, const ErrorContext& context) const {
     MemoryDesc desc;
     check(desc.create(count_, dims_, dtype, dnnl_format_tag_any), "the descriptor of a tensor",
-          purpose);
+          context);
     return desc;
   }
 

@@ -24,10 +24,10 @@ namespace shardwise::detail::onednn {
 
 /// The dtype in which the library multiplies: bf16 where the processor does and the library does it
 /// right, else float, and then the reorders convert.
-inline dnnl_data_type_t product_dtype(const ConvolutionGeometry& g, const Purpose& purpose) {
+inline dnnl_data_type_t product_dtype(const ConvolutionGeometry& g, const ErrorContext& context) {
   constexpr int native = dnnl_cpu_isa_avx512_core_bf16;
   const bool multiplies_bf16 = (dnnl_get_effective_cpu_isa() & native) == native;
-  return purpose.dtype == Dtype::bfloat16 && multiplies_bf16 && g.bf16_is_right ? dnnl_bf16
+  return context.dtype == Dtype::bfloat16 && multiplies_bf16 && g.bf16_is_right ? dnnl_bf16
                                                                                 : dnnl_f32;
 }
 
@@ -35,11 +35,11 @@ inline dnnl_data_type_t product_dtype(const ConvolutionGeometry& g, const Purpos
 /// ours, unless the layouts are the same.
 class Operand {
  public:
-  Operand(Session& session, const TensorShape& shape, ConstDesc chosen, const Purpose& purpose)
+  Operand(Session& session, const TensorShape& shape, ConstDesc chosen, const ErrorContext& context)
       : bytes_(dnnl_memory_desc_get_size(chosen)) {
-    const MemoryDesc plain = shape.plain(library_dtype(purpose.dtype), purpose);
+    const MemoryDesc plain = shape.plain(library_dtype(context.dtype), context);
     if (dnnl_memory_desc_equal(plain.get(), chosen) == 0)
-      reorder_.emplace(reorder(session, plain.get(), chosen, Write::replace, purpose));
+      reorder_.emplace(reorder(session, plain.get(), chosen, Write::replace, context));
   }
 
   const void* read(Session& session, const void* data) {
@@ -71,11 +71,11 @@ class Operand {
 class Result {
  public:
   Result(Session& session, const TensorShape& shape, ConstDesc chosen, Write write,
-         const Purpose& purpose)
+         const ErrorContext& context)
       : bytes_(dnnl_memory_desc_get_size(chosen)) {
-    const MemoryDesc plain = shape.plain(library_dtype(purpose.dtype), purpose);
+    const MemoryDesc plain = shape.plain(library_dtype(context.dtype), context);
     if (write == Write::replace && dnnl_memory_desc_equal(plain.get(), chosen) != 0) return;
-    reorder_.emplace(reorder(session, chosen, plain.get(), write, purpose));
+    reorder_.emplace(reorder(session, chosen, plain.get(), write, context));
   }
 
   /// Where the primitive writes.
@@ -103,31 +103,33 @@ enum class Images : bool { as_they_lie, as_the_library_likes };
 /// Copies are what a product of a matrix with images has to win back. With ResNet-50's shapes and
 /// 4 images of float, forward and the input's gradient are faster without them by up to 40 % from
 /// 14 x 14 elements on and slower by up to 40 % at 7 x 7 (bench/kernels/convolution.cpp, AVX-512).
-inline Images best_images(const ConvolutionGeometry& g, const Purpose& purpose) {
-  const bool as_they_lie = g.multiplies_images && purpose.dtype == Dtype::float32 && g.plane > 128;
+inline Images best_images(const ConvolutionGeometry& g, const ErrorContext& context) {
+  const bool as_they_lie = g.multiplies_images && context.dtype == Dtype::float32 && g.plane > 128;
   return as_they_lie ? Images::as_they_lie : Images::as_the_library_likes;
 }
 
 /// The weight's gradient is faster without copies by 5 to 80 % at any extent: there are two of
 /// them, and the library takes long to bring its result of one tap into plain order.
-inline Images best_images_of_weight_gradient(const ConvolutionGeometry& g, const Purpose& purpose) {
-  const bool as_they_lie = g.multiplies_images && purpose.dtype == Dtype::float32;
+inline Images best_images_of_weight_gradient(const ConvolutionGeometry& g,
+                                             const ErrorContext& context) {
+  const bool as_they_lie = g.multiplies_images && context.dtype == Dtype::float32;
   return as_they_lie ? Images::as_they_lie : Images::as_the_library_likes;
 }
 
 /// The tensors of a convolution, with a weight in the layout of the library's choice.
 class OpenTensors {
  public:
-  OpenTensors(const ConvolutionGeometry& g, Images images, bool with_bias, const Purpose& purpose)
-      : OpenTensors(g, images, with_bias, product_dtype(g, purpose), purpose) {}
+  OpenTensors(const ConvolutionGeometry& g, Images images, bool with_bias,
+              const ErrorContext& context)
+      : OpenTensors(g, images, with_bias, product_dtype(g, context), context) {}
 
   /// With weight and bias in a dtype of their own.
   OpenTensors(const ConvolutionGeometry& g, Images images, bool with_bias,
-              dnnl_data_type_t weight_dtype, const Purpose& purpose)
-      : x_(offered(g.x, product_dtype(g, purpose), images, purpose)),
-        w_(g.w.any(weight_dtype, purpose)),
-        bias_(g.bias.plain(weight_dtype, purpose)),
-        y_(offered(g.y, product_dtype(g, purpose), images, purpose)),
+              dnnl_data_type_t weight_dtype, const ErrorContext& context)
+      : x_(offered(g.x, product_dtype(g, context), images, context)),
+        w_(g.w.any(weight_dtype, context)),
+        bias_(g.bias.plain(weight_dtype, context)),
+        y_(offered(g.y, product_dtype(g, context), images, context)),
         with_bias_(with_bias) {}
 
   ConvolutionDescs get() const {
@@ -136,8 +138,8 @@ class OpenTensors {
 
  private:
   static MemoryDesc offered(const TensorShape& shape, dnnl_data_type_t dtype, Images images,
-                            const Purpose& purpose) {
-    return images == Images::as_they_lie ? shape.plain(dtype, purpose) : shape.any(dtype, purpose);
+                            const ErrorContext& context) {
+    return images == Images::as_they_lie ? shape.plain(dtype, context) : shape.any(dtype, context);
   }
 
   MemoryDesc x_, w_, bias_, y_;
@@ -147,11 +149,11 @@ class OpenTensors {
 /// The forward product, which is also what the library asks for when it plans a gradient.
 inline Descriptor describe_forward(Session& session, const ConvolutionGeometry& g,
                                    const OpenTensors& tensors, Activation activation,
-                                   const Purpose& purpose) {
+                                   const ErrorContext& context) {
   dnnl_primitive_desc_t desc = nullptr;
   check(create_convolution(&desc, session.engine(), tensors.get(), g.steps,
-                           attributes(Write::replace, activation, purpose)),
-        "the descriptor of convolution", purpose);
+                           attributes(Write::replace, activation, context)),
+        "the descriptor of convolution", context);
   return Descriptor(desc);
 }
 
@@ -159,11 +161,11 @@ inline Descriptor describe_forward(Session& session, const ConvolutionGeometry& 
 class ForwardConvolution {
  public:
   ForwardConvolution(Session& session, const ConvolutionGeometry& g, bool with_bias,
-                     Activation activation, const Purpose& purpose)
+                     Activation activation, const ErrorContext& context)
       : ForwardConvolution(
-            session, g, with_bias, purpose,
-            describe_forward(session, g, {g, best_images(g, purpose), with_bias, purpose},
-                             activation, purpose)) {}
+            session, g, with_bias, context,
+            describe_forward(session, g, {g, best_images(g, context), with_bias, context},
+                             activation, context)) {}
 
   void run(Session& session, const void* x, const void* w, std::uint64_t version, const void* bias,
            void* y) {
@@ -179,24 +181,24 @@ class ForwardConvolution {
 
  private:
   ForwardConvolution(Session& session, const ConvolutionGeometry& g, bool with_bias,
-                     const Purpose& purpose, const Descriptor& desc)
-      : x_(session, g.x, queried(desc, dnnl_query_src_md), purpose),
-        w_(session, g.w, queried(desc, dnnl_query_weights_md), purpose),
-        y_(session, g.y, queried(desc, dnnl_query_dst_md), Write::replace, purpose),
-        product_(product(session, g, with_bias, purpose, desc)) {
+                     const ErrorContext& context, const Descriptor& desc)
+      : x_(session, g.x, queried(desc, dnnl_query_src_md), context),
+        w_(session, g.w, queried(desc, dnnl_query_weights_md), context),
+        y_(session, g.y, queried(desc, dnnl_query_dst_md), Write::replace, context),
+        product_(product(session, g, with_bias, context, desc)) {
     if (!with_bias) return;
-    const MemoryDesc bias = g.bias.plain(product_dtype(g, purpose), purpose);
-    bias_.emplace(session, g.bias, bias.get(), purpose);
+    const MemoryDesc bias = g.bias.plain(product_dtype(g, context), context);
+    bias_.emplace(session, g.bias, bias.get(), context);
   }
 
   static Primitive product(Session& session, const ConvolutionGeometry& g, bool with_bias,
-                           const Purpose& purpose, const Descriptor& desc) {
+                           const ErrorContext& context, const Descriptor& desc) {
     const Argument x{DNNL_ARG_SRC, queried(desc, dnnl_query_src_md)};
     const Argument w{DNNL_ARG_WEIGHTS, queried(desc, dnnl_query_weights_md)};
     const Argument y{DNNL_ARG_DST, queried(desc, dnnl_query_dst_md)};
-    if (!with_bias) return {session, desc, {x, w, y}, purpose};
-    const MemoryDesc bias = g.bias.plain(product_dtype(g, purpose), purpose);
-    return {session, desc, {x, w, y, {DNNL_ARG_BIAS, bias.get()}}, purpose};
+    if (!with_bias) return {session, desc, {x, w, y}, context};
+    const MemoryDesc bias = g.bias.plain(product_dtype(g, context), context);
+    return {session, desc, {x, w, y, {DNNL_ARG_BIAS, bias.get()}}, context};
   }
 
   Operand x_, w_;
@@ -226,14 +228,14 @@ struct GradientsInMemory {
 class KernelGradient {
  public:
   KernelGradient(Session& session, const ConvolutionGeometry& g, const ConvolutionGradients& wanted,
-                 const Purpose& purpose)
-      : desc_(described(session, g, wanted.of_bias, purpose)),
-        x_(session, g.x, queried(desc_, dnnl_query_src_md), purpose),
-        dw_(session, g.w, queried(desc_, dnnl_query_diff_weights_md), wanted.write, purpose),
-        product_(product(session, g, wanted.of_bias, purpose, desc_)) {
+                 const ErrorContext& context)
+      : desc_(described(session, g, wanted.of_bias, context)),
+        x_(session, g.x, queried(desc_, dnnl_query_src_md), context),
+        dw_(session, g.w, queried(desc_, dnnl_query_diff_weights_md), wanted.write, context),
+        product_(product(session, g, wanted.of_bias, context, desc_)) {
     if (!wanted.of_bias) return;
-    const MemoryDesc db = g.bias.plain(gradient_dtype, purpose);
-    db_.emplace(session, g.bias, db.get(), wanted.write, purpose);
+    const MemoryDesc db = g.bias.plain(gradient_dtype, context);
+    db_.emplace(session, g.bias, db.get(), wanted.write, context);
   }
 
   /// The layout in which run() expects dy.
@@ -254,27 +256,27 @@ class KernelGradient {
   static constexpr dnnl_data_type_t gradient_dtype = dnnl_f32;
 
   static Descriptor described(Session& session, const ConvolutionGeometry& g, bool with_bias,
-                              const Purpose& purpose) {
-    const Images images = best_images_of_weight_gradient(g, purpose);
+                              const ErrorContext& context) {
+    const Images images = best_images_of_weight_gradient(g, context);
     const Descriptor forward =
-        describe_forward(session, g, {g, images, with_bias, purpose}, Activation::none, purpose);
-    const OpenTensors tensors(g, images, with_bias, gradient_dtype, purpose);
+        describe_forward(session, g, {g, images, with_bias, context}, Activation::none, context);
+    const OpenTensors tensors(g, images, with_bias, gradient_dtype, context);
     dnnl_primitive_desc_t desc = nullptr;
     check(
         create_convolution_backward_weight(&desc, session.engine(), tensors.get(), g.steps, forward,
-                                           attributes(Write::replace, Activation::none, purpose)),
-        "the descriptor of the convolution's weight gradient", purpose);
+                                           attributes(Write::replace, Activation::none, context)),
+        "the descriptor of the convolution's weight gradient", context);
     return Descriptor(desc);
   }
 
   static Primitive product(Session& session, const ConvolutionGeometry& g, bool with_bias,
-                           const Purpose& purpose, const Descriptor& desc) {
+                           const ErrorContext& context, const Descriptor& desc) {
     const Argument x{DNNL_ARG_SRC, queried(desc, dnnl_query_src_md)};
     const Argument dy{DNNL_ARG_DIFF_DST, queried(desc, dnnl_query_diff_dst_md)};
     const Argument dw{DNNL_ARG_DIFF_WEIGHTS, queried(desc, dnnl_query_diff_weights_md)};
-    if (!with_bias) return {session, desc, {x, dy, dw}, purpose};
-    const MemoryDesc db = g.bias.plain(gradient_dtype, purpose);
-    return {session, desc, {x, dy, dw, {DNNL_ARG_DIFF_BIAS, db.get()}}, purpose};
+    if (!with_bias) return {session, desc, {x, dy, dw}, context};
+    const MemoryDesc db = g.bias.plain(gradient_dtype, context);
+    return {session, desc, {x, dy, dw, {DNNL_ARG_DIFF_BIAS, db.get()}}, context};
   }
 
   Descriptor desc_;
@@ -287,15 +289,15 @@ class KernelGradient {
 /// dx = the adjoint of x -> x ⋆ w, applied to dy.
 class InputGradient {
  public:
-  InputGradient(Session& session, const ConvolutionGeometry& g, const Purpose& purpose)
-      : desc_(described(session, g, purpose)),
-        w_(session, g.w, queried(desc_, dnnl_query_weights_md), purpose),
-        dx_(session, g.x, queried(desc_, dnnl_query_diff_src_md), Write::replace, purpose),
+  InputGradient(Session& session, const ConvolutionGeometry& g, const ErrorContext& context)
+      : desc_(described(session, g, context)),
+        w_(session, g.w, queried(desc_, dnnl_query_weights_md), context),
+        dx_(session, g.x, queried(desc_, dnnl_query_diff_src_md), Write::replace, context),
         product_(session, desc_,
                  {{DNNL_ARG_DIFF_DST, dy_layout()},
                   {DNNL_ARG_WEIGHTS, queried(desc_, dnnl_query_weights_md)},
                   {DNNL_ARG_DIFF_SRC, queried(desc_, dnnl_query_diff_src_md)}},
-                 purpose) {}
+                 context) {}
 
   /// The layout in which run() expects dy.
   ConstDesc dy_layout() const { return queried(desc_, dnnl_query_diff_dst_md); }
@@ -307,14 +309,14 @@ class InputGradient {
 
  private:
   static Descriptor described(Session& session, const ConvolutionGeometry& g,
-                              const Purpose& purpose) {
-    const OpenTensors tensors(g, best_images(g, purpose), false, purpose);
-    const Descriptor forward = describe_forward(session, g, tensors, Activation::none, purpose);
+                              const ErrorContext& context) {
+    const OpenTensors tensors(g, best_images(g, context), false, context);
+    const Descriptor forward = describe_forward(session, g, tensors, Activation::none, context);
     dnnl_primitive_desc_t desc = nullptr;
     check(
         create_convolution_backward_input(&desc, session.engine(), tensors.get(), g.steps, forward,
-                                          attributes(Write::replace, Activation::none, purpose)),
-        "the descriptor of the convolution's input gradient", purpose);
+                                          attributes(Write::replace, Activation::none, context)),
+        "the descriptor of the convolution's input gradient", context);
     return Descriptor(desc);
   }
 
@@ -328,12 +330,12 @@ class InputGradient {
 class BackwardConvolution {
  public:
   BackwardConvolution(Session& session, const ConvolutionGeometry& g,
-                      const ConvolutionGradients& wanted, const Purpose& purpose)
-      : kernel_(session, g, wanted, purpose), dy_(session, g.y, kernel_.dy_layout(), purpose) {
+                      const ConvolutionGradients& wanted, const ErrorContext& context)
+      : kernel_(session, g, wanted, context), dy_(session, g.y, kernel_.dy_layout(), context) {
     if (!wanted.of_input) return;
-    input_.emplace(session, g, purpose);
+    input_.emplace(session, g, context);
     if (dnnl_memory_desc_equal(kernel_.dy_layout(), input_->dy_layout()) == 0)
-      dy_of_input_.emplace(session, g.y, input_->dy_layout(), purpose);
+      dy_of_input_.emplace(session, g.y, input_->dy_layout(), context);
   }
 
   void run(Session& session, const void* x, const void* dy, const void* w, std::uint64_t version,

@@ -27,40 +27,41 @@ struct MatrixDesc {
 };
 
 inline MatrixDesc strided(std::size_t rows, std::size_t columns, dnnl_dim_t row_stride,
-                          dnnl_dim_t column_stride, const Purpose& purpose) {
+                          dnnl_dim_t column_stride, const ErrorContext& context) {
   MatrixDesc desc{rows, columns, {}};
   const dnnl_dims_t dims = {as_dim(rows), as_dim(columns)};
   const dnnl_dims_t strides = {row_stride, column_stride};
-  check(desc.memory.create(2, dims, library_dtype(purpose.dtype), strides),
-        "the descriptor of a matrix", purpose);
+  check(desc.memory.create(2, dims, library_dtype(context.dtype), strides),
+        "the descriptor of a matrix", context);
   return desc;
 }
 
 /// Elements (r, c) and (r, c + 1) are neighbours.
-inline MatrixDesc row_major(std::size_t rows, std::size_t columns, const Purpose& purpose) {
-  return strided(rows, columns, as_dim(columns), 1, purpose);
+inline MatrixDesc row_major(std::size_t rows, std::size_t columns, const ErrorContext& context) {
+  return strided(rows, columns, as_dim(columns), 1, context);
 }
 
 /// The transpose of a row-major [columns, rows] matrix, as it lies.
-inline MatrixDesc transposed(std::size_t rows, std::size_t columns, const Purpose& purpose) {
-  return strided(rows, columns, 1, as_dim(rows), purpose);
+inline MatrixDesc transposed(std::size_t rows, std::size_t columns, const ErrorContext& context) {
+  return strided(rows, columns, 1, as_dim(rows), context);
 }
 
 /// A matrix in whatever layout the library likes best.
-inline MatrixDesc library_chosen(std::size_t rows, std::size_t columns, const Purpose& purpose) {
+inline MatrixDesc library_chosen(std::size_t rows, std::size_t columns,
+                                 const ErrorContext& context) {
   MatrixDesc desc{rows, columns, {}};
   const dnnl_dims_t dims = {as_dim(rows), as_dim(columns)};
-  check(desc.memory.create(2, dims, library_dtype(purpose.dtype), dnnl_format_tag_any),
-        "the descriptor of a matrix", purpose);
+  check(desc.memory.create(2, dims, library_dtype(context.dtype), dnnl_format_tag_any),
+        "the descriptor of a matrix", context);
   return desc;
 }
 
 /// A vector of `size` elements.
-inline MatrixDesc vector_of(std::size_t size, const Purpose& purpose) {
+inline MatrixDesc vector_of(std::size_t size, const ErrorContext& context) {
   MatrixDesc desc{1, size, {}};
   const dnnl_dims_t dims = {as_dim(size)};
-  check(desc.memory.create(1, dims, library_dtype(purpose.dtype), dnnl_a),
-        "the descriptor of a vector", purpose);
+  check(desc.memory.create(1, dims, library_dtype(context.dtype), dnnl_a),
+        "the descriptor of a vector", context);
   return desc;
 }
 

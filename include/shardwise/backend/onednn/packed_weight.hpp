@@ -38,10 +38,11 @@ class PackedWeight {
 
   /// The layout of the copy; asked of the library once, for `product`. It is the same for any
   /// number of rows.
-  const MatrixDesc& layout(Session& session, const MatrixProduct& product, const Purpose& purpose) {
+  const MatrixDesc& layout(Session& session, const MatrixProduct& product,
+                           const ErrorContext& context) {
     if (!layout_) {
-      const MatrixDesc best = best_layout(session, product, purpose);
-      pack_.emplace(reorder(session, product.b.get(), best.get(), Write::replace, purpose));
+      const MatrixDesc best = best_layout(session, product, context);
+      pack_.emplace(reorder(session, product.b.get(), best.get(), Write::replace, context));
       layout_ = best;
     }
     return *layout_;

@@ -77,7 +77,7 @@ class OneDnn::AveragePooling {
     return {1, call.channels, call.channels};
   }
 
-  static detail::onednn::Purpose purpose(const char* product, const PoolingCall& call) {
+  static detail::onednn::ErrorContext context(const char* product, const PoolingCall& call) {
     return {product, dtype_v<T>, call.images, call.channels, call.channels};
   }
 
@@ -91,33 +91,33 @@ class OneDnn::AveragePooling {
   };
 
   Problem problem(const PoolingCall& call, Divisor divisor,
-                  const detail::onednn::Purpose& purpose) const {
+                  const detail::onednn::ErrorContext& context) const {
     using namespace detail::onednn;
     const Geometry g(channels(call), call);
-    Problem p{g.x.plain(library_dtype(dtype_v<T>), purpose),
-              g.y.plain(library_dtype(dtype_v<T>), purpose),
+    Problem p{g.x.plain(library_dtype(dtype_v<T>), context),
+              g.y.plain(library_dtype(dtype_v<T>), context),
               {divisor == Divisor::taps ? dnnl_pooling_avg_include_padding
                                         : dnnl_pooling_avg_exclude_padding,
                g.kernel, g.steps},
-              detail::onednn::attributes(Write::replace, Activation::none, purpose),
+              detail::onednn::attributes(Write::replace, Activation::none, context),
               {}};
     dnnl_primitive_desc_t desc = nullptr;
     check(create_pooling(&desc, backend_->session_.engine(), p.x.get(), p.y.get(), p.steps,
                          p.attributes),
-          "the descriptor of pooling", purpose);
+          "the descriptor of pooling", context);
     p.forward.reset(desc);
     return p;
   }
 
   Primitive make_forward(const PoolingCall& call, Divisor divisor) {
-    const auto why = purpose("average pooling forward", call);
+    const auto why = context("average pooling forward", call);
     const Problem p = problem(call, divisor, why);
     return {
         backend_->session_, p.forward, {{DNNL_ARG_SRC, p.x.get()}, {DNNL_ARG_DST, p.y.get()}}, why};
   }
 
   Primitive make_backward(const PoolingCall& call, Divisor divisor) {
-    const auto why = purpose("average pooling backward", call);
+    const auto why = context("average pooling backward", call);
     const Problem p = problem(call, divisor, why);
     dnnl_primitive_desc_t desc = nullptr;
     detail::onednn::check(

@@ -25,10 +25,10 @@ struct Argument {
 class Primitive {
  public:
   Primitive(Session& session, const Descriptor& desc, std::initializer_list<Argument> arguments,
-            const Purpose& purpose)
-      : purpose_(purpose) {
+            const ErrorContext& context)
+      : context_(context) {
     dnnl_primitive_t handle = nullptr;
-    check(dnnl_primitive_create(&handle, desc.get()), "dnnl_primitive_create", purpose);
+    check(dnnl_primitive_create(&handle, desc.get()), "dnnl_primitive_create", context);
     handle_.reset(handle);
     const ConstDesc scratch = dnnl_primitive_desc_query_md(desc.get(), dnnl_query_scratchpad_md, 0);
     scratch_bytes_ = dnnl_memory_desc_get_size(scratch);
@@ -44,8 +44,8 @@ class Primitive {
     for (const void* address : data) set(i++, const_cast<void*>(address));
     check(dnnl_primitive_execute(handle_.get(), session.stream(), static_cast<int>(count_),
                                  args_.data()),
-          "dnnl_primitive_execute", purpose_);
-    check(dnnl_stream_wait(session.stream()), "dnnl_stream_wait", purpose_);
+          "dnnl_primitive_execute", context_);
+    check(dnnl_stream_wait(session.stream()), "dnnl_stream_wait", context_);
   }
 
  private:
@@ -54,7 +54,7 @@ class Primitive {
   void add(Session& session, const Argument& argument) {
     dnnl_memory_t memory = nullptr;
     check(dnnl_memory_create(&memory, argument.desc, session.engine(), DNNL_MEMORY_NONE),
-          "dnnl_memory_create", purpose_);
+          "dnnl_memory_create", context_);
     memories_[count_].reset(memory);
     args_[count_++] = {argument.kind, memory};
   }
@@ -63,10 +63,10 @@ class Primitive {
     if (bound_[i] == data) return;
     bound_[i] = data;
     check(dnnl_memory_set_data_handle(args_[i].memory, data), "dnnl_memory_set_data_handle",
-          purpose_);
+          context_);
   }
 
-  Purpose purpose_;
+  ErrorContext context_;
   PrimitiveHandle handle_;
   std::size_t scratch_bytes_ = 0;
   std::size_t count_ = 0;

@@ -24,97 +24,97 @@ struct MatrixProduct {
 };
 
 inline Descriptor describe(Session& session, const MatrixProduct& product, const MatrixDesc& bias,
-                           const Purpose& purpose) {
+                           const ErrorContext& context) {
   dnnl_primitive_desc_t desc = nullptr;
   check(create_matmul(&desc, session.engine(), product.a.get(), product.b.get(),
                       product.with_bias ? bias.get() : nullptr, product.c.get(),
-                      attributes(product.write, product.activation, purpose)),
-        "the descriptor of matmul", purpose);
+                      attributes(product.write, product.activation, context)),
+        "the descriptor of matmul", context);
   return Descriptor(desc);
 }
 
 /// Arguments to run: a, b, c and, with a bias, the bias.
 inline Primitive matrix_product(Session& session, const MatrixProduct& product,
-                                const Purpose& purpose) {
-  const MatrixDesc bias = row_major(1, product.c.columns, purpose);
-  const Descriptor desc = describe(session, product, bias, purpose);
+                                const ErrorContext& context) {
+  const MatrixDesc bias = row_major(1, product.c.columns, context);
+  const Descriptor desc = describe(session, product, bias, context);
   if (!product.with_bias)
     return {session,
             desc,
             {{DNNL_ARG_SRC, product.a.get()},
              {DNNL_ARG_WEIGHTS, product.b.get()},
              {DNNL_ARG_DST, product.c.get()}},
-            purpose};
+            context};
   return {session,
           desc,
           {{DNNL_ARG_SRC, product.a.get()},
            {DNNL_ARG_WEIGHTS, product.b.get()},
            {DNNL_ARG_DST, product.c.get()},
            {DNNL_ARG_BIAS, bias.get()}},
-          purpose};
+          context};
 }
 
 /// The layout of `b` that the library computes fastest with.
 inline MatrixDesc best_layout(Session& session, const MatrixProduct& product,
-                              const Purpose& purpose) {
+                              const ErrorContext& context) {
   MatrixProduct open = product;
-  open.b = library_chosen(product.b.rows, product.b.columns, purpose);
-  const MatrixDesc bias = row_major(1, product.c.columns, purpose);
-  const Descriptor desc = describe(session, open, bias, purpose);
+  open.b = library_chosen(product.b.rows, product.b.columns, context);
+  const MatrixDesc bias = row_major(1, product.c.columns, context);
+  const Descriptor desc = describe(session, open, bias, context);
   MatrixDesc best{product.b.rows, product.b.columns, {}};
   check(best.memory.copy(dnnl_primitive_desc_query_md(desc.get(), dnnl_query_weights_md, 0)),
-        "the descriptor of a packed weight", purpose);
+        "the descriptor of a packed weight", context);
   return best;
 }
 
 /// y = activation(x wᵀ + bias) as the library's layer, w plain. Arguments: x, w, y and, with a
 /// bias, the bias.
 inline Primitive inner_product(Session& session, bool with_bias, Activation activation,
-                               const Purpose& purpose) {
-  const MatrixDesc x = row_major(purpose.rows, purpose.in, purpose);
-  const MatrixDesc w = row_major(purpose.out, purpose.in, purpose);
-  const MatrixDesc y = row_major(purpose.rows, purpose.out, purpose);
-  const MatrixDesc bias = vector_of(purpose.out, purpose);
+                               const ErrorContext& context) {
+  const MatrixDesc x = row_major(context.rows, context.in, context);
+  const MatrixDesc w = row_major(context.out, context.in, context);
+  const MatrixDesc y = row_major(context.rows, context.out, context);
+  const MatrixDesc bias = vector_of(context.out, context);
   dnnl_primitive_desc_t handle = nullptr;
   check(create_inner_product(&handle, session.engine(), dnnl_forward_inference, x.get(), w.get(),
                              with_bias ? bias.get() : nullptr, y.get(),
-                             attributes(Write::replace, activation, purpose)),
-        "the descriptor of inner_product", purpose);
+                             attributes(Write::replace, activation, context)),
+        "the descriptor of inner_product", context);
   const Descriptor desc(handle);
   if (!with_bias)
     return {session,
             desc,
             {{DNNL_ARG_SRC, x.get()}, {DNNL_ARG_WEIGHTS, w.get()}, {DNNL_ARG_DST, y.get()}},
-            purpose};
+            context};
   return {session,
           desc,
           {{DNNL_ARG_SRC, x.get()},
            {DNNL_ARG_WEIGHTS, w.get()},
            {DNNL_ARG_DST, y.get()},
            {DNNL_ARG_BIAS, bias.get()}},
-          purpose};
+          context};
 }
 
 /// dx = dy w as the library's layer, w plain. Arguments: dy, w, dx.
-inline Primitive inner_product_backward(Session& session, const Purpose& purpose) {
-  const MatrixDesc dx = row_major(purpose.rows, purpose.in, purpose);
-  const MatrixDesc w = row_major(purpose.out, purpose.in, purpose);
-  const MatrixDesc dy = row_major(purpose.rows, purpose.out, purpose);
-  const Attributes attr = attributes(Write::replace, Activation::none, purpose);
+inline Primitive inner_product_backward(Session& session, const ErrorContext& context) {
+  const MatrixDesc dx = row_major(context.rows, context.in, context);
+  const MatrixDesc w = row_major(context.out, context.in, context);
+  const MatrixDesc dy = row_major(context.rows, context.out, context);
+  const Attributes attr = attributes(Write::replace, Activation::none, context);
   dnnl_primitive_desc_t handle = nullptr;
   check(create_inner_product(&handle, session.engine(), dnnl_forward_training, dx.get(), w.get(),
                              nullptr, dy.get(), attr),
-        "the descriptor of inner_product", purpose);
+        "the descriptor of inner_product", context);
   const Descriptor forward(handle);
   check(create_inner_product_backward(&handle, session.engine(), dx.get(), w.get(), dy.get(),
                                       forward, attr),
-        "the descriptor of inner_product's backward", purpose);
+        "the descriptor of inner_product's backward", context);
   const Descriptor desc(handle);
   return {
       session,
       desc,
       {{DNNL_ARG_DIFF_DST, dy.get()}, {DNNL_ARG_WEIGHTS, w.get()}, {DNNL_ARG_DIFF_SRC, dx.get()}},
-      purpose};
+      context};
 }
 
 }  // namespace shardwise::detail::onednn

@@ -15,13 +15,13 @@ namespace shardwise::detail::onednn {
 
 /// Copies, or adds, a tensor in one layout and dtype to one in another. Arguments to run: from, to.
 inline Primitive reorder(Session& session, ConstDesc from, ConstDesc to, Write write,
-                         const Purpose& purpose) {
+                         const ErrorContext& context) {
   dnnl_primitive_desc_t handle = nullptr;
   check(dnnl_reorder_primitive_desc_create(&handle, from, session.engine(), to, session.engine(),
-                                           attributes(write, Activation::none, purpose).get()),
-        "dnnl_reorder_primitive_desc_create", purpose);
+                                           attributes(write, Activation::none, context).get()),
+        "dnnl_reorder_primitive_desc_create", context);
   const Descriptor desc(handle);
-  return {session, desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}, purpose};
+  return {session, desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}, context};
 }
 
 }  // namespace shardwise::detail::onednn

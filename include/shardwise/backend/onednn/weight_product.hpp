@@ -21,7 +21,7 @@ class WeightProduct {
  public:
   WeightProduct(Direction direction, Dtype dtype, std::size_t in, std::size_t out)
       : direction_(direction),
-        purpose_{direction == Direction::forward ? "forward" : "backward_input", dtype, 0, in,
+        context_{direction == Direction::forward ? "forward" : "backward_input", dtype, 0, in,
                  out} {}
 
   void run(Session& session, std::size_t rows, const void* a, const void* w, std::uint64_t version,
@@ -48,23 +48,23 @@ class WeightProduct {
   };
 
   Primitive plan(Session& session, const Key& key) {
-    Purpose purpose = purpose_;
-    purpose.rows = key.rows;
+    ErrorContext context = context_;
+    context.rows = key.rows;
     if (!key.packed && prefers_inner_product(key.rows)) {
       if (direction_ == Direction::forward)
-        return inner_product(session, key.with_bias, key.activation, purpose);
-      return inner_product_backward(session, purpose);
+        return inner_product(session, key.with_bias, key.activation, context);
+      return inner_product_backward(session, context);
     }
-    MatrixProduct product = plain(key, purpose);
-    if (key.packed) product.b = weight_.layout(session, product, purpose);
-    return matrix_product(session, product, purpose);
+    MatrixProduct product = plain(key, context);
+    if (key.packed) product.b = weight_.layout(session, product, context);
+    return matrix_product(session, product, context);
   }
 
   /// One row is bound by reading the weight, however it lies, and from 1024 float rows the best
   /// plain product is as fast as a packed one; in between, packing gains up to two times at 16
   /// rows and 2 to 25 % from 128 on (bench/kernels/linear.cpp, layers 1024 <-> 4096, AVX-512).
   bool gains_from_packing(std::size_t rows) const {
-    return rows > 1 && (purpose_.dtype != Dtype::float32 || rows < 1024);
+    return rows > 1 && (context_.dtype != Dtype::float32 || rows < 1024);
   }
 
   /// Which of oneDNN's two primitives is the faster one on plain weights, by the same benchmark.
@@ -72,21 +72,21 @@ class WeightProduct {
   /// many float rows its kernel is ahead by 5 to 12 %, otherwise `matmul` is, by 5 to 20 %.
   bool prefers_inner_product(std::size_t rows) const {
     const std::size_t many = direction_ == Direction::forward ? 1024 : 256;
-    return rows == 1 || (rows >= many && purpose_.dtype == Dtype::float32);
+    return rows == 1 || (rows >= many && context_.dtype == Dtype::float32);
   }
 
-  MatrixProduct plain(const Key& key, const Purpose& purpose) const {
-    const std::size_t in = purpose.in;
-    const std::size_t out = purpose.out;
+  MatrixProduct plain(const Key& key, const ErrorContext& context) const {
+    const std::size_t in = context.in;
+    const std::size_t out = context.out;
     if (direction_ == Direction::forward)
-      return {row_major(key.rows, in, purpose), transposed(in, out, purpose),
-              row_major(key.rows, out, purpose), key.with_bias, key.activation};
-    return {row_major(key.rows, out, purpose), row_major(out, in, purpose),
-            row_major(key.rows, in, purpose)};
+      return {row_major(key.rows, in, context), transposed(in, out, context),
+              row_major(key.rows, out, context), key.with_bias, key.activation};
+    return {row_major(key.rows, out, context), row_major(out, in, context),
+            row_major(key.rows, in, context)};
   }
 
   Direction direction_;
-  Purpose purpose_;
+  ErrorContext context_;
   PackedWeight weight_;
   PlanCache<Key> plans_;
 };
