@@ -17,9 +17,9 @@ using namespace shardwise;
 
 /// A backend of a device, by its declarations.
 struct Recorder : Reference {
-  struct Mark {
-    explicit Mark(Recorder&) {}
-    void set() {}
+  struct Event {
+    explicit Event(Recorder&) {}
+    void record() {}
   };
   struct Recording {
     template <class Work>
@@ -35,8 +35,8 @@ struct Recorder : Reference {
   };
   MemorySource& memory() { return host_memory(); }
   bool reaches(const void*) const { return true; }
-  void follow(const Mark&) {}
-  void reach(const Mark&) {}
+  void wait_for(const Event&) {}
+  void enable_peer_access(const Event&) {}
   template <class A, class Terms, class Combine, class Put>
   void reduce_each(std::size_t, std::size_t, Adjacent, A, const Terms&, const Combine&,
                    const Put&) {}

@@ -255,14 +255,14 @@ TEST_CASE("cuda: numbers go to the device and come back, more than fit the stagi
   CHECK(stand_in::allocations == allocations);
 }
 
-TEST_CASE("cuda: a stream that follows a mark waits for what was before it") {
+TEST_CASE("cuda: a stream that waits for an event waits for the work before it") {
   detail::cuda::Stream first(0, nullptr);
   detail::cuda::Stream second(0, nullptr);
   std::string order;
   stand_in::push(first.get(), [&] { order += 'a'; });
-  detail::cuda::Event mark(detail::cuda::Event::Use::order);
-  mark.record(first.get());
-  second.follow(mark);
+  detail::cuda::Event event(detail::cuda::Event::Use::order);
+  event.record(first.get());
+  second.wait_for(event);
   stand_in::push(first.get(), [&] { order += 'c'; });
   stand_in::push(second.get(), [&] { order += 'b'; });
   second.synchronize();

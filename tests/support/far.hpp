@@ -190,17 +190,18 @@ class Far {
       recorded_->push_back(std::move(run));
   }
 
-  /// All is done when a call returns, so there is nothing to wait for; but a mark is looked at.
-  struct Mark {
-    explicit Mark(Far&) : times_set(std::make_unique<std::atomic<int> >(0)) {}
-    void set() { ++*times_set; }
-    std::unique_ptr<std::atomic<int> > times_set;
+  /// All is done when a call returns, so there is nothing to wait for; but it is checked that the
+  /// event exists.
+  struct Event {
+    explicit Event(Far&) : times_recorded(std::make_unique<std::atomic<int> >(0)) {}
+    void record() { ++*times_recorded; }
+    std::unique_ptr<std::atomic<int> > times_recorded;
   };
-  void follow(const Mark& mark) {
-    if (*mark.times_set < 0) throw std::logic_error("a mark is gone");
+  void wait_for(const Event& event) {
+    if (*event.times_recorded < 0) throw std::logic_error("an event is gone");
   }
   /// All memory is the process's.
-  void reach(const Mark&) {}
+  void enable_peer_access(const Event&) {}
 
   template <class F>
   void for_each(std::size_t n, F f) {

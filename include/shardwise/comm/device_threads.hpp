@@ -26,17 +26,18 @@ namespace shardwise {
 
 /// A backend whose work can be ordered after the work of another one. Besides DeviceBackend it has
 ///
-///     B::Mark mark(backend)     a mark, like an event of CUDA, that can be set many times
-///     mark.set()                sets it after all work of its backend so far
-///     backend.follow(mark)      work of the backend from now on begins after the mark
-///     backend.reach(mark)       lets its kernels read and write memory of the mark's backend, or
-///                               throws a backend_error that says why they cannot
+///     B::Event event(backend)             an event, like those of CUDA
+///     event.record()                      records it after all work of its backend so far
+///     backend.wait_for(event)             work of the backend from now on begins after the event
+///     backend.enable_peer_access(event)   lets its kernels read and write memory of the event's
+///                                         backend, or throws a backend_error that says why they
+///                                         cannot
 template <class B>
-concept OrderedBackend = DeviceBackend<B> && requires(B& backend, typename B::Mark& mark) {
-  requires std::constructible_from<typename B::Mark, B&>;
-  mark.set();
-  backend.follow(std::as_const(mark));
-  backend.reach(std::as_const(mark));
+concept OrderedBackend = DeviceBackend<B> && requires(B& backend, typename B::Event& event) {
+  requires std::constructible_from<typename B::Event, B&>;
+  event.record();
+  backend.wait_for(std::as_const(event));
+  backend.enable_peer_access(std::as_const(event));
 };
 
 /// A rank among threads whose collectives take memory of its backend's device, and not of the host.
@@ -50,7 +51,7 @@ concept OrderedBackend = DeviceBackend<B> && requires(B& backend, typename B::Ma
 ///
 /// Per rank and for n bytes on each, an all_reduce reads and writes n; everything else copies each
 /// element once. In a collective the host threads wait for each other twice: before a rank reads
-/// the buffer of a peer, and before a rank continues. Streams wait for each other's marks; no host
+/// the buffer of a peer, and before a rank continues. Streams wait for each other's events; no host
 /// thread waits for a device.
 template <OrderedBackend B>
 class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>> {
@@ -63,7 +64,7 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
   /// kernels cannot
   ///         reach a peer's memory
   DeviceThreadCommunicator(ThreadCommunicator threads, B& backend)
-      : threads_(std::move(threads)), backend_(&backend), marks_(make_marks()) {}
+      : threads_(std::move(threads)), backend_(&backend), events_(make_events()) {}
 
   ///@{
   /// As `Communicator` says.
@@ -76,35 +77,35 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
 
  private:
   friend Collectives<DeviceThreadCommunicator>;
-  using Mark = typename B::Mark;
+  using Event = typename B::Event;
 
   /// The same operation of all ranks.
   template <class Move>
   using OfAll = std::span<const Move* const>;
 
   /// Every rank holds those of all ranks, because it may use them after their owner has ended.
-  struct Marks {
-    explicit Marks(B& backend) : ready(backend), done(backend) {}
-    Mark ready;  // when the rank's buffers may be read and written
-    Mark done;   // when it has read and written those of others
+  struct Events {
+    explicit Events(B& backend) : ready(backend), done(backend) {}
+    Event ready;  // when the rank's buffers may be read and written
+    Event done;   // when it has read and written those of others
   };
 
-  using AllMarks = std::vector<std::shared_ptr<Marks>>;
+  using AllEvents = std::vector<std::shared_ptr<Events>>;
 
-  std::shared_ptr<const AllMarks> make_marks() {
+  std::shared_ptr<const AllEvents> make_events() {
     detail::require_few_ranks(size());
-    auto marks = std::make_shared<AllMarks>(index(size()));
-    const auto mine = std::make_shared<Marks>(*backend_);
+    auto events = std::make_shared<AllEvents>(index(size()));
+    const auto mine = std::make_shared<Events>(*backend_);
     threads_.together(Call{Operation::split}, mine,
-                      [&](OfAll<std::shared_ptr<Marks>> all) noexcept {
-                        for (std::size_t r = 0; r < all.size(); ++r) (*marks)[r] = *all[r];
+                      [&](OfAll<std::shared_ptr<Events>> all) noexcept {
+                        for (std::size_t r = 0; r < all.size(); ++r) (*events)[r] = *all[r];
                       });
-    for (const auto& peer : *marks)
-      if (peer != mine) backend_->reach(peer->ready);
-    return marks;
+    for (const auto& peer : *events)
+      if (peer != mine) backend_->enable_peer_access(peer->ready);
+    return events;
   }
 
-  Marks& marks_of(int rank) const { return *(*marks_)[index(rank)]; }
+  Events& events_of(int rank) const { return *(*events_)[index(rank)]; }
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
@@ -113,7 +114,7 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
   /// run() throws, so that no memory is freed while another rank still reads it.
   template <class Move, class Run>
   void exchange(const Call& call, const Move& mine, Run&& run) {
-    marks_of(rank()).ready.set();
+    events_of(rank()).ready.record();
     std::exception_ptr failure;
     const auto attempt = [&](auto&& work) noexcept {
       try {
@@ -124,18 +125,18 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
     };
     threads_.together(call, mine, [&](OfAll<Move> all) noexcept {
       attempt([&] {
-        follow_peers(&Marks::ready);
+        wait_for_peers(&Events::ready);
         run(all);
       });
-      attempt([&] { marks_of(rank()).done.set(); });
+      attempt([&] { events_of(rank()).done.record(); });
     });
-    follow_peers(&Marks::done);
+    wait_for_peers(&Events::done);
     if (failure) std::rethrow_exception(failure);
   }
 
-  void follow_peers(Mark Marks::*mark) {
+  void wait_for_peers(Event Events::*event) {
     for (int peer = 0; peer < size(); ++peer)
-      if (peer != rank()) backend_->follow(marks_of(peer).*mark);
+      if (peer != rank()) backend_->wait_for(events_of(peer).*event);
   }
 
   /// From element `first` on.
@@ -224,12 +225,12 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
 
   template <class T>
   void move(const Call& call, const moves::Send<T>& m) {
-    marks_of(rank()).ready.set();
+    events_of(rank()).ready.record();
     threads_.send(detail::bytes_of(detail::DeviceMessage{m.in.data(), call}), m.to);
     detail::Acknowledgement reply;
     threads_.receive(detail::writable_bytes_of(reply), m.to);
     if (!reply.accepted) detail::refuse_message(call, reply.call);
-    backend_->follow(marks_of(m.to).done);
+    backend_->wait_for(events_of(m.to).done);
   }
 
   template <class T>
@@ -238,9 +239,9 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
     threads_.receive(detail::writable_bytes_of(message), m.from);
     const bool accepted = detail::is_same_message(message.call, call);
     if (accepted) {
-      backend_->follow(marks_of(m.from).ready);
+      backend_->wait_for(events_of(m.from).ready);
       copy(static_cast<const T*>(message.data), m.out);
-      marks_of(rank()).done.set();
+      events_of(rank()).done.record();
     }
     threads_.send(detail::bytes_of(detail::Acknowledgement{accepted, call}), m.from);
     if (!accepted) detail::refuse_message(message.call, call);
@@ -250,7 +251,7 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
 
   ThreadCommunicator threads_;
   B* backend_;
-  std::shared_ptr<const AllMarks> marks_;
+  std::shared_ptr<const AllEvents> events_;
 };
 
 }  // namespace shardwise

@@ -17,27 +17,28 @@ using namespace shardwise;
 
 namespace {
 
-/// Far memory, and what the backend was called for: "set ready" and "set done", "follow ready" and
-/// "follow done" of a peer, "loop".
+/// Far memory, and what the backend was called for: "record ready" and "record done", "wait for
+/// ready" and "wait for done" of a peer, "loop".
 class Logged : public testing::Far {
  public:
   using Far::Far;
 
-  struct Mark {
-    explicit Mark(Logged& logged) : owner(&logged), name(logged.marks++ == 0 ? "ready" : "done") {}
-    void set() { owner->log.push_back("set " + name); }
+  struct Event {
+    explicit Event(Logged& logged)
+        : owner(&logged), name(logged.events++ == 0 ? "ready" : "done") {}
+    void record() { owner->log.push_back("record " + name); }
 
     Logged* owner;
     std::string name;
   };
 
-  void follow(const Mark& mark) {
-    CHECK(mark.owner != this);
-    log.push_back("follow " + mark.name);
+  void wait_for(const Event& event) {
+    CHECK(event.owner != this);
+    log.push_back("wait for " + event.name);
   }
 
-  void reach(const Mark& mark) {
-    CHECK(mark.owner != this);
+  void enable_peer_access(const Event& event) {
+    CHECK(event.owner != this);
     if (is_cut_off) throw backend_error("no peer access");
     ++reached;
   }
@@ -49,7 +50,7 @@ class Logged : public testing::Far {
     Far::for_each(n, f);
   }
 
-  int marks = 0;
+  int events = 0;
   int reached = 0;
   bool fails = false;
   bool is_cut_off = false;
@@ -78,8 +79,9 @@ std::vector<std::string> order_of(Call call) {
 
 TEST_CASE(
     "a collective begins after the peers' work and ends after what they do in one's buffers") {
-  const std::vector<std::string> expected{"set ready", "follow ready", "follow ready", "loop",
-                                          "set done",  "follow done",  "follow done"};
+  const std::vector<std::string> expected{"record ready", "wait for ready", "wait for ready",
+                                          "loop",         "record done",    "wait for done",
+                                          "wait for done"};
   CHECK(order_of([](auto& ranks, auto in, auto out) { ranks.all_reduce(in, out); }) == expected);
   CHECK(order_of([](auto& ranks, auto, auto out) { ranks.broadcast(out.first(7), 1); }) ==
         expected);
@@ -99,8 +101,8 @@ TEST_CASE("a rank whose own part fails still lets the others know when it is don
     } else {
       ranks.all_reduce(numbers, numbers);
     }
-    CHECK(backend.log ==
-          std::vector<std::string>{"set ready", "follow ready", "loop", "set done", "follow done"});
+    CHECK(backend.log == std::vector<std::string>{"record ready", "wait for ready", "loop",
+                                                  "record done", "wait for done"});
   });
 }
 
@@ -133,7 +135,7 @@ TEST_CASE("a sender goes on behind its receiver's copy") {
     if (ranks.rank() == 0) ranks.template send<float>(in, 2, 5);
     if (ranks.rank() == 2) ranks.receive(in, 0, 5);
   });
-  CHECK(log == std::vector<std::string>{"set ready", "follow done"});
+  CHECK(log == std::vector<std::string>{"record ready", "wait for done"});
 }
 
 TEST_CASE("a message that does not fit is an error of both sides") {

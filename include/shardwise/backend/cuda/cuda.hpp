@@ -97,15 +97,15 @@ class Cuda {
     detail::cuda::launch_reduce_each(session_, rows, n, adjacent, first, terms, combine, put);
   }
 
-  /// A mark in this object's work, see OrderedBackend.
-  class Mark {
+  /// An event in the work of this object, see OrderedBackend.
+  class Event {
    public:
-    /// Not set yet: who follows it waits for nothing.
-    explicit Mark(Cuda& backend)
+    /// Not recorded yet: a wait for it ends at once.
+    explicit Event(Cuda& backend)
         : device_(backend.device().index), stream_(backend.stream()), event_(made_on(device_)) {}
-    /// Behind all that the backend was called for so far.
+    /// Recorded after all work of the backend so far.
     /// throws  backend_error while the stream is captured: ranks that share memory meet on the host
-    void set() {
+    void record() {
       detail::cuda::require_no_capture(stream_, "ranks that share a device cannot meet",
                                        "capture the work of one rank, or of ranks over NCCL");
       event_.record(stream_);
@@ -124,13 +124,15 @@ class Cuda {
     detail::cuda::Event event_;
   };
 
-  /// What this object is called for from now on begins after the mark.
-  void follow(const Mark& mark) { session_.stream().follow(mark.event_); }
+  /// Work of this object from now on begins after the event.
+  void wait_for(const Event& event) { session_.stream().wait_for(event.event_); }
 
-  /// Its kernels read and write memory of the mark's device from now on: what cudaMalloc gave; a
-  /// memory pool of your own has to let them, see cudaMemPoolSetAccess.
-  /// throws  backend_error if this device has no access to that one
-  void reach(const Mark& mark) { detail::cuda::enable_peer_access(device(), mark.device_); }
+  /// Lets its kernels read and write memory of the event's device that cudaMalloc allocated; a
+  /// memory pool of yours has to allow it, see cudaMemPoolSetAccess. throws  backend_error if this
+  /// device has no access to that one
+  void enable_peer_access(const Event& event) {
+    detail::cuda::enable_peer_access(device(), event.device_);
+  }
 
   /// What it is called for, as a CUDA graph, see RecordingBackend.
   using Recording = CudaGraph;

@@ -36,7 +36,7 @@ inline void require_no_capture(cudaStream_t stream, const char* what,
     throw backend_error({"Cuda: ", what, " while the stream is captured into a graph: ", advice});
 }
 
-/// A mark in the work of a stream, on the device that is current where it is made.
+/// An event in the work of a stream, on the device that is current when it is made.
 class Event {
  public:
   enum class Use { order, time };  ///< an event that only orders costs less
@@ -55,7 +55,7 @@ class Event {
     check(cudaEventRecord(handle_.get(), stream), "cudaEventRecord");
   }
 
-  /// Waits on the host until the work before the mark is done.
+  /// Waits on the host until the work before the event is done.
   void synchronize() { check(cudaEventSynchronize(handle_.get()), "cudaEventSynchronize"); }
 
   /// Both were made to time, and the work before `end` is done.
@@ -91,9 +91,9 @@ class Stream {
   /// Waits on the host until all of it is done.
   void synchronize() const { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
-  /// What is put on this stream from now on begins behind the mark, which may be of another one.
-  void follow(const Event& mark) {
-    check(cudaStreamWaitEvent(stream_, mark.get(), 0), "cudaStreamWaitEvent");
+  /// Work that is enqueued from now on begins after the event, which may be of another stream.
+  void wait_for(const Event& event) {
+    check(cudaStreamWaitEvent(stream_, event.get(), 0), "cudaStreamWaitEvent");
   }
 
  private:
