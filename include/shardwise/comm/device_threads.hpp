@@ -59,9 +59,8 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
   /// Its collectives take memory of the rank's device.
   static constexpr bool takes_device_memory = true;
 
-  /// The rank of `threads`, which computes with `backend`; the backend has to outlive it. A
-  /// collective. throws  argument_error for more than 32 ranks, backend_error if the backend's
-  /// kernels cannot
+  /// The rank of `threads`, which computes with `backend`; the backend outlives it. A collective.
+  /// throws  argument_error for more than 32 ranks, backend_error if the backend's kernels cannot
   ///         reach a peer's memory
   DeviceThreadCommunicator(ThreadCommunicator threads, B& backend)
       : threads_(std::move(threads)), backend_(&backend), events_(make_events()) {}

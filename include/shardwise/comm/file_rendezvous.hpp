@@ -34,9 +34,9 @@ namespace shardwise {
 ///
 /// The same ranks may meet several times at one path. The token distinguishes their files from
 /// those that a killed job has left behind, which are ignored. So every start of a job needs a new
-/// token, and every restart too. Where a launcher restarts ranks with the same token, as torchrun
-/// does
-/// (`--max-restarts`), use TcpRendezvous. The token is written into the files without encryption.
+/// token, and every restart too. Use TcpRendezvous where a launcher restarts ranks with the same
+/// token, as torchrun does (`--max-restarts`). The token is written into the files without
+/// encryption.
 ///
 /// Two processes with the same rank overwrite each other's files: one of them, or both, fail by the
 /// time-out as if other ranks were missing. On a network file system a file may become visible some

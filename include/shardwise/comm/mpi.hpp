@@ -32,9 +32,8 @@ namespace shardwise {
 /// - Sums run in rank order, with the bits that thread ranks get: blocks are exchanged, added up by
 ///   `ordered_sum`, and gathered. MPI_Allreduce promises no order and knows no 16-bit floats.
 /// - A group has its own communicator of MPI, so its messages cannot reach another group.
-/// - The memory of messages that no rank receives is not freed. If this rank has sent in a group,
-/// MPI
-///   frees the communicator of that group only when MPI ends.
+/// - The memory of messages that no rank receives is not freed. The communicator of MPI of a group
+///   in which this rank has sent is freed only when MPI ends.
 /// - An error of MPI is a backend_error with the text of MPI.
 /// - After the first calls this library allocates nothing more; split allocates.
 ///
@@ -56,9 +55,9 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
   static constexpr std::size_t gathered_bytes = detail::mpi::gathered_bytes;
 
   /// The ranks of `comm`, which belongs to the caller; a collective. `comm` is duplicated and not
-  /// used afterwards. Destroy the communicator before MPI_Finalize. throws  argument_error if MPI
-  /// is not initialized, if `comm` is null or an intercommunicator, or
-  ///         if largest_piece is not from 1 to INT_MAX
+  /// used afterwards. Destroy the communicator before MPI_Finalize.
+  /// throws  argument_error if MPI is not initialized, if `comm` is null or has two groups, or if
+  ///         largest_piece is not from 1 to INT_MAX
   explicit MpiCommunicator(MPI_Comm comm, MpiOptions options = {});
 
   ///@{

@@ -35,9 +35,8 @@ namespace shardwise {
 /// started in a capture has to end in it, and a sum that was started before has to end before.
 ///
 /// NCCL differs from the contract in these points:
-/// - NCCL chooses the order of a sum by size, hardware and number of ranks. The bits are the same
-/// in
-///   every run only if these are the same. Sums of 16-bit floats are rounded in between.
+/// - NCCL chooses the order of a sum by size, hardware and number of ranks. Runs give the same bits
+///   only if these are the same. Sums of 16-bit floats are rounded in between.
 /// - max and min may lose the NaN of a rank.
 /// - send copies nothing and is done when its receiver has the data. So of two ranks that send to
 ///   each other, one begins with receive; all_to_all does both at once. Tags are ignored.
@@ -62,9 +61,8 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   static constexpr bool can_be_recorded = true;
 
   /// The ranks that meet at `place` become a group; all of them call.
-  /// throws  on all ranks, if a rank does not have its device, if two ranks are on one GPU, if
-  /// their
-  ///         versions of NCCL differ (peer_info.hpp), or if they do not connect in time
+  /// throws  on all ranks, if a rank does not have its device, if two ranks are on one GPU, if the
+  ///         versions of NCCL differ (peer_info.hpp), or if the ranks do not connect in time
   template <Rendezvous R>
   explicit NcclCommunicator(R& place, NcclOptions options = {});
 

@@ -128,8 +128,8 @@ class Cuda {
   void wait_for(const Event& event) { session_.stream().wait_for(event.event_); }
 
   /// Lets its kernels read and write memory of the event's device that cudaMalloc allocated; a
-  /// memory pool of yours has to allow it, see cudaMemPoolSetAccess. throws  backend_error if this
-  /// device has no access to that one
+  /// memory pool of yours has to allow it, see cudaMemPoolSetAccess.
+  /// throws  backend_error if this device has no access to that one
   void enable_peer_access(const Event& event) {
     detail::cuda::enable_peer_access(device(), event.device_);
   }
