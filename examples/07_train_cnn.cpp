@@ -40,18 +40,13 @@
 #include "support/launch.hpp"
 #include "support/print_plan.hpp"
 #include "support/progress_bar.hpp"
+#include "support/training_options.hpp"
 
 namespace sw = shardwise;
 
 namespace {
 
-struct Options {
-  std::string plan = "alternating";
-  int ranks = 1;
-  std::size_t batch = 32;
-  int epochs = 3;
-  example::CnnData data;
-  std::string device = "auto";
+struct Options : example::TrainingOptions {
   std::string log;
 };
 
@@ -167,22 +162,10 @@ const std::map<std::string, Trainer> plans{
 }  // namespace
 
 int main(int argc, char** argv) try {
-  Options options;
+  Options options{{.plan = "alternating"}, {}};
   CLI::App app("Trains a convolutional network, split over ranks in one of three ways.");
-  app.option_defaults()->always_capture_default();
-  app.add_option("--plan", options.plan, "how the network is split")
-      ->check(CLI::IsMember({"gathered", "alternating", "spatial"}));
-  app.add_option("-s,--split", options.ranks, "over how many ranks");
-  app.add_option("-b,--batch", options.batch, "images in one step")->check(CLI::Range(1, 1000000));
-  app.add_option("-e,--epochs", options.epochs, "how often all images are seen")
-      ->check(CLI::Range(1, 1000000));
-  app.add_option("--samples", options.data.samples, "training images to use, 0 for all")
-      ->check(CLI::Range(0, 100000000));
-  app.add_option("--data", options.data.name, "which images")
-      ->check(CLI::IsMember({"fashion-mnist", "cifar10", "synthetic"}));
-  app.add_option("--data-dir", options.data.folder,
-                 "folder of the data set's files; for cifar10 those of its binary version");
-  example::add_device_option(app, options.device);
+  example::add_training_options(app, options, {"gathered", "alternating", "spatial"},
+                                {"fashion-mnist", "cifar10", "synthetic"});
   app.add_option("--log", options.log, "file for losses and accuracies as CSV");
   CLI11_PARSE(app, argc, argv);
 

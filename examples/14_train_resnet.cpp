@@ -26,6 +26,7 @@
 #include "support/launch.hpp"
 #include "support/print_plan.hpp"
 #include "support/progress_bar.hpp"
+#include "support/training_options.hpp"
 
 namespace sw = shardwise;
 
@@ -58,20 +59,12 @@ struct ByChannels : ResNet<sw::split::output, sw::split::input> {};
 struct ByRows : ResNet<sw::split::height, sw::split::height> {};
 // end: network
 
-struct Options {
-  std::string plan = "channels";
-  int ranks = 1;
-  std::size_t batch = 32;
-  int epochs = 3;
-  example::CnnData data;
-  std::string device = "auto";
-};
-
 using Batches = example::BroadcastBatches<float, example::Ranks>;
 
 /// `ranks` bring the images, `group` is what the model sends by.
 template <class Network, class Group, class Backend>
-void train(example::Ranks& ranks, Group& group, Backend& backend, const Options& options) {
+void train(example::Ranks& ranks, Group& group, Backend& backend,
+           const example::TrainingOptions& options) {
   constexpr sw::Seed seed{1};  // of weights and of the order of images
   const bool speaks = ranks.rank() == 0;
   Batches batches(ranks, options.data, sw::Part::train,
@@ -108,34 +101,22 @@ void train(example::Ranks& ranks, Group& group, Backend& backend, const Options&
 }
 
 template <class Network>
-void train_on_device(example::Ranks& ranks, const Options& options) {
+void train_on_device(example::Ranks& ranks, const example::TrainingOptions& options) {
   example::on_device<float>(options.device, ranks, [&](auto& group, auto& backend) {
     train<Network>(ranks, group, backend, options);
   });
 }
 
-using Trainer = void (*)(example::Ranks&, const Options&);
+using Trainer = void (*)(example::Ranks&, const example::TrainingOptions&);
 const std::map<std::string, Trainer> plans{{"channels", train_on_device<ByChannels>},
                                            {"rows", train_on_device<ByRows>}};
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  Options options;
+  example::TrainingOptions options{.plan = "channels"};
   CLI::App app("Trains a residual network, split over ranks in one of two ways.");
-  app.option_defaults()->always_capture_default();
-  app.add_option("--plan", options.plan, "how the network is split")
-      ->check(CLI::IsMember({"channels", "rows"}));
-  app.add_option("-s,--split", options.ranks, "over how many ranks");
-  app.add_option("-b,--batch", options.batch, "images in one step")->check(CLI::Range(1, 1000000));
-  app.add_option("-e,--epochs", options.epochs, "how often all images are seen")
-      ->check(CLI::Range(1, 1000000));
-  app.add_option("--samples", options.data.samples, "training images to use, 0 for all")
-      ->check(CLI::Range(0, 100000000));
-  app.add_option("--data", options.data.name, "which images")
-      ->check(CLI::IsMember({"fashion-mnist", "synthetic"}));
-  app.add_option("--data-dir", options.data.folder, "folder of the data set's files");
-  example::add_device_option(app, options.device);
+  example::add_training_options(app, options, {"channels", "rows"}, {"fashion-mnist", "synthetic"});
   CLI11_PARSE(app, argc, argv);
 
   example::launch(options.ranks,

@@ -46,6 +46,7 @@ struct Weighted {
   }
   ///@}
 };
+/// `Weighted{loss, weight}` names no type.
 template <class Inner>
 Weighted(Inner, double) -> Weighted<Inner>;
 
