@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
-#include "support/cnn_data.hpp"
-#include "support/device.hpp"
+#include "cnn_data.hpp"
+#include "device.hpp"
 
 namespace example {
 
