@@ -9,7 +9,7 @@
 
 #include "shardwise/layout/layouts.hpp"
 #include "shardwise/layout/view.hpp"
-#include "shardwise/model/layer_checks.hpp"
+#include "shardwise/model/kinds.hpp"
 #include "shardwise/model/value.hpp"
 
 namespace shardwise {

@@ -8,35 +8,9 @@
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layout/view.hpp"
+#include "shardwise/model/kinds.hpp"
 
 namespace shardwise::detail {
-
-/// A composition that lists its parts, see `Composition`.
-template <class L>
-concept ListsParts = requires {
-  typename L::parts;
-};
-
-/// A composition that repeats one block, see `Repeat`.
-template <class L>
-concept RepeatsBlock = requires {
-  typename L::repeated_block;
-};
-
-template <class L>
-concept IsComposition = ListsParts<L> || RepeatsBlock<L>;
-
-///@{
-/// How many tensors an architecture takes and gives.
-template <class L>
-inline constexpr std::size_t input_count_of = 1;
-template <ListsParts L>
-inline constexpr std::size_t input_count_of<L> = L::inputs;
-template <class L>
-inline constexpr std::size_t output_count_of = 1;
-template <ListsParts L>
-inline constexpr std::size_t output_count_of<L> = L::outputs;
-///@}
 
 /// A layer that can be made without being given sizes: its type has all of them. One that has not
 /// says how many it is to be given, `sizes_to_give`.

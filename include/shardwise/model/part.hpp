@@ -79,7 +79,8 @@ struct Wires {
   /// How many outputs there are.
   constexpr std::size_t outputs() const {
     std::size_t number = 0;
-    for (const bool one : gives_output) number += one ? 1 : 0;
+    for (const bool one : gives_output)
+      if (one) ++number;
     return number;
   }
 
@@ -94,7 +95,8 @@ struct Wires {
   /// Which output lies in this slot, which holds one.
   constexpr std::size_t output_in(std::size_t slot) const {
     std::size_t output = 0;
-    for (std::size_t part = 0; Inputs + part < slot; ++part) output += gives_output[part] ? 1 : 0;
+    for (std::size_t part = 0; Inputs + part < slot; ++part)
+      if (gives_output[part]) ++output;
     return output;
   }
 };
