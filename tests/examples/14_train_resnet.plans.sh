@@ -5,7 +5,7 @@ program=$1
 
 for plan in channels rows; do
   for ranks in 1 2 3; do
-    "$program" --plan $plan --data synthetic -s $ranks -e 2 --samples 192 | sed -n "s/^epoch/$plan $ranks epoch/p"
+    "$program" --plan $plan --data synthetic -s $ranks -e 2 --samples 320 | sed -n "s/^epoch/$plan $ranks epoch/p"
   done
 done | awk '
   { print }
