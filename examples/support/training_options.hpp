@@ -3,8 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstddef>
-#include <set>
 #include <string>
+#include <vector>
 
 #include "cnn_data.hpp"
 #include "device.hpp"
@@ -22,8 +22,8 @@ struct TrainingOptions {
 
 /// Lets `app` set them; `options` has the defaults.
 inline void add_training_options(CLI::App& app, TrainingOptions& options,
-                                 const std::set<std::string>& plans,
-                                 const std::set<std::string>& data) {
+                                 const std::vector<std::string>& plans,
+                                 const std::vector<std::string>& data) {
   app.option_defaults()->always_capture_default();
   app.add_option("--plan", options.plan, "how the network is split")->check(CLI::IsMember(plans));
   app.add_option("-s,--split", options.ranks, "over how many ranks");
