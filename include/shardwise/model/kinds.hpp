@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise::detail {
 
 /// A composition that lists its parts, see `Composition`.
