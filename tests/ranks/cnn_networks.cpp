@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "shardwise/shardwise.hpp"
+#include "support/filled.hpp"
 #include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;
@@ -119,14 +120,10 @@ auto images_of(Place place, std::uint64_t number, const Shape& shape = images) {
 template <Layout L>
 auto labels_of(Place place) {
   using Batch = Sharded<Axis::batch>;
-  Tensor<std::int32_t, std::conditional_t<std::same_as<L, Batch>, Batch, Invariant>> labels(
-      {images[0]}, place);
-  for_each_global_run(labels.view(), [&](std::size_t global, std::size_t local, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i)
-      labels[local + i] =
-          static_cast<std::int32_t>(witness::made_label(static_cast<std::int64_t>(global + i), 10));
+  using Labels = std::conditional_t<std::same_as<L, Batch>, Batch, Invariant>;
+  return testing::filled<std::int32_t, Labels>({images[0]}, place, [](std::size_t i) {
+    return witness::made_label(static_cast<std::int64_t>(i), 10);
   });
-  return labels;
 }
 
 template <Layout L>

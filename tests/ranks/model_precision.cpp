@@ -21,6 +21,7 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/filled.hpp"
 #include "support/largest_difference.hpp"
 #include "witness/formula.hpp"
 #include "witness/values.hpp"
@@ -40,15 +41,9 @@ struct Parallel : Sequential<ColumnParallelLinear<9, 13>, Relu, RowParallelLinea
 /// A rank's part of made-up tensor `number`, times `factor`.
 template <class T, Layout L>
 Tensor<T, L> made(std::int64_t number, double factor, const Shape& shape, Place place) {
-  Tensor<T, L> tensor(shape, place);
-  for_each_global_run(tensor.view(), [&](std::size_t global, std::size_t local,
-                                         std::size_t length) {
-    for (std::size_t i = 0; i < length; ++i) {
-      const double element = factor * witness::made(number, static_cast<std::int64_t>(global + i));
-      tensor[local + i] = detail::rounded<T>(element);
-    }
+  return testing::filled<T, L>(shape, place, [&](std::size_t i) {
+    return detail::rounded<T>(factor * witness::made(number, static_cast<std::int64_t>(i)));
   });
-  return tensor;
 }
 
 /// A first layer whose gradient owes a sum, and one that is split.

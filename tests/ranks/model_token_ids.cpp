@@ -17,6 +17,7 @@
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/composition.hpp"
 #include "shardwise/model/sum.hpp"
+#include "support/filled.hpp"
 
 using namespace shardwise;
 using testing::Data;
@@ -78,15 +79,6 @@ constexpr std::array shapes{id_shape, Shape{{Axis::batch, rows}, {Axis::feature,
 
 std::int32_t id_of(std::size_t row) { return static_cast<std::int32_t>((7 * row + 3) % 4); }
 
-template <Layout L>
-Tensor<std::int32_t, L> ids_of(Place place) {
-  Tensor<std::int32_t, L> ids(id_shape, place);
-  for_each_global_run(ids.view(), [&](std::size_t global, std::size_t local, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) ids[local + i] = id_of(global + i);
-  });
-  return ids;
-}
-
 struct Expected {
   Whole y, dx, dtable = Whole(ids * wide);
 };
@@ -125,7 +117,7 @@ testing::Observed run(int ranks) {
     testing::set_parameters(model, Data::integers);
     recorder.put_calls("set", c);
     recorder.with([&](testing::Observed& o) { o.plan = model.plan(shapes); });
-    const auto words = ids_of<Ids>(place_of(c));
+    const auto words = testing::filled<std::int32_t, Ids>(id_shape, place_of(c), id_of);
     const auto x = testing::part_of<double, Features>(number(10, rows * 3), shapes[1], place_of(c));
     const auto y = model.forward({words.view(), x.view()});
     recorder.put_calls("forward", c);

@@ -25,12 +25,14 @@
 #include "shardwise/comm/rendezvous.hpp"
 #include "shardwise/comm/tcp_rendezvous.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/comm_meeting/processes.hpp"
 
 using namespace shardwise;
 using namespace std::chrono_literals;
 using testing::free_port;
+using testing::message_of;
 using testing::run_in_processes;
 
 namespace {
@@ -63,16 +65,6 @@ int connect_to(int port, in_addr_t to = INADDR_LOOPBACK, int tries = 200) {
     std::this_thread::sleep_for(10ms);
   }
   return -1;
-}
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
 }
 
 /// What a rank leaves in a folder that is killed while it waits for the others.

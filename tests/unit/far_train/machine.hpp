@@ -19,6 +19,8 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/step.hpp"
 #include "support/far.hpp"
+#include "support/filled.hpp"
+#include "support/messages.hpp"
 #include "support/plain_communicator.hpp"
 #include "witness/formula.hpp"
 
@@ -48,10 +50,7 @@ void note(Bits& bits, B& backend, std::span<const T> there) {
 /// A tensor where the backend's lie, of number(global element).
 template <Element T, Layout L, class B, class F>
 Value<T, L> placed(B& backend, Pool& pool, const Shape& shape, Place place, F number) {
-  Tensor<T, L> here(shape, place);
-  for_each_global_run(here.view(), [&](std::size_t global, std::size_t local, std::size_t length) {
-    for (std::size_t i = 0; i < length; ++i) here[local + i] = static_cast<T>(number(global + i));
-  });
+  const auto here = filled<T, L>(shape, place, number);
   Value<T, L> there(pool, shape, place);
   detail::to_device(backend, here.data(), here.size(), there.writable().data());
   return there;
@@ -84,17 +83,6 @@ void same_on_threads(int size, F f) {
     CHECK(!near.empty());
     CHECK(f(backend, ranks) == near);
   });
-}
-
-/// The message of what `call` throws.
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "nothing thrown";
 }
 
 inline void note(Bits& bits, const std::string& text) {

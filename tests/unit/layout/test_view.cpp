@@ -10,27 +10,16 @@
 #include "shardwise/layout/view.hpp"
 #include "shardwise/testing/layouts.hpp"
 #include "shardwise/testing/shapes.hpp"
+#include "support/messages.hpp"
 #include "support/oracle.hpp"
 
 using namespace shardwise;
+using testing::contains;
+using testing::message_of;
 
 namespace {
 
 const Shape global{{Axis::batch, 2}, {Axis::feature, 5, 3}};
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 
@@ -80,12 +69,12 @@ TEST_CASE("memory of another size is refused, with rank, layout, both shapes and
   const std::string text = message_of([&] {
     View<float, Sharded<Axis::feature>>(std::span(memory), global, {1, 3});
   });
-  CHECK(has(text, "rank 1 of 3"));
-  CHECK(has(text, "[batch 2, feature 2*3]"));
-  CHECK(has(text, "[batch 2, feature 5*3]"));
-  CHECK(has(text, "Sharded<feature>"));
-  CHECK(has(text, "12 elements"));
-  CHECK(has(text, "memory of 11"));
+  CHECK(contains(text, "rank 1 of 3"));
+  CHECK(contains(text, "[batch 2, feature 2*3]"));
+  CHECK(contains(text, "[batch 2, feature 5*3]"));
+  CHECK(contains(text, "Sharded<feature>"));
+  CHECK(contains(text, "12 elements"));
+  CHECK(contains(text, "memory of 11"));
   memory.resize(13);
   CHECK_THROWS_AS((View<float, Sharded<Axis::feature>>(std::span(memory), global, {1, 3})),
                   shape_error);
@@ -97,8 +86,8 @@ TEST_CASE("an axis that the tensor lacks cannot be split") {
   const std::string text = message_of([] {
     View<float, Sharded<Axis::channel>>(static_cast<float*>(nullptr), global, {0, 2});
   });
-  CHECK(has(text, "[batch 2, feature 5*3]"));
-  CHECK(has(text, "Sharded<channel>"));
+  CHECK(contains(text, "[batch 2, feature 5*3]"));
+  CHECK(contains(text, "Sharded<channel>"));
   CHECK_THROWS_AS(local_shape<Sharded<Axis::channel>>(global, {0, 2}), shape_error);
   CHECK_THROWS_AS(local_block<Sharded<Axis::channel>>(global, {0, 2}), shape_error);
 }
@@ -115,8 +104,8 @@ TEST_CASE("known extents must be met") {
   CHECK(loose.global() == global);
   const Shape other{{Axis::batch, 2}, {Axis::feature, 15}};
   const std::string text = message_of([&] { View<float, Invariant, E>(memory, other, {}); });
-  CHECK(has(text, "[batch ?, feature 5*3]"));
-  CHECK(has(text, "[batch 2, feature 15]"));
+  CHECK(contains(text, "[batch ?, feature 5*3]"));
+  CHECK(contains(text, "[batch 2, feature 15]"));
   CHECK_THROWS_AS((View<float, Invariant, E>(memory, other, {})), shape_error);
 }
 

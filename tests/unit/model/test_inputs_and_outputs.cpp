@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "shardwise/shardwise.hpp"
+#include "support/messages.hpp"
 
 using namespace shardwise;
 
@@ -30,16 +31,6 @@ Tensor<double, Invariant> row(std::initializer_list<double> numbers, Place place
   Tensor<double, Invariant> row({{Axis::batch, 1}, {Axis::feature, numbers.size()}}, place);
   std::copy(numbers.begin(), numbers.end(), row.data());
   return row;
-}
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 template <class M>
@@ -91,12 +82,14 @@ TEST_CASE("what does not fit is refused with its number") {
   SingleRank alone;
   Alone<Train> model(TwoAndTwo{}, alone, Seed{1}, shapes);
   const auto x = row({1, 0, 0}), z = row({-1, -4}), elsewhere = row({1, 2}, {1, 2});
-  const auto wrong_input = error_of([&] { model.forward({x.view(), elsewhere.view()}); });
+  const auto wrong_input = testing::message_of([&] {
+    model.forward({x.view(), elsewhere.view()});
+  });
   CHECK(wrong_input.ends_with(
       "TwoAndTwo: the input number 1 is the part of rank 1 of 2, but this is rank 0 of 1: make it "
       "with place_of(ranks) of the model's communicator"));
   model.forward({x.view(), z.view()});
-  const auto wrong_gradient = error_of([&] { model.backward({z.view(), z.view()}); });
+  const auto wrong_gradient = testing::message_of([&] { model.backward({z.view(), z.view()}); });
   CHECK(wrong_gradient.ends_with(
       "TwoAndTwo: the gradient of the output number 0 is a tensor [batch 1, feature 2], but the "
       "output was [batch 1, feature 1]: they must be equal"));

@@ -13,9 +13,11 @@
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/redistribute/run.hpp"
+#include "support/messages.hpp"
 #include "support/plain_communicator.hpp"
 
 using namespace shardwise;
+using testing::contains;
 using testing::PlainCommunicator;
 
 namespace {
@@ -28,16 +30,7 @@ const Shape global{{Axis::batch, 2}, {Axis::sequence, 3}, {Axis::feature, 5}};
 template <class C, class From, class To>
 std::string message_of(C& ranks, const Tensor<float, From>& in, Tensor<float, To>& out) {
   Pool pool;
-  try {
-    redistribute(ranks, pool, in.view(), out.view());
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+  return testing::message_of([&] { redistribute(ranks, pool, in.view(), out.view()); });
 }
 
 template <class T, class L>
@@ -65,10 +58,10 @@ TEST_CASE("unequal shapes are refused on every rank, before anybody waits") {
   for (int rank = 0; rank < 3; ++rank) {
     const std::string& text = messages[static_cast<std::size_t>(rank)];
     CAPTURE(text);
-    CHECK(has(text, "rank " + std::to_string(rank)));
-    CHECK(has(text, "Sharded<sequence> -> Invariant"));
-    CHECK(has(text, "[batch 2, sequence 3, feature 5]"));
-    CHECK(has(text, "[batch 2, sequence 3, feature 6]"));
+    CHECK(contains(text, "rank " + std::to_string(rank)));
+    CHECK(contains(text, "Sharded<sequence> -> Invariant"));
+    CHECK(contains(text, "[batch 2, sequence 3, feature 5]"));
+    CHECK(contains(text, "[batch 2, sequence 3, feature 6]"));
   }
 }
 
@@ -91,11 +84,11 @@ TEST_CASE("views made for another rank or rank count are refused") {
   Tensor<float, Invariant> out(global);
   CHECK_THROWS_AS(redistribute(alone, pool, in.view(), out.view()), argument_error);
   const std::string text = message_of(alone, in, out);
-  CHECK(has(text, "rank 0"));
-  CHECK(has(text, "Partial -> Invariant"));
-  CHECK(has(text, "input 1 of 2"));
-  CHECK(has(text, "output 0 of 1"));
-  CHECK(has(text, "1 ranks"));
+  CHECK(contains(text, "rank 0"));
+  CHECK(contains(text, "Partial -> Invariant"));
+  CHECK(contains(text, "input 1 of 2"));
+  CHECK(contains(text, "output 0 of 1"));
+  CHECK(contains(text, "1 ranks"));
 
   const Tensor<float, Partial> right(global);
   Tensor<float, Invariant> wrong(global, {0, 2});
@@ -239,14 +232,14 @@ TEST_CASE("ranks that split different axes of equal counts are told") {
   for (const auto& texts : {gathers, sums}) {
     for (const std::string& text : texts) {
       CAPTURE(text);
-      CHECK(has(text, ", axis 1)"));
-      CHECK(has(text, ", axis 2)"));
+      CHECK(contains(text, ", axis 1)"));
+      CHECK(contains(text, ", axis 2)"));
     }
   }
   for (const std::string& text : swaps) {
     CAPTURE(text);
-    CHECK(has(text, ", axis 1 to axis 0)"));
-    CHECK(has(text, ", axis 2 to axis 0)"));
+    CHECK(contains(text, ", axis 1 to axis 0)"));
+    CHECK(contains(text, ", axis 2 to axis 0)"));
   }
 }
 
@@ -261,7 +254,7 @@ TEST_CASE("the outermost axis is told from an inner one") {
             ? message_of(ranks, Tensor<float, Sharded<Axis::batch>>(square, place), whole)
             : message_of(ranks, Tensor<float, ByFeature>(square, place), whole);
   });
-  for (const std::string& text : messages) CHECK(has(text, "axis 1"));
+  for (const std::string& text : messages) CHECK(contains(text, "axis 1"));
 }
 
 TEST_CASE("a maximum is refused where nothing but sums is taken") {

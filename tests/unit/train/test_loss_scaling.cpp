@@ -17,7 +17,7 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
-#include "unit/train/messages.hpp"
+#include "support/messages.hpp"
 #include "unit/train/rows.hpp"
 #include "witness/values.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shardwise/shardwise.hpp"
-#include "unit/train/messages.hpp"
+#include "support/messages.hpp"
 
 using namespace shardwise;
 using testing::contains;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "shardwise/train/schedules.hpp"
-#include "unit/train/messages.hpp"
+#include "support/messages.hpp"
 #include "witness/values.hpp"
 
 using namespace shardwise;
