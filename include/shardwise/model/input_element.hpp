@@ -47,21 +47,16 @@ using input_element_t = typename detail::input_element<L, T, K>::type;
 
 namespace detail {
 
-template <class L, class T, class Layout_>
+template <class L, class T, class Offered,
+          class Numbers = std::make_index_sequence<tensors_of<Offered>>>
 struct inputs_of {
-  using views = View<const input_element_t<L, T>, Layout_>;
-  using values = Value<input_element_t<L, T>, Layout_>;
+  using views = View<const input_element_t<L, T>, Offered>;
+  using values = Value<input_element_t<L, T>, Offered>;
 };
 template <class L, class T, class... Ls, std::size_t... Ks>
-auto inputs_of_several(std::type_identity<Layouts<Ls...>>, std::index_sequence<Ks...>)
-    -> std::tuple<std::tuple<View<const input_element_t<L, T, Ks>, Ls>...>,
-                  std::tuple<Value<input_element_t<L, T, Ks>, Ls>...>>;
-template <class L, class T, class... Ls>
-struct inputs_of<L, T, Layouts<Ls...>> {
-  using both = decltype(inputs_of_several<L, T>(std::type_identity<Layouts<Ls...>>{},
-                                                std::index_sequence_for<Ls...>{}));
-  using views = std::tuple_element_t<0, both>;
-  using values = std::tuple_element_t<1, both>;
+struct inputs_of<L, T, Layouts<Ls...>, std::index_sequence<Ks...>> {
+  using views = std::tuple<View<const input_element_t<L, T, Ks>, Ls>...>;
+  using values = std::tuple<Value<input_element_t<L, T, Ks>, Ls>...>;
 };
 
 /// The error for a gradient of an input that has none.

@@ -155,8 +155,8 @@ class Model {
     may_go_backward_ = false;
     run_.parameters.begin_batch(run_.backend, run_.write());
     auto dx = at_model([&] {
-      return bound_.backward(run_,
-                             detail::converted_back<duals_t<Gives>>(run_, detail::values_of(dy)));
+      return bound_.backward(
+          run_, detail::converted_all<duals_t<Gives>, true>(run_, detail::values_of(dy)));
     });
     output_ = {};
     run_.parameters.end_batch(run_.backend, run_.write());
@@ -363,15 +363,14 @@ class Model {
   template <class Views>
   void check_given(const Views& views, std::string_view what) const {
     std::size_t i = 0;
-    detail::with_tensors(views, [&](const auto&... view) {
-      (check_one(view, what, number_among<sizeof...(view)>(i++)), ...);
-    });
+    detail::with_tensors(
+        views, [&](const auto&... view) { (check_one<sizeof...(view)>(view, what, i++), ...); });
   }
-  template <class V>
-  void check_one(const V& view, std::string_view what, const std::string& number) const {
+  template <std::size_t Count, class V>
+  void check_one(const V& view, std::string_view what, std::size_t i) const {
     const Place place = view.place(), here = run_.place();
     if (place != here)
-      throw argument_error({name_of<Architecture>(), ": the ", what, number,
+      throw argument_error({name_of<Architecture>(), ": the ", what, number_among<Count>(i),
                             " is the part of rank ", place.rank, " of ", place.size,
                             ", but this is rank ", here.rank, " of ", here.size,
                             ": make it with place_of(ranks) of the model's communicator"});

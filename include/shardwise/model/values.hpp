@@ -52,8 +52,10 @@ auto global_shapes(const Tensors& tensors) {
 /// Samples in a batch: the extent of the outermost axis of the first tensor.
 template <class Views>
 std::size_t samples_of(const Views& views) {
-  const Shape shape = global_shapes(views)[0];
-  return shape.rank() > 0 ? shape[0].extent() : 1;
+  return with_tensors(views, [](const auto& first, const auto&...) -> std::size_t {
+    const Shape& shape = first.global();
+    return shape.rank() > 0 ? shape[0].extent() : 1;
+  });
 }
 
 ///@{
@@ -82,33 +84,21 @@ auto views_of(const std::tuple<Values...>& values) {
 ///@}
 
 ///@{
-/// The same tensors laid out as To, see `converted`: from the first to the last, or back.
-template <Layout To, class Context, class T, Layout From>
+/// The same tensors laid out as To, see `converted`, from the first to the last or from the last to
+/// the first.
+template <Layout To, bool FromLast = false, class Context, class T, Layout From>
 Value<T, To> converted_all(Run<Context>& run, Value<T, From>&& value) {
   return converted<To>(run, std::move(value));
 }
-template <EndLayout To, class Context, class T, Layout... From>
+template <EndLayout To, bool FromLast = false, class Context, class T, Layout... From>
 values_t<T, To> converted_all(Run<Context>& run, std::tuple<Value<T, From>...>&& values) {
-  values_t<T, To> result;
-  [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
-    ((std::get<Ks>(result) = converted<nth_layout_t<To, Ks>>(run, std::get<Ks>(std::move(values)))),
-     ...);
-  }
-  (std::index_sequence_for<From...>{});
-  return result;
-}
-template <Layout To, class Context, class T, Layout From>
-Value<T, To> converted_back(Run<Context>& run, Value<T, From>&& value) {
-  return converted<To>(run, std::move(value));
-}
-template <EndLayout To, class Context, class T, Layout... From>
-values_t<T, To> converted_back(Run<Context>& run, std::tuple<Value<T, From>...>&& values) {
   constexpr std::size_t last = sizeof...(From) - 1;
   values_t<T, To> result;
+  const auto convert = [&]<std::size_t K>(std::integral_constant<std::size_t, K>) {
+    std::get<K>(result) = converted<nth_layout_t<To, K>>(run, std::get<K>(std::move(values)));
+  };
   [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
-    ((std::get<last - Ks>(result) =
-          converted<nth_layout_t<To, last - Ks>>(run, std::get<last - Ks>(std::move(values)))),
-     ...);
+    (convert(std::integral_constant<std::size_t, (FromLast ? last - Ks : Ks)>{}), ...);
   }
   (std::index_sequence_for<From...>{});
   return result;

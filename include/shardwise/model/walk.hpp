@@ -56,6 +56,13 @@ struct WalkVisitor {
   ///@}
 };
 
+/// What a visitor is told at an output of a model that is given as Given and wanted as Wanted.
+template <Layout Given, Layout Wanted, bool Returns, class Visitor>
+constexpr void visit_output(const Shape& shape, Visitor& visitor) {
+  visitor.template redistribution<Redistribute<Given, Wanted>, Returns, void>(shape);
+  visitor.template output<Wanted>(shape);
+}
+
 /// Visits L between the ends E as `Bound` runs it; S is a `Setting` without context. Returns the
 /// shape that L gives for `in`.
 template <class L, class S, class E>
@@ -106,6 +113,16 @@ struct Walk<L, S, E> {
     }
     (std::make_index_sequence<L::size>{});
     visitor.template close<L>();
+  }
+
+  /// Behind all parts: output K of the model.
+  template <std::size_t K, class Visitor>
+  static constexpr void leave(const Shapes& shapes, const Positions<Visitor>& positions,
+                              Visitor& visitor) {
+    constexpr std::size_t slot = L::wires.output_slot(K);
+    visitor.go_to(positions[slot]);
+    visit_output<slot_layout<slot>, nth_layout_t<typename E::wanted, K>,
+                 S::trains && has_gradient[slot]>(shapes[slot], visitor);
   }
 
  private:
@@ -199,13 +216,6 @@ struct Walk<L, S, E> {
   }
 };
 
-/// What a visitor is told at an output of a model that is given as Given and wanted as Wanted.
-template <Layout Given, Layout Wanted, bool Returns, class Visitor>
-constexpr void visit_output(const Shape& shape, Visitor& visitor) {
-  visitor.template redistribution<Redistribute<Given, Wanted>, Returns, void>(shape);
-  visitor.template output<Wanted>(shape);
-}
-
 /// Visits a whole model: its inputs, all that is in it, and its outputs.
 template <class E, class Use, class L, class Visitor>
 constexpr void walk(const L& model, const shapes_t<typename E::offered>& in, Visitor& visitor) {
@@ -222,11 +232,7 @@ constexpr void walk(const L& model, const shapes_t<typename E::offered>& in, Vis
     (std::make_index_sequence<L::inputs>{});
     Steps::visit(model, shapes, positions, visitor);
     [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
-      ((visitor.go_to(positions[L::wires.output_slot(Ks)]),
-        visit_output < nth_layout_t<gives_t<L, E>, Ks>, nth_layout_t<typename E::wanted, Ks>,
-        S::trains && Steps::has_gradient[L::wires.output_slot(Ks)] >
-                         (shapes[L::wires.output_slot(Ks)], visitor)),
-       ...);
+      (Steps::template leave<Ks>(shapes, positions, visitor), ...);
     }
     (std::make_index_sequence<L::outputs>{});
   } else {
