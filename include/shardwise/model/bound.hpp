@@ -15,6 +15,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/model/binder.hpp"
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/extents.hpp"
@@ -40,16 +41,6 @@ struct Setting {
   static constexpr Activation activation = Fused;                    ///< which its product applies
 };
 
-/// Hands out ordinals while a model is bound, in model order.
-template <class Context>
-struct Binder {
-  /// Begins with ordinal 0.
-  explicit Binder(Run<Context>& bound_run) : run(bound_run) {}
-
-  Run<Context>& run;               ///< of the model
-  std::uint64_t next_ordinal = 0;  ///< of the next layer with parameters or randomness
-};
-
 /// The gradient that goes back from a part of a model, or nothing where nobody asked for it.
 template <class T, class E, class S>
 using input_gradient_t =
@@ -69,13 +60,6 @@ struct input_gradients<T, E, S, std::index_sequence<Ks...>> {
       std::conditional_t<S::input_gradients.has(Ks),
                          Value<T, dual_t<nth_layout_t<typename E::offered, Ks>>>, Nothing>...>;
 };
-
-/// Room for the rank's part of a parameter of this shape.
-template <class Use, class Context>
-ParameterSlot reserve(Run<Context>& run, const Shape& shape) {
-  const Shape local = local_shape<typename Use::stored>(shape, run.place());
-  return run.parameters.reserve(local.elements(), holding_of<Use>);
-}
 
 /// Whether the ranks sum the gradient of the layer's input while it computes those of its
 /// parameters.
@@ -112,18 +96,21 @@ class Bound {
   using Parameters = parameters_t<L, In>;
   using F = Frame<In, S, Parameters, exchanges_t<L, In>>;
   static constexpr std::size_t parameter_count = F::parameter_count;
+  static constexpr bool owns_parameters = parameter_count > 0 && !detail::borrows_parameters<L>;
+  using Own =
+      detail::OwnParameters<Ctx, std::conditional_t<owns_parameters, Parameters, std::tuple<>>>;
 
  public:
-  /// Whether the layer has parameters of its own.
-  static constexpr bool owns_parameters = parameter_count > 0 && !detail::borrows_parameters<L>;
+  /// The types of the parameters that it has of its own.
+  using parameter_types = typename Own::types;
 
   /// Throws shape_error if the layer cannot take inputs of shape `in`, as far as that is known.
   /// Observers are told this name of the layer.
   Bound(const L& layer, const Shape& in, Binder<Ctx>& binder, std::string (*name)() = name_of<L>)
       : layer_(layer),
         name_(name),
-        parameters_(reserve(layer, in, binder)),
         ordinal_(owns_parameters || detail::draws_random<L> ? binder.next_ordinal++ : 0),
+        parameters_(reserve(layer, in, binder, ordinal_)),
         state_(make_state(binder)) {
     if (in.rank() > 0) layer.output_shape(in);
   }
@@ -146,8 +133,10 @@ class Bound {
       }
       Value<T, Out> y = output_for(run, x, out_shape);
       if (run.trains()) ((z = Value<T, Out>(run.pool, out_shape, run.place())), ...);
-      with_frame(run, in.global(),
-                 [&](auto& frame) { layer_.forward(frame, in, y.writable(), z.writable()...); });
+      {
+        Call at = call(run, in.global());
+        layer_.forward(at.frame, in, y.writable(), z.writable()...);
+      }
       keep_output(run, in.global(), y);
       if (run.finds_non_finite())
         detail::require_finite(run.backend, run.pool, run.ranks, y.view().span(), "the output");
@@ -195,13 +184,14 @@ class Bound {
                  : Value<T, dual_t<In>>(run.pool, in_shape_, run.place());
         dx_view = dx.writable();
       }
-      with_frame(run, in_shape_, [&](auto& frame) {
+      {
+        Call at = call(run, in_shape_);
         if constexpr (L::saves == Saves::nothing) {
-          layer_.backward(frame, Nothing{}, in, dx_view);
+          layer_.backward(at.frame, Nothing{}, in, dx_view);
         } else {
-          layer_.backward(frame, saved.view(), in, dx_view, slope...);
+          layer_.backward(at.frame, saved.view(), in, dx_view, slope...);
         }
-      });
+      }
       if constexpr (S::input_gradient) {
         return converted<dual_t<typename E::offered>>(run, std::move(dx));
       } else {
@@ -210,13 +200,8 @@ class Bound {
     }
   }
 
-  /// Calls f(parameter, stream of its initial values) for each parameter; `path` ends in ".".
-  template <class Visitor>
-  void visit_parameters(Run<Ctx>& run, const std::string& path, Visitor&& f) {
-    if constexpr (owns_parameters) visit(run, path, f, std::make_index_sequence<parameter_count>{});
-  }
-
-  /// Calls f(NamedBuffer) for each tensor that the layer keeps from step to step.
+  /// Calls f(NamedBuffer) for each tensor that the layer keeps from step to step; `path` ends in
+  /// ".".
   template <class Visitor>
   void visit_buffers([[maybe_unused]] const std::string& path, [[maybe_unused]] Visitor&& f) {
     if constexpr (has_buffers) {
@@ -262,29 +247,21 @@ class Bound {
   input_gradient_t<T, E, S> backward_in_parts(Run<Ctx>& run, const View<const T, dual_t<Out>>& dy) {
     const Saved x = std::exchange(saved_, {});
     Value<T, dual_t<In>> dx(run.pool, in_shape_, run.place());
-    input_gradient_t<T, E, S> sum;
-    with_frame(run, in_shape_, [&](auto& frame) {
-      layer_.backward_input(frame, dy, dx.writable());
-      sum = detail::moved_while<dual_t<typename E::offered>>(
-          run, std::move(dx), [&] { layer_.backward_parameters(frame, x.view(), dy); });
-    });
-    return sum;
+    Call at = call(run, in_shape_);
+    layer_.backward_input(at.frame, dy, dx.writable());
+    return detail::moved_while<dual_t<typename E::offered>>(
+        run, std::move(dx), [&] { layer_.backward_parameters(at.frame, x.view(), dy); });
   }
 
   static BoundParameters<parameter_count> reserve(const L& layer, const Shape& in,
-                                                  Binder<Ctx>& binder) {
+                                                  Binder<Ctx>& binder, std::uint64_t ordinal) {
     BoundParameters<parameter_count> parameters{in};
     if constexpr (is_sized) detail::require_known(in);
     if constexpr (parameter_count > 0) parameters.specs = layer.parameter_specs(in);
     if constexpr (detail::borrows_parameters<L>) {
       parameters.shared = binder.run.shared.borrow(tag(), parameters.slots, parameters.specs);
     } else if constexpr (owns_parameters) {
-      [&]<std::size_t... Is>(std::index_sequence<Is...>) {
-        ((parameters.slots[Is] = detail::reserve<std::tuple_element_t<Is, Parameters>>(
-              binder.run, parameters.specs[Is].shape)),
-         ...);
-      }
-      (std::make_index_sequence<parameter_count>{});
+      Own::reserve(binder, parameters, ordinal);
       if constexpr (detail::is_shared<L>)
         parameters.shared = binder.run.shared.own(tag(), parameters.slots, parameters.specs);
     }
@@ -303,17 +280,20 @@ class Bound {
     }
   }
 
-  template <class Call>
-  void with_frame(Run<Ctx>& run, const Shape& in, Call&& call) {
+  /// What one call of the layer sees. The observer is told of the call while this lives.
+  struct Call {
+    [[no_unique_address]] Observation<typename Ctx::observer> here;
+    Framed frame;
+  };
+  Call call(Run<Ctx>& run, const Shape& in) {
+    const Work work{Work::Kind::compute, name_, 0, {}};
     typename F::Shapes exchange_shapes{};
     if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
-    const Observation here(run.observer, [&] { return Work{Work::Kind::compute, name_, 0, {}}; });
-    F frame(run, parameters_, ordinal_, exchange_shapes, sample_elements(run, in));
+    const F frame(run, parameters_, ordinal_, exchange_shapes, sample_elements(run, in));
     if constexpr (has_state) {
-      StatefulFrame<F, State> stateful(frame, state_);
-      call(stateful);
+      return {{run.observer, work}, {frame, state_}};
     } else {
-      call(frame);
+      return {{run.observer, work}, frame};
     }
   }
 
@@ -344,18 +324,11 @@ class Bound {
     }
   }
 
-  template <class Visitor, std::size_t... Is>
-  void visit(Run<Ctx>& run, const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
-    (detail::visit_parameter<std::tuple_element_t<Is, Parameters>>(
-         run, path, parameters_.specs[Is], parameters_.slots[Is], ordinal_, Is, f),
-     ...);
-  }
-
   [[no_unique_address]] L layer_;
   std::string (*name_)();
   Shape in_shape_;  // of the last forward
-  BoundParameters<parameter_count> parameters_;
   std::uint64_t ordinal_;
+  BoundParameters<parameter_count> parameters_;
   State state_;
   Saved saved_;
 };

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/type_set.hpp"
+#include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound.hpp"
 #include "shardwise/model/composition.hpp"
 #include "shardwise/model/finite.hpp"
@@ -55,13 +57,6 @@ struct Position {
   }
 };
 
-/// Gives the observer's Work for a part.
-struct PartWork {
-  std::string (*name)();
-  std::size_t number;
-  Work operator()() const { return {Work::Kind::part, name, number, {}}; }
-};
-
 /// Part I of the composition L is at work from here on: the observer is told of it while the result
 /// lives, if it has a number.
 template <std::size_t I, class L, class Context>
@@ -69,7 +64,7 @@ auto at_part(Run<Context>& run, Position<L>& at) {
   at.number = I;
   if constexpr (L::numbers_parts) {
     return Observation<typename Context::observer>(
-        run.observer, PartWork{name_of<typename L::template layer_type<I>>, I});
+        run.observer, Work{Work::Kind::part, name_of<typename L::template layer_type<I>>, I, {}});
   } else {
     return Nothing{};
   }
@@ -79,9 +74,9 @@ auto at_part(Run<Context>& run, Position<L>& at) {
 /// if nobody else holds that.
 template <class Context, class T, Layout L>
 Value<T, L> added(Run<Context>& run, Value<T, L>&& a, Value<T, L>&& b) {
-  const Observation here(run.observer, [] {
-    return Work{Work::Kind::compute, [] { return std::string("the sum of gradients"); }, 0, {}};
-  });
+  const Observation here(
+      run.observer,
+      Work{Work::Kind::compute, [] { return std::string("the sum of gradients"); }, 0, {}});
   const View<const T, L> first = a.view(), second = b.view();
   Value<T, L> sum = a.may_write()   ? std::move(a)
                     : b.may_write() ? std::move(b)
@@ -110,6 +105,10 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
   BoundParts(const L& list, Shapes& shapes, Binder<typename S::context>& binder, Position<L>& at)
       : NumberedBound<Is, bound_part_t<L, S, E, Is>>{bind<Is>(list, shapes, binder, at)}... {}
 
+  /// The types of their parameters.
+  using parameter_types =
+      decltype((TypeSet<>{} | ... | typename bound_part_t<L, S, E, Is>::parameter_types{}));
+
  private:
   template <std::size_t I>
   static auto bind(const L& list, Shapes& shapes, Binder<typename S::context>& binder,
@@ -118,6 +117,7 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
     using Layer = typename Part::layer;
     using B = bound_part_t<L, S, E, I>;
     [[maybe_unused]] const auto here = at_part<I>(binder.run, at);
+    const InPart inside(binder.path, I, L::numbers_parts);
     if constexpr (I > 0) {
       // Asked of what runs, whose code is there once for all sizes.
       using Before = typename L::template part_type<I - 1>;
@@ -171,17 +171,22 @@ struct SlotValue {
   V value;
 };
 
-/// Some of them, each once.
 template <class... Places>
 struct SlotValues : Places... {};
 template <class Place>
 auto& held(Place& place) {
   return place.value;
 }
-template <class... Places, class One>
-auto operator|(SlotValues<Places...>, std::type_identity<One>)
-    -> std::conditional_t<(std::same_as<Places, One> || ...), SlotValues<Places...>,
-                          SlotValues<Places..., One>>;
+
+/// What part of a composition reads: the last to read a value takes it, others share it.
+template <bool IsLast, class V>
+decltype(auto) read(V& given) {
+  if constexpr (IsLast) {
+    return std::move(given);
+  } else {
+    return V(given);
+  }
+}
 
 }  // namespace detail
 
@@ -220,9 +225,11 @@ class Bound<L, S, E> {
   template <std::size_t... Is>
   struct slots<std::index_sequence<Is...>> {
     using values =
-        decltype((std::declval<detail::SlotValues<>>() | ... | std::type_identity<value_in<Is>>{}));
-    using gradients = decltype((std::declval<detail::SlotValues<>>() | ... |
-                                std::type_identity<gradient_in<Is>>{}));
+        typename decltype((detail::TypeSet<>{} | ... |
+                           detail::TypeSet<value_in<Is>>{}))::template as<detail::SlotValues>;
+    using gradients =
+        typename decltype((detail::TypeSet<>{} | ... |
+                           detail::TypeSet<gradient_in<Is>>{}))::template as<detail::SlotValues>;
   };
   using Values = typename slots<std::make_index_sequence<L::slot_count>>::values;
   using Gradients = typename slots<std::make_index_sequence<L::slot_count>>::gradients;
@@ -231,6 +238,8 @@ class Bound<L, S, E> {
   static constexpr const auto& has_gradient = detail::slot_gradients<L, E, S::input_gradients>;
 
  public:
+  using parameter_types = typename Parts::parameter_types;
+
   Bound(const L& list, const detail::shapes_of<L::inputs>& in, Binder<Ctx>& binder)
       : parts_(placed([&](Position& at) {
           auto shapes = detail::slots_from<L::slot_count>(in);
@@ -249,11 +258,6 @@ class Bound<L, S, E> {
     put_output_gradients(gradients, dy, OutputNumbers{});
     placed([&](Position& at) { backward(run, gradients, at, Numbers{}); });
     return input_gradients(run, gradients, InputNumbers{});
-  }
-
-  template <class Visitor>
-  void visit_parameters(Run<Ctx>& run, const std::string& path, Visitor&& f) {
-    visit(run, path, f, Numbers{});
   }
 
   template <class Visitor>
@@ -331,16 +335,21 @@ class Bound<L, S, E> {
     if constexpr (!Part::is_applied) {
       [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
       if constexpr (Part::fused() == Activation::none) {
-        detail::forward_into(bound<I>(), run, detail::held<value_in<given_slot<I>>>(values),
-                             operand<I, Js>(values)...);
+        detail::forward_into(
+            bound<I>(), run, detail::held<value_in<given_slot<I>>>(values),
+            detail::read<is_last_read<I, Js>>(detail::held<read_in<I, Js>>(values))...);
       } else {
         Value<T, slot_layout<given_slot<I>>> y;
         if constexpr (Part::gives_z) {
           Value<T, slot_layout<given_slot<I>>> z;
-          detail::forward_into(bound<I>(), run, y, operand<I, Js>(values)..., z);
+          detail::forward_into(
+              bound<I>(), run, y,
+              detail::read<is_last_read<I, Js>>(detail::held<read_in<I, Js>>(values))..., z);
           bound<I + 1>().adopt(run, y, std::move(z));
         } else {
-          detail::forward_into(bound<I>(), run, y, operand<I, Js>(values)...);
+          detail::forward_into(
+              bound<I>(), run, y,
+              detail::read<is_last_read<I, Js>>(detail::held<read_in<I, Js>>(values))...);
           bound<I + 1>().adopt(run, y);
         }
         constexpr std::size_t next = given_slot<I + 1>;
@@ -349,16 +358,9 @@ class Bound<L, S, E> {
     }
   }
 
-  /// What part I reads as its operand J. The last to read a value takes it.
+  /// The place of the value that part I reads as its operand J.
   template <std::size_t I, std::size_t J>
-  static decltype(auto) operand(Values& values) {
-    auto& given = detail::held<value_in<part_type<I>::slots[J]>>(values);
-    if constexpr (is_last_read<I, J>) {
-      return std::move(given);
-    } else {
-      return std::remove_reference_t<decltype(given)>(given);
-    }
-  }
+  using read_in = value_in<part_type<I>::slots[J]>;
 
   template <std::size_t I, std::size_t J>
   static constexpr bool is_last_read = L::wires.last[part_type<I>::slots[J]].part ==
@@ -421,11 +423,6 @@ class Bound<L, S, E> {
         sum = detail::added(run, std::move(sum), std::move(dx));
       }
     }
-  }
-
-  template <class Visitor, std::size_t... Is>
-  void visit(Run<Ctx>& run, const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
-    (bound<Is>().visit_parameters(run, path_of(path, Is), f), ...);
   }
 
   template <class Visitor, std::size_t... Is>

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "shardwise/core/names.hpp"
+#include "shardwise/core/type_set.hpp"
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/model/bound.hpp"
 #include "shardwise/model/layer_checks.hpp"
@@ -59,7 +60,10 @@ class BoundMerge {
       if (run.trains()) saved_ = x;
     }
     Value<T, Out> y = output(run, x, out);
-    with_frame(run, [&](F& frame) { op_.forward(frame, views, y.writable()); });
+    {
+      Call at = call(run);
+      op_.forward(at.frame, views, y.writable());
+    }
     if (run.finds_non_finite())
       require_finite(run.backend, run.pool, run.ranks, y.view().span(), "the output");
     return y;
@@ -75,15 +79,15 @@ class BoundMerge {
     } else {
       const auto saved = std::exchange(saved_, {});
       const auto views = room_for(run, dx, Numbers{});
-      with_frame(run, [&](F& frame) { op_.backward(frame, views_of(saved), dy.view(), views); });
+      Call at = call(run);
+      op_.backward(at.frame, views_of(saved), dy.view(), views);
     }
     return brought_back(run, dx, Numbers{});
   }
 
   ///@{
   /// As a bound layer without parameters.
-  template <class Visitor>
-  void visit_parameters(Run<Ctx>&, const std::string&, Visitor&&) {}
+  using parameter_types = detail::TypeSet<>;
   template <class Visitor>
   void visit_buffers(const std::string&, Visitor&&) {}
   void forget() { saved_ = {}; }
@@ -110,14 +114,14 @@ class BoundMerge {
     return Value<T, Out>(run.pool, shape, run.place());
   }
 
-  template <class Call>
-  void with_frame(Run<Ctx>& run, Call&& call) {
-    const Observation here(run.observer, [] {
-      return Work{Work::Kind::compute, name_of<Op>, 0, {}};
-    });
-    const BoundParameters<0> none{};
-    F frame(run, none, 0, {}, 0);
-    call(frame);
+  /// As that of a bound layer.
+  struct Call {
+    [[no_unique_address]] Observation<typename Ctx::observer> here;
+    F frame;
+  };
+  static Call call(Run<Ctx>& run) {
+    static constexpr BoundParameters<0> none{};
+    return {{run.observer, Work{Work::Kind::compute, name_of<Op>, 0, {}}}, {run, none, 0, {}, 0}};
   }
 
   static Nothing views_of(Nothing) { return {}; }

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound.hpp"
 #include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/parameter.hpp"
@@ -29,11 +30,19 @@ class Bound<L, S, E> {
   using Later = Bound<Block, Setting<Ctx, use_behind<L, S, E>>, BlockEnds>;
 
  public:
+  using parameter_types = decltype(typename First::parameter_types{} |
+                                   typename Later::parameter_types{});
+
   Bound(const L& repeat, const Shape& in, Binder<Ctx>& binder)
-      : repeat_(repeat),
-        first_(at_block(binder.run, 0, [&] { return First(repeat.block(), in, binder); })) {
+      : repeat_(repeat), first_(at_block(binder.run, 0, [&] {
+          const detail::InPart inside(binder.path, 0, true);
+          return First(repeat.block(), in, binder);
+        })) {
     repeat.output_shape(in);
-    for (std::size_t i = 1; i < L::times; ++i) later_.emplace_back(repeat.block(), in, binder);
+    for (std::size_t i = 1; i < L::times; ++i) {
+      const detail::InPart inside(binder.path, i, true);
+      later_.emplace_back(repeat.block(), in, binder);
+    }
   }
 
   Value<T, Stream> forward(Run<Ctx>& run, Value<T, typename E::offered>&& offered) {
@@ -64,14 +73,6 @@ class Bound<L, S, E> {
   }
 
   template <class Visitor>
-  void visit_parameters(Run<Ctx>& run, const std::string& path, Visitor&& f) {
-    first_.visit_parameters(run, detail::path_of_part(path, 0), f);
-    for (std::size_t i = 1; i < L::times; ++i) {
-      later_[i - 1].visit_parameters(run, detail::path_of_part(path, i), f);
-    }
-  }
-
-  template <class Visitor>
   void visit_buffers(const std::string& path, Visitor&& f) {
     first_.visit_buffers(detail::path_of_part(path, 0), f);
     for (std::size_t i = 1; i < L::times; ++i) {
@@ -87,9 +88,7 @@ class Bound<L, S, E> {
  private:
   template <class Call>
   static auto at_block(Run<Ctx>& run, std::size_t i, Call&& call) {
-    const Observation here(run.observer, [i] {
-      return Work{Work::Kind::part, name_of<Block>, i, {}};
-    });
+    const Observation here(run.observer, Work{Work::Kind::part, name_of<Block>, i, {}});
     try {
       return call();
     } catch (error& e) {

@@ -11,10 +11,13 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/type_set.hpp"
 #include "shardwise/layout/tensor.hpp"
+#include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/bound_repeat.hpp"
 #include "shardwise/model/model_checks.hpp"
@@ -126,8 +129,7 @@ class Model {
   /// sends    `plan().forward`, without what layers exchange in training only
   /// throws   shape_error and others, with the layer's place
   output_view evaluate(input_view x) {
-    const Observation here(run_.observer,
-                           [] { return phase([] { return std::string("evaluate"); }); });
+    const Observation here(run_.observer, detail::phases::evaluate);
     run_.pass = Pass::evaluate;
     return run_forward(x);
   }
@@ -150,8 +152,7 @@ class Model {
                   "nothing in this model has a gradient: it has no parameters, and its use does "
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
     if constexpr (checks) check_output_gradient(dy);
-    const Observation here(run_.observer,
-                           [] { return phase([] { return std::string("backward"); }); });
+    const Observation here(run_.observer, detail::phases::backward);
     may_go_backward_ = false;
     run_.parameters.begin_batch(run_.backend, run_.write());
     auto dx = at_model([&] {
@@ -230,8 +231,7 @@ class Model {
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp.
   template <class F>
   void visit_parameters(F&& f) {
-    run_.parameters.collect(run_.backend);
-    bound_.visit_parameters(run_, "", [&](auto parameter) { f(parameter); });
+    for (const detail::ListedParameter& one : parameters_) show(one, f, ParameterTypes{});
   }
 
   /// Calls f(NamedBuffer&) for every tensor that layers keep from step to step beside parameters,
@@ -258,7 +258,7 @@ class Model {
   /// sends    nothing
   /// throws   argument_error for a name that is not there, shape_error for another shape
   void set(const std::string& name, View<const parameter_dtype, Invariant> whole) {
-    find(name, [&](auto& parameter) {
+    show_named(name, [&](auto& parameter) {
       const Value<parameter_dtype, Invariant> there = to_device(whole);
       redistribute(run_.backend, run_.ranks, run_.pool, there.view(), parameter.value);
     });
@@ -316,6 +316,7 @@ class Model {
   static constexpr bool checks = detail::checks_locally<communicator>();
 
   using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
+  using ParameterTypes = typename BoundArchitecture::parameter_types;
   using Gives = gives_t<Architecture, E>;
 
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
@@ -333,14 +334,13 @@ class Model {
   }
 
   BoundArchitecture bind(const input_shapes& in) {
-    Binder<Ctx> binder(run_);
+    Binder<Ctx> binder{run_, parameters_};
     const input_shapes known = detail::known_input(architecture_, in);
     return at_model([&] { return BoundArchitecture(architecture_, known, binder); });
   }
 
   output_view forward_for(Pass pass, input_view x) {
-    const Observation here(run_.observer,
-                           [] { return phase([] { return std::string("forward"); }); });
+    const Observation here(run_.observer, detail::phases::forward);
     run_.pass = pass;
     const output_view y = run_forward(x);
     may_go_backward_ = true;
@@ -363,45 +363,21 @@ class Model {
   template <class Views>
   void check_given(const Views& views, std::string_view what) const {
     std::size_t i = 0;
-    detail::with_tensors(
-        views, [&](const auto&... view) { (check_one<sizeof...(view)>(view, what, i++), ...); });
+    detail::with_tensors(views, [&](const auto&... view) {
+      (check_one(view, {name_of<Architecture>, what, i++, sizeof...(view)}), ...);
+    });
   }
-  template <std::size_t Count, class V>
-  void check_one(const V& view, std::string_view what, std::size_t i) const {
-    const Place place = view.place(), here = run_.place();
-    if (place != here)
-      throw argument_error({name_of<Architecture>(), ": the ", what, number_among<Count>(i),
-                            " is the part of rank ", place.rank, " of ", place.size,
-                            ", but this is rank ", here.rank, " of ", here.size,
-                            ": make it with place_of(ranks) of the model's communicator"});
-    detail::require_reach(run_.backend, view, name_of<Architecture>, what);
-  }
-
-  /// " number 1", where there are several tensors.
-  template <std::size_t Count>
-  static std::string number_among(std::size_t i) {
-    return Count == 1 ? "" : " number " + std::to_string(i);
+  template <class V>
+  void check_one(const V& view, const detail::ToCheck& of) const {
+    detail::require_own_part(of, view.place(), run_.place());
+    detail::require_reach(run_.backend, view, of.model, of.what);
   }
 
   void check_output_gradient(const output_gradient_view& dy) const {
-    if (!may_go_backward_) {
-      throw argument_error({name_of<Architecture>(),
-                            ": backward without a forward before it: run forward once for each "
-                            "backward, with no evaluate in between"});
-    }
-    if (run_.gradients == GradientState::whole) {
-      throw argument_error({name_of<Architecture>(),
-                            ": backward after settle_gradients: its summands would be added to "
-                            "whole gradients. Settle once, after the last backward of a step"});
-    }
+    detail::require_may_go_backward(name_of<Architecture>, may_go_backward_, run_.gradients);
     check_given(dy, "gradient of the output");
     const auto given = detail::global_shapes(dy), expected = detail::global_shapes(output_);
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      if (given[i] == expected[i]) continue;
-      throw shape_error({name_of<Architecture>(), ": the gradient of the output",
-                         number_among<given.size()>(i), " is a tensor ", given[i],
-                         ", but the output was ", expected[i], ": they must be equal"});
-    }
+    detail::require_gradient_of_output(name_of<Architecture>, given, expected);
   }
 
   template <class Call>
@@ -414,26 +390,27 @@ class Model {
     }
   }
 
-  template <class F>
-  void find(const std::string& name, F&& f) {
-    bool found = false;
-    std::string names;
-    visit_parameters([&](auto& parameter) {
-      names += (names.empty() ? "" : ", ") + parameter.name;
-      if (parameter.name != name) return;
-      found = true;
+  /// Calls f with the listed parameter in its type.
+  template <class F, class... Ps>
+  void show(const detail::ListedParameter& listed, F& f, detail::TypeSet<Ps...>) {
+    run_.parameters.collect(run_.backend);
+    const auto show_as = [&]<class P>(std::type_identity<P>) {
+      if (listed.type != &detail::identity_of<P>) return;
+      P parameter = detail::shown<P>(run_, listed);
       f(parameter);
-    });
-    if (!found) {
-      throw argument_error(
-          {name_of<Architecture>(), " has no parameter named '", name, "'; it has ", names});
-    }
+    };
+    (show_as(std::type_identity<Ps>{}), ...);
+  }
+
+  template <class F>
+  void show_named(const std::string& name, F&& f) {
+    show(detail::named(parameters_, name, name_of<Architecture>), f, ParameterTypes{});
   }
 
   template <class T, class Part>
   Tensor<T, Invariant> gather_part(const std::string& name, Part part) {
     Tensor<T, Invariant> whole{Shape{}};
-    find(name, [&](auto& parameter) {
+    show_named(name, [&](auto& parameter) {
       whole = Tensor<T, Invariant>(parameter.spec.shape, run_.place());
       const auto mine = part(parameter);
       using Part_ = decltype(mine);
@@ -452,6 +429,7 @@ class Model {
   std::unique_ptr<backend_type> own_backend_;  // null if the caller's is used
   Run<Ctx> run_;
   Architecture architecture_;
+  std::vector<detail::ListedParameter> parameters_;  // in model order
   BoundArchitecture bound_;
   values_t<dtype, output_layout> output_;
   input_gradients_t<dtype, E, Use> input_gradient_;

@@ -2,14 +2,21 @@
 // What a Model cannot be made of, and what it cannot take: said before anything uses it.
 
 #include <concepts>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/partition.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/core/shape.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/context.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/layer_checks.hpp"
+#include "shardwise/model/run.hpp"
 #include "shardwise/redistribute/run.hpp"
 
 namespace shardwise::detail {
@@ -87,6 +94,51 @@ consteval bool must_train() {
                 "a model whose use is ForwardOnly keeps nothing for a backward: call evaluate, or "
                 "make the Model for Train.");
   return true;
+}
+
+/// Which tensor of which model is checked, for an error.
+struct ToCheck {
+  std::string (*model)();
+  std::string_view what;
+  std::size_t number;
+  std::size_t count;
+
+  /// " number 1", where there are several.
+  std::string suffix() const { return count == 1 ? "" : " number " + std::to_string(number); }
+};
+
+/// throws   argument_error for the part of another rank, which would be read beyond its end
+inline void require_own_part(const ToCheck& of, Place given, Place here) {
+  if (given == here) return;
+  throw argument_error({of.model(), ": the ", of.what, of.suffix(), " is the part of rank ",
+                        given.rank, " of ", given.size, ", but this is rank ", here.rank, " of ",
+                        here.size, ": make it with place_of(ranks) of the model's communicator"});
+}
+
+/// throws   argument_error for a backward that no forward is in front of, or of a settled step
+inline void require_may_go_backward(std::string (*model)(), bool has_gone_forward,
+                                    GradientState gradients) {
+  if (!has_gone_forward) {
+    throw argument_error({model(),
+                          ": backward without a forward before it: run forward once for each "
+                          "backward, with no evaluate in between"});
+  }
+  if (gradients == GradientState::whole) {
+    throw argument_error({model(),
+                          ": backward after settle_gradients: its summands would be added to "
+                          "whole gradients. Settle once, after the last backward of a step"});
+  }
+}
+
+/// throws   shape_error for gradients of other shapes than the outputs
+inline void require_gradient_of_output(std::string (*model)(), std::span<const Shape> given,
+                                       std::span<const Shape> outputs) {
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == outputs[i]) continue;
+    const ToCheck of{model, "gradient of the output", i, given.size()};
+    throw shape_error({model(), ": the ", of.what, of.suffix(), " is a tensor ", given[i],
+                       ", but the output was ", outputs[i], ": they must be equal"});
+  }
 }
 
 /// The error for an input that is none of type Input.

@@ -29,9 +29,22 @@ struct Work {
 
 /// A phase of a step, of the model's or of the caller's own:
 ///
-///     const auto load = [] { return phase([] { return std::string("load"); }); };
-///     const Observation here(model.observer(), load);
+///     const Observation here(model.observer(), phase([] { return std::string("load"); }));
 constexpr Work phase(std::string (*name)()) { return {Work::Kind::phase, name, 0, {}}; }
+
+namespace detail::phases {
+
+///@{
+/// Those of the model and of a Step.
+inline constexpr Work forward = phase([] { return std::string("forward"); });
+inline constexpr Work evaluate = phase([] { return std::string("evaluate"); });
+inline constexpr Work loss = phase([] { return std::string("loss"); });
+inline constexpr Work backward = phase([] { return std::string("backward"); });
+inline constexpr Work settle = phase([] { return std::string("settle"); });
+inline constexpr Work finish = phase([] { return std::string("finish"); });
+///@}
+
+}  // namespace detail::phases
 
 /// An onlooker of one rank. The model calls `begin(work)` and `end()` in pairs, each inside of the
 /// one before it or behind it, from the thread of its rank; whatever is thrown, `end()` is called.
@@ -55,16 +68,17 @@ struct Unobserved {
   ///@}
 };
 
-/// Tells an observer of some work while it lives. `describe()` gives the Work; it is not called for
-/// Unobserved.
+/// Tells an observer of some work while it lives. Work that takes long to describe is given as a
+/// `describe()` that returns it, which is not called for Unobserved.
 template <Observer O>
 class Observation {
  public:
+  /// Begins this work.
+  Observation(O& observer, const Work& work) : observer_(observer) { observer_.begin(work); }
   /// Begins the work that `describe()` gives.
   template <class Describe>
-  Observation(O& observer, Describe&& describe) : observer_(observer) {
-    observer_.begin(describe());
-  }
+  requires(!std::same_as<Describe, Work>) Observation(O& observer, const Describe& describe)
+      : Observation(observer, describe()) {}
   Observation(const Observation&) = delete;
   Observation& operator=(const Observation&) = delete;
   ~Observation() { observer_.end(); }
@@ -76,12 +90,13 @@ class Observation {
 template <>
 class [[maybe_unused]] Observation<Unobserved> {
  public:
+  constexpr Observation(Unobserved&, const Work&) {}
   template <class Describe>
-  constexpr Observation(Unobserved&, Describe&&) {}
+  requires(!std::same_as<Describe, Work>) constexpr Observation(Unobserved&, const Describe&) {}
 };
 
 /// Of the observer that is given.
-template <class O, class Describe>
-Observation(O&, Describe&&) -> Observation<O>;
+template <class O, class Described>
+Observation(O&, const Described&) -> Observation<O>;
 
 }  // namespace shardwise

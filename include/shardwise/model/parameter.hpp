@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
+#include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/run.hpp"
 
 namespace shardwise {
@@ -41,18 +44,36 @@ inline std::string path_of_part(const std::string& path, std::size_t number) {
   return sentence({path, number, "."});
 }
 
-/// Calls f(Parameter) with the parameter that lies in `slot`; `path` ends in ".".
-template <class Use, class Context, class F>
-void visit_parameter(Run<Context>& run, const std::string& path, const ParameterSpec& spec,
-                     const ParameterSlot& slot, std::uint64_t ordinal, std::uint64_t number, F& f) {
-  using T = typename Context::precision::parameter;
-  using G = typename Context::precision::gradient;
-  using Stored = typename Use::stored;
-  f(Parameter<T, G, Stored, typename Use::used>{
-      sentence({path, spec.name}), spec,
-      View<T, Stored>(run.parameters.value(slot), spec.shape, run.place()),
-      View<G, dual_t<Stored>>(run.parameters.gradient_of(slot), spec.shape, run.place()),
-      RandomStream(run.seed, ordinal, 0, number)});
+/// A parameter of a model in the list of all, which is made while the model is bound.
+struct ListedParameter {
+  std::string name;       ///< in the model
+  ParameterSpec spec;     ///< as the layer says
+  ParameterSlot slot;     ///< where it lies
+  std::uint64_t ordinal;  ///< of its layer, which keys its initial values
+  std::uint64_t number;   ///< in its layer
+  const void* type;       ///< `identity_of` the Parameter that it is shown as
+};
+
+/// The listed parameter, as a P.
+template <class P, class Context>
+P shown(Run<Context>& run, const ListedParameter& listed) {
+  const ParameterSpec& spec = listed.spec;
+  return {listed.name,
+          spec,
+          {run.parameters.value(listed.slot), spec.shape, run.place()},
+          {run.parameters.gradient_of(listed.slot), spec.shape, run.place()},
+          RandomStream(run.seed, listed.ordinal, 0, listed.number)};
+}
+
+/// throws   argument_error for a name that is not there, with those that are and the model's name
+inline const ListedParameter& named(std::span<const ListedParameter> all, const std::string& name,
+                                    std::string (*model)()) {
+  std::string names;
+  for (const ListedParameter& one : all) {
+    if (one.name == name) return one;
+    names += (names.empty() ? "" : ", ") + one.name;
+  }
+  throw argument_error({model(), " has no parameter named '", name, "'; it has ", names});
 }
 
 }  // namespace detail

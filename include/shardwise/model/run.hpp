@@ -141,9 +141,8 @@ auto observed(Run<Context>& run, std::string (*name)(), std::size_t elements, Ca
   if constexpr (AloneByType<typename Context::communicator>) {
     return call();
   } else {
-    const Observation here(run.observer, [&] {
-      return Work{Work::Kind::collective, name, 0, shardwise::all_reduce(elements, dtype_v<T>)};
-    });
+    const Observation here(run.observer, Work{Work::Kind::collective, name, 0,
+                                              shardwise::all_reduce(elements, dtype_v<T>)});
     return call();
   }
 }

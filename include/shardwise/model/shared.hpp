@@ -67,10 +67,6 @@ inline constexpr bool borrows_parameters = requires {
   requires L::sharing == Sharing::borrows;
 };
 
-/// Something of each type that no other type has.
-template <class T>
-inline constexpr char identity_of = 0;
-
 template <Sharing S, class Tag, class L>
 inline constexpr bool runs_as_dynamic<Shared<S, Tag, L>> = runs_as_dynamic<L>;
 

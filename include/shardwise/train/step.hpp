@@ -91,7 +91,7 @@ auto forward_to_loss(M& model, typename M::input_view x, const Target& target, c
                      BatchShare share, loss_gradient_t<M>& gradient, bool is_recorded) {
   const auto prediction = model.forward(x);
   auto& run = model.run();
-  const Observation here(run.observer, [] { return phase([] { return std::string("loss"); }); });
+  const Observation here(run.observer, detail::phases::loss);
   return loss_of(run, prediction, target, loss, share, gradient, is_recorded);
 }
 
@@ -177,8 +177,7 @@ class Step {
   StepEnd finish() {
     M& model = open_model("finish");
     detail::require_complete(model.run().first_sample, samples_);
-    const Observation here(model.observer(),
-                           [] { return phase([] { return std::string("finish"); }); });
+    const Observation here(model.observer(), detail::phases::finish);
     StepEnd end;
     try {
       end = settle_and_clip(model);

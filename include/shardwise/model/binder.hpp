@@ -1,0 +1,83 @@
+#pragma once
+// What the layers of a model are given while it is bound: places of parameters, names and ordinals.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "shardwise/core/shape.hpp"
+#include "shardwise/core/type_set.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/local_shape.hpp"
+#include "shardwise/model/frame.hpp"
+#include "shardwise/model/parameter.hpp"
+#include "shardwise/model/parameter_memory.hpp"
+#include "shardwise/model/run.hpp"
+
+namespace shardwise {
+
+/// Gives ordinals and room for parameters to layers in model order.
+template <class Context>
+struct Binder {
+  Run<Context>& run;                                 ///< of the model
+  std::vector<detail::ListedParameter>& parameters;  ///< of the model, to be filled
+  std::string path{};                                ///< in front of a parameter's name: "3.1."
+  std::uint64_t next_ordinal = 0;  ///< of the next layer with parameters or randomness
+};
+
+namespace detail {
+
+/// While it lives, the path goes to a part of a composition, if the composition numbers its parts.
+class InPart {
+ public:
+  InPart(std::string& path, std::size_t number, bool is_numbered)
+      : path_(path), before_(path.size()) {
+    if (is_numbered) path_ = path_of_part(path_, number);
+  }
+  InPart(const InPart&) = delete;
+  InPart& operator=(const InPart&) = delete;
+  ~InPart() { path_.resize(before_); }
+
+ private:
+  std::string& path_;
+  std::size_t before_;
+};
+
+/// A parameter that is used as the ParameterUse Use says, as a model of this Context shows it.
+template <class Context, class Use>
+using parameter_of =
+    Parameter<typename Context::precision::parameter, typename Context::precision::gradient,
+              typename Use::stored, typename Use::used>;
+
+/// Takes room for parameter `number` of a layer, and lists it.
+template <class Use, class Context>
+ParameterSlot reserve(Binder<Context>& binder, const ParameterSpec& spec, std::uint64_t ordinal,
+                      std::uint64_t number) {
+  const Shape local = local_shape<typename Use::stored>(spec.shape, binder.run.place());
+  const ParameterSlot slot = binder.run.parameters.reserve(local.elements(), holding_of<Use>);
+  binder.parameters.push_back({binder.path + std::string(spec.name), spec, slot, ordinal, number,
+                               &identity_of<parameter_of<Context, Use>>});
+  return slot;
+}
+
+/// The parameters that a layer has of its own, of which `Uses` is the std::tuple.
+template <class Context, class Uses>
+struct OwnParameters;
+template <class Context, class... Uses>
+struct OwnParameters<Context, std::tuple<Uses...>> {
+  using types =
+      decltype((TypeSet<>{} | ... | TypeSet<parameter_of<Context, Uses>>{}));  ///< as shown
+
+  /// Room for all.
+  static void reserve(Binder<Context>& binder, BoundParameters<sizeof...(Uses)>& bound,
+                      std::uint64_t ordinal) {
+    std::size_t i = 0;
+    ((bound.slots[i] = detail::reserve<Uses>(binder, bound.specs[i], ordinal, i), ++i), ...);
+  }
+};
+
+}  // namespace detail
+
+}  // namespace shardwise
