@@ -32,9 +32,10 @@ def instantiations(compiler, program):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "program.cpp").write_text(program)
+        # No code is made of them. To clang this has to look like making an object: it writes the trace beside it.
         subprocess.run(
             [compiler, "-std=c++20", "-O0", "-ftime-trace", "-ftime-trace-granularity=0",
-             f"-I{ROOT}/include", "-c", folder / "program.cpp", "-o", folder / "program.o"],
+             "-Xclang", "-fsyntax-only", f"-I{ROOT}/include", "-c", folder / "program.cpp", "-o", folder / "program.o"],
             check=True)
         events = json.loads((folder / "program.json").read_text())["traceEvents"]
     count = collections.Counter(event["name"] for event in events)
