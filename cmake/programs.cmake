@@ -98,11 +98,14 @@ function(shardwise_program name)
 endfunction()
 
 set(SHARDWISE_OPTIMISED "" CACHE STRING
-    "Regular expression: of examples and drivers, which to optimise; the others are compiled at -O0")
+    "Regular expression: of examples and drivers, which to optimise; most others are compiled at -O0")
 
-# shardwise_level(target): half of the time that a program takes to compile in a Release is optimisation.
+# shardwise_level(target [level]): half of the time that a program takes to compile in a Release is
+# optimisation. `level` is what it gets where it is left out, instead of -O0.
 function(shardwise_level target)
   if(NOT target MATCHES "${SHARDWISE_OPTIMISED}")
-    target_compile_options(${target} PRIVATE -O0)
+    list(APPEND ARGN -O0)
+    list(GET ARGN 0 level)
+    target_compile_options(${target} PRIVATE ${level})
   endif()
 endfunction()
