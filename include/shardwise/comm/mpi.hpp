@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <climits>
 #include <cstddef>
-#include <iterator>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -20,6 +19,7 @@
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_moves.hpp"
 #include "shardwise/comm/detail/mpi_world.hpp"
+#include "shardwise/comm/detail/split.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/mpi_options.hpp"
 #include "shardwise/core/error.hpp"
@@ -124,34 +124,25 @@ inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
   group_ = std::make_shared<detail::mpi::MpiGroup>(world, std::move(ours), std::move(all));
 }
 
-/// As `Communicator` says. MPI refuses negative colors, so MPI gets the world rank of the first
-/// rank with a color instead.
+/// As `Communicator` says. MPI refuses negative colors, so MPI gets the lowest world rank of
+/// those with a color instead.
 inline MpiCommunicator MpiCommunicator::split(int color, int key) {
   using namespace detail::mpi;
-  struct Choice {
-    int color, key, world_rank;
-  };
   group_->agree(Call{Operation::split});
-  std::vector<Choice> all(static_cast<std::size_t>(size()));
-  const Choice mine{color, key, group_->world_rank(rank())};
-  check(MPI_Allgather(&mine, sizeof(Choice), MPI_BYTE, all.data(), sizeof(Choice), MPI_BYTE,
+  std::vector<detail::SplitChoice> choices(static_cast<std::size_t>(size()));
+  const detail::SplitChoice mine{color, key};
+  check(MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, choices.data(), sizeof(mine), MPI_BYTE,
                       group_->comm()),
         "MPI_Allgather");
 
-  std::vector<Choice> members;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(members),
-               [&](const Choice& choice) { return choice.color == color; });
-  const int name = members.front().world_rank;
-  std::stable_sort(members.begin(), members.end(),
-                   [](const Choice& a, const Choice& b) { return a.key < b.key; });
-  std::vector<int> world_ranks;
-  world_ranks.reserve(members.size());
-  for (const Choice& member : members) world_ranks.push_back(member.world_rank);
+  std::vector<int> members = detail::ranks_of_color(choices, color);
+  for (int& member : members) member = group_->world_rank(member);
+  const int name = *std::min_element(members.begin(), members.end());
 
   MPI_Comm made = MPI_COMM_NULL;
   check(MPI_Comm_split(group_->comm(), name, key, &made), "MPI_Comm_split");
   return MpiCommunicator(
-      std::make_shared<MpiGroup>(group_->world(), OwnComm(made), std::move(world_ranks)));
+      std::make_shared<MpiGroup>(group_->world(), OwnComm(made), std::move(members)));
 }
 
 }  // namespace shardwise

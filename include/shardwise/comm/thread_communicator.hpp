@@ -15,6 +15,7 @@
 #include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/comm/detail/split.hpp"
 #include "shardwise/comm/detail/thread_group.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/ordered_sum.hpp"
@@ -195,21 +196,15 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
 
 /// Makes two exchanges: of colors and keys, and of the new groups, which their first ranks make.
 inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
-  struct Choice {
-    int color, key;
-  } const mine{color, key};
+  using Choice = detail::SplitChoice;
+  const Choice mine{color, key};
   std::vector<Choice> choices(index(size()));
-  std::vector<int> members;
   const Call call{.operation = Operation::split};
   group_->exchange(rank_, call, {&mine, sizeof(mine)}, [&](const Epoch& epoch) noexcept {
     const auto all = group_->pointers<Choice>(rank_, epoch);
     std::transform(all.begin(), all.end(), choices.begin(), [](const Choice* c) { return *c; });
   });
-  for (int r = 0; r < size(); ++r)
-    if (choices[index(r)].color == color) members.push_back(r);
-  std::stable_sort(members.begin(), members.end(),
-                   [&](int a, int b) { return choices[index(a)].key < choices[index(b)].key; });
-
+  std::vector<int> members = detail::ranks_of_color(choices, color);
   const int maker = members.front();
   const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
   std::shared_ptr<detail::ThreadGroup> made;

@@ -1,0 +1,30 @@
+#pragma once
+// Who forms a group when ranks split, and in which order.
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "shardwise/version.hpp"
+
+namespace shardwise::detail {
+
+/// What a rank gives to `split`.
+struct SplitChoice {
+  int color;
+  int key;
+};
+
+/// The ranks of this color by key, those of equal keys by rank. `choices` has one of each rank.
+inline std::vector<int> ranks_of_color(const std::vector<SplitChoice>& choices, int color) {
+  const auto key_of = [&](int rank) { return choices[static_cast<std::size_t>(rank)].key; };
+  std::vector<int> ranks;
+  for (int rank = 0; rank < static_cast<int>(choices.size()); ++rank) {
+    if (choices[static_cast<std::size_t>(rank)].color != color) continue;
+    const auto is_before = [&](int a, int b) { return key_of(a) < key_of(b); };
+    ranks.insert(std::upper_bound(ranks.begin(), ranks.end(), rank, is_before), rank);
+  }
+  return ranks;
+}
+
+}  // namespace shardwise::detail
