@@ -57,7 +57,7 @@ ParameterSlot reserve(Binder<Context>& binder, const ParameterSpec& spec, std::u
                       std::uint64_t number) {
   const Shape local = local_shape<typename Use::stored>(spec.shape, binder.run.place());
   const ParameterSlot slot = binder.run.parameters.reserve(local.elements(), holding_of<Use>);
-  binder.parameters.push_back({binder.path + std::string(spec.name), spec, slot, ordinal, number,
+  binder.parameters.push_back({sentence({binder.path, spec.name}), spec, slot, ordinal, number,
                                &identity_of<parameter_of<Context, Use>>});
   return slot;
 }

@@ -375,9 +375,13 @@ class Model {
 
   void check_output_gradient(const output_gradient_view& dy) const {
     detail::require_may_go_backward(name_of<Architecture>, may_go_backward_, run_.gradients);
-    check_given(dy, "gradient of the output");
+    constexpr std::string_view what = "gradient of the output";
+    check_given(dy, what);
     const auto given = detail::global_shapes(dy), expected = detail::global_shapes(output_);
-    detail::require_gradient_of_output(name_of<Architecture>, given, expected);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      const detail::ToCheck of{name_of<Architecture>, what, i, given.size()};
+      detail::require_gradient_of_output(of, given[i], expected[i]);
+    }
   }
 
   template <class Call>

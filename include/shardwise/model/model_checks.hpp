@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -130,15 +129,11 @@ inline void require_may_go_backward(std::string (*model)(), bool has_gone_forwar
   }
 }
 
-/// throws   shape_error for gradients of other shapes than the outputs
-inline void require_gradient_of_output(std::string (*model)(), std::span<const Shape> given,
-                                       std::span<const Shape> outputs) {
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    if (given[i] == outputs[i]) continue;
-    const ToCheck of{model, "gradient of the output", i, given.size()};
-    throw shape_error({model(), ": the ", of.what, of.suffix(), " is a tensor ", given[i],
-                       ", but the output was ", outputs[i], ": they must be equal"});
-  }
+/// throws   shape_error for a gradient of another shape than the output's
+inline void require_gradient_of_output(const ToCheck& of, const Shape& given, const Shape& output) {
+  if (given == output) return;
+  throw shape_error({of.model(), ": the ", of.what, of.suffix(), " is a tensor ", given,
+                     ", but the output was ", output, ": they must be equal"});
 }
 
 /// The error for an input that is none of type Input.

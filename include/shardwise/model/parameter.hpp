@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
+#include <vector>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/philox.hpp"
@@ -66,8 +66,8 @@ P shown(Run<Context>& run, const ListedParameter& listed) {
 }
 
 /// throws   argument_error for a name that is not there, with those that are and the model's name
-inline const ListedParameter& named(std::span<const ListedParameter> all, const std::string& name,
-                                    std::string (*model)()) {
+inline const ListedParameter& named(const std::vector<ListedParameter>& all,
+                                    const std::string& name, std::string (*model)()) {
   std::string names;
   for (const ListedParameter& one : all) {
     if (one.name == name) return one;
