@@ -394,16 +394,18 @@ class Model {
     }
   }
 
-  /// Calls f with the listed parameter in its type.
+  /// Calls f with the listed parameter in its type, which is one of Ps.
   template <class F, class... Ps>
-  void show(const detail::ListedParameter& listed, F& f, detail::TypeSet<Ps...>) {
+  void show([[maybe_unused]] const detail::ListedParameter& listed, [[maybe_unused]] F& f,
+            detail::TypeSet<Ps...>) {
     run_.parameters.collect(run_.backend);
-    const auto show_as = [&]<class P>(std::type_identity<P>) {
-      if (listed.type != &detail::identity_of<P>) return;
-      P parameter = detail::shown<P>(run_, listed);
-      f(parameter);
-    };
-    (show_as(std::type_identity<Ps>{}), ...);
+    (show_as<Ps>(listed, f), ...);
+  }
+  template <class P, class F>
+  void show_as(const detail::ListedParameter& listed, F& f) {
+    if (listed.type != &detail::identity_of<P>) return;
+    P parameter = detail::shown<P>(run_, listed);
+    f(parameter);
   }
 
   template <class F>
