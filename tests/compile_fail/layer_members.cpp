@@ -15,15 +15,15 @@ namespace {
 struct Halve {
 #if CASE != 1
   template <Layout Offered, Layout Wanted>
-  using takes = KeepsLayout::takes<Offered, Wanted>;
+  using input_layout = KeepsLayout::input_layout<Offered, Wanted>;
 #endif
 #if CASE != 2
   template <Layout Wanted>
-  using wants = KeepsLayout::wants<Wanted>;
+  using desired_input_layout = KeepsLayout::desired_input_layout<Wanted>;
 #endif
 #if CASE != 3
   template <Layout In>
-  using gives = In;
+  using output_layout = In;
 #endif
 #if CASE != 4
   static constexpr Saves saves = Saves::nothing;
@@ -91,14 +91,15 @@ struct Mean : KeepsStream {
 
 }  // namespace
 
-#if CASE == 1    // expect: The layer L lacks `template <Layout Offered, Layout Wanted> using takes`
-#elif CASE == 2  // expect: The layer L lacks `template <Layout Wanted> using wants`
-#elif CASE == 3  // expect: The layer L lacks `template <Layout In> using gives`
-#elif CASE == 4  // expect: The layer L lacks `static constexpr Saves saves`
-#elif CASE == 5  // expect: The layer L lacks `Shape output_shape
-#elif CASE == 6  // expect: The layer L lacks .*void forward\(Frame&, X x, Y y\) const
-#elif CASE == 7  // expect: The layer L lacks .*void backward\(Frame&, Saved, DY dy, DX dx\) const
-#elif CASE == 9  // expect: The layer L says `backward_in_parts`, and so it has Saves::input
+#if CASE == \
+    1  // expect: The layer L lacks `template <Layout Offered, Layout Wanted> using input_layout`
+#elif CASE == 2   // expect: The layer L lacks `template <Layout Wanted> using desired_input_layout`
+#elif CASE == 3   // expect: The layer L lacks `template <Layout In> using output_layout`
+#elif CASE == 4   // expect: The layer L lacks `static constexpr Saves saves`
+#elif CASE == 5   // expect: The layer L lacks `Shape output_shape
+#elif CASE == 6   // expect: The layer L lacks .*void forward\(Frame&, X x, Y y\) const
+#elif CASE == 7   // expect: The layer L lacks .*void backward\(Frame&, Saved, DY dy, DX dx\) const
+#elif CASE == 9   // expect: The layer L says `backward_in_parts`, and so it has Saves::input
 #elif CASE == 10  // expect: The layer L says `backward_in_parts`, .*void backward_input
 #elif CASE == 11  // expect: The layer L says `backward_in_parts`, .*void backward_parameters
 #elif CASE == \

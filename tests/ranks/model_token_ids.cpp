@@ -34,11 +34,11 @@ struct Lookup {
   using input_element = std::int32_t;
 
   template <Layout Wanted>
-  using wants = std::conditional_t<TakesWhole, Invariant, Wanted>;
+  using desired_input_layout = std::conditional_t<TakesWhole, Invariant, Wanted>;
   template <Layout Offered, Layout>
-  using takes = std::conditional_t<TakesWhole, Invariant, Offered>;
+  using input_layout = std::conditional_t<TakesWhole, Invariant, Offered>;
   template <Layout In>
-  using gives = In;
+  using output_layout = In;
   template <Layout In>
   using parameters = std::tuple<
       ParameterUse<Invariant, std::conditional_t<ShardedLayout<In>, Replicated, Invariant>>>;

@@ -152,8 +152,8 @@ static_assert(parameter<Of<split::none>, Batch, 1, Invariant, Replicated, summed
 // --- layouts -------------------------------------------------------------------------------------
 
 template <class L, class Offered, class Takes, class Gives>
-constexpr bool maps = std::same_as<takes_t<L, Ends<Offered, Invariant>>, Takes>&&
-    std::same_as<gives_t<L, Ends<Offered, Invariant>>, Gives>;
+constexpr bool maps = std::same_as<input_layout_at_t<L, Ends<Offered, Invariant>>, Takes>&&
+    std::same_as<output_layout_at_t<L, Ends<Offered, Invariant>>, Gives>;
 static_assert(maps<Of<split::output>, Invariant, Replicated, Channels>);
 static_assert(maps<Of<split::input>, Invariant, Channels, Partial>);
 static_assert(maps<Grouped, Invariant, Channels, Channels>);

@@ -39,19 +39,19 @@ struct WithoutLayouts {
 struct WithoutGives {
   [[maybe_unused]] static constexpr Saves saves = Saves::nothing;
   template <class Wanted>
-  using wants = Wanted;
+  using desired_input_layout = Wanted;
   template <class Offered, class Wanted>
-  using takes = Offered;
+  using input_layout = Offered;
   constexpr Shape output_shape(const Shape& in) const { return in; }
 };
 struct WithoutShape {
   static constexpr Saves saves = Saves::nothing;
   template <class Wanted>
-  using wants = Wanted;
+  using desired_input_layout = Wanted;
   template <class Offered, class Wanted>
-  using takes = Offered;
+  using input_layout = Offered;
   template <class In>
-  using gives = In;
+  using output_layout = In;
 };
 struct ChangesItself : WithoutShape {
   Shape output_shape(const Shape& in) { return in; }  // not const

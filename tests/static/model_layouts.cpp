@@ -35,11 +35,12 @@ template <class M, class Offered, class Wanted, class Given, class... Taken>
 constexpr bool decided() {
   static_assert(sizeof...(Taken) == M::size);
   return []<std::size_t... Is>(std::index_sequence<Is...>) {
-    static_assert((std::same_as<takes_t<typename M::template layer_type<Is>,
+    static_assert(
+        (std::same_as<input_layout_at_t<typename M::template layer_type<Is>,
                                         typename M::template ends_of<Is, Offered, Wanted>>,
-                                std::tuple_element_t<Is, std::tuple<Taken...>>> &&
-                   ...));
-    static_assert(std::same_as<gives_t<M, Ends<Offered, Wanted>>, Given>);
+                      std::tuple_element_t<Is, std::tuple<Taken...>>> &&
+         ...));
+    static_assert(std::same_as<output_layout_at_t<M, Ends<Offered, Wanted>>, Given>);
     static_assert(std::same_as<output_layout_t<M, Offered, Wanted>, Given>);
     return true;
   }
@@ -47,39 +48,39 @@ constexpr bool decided() {
 }
 
 template <class L, class Offered, class Wanted>
-using takes = takes_t<L, Ends<Offered, Wanted>>;
+using input_layout = input_layout_at_t<L, Ends<Offered, Wanted>>;
 
 // --- one layer ---------------------------------------------------------------------------------
 
 // clang-format off
 //                              offered     wanted      takes
-static_assert(std::same_as<takes<Column, Invariant,  Invariant>, Replicated>);
-static_assert(std::same_as<takes<Column, Sequence,   Sequence>,  Replicated>);
-static_assert(std::same_as<takes<Column, Partial,    Features>,  Replicated>);
-static_assert(std::same_as<takes<Row,    Invariant,  Invariant>, Features>);
-static_assert(std::same_as<takes<Row,    Batch,      Batch>,     Features>);
-static_assert(std::same_as<takes<Whole,  Invariant,  Batch>,     Invariant>);  // it does not move
-static_assert(std::same_as<takes<Whole,  Batch,      Invariant>, Batch>);
-static_assert(std::same_as<takes<Whole,  Sequence,   Invariant>, Sequence>);
-static_assert(std::same_as<takes<Whole,  Features,   Invariant>, Invariant>);  // it needs whole rows
-static_assert(std::same_as<takes<Whole,  Features,   Sequence>,  Sequence>);
-static_assert(std::same_as<takes<Whole,  Partial,    Batch>,     Batch>);
-static_assert(std::same_as<takes<Whole,  Partial,    Features>,  Invariant>);
-static_assert(std::same_as<takes<Whole,  Replicated, Invariant>, Invariant>);
-static_assert(std::same_as<takes<Relu,   Features,   Invariant>, Features>);
-static_assert(std::same_as<takes<Relu,   Replicated, Invariant>, Replicated>);
-static_assert(std::same_as<takes<Relu,   Partial,    Invariant>, Invariant>);  // a sum is completed
-static_assert(std::same_as<takes<Relu,   Partial,    Replicated>, Invariant>);
-static_assert(std::same_as<takes<Relu,   Partial,    Partial>,   Invariant>);
-static_assert(std::same_as<takes<Relu,   Partial,    Features>,  Features>);   // where it is wanted
-static_assert(std::same_as<takes<Drop,   Partial,    Sequence>,  Sequence>);
-static_assert(std::same_as<takes<To<Invariant>, Features, Features>, Invariant>);
-static_assert(std::same_as<takes<To<Batch>,     Partial,  Features>, Batch>);
-static_assert(std::same_as<takes<Flatten, Channels,  Invariant>, Channels>);
-static_assert(std::same_as<takes<Flatten, Sharded<Axis::height>, Invariant>, Invariant>);
-static_assert(std::same_as<takes<Flatten, Sharded<Axis::height>, Features>, Channels>);
-static_assert(std::same_as<takes<Flatten, Batch,     Features>,  Batch>);
-static_assert(std::same_as<takes<Flatten, Partial,   Features>,  Partial>);    // it is linear
+static_assert(std::same_as<input_layout<Column, Invariant,  Invariant>, Replicated>);
+static_assert(std::same_as<input_layout<Column, Sequence,   Sequence>,  Replicated>);
+static_assert(std::same_as<input_layout<Column, Partial,    Features>,  Replicated>);
+static_assert(std::same_as<input_layout<Row,    Invariant,  Invariant>, Features>);
+static_assert(std::same_as<input_layout<Row,    Batch,      Batch>,     Features>);
+static_assert(std::same_as<input_layout<Whole,  Invariant,  Batch>,     Invariant>);  // it does not move
+static_assert(std::same_as<input_layout<Whole,  Batch,      Invariant>, Batch>);
+static_assert(std::same_as<input_layout<Whole,  Sequence,   Invariant>, Sequence>);
+static_assert(std::same_as<input_layout<Whole,  Features,   Invariant>, Invariant>);  // it needs whole rows
+static_assert(std::same_as<input_layout<Whole,  Features,   Sequence>,  Sequence>);
+static_assert(std::same_as<input_layout<Whole,  Partial,    Batch>,     Batch>);
+static_assert(std::same_as<input_layout<Whole,  Partial,    Features>,  Invariant>);
+static_assert(std::same_as<input_layout<Whole,  Replicated, Invariant>, Invariant>);
+static_assert(std::same_as<input_layout<Relu,   Features,   Invariant>, Features>);
+static_assert(std::same_as<input_layout<Relu,   Replicated, Invariant>, Replicated>);
+static_assert(std::same_as<input_layout<Relu,   Partial,    Invariant>, Invariant>);  // a sum is completed
+static_assert(std::same_as<input_layout<Relu,   Partial,    Replicated>, Invariant>);
+static_assert(std::same_as<input_layout<Relu,   Partial,    Partial>,   Invariant>);
+static_assert(std::same_as<input_layout<Relu,   Partial,    Features>,  Features>);   // where it is wanted
+static_assert(std::same_as<input_layout<Drop,   Partial,    Sequence>,  Sequence>);
+static_assert(std::same_as<input_layout<To<Invariant>, Features, Features>, Invariant>);
+static_assert(std::same_as<input_layout<To<Batch>,     Partial,  Features>, Batch>);
+static_assert(std::same_as<input_layout<Flatten, Channels,  Invariant>, Channels>);
+static_assert(std::same_as<input_layout<Flatten, Sharded<Axis::height>, Invariant>, Invariant>);
+static_assert(std::same_as<input_layout<Flatten, Sharded<Axis::height>, Features>, Channels>);
+static_assert(std::same_as<input_layout<Flatten, Batch,     Features>,  Batch>);
+static_assert(std::same_as<input_layout<Flatten, Partial,   Features>,  Partial>);    // it is linear
 
 static_assert(std::same_as<output_layout_t<Column>, Features>);
 static_assert(std::same_as<output_layout_t<Row>, Partial>);
@@ -90,20 +91,20 @@ static_assert(std::same_as<output_layout_t<To<Sequence>, Partial>, Sequence>);
 
 // --- from right to left: what is wanted --------------------------------------------------------
 
-static_assert(std::same_as<wants_t<Column, Features>, Replicated>);
-static_assert(std::same_as<wants_t<Row, Invariant>, Features>);
-static_assert(std::same_as<wants_t<Whole, Features>, Invariant>);
-static_assert(std::same_as<wants_t<Whole, Sequence>, Sequence>);
-static_assert(std::same_as<wants_t<Relu, Features>, Features>);      // passed on
-static_assert(std::same_as<wants_t<Relu, Partial>, Invariant>);      // no sum reaches it
-static_assert(std::same_as<wants_t<Flatten, Features>, Channels>);
-static_assert(std::same_as<wants_t<To<Batch>, Features>, Batch>);
-static_assert(std::same_as<wants_t<Sequential<Relu, Drop, Row>, Invariant>, Features>);
-static_assert(std::same_as<wants_t<Sequential<Relu, Flatten, Row>, Invariant>, Channels>);
-static_assert(std::same_as<wants_t<Sequential<Relu, Column, Row>, Invariant>, Replicated>);
-static_assert(std::same_as<wants_t<Residual<Row>, Sequence>, Sequence>);
-static_assert(std::same_as<wants_t<Residual<Row>, Partial>, Invariant>);
-static_assert(std::same_as<wants_t<Repeat<3, Residual<Row>>, Sequence>, Sequence>);
+static_assert(std::same_as<desired_input_layout_t<Column, Features>, Replicated>);
+static_assert(std::same_as<desired_input_layout_t<Row, Invariant>, Features>);
+static_assert(std::same_as<desired_input_layout_t<Whole, Features>, Invariant>);
+static_assert(std::same_as<desired_input_layout_t<Whole, Sequence>, Sequence>);
+static_assert(std::same_as<desired_input_layout_t<Relu, Features>, Features>);      // passed on
+static_assert(std::same_as<desired_input_layout_t<Relu, Partial>, Invariant>);      // no sum reaches it
+static_assert(std::same_as<desired_input_layout_t<Flatten, Features>, Channels>);
+static_assert(std::same_as<desired_input_layout_t<To<Batch>, Features>, Batch>);
+static_assert(std::same_as<desired_input_layout_t<Sequential<Relu, Drop, Row>, Invariant>, Features>);
+static_assert(std::same_as<desired_input_layout_t<Sequential<Relu, Flatten, Row>, Invariant>, Channels>);
+static_assert(std::same_as<desired_input_layout_t<Sequential<Relu, Column, Row>, Invariant>, Replicated>);
+static_assert(std::same_as<desired_input_layout_t<Residual<Row>, Sequence>, Sequence>);
+static_assert(std::same_as<desired_input_layout_t<Residual<Row>, Partial>, Invariant>);
+static_assert(std::same_as<desired_input_layout_t<Repeat<3, Residual<Row>>, Sequence>, Sequence>);
 
 // --- a model ------------------------------------------------------------------------------------
 

@@ -36,27 +36,28 @@ static_assert(!std::same_as<MaxPool2d<2>, MaxPool2d<pool(2, {.stride = 1})>>);
 // --- layouts -----------------------------------------------------------------------------------
 
 template <class L, Layout Offered, Layout Wanted = Invariant>
-using takes = takes_t<L, Ends<Offered, Wanted>>;
+using input_layout = input_layout_at_t<L, Ends<Offered, Wanted>>;
 
 template <class L, class In>
-constexpr bool keeps = std::same_as<takes<L, In>, In>&& std::same_as<output_layout_t<L, In>, In>;
+constexpr bool keeps =
+    std::same_as<input_layout<L, In>, In>&& std::same_as<output_layout_t<L, In>, In>;
 template <class L>
 constexpr bool keeps_planes =
     keeps<L, Invariant>&& keeps<L, Replicated>&& keeps<L, Batch>&& keeps<L, Channels>;
 static_assert(keeps_planes<Max> && keeps_planes<Average> && keeps_planes<GlobalAveragePool>);
 
 // Along an axis of space, what the windows of that axis read, and the canonical block of outputs.
-static_assert(std::same_as<takes<Max, Rows>, Haloed<Axis::height, along_height>>);
-static_assert(std::same_as<takes<Max, Columns>, Haloed<Axis::width, along_width>>);
+static_assert(std::same_as<input_layout<Max, Rows>, Haloed<Axis::height, along_height>>);
+static_assert(std::same_as<input_layout<Max, Columns>, Haloed<Axis::width, along_width>>);
 static_assert(std::same_as<output_layout_t<Max, Rows>, Rows>);
-static_assert(std::same_as<wants_t<Max, Rows>, Rows>);
-static_assert(std::same_as<takes<MaxPool1d<2>, Columns>,  //
+static_assert(std::same_as<desired_input_layout_t<Max, Rows>, Rows>);
+static_assert(std::same_as<input_layout<MaxPool1d<2>, Columns>,  //
                            Haloed<Axis::width, Window{.kernel = 2, .stride = 2}>>);
 static_assert(std::same_as<output_layout_t<GlobalAveragePool, Rows>, Partial>);
 
 // The largest of sums is no sum of largest; a mean of sums is the sum of means.
-static_assert(std::same_as<takes<Max, Partial>, Invariant>);
-static_assert(std::same_as<takes<Max, Partial, Channels>, Channels>);
+static_assert(std::same_as<input_layout<Max, Partial>, Invariant>);
+static_assert(std::same_as<input_layout<Max, Partial, Channels>, Channels>);
 static_assert(keeps<Average, Partial> && keeps<GlobalAveragePool, Partial>);
 
 // --- shapes ------------------------------------------------------------------------------------

@@ -37,14 +37,16 @@ static_assert(0_GiB == 0 && std::same_as<decltype(1_KiB), std::size_t>);
 
 // --- layouts and local shapes --------------------------------------------------------------------
 
-static_assert(std::same_as<layer_takes_t<Columns, 0>, Replicated>);
-static_assert(std::same_as<layer_gives_t<Columns, 1>, Features>);
-static_assert(std::same_as<layer_takes_t<Columns, 2>, Replicated>);  // gathered in front of it
-static_assert(std::same_as<layer_takes_t<Rows, 0>, Features>);
-static_assert(std::same_as<layer_gives_t<Rows, 0>, Partial>);
-static_assert(std::same_as<layer_takes_t<Rows, 1>, Features>);  // summed and scattered before ReLU
-static_assert(std::same_as<layer_takes_t<Alternating, 2>, Features>);
-static_assert(std::same_as<layer_gives_t<Data, 2, Batch, Batch>, Batch>);
+static_assert(std::same_as<layer_input_layout_t<Columns, 0>, Replicated>);
+static_assert(std::same_as<layer_output_layout_t<Columns, 1>, Features>);
+static_assert(
+    std::same_as<layer_input_layout_t<Columns, 2>, Replicated>);  // gathered in front of it
+static_assert(std::same_as<layer_input_layout_t<Rows, 0>, Features>);
+static_assert(std::same_as<layer_output_layout_t<Rows, 0>, Partial>);
+static_assert(
+    std::same_as<layer_input_layout_t<Rows, 1>, Features>);  // summed and scattered before ReLU
+static_assert(std::same_as<layer_input_layout_t<Alternating, 2>, Features>);
+static_assert(std::same_as<layer_output_layout_t<Data, 2, Batch, Batch>, Batch>);
 static_assert(std::same_as<output_layout_t<Columns>, Features>);
 static_assert(std::same_as<output_layout_t<Rows>, Partial>);
 

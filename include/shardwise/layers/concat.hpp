@@ -53,17 +53,17 @@ struct Concat {
   static constexpr bool keeps_features = !adds_features;
 
   template <Layout Wanted>
-  using wants =
+  using desired_input_layout =
       std::conditional_t<std::same_as<Wanted, Sharded<A>>, Invariant, stream_t<Wanted, Invariant>>;
 
   template <Layout Offered, Layout Wanted>
-  using takes = std::conditional_t<
+  using input_layout = std::conditional_t<
       std::same_as<Offered, Sharded<A>>,
       std::conditional_t<std::same_as<Wanted, Replicated>, Replicated, Invariant>,
       stream_t<Offered, std::conditional_t<std::same_as<Wanted, Sharded<A>>, Invariant, Wanted>>>;
 
   template <Layout In>
-  using gives = In;
+  using output_layout = In;
 
   template <std::size_t N>
   constexpr Shape output_shape(const std::array<Shape, N>& in) const {

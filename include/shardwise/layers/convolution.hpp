@@ -125,7 +125,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
 
   /// A convolution over all its channels can apply the activation behind it.
   template <Layout X>
-  static constexpr bool fuses = !std::same_as<typename Layouts::template gives<X>, Partial>;
+  static constexpr bool fuses = !std::same_as<typename Layouts::template output_layout<X>, Partial>;
 
   ///@{
   /// As `Layer` says.

@@ -58,11 +58,11 @@ struct ConvolutionLayouts : ProductLayouts<S, Axis::channel> {};
 template <auto Form>
 struct ConvolutionLayouts<split::group, Form> {
   template <Layout Wanted>
-  using wants = Sharded<Axis::channel>;
+  using desired_input_layout = Sharded<Axis::channel>;
   template <Layout Offered, Layout Wanted>
-  using takes = Sharded<Axis::channel>;
+  using input_layout = Sharded<Axis::channel>;
   template <Layout In>
-  using gives = Sharded<Axis::channel>;
+  using output_layout = Sharded<Axis::channel>;
   template <Layout In>
   using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
   template <Layout In>
@@ -76,11 +76,11 @@ struct ConvolutionLayouts<split::space<A>, Form> {
   static constexpr Window window = Form.windows[space_position(A, Form.windows.size())];
 
   template <Layout Wanted>
-  using wants = Sharded<A>;
+  using desired_input_layout = Sharded<A>;
   template <Layout Offered, Layout Wanted>
-  using takes = typename read_through<A, window>::type;
+  using input_layout = typename read_through<A, window>::type;
   template <Layout In>
-  using gives = Sharded<A>;
+  using output_layout = Sharded<A>;
   template <Layout In>
   using weight = ParameterUse<Invariant, Replicated>;
   template <Layout In>

@@ -29,18 +29,18 @@ struct Flatten {
   static constexpr bool reshapes = true;
 
   template <Layout Wanted>
-  using wants = std::conditional_t<std::same_as<Wanted, Sharded<Axis::feature>>,
-                                   Sharded<Axis::channel>, Wanted>;
+  using desired_input_layout = std::conditional_t<std::same_as<Wanted, Sharded<Axis::feature>>,
+                                                  Sharded<Axis::channel>, Wanted>;
 
   template <Layout Offered, Layout Wanted>
-  using takes = std::conditional_t<
+  using input_layout = std::conditional_t<
       !ShardedLayout<Offered> || keeps_planes<Offered>, Offered,
       std::conditional_t<keeps_planes<Wanted> || std::same_as<Wanted, Invariant> ||
                              std::same_as<Wanted, Replicated>,
                          Wanted, Sharded<Axis::channel>>>;
 
   template <Layout In>
-  using gives =
+  using output_layout =
       std::conditional_t<std::same_as<In, Sharded<Axis::channel>>, Sharded<Axis::feature>, In>;
 
   constexpr Shape output_shape(const Shape& x) const {

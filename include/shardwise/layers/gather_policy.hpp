@@ -22,11 +22,11 @@ struct To {
   static constexpr bool keeps_shape = true;
 
   template <Layout Wanted>
-  using wants = L;
+  using desired_input_layout = L;
   template <Layout Offered, Layout Wanted>
-  using takes = L;
+  using input_layout = L;
   template <Layout In>
-  using gives = In;
+  using output_layout = In;
 
   constexpr Shape output_shape(const Shape& in) const { return in; }
   ///@}

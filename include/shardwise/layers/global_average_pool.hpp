@@ -75,11 +75,11 @@ struct GlobalAveragePool {
   static constexpr bool keeps_features = true;
 
   template <Layout Wanted>
-  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
+  using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
   template <Layout Offered, Layout Wanted>
-  using takes = Offered;
+  using input_layout = Offered;
   template <Layout In>
-  using gives = std::conditional_t<detail::is_space_split<In>, Partial, In>;
+  using output_layout = std::conditional_t<detail::is_space_split<In>, Partial, In>;
 
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return x;

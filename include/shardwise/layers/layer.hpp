@@ -82,14 +82,15 @@ struct KeepsLayout {
   static constexpr bool keeps_shape = true;
 
   template <Layout Wanted>
-  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
+  using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
 
   template <Layout Offered, Layout Wanted>
-  using takes = std::conditional_t<!std::same_as<Offered, Partial>, Offered,
-                                   std::conditional_t<ShardedLayout<Wanted>, Wanted, Invariant>>;
+  using input_layout =
+      std::conditional_t<!std::same_as<Offered, Partial>, Offered,
+                         std::conditional_t<ShardedLayout<Wanted>, Wanted, Invariant>>;
 
   template <Layout In>
-  using gives = In;
+  using output_layout = In;
 
   constexpr Shape output_shape(const Shape& in) const { return in; }
   ///@}
@@ -105,10 +106,10 @@ struct KeepsLayout {
 ///       void backward(Frame&, Nothing, DY dy, DX dx) const;  // duals: View<const T, dual_t<Out>>,
 ///     };                                                     //        View<T, dual_t<In>>
 ///
-/// Layouts      `takes<Offered, Wanted>`: the layout that it wants its input in, when the layer
-///              before offers `Offered` and the one behind would like `Wanted`.
-///              `gives<In>`: the layout of its output. `wants<Wanted>`: what it would like to be
-///              offered. All three come with `KeepsLayout` where that fits.
+/// Layouts      `input_layout<Offered, Wanted>`: the layout of its input, when the layer before
+///              offers `Offered` and the one behind would like `Wanted`.
+///              `output_layout<In>`: the layout of its output. `desired_input_layout<Wanted>`: what
+///              it would like to be offered. All three come with `KeepsLayout` where that fits.
 /// Shapes       `output_shape(in)`: global shapes; throws shape_error for an input that it cannot
 ///              take. Batch and sequence may be `dynamic` while a model is bound.
 /// Backward     gets what `saves` names as its second argument (`Nothing{}` otherwise), *assigns*
@@ -151,9 +152,9 @@ struct KeepsLayout {
 /// valid: `Relu`, `Linear<split::output, 3, 4>`      invalid: `int`, a struct without `saves`
 template <class L>
 concept Layer = requires(const L& layer, const Shape& in) {
-  typename L::template takes<Invariant, Invariant>;
-  typename L::template gives<typename L::template takes<Invariant, Invariant>>;
-  typename L::template wants<Invariant>;
+  typename L::template input_layout<Invariant, Invariant>;
+  typename L::template output_layout<typename L::template input_layout<Invariant, Invariant>>;
+  typename L::template desired_input_layout<Invariant>;
   { L::saves } -> std::convertible_to<Saves>;
   { layer.output_shape(in) } -> std::convertible_to<Shape>;
 };

@@ -51,7 +51,7 @@ class LinearProduct : public ProductLayouts<S, Axis::feature> {
 
   /// A product over complete rows can apply the activation behind it.
   template <Layout X>
-  static constexpr bool fuses = !std::same_as<typename Layouts::template gives<X>, Partial>;
+  static constexpr bool fuses = !std::same_as<typename Layouts::template output_layout<X>, Partial>;
 
   ///@{
   /// As `Layer` says.

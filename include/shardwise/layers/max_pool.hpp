@@ -49,17 +49,17 @@ class MaxPool {
   static constexpr bool keeps_features = true;
 
   template <Layout Wanted>
-  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
+  using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
 
   template <Layout Offered, Layout Wanted>
-  using takes =
+  using input_layout =
       std::conditional_t<!std::same_as<Offered, Partial>, detail::windowed_t<Windows, Offered>,
                          std::conditional_t<std::same_as<Wanted, Sharded<Axis::batch>> ||
                                                 std::same_as<Wanted, Sharded<Axis::channel>>,
                                             Wanted, Invariant>>;
 
   template <Layout In>
-  using gives = detail::outputs_of_t<In>;
+  using output_layout = detail::outputs_of_t<In>;
 
   constexpr Shape output_shape(const Shape& x) const { return detail::pooled_shape<Windows>(x); }
 

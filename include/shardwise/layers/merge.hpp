@@ -14,8 +14,9 @@ namespace shardwise {
 /// A merge makes one value of several, its operands, and has no parameters. It says what a Layer
 /// says, with these differences; N is the number of operands.
 ///
-/// Layouts      `takes`, `gives` and `wants` are those of the first operand. The others are brought
-///              to the same layout, or to `operand<J, In>`, see below.
+/// Layouts      `input_layout`, `output_layout` and `desired_input_layout` are those of the first
+///              operand. The others are brought to the same layout, or to `operand<J, In>`, see
+///              below.
 /// Shapes       `output_shape(const std::array<Shape, N>& in)`; a shape of rank 0 is not known yet.
 /// Forward      `forward(Frame&, const X& x, View<T, Out> y)`: x is a std::tuple of views of the
 ///              operands, each a View<const T, L> of its layout.
@@ -35,9 +36,9 @@ namespace shardwise {
 /// valid: `Sum`      invalid: `Relu`
 template <class Op>
 concept Merge = requires(const Op& op, const std::array<Shape, 2>& in) {
-  typename Op::template takes<Invariant, Invariant>;
-  typename Op::template gives<typename Op::template takes<Invariant, Invariant>>;
-  typename Op::template wants<Invariant>;
+  typename Op::template input_layout<Invariant, Invariant>;
+  typename Op::template output_layout<typename Op::template input_layout<Invariant, Invariant>>;
+  typename Op::template desired_input_layout<Invariant>;
   { Op::saves } -> std::convertible_to<Saves>;
   { op.output_shape(in) } -> std::convertible_to<Shape>;
 };

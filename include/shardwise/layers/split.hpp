@@ -43,11 +43,11 @@ struct ProductLayouts {
 template <Axis Summed>
 struct ProductLayouts<split::output, Summed> {
   template <Layout Wanted>
-  using wants = Replicated;
+  using desired_input_layout = Replicated;
   template <Layout Offered, Layout Wanted>
-  using takes = Replicated;
+  using input_layout = Replicated;
   template <Layout In>
-  using gives = Sharded<Summed>;
+  using output_layout = Sharded<Summed>;
   template <Layout In>
   using weight = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
   template <Layout In>
@@ -57,11 +57,11 @@ struct ProductLayouts<split::output, Summed> {
 template <Axis Summed>
 struct ProductLayouts<split::input, Summed> {
   template <Layout Wanted>
-  using wants = Sharded<Summed>;
+  using desired_input_layout = Sharded<Summed>;
   template <Layout Offered, Layout Wanted>
-  using takes = Sharded<Summed>;
+  using input_layout = Sharded<Summed>;
   template <Layout In>
-  using gives = Partial;
+  using output_layout = Partial;
   template <Layout In>
   using weight = ParameterUse<Sharded<Axis::input>, Sharded<Axis::input>>;
   template <Layout In>
@@ -77,11 +77,12 @@ struct ProductLayouts<split::none, Summed> {
       std::same_as<L, Sharded<Axis::sequence>>;
 
   template <Layout Wanted>
-  using wants = std::conditional_t<has_whole_rows<Wanted>, Wanted, Invariant>;
+  using desired_input_layout = std::conditional_t<has_whole_rows<Wanted>, Wanted, Invariant>;
   template <Layout Offered, Layout Wanted>
-  using takes = std::conditional_t<has_whole_rows<Offered>, Offered, wants<Wanted>>;
+  using input_layout =
+      std::conditional_t<has_whole_rows<Offered>, Offered, desired_input_layout<Wanted>>;
   template <Layout In>
-  using gives = In;
+  using output_layout = In;
   template <Layout In>
   using weight =
       ParameterUse<Invariant,

@@ -23,13 +23,13 @@ struct KeepsStream {
   static constexpr bool keeps_shape = true;
 
   template <Layout Wanted>
-  using wants = stream_t<Wanted, Invariant>;
+  using desired_input_layout = stream_t<Wanted, Invariant>;
 
   template <Layout Offered, Layout Wanted>
-  using takes = stream_t<Offered, Wanted>;
+  using input_layout = stream_t<Offered, Wanted>;
 
   template <Layout In>
-  using gives = In;
+  using output_layout = In;
   ///@}
 };
 

@@ -67,7 +67,7 @@ template <class L, class S, class E>
 consteval bool sums_meanwhile() {
   if constexpr (StartsAllReduce<typename S::context::communicator> && S::input_gradient &&
                 goes_backward_in_parts<L>) {
-    using R = Redistribute<dual_t<takes_t<L, E>>, dual_t<typename E::offered>>;
+    using R = Redistribute<dual_t<input_layout_at_t<L, E>>, dual_t<typename E::offered>>;
     return R::movement == Movement::all_reduce;
   } else {
     return false;
@@ -91,8 +91,8 @@ class Bound {
   using Ctx = typename S::context;
   using T = typename Ctx::dtype;
   using X = input_element_t<L, T>;
-  using In = takes_t<L, E>;
-  using Out = gives_t<L, E>;
+  using In = input_layout_at_t<L, E>;
+  using Out = output_layout_at_t<L, E>;
   using Parameters = parameters_t<L, In>;
   using F = Frame<In, S, Parameters, exchanges_t<L, In>>;
   static constexpr std::size_t parameter_count = F::parameter_count;

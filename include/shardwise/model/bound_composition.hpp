@@ -246,14 +246,16 @@ class Bound<L, S, E> {
           return Parts(list, shapes, binder, at);
         })) {}
 
-  values_t<T, gives_t<L, E>> forward(Run<Ctx>& run, input_values_t<L, T, typename E::offered>&& x) {
+  values_t<T, output_layout_at_t<L, E>> forward(Run<Ctx>& run,
+                                                input_values_t<L, T, typename E::offered>&& x) {
     Values values;
     put_inputs(run, values, x, InputNumbers{});
     placed([&](Position& at) { forward(run, values, at, Numbers{}); });
     return outputs(values, OutputNumbers{});
   }
 
-  input_gradients_t<T, E, S> backward(Run<Ctx>& run, values_t<T, duals_t<gives_t<L, E>>>&& dy) {
+  input_gradients_t<T, E, S> backward(Run<Ctx>& run,
+                                      values_t<T, duals_t<output_layout_at_t<L, E>>>&& dy) {
     Gradients gradients;
     put_output_gradients(gradients, dy, OutputNumbers{});
     placed([&](Position& at) { backward(run, gradients, at, Numbers{}); });
@@ -293,7 +295,7 @@ class Bound<L, S, E> {
   }
 
   template <std::size_t... Ks>
-  static values_t<T, gives_t<L, E>> outputs(Values& values, std::index_sequence<Ks...>) {
+  static values_t<T, output_layout_at_t<L, E>> outputs(Values& values, std::index_sequence<Ks...>) {
     return {std::move(detail::held<value_in<L::wires.output_slot(Ks)>>(values))...};
   }
 
@@ -375,7 +377,7 @@ class Bound<L, S, E> {
   void backward_part(Run<Ctx>& run, Gradients& gradients, Position& at) {
     using Part = At<I>;
     using B = detail::bound_part_t<L, S, E, I>;
-    using Back = dual_t<gives_t<typename Part::Layer, typename Part::Here>>;
+    using Back = dual_t<output_layout_at_t<typename Part::Layer, typename Part::Here>>;
     if constexpr (goes_backward<typename Part::Layer, typename Part::Use, typename Part::Here>) {
       auto& dy = detail::held<gradient_in<given_slot<I>>>(gradients);
       [[maybe_unused]] const auto here = detail::at_part<I>(run, at);

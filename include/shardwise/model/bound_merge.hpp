@@ -32,8 +32,8 @@ template <class Op, class S, class E, class... Operands>
 class BoundMerge {
   using Ctx = typename S::context;
   using T = typename Ctx::dtype;
-  using In = takes_t<Op, E>;
-  using Out = gives_t<Op, E>;
+  using In = input_layout_at_t<Op, E>;
+  using Out = output_layout_at_t<Op, E>;
   using F = Frame<In, S, std::tuple<>, std::tuple<>>;
   static constexpr std::size_t arity = sizeof...(Operands);
   using Numbers = std::index_sequence_for<Operands...>;

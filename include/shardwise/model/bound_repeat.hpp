@@ -21,10 +21,10 @@ requires detail::RepeatsBlock<L>
 class Bound<L, S, E> {
   using Ctx = typename S::context;
   using T = typename Ctx::dtype;
-  using Stream = takes_t<L, E>;
+  using Stream = input_layout_at_t<L, E>;
   using Block = typename L::repeated_block;
   using BlockEnds = typename L::template block_ends<Stream>;
-  using BlockGives = gives_t<Block, BlockEnds>;
+  using BlockOutput = output_layout_at_t<Block, BlockEnds>;
 
   using First = Bound<Block, Setting<Ctx, use_of<S::trains, S::input_gradient>>, BlockEnds>;
   using Later = Bound<Block, Setting<Ctx, use_behind<L, S, E>>, BlockEnds>;
@@ -59,11 +59,11 @@ class Bound<L, S, E> {
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>>&& dy) {
     for (std::size_t i = L::times; i-- > 1;) {
       dy = at_block(run, i, [&] {
-        return later_[i - 1].backward(run, converted<dual_t<BlockGives>>(run, std::move(dy)));
+        return later_[i - 1].backward(run, converted<dual_t<BlockOutput>>(run, std::move(dy)));
       });
     }
     auto dx = at_block(run, 0, [&] {
-      return first_.backward(run, converted<dual_t<BlockGives>>(run, std::move(dy)));
+      return first_.backward(run, converted<dual_t<BlockOutput>>(run, std::move(dy)));
     });
     if constexpr (S::input_gradient) {
       return converted<dual_t<typename E::offered>>(run, std::move(dx));

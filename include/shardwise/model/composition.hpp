@@ -82,13 +82,13 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
 
   /// What the whole would like to be given, as of a `Layer`.
   template <EndLayout Wanted>
-  using wants = detail::slot_wanted_t<Graph, Wanted, 0>;
+  using desired_input_layout = detail::slot_wanted_t<Graph, Wanted, 0>;
   /// What it takes, as of a `Layer`.
   template <EndLayout Offered, EndLayout Wanted>
-  using takes = detail::list_takes_t<Graph, Offered, Wanted>;
+  using input_layout = detail::list_input_layout_t<Graph, Offered, Wanted>;
   /// What it gives between these ends.
   template <EndLayout Offered, EndLayout Wanted>
-  using gives_between = detail::list_gives_t<Graph, Offered, Wanted>;
+  using output_layout_between = detail::list_output_layout_t<Graph, Offered, Wanted>;
 
   /// All sizes are in the types.
   constexpr Graph() requires(detail::HasAllSizes<typename Parts::layer>&&...) { check(Numbers{}); }

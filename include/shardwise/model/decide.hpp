@@ -16,33 +16,36 @@ struct Ends {
 
 /// What L would like to be offered when `Wanted` is wanted of it.
 template <class L, EndLayout Wanted>
-using wants_t = typename L::template wants<Wanted>;
+using desired_input_layout_t = typename L::template desired_input_layout<Wanted>;
 
 /// What L takes between these ends.
 template <class L, class E>
-using takes_t = typename L::template takes<typename E::offered, typename E::wanted>;
+using input_layout_at_t =
+    typename L::template input_layout<typename E::offered, typename E::wanted>;
 
 namespace detail {
 
 template <class L, class E>
-struct gives {
-  using type = typename L::template gives<takes_t<L, E>>;
+struct output_layout_at {
+  using type = typename L::template output_layout<input_layout_at_t<L, E>>;
 };
 template <class L, class E>
-requires requires { typename L::template gives_between<typename E::offered, typename E::wanted>; }
-struct gives<L, E> {
-  using type = typename L::template gives_between<typename E::offered, typename E::wanted>;
+requires requires {
+  typename L::template output_layout_between<typename E::offered, typename E::wanted>;
+}
+struct output_layout_at<L, E> {
+  using type = typename L::template output_layout_between<typename E::offered, typename E::wanted>;
 };
 
 }  // namespace detail
 
 /// What L gives between these ends.
 template <class L, class E>
-using gives_t = typename detail::gives<L, E>::type;
+using output_layout_at_t = typename detail::output_layout_at<L, E>::type;
 
 /// The layout that a model gives by itself: `output_layout_t<Mlp, Invariant>` is Partial if its
 /// last layer is row-parallel.
 template <class L, EndLayout Offered = Invariant, EndLayout Wanted = Invariant>
-using output_layout_t = gives_t<L, Ends<Offered, Wanted>>;
+using output_layout_t = output_layout_at_t<L, Ends<Offered, Wanted>>;
 
 }  // namespace shardwise

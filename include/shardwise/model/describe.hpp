@@ -42,7 +42,7 @@ class Describer : public WalkVisitor {
 
   template <class L, Layout In, bool Returns>
   void layer(const L& layer, const Shape& in, const Shape& out) {
-    using Out = typename L::template gives<In>;
+    using Out = typename L::template output_layout<In>;
     const LayerFacts facts = facts_of<L, In, Returns>(layer, in, out, place_, sending_, trains_);
     Row row{};
     row[0] = path_.with(name_of<L>());
@@ -61,7 +61,7 @@ class Describer : public WalkVisitor {
     Row row{};
     row[0] = path_.with(name_of<Op>());
     row[1] = layout_name<In>();
-    row[2] = to_string(local_shape<typename Op::template gives<In>>(out, place_));
+    row[2] = to_string(local_shape<typename Op::template output_layout<In>>(out, place_));
     add(std::move(row), PlanVisitor(sending_, trains_));
   }
 

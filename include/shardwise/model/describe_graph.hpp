@@ -88,7 +88,7 @@ class GraphDrawer : public WalkVisitor {
 
   template <class L, Layout In, bool Returns>
   void layer(const L& layer, const Shape& in, const Shape& out) {
-    using Out = typename L::template gives<In>;
+    using Out = typename L::template output_layout<In>;
     if (skipped_ > 0) return;
     const LayerFacts facts = facts_of<L, In, Returns>(layer, in, out, place_, sending_, trains_);
     std::string text =
@@ -123,7 +123,7 @@ class GraphDrawer : public WalkVisitor {
       here_ = operand;
       connect(node, operand.is_forked ? ", weight=1" : "");
     }
-    give(layout_name<typename Op::template gives<In>>());
+    give(layout_name<typename Op::template output_layout<In>>());
   }
 
   template <class L>

@@ -42,11 +42,13 @@ struct Fusion : SettingAt<L, S, E, I> {
     } else {
       using Next = typename L::template layer_type<I + 1>;
       using After = typename L::template ends_of<I + 1, typename E::offered, typename E::wanted>;
-      constexpr bool stays = std::same_as<gives_t<Layer, Here>, takes_t<Next, After>>;
+      constexpr bool stays =
+          std::same_as<output_layout_at_t<Layer, Here>, input_layout_at_t<Next, After>>;
       if constexpr (activation_of<Next>() != Activation::none && stays) {
         constexpr bool is_enough = !S::trains || Next::saves == Saves::output || has_slope<Next>;
-        return is_enough && fuses_activation<Layer, takes_t<Layer, Here>> ? Next::activation
-                                                                          : Activation::none;
+        return is_enough && fuses_activation<Layer, input_layout_at_t<Layer, Here>>
+                   ? Next::activation
+                   : Activation::none;
       } else {
         return Activation::none;
       }
@@ -55,7 +57,7 @@ struct Fusion : SettingAt<L, S, E, I> {
 
   using Behind = typename L::template layer_type<I + 1 == L::size ? I : I + 1>;
   using Before = typename L::template layer_type<I == 0 ? 0 : I - 1>;
-  using Back = adjoint_t<Redistribute<typename Here::offered, takes_t<Layer, Here>>>;
+  using Back = adjoint_t<Redistribute<typename Here::offered, input_layout_at_t<Layer, Here>>>;
   static constexpr bool dx_stays = moves_nothing<Back, typename Context::communicator>;
 
   /// Whether layer I, where it applies an activation, gives z too, which that one saves.
@@ -85,7 +87,8 @@ struct BoundPart<L, S, E, I, std::index_sequence<Js...>> {
   template <std::size_t J, std::size_t Slot = L::template part_type<I>::slots[J]>
   using Read =
       Operand<typename L::template slot_layout<Slot, typename E::offered, typename E::wanted>,
-              operand_t<Op, J, takes_t<Op, Here>>, slot_gradients<L, E, S::input_gradients>[Slot]>;
+              operand_t<Op, J, input_layout_at_t<Op, Here>>,
+              slot_gradients<L, E, S::input_gradients>[Slot]>;
   using type = BoundMerge<Op, Setting<typename S::context, typename At::Use>, Here, Read<Js>...>;
 };
 template <class L, class S, class E, std::size_t I>

@@ -17,7 +17,7 @@ namespace shardwise {
 /// Whether a layer or composition between the ends E owns parameters.
 template <class L, class E>
 struct OwnsParameters
-    : std::bool_constant<(std::tuple_size_v<parameters_t<L, takes_t<L, E>>> > 0)> {};
+    : std::bool_constant<(std::tuple_size_v<parameters_t<L, input_layout_at_t<L, E>>> > 0)> {};
 
 namespace detail {
 
@@ -76,7 +76,8 @@ struct OwnsParameters<L, E> : std::bool_constant<detail::any_true(detail::owners
 template <class L, class E>
 requires detail::RepeatsBlock<L>
 struct OwnsParameters<L, E>
-    : OwnsParameters<typename L::repeated_block, typename L::template block_ends<takes_t<L, E>>> {
+    : OwnsParameters<typename L::repeated_block,
+                     typename L::template block_ends<input_layout_at_t<L, E>>> {
 };
 
 /// Whether anything of L runs backward, in the setting S and between the ends E.

@@ -27,18 +27,18 @@ consteval bool must_be_layer() {
   if constexpr (!IsComposition<L> && !Layer<L>) {
     static_assert(std::is_class_v<L>, "L is no layer: a model is made of types like Relu.");
     static_assert(
-        requires { typename L::template takes<Invariant, Invariant>; },
-        "The layer L lacks `template <Layout Offered, Layout Wanted> using takes`, the "
-        "layout that it wants its input in. Write it, or derive L from KeepsLayout. (L is part "
+        requires { typename L::template input_layout<Invariant, Invariant>; },
+        "The layer L lacks `template <Layout Offered, Layout Wanted> using input_layout`, the "
+        "layout of its input. Write it, or derive L from KeepsLayout. (L is part "
         "Number of its composition, counted from 0.)");
     static_assert(
-        requires { typename L::template wants<Invariant>; },
-        "The layer L lacks `template <Layout Wanted> using wants`, the layout that it "
-        "would like to be offered. Write it, or derive L from KeepsLayout. (L is part Number of "
+        requires { typename L::template desired_input_layout<Invariant>; },
+        "The layer L lacks `template <Layout Wanted> using desired_input_layout`, the layout that "
+        "it would like to be offered. Write it, or derive L from KeepsLayout. (L is part Number of "
         "its composition, counted from 0.)");
     static_assert(
-        requires { typename L::template gives<Invariant>; },
-        "The layer L lacks `template <Layout In> using gives`, the layout of its output. "
+        requires { typename L::template output_layout<Invariant>; },
+        "The layer L lacks `template <Layout In> using output_layout`, the layout of its output. "
         "Write it, or derive L from KeepsLayout. (L is part Number of its composition, counted "
         "from 0.)");
     static_assert(
@@ -74,9 +74,9 @@ consteval bool must_be_part() {
   } else {
     static_assert(
         Merge<L>,
-        "L reads several slots and is no Merge: Sum is one. A Merge has takes, "
-        "wants, gives, saves and `output_shape(const std::array<Shape, N>&) const`. (L is "
-        "part Number of its composition, counted from 0.)");
+        "L reads several slots and is no Merge: Sum is one. A Merge has input_layout, "
+        "desired_input_layout, output_layout, saves and `output_shape(const "
+        "std::array<Shape, N>&) const`. (L is part Number of its composition, counted from 0.)");
     return true;
   }
 }

@@ -317,7 +317,7 @@ class Model {
 
   using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
   using ParameterTypes = typename BoundArchitecture::parameter_types;
-  using Gives = gives_t<Architecture, E>;
+  using Gives = output_layout_at_t<Architecture, E>;
 
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
         std::unique_ptr<backend_type> own)

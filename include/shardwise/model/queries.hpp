@@ -4,7 +4,7 @@
 //
 //     struct Mlp : Sequential<ColumnParallelLinear<784, 512>, Relu, RowParallelLinear<512, 10>> {};
 //
-//     static_assert(std::same_as<layer_gives_t<Mlp, 0>, Sharded<Axis::feature>>);
+//     static_assert(std::same_as<layer_output_layout_t<Mlp, 0>, Sharded<Axis::feature>>);
 //     static_assert(plan<Mlp, 8>(batch{512}).forward == collectives{all_reduce(512 * 10)});
 //     static_assert(plan<Mlp, 8>(batch{512}).bytes_sent() < 4_MiB);
 //     static_assert(memory_of<Mlp, 8>(batch{512}).largest().bytes() < 3_MiB);
@@ -12,7 +12,8 @@
 //
 //   question                                     answer
 //   output_layout_t<M, Offered, Wanted>          the layout that a model gives by itself
-//   layer_takes_t<M, I>, layer_gives_t<M, I>     those of layer I of a Sequential
+//   layer_input_layout_t<M, I>                   what layer I of a Sequential takes
+//   layer_output_layout_t<M, I>                  what it gives
 //   input_shape<M>(batch)                        the global shape of what it takes
 //   M{}.output_shape(shape)                      the global shape of what it gives
 //   local_shape<L>(shape, place)                 what one rank holds of a tensor laid out as L
@@ -36,13 +37,13 @@ namespace shardwise {
 
 /// The layout in which layer I of the Sequential M takes its input.
 template <class M, std::size_t I, Layout Offered = Invariant, Layout Wanted = Invariant>
-using layer_takes_t =
-    takes_t<typename M::template layer_type<I>, typename M::template ends_of<I, Offered, Wanted>>;
+using layer_input_layout_t = input_layout_at_t<typename M::template layer_type<I>,
+                                               typename M::template ends_of<I, Offered, Wanted>>;
 
 /// The layout that layer I of the Sequential M gives, before anything moves.
 template <class M, std::size_t I, Layout Offered = Invariant, Layout Wanted = Invariant>
-using layer_gives_t =
-    gives_t<typename M::template layer_type<I>, typename M::template ends_of<I, Offered, Wanted>>;
+using layer_output_layout_t = output_layout_at_t<typename M::template layer_type<I>,
+                                                 typename M::template ends_of<I, Offered, Wanted>>;
 
 /// The shape [batch, features] of what M takes, with the features that its first layer names.
 template <class M>
@@ -155,7 +156,8 @@ class MemoryVisitor : public WalkVisitor {
     if constexpr (!only_reshapes<L>) {
       if constexpr (Returns && L::saves == Saves::input) keep<In>(in);
       here_ = {};
-      if constexpr (Returns && L::saves == Saves::output) keep<typename L::template gives<In>>(out);
+      if constexpr (Returns && L::saves == Saves::output)
+        keep<typename L::template output_layout<In>>(out);
     }
   }
 

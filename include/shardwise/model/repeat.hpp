@@ -24,7 +24,8 @@ class Repeat {
 
   /// One time through the block, from a stream laid out as L.
   template <Layout L, Layout Wanted>
-  using after = stream_t<gives_t<Block, Ends<L, Wanted>>, wants_t<Block, Wanted>>;
+  using after =
+      stream_t<output_layout_at_t<Block, Ends<L, Wanted>>, desired_input_layout_t<Block, Wanted>>;
 
  public:
   using repeated_block = Block;            ///< tells a Repeat, also one derived from, from a layer
@@ -40,16 +41,17 @@ class Repeat {
   ///@{
   /// What the whole would like to be given, takes and gives, as of a `Layer`.
   template <Layout Wanted>
-  using wants = wants_t<Block, Wanted>;
+  using desired_input_layout = desired_input_layout_t<Block, Wanted>;
   template <Layout Offered, Layout Wanted>
-  using takes = after<stream_t<Offered, wants_t<Block, Wanted>>, wants_t<Block, Wanted>>;
+  using input_layout = after<stream_t<Offered, desired_input_layout_t<Block, Wanted>>,
+                             desired_input_layout_t<Block, Wanted>>;
   template <Layout Offered, Layout Wanted>
-  using gives_between = takes<Offered, Wanted>;
+  using output_layout_between = input_layout<Offered, Wanted>;
   ///@}
 
   /// The ends of every block when the stream is laid out as L.
   template <Layout L>
-  using block_ends = Ends<L, wants_t<Block, L>>;
+  using block_ends = Ends<L, desired_input_layout_t<Block, L>>;
 
   constexpr Repeat() requires detail::HasAllSizes<Block>
   = default;

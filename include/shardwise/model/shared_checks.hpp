@@ -48,9 +48,9 @@ consteval auto sharing_layers() {
     (std::make_index_sequence<L::size>{});
   } else if constexpr (RepeatsBlock<L>) {
     return sharing_layers<typename L::repeated_block,
-                          typename L::template block_ends<takes_t<L, E>>>();
+                          typename L::template block_ends<input_layout_at_t<L, E>>>();
   } else {
-    return SharingLayers<SharingLayer<L, parameters_t<L, takes_t<L, E>>>>{};
+    return SharingLayers<SharingLayer<L, parameters_t<L, input_layout_at_t<L, E>>>>{};
   }
 }
 

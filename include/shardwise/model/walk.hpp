@@ -67,7 +67,7 @@ constexpr void visit_output(const Shape& shape, Visitor& visitor) {
 /// shape that L gives for `in`.
 template <class L, class S, class E>
 struct Walk {
-  using In = takes_t<L, E>;
+  using In = input_layout_at_t<L, E>;
 
   template <class Visitor>
   static constexpr Shape visit(const L& layer, const Shape& in, Visitor& visitor) {
@@ -164,7 +164,8 @@ struct Walk<L, S, E> {
       visit_merge<I>(shapes, positions, visitor, std::make_index_sequence<Part::arity>{});
     }
     if (L::numbers_parts) visitor.leave();
-    bring<given, gives_t<typename At::Layer, typename At::Here>, void>(shapes[given], visitor);
+    bring<given, output_layout_at_t<typename At::Layer, typename At::Here>, void>(shapes[given],
+                                                                                  visitor);
     keep<given>(positions, visitor);
   }
 
@@ -174,7 +175,7 @@ struct Walk<L, S, E> {
     using Part = typename L::template part_type<I>;
     using At = SettingAt<L, S, E, I>;
     using Op = typename At::Layer;
-    using In = takes_t<Op, typename At::Here>;
+    using In = input_layout_at_t<Op, typename At::Here>;
     std::array<typename Visitor::Position, Part::arity> operands;
     const auto bring_operand = [&]<std::size_t J>(std::integral_constant<std::size_t, J>) {
       constexpr std::size_t slot = Part::slots[J];
@@ -192,11 +193,11 @@ struct Walk<L, S, E> {
 template <class L, class S, class E>
 requires RepeatsBlock<L>
 struct Walk<L, S, E> {
-  using Stream = takes_t<L, E>;
+  using Stream = input_layout_at_t<L, E>;
   using Block = typename L::repeated_block;
   using BlockEnds = typename L::template block_ends<Stream>;
   using Enter = Redistribute<typename E::offered, Stream>;
-  using Leave = Redistribute<gives_t<Block, BlockEnds>, Stream>;
+  using Leave = Redistribute<output_layout_at_t<Block, BlockEnds>, Stream>;
   using Later = Setting<typename S::context, use_behind<L, S, E>>;
 
   template <class Visitor>
@@ -238,7 +239,8 @@ constexpr void walk(const L& model, const shapes_t<typename E::offered>& in, Vis
   } else {
     visitor.template input<typename E::offered>(in);
     const Shape out = Walk<L, S, E>::visit(model, in, visitor);
-    visit_output<gives_t<L, E>, typename E::wanted, goes_backward<L, S, E>>(out, visitor);
+    visit_output<output_layout_at_t<L, E>, typename E::wanted, goes_backward<L, S, E>>(out,
+                                                                                       visitor);
   }
 }
 

@@ -50,8 +50,8 @@ using slot_wanted_t = typename decltype(slot_wanted<L, Wanted, Slot>())::type;
 
 /// What part I would like to be given.
 template <class L, EndLayout Wanted, std::size_t I>
-using wanted_by_t =
-    wants_t<typename L::template layer_type<I>, slot_wanted_t<L, Wanted, L::inputs + I>>;
+using wanted_by_t = desired_input_layout_t<typename L::template layer_type<I>,
+                                           slot_wanted_t<L, Wanted, L::inputs + I>>;
 
 /// Whether all parts that read a slot, of those from number I on, want it as W.
 template <class L, EndLayout Wanted, std::size_t Slot, Layout W,
@@ -100,13 +100,13 @@ using part_ends_t = typename PartEnds<L, Offered, Wanted, I>::type;
 
 /// How part I takes its operands.
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
-using part_takes_t =
-    takes_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
+using part_input_layout_t =
+    input_layout_at_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
 
 /// How part I takes its operand J.
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I, std::size_t J>
 using taken_as_t =
-    operand_t<typename L::template layer_type<I>, J, part_takes_t<L, Offered, Wanted, I>>;
+    operand_t<typename L::template layer_type<I>, J, part_input_layout_t<L, Offered, Wanted, I>>;
 
 /// Whether only a merge reads what part I gives, and not as its first operand.
 template <class L, std::size_t I>
@@ -115,7 +115,7 @@ inline constexpr bool gives_later_operand =
 
 template <std::size_t I, class Layer, class E>
 struct CheckedEnds {
-  static_assert(edge_must_exist<I, Layer, typename E::offered, takes_t<Layer, E>>());
+  static_assert(edge_must_exist<I, Layer, typename E::offered, input_layout_at_t<Layer, E>>());
   using type = E;
 };
 
@@ -137,8 +137,8 @@ struct PartEnds<L, Offered, Wanted, I>
 
 /// How part I takes a value that is laid out as C, and that others read too.
 template <class L, EndLayout Wanted, Layout C, std::size_t I>
-using taken_beside_others_t =
-    takes_t<typename L::template layer_type<I>, Ends<C, slot_wanted_t<L, Wanted, L::inputs + I>>>;
+using taken_beside_others_t = input_layout_at_t<typename L::template layer_type<I>,
+                                                Ends<C, slot_wanted_t<L, Wanted, L::inputs + I>>>;
 
 /// Whether all parts that read a slot, of those from number I on, take C as Taken.
 template <class L, EndLayout Wanted, std::size_t Slot, Layout C, Layout Taken,
@@ -169,8 +169,8 @@ consteval auto fork_layout() {
 
 /// What part I gives.
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
-using part_gives_t =
-    gives_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
+using part_output_layout_t =
+    output_layout_at_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
 
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Slot>
 consteval auto slot_layout() {
@@ -180,16 +180,17 @@ consteval auto slot_layout() {
   } else if constexpr (Slot < L::inputs) {
     return std::type_identity<nth_layout_t<Offered, Slot>>{};
   } else if constexpr (forks) {
-    return fork_layout<L, Wanted, Slot, part_gives_t<L, Offered, Wanted, Slot - L::inputs>>();
+    return fork_layout<L, Wanted, Slot,
+                       part_output_layout_t<L, Offered, Wanted, Slot - L::inputs>>();
   } else {
-    return std::type_identity<part_gives_t<L, Offered, Wanted, Slot - L::inputs>>{};
+    return std::type_identity<part_output_layout_t<L, Offered, Wanted, Slot - L::inputs>>{};
   }
 }
 
 /// How a list takes its first input: as the only part that reads it does, or as it is laid out for
 /// all.
 template <class L, EndLayout Offered, EndLayout Wanted>
-consteval auto list_takes() {
+consteval auto list_input_layout() {
   if constexpr (L::wires.count[0] == 1) {
     return std::type_identity<
         taken_as_t<L, Offered, Wanted, L::wires.first[0].part, L::wires.first[0].operand>>{};
@@ -198,19 +199,21 @@ consteval auto list_takes() {
   }
 }
 template <class L, EndLayout Offered, EndLayout Wanted>
-using list_takes_t = typename decltype(list_takes<L, Offered, Wanted>())::type;
+using list_input_layout_t = typename decltype(list_input_layout<L, Offered, Wanted>())::type;
 
 /// How a list gives its outputs. Its parts are looked at from the first to the last, so that an
 /// error of any part stands a few lines below where the list is used.
 template <class L, EndLayout Offered, EndLayout Wanted, class Numbers, class Outputs>
-struct ListGives;
+struct ListOutputLayout;
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t... Is, std::size_t... Os>
-struct ListGives<L, Offered, Wanted, std::index_sequence<Is...>, std::index_sequence<Os...>> {
+struct ListOutputLayout<L, Offered, Wanted, std::index_sequence<Is...>,
+                        std::index_sequence<Os...>> {
   static_assert((std::is_class_v<typename PartEnds<L, Offered, Wanted, Is>::type> && ...));
   using type = ends_layout_t<slot_layout_t<L, Offered, Wanted, L::wires.output_slot(Os)>...>;
 };
 template <class L, EndLayout Offered, EndLayout Wanted>
-using list_gives_t = typename ListGives<L, Offered, Wanted, std::make_index_sequence<L::size>,
-                                        std::make_index_sequence<L::outputs>>::type;
+using list_output_layout_t =
+    typename ListOutputLayout<L, Offered, Wanted, std::make_index_sequence<L::size>,
+                              std::make_index_sequence<L::outputs>>::type;
 
 }  // namespace shardwise::detail

@@ -46,9 +46,9 @@ struct ForgetsFactor : KeepsLayout {
 /// but each rank's is a summand.
 struct WrongDual : ColumnParallelLinear<7, 5> {
   template <Layout Wanted>
-  using wants = Invariant;
+  using desired_input_layout = Invariant;
   template <Layout Offered, Layout Wanted>
-  using takes = Invariant;
+  using input_layout = Invariant;
 };
 
 /// y = Σ x over features, + b on every rank. `Used` is what it says of b; Partial would be true if
@@ -57,11 +57,11 @@ struct BiasOnEveryRank {
   static constexpr Saves saves = Saves::input;
 
   template <Layout Wanted>
-  using wants = Feature;
+  using desired_input_layout = Feature;
   template <Layout Offered, Layout Wanted>
-  using takes = Feature;
+  using input_layout = Feature;
   template <Layout In>
-  using gives = Partial;
+  using output_layout = Partial;
   template <Layout In>
   using parameters = std::tuple<ParameterUse<Invariant, Replicated>>;
 

@@ -123,11 +123,11 @@ struct LinearInWindows {
   static constexpr bool keeps_features = true;
 
   template <Layout Wanted>
-  using wants = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
+  using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
   template <Layout Offered, Layout Wanted>
-  using takes = windowed_t<Windows, Offered>;
+  using input_layout = windowed_t<Windows, Offered>;
   template <Layout In>
-  using gives = outputs_of_t<In>;
+  using output_layout = outputs_of_t<In>;
 
   constexpr Shape output_shape(const Shape& x) const { return pooled_shape<Windows>(x); }
   ///@}
