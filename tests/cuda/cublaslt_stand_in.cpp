@@ -59,18 +59,6 @@ struct Operation {
     return attributes.get<std::uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
   }
   void* vector() const { return attributes.get<void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr); }
-  bool has_auxiliary() const { return (epilogue() & 128U) != 0; }
-  void* auxiliary() const {
-    return attributes.get<void*>(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, nullptr);
-  }
-  std::int64_t auxiliary_ld() const {
-    return attributes.get<std::int64_t>(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
-  }
-  /// Whether the auxiliary matrix, which has as many rows as D, may be read 16 bytes at once.
-  bool auxiliary_fits(std::uint64_t rows) const {
-    return auxiliary() != nullptr && reinterpret_cast<std::uintptr_t>(auxiliary()) % 16 == 0 &&
-           auxiliary_ld() % 8 == 0 && auxiliary_ld() >= static_cast<std::int64_t>(rows);
-  }
 };
 /// What stands in the bytes of a cublasLtMatmulAlgo_t.
 struct Algorithm {
@@ -127,13 +115,6 @@ Call call_of(const Operation& operation, const Layout& a, const Layout& b, const
     case CUBLASLT_EPILOGUE_RELU:
     case CUBLASLT_EPILOGUE_GELU:
       break;
-    case CUBLASLT_EPILOGUE_GELU_AUX:
-    case CUBLASLT_EPILOGUE_DGELU:
-      fits = fits && operation.auxiliary_fits(d.rows);
-      break;
-    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
-      fits = fits && operation.vector() != nullptr && operation.auxiliary_fits(d.rows);
-      break;
     case CUBLASLT_EPILOGUE_BIAS:
     case CUBLASLT_EPILOGUE_RELU_BIAS:
     case CUBLASLT_EPILOGUE_GELU_BIAS:
@@ -157,7 +138,6 @@ struct Problem {
   const T* b_data;
   T* d_data;
   T* vector;
-  T* auxiliary;
   A alpha, beta;
   bool sums_in_output;
 
@@ -180,12 +160,6 @@ struct Problem {
       return x / 2 * (1 + std::tanh(A(0.7978845608028654) * (x + A(0.044715) * x * x * x)));
     return x;
   }
-  static A gelu_slope(A x) {
-    const A t = std::tanh(A(0.7978845608028654) * (x + A(0.044715) * x * x * x));
-    return (1 + t) / 2 +
-           x / 2 * (1 - t * t) * A(0.7978845608028654) * (1 + A(3 * 0.044715) * x * x);
-  }
-
   void run() const {
     const bool ta = operation.op(CUBLASLT_MATMUL_DESC_TRANSA) == CUBLAS_OP_T;
     const bool tb = operation.op(CUBLASLT_MATMUL_DESC_TRANSB) == CUBLAS_OP_T;
@@ -201,11 +175,6 @@ struct Problem {
         A result = alpha * sum;
         if (beta != A(0)) result += beta * static_cast<A>(out);
         if ((epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) result += static_cast<A>(vector[i]);
-        const std::size_t beside = i + j * static_cast<std::size_t>(operation.auxiliary_ld());
-        if (epilogue == CUBLASLT_EPILOGUE_DGELU)
-          result *= gelu_slope(static_cast<A>(auxiliary[beside]));
-        else if (operation.has_auxiliary())
-          auxiliary[beside] = static_cast<T>(result);
         out = static_cast<T>(after(epilogue, result));
       }
       if (epilogue != CUBLASLT_EPILOGUE_BGRADB) continue;
@@ -352,11 +321,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   if (vector != nullptr)  // nothing tells the library how it is aligned
     is_right = is_right && alignment_of(vector) >= 16 &&
                stand_in::is_on_device(vector, length * bytes_of(ld.type));
-  if (operation.has_auxiliary())
-    is_right = is_right &&
-               stand_in::is_on_device(
-                   operation.auxiliary(),
-                   static_cast<std::size_t>(operation.auxiliary_ld()) * call.n * bytes_of(ld.type));
   if (algorithm.scratch > 0)
     is_right = is_right && scratch_bytes >= algorithm.scratch &&
                reinterpret_cast<std::uintptr_t>(scratch) % 256 == 0 &&
@@ -379,7 +343,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                              static_cast<const T*>(b),
                              static_cast<T*>(d),
                              static_cast<T*>(operation.vector()),
-                             static_cast<T*>(operation.auxiliary()),
                              *static_cast<const A*>(alpha),
                              *static_cast<const A*>(beta),
                              algorithm.sums_in_output != 0};

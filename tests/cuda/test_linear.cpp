@@ -95,53 +95,6 @@ bool products_are_right(HostCuda& cuda, const Sizes& s, std::size_t offset) {
   return right;
 }
 
-/// The same for products that save z, and that multiply by a slope. `offset` is that of z, and
-/// tells with the sizes whether cuBLASLt does it.
-template <class T>
-void check_slopes(HostCuda& cuda, const Sizes& s, std::size_t offset) {
-  const auto p = LinearProblem<T>::of_integers(s.rows, s.in, s.out);
-  HostCuda::Linear<T> kernel(cuda, s.in, s.out);
-  const OnDevice<T> x(cuda, p.x), w(cuda, p.w), bias(cuda, p.bias), dy(cuda, p.dy);
-  const Weight<T> weight{w.data(), 1};
-  CAPTURE(s.rows);
-  CAPTURE(s.in);
-  CAPTURE(s.out);
-  CAPTURE(offset);
-  const auto loops = [&](std::size_t row, bool any) {
-    const bool fits = row % 8 == 0 && offset == 0 && stand_in::lacks == 0;
-    return !any || fits ? 0 : 1;
-  };
-
-  for (const bool with_bias : {false, true}) {
-    const OnDevice<T> y(cuda, unwritten<T>(s.rows * s.out)),
-        z(cuda, unwritten<T>(s.rows * s.out), offset);
-    cuda.loops = 0;
-    kernel.forward(s.rows, x.data(), weight, with_bias ? bias.data() : nullptr,
-                   Activation::gelu_tanh, y.data(), z.data());
-    const std::vector<T> sums = rounded<T>(p.forward(with_bias));
-    CHECK(backend_test::same(z.values(), sums));
-    std::vector<T> wanted(sums.size());
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      wanted[i] =
-          static_cast<T>(activations::GeluTanh::value(static_cast<accumulate_t<T>>(sums[i])));
-    CHECK(close(y.values(), wanted));
-    if (s.in > 0) CHECK(cuda.loops == loops(s.out, s.rows * s.out > 0));
-  }
-
-  const auto of_reals = LinearProblem<T>::of_reals(s.rows, s.in, s.out);
-  const OnDevice<T> z(cuda, of_reals.x, offset), dx(cuda, unwritten<T>(s.rows * s.in));
-  cuda.loops = 0;
-  kernel.backward_input(s.rows, dy.data(), weight, dx.data(), Activation::gelu_tanh, z.data());
-  const std::vector<double> products = p.backward_input();
-  std::vector<T> wanted(products.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    wanted[i] = static_cast<T>(static_cast<accumulate_t<T>>(
-        products[i] * activations::GeluTanh::slope(LinearProblem<T>::number(of_reals.x[i]))));
-  CHECK(close(dx.values(), wanted));
-  CHECK(backend_test::same(z.values(), of_reals.x));
-  if (s.out > 0) CHECK(cuda.loops == loops(s.in, s.rows * s.in > 0));
-}
-
 }  // namespace
 
 TEST_CASE_TEMPLATE("cuda: products of random and empty sizes are right, aligned or not", T, float,
@@ -261,75 +214,6 @@ TEST_CASE("cuda: what is fused needs no loop, and the rest one") {
   CHECK(stand_in::matmuls == 3);
 }
 
-TEST_CASE_TEMPLATE("cuda: products save z and multiply by slopes, by themselves or behind", T,
-                   float, double, bf16, fp16) {
-  const Machine machine;
-  Numbers numbers(11);
-  std::vector<Sizes> sizes(std::begin(backend_test::empty_products),
-                           std::end(backend_test::empty_products));
-  sizes.insert(sizes.end(), {{5, 8, 16}, {1, 8, 8}, {5, 16, 7}, {5, 7, 16}, {0, 8, 8}, {3, 8, 0}});
-  const auto random = [&] { return static_cast<std::size_t>(numbers.integer(9) + 9); };
-  for (int i = 0; i < 40; ++i) sizes.push_back({random(), random(), random()});
-  for (const std::uint32_t lacks : {0U, 128U, 254U | CUBLASLT_EPILOGUE_BGRADB}) {
-    stand_in::lacks = lacks;
-    HostCuda cuda;
-    for (const Sizes& s : sizes)
-      for (const std::size_t offset : {0U, 1U, 3U}) check_slopes<T>(cuda, s, offset);
-  }
-  CHECK(stand_in::misuse == "");
-}
-
-TEST_CASE("cuda: a product applies GELU alone where nobody saves z") {
-  HostCuda cuda;
-  HostCuda::Linear<float> kernel(cuda, 8, 16);
-  static_assert(SlopeKernel<HostCuda::Linear<float>, float>);
-  static_assert(!kernel.has_slope_of(Activation::relu) && !kernel.has_slope_of(Activation::gelu));
-  const OnDevice<float> x(cuda, std::vector<float>(24, 1)), w(cuda, std::vector<float>(128, 1)),
-      bias(cuda, std::vector<float>(16, 1)), y(cuda, std::vector<float>(48)),
-      z(cuda, std::vector<float>(48)), dx(cuda, std::vector<float>(24));
-  const auto epilogue_of = [&](const float* given, float* kept) {
-    kernel.forward(3, x.data(), {w.data(), 1}, given, Activation::gelu_tanh, y.data(), kept);
-    return stand_in::epilogue;
-  };
-  CHECK(epilogue_of(nullptr, nullptr) == CUBLASLT_EPILOGUE_GELU);
-  CHECK(epilogue_of(bias.data(), z.data()) == CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
-  CHECK(epilogue_of(nullptr, z.data()) == CUBLASLT_EPILOGUE_GELU_AUX);
-  CHECK(epilogue_of(bias.data(), nullptr) == CUBLASLT_EPILOGUE_GELU_BIAS);
-  kernel.backward_input(3, y.data(), {w.data(), 1}, dx.data(), Activation::gelu_tanh, x.data());
-  CHECK(stand_in::epilogue == CUBLASLT_EPILOGUE_DGELU);
-  kernel.backward_input(3, y.data(), {w.data(), 1}, dx.data());
-  CHECK(stand_in::epilogue == CUBLASLT_EPILOGUE_DEFAULT);
-  CHECK(cuda.loops == 0);
-  CHECK(stand_in::misuse == "");
-}
-
-TEST_CASE("cuda: a plan that is used again finds z where it lies now") {
-  HostCuda cuda;
-  HostCuda::Linear<float> kernel(cuda, 8, 8);
-  const OnDevice<float> ones(cuda, std::vector<float>(64, 1)), y(cuda, std::vector<float>(8));
-  for (const float number : {1.0F, -2.0F}) {
-    const OnDevice<float> x(cuda, std::vector<float>(8, number)), z(cuda, std::vector<float>(8));
-    kernel.forward(1, x.data(), {ones.data(), 1}, nullptr, Activation::gelu_tanh, y.data(),
-                   z.data());
-    CHECK(z.values() == std::vector<float>(8, 8 * number));
-    kernel.backward_input(1, ones.data(), {ones.data(), 1}, y.data(), Activation::gelu_tanh,
-                          x.data());
-    CHECK(close(y.values(), std::vector<float>(8, 8 * activations::GeluTanh::slope(number))));
-  }
-  CHECK(stand_in::misuse == "");
-}
-
-TEST_CASE("cuda: the fastest of the products with slopes is found on their own matrices") {
-  const Machine machine;
-  CudaOptions options;
-  options.time_candidates = true;
-  HostCuda cuda(options);
-  stand_in::fastest = 3;
-  for (const std::size_t offset : {0U, 1U}) check_slopes<float>(cuda, {5, 8, 16}, offset);
-  CHECK(stand_in::algorithm == 3);
-  CHECK(stand_in::misuse == "");
-}
-
 TEST_CASE("cuda: a sum of two-byte numbers is kept in float") {
   HostCuda cuda;
   HostCuda::Linear<bf16> kernel(cuda, 600, 1);
@@ -384,7 +268,7 @@ TEST_CASE("cuda: shapes that were seen are not planned again, and take no memory
   CHECK(stand_in::misuse == "");
 }
 
-TEST_CASE("cuda: a bias or an auxiliary matrix that is less aligned than before is another plan") {
+TEST_CASE("cuda: a bias that is less aligned than before is another plan") {
   const Machine machine;
   HostCuda cuda;
   HostCuda::Linear<float> kernel(cuda, 4, 4);
@@ -395,14 +279,6 @@ TEST_CASE("cuda: a bias or an auxiliary matrix that is less aligned than before 
   cuda.synchronize();
   CHECK(stand_in::heuristics == heuristics + 3);
   CHECK(stand_in::misuse == "");  // which an algorithm for wider reads of the vector would be
-
-  HostCuda::Linear<float> wide(cuda, 4, 8);
-  const OnDevice<float> n(cuda, std::vector<float>(128, 1.0F));
-  for (const std::size_t offset : {std::size_t{96}, std::size_t{100}, std::size_t{96}})
-    wide.forward(2, n.data(), {n.data() + 16, 1}, nullptr, Activation::gelu_tanh, n.data() + 64,
-                 n.data() + offset);
-  cuda.synchronize();
-  CHECK(stand_in::heuristics == heuristics + 5);
 }
 
 TEST_CASE("cuda: an algorithm that is refused at a call gives way to the next one") {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 
-#include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/pooling.hpp"
 
 namespace testing {
@@ -16,10 +15,6 @@ class EnqueuedKernel {
   explicit EnqueuedKernel(Device& device, Given... given)
       : device_(device), kernel_(device.host(), given...) {}
 
-  static constexpr bool has_slope_of(shardwise::Activation activation) requires requires {
-    Kernel::has_slope_of(activation);
-  }
-  { return Kernel::has_slope_of(activation); }
   std::size_t record_bytes(const shardwise::PoolingCall& call) const {
     return kernel_.record_bytes(call);
   }

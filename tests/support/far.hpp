@@ -52,7 +52,6 @@ using FarCommunicator = shardwise::DeviceThreadCommunicator<Far>;
 #include "shardwise/core/tensor_memory.hpp"
 #include "support/enqueued_kernel.hpp"
 #include "support/plain_communicator.hpp"
-#include "support/slope_loops.hpp"
 
 namespace testing {
 
@@ -121,11 +120,11 @@ class Open {
   FarMemory& memory_;
 };
 
-/// `Reference` on far memory, with slopes as `Cuda` has them.
+/// `Reference` on far memory.
 class Far {
  public:
   template <shardwise::Real T>
-  using Linear = EnqueuedKernel<SlopeLoops<T>, Far>;
+  using Linear = EnqueuedKernel<shardwise::Reference::Linear<T>, Far>;
   template <shardwise::Real T>
   using Convolution = EnqueuedKernel<shardwise::Reference::Convolution<T>, Far>;
   template <shardwise::Real T>
@@ -245,7 +244,6 @@ class Far {
 };
 
 static_assert(shardwise::RecordingBackend<Far> && shardwise::Backend<Far, float>);
-static_assert(shardwise::SlopeKernel<Far::Linear<float>, float>);
 static_assert(!shardwise::DeviceBackend<shardwise::Reference>);
 
 /// A rank whose collectives take far memory alone, as NCCL's take that of a GPU.

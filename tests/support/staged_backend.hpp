@@ -65,14 +65,13 @@ class StagedBackend::Linear {
       : backend_(backend), in_(in), out_(out), kernel_(backend.far, in, out) {}
 
   void forward(std::size_t rows, const T* x, shardwise::Weight<T> weight, const T* bias,
-               shardwise::Activation activation, T* y, T* z = nullptr) {
+               shardwise::Activation activation, T* y) {
     const StagedTensor far_x(backend_, x, rows * in_), w(backend_, weight.data, out_ * in_),
         far_bias(backend_, bias, out_);
-    StagedTensor far_y(backend_, y, rows * out_), far_z(backend_, z, rows * out_);
+    StagedTensor far_y(backend_, y, rows * out_);
     kernel_.forward(rows, far_x.there(), shardwise::Weight<T>{w.there(), ++version_},
-                    far_bias.there(), activation, far_y.there(), far_z.there());
+                    far_bias.there(), activation, far_y.there());
     far_y.bring_back();
-    far_z.bring_back();
   }
 
   void backward_input(std::size_t rows, const T* dy, shardwise::Weight<T> weight, T* dx) {
@@ -80,16 +79,6 @@ class StagedBackend::Linear {
     StagedTensor far_dx(backend_, dx, rows * in_);
     kernel_.backward_input(rows, far_dy.there(), shardwise::Weight<T>{w.there(), ++version_},
                            far_dx.there());
-    far_dx.bring_back();
-  }
-
-  void backward_input(std::size_t rows, const T* dy, shardwise::Weight<T> weight, T* dx,
-                      shardwise::Activation before, const T* z) {
-    const StagedTensor far_dy(backend_, dy, rows * out_), w(backend_, weight.data, out_ * in_),
-        far_z(backend_, z, rows * in_);
-    StagedTensor far_dx(backend_, dx, rows * in_);
-    kernel_.backward_input(rows, far_dy.there(), shardwise::Weight<T>{w.there(), ++version_},
-                           far_dx.there(), before, far_z.there());
     far_dx.bring_back();
   }
 

@@ -39,22 +39,6 @@ concept LinearKernel = requires(K& kernel, std::size_t rows, const T* in, Weight
   kernel.backward_weight(rows, in, in, write, out, out);
 };
 
-/// A LinearKernel that also saves what backward needs of an activation behind the product, and
-/// multiplies by the slope of one in front of it: of those whose slope is taken from their input z
-/// (`slope_from_output` is false) and for which `K::has_slope_of(activation)` holds.
-///
-///     forward         z[rows, out] = x · wᵀ + bias,   y[rows, out] = activation(z)
-///     backward_input  dx[rows, in] = (dy · w) ∘ activation'(z[rows, in])
-///
-/// `z` of forward may be null, where no backward follows.
-template <class K, class T>
-concept SlopeKernel = LinearKernel<K, T> &&
-    requires(K& kernel, std::size_t rows, const T* in, Weight<T> weight, T* out) {
-  requires !K::has_slope_of(Activation::none);
-  kernel.forward(rows, in, weight, in, Activation::gelu_tanh, out, out);
-  kernel.backward_input(rows, in, weight, out, Activation::gelu_tanh, in);
-};
-
 /// A computing engine that offers the dtype T.
 ///
 ///     B::Linear<T>(backend, in, out)   the kernel of one linear layer

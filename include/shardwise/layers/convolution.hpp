@@ -123,12 +123,16 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
         .initialized_by(weight_rule_, bias_rule_);
   }
 
-  /// A convolution over all its channels can apply the activation behind it.
-  template <Layout X>
-  static constexpr bool fuses = !std::same_as<typename Layouts::template output_layout<X>, Partial>;
-
   ///@{
   /// As `Layer` says.
+  template <Layout X>
+  constexpr Convolution with_activation(Activation activation) const
+      requires(!std::same_as<typename Layouts::template output_layout<X>, Partial>) {
+    Convolution other = *this;
+    other.activation_ = activation;
+    return other;
+  }
+
   template <Layout X>
   using parameters = std::conditional_t<
       Form.bias,
@@ -179,8 +183,8 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
-    frame.state().forward(call_on(x, y), x.data(), weight_of(frame), bias_of(frame),
-                          Frame::activation, y.data());
+    frame.state().forward(call_on(x, y), x.data(), weight_of(frame), bias_of(frame), activation_,
+                          y.data());
   }
 
   template <class Frame, class X, class DY, class DX>
@@ -249,6 +253,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
   [[no_unique_address]] detail::Size<Out> out_{};
   init::Rule weight_rule_ = init::torch_linear;
   init::Rule bias_rule_ = init::torch_linear;
+  Activation activation_ = Activation::none;  // applied to what it gives
 };
 
 namespace detail {

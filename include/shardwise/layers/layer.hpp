@@ -132,8 +132,11 @@ struct KeepsLayout {
 ///     static constexpr bool reshapes = true;   no forward and backward: the memory stays as it is
 ///     static constexpr bool keeps_shape = true;  the output is of the input's shape, always
 ///     static constexpr bool keeps_features = true;  it has as many features or channels, always
-///     static constexpr Activation activation;  an element-wise function that products can fuse,
-///                                              with its slope
+///     static constexpr Activation activation;  an element-wise function that the layer in front of
+///                                              it can apply
+///     template <Layout In> L with_activation(Activation) const;  the same layer, which applies
+///     that
+///                                              to what it gives
 ///     auto make_state(Frame&) const;           what it keeps from call to call: `frame.state()`
 ///
 /// A layer with `backward_in_parts`, which saves its input and works on memory of its own, has
@@ -204,6 +207,9 @@ template <class L>
 inline constexpr bool works_in_place = requires {
   requires L::in_place;
 };
+/// Whether forward leaves the memory of its input as it is, and calls nothing of the layer.
+template <class L>
+inline constexpr bool passes_forward = only_reshapes<L>;
 
 template <class L>
 consteval Activation activation_of() {
@@ -232,23 +238,12 @@ constexpr auto as_dynamic(const L& layer) {
 template <class L>
 using as_dynamic_t = decltype(as_dynamic(std::declval<const L&>()));
 
-/// Whether the layer's product can apply the activation behind it (`L::fuses<In>`).
+/// Whether L, given its input as In, can apply the activation behind it. What returns another type,
+/// like that of a base class, would not do what L does.
 template <class L, class In>
-inline constexpr bool fuses_activation = requires {
-  requires L::template fuses<In>;
+concept AppliesActivation = requires(const L& layer) {
+  { layer.template with_activation<In>(Activation::relu) } -> std::same_as<L>;
 };
-
-/// An activation whose slope is taken from its input.
-template <class L>
-concept SavesActivationInput = requires {
-  L::activation;
-  requires L::saves == Saves::input;
-};
-
-/// Whether the product of L, in T by the backend B, has the slope of `Other`, an activation beside
-/// it, see SlopeKernel. Of a type derived from L this is not said, since it may do something else.
-template <class L, class Other, class B, class T>
-inline constexpr bool has_slope_of = false;
 
 }  // namespace detail
 

@@ -49,10 +49,6 @@ class LinearProduct : public ProductLayouts<S, Axis::feature> {
   static constexpr Saves saves = Saves::input;     ///< as `Layer` says
   static constexpr bool backward_in_parts = true;  ///< as `Layer` says
 
-  /// A product over complete rows can apply the activation behind it.
-  template <Layout X>
-  static constexpr bool fuses = !std::same_as<typename Layouts::template output_layout<X>, Partial>;
-
   ///@{
   /// As `Layer` says.
   template <Layout X>
@@ -60,23 +56,21 @@ class LinearProduct : public ProductLayouts<S, Axis::feature> {
       Bias, std::tuple<typename Layouts::template weight<X>, typename Layouts::template bias<X>>,
       std::tuple<typename Layouts::template weight<X>>>;
 
-  /// With z, if the backward of the activation behind the product needs it.
-  template <class Frame, class X, class Y, class... Z>
-  void forward(Frame& frame, const X& x, const Y& y, const Z&... z) const {
-    frame.state().forward(x.rows(), x.data(), weight_of(frame), bias_of(frame), Frame::activation,
-                          y.data(), z.data()...);
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    frame.state().forward(x.rows(), x.data(), weight_of(frame), bias_of(frame), activation_,
+                          y.data());
   }
 
-  /// With the activation in front of the product and its z, if dx is to be multiplied by its slope.
-  template <class Frame, class X, class DY, class DX, class... Slope>
-  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx, const Slope&... slope) const {
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     backward_parameters(frame, x, dy);
-    if constexpr (Frame::input_gradient) backward_input(frame, dy, dx, slope...);
+    if constexpr (Frame::input_gradient) backward_input(frame, dy, dx);
   }
 
-  template <class Frame, class DY, class DX, class... Slope>
-  void backward_input(Frame& frame, const DY& dy, const DX& dx, const Slope&... slope) const {
-    frame.state().backward_input(dy.rows(), dy.data(), weight_of(frame), dx.data(), slope...);
+  template <class Frame, class DY, class DX>
+  void backward_input(Frame& frame, const DY& dy, const DX& dx) const {
+    frame.state().backward_input(dy.rows(), dy.data(), weight_of(frame), dx.data());
   }
 
   template <class Frame, class X, class DY>
@@ -102,6 +96,10 @@ class LinearProduct : public ProductLayouts<S, Axis::feature> {
       return nullptr;
     }
   }
+
+ protected:
+  /// Applied to what the product gives.
+  Activation activation_ = Activation::none;
 };
 
 }  // namespace detail
@@ -174,6 +172,14 @@ class Linear : public detail::LinearProduct<S, Bias> {
 
   ///@{
   /// As `Layer` says.
+  template <Layout X>
+  constexpr Linear with_activation(Activation activation) const
+      requires(!std::same_as<typename Linear::template output_layout<X>, Partial>) {
+    Linear other = *this;
+    other.activation_ = activation;
+    return other;
+  }
+
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() > 0) check_input(x);
     return x.with_back({Axis::feature, out()});
@@ -222,12 +228,6 @@ namespace detail {
 
 template <class S, std::size_t In, std::size_t Out, bool Bias>
 inline constexpr bool runs_as_dynamic<Linear<S, In, Out, Bias>> = true;
-
-template <class S, std::size_t In, std::size_t Out, bool Bias, SavesActivationInput Other, class B,
-          class T>
-requires SlopeKernel<typename B::template Linear<T>, T>
-inline constexpr bool has_slope_of<Linear<S, In, Out, Bias>, Other, B, T> =
-    B::template Linear<T>::has_slope_of(Other::activation);
 
 }  // namespace detail
 

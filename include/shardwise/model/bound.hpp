@@ -32,13 +32,12 @@
 namespace shardwise {
 
 /// What is known of a layer's place in a model at compile time.
-template <class Context, class Use, Activation Fused = Activation::none>
+template <class Context, class Use>
 struct Setting {
   using context = Context;                                     ///< of the model
   static constexpr bool trains = Use::trains;                  ///< whether there are gradients
   static constexpr bool input_gradient = Use::input_gradient;  ///< whether any input has one
   static constexpr InputSet input_gradients = Use::input_gradients;  ///< which inputs do
-  static constexpr Activation activation = Fused;                    ///< which its product applies
 };
 
 /// The gradient that goes back from a part of a model, or nothing where nobody asked for it.
@@ -115,27 +114,26 @@ class Bound {
     if (in.rank() > 0) layer.output_shape(in);
   }
 
-  /// Converts what is offered to what the layer takes, and saves what its backward needs. A product
-  /// that applies an activation gives z too, what that is applied to, if a backward may follow.
-  template <class... Z>
-  Value<T, Out> forward(Run<Ctx>& run, Value<X, typename E::offered>&& offered, Z&... z) {
+  /// Converts what is offered to what the layer takes, and saves what its backward needs.
+  Value<T, Out> forward(Run<Ctx>& run, Value<X, typename E::offered>&& offered) {
     Value<X, In> x = converted<In>(run, std::move(offered));
     if constexpr (is_sized && detail::checks_locally<typename Ctx::communicator>())
       detail::require_as_bound(x.global(), parameters_.in);
     const Shape out_shape = layer_.output_shape(x.global());
-    if constexpr (detail::only_reshapes<L>) {
-      in_shape_ = x.global();
-      return Value<T, Out>(std::move(x), out_shape);
+    if constexpr (detail::passes_forward<L>) {
+      const Shape in = x.global();
+      Value<T, Out> y(std::move(x), out_shape);
+      keep_output(run, in, y);
+      return y;
     } else {
       const View<const X, In> in = x.view();
       if constexpr (goes_backward<L, S, E> && L::saves == Saves::input) {
         if (run.trains()) saved_ = x;
       }
       Value<T, Out> y = output_for(run, x, out_shape);
-      if (run.trains()) ((z = Value<T, Out>(run.pool, out_shape, run.place())), ...);
       {
         Call at = call(run, in.global());
-        layer_.forward(at.frame, in, y.writable(), z.writable()...);
+        layer_.forward(at.frame, in, y.writable());
       }
       keep_output(run, in.global(), y);
       if (run.finds_non_finite())
@@ -144,34 +142,13 @@ class Bound {
     }
   }
 
-  /// Takes over the output of a product that applied this activation itself.
-  void adopt(Run<Ctx>& run, const Value<T, Out>& y) { keep_output(run, y.global(), y); }
-
-  /// The same with z, what it was applied to, if its backward needs that.
-  void adopt(Run<Ctx>& run, const Value<T, Out>& y, Value<T, In>&& z) {
-    adopt(run, y);
-    saved_ = std::move(z);
-  }
-
-  /// Gives up what forward saved, for a product that multiplies by the slope of this activation.
-  Value<T, In> take_saved() { return std::exchange(saved_, {}); }
-
-  /// Converts the gradient of the input back, which such a product gave.
-  auto skip_backward(Run<Ctx>& run, Value<T, dual_t<In>>&& dx) {
-    return converted<dual_t<typename E::offered>>(run, std::move(dx));
-  }
-
-  /// Writes the gradients of parameters, and converts the gradient of the input back. `slope` is
-  /// the activation in front of a product, and where its z lies, if the product has its slope.
-  template <class... Slope>
-  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given,
-                                     const Slope&... slope) {
+  /// Writes the gradients of parameters, and converts the gradient of the input back.
+  input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
     Value<T, dual_t<Out>> dy = std::move(given);  // to give up its memory with this call
     if constexpr (detail::only_reshapes<L>) {
       return converted<dual_t<typename E::offered>>(run,
                                                     Value<T, dual_t<In>>(std::move(dy), in_shape_));
     } else if constexpr (detail::sums_meanwhile<L, S, E>()) {
-      static_assert(sizeof...(slope) == 0, "between the two, data moves");
       return backward_in_parts(run, dy.view());
     } else {
       const Saved saved = std::exchange(saved_, {});
@@ -189,7 +166,7 @@ class Bound {
         if constexpr (L::saves == Saves::nothing) {
           layer_.backward(at.frame, Nothing{}, in, dx_view);
         } else {
-          layer_.backward(at.frame, saved.view(), in, dx_view, slope...);
+          layer_.backward(at.frame, saved.view(), in, dx_view);
         }
       }
       if constexpr (S::input_gradient) {

@@ -128,7 +128,7 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
     if constexpr (IsComposition<Layer>) {
       return B(layer, shapes[Part::slots[0]], binder);
     } else if constexpr (Part::arity == 1) {
-      return B(as_dynamic(layer), shapes[Part::slots[0]], binder, name_of<Layer>);
+      return B(running<S::trains, E, I>(list), shapes[Part::slots[0]], binder, name_of<Layer>);
     } else {
       return B(layer, operand_shapes<Part>(shapes));
     }
@@ -142,10 +142,9 @@ template <class B, class Context, class Y, class... Xs>
 [[gnu::noinline]] void forward_into(B& bound, Run<Context>& run, Y& y, Xs&&... xs) {
   y = converted<typename Y::layout>(run, bound.forward(run, std::forward<Xs>(xs)...));
 }
-template <Layout Back, class B, class Context, class DY, class DX, class... Slope>
-[[gnu::noinline]] void backward_into(B& bound, Run<Context>& run, DY& dy, DX& dx,
-                                     const Slope&... slope) {
-  dx = bound.backward(run, converted<Back>(run, std::move(dy)), slope...);
+template <Layout Back, class B, class Context, class DY, class DX>
+[[gnu::noinline]] void backward_into(B& bound, Run<Context>& run, DY& dy, DX& dx) {
+  dx = bound.backward(run, converted<Back>(run, std::move(dy)));
 }
 ///@}
 
@@ -202,7 +201,7 @@ class Bound<L, S, E> {
   using Position = detail::Position<L>;
 
   template <std::size_t I>
-  using At = detail::Fusion<L, S, E, I>;
+  using At = detail::SettingAt<L, S, E, I>;
   template <std::size_t I>
   using part_type = typename L::template part_type<I>;
   template <std::size_t I>
@@ -333,31 +332,10 @@ class Bound<L, S, E> {
 
   template <std::size_t I, std::size_t... Js>
   void forward_part(Run<Ctx>& run, Values& values, Position& at, std::index_sequence<Js...>) {
-    using Part = At<I>;
-    if constexpr (!Part::is_applied) {
-      [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
-      if constexpr (Part::fused() == Activation::none) {
-        detail::forward_into(
-            bound<I>(), run, detail::held<value_in<given_slot<I>>>(values),
-            detail::read<is_last_read<I, Js>>(detail::held<read_in<I, Js>>(values))...);
-      } else {
-        Value<T, slot_layout<given_slot<I>>> y;
-        if constexpr (Part::gives_z) {
-          Value<T, slot_layout<given_slot<I>>> z;
-          detail::forward_into(
-              bound<I>(), run, y,
-              detail::read<is_last_read<I, Js>>(detail::held<read_in<I, Js>>(values))..., z);
-          bound<I + 1>().adopt(run, y, std::move(z));
-        } else {
-          detail::forward_into(
-              bound<I>(), run, y,
-              detail::read<is_last_read<I, Js>>(detail::held<read_in<I, Js>>(values))...);
-          bound<I + 1>().adopt(run, y);
-        }
-        constexpr std::size_t next = given_slot<I + 1>;
-        detail::held<value_in<next>>(values) = converted<slot_layout<next>>(run, std::move(y));
-      }
-    }
+    [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
+    detail::forward_into(
+        bound<I>(), run, detail::held<value_in<given_slot<I>>>(values),
+        detail::read<is_last_read<I, Js>>(detail::held<read_in<I, Js>>(values))...);
   }
 
   /// The place of the value that part I reads as its operand J.
@@ -381,15 +359,7 @@ class Bound<L, S, E> {
     if constexpr (goes_backward<typename Part::Layer, typename Part::Use, typename Part::Here>) {
       auto& dy = detail::held<gradient_in<given_slot<I>>>(gradients);
       [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
-      if constexpr (Part::has_its_slope) {
-        detail::held<gradient_in<part_type<I>::slots[0]>>(gradients) =
-            bound<I>().skip_backward(run, std::move(dy));
-      } else if constexpr (Part::takes_slope) {
-        const auto z = bound<I - 1>().take_saved();
-        detail::backward_into<Back>(bound<I>(), run, dy,
-                                    detail::held<gradient_in<part_type<I>::slots[0]>>(gradients),
-                                    L::template layer_type<I - 1>::activation, z.view().data());
-      } else if constexpr (part_type<I>::arity > 1) {
+      if constexpr (part_type<I>::arity > 1) {
         typename B::Gradients dx;
         detail::backward_into<Back>(bound<I>(), run, dy, dx);
         give_back<I>(run, gradients, dx, std::make_index_sequence<part_type<I>::arity>{});

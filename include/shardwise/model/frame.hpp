@@ -26,8 +26,8 @@ struct BoundParameters {
 };
 
 /// A layer's part of the rank's run. `Setting` holds what is known at compile time: `context`,
-/// `trains`, `input_gradient` and the `activation` that is fused into the layer's product. Layers
-/// that differ in sizes alone have frames of one type, so what runs on it is compiled once.
+/// `trains` and `input_gradient`. Layers that differ in sizes alone have frames of one type, so
+/// what runs on it is compiled once.
 template <Layout In, class Setting, class Parameters, class Exchanges>
 class Frame : public Exchanger<typename Setting::context, Exchanges> {
   using Ctx = typename Setting::context;
@@ -39,7 +39,6 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   using layout = In;                                               ///< of the input
   using dtype = typename Ctx::dtype;                               ///< of values
   using backend_type = typename Ctx::backend;                      ///< who computes
-  static constexpr Activation activation = Setting::activation;    ///< to be applied by the layer
   static constexpr bool input_gradient = Setting::input_gradient;  ///< whether backward gives dx
   static constexpr std::size_t parameter_count = std::tuple_size_v<Parameters>;  ///< of the layer
   /// What is kept of its parameters.

@@ -1,10 +1,8 @@
 #pragma once
-// Which work of the activations beside a product is done by the product. They are fused:
+// A composition's list of parts as it runs. Where a layer can apply the activation behind it, both
+// are rewritten before they are bound:
 //
-//     forward     product --> activation     the product applies the activation, and gives z, its
-//                                            input, if the slope is taken from that
-//     backward    activation <-- product     the product multiplies its input's gradient by the
-//                                            slope
+//     Linear, Relu   ->   Linear that applies ReLU, AlreadyApplied<Relu>
 
 #include <concepts>
 #include <cstddef>
@@ -17,65 +15,57 @@
 #include "shardwise/model/bound_merge.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/goes_backward.hpp"
-#include "shardwise/redistribute/redistribute.hpp"
-#include "shardwise/redistribute/run.hpp"
 
 namespace shardwise::detail {
 
-/// Part I of a composition, and what it does of the work of its neighbours.
-template <class L, class S, class E, std::size_t I>
-struct Fusion : SettingAt<L, S, E, I> {
-  using typename SettingAt<L, S, E, I>::Layer;
-  using typename SettingAt<L, S, E, I>::Here;
-  using typename SettingAt<L, S, E, I>::Use;
-  using Context = typename S::context;
+/// The activation A, where the layer in front of it has applied it: only its backward has work.
+template <class A>
+struct AlreadyApplied : A {
+  constexpr explicit AlreadyApplied(const A& activation) : A(activation) {}
+};
+template <class A>
+inline constexpr bool passes_forward<AlreadyApplied<A>> = true;
 
-  /// Whether layer I has the slope of `Other`, a layer beside it.
-  template <class Other>
-  static constexpr bool has_slope =
-      has_slope_of<Layer, Other, typename Context::backend, typename Context::dtype>;
-
-  /// The activation behind layer I, if layer I can apply it and nothing moves in between.
-  static consteval Activation fused() {
-    if constexpr (!L::wires.follows_alone(I + 1)) {
-      return Activation::none;
-    } else {
-      using Next = typename L::template layer_type<I + 1>;
-      using After = typename L::template ends_of<I + 1, typename E::offered, typename E::wanted>;
+/// The activation that part I applies for part I + 1, or none. In training a backward follows, and
+/// it has the output of the activation alone.
+template <class L, bool Trains, class E, std::size_t I>
+consteval Activation applied_by() {
+  if constexpr (!L::wires.follows_alone(I + 1)) {
+    return Activation::none;
+  } else {
+    using Layer = as_dynamic_t<typename L::template layer_type<I>>;
+    using Here = typename L::template ends_of<I, typename E::offered, typename E::wanted>;
+    using Next = typename L::template layer_type<I + 1>;
+    using Behind = typename L::template ends_of<I + 1, typename E::offered, typename E::wanted>;
+    if constexpr (activation_of<Next>() != Activation::none && !std::is_final_v<Next>) {
+      constexpr bool is_enough = !Trains || Next::saves == Saves::output;
       constexpr bool stays =
-          std::same_as<output_layout_at_t<Layer, Here>, input_layout_at_t<Next, After>>;
-      if constexpr (activation_of<Next>() != Activation::none && stays) {
-        constexpr bool is_enough = !S::trains || Next::saves == Saves::output || has_slope<Next>;
-        return is_enough && fuses_activation<Layer, input_layout_at_t<Layer, Here>>
-                   ? Next::activation
-                   : Activation::none;
-      } else {
-        return Activation::none;
-      }
+          std::same_as<output_layout_at_t<Layer, Here>, input_layout_at_t<Next, Behind>>;
+      return is_enough && stays && AppliesActivation<Layer, input_layout_at_t<Layer, Here>>
+                 ? Next::activation
+                 : Activation::none;
+    } else {
+      return Activation::none;
     }
   }
+}
 
-  using Behind = typename L::template layer_type<I + 1 == L::size ? I : I + 1>;
-  using Before = typename L::template layer_type<I == 0 ? 0 : I - 1>;
-  using Back = adjoint_t<Redistribute<typename Here::offered, input_layout_at_t<Layer, Here>>>;
-  static constexpr bool dx_stays = moves_nothing<Back, typename Context::communicator>;
-
-  /// Whether layer I, where it applies an activation, gives z too, which that one saves.
-  static constexpr bool gives_z = S::trains && SavesActivationInput<Behind>;
-
-  /// Whether layer I multiplies by the slope of the activation in front of it, if nothing moves in
-  /// between.
-  static constexpr bool takes_slope =
-      L::wires.follows_alone(I) && has_slope<Before> && dx_stays && Use::input_gradient;
-
-  /// Whether the product in front of part I has applied it.
-  static constexpr bool is_applied =
-      I > 0 && Fusion<L, S, E, I == 0 ? 0 : I - 1>::fused() != Activation::none;
-
-  /// Whether the product behind part I has multiplied by its slope.
-  static constexpr bool has_its_slope = L::wires.follows_alone(I + 1) && Fusion < L, S, E,
-                        I + 1 == L::size ? I : I + 1 > ::takes_slope;
-};
+/// What runs as part I of `list`.
+template <bool Trains, class E, std::size_t I, class L>
+constexpr auto running(const L& list) {
+  const auto& layer = list.template layer<I>();
+  constexpr Activation behind = applied_by<L, Trains, E, I>();
+  if constexpr (behind != Activation::none) {
+    using Layer = typename L::template layer_type<I>;
+    using Here = typename L::template ends_of<I, typename E::offered, typename E::wanted>;
+    return as_dynamic(layer).template with_activation<input_layout_at_t<Layer, Here>>(behind);
+  } else if constexpr (I > 0 && applied_by < L, Trains, E,
+                       I == 0 ? 0 : I - 1 > () != Activation::none) {
+    return AlreadyApplied(layer);
+  } else {
+    return as_dynamic(layer);
+  }
+}
 
 template <class L, class S, class E, std::size_t I, class Operands>
 struct BoundPart;
@@ -93,10 +83,9 @@ struct BoundPart<L, S, E, I, std::index_sequence<Js...>> {
 };
 template <class L, class S, class E, std::size_t I>
 struct BoundPart<L, S, E, I, std::index_sequence<0>> {
-  using At = Fusion<L, S, E, I>;
-  using type =
-      Bound<as_dynamic_t<typename At::Layer>,
-            Setting<typename S::context, typename At::Use, At::fused()>, typename At::Here>;
+  using At = SettingAt<L, S, E, I>;
+  using Running = decltype(running<S::trains, E, I>(std::declval<const L&>()));
+  using type = Bound<Running, Setting<typename S::context, typename At::Use>, typename At::Here>;
 };
 
 /// What runs part I.

@@ -10,8 +10,8 @@ template <Real T>
 void use(Cuda& cuda, const PoolingCall& call, T* a, T* b, void* record) {
   typename Cuda::Linear<T> linear(cuda, 2, 3);
   linear.forward(4, a, {a, 1}, a, Activation::relu, b);
-  linear.forward(4, a, {a, 1}, a, Activation::gelu_tanh, b, b);
-  linear.backward_input(4, a, {a, 1}, b, Activation::gelu_tanh, a);
+  linear.forward(4, a, {a, 1}, a, Activation::gelu_tanh, b);
+  linear.backward_input(4, a, {a, 1}, b);
   typename Cuda::Convolution<T> convolution(cuda, {1, 2, 3});
   convolution.forward(call, a, {a, 1}, a, Activation::relu, b);
   convolution.backward(call, a, a, {a, 1}, Write::add, b, b, b);

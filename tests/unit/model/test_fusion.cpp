@@ -20,10 +20,9 @@ template <class F>
 using Apart = Sequential<ColumnParallelLinear<7, 11>, To<Sharded<Axis::feature>>, F,
                          RowParallelLinear<11, 5>>;
 
-template <class M, class Use, std::size_t I = 0>
+template <class M, class Use>
 constexpr Activation fused() {
-  using Alone = Context<float, Reference, SingleRank>;
-  return detail::Fusion<M, Setting<Alone, Use>, Ends_, I>::fused();
+  return detail::applied_by<M, Use::trains, Ends_, 0>();
 }
 
 // That it happens: where the slope needs no more than the output, or nobody asks for a slope.

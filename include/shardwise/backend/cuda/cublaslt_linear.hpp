@@ -17,7 +17,6 @@
 #include "shardwise/backend/cuda/device.hpp"
 #include "shardwise/backend/cuda/session.hpp"
 #include "shardwise/backend/detail/plan_cache.hpp"
-#include "shardwise/backend/detail/times_slope.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -33,32 +32,24 @@ namespace shardwise::detail::cuda {
 /// twice. ReLU is not by default, since NVIDIA does not say that a NaN passes max(x, 0). Plans are
 /// kept for the last shapes, and a call whose shape was seen before allocates nothing.
 ///
-/// A SlopeKernel of that GELU: GELU_AUX saves z, and DGELU multiplies by the slope. One pass behind
-/// the product does either where z has rows that are no multiple of 8 elements, is not aligned to
-/// 16 bytes, or cuBLASLt has no algorithm. Bias gradients are summed by the product that gives the
-/// weight's (BGRADB). RELU_AUX and DRELU are not used: they keep a bit of each element, and lose a
-/// NaN.
+/// Bias gradients are summed by the product that gives the weight's (BGRADB).
 ///
 /// throws  backend_error if the library refuses or the device does not multiply in T, memory_error
 template <class Backend, Real T>
 class CublasLtLinear {
  public:
   ///@{
-  /// As `SlopeKernel` says.
+  /// As `LinearKernel` says.
   CublasLtLinear(Backend& backend, std::size_t in, std::size_t out)
       : backend_(&backend), in_(in), out_(out) {
     require(session().device(), dtype_v<T>);
   }
 
-  static constexpr bool has_slope_of(Activation activation) {
-    return activation == activations::GeluTanh::kind;
-  }
-
   void forward(std::size_t rows, const T* x, Weight<T> weight, const T* bias, Activation activation,
-               T* y, T* z = nullptr) {
+               T* y) {
     if (rows == 0 || out_ == 0) return;
     in_place("forward", rows, [&] {
-      const std::uint32_t function = epilogue_for(activation, z);
+      const std::uint32_t function = epilogue_for(activation);
       std::uint32_t done = 0;
       if (in_ == 0) {
         clear(session(), y, rows * out_);
@@ -66,31 +57,26 @@ class CublasLtLinear {
         const std::uint32_t add = bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0;
         const Product product = forward_product(dtype_v<T>, rows, in_, out_);
         if (fits_epilogues(bias)) {
-          done = run(forward_, product, {weight.data, x, y, bias, z}, {function | add, add, 0});
+          done = run(forward_, product, {weight.data, x, y, bias}, {function | add, add, 0});
         } else {
           run(forward_, product, {weight.data, x, y}, {0});
         }
       }
       if ((done & CUBLASLT_EPILOGUE_BIAS) != 0) bias = nullptr;
-      if ((done & function) != 0) activation = Activation::none, z = nullptr;
-      finish(*backend_, y, rows * out_, bias, out_, 1, activation, z);
+      if ((done & function) != 0) activation = Activation::none;
+      finish(*backend_, y, rows * out_, bias, out_, 1, activation);
     });
   }
 
-  void backward_input(std::size_t rows, const T* dy, Weight<T> weight, T* dx,
-                      Activation before = Activation::none, const T* z = nullptr) {
+  void backward_input(std::size_t rows, const T* dy, Weight<T> weight, T* dx) {
     if (rows == 0 || in_ == 0) return;
     in_place("backward_input", rows, [&] {
-      std::uint32_t done = 0;
       if (out_ == 0) {
         clear(session(), dx, rows * in_);
       } else {
-        const std::uint32_t slope = fits_auxiliary(z, in_) ? CUBLASLT_EPILOGUE_DGELU : 0;
-        done = run(backward_input_, backward_input_product(dtype_v<T>, rows, in_, out_),
-                   {weight.data, dy, dx, nullptr, z}, {slope, 0});
+        run(backward_input_, backward_input_product(dtype_v<T>, rows, in_, out_),
+            {weight.data, dy, dx}, {0});
       }
-      if (before != Activation::none && done == 0)
-        backend_->for_each(rows * in_, TimesSlope<activations::GeluTanh, T>{z, dx, dx});
     });
   }
 
@@ -132,10 +118,8 @@ class CublasLtLinear {
 
   Session& session() const { return backend_->session(); }
 
-  /// The epilogue for a function that the product is to apply and, unless z is null, to save the
-  /// input of; or 0.
-  std::uint32_t epilogue_for(Activation activation, const T* z) const {
-    if (z != nullptr) return fits_auxiliary(z, out_) ? CUBLASLT_EPILOGUE_GELU_AUX : 0;
+  /// The epilogue for a function that the product is to apply, or 0.
+  std::uint32_t epilogue_for(Activation activation) const {
     if (activation == Activation::relu && !session().options().fused_relu) return 0;
     return epilogue_of(activation);
   }

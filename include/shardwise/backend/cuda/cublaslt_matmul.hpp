@@ -53,8 +53,6 @@ class Matmul {
     descriptor_.set(CUBLASLT_MATMUL_DESC_TRANSA, product.op_a);
     descriptor_.set(CUBLASLT_MATMUL_DESC_TRANSB, product.op_b);
     if (epilogue != 0) descriptor_.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-    if ((epilogue & has_auxiliary) != 0)
-      descriptor_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(product.m));
   }
 
   const Product& product() const { return product_; }
@@ -113,8 +111,6 @@ class Matmul {
   void set_pointers(const Operands& operands) {
     if ((epilogue_ & (CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADB)) != 0)
       descriptor_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.vector);
-    if ((epilogue_ & has_auxiliary) != 0)
-      descriptor_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.auxiliary);
   }
 
   Product product_;

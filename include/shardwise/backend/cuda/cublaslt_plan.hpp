@@ -20,10 +20,9 @@
 
 namespace shardwise::detail::cuda {
 
-/// Which of the proposals is the fastest on these operands, of which none is changed but an
-/// auxiliary matrix that the product gives. Those that the library then refuses do not count. Waits
-/// for the stream. throws  backend_error if it refuses all, or while the stream is captured into a
-/// graph
+/// Which of the proposals is the fastest on these operands, which are not changed. Those that the
+/// library then refuses do not count. Waits for the stream. throws  backend_error if it refuses all,
+/// or while the stream is captured into a graph
 inline std::size_t fastest(Session& session, Matmul& matmul, const Operands& operands,
                            const MatmulProposals& proposals) {
   const Product& product = matmul.product();

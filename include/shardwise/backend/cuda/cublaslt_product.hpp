@@ -86,8 +86,6 @@ struct Operands {
   void* d = nullptr;
   /// Of the epilogue, and fit for one: a bias, or where BGRADB puts its gradient.
   const void* vector = nullptr;
-  /// Of the epilogue, and fit for one: where GELU_AUX puts z, or DGELU finds it.
-  const void* auxiliary = nullptr;
 };
 
 /// How far an address is aligned, in bytes, but for what is more than `most`; 16 is the widest that
@@ -101,15 +99,6 @@ inline std::uint32_t alignment_of(const void* address, std::uint32_t most = 16) 
 /// is aligned, so it may read 16 bytes at once.
 inline bool fits_epilogues(const void* vector) { return alignment_of(vector) == 16; }
 
-/// The bit of epilogues that have an auxiliary matrix.
-constexpr std::uint32_t has_auxiliary = CUBLASLT_EPILOGUE_GELU_AUX & CUBLASLT_EPILOGUE_DGELU;
-
-/// Whether an epilogue is given this auxiliary matrix, which lies as D does. Its leading dimension,
-/// the rows of D, has to be a multiple of 8.
-inline bool fits_auxiliary(const void* matrix, std::size_t rows) {
-  return matrix != nullptr && rows % 8 == 0 && alignment_of(matrix) == 16;
-}
-
 /// What an algorithm may rely on: those are chosen for it, so plans differ where it does. The
 /// library is told how far A, B and D are aligned, and sees by itself how far the pointers of an
 /// epilogue are; memory of a device is aligned to 256 bytes.
@@ -118,14 +107,13 @@ struct Alignments {
   std::uint32_t b = 16;
   std::uint32_t d = 16;
   std::uint32_t vector = 256;
-  std::uint32_t auxiliary = 256;
 
   bool operator==(const Alignments&) const = default;
 };
 
 inline Alignments alignments_of(const Operands& operands) {
   return {alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.d),
-          alignment_of(operands.vector, 256), alignment_of(operands.auxiliary, 256)};
+          alignment_of(operands.vector, 256)};
 }
 
 }  // namespace shardwise::detail::cuda
