@@ -50,8 +50,10 @@ namespace shardwise {}
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/rms_norm.hpp"
 #include "shardwise/layers/scale_channels.hpp"
+#include "shardwise/layers/sized.hpp"
 #include "shardwise/layers/times.hpp"
 #include "shardwise/layers/upsample.hpp"
+#include "shardwise/layers/weight_and_bias.hpp"
 
 // Layers put together
 #include "shardwise/model/composition.hpp"

@@ -9,7 +9,7 @@
 ///@{
 /// The version by semantic versioning: three numbers, and a text of all three.
 #define SHARDWISE_VERSION_MAJOR 0
-#define SHARDWISE_VERSION_MINOR 1
+#define SHARDWISE_VERSION_MINOR 2
 #define SHARDWISE_VERSION_PATCH 0
-#define SHARDWISE_VERSION "0.1.0"
+#define SHARDWISE_VERSION "0.2.0"
 ///@}

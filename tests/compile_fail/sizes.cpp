@@ -9,11 +9,11 @@
 
 using namespace shardwise;
 
-#if CASE == 1  // expect: The layer L is given Given sizes at construction, but its type leaves
+#if CASE == 1  // expect: A layer is given Given sizes at construction, but its type leaves
 const Linear<split::none, 8, 4> layer(8, 4);
 #elif CASE == 2  // expect: a size in the type is never given again
 const ColumnParallelLinear<dynamic, 4> layer(8, 4);
-#elif CASE == 3  // expect: but its type leaves Dynamic of them open
+#elif CASE == 3  // expect: but its type leaves Dynamic of its Sizes open
 const RowParallelLinear<dynamic, dynamic> layer(8);
 #else
 const Linear<split::none, dynamic, 4> layer(8);

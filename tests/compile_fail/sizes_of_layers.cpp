@@ -10,23 +10,23 @@
 
 using namespace shardwise;
 
-#if CASE == 1  // expect: The layer L is given Given sizes at construction, but its type leaves
+#if CASE == 1  // expect: A layer is given Given sizes at construction, but its type leaves
 const Conv2d<split::none, 3, 8, 3> layer(3, 8);
-#elif CASE == 2   // expect: but its type leaves Dynamic of them open
+#elif CASE == 2   // expect: but its type leaves Dynamic of its Sizes open
 const Conv2d<split::output, dynamic, 8, 3> layer;
 #elif CASE == 3   // expect: a size in the type is never given again
 const Conv1d<split::none, dynamic, 8, 3> layer(3, 8);
-#elif CASE == 4   // expect: The layer L is given Given sizes at construction
+#elif CASE == 4   // expect: A layer is given Given sizes at construction
 const LayerNorm<8> layer(8);
 #elif CASE == 5   // expect: Give those that are `dynamic` in its type
 const LayerNorm<dynamic> layer;
-#elif CASE == 6   // expect: The layer L is given Given sizes at construction
+#elif CASE == 6   // expect: A layer is given Given sizes at construction
 const RmsNorm<8> layer(8);
-#elif CASE == 7   // expect: The layer L is given Given sizes at construction
+#elif CASE == 7   // expect: A layer is given Given sizes at construction
 const BatchNorm<8> layer(8);
-#elif CASE == 8   // expect: The layer L is given Given sizes at construction
+#elif CASE == 8   // expect: A layer is given Given sizes at construction
 const BatchNorm<dynamic> layer;
-#elif CASE == 9   // expect: The layer L is given Given sizes at construction
+#elif CASE == 9   // expect: A layer is given Given sizes at construction
 const Linear<split::none, dynamic, 8> layer;
 #elif CASE == 10  // expect: a Sequential needs at least one layer
 const Sequential<> layer;

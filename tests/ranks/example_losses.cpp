@@ -29,7 +29,7 @@ struct RowWithDividedBias : RowParallelLinear<In, Out> {
   void backward(Frame& frame, X x, DY dy, DX dx) const {
     RowParallelLinear<In, Out>::backward(frame, x, dy, dx);
     using T = typename Frame::dtype;
-    const auto gradient = frame.template gradient<1>();
+    const auto gradient = std::get<1>(frame.gradients());
     for (T& g : gradient.span()) g /= static_cast<T>(gradient.place().size);
   }
 };

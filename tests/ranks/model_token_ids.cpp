@@ -53,14 +53,14 @@ struct Lookup {
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, X x, Y y) const {
-    const auto* table = frame.template parameter_data<0>();
+    const auto [table] = frame.parameters();
     for (std::size_t i = 0; i < y.size(); ++i)
       y[i] = table[static_cast<std::size_t>(x[i / wide]) * wide + i % wide];
   }
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, X x, DY dy, DX) const {
-    auto* gradient = frame.template gradient_data<0>();
-    if (frame.write() == Write::replace) std::fill_n(gradient, ids * wide, 0);
+    const auto [gradient] = frame.gradients();
+    if (frame.write() == Write::replace) std::fill_n(gradient.data(), ids * wide, 0);
     for (std::size_t i = 0; i < dy.size(); ++i)
       gradient[static_cast<std::size_t>(x[i / wide]) * wide + i % wide] += dy[i];
   }

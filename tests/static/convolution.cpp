@@ -88,9 +88,11 @@ static_assert(!C<3, 4>{}
                    .known());
 
 // What a convolution cannot take is no constant, and so an error where the compiler is asked.
+template <class L>
+constexpr L made{};
 template <class L, const Shape& In>
 concept Takes = requires {
-  typename std::bool_constant<(L{}.output_shape(In), true)>;
+  typename std::bool_constant<(made<L>.output_shape(In), true)>;
 };
 constexpr Shape four_channels{
     {Axis::batch, 2}, {Axis::channel, 4}, {Axis::height, 9}, {Axis::width, 6}};

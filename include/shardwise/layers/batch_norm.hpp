@@ -15,9 +15,10 @@
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/batch_norm_loops.hpp"
 #include "shardwise/layers/detail/channels.hpp"
-#include "shardwise/layers/detail/size.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/row_norm.hpp"
+#include "shardwise/layers/sized.hpp"
+#include "shardwise/layers/weight_and_bias.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
@@ -98,11 +99,11 @@ struct BatchNormState {
 /// variance that rounding takes below 0 counts as 0; a channel that has none is divided by
 /// sqrt(epsilon), which with an epsilon of 0 gives no finite number.
 template <std::size_t N, Affine A = Affine::weight_and_bias>
-class BatchNorm : public KeepsLayout {
+class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_of(A)> {
   static_assert(N > 0, "BatchNorm<N> normalises at least one channel or feature.");
 
-  static constexpr bool has_weight = A != Affine::none;
-  static constexpr bool has_bias = A == Affine::weight_and_bias;
+  using BatchNorm::WeightAndBias::has_bias;
+  using BatchNorm::WeightAndBias::has_weight;
 
  public:
   ///@{
@@ -112,32 +113,17 @@ class BatchNorm : public KeepsLayout {
   static constexpr bool exchanges_in_evaluation = false;
   ///@}
 
-  ///@{
-  /// Features or channels, by the names that neighbours ask for.
-  static constexpr std::size_t in_features = N;
-  static constexpr std::size_t out_features = N;
-  /// How many sizes its constructor is to be given, in their order: those that are `dynamic`.
-  static constexpr std::size_t sizes_to_give = N == dynamic ? 1 : 0;
-  ///@}
+  using Sized<N>::Sized;
+  using Sized<N>::in;
 
   /// The number of channels is in the type.
-  constexpr explicit BatchNorm(Epsilon epsilon = {}, Momentum momentum = {}) requires(N != dynamic)
+  constexpr explicit BatchNorm(Epsilon epsilon, Momentum momentum = {}) requires(N != dynamic)
       : epsilon_(checked(epsilon)), momentum_(checked(momentum)) {}
 
   /// It is `dynamic`.
-  constexpr explicit BatchNorm(std::size_t channels, Epsilon epsilon = {},
-                               Momentum momentum = {}) requires(N == dynamic)
-      : channels_{channels}, epsilon_(checked(epsilon)), momentum_(checked(momentum)) {}
-
-  /// The error for a size that the type has already, or that is missing.
-  template <std::integral... Sizes>
-  requires(sizeof...(Sizes) <= 2 &&
-           sizeof...(Sizes) != sizes_to_give) constexpr explicit BatchNorm(Sizes...) {
-    detail::sizes_must_be_dynamic<BatchNorm, sizeof...(Sizes), sizes_to_give>();
-  }
-
-  /// Channels or features, once they are known.
-  constexpr std::size_t in() const { return channels_.value(); }
+  constexpr BatchNorm(std::size_t channels, Epsilon epsilon,
+                      Momentum momentum = {}) requires(N == dynamic)
+      : Sized<N>(channels), epsilon_(checked(epsilon)), momentum_(checked(momentum)) {}
 
   /// The same layer with its size in the object.
   constexpr auto as_dynamic() const {
@@ -147,9 +133,8 @@ class BatchNorm : public KeepsLayout {
   ///@{
   /// As `Layer` says.
   template <Layout In>
-  using parameters = std::conditional_t<
-      has_bias, std::tuple<detail::ChannelParameter<In>, detail::ChannelParameter<In>>,
-      std::conditional_t<has_weight, std::tuple<detail::ChannelParameter<In>>, std::tuple<>>>;
+  using parameters =
+      typename BatchNorm::template uses<detail::ChannelParameter<In>, detail::ChannelParameter<In>>;
 
   template <Layout In>
   using exchanges = std::tuple<detail::ChannelSums<In>>;
@@ -167,12 +152,7 @@ class BatchNorm : public KeepsLayout {
 
   constexpr auto parameter_specs(const Shape& x) const {
     const Shape channels{x[axis_of(output_shape(x))]};
-    const ParameterSpec weight{"weight", channels, init::ones};
-    if constexpr (has_bias) {
-      return std::array{weight, ParameterSpec{"bias", channels}};
-    } else {
-      return std::array{weight};
-    }
+    return BatchNorm::specs({"weight", channels, init::ones}, {"bias", channels});
   }
 
   /// Two numbers for each channel.
@@ -207,10 +187,10 @@ class BatchNorm : public KeepsLayout {
       frame.backend().for_each(mine.channels,
                                detail::RunningStatistics<accumulate_t<T>>{epsilon_, kept});
     }
+    const auto [weight, bias] = BatchNorm::values_of(frame);
     detail::for_each_in_channels(frame.backend(), mine,
                                  detail::BatchNormOutput<has_weight, has_bias, T>{
-                                     kept.mean, kept.scale, data_of<0, has_weight>(frame),
-                                     data_of<1, has_bias>(frame), x.data(), y.data()});
+                                     kept.mean, kept.scale, weight, bias, x.data(), y.data()});
   }
 
   /// With x̂ = (x - mean) scale: dw = Σ dy x̂, db = Σ dy, and
@@ -226,8 +206,9 @@ class BatchNorm : public KeepsLayout {
     detail::put_channel_sums(frame.backend(), mine, detail::ChannelValue<T>{dy.data()},
                              detail::ChannelAlong<T>{kept.mean, kept.scale, x.data(), dy.data()},
                              levels);
-    if constexpr (has_weight) write_gradient<0>(frame, alongs);
-    if constexpr (has_bias) write_gradient<1>(frame, levels);
+    const auto [weight, bias] = BatchNorm::gradients_of(frame);
+    if constexpr (has_weight) write_gradient(frame, mine, alongs, weight);
+    if constexpr (has_bias) write_gradient(frame, mine, levels, bias);
     const auto all = frame.template exchange_adjoint<0>(std::move(sums));
     if constexpr (Frame::input_gradient) {
       const double* const of_all = all.view().data();
@@ -235,7 +216,7 @@ class BatchNorm : public KeepsLayout {
           frame.backend(), mine,
           detail::BatchNormInputGradient<has_weight, T>{
               kept.mean, kept.scale, of_all, of_all + mine.channels, values_of_channel(x.global()),
-              data_of<0, has_weight>(frame), x.data(), dy.data(), dx.data()});
+              BatchNorm::values_of(frame)[0], x.data(), dy.data(), dx.data()});
     }
   }
   ///@}
@@ -271,21 +252,11 @@ class BatchNorm : public KeepsLayout {
     return static_cast<double>(detail::ChannelsOf(x, axis_of(x)).count());
   }
 
-  /// The values of parameter I, if there is one.
-  template <std::size_t I, bool Has, class Frame>
-  static const typename Frame::dtype* data_of(Frame& frame) {
-    if constexpr (Has) {
-      return frame.template parameter_data<I>();
-    } else {
-      return nullptr;
-    }
-  }
-
-  template <std::size_t I, class Frame>
-  static void write_gradient(Frame& frame, const double* sums) {
-    const auto gradient = frame.template gradient<I>();
-    frame.backend().for_each(gradient.size(), detail::ChannelGradient<typename Frame::dtype>{
-                                                  sums, frame.write(), gradient.data()});
+  template <class Frame, class T>
+  static void write_gradient(Frame& frame, const detail::ChannelsOf& mine, const double* sums,
+                             T* gradient) {
+    frame.backend().for_each(mine.channels,
+                             detail::ChannelGradient<T>{sums, frame.write(), gradient});
   }
 
   static void check_count(const Shape& x, double count) {
@@ -314,9 +285,8 @@ class BatchNorm : public KeepsLayout {
                                  frame.sees_new_batch(), frame.state().kept});
   }
 
-  [[no_unique_address]] detail::Size<N> channels_{};
-  double epsilon_;
-  double momentum_;
+  double epsilon_ = Epsilon{}.value;
+  double momentum_ = Momentum{}.value;
 };
 
 namespace detail {

@@ -15,9 +15,9 @@
 #include "shardwise/layers/convolution_split.hpp"
 #include "shardwise/layers/detail/convolution_checks.hpp"
 #include "shardwise/layers/detail/image_windows.hpp"
-#include "shardwise/layers/detail/size.hpp"
-#include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/sized.hpp"
+#include "shardwise/layers/weight_and_bias.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
@@ -45,34 +45,31 @@ namespace shardwise {
 /// output's rows from the input's rows that they read; for a kernel of one tap these are its own,
 /// Sharded<height> -> Sharded<height>. Zeros stand beyond the image, not beyond a rank's rows.
 ///
-/// In and Out are channels over all ranks, or `dynamic` and then given at construction, in this
-/// order; Form is made by `Conv1d`, `Conv2d` and `Conv3d`. Shards follow the units and grain of the
-/// input's channels. The output's have the form's grain; split by group, they are in units of as
-/// many groups as the input's.
-/// sends    nothing
-/// throws   shape_error if x has other axes or channels, if the kernel is larger than the padded
+/// In and Out are channels, as `Sized` says; Form is made by `Conv1d`, `Conv2d` and `Conv3d`.
+/// Shards follow the units and grain of the input's channels. The output's have the form's grain;
+/// split by group, they are in units of as many groups as the input's. sends    nothing throws
+/// shape_error if x has other axes or channels, if the kernel is larger than the padded
 ///          image, or if shards of x could end within a group
 /// source   torch.nn.Conv2d and ONNX operator Conv for shapes; groups: Krizhevsky et al. 2012
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
-class Convolution : public detail::ConvolutionLayouts<S, Form> {
-  using Layouts = detail::ConvolutionLayouts<S, Form>;
+class Convolution : public detail::ConvolutionLayouts<S, Form>,
+                    public Sized<In, Out>,
+                    public WeightedProduct<Convolution<S, In, Out, Form>,
+                                           detail::ConvolutionLayouts<S, Form>, Form.bias> {
+  using Sizes = Sized<In, Out>;
+  using Sizes::in;  // an input that lacks features is not completed: images have channels
+  using Sizes::out;
   static constexpr bool splits_groups = std::same_as<S, split::group>;
 
   static_assert(detail::channels_must_divide<In, Out, Form.groups, Form.grain>());
   static_assert(detail::groups_must_stay_whole<S, splits_groups, Form.groups, Form.grain>());
 
  public:
+  using Sizes::Sizes;
+
   static constexpr Saves saves = Saves::input;              ///< as `Layer` says
   static constexpr std::size_t axes = Form.windows.size();  ///< of space
   static constexpr auto form = Form;                        ///< its ConvolutionForm
-
-  ///@{
-  /// Channels, by the names that neighbours ask for.
-  static constexpr std::size_t in_features = In;
-  static constexpr std::size_t out_features = Out;
-  /// How many sizes its constructor is to be given, in their order: those that are `dynamic`.
-  static constexpr std::size_t sizes_to_give = detail::dynamic_among<In, Out>;
-  ///@}
 
   ///@{
   /// Channels of which units must be multiples, and those that output units have, as far as known.
@@ -80,65 +77,20 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
   static constexpr std::size_t out_grain = splits_groups ? dynamic : Form.grain;
   ///@}
 
-  /// All sizes are in the type.
-  constexpr Convolution() requires(In != dynamic && Out != dynamic) = default;
-
-  /// One size is `dynamic`.
-  constexpr explicit Convolution(std::size_t size) requires((In == dynamic) != (Out == dynamic)) {
-    if constexpr (In == dynamic) in_.given = size;
-    if constexpr (Out == dynamic) out_.given = size;
-  }
-
-  /// Both sizes are `dynamic`.
-  constexpr Convolution(std::size_t in, std::size_t out) requires(In == dynamic && Out == dynamic) {
-    in_.given = in;
-    out_.given = out;
-  }
-
-  /// The error for sizes that the type has already, or that are too few.
-  template <std::integral... Sizes>
-  requires(sizeof...(Sizes) <= 2 &&
-           sizeof...(Sizes) != sizes_to_give) constexpr explicit Convolution(Sizes...) {
-    detail::sizes_must_be_dynamic<Convolution, sizeof...(Sizes), sizes_to_give>();
-  }
-
-  /// The same layer with other initial values.
-  constexpr Convolution initialized_by(init::Rule of_weight,
-                                       init::Rule of_bias = init::zeros) const {
-    Convolution other = *this;
-    other.weight_rule_ = of_weight;
-    other.bias_rule_ = of_bias;
-    return other;
-  }
-
   ///@{
   /// Channels over all ranks, once they are known.
-  constexpr std::size_t in_channels() const { return in_.value(); }
-  constexpr std::size_t out_channels() const { return out_.value(); }
+  constexpr std::size_t in_channels() const { return in(); }
+  constexpr std::size_t out_channels() const { return out(); }
   ///@}
 
   /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
     return Convolution<S, dynamic, dynamic, Form>(in_channels(), out_channels())
-        .initialized_by(weight_rule_, bias_rule_);
+        .initialized_by(this->weight_rule_, this->bias_rule_);
   }
 
   ///@{
   /// As `Layer` says.
-  template <Layout X>
-  constexpr Convolution with_activation(Activation activation) const
-      requires(!std::same_as<typename Layouts::template output_layout<X>, Partial>) {
-    Convolution other = *this;
-    other.activation_ = activation;
-    return other;
-  }
-
-  template <Layout X>
-  using parameters = std::conditional_t<
-      Form.bias,
-      std::tuple<typename Layouts::template weight<X>, typename Layouts::template bias<X>>,
-      std::tuple<typename Layouts::template weight<X>>>;
-
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return x;
     check_input(x);
@@ -161,12 +113,8 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
     for (std::size_t i = 0; i < axes; ++i)
       shape.append({detail::space_axis(i, axes), Form.windows[i].kernel});
     const Fans fans{in_channels() / Form.groups * Form.taps(), out_channels() * Form.taps()};
-    const ParameterSpec spec{"weight", shape, weight_rule_, fans};
-    if constexpr (Form.bias) {
-      return std::array{spec, ParameterSpec{"bias", Shape{outputs}, bias_rule_, fans}};
-    } else {
-      return std::array{spec};
-    }
+    return Convolution::specs({"weight", shape, this->weight_rule_, fans},
+                              {"bias", Shape{outputs}, this->bias_rule_, fans});
   }
 
   /// The products of the rank's part of the weight.
@@ -183,19 +131,18 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
-    frame.state().forward(call_on(x, y), x.data(), weight_of(frame), bias_of(frame), activation_,
-                          y.data());
+    frame.state().forward(call_on(x, y), x.data(), Convolution::weight_of(frame),
+                          Convolution::values_of(frame)[1], this->activation_, y.data());
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     const ConvolutionCall call = call_on(x, dy);
-    typename Frame::dtype* bias_gradient = nullptr;
-    if constexpr (Form.bias) bias_gradient = frame.template gradient_data<1>();
+    const auto [weight_gradient, bias_gradient] = Convolution::gradients_of(frame);
     typename Frame::dtype* input_gradient = nullptr;
     if constexpr (Frame::input_gradient) input_gradient = dx.data();
-    frame.state().backward(call, x.data(), dy.data(), weight_of(frame), frame.write(),
-                           frame.template gradient_data<0>(), bias_gradient, input_gradient);
+    frame.state().backward(call, x.data(), dy.data(), Convolution::weight_of(frame), frame.write(),
+                           weight_gradient, bias_gradient, input_gradient);
   }
   ///@}
 
@@ -234,26 +181,6 @@ class Convolution : public detail::ConvolutionLayouts<S, Form> {
   static ConvolutionCall call_on(const X& x, const Y& y) {
     return {x.local()[0].extent(), detail::space_of<Form.windows>(x, y)};
   }
-
-  template <class Frame>
-  static auto weight_of(Frame& frame) {
-    return Weight<typename Frame::dtype>{frame.template parameter_data<0>(), frame.version()};
-  }
-
-  template <class Frame>
-  static const typename Frame::dtype* bias_of(Frame& frame) {
-    if constexpr (Form.bias) {
-      return frame.template parameter_data<1>();
-    } else {
-      return nullptr;
-    }
-  }
-
-  [[no_unique_address]] detail::Size<In> in_{};
-  [[no_unique_address]] detail::Size<Out> out_{};
-  init::Rule weight_rule_ = init::torch_linear;
-  init::Rule bias_rule_ = init::torch_linear;
-  Activation activation_ = Activation::none;  // applied to what it gives
 };
 
 namespace detail {

@@ -16,13 +16,17 @@
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/norm_loops.hpp"
 #include "shardwise/layers/detail/norm_statistics.hpp"
-#include "shardwise/layers/detail/size.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/sized.hpp"
+#include "shardwise/layers/weight_and_bias.hpp"
 
 namespace shardwise {
 
 /// The parameters of a normalisation: for each feature a number of each.
 enum class Affine : std::uint8_t { none, weight, weight_and_bias };
+
+/// How many they are.
+constexpr std::size_t count_of(Affine affine) { return static_cast<std::size_t>(affine); }
 
 /// What a normalisation adds to the mean of the squares, so that a constant row divides by no zero.
 struct Epsilon {
@@ -57,9 +61,9 @@ using NormSum =
 /// squares adds up, and Σ g that of the exchange of sums. Both sums of a row are kept until then:
 /// finding them again would take the forward's exchanges again.
 template <bool Centred, std::size_t N, Affine A>
-class RowNorm : public KeepsLayout {
-  static constexpr bool has_weight = A != Affine::none;
-  static constexpr bool has_bias = A == Affine::weight_and_bias;
+class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_of(A)> {
+  using RowNorm::WeightAndBias::has_bias;
+  using RowNorm::WeightAndBias::has_weight;
 
   static constexpr std::size_t of_totals = 0;  // the exchange of Σ x, if `Centred`
   static constexpr std::size_t of_squares = Centred ? 1 : 0;
@@ -67,27 +71,16 @@ class RowNorm : public KeepsLayout {
  public:
   static constexpr Saves saves = Saves::input;
   static constexpr bool in_place = true;
-  static constexpr std::size_t in_features = N;
-  static constexpr std::size_t out_features = N;
-  /// How many sizes its constructor is to be given, in their order: those that are `dynamic`.
-  static constexpr std::size_t sizes_to_give = N == dynamic ? 1 : 0;
+
+  using Sized<N>::Sized;
+  using Sized<N>::in;
 
   /// The number of features is in the type. Throws argument_error for an epsilon below 0.
-  constexpr explicit RowNorm(Epsilon epsilon = {}) requires(N != dynamic)
-      : epsilon_(checked(epsilon)) {}
+  constexpr explicit RowNorm(Epsilon epsilon) requires(N != dynamic) : epsilon_(checked(epsilon)) {}
 
   /// It is `dynamic`.
-  constexpr explicit RowNorm(std::size_t features, Epsilon epsilon = {}) requires(N == dynamic)
-      : features_{features}, epsilon_(checked(epsilon)) {}
-
-  /// The error for a size that the type has already, or that is missing.
-  template <std::integral... Sizes>
-  requires(sizeof...(Sizes) <= 2 &&
-           sizeof...(Sizes) != sizes_to_give) constexpr explicit RowNorm(Sizes...) {
-    detail::sizes_must_be_dynamic<RowNorm, sizeof...(Sizes), sizes_to_give>();
-  }
-
-  constexpr std::size_t in() const { return features_.value(); }
+  constexpr RowNorm(std::size_t features, Epsilon epsilon) requires(N == dynamic)
+      : Sized<N>(features), epsilon_(checked(epsilon)) {}
 
   /// The same layer with its size in the object.
   constexpr auto as_dynamic() const {
@@ -95,9 +88,7 @@ class RowNorm : public KeepsLayout {
   }
 
   template <Layout In>
-  using parameters = std::conditional_t<
-      has_bias, std::tuple<NormParameter<In>, NormParameter<In>>,
-      std::conditional_t<has_weight, std::tuple<NormParameter<In>>, std::tuple<>>>;
+  using parameters = typename RowNorm::template uses<NormParameter<In>, NormParameter<In>>;
 
   template <Layout In>
   using exchanges =
@@ -115,12 +106,7 @@ class RowNorm : public KeepsLayout {
 
   constexpr auto parameter_specs(const Shape& x) const {
     const Shape features{output_shape(x).back()};
-    const ParameterSpec weight{"weight", features, init::ones};
-    if constexpr (has_bias) {
-      return std::array{weight, ParameterSpec{"bias", features}};
-    } else {
-      return std::array{weight};
-    }
+    return RowNorm::specs({"weight", features, init::ones}, {"bias", features});
   }
 
   constexpr auto exchange_shapes(const Shape& x) const {
@@ -139,10 +125,10 @@ class RowNorm : public KeepsLayout {
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
     auto sums = sums_of(frame, x);
+    const auto [weight, bias] = RowNorm::values_of(frame);
     for_each_in_rows(frame.backend(), x.rows(), x.columns(),
                      NormOutput<has_weight, has_bias, Rows<Frame>, T>{
-                         statistics<Frame>(sums), x.columns(), x.data(),
-                         data_of<0, has_weight>(frame), data_of<1, has_bias>(frame), y.data()});
+                         statistics<Frame>(sums), x.columns(), x.data(), weight, bias, y.data()});
     if (frame.training()) frame.state().sums = std::move(sums);
   }
 
@@ -152,7 +138,7 @@ class RowNorm : public KeepsLayout {
     using Sum = accumulate_t<T>;
     const auto sums = std::exchange(frame.state().sums, {});
     const Rows<Frame> rows = statistics<Frame>(sums);
-    const NormSlope<has_weight, T> slope{dy.data(), data_of<0, has_weight>(frame), dy.columns()};
+    const NormSlope<has_weight, T> slope{dy.data(), RowNorm::values_of(frame)[0], dy.columns()};
     const auto along = adjoint_sum<of_squares>(
         frame, x, NormSlopeAlong<has_weight, Rows<Frame>, T>{rows, slope, x.data()});
     std::remove_const_t<decltype(along)> level;
@@ -173,16 +159,6 @@ class RowNorm : public KeepsLayout {
                             "; it is added to a mean of squares and must be at least 0"});
     }
     return epsilon.value;
-  }
-
-  /// The values of parameter I, if there is one.
-  template <std::size_t I, bool Has, class Frame>
-  static const typename Frame::dtype* data_of(Frame& frame) {
-    if constexpr (Has) {
-      return frame.template parameter_data<I>();
-    } else {
-      return nullptr;
-    }
   }
 
   template <class Frame>
@@ -230,16 +206,13 @@ class RowNorm : public KeepsLayout {
   template <class Frame, class X, class DY>
   static void write_gradients(Frame& frame, const Rows<Frame>& rows, const X& x, const DY& dy) {
     using T = typename Frame::dtype;
-    T* bias_gradient = nullptr;
-    if constexpr (has_bias) bias_gradient = frame.template gradient_data<1>();
+    const auto [weight, bias] = RowNorm::gradients_of(frame);
     put_norm_gradients(frame.backend(), x.rows(),
                        NormGradientTerms<Rows<Frame>, T>{rows, x.columns(), x.data(), dy.data()},
-                       PutNormGradient<has_bias, T>{
-                           frame.write(), frame.template gradient_data<0>(), bias_gradient});
+                       PutNormGradient<has_bias, T>{frame.write(), weight, bias});
   }
 
-  [[no_unique_address]] Size<N> features_{};
-  double epsilon_;
+  double epsilon_ = Epsilon{}.value;
 };
 
 /// "LayerNorm<512>", "RmsNorm<512, no weight>".

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
+#include <utility>
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/core/device_random_stream.hpp"
@@ -73,10 +74,15 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     return is_zero ? nullptr : run_.parameters.used(bound_.slots[I]);
   }
 
-  /// The same with its shape.
-  template <std::size_t I>
-  View<const dtype, typename Use<I>::used> parameter() const {
-    return {parameter_data<I>(), bound_.specs[I].shape, run_.place()};
+  /// The rank's parts of all parameters with their shapes: `const auto [weight, bias] =
+  /// frame.parameters()`.
+  auto parameters() const {
+    return [this]<std::size_t... Is>(std::index_sequence<Is...>) {
+      return std::tuple<View<const dtype, typename Use<Is>::used>...>(
+          View<const dtype, typename Use<Is>::used>(parameter_data<Is>(), bound_.specs[Is].shape,
+                                                    run_.place())...);
+    }
+    (std::make_index_sequence<parameter_count>{});
   }
 
   /// The shape of the rank's part of parameter I.
@@ -91,10 +97,14 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     return run_.parameters.written(bound_.slots[I]);
   }
 
-  /// The same with its shape.
-  template <std::size_t I>
-  View<dtype, dual_t<typename Use<I>::used>> gradient() const {
-    return {gradient_data<I>(), bound_.specs[I].shape, run_.place()};
+  /// Where the layer writes the gradients of all parameters, with their shapes.
+  auto gradients() const {
+    return [this]<std::size_t... Is>(std::index_sequence<Is...>) {
+      return std::tuple<View<dtype, dual_t<typename Use<Is>::used>>...>(
+          View<dtype, dual_t<typename Use<Is>::used>>(gradient_data<Is>(), bound_.specs[Is].shape,
+                                                      run_.place())...);
+    }
+    (std::make_index_sequence<parameter_count>{});
   }
 
   /// Whether gradients replace what is there or are added to it.

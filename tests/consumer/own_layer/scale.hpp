@@ -25,19 +25,12 @@ struct ScaleParameters {
 };
 // end: parameters
 
-/// The mistake that a test is to find: gradients of a rank's own rows, said to be whole.
-struct GradientsOfOwnRows {
-  template <sw::Layout>
-  using of = sw::ParameterUse<sw::Invariant, sw::Invariant>;
-};
-
 // begin: layer
-template <class Parameters>
-struct ScaleBy : sw::KeepsLayout {
+struct Scale : sw::KeepsLayout {
   static constexpr sw::Saves saves = sw::Saves::input;
 
   template <sw::Layout In>
-  using parameters = std::tuple<typename Parameters::template of<In>>;
+  using parameters = std::tuple<ScaleParameters::of<In>>;
 
   constexpr std::array<sw::ParameterSpec, 1> parameter_specs(const sw::Shape& in) const {
     return {sw::ParameterSpec{"factor", sw::Shape{in.back()}, sw::init::ones}};
@@ -45,15 +38,15 @@ struct ScaleBy : sw::KeepsLayout {
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, X x, Y y) const {
-    const auto factor = frame.template parameter<0>();
+    const auto [factor] = frame.parameters();
     for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] * factor[i % x.columns()];
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, X x, DY dy, DX dx) const {
     using T = typename Frame::dtype;
-    const auto factor = frame.template parameter<0>();
-    const auto gradient = frame.template gradient<0>();
+    const auto [factor] = frame.parameters();
+    const auto [gradient] = frame.gradients();
     for (std::size_t c = 0; c < dy.columns(); ++c) {
       T sum = frame.write() == sw::Write::add ? gradient[c] : T(0);
       for (std::size_t i = c; i < dy.size(); i += dy.columns()) sum += dy[i] * x[i];
@@ -66,5 +59,8 @@ struct ScaleBy : sw::KeepsLayout {
 };
 // end: layer
 
-struct Scale : ScaleBy<ScaleParameters> {};
-struct WrongScale : ScaleBy<GradientsOfOwnRows> {};
+/// The mistake that a test is to find: gradients of a rank's own rows, said to be whole.
+struct WrongScale : Scale {
+  template <sw::Layout>
+  using parameters = std::tuple<sw::ParameterUse<sw::Invariant, sw::Invariant>>;
+};

@@ -48,9 +48,10 @@ struct ScaleAnywhere : Scale {
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, X x, DY dy, DX dx) const {
     using T = typename Frame::dtype;
+    const auto [gradient] = frame.gradients();
     frame.backend().for_each(
         x.columns(), FactorGradient<T>{x.data(), dy.data(), x.size(), x.columns(), frame.write(),
-                                       frame.template gradient_data<0>()});
+                                       gradient.data()});
     if constexpr (Frame::input_gradient) scale(frame, dy, dx);
   }
 
@@ -58,8 +59,9 @@ struct ScaleAnywhere : Scale {
   template <class Frame, class X, class Y>
   static void scale(Frame& frame, X x, Y y) {
     using T = typename Frame::dtype;
-    frame.backend().for_each(x.size(), ScaleElement<T>{x.data(), frame.template parameter_data<0>(),
-                                                       x.columns(), y.data()});
+    const auto [factor] = frame.parameters();
+    frame.backend().for_each(x.size(),
+                             ScaleElement<T>{x.data(), factor.data(), x.columns(), y.data()});
   }
 };
 // end: layer

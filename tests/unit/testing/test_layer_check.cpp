@@ -73,7 +73,7 @@ struct BiasOnEveryRank {
   template <class Frame, class X, class Y>
   void forward(Frame& frame, X x, Y y) const {
     for (std::size_t r = 0; r < x.rows(); ++r) {
-      y[r] = frame.template parameter<0>()[0];
+      y[r] = std::get<0>(frame.parameters())[0];
       for (std::size_t c = 0; c < x.columns(); ++c) y[r] += x[r * x.columns() + c];
     }
   }
@@ -84,7 +84,7 @@ struct BiasOnEveryRank {
       sum += dy[r];
       std::fill_n(dx.data() + r * x.columns(), x.columns(), dy[r]);
     }
-    frame.template gradient<0>()[0] = sum;
+    std::get<0>(frame.gradients())[0] = sum;
   }
 };
 
@@ -100,13 +100,13 @@ struct ForgetsDebt : KeepsLayout {
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, X x, Y y) const {
-    for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] + frame.template parameter<0>()[0];
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] + std::get<0>(frame.parameters())[0];
   }
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, DY dy, DX dx) const {
     double sum = 0;
     for (std::size_t i = 0; i < dy.size(); ++i) sum += dx[i] = dy[i];
-    frame.template gradient<0>()[0] = sum;
+    std::get<0>(frame.gradients())[0] = sum;
   }
 };
 

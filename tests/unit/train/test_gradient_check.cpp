@@ -77,12 +77,12 @@ struct WrongShare : KeepsLayout {
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, X x, Y y) const {
-    const auto shift = frame.template parameter<0>();
+    const auto [shift] = frame.parameters();
     for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] + shift[i % shift.size()];
   }
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, DY dy, DX dx) const {
-    const auto gradient = frame.template gradient<0>();
+    const auto [gradient] = frame.gradients();
     std::fill_n(gradient.data(), gradient.size(), 0.0);
     for (std::size_t i = 0; i < dy.size(); ++i) {
       dx[i] = dy[i];
@@ -117,7 +117,7 @@ struct WrongElsewhere : KeepsLayout {
 struct ForgottenDebt : WrongShare {
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, DY dy, DX dx) const {
-    const auto gradient = frame.template gradient<0>();
+    const auto [gradient] = frame.gradients();
     std::fill_n(gradient.data(), gradient.size(), 0.0);
     for (std::size_t i = 0; i < dy.size(); ++i) {
       dx[i] = dy[i];
