@@ -36,7 +36,7 @@ constexpr int world_size = 2;
 const sw::Shape input{{sw::Axis::batch, 128}, {sw::Axis::feature, 32}};
 
 // begin: context
-// The fourth argument says who looks on. Without it nobody does, and nothing is there for it.
+// The fourth argument is the observer. Without one, no code for it is compiled.
 using Context = sw::Context<float, sw::Reference, sw::ThreadCommunicator, sw::Tracer>;
 // end: context
 
