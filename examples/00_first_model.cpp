@@ -1,4 +1,4 @@
-// The first model: a perceptron whose layers are split over four ranks, trained on made-up data.
+// The first model: a perceptron split over four ranks, trained on synthetic data.
 //
 //            rank 0      rank 1      rank 2      rank 3
 //     x     [ whole ]   [ whole ]   [ whole ]   [ whole ]    Invariant
@@ -17,7 +17,7 @@
 namespace sw = shardwise;
 
 // begin: model
-// The architecture, and nothing else: no rank count, no dtype, no device.
+// The architecture only: no rank count, no dtype, no device.
 struct Mlp
     : sw::Sequential<sw::ColumnParallelLinear<16, 32>, sw::Relu, sw::RowParallelLinear<32, 4>> {};
 // end: model

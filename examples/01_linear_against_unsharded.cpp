@@ -8,11 +8,11 @@
 //                     │     rank 1     │            │       │        │
 //                     └────────────────┘            └───────┴────────┘
 //
-// X [32, 1024], target [32, 608], mean squared error, learning rate 0.3. Over 1, 2, 3 and 4 ranks,
-// both ways: updated weight and bias, their gradients and the gradient of X are what they are on
-// one rank, and what PyTorch computed. No rank of several ever asks for a block of memory as large
-// as the full weight; over 4 ranks, all that a rank has at once in the step is smaller than that.
-// Then the layer is used both ways until its weight has been packed, and still no block is.
+// X [32, 1024], target [32, 608], mean squared error, learning rate 0.3. On 1, 2, 3 and 4 ranks,
+// split both ways, updated weight and bias, their gradients and the gradient of X equal those of
+// one rank and of PyTorch. With several ranks, none allocates a block of memory as large as the
+// full weight; with 4 ranks, all memory of a rank in the step is less than that. Then the layer
+// runs forward and backward until its weight is packed; still no block is as large.
 //
 // test:
 #include <algorithm>
@@ -45,7 +45,7 @@ constexpr double largest_allowed_relative = 3e-6;  // of the largest element of 
 const sw::Shape x_shape{{sw::Axis::batch, rows}, {sw::Axis::feature, in}};
 const sw::Shape y_shape{{sw::Axis::batch, rows}, {sw::Axis::feature, out}};
 
-/// Fills what a rank holds of a tensor from a formula, by global element.
+/// Fills a rank's part of a tensor from a formula of the global element.
 template <class L>
 void fill(sw::View<float, L> tensor, std::int64_t number, double scale = 1) {
   for_each_global_run(tensor, [&](std::size_t global, std::size_t local, std::size_t length) {
@@ -59,8 +59,8 @@ enum Result : std::size_t { weight, bias, weight_gradient, bias_gradient, input_
 constexpr std::array<const char*, count> names{"W", "b", "dW", "db", "dX"};
 
 // begin: step
-/// Runs one step of `Layer` and calls see(tensor, view) for each of the five results, of which the
-/// rank holds a part, and then after(model, x, dy). Returns the loss.
+/// Runs one step of `Layer`. Calls see(tensor, view) with the rank's part of each of the five
+/// results, and then after(model, x, dy). Returns the loss.
 template <class Layer, class Backend, class C, class See, class After>
 double run_step(C& ranks, See&& see, After&& after) {
   using Model = sw::Model<Layer, sw::Context<float, Backend, C>,
@@ -78,7 +78,7 @@ double run_step(C& ranks, See&& see, After&& after) {
   fill(x.view(), 11);
   fill(target.view(), 14);
 
-  // What train_step does, taken apart to see the gradient of X.
+  // The calls of train_step, one by one, to get the gradient of X.
   const auto y = model.forward(x.view());
   sw::LossFrame<typename Model::context, std::tuple<>> frame(model.run(), {}, {});
   const double loss = sw::MeanSquaredError{}(frame, y, target.view(), dy.view());
@@ -95,7 +95,7 @@ double run_step(C& ranks, See&& see, After&& after) {
 }
 // end: step
 
-/// The five tensors as the whole layer gives them.
+/// The five tensors of the whole layer.
 struct Unsharded {
   std::array<std::vector<float>, count> tensors;
   double loss = 0;
@@ -119,7 +119,7 @@ const witness::Values& pytorch() {
   return values;
 }
 
-/// A NaN stays: no bound holds for it.
+/// Keeps a NaN, so that no bound accepts it.
 void raise(double& largest, double to) {
   if (to > largest || std::isnan(to)) largest = to;
 }
@@ -154,12 +154,12 @@ struct Differences {
   }
 };
 
-/// What one rank holds and took.
+/// What one rank holds and has allocated.
 struct Memory {
   std::size_t weight = 0, largest_block = 0, most_held = 0, packed = 0;
 };
 
-/// Runs the layer over `ranks` ranks and prints how far it is from what it should be.
+/// Runs the layer over `ranks` ranks and prints how far its results are from the expected ones.
 template <class Layer>
 bool agrees(const char* name, int ranks, const Unsharded& expected) {
   std::vector<Differences> differences(static_cast<std::size_t>(ranks));
@@ -177,7 +177,7 @@ bool agrees(const char* name, int ranks, const Unsharded& expected) {
         [&](auto& model, auto x, auto dy) {
           memory[r].most_held = meter.most_held;
           const std::size_t before = meter.held;
-          for (int use = 0; use < 12; ++use) {  // a weight that stays is packed after some uses
+          for (int use = 0; use < 12; ++use) {  // a constant weight is packed after some uses
             model.forward(x);
             model.backward(dy);
           }
@@ -209,7 +209,7 @@ bool agrees(const char* name, int ranks, const Unsharded& expected) {
         r, memory[r].weight, memory[r].packed, memory[r].largest_block, memory[r].most_held);
     good = good && memory[r].packed >= 2 * memory[r].weight;  // one copy for each way
     const bool has_full_weight = memory[r].largest_block >= full_weight;
-    good = good && has_full_weight == (ranks == 1);  // alone it must be seen, or nobody looks
+    good = good && has_full_weight == (ranks == 1);  // on one rank the meter must find it
     if (ranks == 4) good = good && memory[r].most_held < full_weight;
   }
   return good;

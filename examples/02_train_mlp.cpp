@@ -1,18 +1,18 @@
-// A multilayer perceptron learns to tell clothes apart, each weight matrix split over the ranks.
+// A multilayer perceptron learns to classify clothes; its weight matrices are split over the ranks.
 //
 //                rank 0            rank 1
 //     images   [      784       |      784       ]   the same on every rank
-//                 │ W1[0:256]       │ W1[256:512]    column-parallel: each rank makes some features
+//                 │ W1[0:256]       │ W1[256:512]    column-parallel: each rank has some features
 //                [ 256 features  |  256 features ]
-//                 relu              relu             nothing moves
+//                 relu              relu             sends nothing
 //                 │ W2[:, 0:256]    │ W2[:, 256:512] row-parallel: each rank adds up its features
 //                [ 10 summands   |  10 summands  ]
 //                 └────── all-reduce ──────┘         the only exchange of a step
 //     logits   [       10       |       10       ]   the same on every rank
 //
-// Built again as 02_train_mlp_mpi, its ranks are processes: mpiexec -n 2 02_train_mlp_mpi -s 2
-// Built again by nvcc as gpu_train_mlp, it computes on GPUs, which the ranks share or have one
-// each: gpu_train_mlp -s 2 --device cuda
+// Also built as 02_train_mlp_mpi, whose ranks are processes: mpiexec -n 2 02_train_mlp_mpi -s 2
+// Also built by nvcc as gpu_train_mlp, which computes on one GPU per rank or a shared one:
+// gpu_train_mlp -s 2 --device cuda
 //
 // test: --synthetic -s 2 -e 1
 #include <CLI/CLI.hpp>
@@ -37,7 +37,7 @@ namespace sw = shardwise;
 
 namespace {
 
-// The architecture, and nothing else: no rank count, no dtype, no device.
+// The architecture only: no rank count, no dtype, no device.
 struct Mlp
     : sw::Sequential<sw::ColumnParallelLinear<784, 512>, sw::Relu, sw::RowParallelLinear<512, 10>> {
 };
@@ -58,7 +58,7 @@ struct Images {
 };
 
 // begin: train
-/// What each rank does with whatever talks and computes.
+/// What each rank does, with any communicator and backend.
 template <class T, class Ranks, class Backend>
 void train(Ranks& ranks, Backend& backend, const Images& images, const Options& options) {
   const bool speaks = ranks.rank() == 0;
@@ -104,7 +104,7 @@ void train(Ranks& ranks, Backend& backend, const Images& images, const Options& 
 // end: train
 
 // begin: choose
-/// Reads the images, and trains on what was chosen.
+/// Reads the images, and trains on the chosen device.
 template <class T>
 void train_in(example::Ranks& ranks, const Options& options) {
   example::on_device<T>(options.device, ranks, [&](auto& group, auto& backend) {

@@ -1,4 +1,4 @@
-// A layer of your own, with an exchange inside that it names as a redistribution.
+// A layer of your own. It names an exchange inside it as a redistribution.
 //
 //            rank 0              rank 1
 //     x   [ features ... | ... features ]     Sharded<feature>
@@ -7,8 +7,8 @@
 //     y = x - (Σ of all) / features
 //
 // The layer sees no communicator. The model runs its exchange, transposes it for backward and puts
-// it into the plan. `check_layer` holds the layer on many ranks against itself on one, what it
-// sends against the plan, and its backward against differences of its forward.
+// it into the plan. `check_layer` compares the layer on many ranks with itself on one, what it
+// sends with the plan, and its backward with finite differences of its forward.
 //
 // test:
 #include <array>
@@ -27,7 +27,7 @@
 namespace sw = shardwise;
 
 // begin: layer
-/// y = x - mean of x over the features of its row, wherever the features are.
+/// y = x - mean of x over the features of its row, which may be split.
 struct Centre : sw::KeepsLayout {
   static constexpr sw::Saves saves = sw::Saves::nothing;
 
@@ -75,7 +75,7 @@ struct Centre : sw::KeepsLayout {
 // end: layer
 
 // begin: model
-/// It composes with the rest: the features in the middle are split, and stay where they are.
+/// Between the linear layers features are split, and are not moved.
 struct Mlp : sw::Sequential<sw::ColumnParallelLinear<6, 7>, Centre, sw::Gelu,
                             sw::RowParallelLinear<7, 3>> {};
 
@@ -83,7 +83,7 @@ struct Mlp : sw::Sequential<sw::ColumnParallelLinear<6, 7>, Centre, sw::Gelu,
 struct Plain
     : sw::Sequential<sw::ColumnParallelLinear<6, 7>, sw::Gelu, sw::RowParallelLinear<7, 3>> {};
 
-// One number a row is summed for it, each way.
+// The layer sums one number per row, forward and backward.
 constexpr std::size_t rows = 5;
 static_assert(sw::plan<Mlp, 3>(sw::batch{rows}).forward ==
               sw::collectives{sw::all_reduce(rows), sw::all_reduce(rows * 3)});
@@ -97,8 +97,9 @@ int main() try {
   example::print_plan(sw::plan<Mlp, 3>(sw::batch{rows}));
 
   // begin: check
-  // Its features split on 1, 2 and 3 ranks: exactly what one rank gives, on integers; then within
-  // the model, where GELU leaves no integers, and sums in another order round otherwise.
+  // The layer with features split on 1, 2 and 3 ranks equals one rank exactly, on integers. Then
+  // the whole model: after GELU numbers are not integers, so another order of sums rounds
+  // differently.
   using Features = sw::Sharded<sw::Axis::feature>;
   const sw::Shape in{{sw::Axis::batch, rows}, {sw::Axis::feature, 6}};
   sw::CheckReport report = sw::check_layer<Features, Features>(Centre{}, in, {.ranks = {1, 2, 3}});

@@ -1,15 +1,15 @@
-// What does not compile, and what the compiler then says.
+// What does not compile, and the compiler's error.
 //
 //     784 ──column──> 512 ──relu──> 512   ✗   500 ──row──> 10
 //
-// With -DCASE=0 this file is a program; every other case is a mistake, and the test of this example
-// demands the sentence behind `expect:` from the compiler.
+// With -DCASE=0 this file is a program. Every other case is a mistake, for which the compiler must
+// report the sentence after `expect:`; a test checks this.
 
 #include "shardwise/shardwise.hpp"
 
 namespace sw = shardwise;
 
-#if CASE == 0  // the control: features meet
+#if CASE == 0  // the control: features match
 struct Mlp
     : sw::Sequential<sw::ColumnParallelLinear<784, 512>, sw::Relu, sw::RowParallelLinear<512, 10>> {
 };

@@ -1,4 +1,4 @@
-// The same perceptron and the same batches, shared out over ranks in one of two ways.
+// The same perceptron and the same batches, split over ranks in one of two ways.
 //
 //     --parallel tensor                           --parallel data
 //                rank 0     rank 1                             rank 0     rank 1
@@ -9,7 +9,7 @@
 //                                                              of all 407,050
 //
 // What a tensor-parallel step sends grows with the batch, what a data-parallel step sends grows
-// with the weights. They learn the same. Built again by nvcc as gpu_tensor_or_data_parallel, it
+// with the weights. Their losses agree. Also built by nvcc as gpu_tensor_or_data_parallel, which
 // computes on GPUs: gpu_tensor_or_data_parallel -s 2 --device cuda
 //
 // test: --synthetic -s 3 -e 1 --parallel data
@@ -39,7 +39,7 @@ namespace {
 template <class First, class Second>
 struct Mlp : sw::Sequential<sw::Linear<First, 784, 512>, sw::Relu, sw::Linear<Second, 512, 10>> {};
 
-// All that differs: how weights are split, and how images, logits and labels lie over the ranks.
+// The only differences: the split of weights, and the layout of images, logits and labels.
 struct TensorParallel {
   static constexpr const char* name = "tensor";
   using Architecture = Mlp<sw::split::output, sw::split::input>;
@@ -64,8 +64,8 @@ struct Options {
 };
 
 // begin: training
-/// A rank's model and what it learns from; the code is the same for both ways. The model sends by
-/// `group`, where `backend` computes.
+/// A rank's model and its data; the code is the same for both ways. The model computes with
+/// `backend`, and communicates over `group`.
 template <class Way, class Group, class Backend>
 struct Training {
   using Ranks = sw::CountingCommunicator<Group>;

@@ -1,4 +1,4 @@
-// A run is saved by some ranks and goes on at another number of them, as if it had never stopped.
+// A run is saved, and resumed at another number of ranks.
 //
 //     3 ranks              one file                          2 ranks
 //                  ┌──────────────────────────┐
@@ -8,9 +8,9 @@
 //                  │ moments, step, seed, ... │
 //                  └──────────────────────────┘
 //
-// Each rank writes and reads its own part of each tensor and nothing else. Resumed at the same
-// number of ranks, the run repeats the very bits; at another, sums round in another order. Built
-// again by nvcc as gpu_resume_at_another_rank_count, it computes on GPUs, with --device cuda.
+// Each rank writes and reads only its own part of each tensor. Resumed at the same number of ranks,
+// the run repeats the same bits; at another number, sums round in another order. Also built by nvcc
+// as gpu_resume_at_another_rank_count, which computes on GPUs with --device cuda.
 //
 // test: -s 3 -r 2
 #include <unistd.h>
@@ -41,7 +41,7 @@ namespace {
 struct Mlp : sw::Sequential<sw::ColumnParallelLinear<784, 100>, sw::Relu, sw::Dropout<1, 4>,
                             sw::RowParallelLinear<100, 10>> {};
 
-/// All that a run consists of, on one rank.
+/// The whole state of a run on one rank.
 template <class Ranks, class Backend>
 class Run {
  public:
@@ -84,7 +84,7 @@ class Run {
 
 constexpr int before = 10, after = 8;
 
-/// begin(run) on each of `ranks`, then eight steps: returns the losses of the latter.
+/// Calls begin(run) on each of `ranks`, then makes eight steps and returns their losses.
 template <class Begin>
 std::vector<double> last_losses(int ranks, const std::string& device, sw::Seed seed, Begin begin) {
   const sw::ImageSet set = sw::make_synthetic_images(sw::Seed{1}, sw::Part::train, 1000);
@@ -139,7 +139,7 @@ int main(int argc, char** argv) try {
     run.steps(before);
     run.save(path);
   };
-  // A program that begins with the checkpoint, which replaces what its own seed had made.
+  // A new program loads the checkpoint, which replaces the initial values of its own seed.
   const auto resume = [&](auto& run) { run.load(path); };
   const auto never_stopped = last_losses(saved_at, device, sw::Seed{1}, run_and_save);
   print_file(path);

@@ -1,4 +1,4 @@
-// A convolutional network learns to tell images apart, split over ranks in one of three ways.
+// A convolutional network learns to classify images, split over ranks in one of three ways.
 //
 //              --plan gathered        --plan alternating      --plan spatial
 //              rank 0    rank 1       rank 0    rank 1        rank 0    rank 1
@@ -13,10 +13,10 @@
 //     linear   5 of 10 classes        sums over 64 of 128     sums over 64 of 128
 //              └ all-gather ┘         └ all-reduce ┘          └ all-reduce ┘
 //
-// The three types stand side by side in support/cnn.hpp. They begin with the same weights, drop the
-// same elements, and learn the same at any number of ranks. Built again as 07_train_cnn_mpi, its
-// ranks are processes: mpiexec -n 2 07_train_cnn_mpi -s 2. Built again by nvcc as gpu_train_cnn, it
-// computes on GPUs: gpu_train_cnn -s 2 --device cuda
+// The three types are in support/cnn.hpp. They begin with the same weights, drop the same elements,
+// and their losses agree at any number of ranks. Also built as 07_train_cnn_mpi, whose ranks are
+// processes: mpiexec -n 2 07_train_cnn_mpi -s 2, and by nvcc as gpu_train_cnn, which computes on
+// GPUs: gpu_train_cnn -s 2 --device cuda
 //
 // test: --data synthetic -s 2 -e 1 --samples 384
 #include <CLI/CLI.hpp>
@@ -52,7 +52,7 @@ struct Options : example::TrainingOptions {
 
 using Batches = example::BroadcastBatches<float, example::Ranks>;
 
-/// A line for each step and one for each epoch, to draw curves of; on rank 0, if a name was given.
+/// Writes a line for each step and one for each epoch, for curves; on rank 0, if a name was given.
 class Log {
  public:
   Log(const std::string& path, std::string plan, const example::Ranks& ranks)
@@ -73,7 +73,7 @@ class Log {
   std::ofstream file_;
 };
 
-/// A line with a number of every rank.
+/// Prints a line with one number of every rank.
 void print_of_each(example::Ranks& ranks, const char* what, std::size_t mine) {
   const std::array<std::int64_t, 1> number{static_cast<std::int64_t>(mine)};
   std::vector<std::int64_t> all(static_cast<std::size_t>(ranks.size()));
@@ -85,8 +85,8 @@ void print_of_each(example::Ranks& ranks, const char* what, std::size_t mine) {
   std::printf("\n");
 }
 
-/// What each rank does with its part of an architecture, and with whatever talks and computes:
-/// `ranks` bring the images, `group` is what the model sends by.
+/// What each rank does with its part of an architecture. `ranks` distribute the images; the model
+/// communicates over `group` and computes with `backend`.
 template <class Architecture, class Group, class Backend>
 void train(example::Ranks& ranks, Group& group, Backend& backend, const Options& options) {
   constexpr sw::Seed seed{1};  // of weights, of masks and of the order of images

@@ -1,4 +1,4 @@
-// What a model does: told as a table, drawn as a graph, and noted while it trains.
+// What a model does: as a table, as a graph, and as a trace of its training.
 //
 //                  the stream, whole on every rank
 //     x ── Linear ──┬──────────────────────────────────────────── + ── ... ── Linear ── logits
@@ -7,8 +7,8 @@
 //                                  of each rank    of each rank
 //
 // Writes two files into a folder: model.dot, which `dot -Tsvg model.dot -o model.svg` draws, and
-// trace.json, which ui.perfetto.dev opens: for each rank a row of what it computes and one of what
-// it sends.
+// trace.json, which ui.perfetto.dev opens: for each rank one row of computation and one of
+// communication.
 //
 // test: look_inside
 #include <cstddef>
@@ -40,7 +40,7 @@ const sw::Shape input{{sw::Axis::batch, 128}, {sw::Axis::feature, 32}};
 using Context = sw::Context<float, sw::Reference, sw::ThreadCommunicator, sw::Tracer>;
 // end: context
 
-/// Trains three steps, of which the last two are noted, and writes them down.
+/// Trains three steps, and writes a trace of the last two.
 void train(sw::ThreadCommunicator& ranks, const std::filesystem::path& folder) {
   sw::Model<Network, Context> model(ranks, sw::Seed{1});
   sw::Optimizer optimizer(model, sw::Sgd{.learning_rate = 0.01});
@@ -52,7 +52,7 @@ void train(sw::ThreadCommunicator& ranks, const std::filesystem::path& folder) {
   const auto step = [&] {
     train_step(model, x.view(), labels.view(), sw::CrossEntropy{}, optimizer);
   };
-  step();  // takes memory, which later steps use again
+  step();  // allocates memory, which later steps use again
   model.observer().reserve(1000);
   step();
   step();

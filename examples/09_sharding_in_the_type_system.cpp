@@ -7,8 +7,8 @@
 //     column, row       W1 by outputs, W2 by inputs         10 numbers a sample
 //     data              whole weights, a share of samples   all gradients
 //
-// A sharding is a type, so the compiler knows what each sends and holds: the figures below are the
-// ones that the static assertions compare. A change of the model that breaks a budget does not
+// A sharding is a type, so the compiler knows what each sends and holds. The program prints the
+// figures that the static assertions compare. A change of the model that exceeds a budget does not
 // compile.
 //
 // test:
@@ -28,7 +28,7 @@ namespace {
 template <class First, class Second>
 struct Mlp : sw::Sequential<sw::Linear<First, 784, 512>, sw::Relu, sw::Linear<Second, 512, 10>> {};
 
-// A way to share out the work: the types of the layers, and how samples lie over the ranks.
+// A way to split the work: the types of the layers, and the layout of samples.
 struct ColumnColumn {
   static constexpr const char* name = "column, column";
   using Model = Mlp<sw::split::output, sw::split::output>;
@@ -66,8 +66,8 @@ constexpr auto held =
 static_assert(sent<ColumnRow, 8> < 4_MiB && held<ColumnRow, 8>.largest().bytes() < 1_MiB);
 static_assert(held<ColumnRow, 8>.imbalance() < 1.01);
 
-// Column by column and row by row send about as much as each other, and fifty times as much as the
-// two in turn; row by row holds less.
+// ColumnColumn and RowRow send about the same, and more than fifty times as much as ColumnRow.
+// RowRow holds less than ColumnColumn.
 static_assert(sent<ColumnColumn, 8> > 50 * sent<ColumnRow, 8>);
 static_assert(sent<RowRow, 8> > 50 * sent<ColumnRow, 8>);
 static_assert(held<RowRow, 8>.largest().bytes() < held<ColumnColumn, 8>.largest().bytes());

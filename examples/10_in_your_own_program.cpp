@@ -1,12 +1,12 @@
-// The library as a guest: in memory that the program owns, on ranks that talk as the program says.
+// The library in an existing program: with the program's own memory and communicator.
 //
 //     rank 0                 rank 1
 //     std::vector  ──View──  std::vector       summands of a histogram: Partial
 //           └── reduce-scatter ──┘             by a communicator of the program's own
 //     std::vector            std::vector       each rank its own bins: Sharded<feature>
 //
-// The communicator wraps another and measures how long its rank is in it. It is held to the adjoint
-// law, on shapes that divide by the ranks and on others.
+// The communicator wraps another and measures the time of its calls. The program checks the adjoint
+// law with it, on even and uneven shapes.
 //
 // test:
 #include <chrono>
@@ -47,7 +47,7 @@ static_assert(sw::Communicator<TimedCommunicator<sw::ThreadCommunicator>>);
 static_assert(sw::check_level_of<TimedCommunicator<sw::Unchecked<sw::ThreadCommunicator>>>() ==
               sw::CheckLevel::off);
 
-/// Every rank has counted its own samples into all bins; afterwards each has its bins, summed.
+/// Every rank has counted its own samples into all bins; this gives each rank its bins of the sum.
 template <sw::Communicator C>
 std::vector<float> share_out(C& ranks, const std::vector<float>& mine) {
   // begin: memory
@@ -56,7 +56,7 @@ std::vector<float> share_out(C& ranks, const std::vector<float>& mine) {
   using Bins = sw::Sharded<sw::Axis::feature>;
 
   std::vector<float> sums(sw::local_shape<Bins>(bins, place).elements());
-  sw::Pool pool;  // lends memory for packing; one for each rank, for as long as you like
+  sw::Pool pool;  // lends memory for packing; one per rank, may be kept
   redistribute(ranks, pool, sw::View<const float, sw::Partial>(std::span(mine), bins, place),
                sw::View<float, Bins>(std::span(sums), bins, place));
   // end: memory

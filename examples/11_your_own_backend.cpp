@@ -1,12 +1,12 @@
-// A backend of your own: who computes, as a type of some fifty lines.
+// A backend of your own: a type of about fifty lines.
 //
 //     Context<float, Counting, ThreadCommunicator>
 //                       │
-//                       ├─ Linear<float>   three products, which write or add
+//                       ├─ Linear<float>   three products, which assign or add
 //                       └─ for_each        a function, once for every index
 //
-// It computes by plain loops and counts the multiplications of its rank. A model with it learns
-// what the same model learns with `Reference`, and over two ranks each multiplies half as often.
+// It computes by plain loops and counts the multiplications of its rank. A model gets the same
+// losses with it as with `Reference`, and on two ranks each multiplies half as often.
 //
 // test:
 #include <algorithm>
@@ -26,8 +26,8 @@ namespace sw = shardwise;
 namespace {
 
 // begin: backend
-/// Plain loops in float that count their multiplications. A model makes one of its own, or is
-/// handed one.
+/// Plain loops in float that count their multiplications. A model makes its own, or gets one from
+/// its caller.
 struct Counting {
   std::size_t multiplications = 0;
 
@@ -36,7 +36,7 @@ struct Counting {
     for (std::size_t i = 0; i < count; ++i) f(i);
   }
 
-  /// The products of one layer. Another dtype than float has none, and does not compile.
+  /// The products of one layer. It exists only for float; other dtypes do not compile.
   template <std::same_as<float> T>
   class Linear {
    public:
@@ -97,7 +97,7 @@ struct Mlp : sw::Sequential<sw::ColumnParallelLinear<6, 8>, sw::Gelu, sw::RowPar
 
 const sw::Shape input{{sw::Axis::batch, 5}, {sw::Axis::feature, 6}};
 
-/// A training step and an output of the trained model; `backend` is the caller's.
+/// Makes a training step, and returns an output of the trained model. `backend` is the caller's.
 template <class Backend, sw::Communicator C>
 std::vector<float> trained_output(C& ranks, Backend& backend) {
   sw::Model<Mlp, sw::Context<float, Backend, C>> model(Mlp{}, ranks, sw::Seed{1}, input, backend);

@@ -1,5 +1,5 @@
-// A residual network with projections on its short ways learns to tell images apart. It is written
-// once; `--plan` says whether ranks share out channels or the rows of images.
+// A residual network with projections in its shortcuts learns to classify images. It is written
+// once; `--plan` chooses whether channels or rows of images are split over ranks.
 //
 //              --plan channels                          --plan rows
 //     x        channels of its own                      rows of its own
@@ -8,8 +8,8 @@
 //              │                            scatter │   │               with halos of a row  │
 //     sum      channels of its own ───────────────+─┘   rows of its own ─────────────────────+
 //
-// x is brought to one layout for both ways, and their gradients are added before they are brought
-// back. The network learns the same in both plans, at any number of ranks.
+// x is redistributed to one layout for both branches, and their gradients are added before they are
+// redistributed back. The losses agree in both plans, at any number of ranks.
 //
 // test: --data synthetic -s 2 -e 1 --samples 320
 #include <CLI/CLI.hpp>
@@ -36,13 +36,13 @@ constexpr sw::Kernel three = sw::kernel(3, {.padding = 1});
 constexpr sw::Kernel half = sw::kernel(3, {.stride = 2, .padding = 1});
 constexpr sw::Kernel short_half = sw::kernel(1, {.stride = 2});
 
-/// Of two convolutions that follow each other, the first is split by A and the second by B.
+/// Of two consecutive convolutions, the first is split by A and the second by B.
 // begin: network
 template <class A, class B, std::size_t In, std::size_t Out, sw::Kernel First>
 using Convolutions = sw::Sequential<sw::Conv2d<A, In, Out, First>, sw::BatchNorm<Out>, sw::Relu,
                                     sw::Conv2d<B, Out, Out, three>, sw::BatchNorm<Out>>;
 
-/// Half the rows and columns, so the short way has a convolution too.
+/// Halves the rows and columns, so the shortcut has a convolution too.
 template <class A, class B, std::size_t In, std::size_t Out>
 using Wider =
     sw::Join<sw::Sum, sw::Sequential<sw::Conv2d<A, In, Out, short_half>, sw::BatchNorm<Out>>,
@@ -61,7 +61,7 @@ struct ByRows : ResNet<sw::split::height, sw::split::height> {};
 
 using Batches = example::BroadcastBatches<float, example::Ranks>;
 
-/// `ranks` bring the images, `group` is what the model sends by.
+/// `ranks` distribute the images; the model communicates over `group`.
 template <class Network, class Group, class Backend>
 void train(example::Ranks& ranks, Group& group, Backend& backend,
            const example::TrainingOptions& options) {

@@ -1,5 +1,5 @@
 #pragma once
-// Rank 0 reads, the others are told.
+// Rank 0 reads images and broadcasts them.
 
 #include <array>
 #include <cstddef>
@@ -14,8 +14,9 @@
 
 namespace example {
 
-/// What `read()` gives on rank 0, on every rank. A collective: the sizes go first, so that every
-/// rank can make room for the rest. If `read` throws, the communicator stops the other ranks.
+/// Broadcasts the result of `read()` on rank 0 to every rank. A collective: it sends the sizes
+/// first, so that every rank can allocate memory. If `read` throws, the communicator stops the
+/// other ranks.
 template <shardwise::Communicator C, class Read>
 shardwise::ImageSet read_and_broadcast(C& ranks, Read read) {
   shardwise::ImageSet set;
@@ -34,10 +35,10 @@ shardwise::ImageSet read_and_broadcast(C& ranks, Read read) {
   return set;
 }
 
-/// Where a program's images come from.
+/// The source of a program's images.
 struct ImageSource {
   std::filesystem::path folder = shardwise::fashion_mnist_folder;
-  bool synthetic = false;  ///< made up, which needs no files
+  bool synthetic = false;  ///< generated, which needs no files
 };
 
 /// One part of the images, on every rank. A collective.

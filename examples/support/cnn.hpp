@@ -4,8 +4,8 @@
 //     conv 3x3 to 32, ReLU, conv 3x3 to 32, ReLU, max-pool 2, dropout 1/4, flatten,
 //     linear to 128, batch-norm, ReLU, dropout 1/2, linear to 10
 //
-// It takes square images [batch, Channels, Side, Side]. Weights begin equal and masks are equal in
-// all three, at any number of ranks; what differs is who computes what, and what is sent.
+// It takes square images [batch, Channels, Side, Side]. All three have the same initial weights and
+// masks, at any number of ranks; they differ in what each rank computes and sends.
 
 #include <cstddef>
 
@@ -23,8 +23,8 @@ namespace example {
 
 namespace sw = shardwise;
 
-/// Features of an image behind two convolutions, each of which takes a row at either side, and the
-/// pooling.
+/// Features of an image after the pooling and the two convolutions, each of which removes one row
+/// on each side.
 constexpr std::size_t pooled_features(std::size_t side) {
   return 32 * ((side - 4) / 2) * ((side - 4) / 2);
 }
@@ -32,10 +32,10 @@ constexpr std::size_t pooled_features(std::size_t side) {
 // clang-format off
 
 // begin: gathered
-/// Every layer is split by output neuron, and its outputs gathered right behind it. Written by hand
-/// that is an all-gather there, and an all-reduce of the gradient of the next layer's input, which
-/// is what `To<Invariant>` gives. Behind `To<Replicated>` that gradient is left as a summand on each
-/// rank, and the two exchanges of backward, the sum and the cut into shards, are one reduce-scatter.
+/// Every layer is split by output neuron, and its outputs are gathered. Code written by hand makes
+/// an all-gather there, and an all-reduce of the gradient of the next layer's input;
+/// `To<Invariant>` gives the same. With `To<Replicated>` that gradient stays a summand on each
+/// rank, and backward makes one reduce-scatter instead of an all-reduce and a slice.
 template <std::size_t Channels, std::size_t Side, sw::Layout Gathered = sw::Replicated>
 struct GatheredCnn
     : sw::Sequential<sw::Conv2d<sw::split::output, Channels, 32, sw::kernel(3)>,
@@ -56,9 +56,9 @@ struct GatheredCnn
 // end: gathered
 
 // begin: alternating
-/// By output, then by input, and again: between the two of a pair nothing is sent. Of all ways to
-/// split all four weights this has the fewest collectives, three: a sum behind each pair, and one in
-/// backward in front of the second.
+/// By output, then by input, twice: within a pair nothing is sent. Of all ways to split all four
+/// weights this has the fewest collectives, three: a sum after each pair, and in backward one in
+/// front of the second pair.
 template <std::size_t Channels, std::size_t Side>
 struct AlternatingCnn
     : sw::Sequential<sw::Conv2d<sw::split::output, Channels, 32, sw::kernel(3)>,
@@ -77,8 +77,8 @@ struct AlternatingCnn
 // end: alternating
 
 // begin: spatial
-/// Convolutions and pooling work on the rows of images that a rank has, and on those of its
-/// neighbours that their windows read; the linear layers are split by output, then by input.
+/// Convolutions and pooling work on a rank's rows of images and the halo rows that their windows
+/// read; the linear layers are split by output, then by input.
 template <std::size_t Channels, std::size_t Side>
 struct SpatialCnn
     : sw::Sequential<sw::Conv2d<sw::split::height, Channels, 32, sw::kernel(3)>,

@@ -1,5 +1,5 @@
 #pragma once
-// Images for a convolutional network: rank 0 has them all, and sends every batch to the others.
+// Images for a convolutional network: rank 0 has all of them, and broadcasts every batch.
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@ namespace example {
 
 namespace sw = shardwise;
 
-/// Square images as a data set has them.
+/// Square images of a data set.
 struct ImageForm {
   std::size_t channels;
   std::size_t side;
@@ -36,15 +36,15 @@ inline constexpr ImageForm colour{3, 32, sw::cifar10_normalisation};
 
 struct CnnData {
   std::string name = "fashion-mnist";  ///< or cifar10, synthetic
-  std::filesystem::path folder;        ///< empty: where the data set is installed
+  std::filesystem::path folder;        ///< empty: the folder where the data set is installed
   std::size_t samples = 0;             ///< training images to use; 0: all
 
   const ImageForm& form() const { return name == "cifar10" ? colour : grey; }
 };
 
-/// The first images of a part: `samples` for training, and a sixth as many, but one at least, to
-/// test; all of them if `samples` is 0.
-/// throws   data_error for files that are not there or are damaged, and if there are fewer images
+/// The first images of a part: `samples` for training, and a sixth as many, but at least one, for
+/// testing; all of them if `samples` is 0.
+/// throws   data_error for files that are missing or damaged, and if there are fewer images
 inline sw::ImageSet read_images(const CnnData& data, sw::Part part) {
   const bool trains = part == sw::Part::train;
   const std::size_t wanted =
@@ -73,9 +73,9 @@ inline sw::ImageSet read_images(const CnnData& data, sw::Part part) {
   return set;
 }
 
-/// Batches of one part of a data set, as every rank takes them. Rank 0 reads and shuffles; for each
-/// batch it announces the size and broadcasts images and labels. All members are collectives; if
-/// rank 0 fails, the communicator stops the others.
+/// Batches of one part of a data set, on every rank. Rank 0 reads and shuffles; for each batch it
+/// broadcasts the size, the images and the labels. All members are collectives; if rank 0 fails,
+/// the communicator stops the others.
 template <sw::Real T, sw::Communicator C>
 class BroadcastBatches {
  public:
@@ -138,7 +138,7 @@ class BroadcastBatches {
   std::vector<std::int32_t> labels_;
 };
 
-/// The share of one epoch's images that the model gets right, the same on every rank.
+/// The share of one epoch's images that the model classifies correctly, the same on every rank.
 template <class M, sw::Real T, sw::Communicator C>
 double accuracy(M& model, BroadcastBatches<T, C>& batches) {
   std::size_t correct = 0, count = 0;

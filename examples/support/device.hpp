@@ -1,5 +1,5 @@
 #pragma once
-// On what the ranks of a program compute: the host, or, in a program that nvcc built with
+// The devices of a program: the host, or, in a program built by nvcc with
 // SHARDWISE_EXAMPLE_CUDA, GPUs too. The rest of the program is the same.
 
 #include <CLI/CLI.hpp>
@@ -20,7 +20,7 @@ namespace example {
 
 using Devices = shardwise::CudaDevices;
 template <class T>
-using Host = shardwise::Reference;  // so that the program needs NVIDIA's libraries alone
+using Host = shardwise::Reference;  // so the program needs only NVIDIA's libraries
 
 }  // namespace example
 
@@ -31,7 +31,7 @@ using Host = shardwise::Reference;  // so that the program needs NVIDIA's librar
 namespace example {
 
 using Devices = shardwise::NoDevices;
-template <class T>  // oneDNN multiplies no double
+template <class T>  // oneDNN has no products in double
 using Host = std::conditional_t<std::same_as<T, double>, shardwise::Reference, shardwise::OneDnn>;
 
 }  // namespace example
@@ -47,8 +47,8 @@ inline void add_device_option(CLI::App& app, std::string& chosen) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
 }
 
-/// Calls f(communicator, backend) with what the option says, for a model in T. A collective.
-/// throws  backend_error, on every rank, if it says cuda and a rank sees no GPU
+/// Calls f(communicator, backend) for the chosen device and a model in T. A collective.
+/// throws  backend_error, on every rank, if it is cuda and a rank has no GPU
 template <class T, shardwise::Communicator C, class F>
 void on_device(const std::string& chosen, C& ranks, F&& f) {
   shardwise::with_device<Host<T>, Devices>(shardwise::device_choice(chosen), ranks,

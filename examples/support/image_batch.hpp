@@ -1,5 +1,5 @@
 #pragma once
-// Batches of images as a model takes them, and how many images it gets right.
+// Batches of images for a model, and the accuracy of the model.
 
 #include <concepts>
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace example {
 
-/// Memory for one batch at a time: all of it where L is Invariant, and the rank's samples alone
-/// where L is Sharded<batch>.
+/// Memory for one batch: the whole batch if L is Invariant, the rank's samples if L is
+/// Sharded<batch>.
 template <shardwise::Real T, shardwise::Layout L>
 class ImageBatch {
  public:
@@ -53,7 +53,7 @@ class ImageBatch {
   std::vector<std::int32_t> labels_;
 };
 
-/// The share of images that the model gets right, the same on every rank.
+/// The share of images that the model classifies correctly, the same on every rank.
 template <class M>
 double accuracy(M& model, const shardwise::ImageSet& set) {
   const shardwise::Place place = shardwise::place_of(model.ranks());

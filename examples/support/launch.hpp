@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of a program are: threads of one process, or, in a program built with
+// The ranks of a program: threads of one process, or, in a program built with
 // SHARDWISE_EXAMPLE_MPI, the processes of an MPI job. The rest of the program is the same.
 
 #ifdef SHARDWISE_EXAMPLE_MPI
@@ -12,7 +12,7 @@ namespace example {
 
 using Ranks = shardwise::MpiCommunicator;
 
-/// As many processes as `ranks` must have been started.
+/// The job must have exactly `ranks` processes.
 template <class F>
 void launch(int ranks, F&& f) {
   shardwise::run_mpi_ranks(ranks, std::forward<F>(f));

@@ -1,8 +1,7 @@
 #pragma once
-// Counts what the calling thread takes from the heap, by replacing operator new in this program.
-// Thread ranks are threads, so this is what one rank takes: tensors, packed weights and staging of
-// this library. What oneDNN takes inside a call goes by it; oneDNN is never given more than a
-// rank's part.
+// Counts the heap memory of the calling thread, by replacing operator new in this program. For a
+// thread rank this is the rank's memory: tensors, packed weights and staging of this library.
+// Memory that oneDNN allocates inside a call is not counted; oneDNN gets only a rank's part.
 //
 // To be included by one source file of a program.
 
@@ -13,10 +12,10 @@
 
 namespace example {
 
-/// Bytes that the calling thread took since it began.
+/// Bytes that the calling thread has allocated since it began.
 struct MemoryMeter {
   std::size_t largest_block = 0;
-  std::size_t held = 0;  ///< taken by this thread and not given back by it
+  std::size_t held = 0;  ///< allocated and not freed by this thread
   std::size_t most_held = 0;
 
   static MemoryMeter& of_this_thread() {
@@ -34,7 +33,7 @@ struct MemoryMeter {
 
 namespace detail {
 
-// In front of each block stands how large it is; the block itself is aligned to a cache line.
+// The size of each block is stored in front of it; the block is aligned to a cache line.
 inline constexpr std::size_t alignment = 64;
 
 inline void* take(std::size_t bytes) noexcept {

@@ -1,5 +1,5 @@
 #pragma once
-// Shows what a model will send, before it sends anything, and what it has sent beside it.
+// Prints what a model will send, and compares it with what it has sent.
 
 #include <algorithm>
 #include <cstddef>
@@ -30,8 +30,9 @@ inline void print_plan(const shardwise::Plan& plan) {
   print_collectives("settle", plan.settle);
 }
 
-/// What all ranks pass into the collectives of one step, as planned and as counted. A collective of
-/// `ranks`, which take memory of the host; `counting` is what saw that step on this rank.
+/// Prints what all ranks pass into the collectives of one step, as planned and as counted. A
+/// collective of `ranks`, which take memory of the host; `counting` has counted that step on this
+/// rank.
 /// throws   std::runtime_error, on every rank, if the two differ
 template <shardwise::Communicator C, class Inner>
 void print_plan_beside_log(const shardwise::Plan& plan, C& ranks,

@@ -1,5 +1,5 @@
 #pragma once
-// A bar that fills up while work is done; only where somebody looks at a terminal.
+// A progress bar, shown only on a terminal.
 
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  /// Leaves an empty line behind, for what is printed next.
+  /// Clears the line for later output.
   ~ProgressBar() {
     if (is_shown_) std::fprintf(stderr, "\r\033[K");
   }

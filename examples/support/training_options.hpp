@@ -1,5 +1,5 @@
 #pragma once
-// What programs that train on images can be told on their command line.
+// Command line options of programs that train on images.
 
 #include <CLI/CLI.hpp>
 #include <cstddef>
@@ -20,7 +20,7 @@ struct TrainingOptions {
   std::string device = "auto";
 };
 
-/// Lets `app` set them; `options` has the defaults.
+/// Adds the options to `app`; `options` has the defaults.
 inline void add_training_options(CLI::App& app, TrainingOptions& options,
                                  const std::vector<std::string>& plans,
                                  const std::vector<std::string>& data) {
