@@ -1,5 +1,5 @@
 #pragma once
-// Copying a box out of one tensor into another: every slice, pad, pack and unpack is this.
+// Copies a box of one tensor into another. Every slice, pad, pack and unpack uses it.
 
 #include <array>
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace shardwise {
 
-/// A tensor in memory (row-major, dense, of shape `whole`) and where a box begins in it.
+/// A tensor in memory (row-major, dense, of shape `whole`) and the first element of a box in it.
 struct BoxIn {
   Shape whole;                                       ///< of all axes of the tensor
   std::array<std::size_t, Shape::max_rank> begin{};  ///< first element of the box, axis by axis
 
-  /// The same tensor with the box beginning at `offset` of one axis.
+  /// The same tensor, but the box begins at `offset` of one axis.
   constexpr BoxIn at(std::size_t axis, std::size_t offset) const {
     BoxIn moved = *this;
     moved.begin[axis] = offset;
@@ -33,7 +33,7 @@ struct BoxIn {
 template <class F>
 constexpr void for_each_run(const Shape& box, const BoxIn& a, const BoxIn& b, F&& f) {
   if (box.elements() == 0) return;
-  std::size_t outer = box.rank();  // the axes from here on make up one run
+  std::size_t outer = box.rank();  // the axes from here on form one run
   std::size_t run = 1;
   while (outer > 0) {
     --outer;
@@ -52,7 +52,7 @@ constexpr void for_each_run(const Shape& box, const BoxIn& a, const BoxIn& b, F&
   for (;;) {
     f(in_a, in_b, run);
     std::size_t axis = outer;
-    for (;;) {  // step to the next run, innermost of the outer axes first
+    for (;;) {  // go to the next run, innermost of the outer axes first
       if (axis == 0) return;
       --axis;
       in_a += a.stride(axis);

@@ -1,5 +1,5 @@
 #pragma once
-// Copies of boxes where the tensors lie.
+// Copies of boxes, on the host or on a device.
 
 #include <array>
 #include <cstddef>
@@ -43,8 +43,8 @@ struct BoxElementCopy {
   }
 };
 
-/// Copies the box from `source` to `target`, which must not overlap: on the host a run at a time,
-/// on a device an element at a time.
+/// Copies the box from `source` to `target`, which must not overlap: on the host run by run, on a
+/// device element by element.
 template <class B, class T>
 void copy_box(B& backend, const Shape& box, const T* source, const BoxIn& from, T* target,
               const BoxIn& to) {

@@ -1,5 +1,5 @@
 #pragma once
-// Sizes of memory and messages as people write them: 4_MiB.
+// Readable sizes of memory and messages: 4_MiB.
 
 #include <cstddef>
 
@@ -9,7 +9,7 @@ namespace shardwise {
 
 namespace detail {
 
-/// count * unit; a compile error where that is more bytes than can be counted.
+/// count * unit; a compile error if that is more bytes than a std::size_t can count.
 consteval std::size_t bytes_of(unsigned long long count, std::size_t unit) {
   if (count > static_cast<std::size_t>(-1) / unit)
     throw argument_error("more bytes than can be counted");
@@ -18,7 +18,7 @@ consteval std::size_t bytes_of(unsigned long long count, std::size_t unit) {
 
 }  // namespace detail
 
-/// Bytes, counted by the compiler. `using namespace shardwise::byte_literals;` is enough for them:
+/// Numbers of bytes. Write `using namespace shardwise::byte_literals;` for them:
 ///
 ///     static_assert(plan<Mlp, 8>(batch{512}).bytes_sent() < 4_MiB);
 inline namespace byte_literals {

@@ -1,5 +1,5 @@
 #pragma once
-// Extents and sizes that somebody else states, and that may be any numbers.
+// Extents and sizes from outside, such as files, which may be any numbers.
 
 #include <cstdint>
 #include <optional>
@@ -19,13 +19,13 @@ inline std::string shape_text(const std::vector<std::uint64_t>& shape) {
   return '[' + text + ']';
 }
 
-/// a * b, or nothing if that does not fit.
+/// a * b, or nothing if it overflows.
 constexpr std::optional<std::uint64_t> checked_product(std::uint64_t a, std::uint64_t b) {
   if (b != 0 && a > UINT64_MAX / b) return std::nullopt;
   return a * b;
 }
 
-/// The product of `first` and all extents, or nothing if a product on the way does not fit.
+/// The product of `first` and all extents, or nothing if an intermediate product overflows.
 inline std::optional<std::uint64_t> checked_product(std::uint64_t first,
                                                     const std::vector<std::uint64_t>& extents) {
   std::optional<std::uint64_t> product = first;

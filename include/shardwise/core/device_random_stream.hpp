@@ -1,5 +1,5 @@
 #pragma once
-// Random numbers of the step in which a loop runs on a device.
+// Random numbers for loops on a device, whose step is in memory of the device.
 
 #include <cstdint>
 
@@ -7,11 +7,11 @@
 
 namespace shardwise {
 
-/// A RandomStream whose step lies in memory of a device. A loop that was recorded once and is
-/// launched in many steps draws the numbers of each. Only loops call its members.
+/// A RandomStream whose step is in memory of a device. So a loop that is recorded once and launched
+/// in many steps draws the numbers of each step. Only loops call its members.
 class DeviceRandomStream {
  public:
-  /// The numbers of `stream`, in the step that `*step` says when they are drawn, see
+  /// The numbers of `stream`, in the step `*step` at the time of the draw, see
   /// `RandomStream::step_word`.
   constexpr DeviceRandomStream(const RandomStream& stream, const std::uint32_t* step)
       : stream_(stream), step_(step) {}

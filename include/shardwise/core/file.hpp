@@ -1,5 +1,5 @@
 #pragma once
-// A file: read and written at offsets, by several ranks at once, and made durable.
+// A file that several ranks read and write at offsets at once, and make durable.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@
 
 namespace shardwise::detail {
 
-/// Which file stands behind a path, and how it was when it was looked at.
+/// The identity of a file, and its state at one moment.
 struct FileIdentity {
   std::uint64_t device = 0;
   std::uint64_t number = 0;
@@ -40,12 +40,12 @@ class File {
     return file;
   }
 
-  /// To write; whatever was there is gone.
+  /// To write; deletes an old file of that name.
   static File create(const std::filesystem::path& path, const char* kind) {
     return {path, kind, O_WRONLY | O_CREAT | O_TRUNC, "created"};
   }
 
-  /// To write into what another rank has created.
+  /// To write into a file that another rank has created.
   static File open_to_write(const std::filesystem::path& path, const char* kind) {
     return {path, kind, O_WRONLY, "opened for writing"};
   }
@@ -68,7 +68,7 @@ class File {
             std::int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec};
   }
 
-  /// Fills `bytes` with what stands from `offset` on.
+  /// Reads `bytes` from `offset` on.
   void read(std::uint64_t offset, std::span<std::byte> bytes) const {
     while (!bytes.empty()) {
       const ssize_t got =
@@ -92,8 +92,8 @@ class File {
     }
   }
 
-  /// Makes the file `size` bytes long and takes the room on the disk for it, so that a full disk
-  /// is found before anything is written. Where the file system cannot, the length alone is set.
+  /// Makes the file `size` bytes long and reserves disk space for it, so that a full disk is found
+  /// before anything is written. If the file system cannot reserve, only the length is set.
   void reserve(std::uint64_t size) const {
     const auto length = static_cast<off_t>(size);
     int code = EINTR;
@@ -108,7 +108,7 @@ class File {
     }
   }
 
-  /// Returns when what was written will survive the machine's end.
+  /// Returns when written data is durable on the disk.
   void sync() const {
     if (::fsync(descriptor_) != 0) fail("cannot be brought to the disk", errno);
   }
@@ -132,7 +132,7 @@ class File {
     return status;
   }
 
-  /// Whether a call has moved bytes; not if it has to be tried again.
+  /// Whether a call has read or written bytes; false if it must be repeated.
   bool advance(ssize_t moved, std::uint64_t& offset, const char* what) const {
     if (moved < 0 && errno == EINTR) return false;
     if (moved < 0) {
@@ -147,7 +147,7 @@ class File {
   int descriptor_;
 };
 
-/// Gives a file another name, in one step: whoever looks finds the old file or the new one.
+/// Renames a file atomically: a reader finds the old file or the new one.
 inline void rename_file(const std::filesystem::path& from, const std::filesystem::path& to,
                         const char* kind) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return;
@@ -168,7 +168,7 @@ inline void sync_folder_of(const std::filesystem::path& path, const char* kind) 
                     ": cannot be brought to the disk: ", std::generic_category().message(code)});
 }
 
-/// Removes a file that nobody needs; that it stays is no error.
+/// Removes a file; a failure is not an error.
 inline void remove_file(const std::filesystem::path& path) noexcept {
   std::error_code ignored;
   std::filesystem::remove(path, ignored);

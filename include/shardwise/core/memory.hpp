@@ -1,5 +1,5 @@
 #pragma once
-// Memory that is taken and given back many times in a step, and asked of its source only once.
+// Memory that is lent and returned many times per step, but allocated only once.
 
 #include <array>
 #include <bit>
@@ -15,7 +15,7 @@ namespace shardwise {
 
 class Pool;
 
-/// Where a pool gets its blocks from: memory of the host, or of a device.
+/// The source of a pool's blocks: memory of the host, or of a device.
 class MemorySource {
  public:
   MemorySource() = default;
@@ -23,15 +23,15 @@ class MemorySource {
   MemorySource& operator=(const MemorySource&) = delete;
   virtual ~MemorySource() = default;
 
-  /// At least `bytes` bytes, aligned to 64; null if there are none.
+  /// At least `bytes` bytes, aligned to 64; null if the allocation fails.
   virtual void* allocate(std::size_t bytes) = 0;
-  /// Takes back what `allocate` gave.
+  /// Frees a block of `allocate`.
   virtual void release(void* memory) noexcept = 0;
-  /// What an error adds about how much there is, " (GPU 0 has 3 of 80 GB free)"; or nothing.
+  /// Text for an error about the available memory, " (GPU 0 has 3 of 80 GB free)"; may be empty.
   virtual std::string state() const { return {}; }
 };
 
-/// The memory that `new` takes.
+/// The memory of `operator new`.
 class HostMemory final : public MemorySource {
  public:
   ///@{
@@ -43,14 +43,14 @@ class HostMemory final : public MemorySource {
   ///@}
 };
 
-/// The one object of it.
+/// The only object of this type.
 inline HostMemory& host_memory() {
   static HostMemory memory;
   return memory;
 }
 
-/// A share in a block of a pool, aligned to 64 bytes. Copies share the block; with the last one it
-/// goes back to the pool, which must still be there. For one thread.
+/// A share in a block of a pool, aligned to 64 bytes. Copies share the block. The last one returns
+/// it to the pool, which must outlive it. For one thread.
 class Buffer {
  public:
   Buffer() = default;
@@ -58,11 +58,11 @@ class Buffer {
   Buffer(const Buffer& other) noexcept : block_(other.block_) {
     if (block_ != nullptr) ++block_->shares;
   }
-  /// Takes over the share of `other`, which is then as one that was made by default.
+  /// Takes over the share of `other`, which is then empty, like a default-made one.
   Buffer(Buffer&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
   ///@{
-  /// Gives up this share, and takes the one of `other`. Two operators and not one that takes a
-  /// Buffer: clang 14 never destroys the argument of `buffer = {}` in a template.
+  /// Drops this share, and takes the one of `other`. Two operators and not one that takes a Buffer:
+  /// clang 14 never destroys the argument of `buffer = {}` in a template.
   Buffer& operator=(const Buffer& other) noexcept { return *this = Buffer(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     if (this == &other) return *this;
@@ -76,14 +76,14 @@ class Buffer {
   /// Null for a default-made buffer.
   void* data() const noexcept { return block_ == nullptr ? nullptr : block_->bytes; }
 
-  /// Whether nobody else holds a share, so that writing disturbs nobody.
+  /// Whether this is the only share, so that writing is safe.
   bool unique() const noexcept { return block_ != nullptr && block_->shares == 1; }
 
  private:
   friend class Pool;
 
   struct Block;
-  /// The blocks from one source.
+  /// The blocks of one source.
   struct Store {
     MemorySource* source;
     std::array<Block*, 160> free{};  // by size class, up to 2^46 bytes
@@ -105,7 +105,7 @@ class Buffer {
 
 /// Blocks for one thread, kept by size. A block is only used again for sizes of its own class (four
 /// classes for each doubling), so a program that repeats its requests allocates nothing from the
-/// second time on, in whatever order blocks come back.
+/// second time on, whatever the order in which it returns blocks.
 class Pool {
   friend class Buffer;
   using Block = Buffer::Block;
@@ -123,22 +123,22 @@ class Pool {
     give_back(on_host_);
   }
 
-  /// A buffer of at least `bytes` bytes of any content. Throws memory_error if there are none.
+  /// A buffer of at least `bytes` bytes, not initialised. Throws memory_error if allocation fails.
   Buffer take(std::size_t bytes) { return take_from(blocks_, bytes); }
 
-  /// The same in memory of the host, wherever the pool's is: for what the host itself reads.
+  /// The same in memory of the host, also for a pool of a device: for data that the host reads.
   Buffer take_on_host(std::size_t bytes) {
     return take_from(blocks_.source == on_host_.source ? blocks_ : on_host_, bytes);
   }
 
-  /// Blocks that a pool has free but hands out again only when this is gone: for recorded work,
-  /// which goes on using what it was given. For the pool's thread, and gone before the pool.
+  /// Free blocks that a pool does not lend while this object exists: for recorded work, which keeps
+  /// using its memory. For the pool's thread; the pool must outlive it.
   class Kept {
    public:
     Kept() = default;
-    /// Takes over what `other` keeps.
+    /// Takes over the blocks of `other`.
     Kept(Kept&& other) noexcept : blocks_(std::exchange(other.blocks_, {})) {}
-    /// Each of the two keeps what the other one did.
+    /// Swaps the blocks of the two.
     Kept& operator=(Kept&& other) noexcept {
       std::swap(blocks_, other.blocks_);
       return *this;
@@ -159,14 +159,14 @@ class Pool {
     decltype(Store::free) blocks_{};
   };
 
-  /// Keeps all that is free now, but for memory of the host beside that of a device.
+  /// Keeps all blocks that are free now, except memory of the host in a pool of a device.
   Kept keep_free() noexcept {
     Kept kept;
     std::swap(kept.blocks_, blocks_.free);
     return kept;
   }
 
-  /// Bytes asked of the system so far.
+  /// Bytes allocated so far.
   std::size_t reserved() const noexcept { return blocks_.reserved + on_host_.reserved; }
 
  private:
@@ -222,7 +222,7 @@ class Pool {
     }
   }
 
-  /// Its owner may hand it out again.
+  /// Its pool may lend it again.
   static void hand_in(Block* block) noexcept {
     Block*& first = block->owner->free[block->size_class];
     block->next = first;

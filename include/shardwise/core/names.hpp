@@ -19,7 +19,7 @@ constexpr std::string_view raw_type_name() {
   return text.substr(begin, end - begin);
 }
 
-/// The name without the namespaces in which this library and its parts lie.
+/// The name without the namespaces of this library and its parts.
 inline std::string without_namespaces(std::string_view raw) {
   std::string text(raw);
   for (const std::string_view prefix :
@@ -33,7 +33,7 @@ inline std::string without_namespaces(std::string_view raw) {
 
 }  // namespace detail
 
-/// What messages call a layer or model: the name of its type, unless a specialisation knows better.
+/// The name of a layer or model in messages: that of its type, unless a specialisation changes it.
 template <class L>
 struct NameOf {
   /// "Relu", without the namespaces of the library.

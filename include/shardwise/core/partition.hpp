@@ -1,5 +1,5 @@
 #pragma once
-// How an axis is cut over ranks: the one function that every shard's size and place comes from.
+// How an axis is split over ranks. One function gives the size and offset of every shard.
 
 #include <cstddef>
 
@@ -7,10 +7,10 @@
 
 namespace shardwise {
 
-/// Which of how many ranks.
+/// A rank and the number of ranks.
 struct Place {
   int rank = 0;  ///< counted from 0
-  int size = 1;  ///< how many there are
+  int size = 1;  ///< number of ranks
 
   friend constexpr bool operator==(const Place&, const Place&) = default;
 };
@@ -20,13 +20,13 @@ struct Interval {
   std::size_t offset = 0;  ///< of the first element
   std::size_t size = 0;    ///< elements
 
-  constexpr std::size_t end() const { return offset + size; }  ///< one behind the last element
+  constexpr std::size_t end() const { return offset + size; }  ///< one past the last element
   friend constexpr bool operator==(const Interval&, const Interval&) = default;
 };
 
-/// Which of so many units a rank holds: contiguous and balanced. The first `units mod size` ranks
-/// hold one unit more; with fewer units than ranks the last ones hold nothing. 10 units over 4
-/// ranks are cut into 3, 3, 2 and 2.
+/// The units that a rank holds: contiguous and balanced. The first `units mod size` ranks hold one
+/// unit more; with fewer units than ranks the last ranks hold none. 10 units over 4 ranks are split
+/// into 3, 3, 2 and 2.
 constexpr Interval block_of(std::size_t units, Place place) {
   const auto rank = static_cast<std::size_t>(place.rank);
   const auto size = static_cast<std::size_t>(place.size);
@@ -52,7 +52,7 @@ constexpr Dim local_dim(const Dim& dim, Place place) {
   return with_extent(dim, block_of(dim, place).size);
 }
 
-/// What lies in both; empty where they do not meet.
+/// The elements of both; empty if they do not overlap.
 constexpr Interval overlap(const Interval& a, const Interval& b) {
   const std::size_t begin = a.offset > b.offset ? a.offset : b.offset;
   const std::size_t end = a.end() < b.end() ? a.end() : b.end();

@@ -1,6 +1,6 @@
 #pragma once
-// Random numbers as a pure function of where they are used, so that every rank draws its own slice
-// of a tensor and the whole is the same at any rank count.
+// Random numbers as a pure function of their position, so that every rank draws its own slice of a
+// tensor and the whole is the same at any number of ranks.
 //
 // The generator is Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
 // 1, 2, 3", SC 2011): it turns a counter of 128 bits and a key of 64 bits into four words of 32.
@@ -18,7 +18,7 @@
 namespace shardwise {
 
 ///@{
-/// Words of 32 bits: of what is turned into random bits, of the key, and of these bits.
+/// Words of 32 bits: of the counter, of the key, and of the random bits.
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
 using PhiloxBlock = std::array<std::uint32_t, 4>;
@@ -43,7 +43,7 @@ struct Seed {
   std::uint64_t value = 0;  ///< any number
 };
 
-/// The ordinal of draws that belong to no layer: the order of samples and made-up data. Layers
+/// The ordinal of draws that belong to no layer: the order of samples and synthetic data. Layers
 /// count from 0.
 inline constexpr std::uint64_t data_ordinal = (std::uint64_t{1} << 24) - 1;
 
@@ -53,7 +53,7 @@ namespace detail {
 constexpr float to_uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 
 /// Two words to two independent standard normals (Box and Muller 1958), at most 6.7 in magnitude.
-/// A template, since only those may be constexpr and call what is not.
+/// A template, because only templates may be constexpr and call functions that are not.
 template <std::same_as<double> A = double>
 constexpr std::array<A, 2> box_muller(std::uint32_t radius_word, std::uint32_t angle_word) {
   const A radius = std::sqrt(-2.0 * std::log((radius_word + 1.0) * 0x1p-32));
@@ -70,12 +70,12 @@ constexpr std::array<A, 2> box_muller(std::uint32_t radius_word, std::uint32_t a
 ///     counter  i / 4 in 62 bits, two zero bits, step in 32, ordinal in 24, tensor in 8
 ///     key      seed in 64
 ///
-/// No two of (seed, ordinal, tensor, step, i) share a word, since each has bits of its own.
+/// Different (seed, ordinal, tensor, step, i) never share a word, because each has its own bits.
 ///
 /// Uniforms have 24 bits and normals come from double arithmetic, whatever the dtype of the tensor:
-/// whoever fills one computes in double from them and rounds once, so that models of all dtypes
+/// initial values are computed from them in double and rounded once, so that models of all dtypes
 /// start from the same numbers, each rounded to its own dtype. Bits and uniforms are the same on
-/// every machine, normals as far as its log, cos and sin are.
+/// every machine, and normals if its log, cos and sin are.
 class RandomStream {
  public:
   /// `ordinal`: the layer's number among those that own parameters or randomness, below 2^24.
@@ -88,10 +88,10 @@ class RandomStream {
         step_(step_word(step)),
         place_(narrow(ordinal, 24, "ordinal") | narrow(tensor, 8, "tensor") << 24) {}
 
-  /// A step as it stands in the counter. Throws argument_error for one above its bound.
+  /// The word of a step in the counter. Throws argument_error for a step above its bound.
   static constexpr std::uint32_t step_word(std::uint64_t step) { return narrow(step, 32, "step"); }
 
-  /// The same numbers as those of this stream, but in another step.
+  /// This stream in another step.
   constexpr RandomStream in_step(std::uint32_t step_word) const {
     RandomStream other = *this;
     other.step_ = step_word;

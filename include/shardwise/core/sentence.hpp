@@ -1,5 +1,5 @@
 #pragma once
-// Sentences for people, put together of words and values in one call.
+// Sentences for messages, made of words and values in one call.
 
 #include <concepts>
 #include <initializer_list>
@@ -11,8 +11,8 @@
 
 namespace shardwise::detail {
 
-/// What can stand in a sentence: text, numbers, and what has a `to_string` of its own. A single
-/// character is no number.
+/// A type that a sentence can contain: text, numbers, and types with their own `to_string`. A
+/// single character is not a number.
 template <class T>
 concept Sayable = std::convertible_to<const T&, std::string_view> ||
                   (std::is_arithmetic_v<T> && !std::same_as<T, char>) ||
@@ -20,8 +20,7 @@ concept Sayable = std::convertible_to<const T&, std::string_view> ||
   { to_string(value) } -> std::same_as<std::string>;
 };
 
-/// A piece of a sentence. It refers to what it is made of, and lives as long as the call that it is
-/// made for.
+/// A piece of a sentence. It refers to its value, and is valid during the call that it is made for.
 class Piece {
  public:
   Piece(const char* words) : what_(words), add_(add_words) {}
@@ -50,8 +49,9 @@ class Piece {
   void (*add_)(std::string&, const void*);
 };
 
-/// `sentence({"rank ", 2, " of ", size})` is "rank 2 of 4". Never inlined: sums of strings, spread
-/// over all places where something can go wrong, cost compilers more than the work itself.
+/// `sentence({"rank ", 2, " of ", size})` is "rank 2 of 4". Never inlined: with string
+/// concatenation at every place that can throw, errors would cost more compile time than the work
+/// itself.
 [[gnu::noinline, gnu::cold]] inline std::string sentence(std::initializer_list<Piece> pieces) {
   std::string text;
   for (const Piece& piece : pieces) piece.add_to(text);

@@ -1,5 +1,5 @@
 #pragma once
-// The named axes of a tensor and how far each one reaches.
+// The named axes of a tensor and their extents.
 
 #include <array>
 #include <cstddef>
@@ -13,7 +13,7 @@
 namespace shardwise {
 
 /// What an axis of a tensor means. Weights have `output` and `input`, activations the others; the
-/// weight of a convolution has axes of space too, along which its taps lie.
+/// weight of a convolution also has spatial axes, those of its taps.
 enum class Axis : std::uint8_t {
   batch,
   sequence,
@@ -36,11 +36,11 @@ constexpr std::string_view name(Axis axis) {
 /// A size that is given at run time: `Linear<split::output, dynamic, 512>`.
 inline constexpr std::size_t dynamic = static_cast<std::size_t>(-1);
 
-/// One axis: `units` things that a split keeps whole, each of `grain` neighbouring elements.
-/// A plain feature has grain 1, a flattened channel has grain height * width.
+/// One axis: `units` units that a split keeps whole, each of `grain` neighbouring elements. A plain
+/// feature has grain 1, a flattened channel has grain height * width.
 struct Dim {
   Axis axis = Axis::batch;  ///< what it means
-  std::size_t units = 0;    ///< or `dynamic`, where the size is not known yet
+  std::size_t units = 0;    ///< or `dynamic`, if the size is not known yet
   std::size_t grain = 1;    ///< elements of one unit
 
   /// Whether the size is known.
@@ -64,7 +64,7 @@ class Shape {
   }
 
   ///@{
-  /// How many axes there are, and each of them, outermost first. A shape without axes has no back.
+  /// The number of axes, and each axis, outermost first. A shape without axes has no back.
   constexpr std::size_t rank() const { return rank_; }
   constexpr const Dim& operator[](std::size_t i) const { return dims_[i]; }
   constexpr Dim& operator[](std::size_t i) { return dims_[i]; }
@@ -97,7 +97,7 @@ class Shape {
     return result;
   }
 
-  /// Where `axis` stands, or `rank()` if the tensor has no such axis.
+  /// The position of `axis`, or `rank()` if the tensor has no such axis.
   constexpr std::size_t find(Axis axis) const {
     for (std::size_t i = 0; i < rank_; ++i) {
       if (dims_[i].axis == axis) return i;
@@ -111,7 +111,7 @@ class Shape {
   /// Number of elements of the axes [first, last).
   constexpr std::size_t elements(std::size_t first, std::size_t last) const {
     std::size_t product = 1;
-    // The second bound says what compilers cannot see: no shape has more axes.
+    // The second bound tells compilers what they cannot see: no shape has more axes.
     for (std::size_t i = first; i < last && i < max_rank; ++i) product *= dims_[i].extent();
     return product;
   }
@@ -119,8 +119,8 @@ class Shape {
   /// Number of elements of the tensor.
   constexpr std::size_t elements() const { return elements(0, rank_); }
 
-  /// Whether all extents are known and their product is a number of elements whose bytes can be
-  /// counted too. Everything else relies on it, so whoever makes memory for a tensor asks first.
+  /// Whether all extents are known, and the number of elements and of their bytes does not
+  /// overflow. All other code relies on this, so check it before you allocate memory for a tensor.
   constexpr bool countable() const {
     constexpr std::size_t most = static_cast<std::size_t>(-1) / 16;
     std::size_t product = 1;
@@ -135,7 +135,7 @@ class Shape {
     return true;
   }
 
-  /// Number of rows, where a row is one run along the innermost axis.
+  /// Number of rows. A row is one run along the innermost axis.
   constexpr std::size_t rows() const { return rank_ == 0 ? 1 : elements(0, rank_ - 1); }
 
   friend constexpr bool operator==(const Shape& a, const Shape& b) {
@@ -151,7 +151,7 @@ class Shape {
   std::size_t rank_ = 0;
 };
 
-/// "[batch 64, feature 32*49]": units, and the grain where it is not 1; "?" for `dynamic`.
+/// "[batch 64, feature 32*49]": units, and the grain if it is not 1; "?" for `dynamic`.
 inline std::string to_string(const Shape& shape) {
   std::string text = "[";
   for (const Dim& dim : shape) {
@@ -162,7 +162,7 @@ inline std::string to_string(const Shape& shape) {
   return detail::sentence({text, "]"});
 }
 
-/// A shape in a type, for tensors whose extents the compiler knows: `Extents<Dim{Axis::batch, 32},
+/// A shape as a type, for tensors whose extents the compiler knows: `Extents<Dim{Axis::batch, 32},
 /// Dim{Axis::feature, 608}>`. An extent may be `dynamic`; `Extents<>` leaves even the rank open.
 template <Dim... Dims>
 struct Extents {
@@ -181,7 +181,7 @@ struct Extents {
     }
   }
 
-  /// The shape, with `dynamic` where an extent is open.
+  /// The shape, with `dynamic` for open extents.
   static constexpr Shape pattern() { return Shape{Dims...}; }
   /// Whether all extents are in the type, and there is at least one.
   static constexpr bool is_static = sizeof...(Dims) > 0 && (Dims.known() && ...);

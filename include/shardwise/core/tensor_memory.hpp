@@ -1,6 +1,6 @@
 #pragma once
-// How tensors are read and written where the backend keeps them: in memory of the host, or of a
-// device that the host must not touch.
+// Reads and writes tensors in the memory of the backend: of the host, or of a device that the host
+// must not access.
 
 #include <algorithm>
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace shardwise {
 
-/// Of many rows of terms, what lies side by side in memory, so that it is best read at once: the
-/// terms of a row, or the rows' terms of one number.
+/// The terms of many rows that are neighbours in memory, so that they are best read together: those
+/// of one row, or those of one index.
 enum class Adjacent : std::uint8_t { terms, rows };
 
 namespace detail {
@@ -44,22 +44,22 @@ struct PutArchetype {
 ///         the MemorySource of that memory
 ///     backend.reduce_each(rows, n, adjacent, first, terms, combine, put)
 ///         for each r < rows: put(r, result), where result is first, terms(r)(0), ...,
-///         terms(r)(n - 1), combined in an order that depends on nothing but n and `adjacent`; each
-///         term is asked for once, and may write what belongs to its element
+///         terms(r)(n - 1), combined in an order that depends only on n and `adjacent`; each term
+///         is computed once, and may write to its element
 ///     backend.to_host(from, n, to)
 ///         copies n elements to the host, where they are when it returns
 ///     backend.to_device(from, n, to)
 ///         copies n elements of the host, which may change when it returns
 ///     backend.reaches(from)
-///         whether loops and kernels may read and write what lies there
+///         whether loops and kernels may read and write this address
 ///
-/// All of it, for_each and the kernels are done in the order in which they are called.
+/// These calls, for_each and the kernels run in the order in which they are called.
 ///
-/// What for_each and reduce_each are given are objects of named types, copied to the device: all
-/// they hold are numbers and pointers to its memory, and their call operators are constexpr, as is
-/// every function that they call. Results are numbers, or structs of numbers. nvcc compiles such
-/// functions for the device too (--expt-relaxed-constexpr), and the tests of the host run the very
-/// same ones.
+/// The arguments of for_each and reduce_each are objects of named types, copied to the device. They
+/// contain only numbers and pointers to its memory; their call operators, and all functions that
+/// these call, are constexpr. Results are numbers, or structs of numbers. nvcc compiles such
+/// functions for the device too (--expt-relaxed-constexpr), and the tests run the same functions on
+/// the host.
 template <class B>
 concept DeviceBackend = requires(B& backend, const B& constant, const float* from, float* to) {
   { backend.memory() } -> std::convertible_to<MemorySource&>;
@@ -73,7 +73,7 @@ concept DeviceBackend = requires(B& backend, const B& constant, const float* fro
 
 namespace detail {
 
-/// Where the tensors of a model on this backend lie.
+/// The memory of the tensors of a model on this backend.
 template <class B>
 MemorySource& memory_of([[maybe_unused]] B& backend) {
   if constexpr (DeviceBackend<B>) {
@@ -83,8 +83,8 @@ MemorySource& memory_of([[maybe_unused]] B& backend) {
   }
 }
 
-/// Throws argument_error if loops of a device cannot reach the view that who(), a name, was given
-/// as `what`.
+/// Throws argument_error if loops of a device cannot reach the view `what`; who() is the name of
+/// the function that got it.
 template <class B, class V, class Who>
 void require_reach([[maybe_unused]] const B& backend, [[maybe_unused]] const V& view,
                    [[maybe_unused]] const Who& who, [[maybe_unused]] std::string_view what) {
@@ -104,7 +104,7 @@ struct Plus {
   }
 };
 
-/// The larger one, and NaN if one of them is.
+/// The larger one, or NaN if one of them is NaN.
 struct Largest {
   template <class A>
   constexpr A operator()(A a, A b) const {
@@ -112,8 +112,8 @@ struct Largest {
   }
 };
 
-/// first, term(0), ..., term(n - 1), combined: in 16 lanes, which the compiler turns into vectors,
-/// and these in order at the end. `first` changes nothing that it is combined with.
+/// first, term(0), ..., term(n - 1), combined: in 16 lanes, which the compiler vectorises, and the
+/// lanes in order at the end. `first` is the neutral element.
 template <class A, class Term, class Combine>
 constexpr A lane_reduce(std::size_t n, A first, const Term& term, const Combine& combine) {
   constexpr std::size_t lanes = 16;
@@ -139,7 +139,7 @@ struct PutInto {
 };
 
 /// For each r < rows: put(r, first and the terms terms(r)(0), ..., terms(r)(n - 1), combined),
-/// where those of a row lie side by side. On the host in the order of `lane_reduce`.
+/// where the terms of a row are neighbours in memory. On the host in the order of `lane_reduce`.
 template <class B, class A, class Terms, class Combine, class Put>
 void reduce_each(B& backend, std::size_t rows, std::size_t n, A first, const Terms& terms,
                  const Combine& combine, const Put& put) {
@@ -158,7 +158,8 @@ struct OnlyRow {
   constexpr Term operator()(std::size_t) const { return term; }
 };
 
-/// *out = first, term(0), ..., term(n - 1), combined; out lies where the backend's tensors do.
+/// *out = first, term(0), ..., term(n - 1), combined; out is in the memory of the backend's
+/// tensors.
 template <class B, class A, class Term, class Combine>
 void reduce([[maybe_unused]] B& backend, std::size_t n, A first, const Term& term,
             const Combine& combine, A* out) {
@@ -186,7 +187,7 @@ A reduced(B& backend, [[maybe_unused]] Pool& pool, std::size_t n, A first, const
   }
 }
 
-/// Copies `n` elements from where the backend's tensors lie to the host.
+/// Copies `n` elements from the memory of the backend's tensors to the host.
 template <class B, class T>
 void to_host([[maybe_unused]] B& backend, const T* from, std::size_t n, T* to) {
   if constexpr (DeviceBackend<B>) {
@@ -196,7 +197,7 @@ void to_host([[maybe_unused]] B& backend, const T* from, std::size_t n, T* to) {
   }
 }
 
-/// Copies `n` elements of the host to where the backend's tensors lie.
+/// Copies `n` elements of the host to the memory of the backend's tensors.
 template <class B, class T>
 void to_device([[maybe_unused]] B& backend, const T* from, std::size_t n, T* to) {
   if constexpr (DeviceBackend<B>) {
@@ -233,7 +234,8 @@ struct Copy {
   constexpr void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
-/// to[i] = from[i], unless both are the same memory; they lie where the backend's tensors do.
+/// to[i] = from[i], unless both are the same memory; both are in the memory of the backend's
+/// tensors.
 template <class B, class T>
 void copy([[maybe_unused]] B& backend, const T* from, std::size_t n, T* to) {
   if (from == to) return;

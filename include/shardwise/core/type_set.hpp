@@ -1,5 +1,5 @@
 #pragma once
-// Types as values: sets of them, and what tells one from another at run time.
+// Sets of types, and a value that identifies a type at run time.
 
 #include <concepts>
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace shardwise::detail {
 
-/// Types, each once, in the order in which they came.
+/// Types without duplicates, in the order of their first occurrence.
 template <class... Ts>
 struct TypeSet {
   /// A template with these arguments.
@@ -28,7 +28,7 @@ auto operator|(TypeSet<Ts...>, TypeSet<One, Others...>) {
 }
 ///@}
 
-/// Something of each type that no other type has.
+/// An object of each type, whose address is unique.
 template <class T>
 inline constexpr char identity_of = 0;
 

@@ -1,5 +1,5 @@
 #pragma once
-// How one global tensor lies over the ranks of a mesh axis. Pure types: no sizes, no rank counts.
+// Layouts of a global tensor over the ranks of a mesh axis. Pure types: no sizes, no rank counts.
 
 #include <concepts>
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace shardwise {
 
-/// Every rank holds the same value and does the same with it.
+/// Every rank holds the same value and computes the same with it.
 struct Invariant {};
 
-/// Every rank holds the same value and uses it for a share of its own, so the gradient that a rank
-/// computes is one summand of the whole.
+/// Every rank holds the same value and uses it for its own share of the work, so the gradient on
+/// each rank is one summand of the whole.
 struct Replicated {};
 
 /// Every rank holds a summand; the value is their sum over the ranks.
@@ -27,8 +27,8 @@ struct Sharded {
   static constexpr Axis axis = A;  ///< that is cut
 };
 
-/// Every rank holds what a window reads that slides along a named axis, for its block of outputs:
-/// about its own block, and what lies beyond with its neighbours. See `Window::held_by`.
+/// Every rank holds the elements that a window along a named axis reads for the rank's block of
+/// outputs: about its own block, and a halo from its neighbours. See `Window::held_by`.
 template <Axis A, Window W>
 struct Haloed {
   static constexpr Axis axis = A;      ///< that is cut

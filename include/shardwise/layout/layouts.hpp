@@ -71,7 +71,7 @@ using view_of = View<T, L>;
 template <class L>
 concept EndLayout = (detail::layouts_of<L>::count > 0);
 
-/// How many tensors L is for.
+/// The number of tensors of L.
 template <EndLayout L>
 inline constexpr std::size_t tensors_of = detail::layouts_of<L>::count;
 
@@ -79,15 +79,15 @@ inline constexpr std::size_t tensors_of = detail::layouts_of<L>::count;
 template <EndLayout L, std::size_t N>
 using nth_layout_t = typename detail::layouts_of<L>::template nth<N>;
 
-/// Those of their gradients.
+/// The layouts of their gradients.
 template <EndLayout L>
 using duals_t = typename detail::layouts_of<L>::duals;
 
-/// The shapes of them: a Shape for a Layout, a std::array of them for Layouts.
+/// The shapes of these tensors: a Shape for a Layout, a std::array of them for Layouts.
 template <EndLayout L>
 using shapes_t = detail::shapes_of<tensors_of<L>>;
 
-/// Views of them: a View for a Layout, a std::tuple of them for Layouts.
+/// Views of these tensors: a View for a Layout, a std::tuple of them for Layouts.
 template <class T, EndLayout L>
 using views_t = typename detail::layouts_of<L>::template each<detail::view_of, T>;
 

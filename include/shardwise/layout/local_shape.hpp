@@ -20,7 +20,7 @@ constexpr std::size_t split_position(const Shape& global) {
   return position;
 }
 
-/// What the rank at `place` holds of an axis that L splits.
+/// The part that the rank at `place` holds of an axis that L splits.
 template <SplitLayout L>
 constexpr Interval held_interval(const Dim& dim, Place place) {
   if constexpr (ShardedLayout<L>) {
@@ -31,8 +31,8 @@ constexpr Interval held_interval(const Dim& dim, Place place) {
   }
 }
 
-/// The shape of what the rank at `place` holds of a tensor of shape `global`.
-/// The whole shape for layouts that split nothing.
+/// The shape of the part that the rank at `place` holds of a tensor of shape `global`. The whole
+/// shape for layouts that do not split.
 template <Layout L>
 constexpr Shape local_shape(const Shape& global, Place place) {
   Shape local = global;
@@ -43,7 +43,7 @@ constexpr Shape local_shape(const Shape& global, Place place) {
   return local;
 }
 
-/// The part of the split axis that the rank holds; an empty one at 0 if L splits nothing.
+/// The part of the split axis that the rank holds; an empty one at 0 if L does not split.
 template <Layout L>
 constexpr Interval local_block(const Shape& global, Place place) {
   if constexpr (SplitLayout<L>) {

@@ -1,5 +1,5 @@
 #pragma once
-// A rank's part of a global tensor, in memory of its own.
+// A rank's part of a global tensor, with its memory.
 
 #include <vector>
 
@@ -7,8 +7,8 @@
 
 namespace shardwise {
 
-/// Owns what the rank at `place` holds of a tensor laid out as L; begins as zeros.
-/// With extents that are all static, `Tensor<float, Invariant, Extents<...>> t;` needs no shape.
+/// Owns the part that the rank at `place` holds of a tensor in layout L, initially zeros. If all
+/// extents are static, `Tensor<float, Invariant, Extents<...>> t;` needs no shape.
 template <Element T, Layout L, class E = Extents<>>
 class Tensor {
  public:
@@ -20,13 +20,13 @@ class Tensor {
       : view_(nullptr, global, place), memory_(view_.size()) {}
 
   ///@{
-  /// What this rank holds, to be handed on. Valid as long as the tensor.
+  /// A view of this rank's part. Valid as long as the tensor.
   View<T, L, E> view() { return {memory_.data(), view_.global(), view_.place()}; }
   View<const T, L, E> view() const { return {memory_.data(), view_.global(), view_.place()}; }
   ///@}
 
   ///@{
-  /// The elements that this rank holds, dense and row-major, and how many they are.
+  /// The elements that this rank holds, dense and row-major, and their number.
   T* data() { return memory_.data(); }
   const T* data() const { return memory_.data(); }
   T& operator[](std::size_t i) { return memory_[i]; }
@@ -35,14 +35,14 @@ class Tensor {
   ///@}
 
   ///@{
-  /// The shape of the whole tensor, the shape of what this rank holds, and which rank that is.
+  /// The shape of the whole tensor, the shape of this rank's part, and the rank.
   const Shape& global() const { return view_.global(); }
   const Shape& local() const { return view_.local(); }
   Place place() const { return view_.place(); }
   ///@}
 
  private:
-  View<const T, L, E> view_;  // the shapes alone
+  View<const T, L, E> view_;  // shapes only
   std::vector<T> memory_;
 };
 

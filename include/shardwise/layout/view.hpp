@@ -1,5 +1,5 @@
 #pragma once
-// A rank's part of a global tensor, in memory that somebody else owns.
+// A rank's part of a global tensor, in memory that it does not own.
 
 #include <concepts>
 #include <cstddef>
@@ -19,8 +19,8 @@ class View;
 
 namespace detail {
 
-/// The memory of `view` under the name of a layout of which its rank holds just this, as the caller
-/// knows. Throws shape_error if the tensor has no axis for it.
+/// The same memory as a view in layout M. The caller knows that the rank's part is the same.
+/// Throws shape_error if the tensor has no axis for M.
 template <Layout M, class T, Layout L, class E>
 View<T, M, E> relabelled(const View<T, L, E>& view) {
   if constexpr (SplitLayout<M>) split_position<M>(view.global());
@@ -35,20 +35,20 @@ struct WholeShape {
 
 }  // namespace detail
 
-/// What the rank at `place` holds of a tensor of shape `global` laid out as L: dense, row-major, of
-/// shape `local()`. T may be const. E states the extents that the compiler is to know.
+/// The part that the rank at `place` holds of a tensor of shape `global` in layout L: dense,
+/// row-major, of shape `local()`. T may be const. E has the extents that the compiler knows.
 template <class T, Layout L, class E>
 class View {
  public:
   /// The dtype of the elements, without const.
   using value_type = std::remove_const_t<T>;
-  /// How the tensor lies over the ranks.
+  /// The layout of the tensor.
   using layout = L;
 
   View() = default;
 
-  /// Throws shape_error if `global` has no axis for L, has more elements than can be counted, or
-  /// does not fit E.
+  /// Throws shape_error if `global` has no axis for L, has too many elements to count, or does not
+  /// fit E.
   View(T* data, const Shape& global, Place place)
       : data_(data), global_(global), local_(local_shape<L>(global, place)), place_(place) {
     if (!global.countable()) {
@@ -72,15 +72,15 @@ class View {
     }
   }
 
-  /// The same part of the same tensor at another place in memory.
+  /// The same part of the same tensor at another address.
   template <class U>
   View<U, L, E> in_memory(U* data) const {
     return {data, global_, local(), place_};
   }
 
   ///@{
-  /// To const elements, and to extents of which the compiler knows less. Templates, since nvcc
-  /// warns of a conversion to the type itself before it looks at constraints.
+  /// Conversions to const elements, and to extents of which the compiler knows less. Templates,
+  /// because nvcc warns about a conversion to the type itself before it checks constraints.
   template <class U>
   requires(std::same_as<U, const T> && !std::is_const_v<T>) operator View<U, L, E>() const {
     return in_memory<U>(data_);
@@ -92,14 +92,14 @@ class View {
   ///@}
 
   ///@{
-  /// The elements that this rank holds. Data of a view of no element may be null.
+  /// The elements that this rank holds. Data of an empty view may be null.
   T* data() const { return data_; }
   T& operator[](std::size_t i) const { return data_[i]; }
   std::span<T> span() const { return {data_, size()}; }
   ///@}
 
   ///@{
-  /// The shape of the whole tensor, the shape of what this rank holds, and which rank that is.
+  /// The shape of the whole tensor, the shape of this rank's part, and the rank.
   const Shape& global() const { return global_; }
   const Shape& local() const {
     if constexpr (SplitLayout<L>) {
@@ -114,7 +114,7 @@ class View {
   /// Elements in local memory.
   std::size_t size() const { return local().elements(); }
   ///@{
-  /// Local runs along the innermost axis, and how long each is.
+  /// Number and length of the local runs along the innermost axis.
   std::size_t rows() const { return local().rows(); }
   std::size_t columns() const { return local().rank() == 0 ? 1 : local().back().extent(); }
   ///@}
@@ -134,8 +134,8 @@ class View {
   Place place_;
 };
 
-/// Calls f(global index, local index, length) for every run of local elements that is contiguous
-/// in the global tensor too; what is numbered by global element is numbered by this.
+/// Calls f(global index, local index, length) for every run of local elements that is contiguous in
+/// the global tensor too. It gives local elements their global numbers.
 template <class T, Layout L, class E, class F>
 void for_each_global_run(const View<T, L, E>& view, F&& f) {
   BoxIn in_global{view.global(), {}};

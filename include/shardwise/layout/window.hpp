@@ -1,5 +1,5 @@
 #pragma once
-// A window that slides along one axis: what a convolution or a pooling reads for each output.
+// A window that slides along one axis: the units that a convolution or a pooling reads per output.
 
 #include <algorithm>
 #include <cstddef>
@@ -10,9 +10,9 @@
 namespace shardwise {
 
 /// Output o reads the units  p stride - before + k dilation,  k = 0 ... kernel - 1,  of the axis,
-/// where p is o / repeats, rounded down; those that are not there are padding. Kernel, stride,
+/// where p is o / repeats, rounded down; units outside the axis are padding. Kernel, stride,
 /// dilation and repeats are at least 1. A value that can be a template argument:
-/// `Window{.kernel = 3, .stride = 2, .before = 1, .after = 1}`, and `Window{.repeats = 2}` of
+/// `Window{.kernel = 3, .stride = 2, .before = 1, .after = 1}`, and `Window{.repeats = 2}` for
 /// nearest upsampling.
 /// source   ONNX operator Conv and torch.nn.Conv2d, which agree on it; they do not repeat
 struct Window {
@@ -20,30 +20,29 @@ struct Window {
   std::size_t stride = 1;    ///< units from the first tap of an output to that of the next
   std::size_t dilation = 1;  ///< units from one tap to the next
   std::size_t before = 0;    ///< padding in front of the first unit
-  std::size_t after = 0;     ///< and behind the last one
+  std::size_t after = 0;     ///< padding after the last unit
   std::size_t repeats = 1;   ///< neighbouring outputs that read the same units
 
-  /// Whether there is such a window: one of kernel, stride, dilation or repeats 0 reads nothing or
-  /// stands.
+  /// Whether kernel, stride, dilation and repeats are all at least 1.
   constexpr bool valid() const { return kernel > 0 && stride > 0 && dilation > 0 && repeats > 0; }
 
-  /// Whether output o reads unit o and nothing else.
+  /// Whether output o reads only unit o.
   constexpr bool is_pointwise() const {
     return kernel == 1 && stride == 1 && before == 0 && after == 0 && repeats == 1;
   }
 
-  /// Units from the first one that an output reads to the last one.
+  /// Number of units from the first to the last one that an output reads.
   constexpr std::size_t reach() const { return (kernel - 1) * dilation + 1; }
 
-  /// How many outputs an axis of `units` units has; none if the padded axis is shorter than the
+  /// Number of outputs of an axis of `units` units; 0 if the padded axis is shorter than the
   /// window.
   constexpr std::size_t outputs(std::size_t units) const {
     const std::size_t padded = before + units + after;
     return padded < reach() ? 0 : ((padded - reach()) / stride + 1) * repeats;
   }
 
-  /// The units, of `units`, between the first and the last that these outputs read; empty if they
-  /// read nothing but padding.
+  /// The units, of `units`, from the first to the last one that these outputs read; empty if they
+  /// read only padding.
   constexpr Interval reads(const Interval& outputs, std::size_t units) const {
     if (outputs.size == 0) return {};
     const std::size_t begin = clipped(outputs.offset / repeats * stride, units);
@@ -51,9 +50,9 @@ struct Window {
     return {begin, end - begin};
   }
 
-  /// The units, of `units`, that a rank holds to make its block of the outputs: those that its
-  /// outputs read. What lies in front of all windows is with the first rank that has outputs, and
-  /// what lies behind them with the last one, so that one rank alone holds the whole axis.
+  /// The units, of `units`, that a rank holds for its block of the outputs: those that its outputs
+  /// read. The first rank with outputs also holds the units before all windows, and the last one
+  /// those after them, so that one rank alone holds the whole axis.
   constexpr Interval held_by(Place place, std::size_t units) const {
     const Interval all{0, outputs(units)};
     if (all.size == 0) return {0, place.rank == 0 ? units : 0};
@@ -73,7 +72,7 @@ struct Window {
   }
 };
 
-/// "kernel 3 stride 2 dilation 1 padding 1+1", and "repeats 2" alone of an upsampling.
+/// "kernel 3 stride 2 dilation 1 padding 1+1", or "repeats 2" for an upsampling.
 inline std::string to_string(const Window& window) {
   if (window.repeats > 1) return "repeats " + std::to_string(window.repeats);
   return "kernel " + std::to_string(window.kernel) + " stride " + std::to_string(window.stride) +

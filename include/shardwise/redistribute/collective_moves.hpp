@@ -1,6 +1,7 @@
 #pragma once
-// The redistributions that communicate. Where ranks can read each other's memory, blocks with
-// strides are copied or summed where they lie; otherwise they are packed around the collective.
+// The redistributions that communicate. If ranks can read each other's memory, blocks with strides
+// are copied or summed in place; otherwise they are packed before the collective and unpacked after
+// it.
 
 #include <cstddef>
 #include <span>
@@ -12,8 +13,8 @@
 
 namespace shardwise::detail {
 
-/// What all ranks agree on when they read each other's blocks of `axis`. Blocks of the outermost
-/// axis go through the communicator's own collectives, where that number is 0.
+/// The number that all ranks compare when they read each other's blocks of `axis`. Blocks of the
+/// outermost axis use the communicator's own collectives, where that number is 0.
 template <class T>
 Call blocks_call(Operation operation, const Shape& whole, std::size_t axis,
                  std::span<const std::size_t> counts) {

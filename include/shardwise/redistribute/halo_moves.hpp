@@ -1,6 +1,6 @@
 #pragma once
-// Halos: what a window reads beyond a rank's own block, there and back. A rank may need rows of
-// several ranks, where blocks are narrower than the window, and those that hold nothing join in.
+// Halo exchange and halo sum. If blocks are narrower than the window, a rank needs rows of several
+// ranks. Ranks with empty blocks join too.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace shardwise::detail {
 
-/// How a tensor lies in memory along one of its axes: so many planes, each of the axis' units one
-/// after the other, each unit of so many elements.
+/// The memory of a tensor along one of its axes: a number of planes, each with the units of the
+/// axis one after another, each unit with the same number of elements.
 struct AlongAxis {
   std::size_t planes;
   std::size_t unit;
@@ -26,21 +26,21 @@ struct AlongAxis {
   std::size_t elements(const Interval& part) const { return planes * part.size * unit; }
 };
 
-/// A tensor of which `held` of one axis is in memory, at `data`.
+/// The units `held` of one axis of a tensor, in memory at `data`.
 template <class T>
 struct Slab {
   T* data;
   Interval held;
 
-  /// Where unit `at` lies in the first plane.
+  /// The address of unit `at` in the first plane.
   T* first(const AlongAxis& tensor, std::size_t at) const {
     return data + (at - held.offset) * tensor.unit;
   }
-  /// From there to the same unit of the next plane.
+  /// The distance to the same unit of the next plane.
   std::size_t step(const AlongAxis& tensor) const { return held.size * tensor.unit; }
 };
 
-/// Element i of planes of `length` elements: where it lies in a slab whose planes are `step` apart.
+/// The index of element i of planes of `length` elements in a slab whose planes are `step` apart.
 struct SlabElement {
   std::size_t length;
 
@@ -61,7 +61,7 @@ struct SlabCopy {
   }
 };
 
-/// Copies `part` of the axis from one slab to another of the same tensor; both hold it.
+/// Copies `part` of the axis, which both hold, from one slab to another of the same tensor.
 template <class B, class T>
 void copy_part(B& backend, const AlongAxis& tensor, const Interval& part, Slab<const T> from,
                Slab<T> to) {
@@ -79,7 +79,7 @@ void copy_part(B& backend, const AlongAxis& tensor, const Interval& part, Slab<c
   }
 }
 
-/// out = the sum of the ranks' slabs, in rank order, or zero where nobody holds anything.
+/// out = the sum of the ranks' slabs, in rank order, or zero for units that no rank holds.
 template <class T>
 class SlabSum {
  public:
@@ -111,7 +111,7 @@ class SlabSum {
   }
 
  private:
-  /// `length` elements of each plane, of which there is one at least, from as many slabs.
+  /// Sums `length` elements of each plane over the slabs. There is at least one plane.
   void sum(std::size_t slabs, std::size_t length, T* out, std::size_t step) const {
     for (std::size_t plane = 0;;) {
       if (slabs == 0) {
@@ -131,8 +131,8 @@ class SlabSum {
   AlongAxis tensor_;
   int ranks_;
   Buffer term_memory_, step_memory_;
-  const T** terms_;     // where the next plane's summands lie, a pointer for each slab
-  std::size_t* steps_;  // and how far those of the plane behind it
+  const T** terms_;     // the next plane's summands, one pointer for each slab
+  std::size_t* steps_;  // the distance to those of the plane after it
 };
 
 template <class T>
@@ -177,7 +177,8 @@ void add_slabs(B& backend, Pool& pool, const AlongAxis& tensor, int ranks, SlabO
   backend.for_each(elements, RoundEach<T>{sums.data, out.data});
 }
 
-/// What all ranks agree on when they exchange halos; `counts` are what they hold.
+/// The number that all ranks compare when they exchange halos; `counts` are the units that they
+/// hold.
 template <Layout L, class T>
 Call halo_call(Operation operation, const Shape& whole, std::span<const std::size_t> counts) {
   return blocks_call<T>(operation, whole, split_position<L>(whole), counts);
@@ -190,8 +191,8 @@ Counts held_counts(Pool& pool, const Shape& whole, int ranks) {
   });
 }
 
-/// For ranks that cannot read each other's memory: what the others hold as From of that which this
-/// rank holds as To, fetched by one all-to-all.
+/// For ranks that cannot read each other's memory: the units that this rank holds in layout To,
+/// fetched by one all-to-all from the ranks that hold them in layout From.
 template <SplitLayout From, SplitLayout To, class T>
 class Fetched {
  public:
@@ -220,7 +221,7 @@ class Fetched {
                      std::span<T>(fetched, next_received), received);
   }
 
-  /// What rank `rank` held of it.
+  /// The part of rank `rank`.
   Slab<const T> operator[](int rank) const { return {starts()[rank], part_of(rank)}; }
 
  private:
@@ -246,7 +247,7 @@ class Fetched {
   Buffer starts_;
 };
 
-/// out = what the rank's window reads.
+/// out = the units that the rank's windows read.
 template <class B, Communicator C, class T, ShardedLayout From, HaloedLayout To>
 void halo_exchange(B& backend, C& ranks, Pool& pool, View<const T, From> in, View<T, To> out) {
   const Shape& whole = in.global();
@@ -270,7 +271,7 @@ void halo_exchange(B& backend, C& ranks, Pool& pool, View<const T, From> in, Vie
   }
 }
 
-/// out = the rank's block of the sum of what windows read.
+/// out = the rank's block of the sum of the units that windows read.
 template <class B, Communicator C, class T, HaloedPartialLayout From, ShardedLayout To>
 void halo_sum([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const T, From> in,
               View<T, To> out) {

@@ -14,7 +14,7 @@ inline Shape with_block(Shape whole, std::size_t axis, Place of) {
   return whole;
 }
 
-/// out = the rank's part of in, which is whole on every rank.
+/// out = the rank's part of in, of which every rank holds the whole.
 template <class B, class T, Layout From, SplitLayout To>
 void slice(B& backend, View<const T, From> in, View<T, To> out) {
   const std::size_t axis = split_position<To>(out.global());
@@ -23,7 +23,7 @@ void slice(B& backend, View<const T, From> in, View<T, To> out) {
            out.data(), BoxIn{out.local(), {}});
 }
 
-/// out = zeros with the rank's part in at its place.
+/// out = zeros, with `in` at the position of the rank's part.
 template <class B, class T, SplitLayout From, Layout To>
 void pad(B& backend, View<const T, From> in, View<T, To> out) {
   const std::size_t axis = split_position<From>(in.global());

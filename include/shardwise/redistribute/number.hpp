@@ -1,5 +1,5 @@
 #pragma once
-// Numbers of the host between ranks whose collectives may take memory of a device alone.
+// Collectives on numbers of the host, for ranks whose collectives may take only device memory.
 
 #include <span>
 

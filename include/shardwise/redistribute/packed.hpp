@@ -1,6 +1,6 @@
 #pragma once
-// Blocks of an axis as the blocks of a collective: a collective knows blocks that lie one after
-// another, which the shards of an axis do only if it is the outermost one.
+// Packs the shards of an axis into the blocks of a collective. The blocks of a collective are
+// contiguous, but the shards of an axis are contiguous only if it is the outermost axis.
 
 #include <cstddef>
 #include <span>
@@ -29,19 +29,19 @@ class Counts {
   std::size_t ranks_;
 };
 
-/// How many elements of a tensor each rank holds when `axis` is split.
+/// The number of elements of a tensor that each rank holds when `axis` is split.
 inline Counts shard_counts(Pool& pool, const Shape& whole, std::size_t axis, int ranks) {
   return Counts(pool, ranks, [&](int rank) {
     return with_block(whole, axis, {rank, ranks}).elements();
   });
 }
 
-/// Whether the shards of `axis` lie one after another in the whole tensor.
+/// Whether the shards of `axis` are contiguous in the whole tensor.
 inline bool lies_in_blocks(const Shape& whole, std::size_t axis) {
   return whole.elements(0, axis) <= 1;
 }
 
-/// Copies a tensor into memory where the shards of `axis` lie one after another.
+/// Copies a tensor so that the shards of `axis` are contiguous.
 template <class B, class T>
 void pack(B& backend, const Shape& whole, std::size_t axis, int ranks, const T* tensor, T* packed) {
   for (int rank = 0; rank < ranks; ++rank) {

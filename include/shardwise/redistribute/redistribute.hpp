@@ -1,5 +1,5 @@
 #pragma once
-// From one layout to another: which pairs exist, what each one does, and the adjoint law.
+// Redistributions: which pairs of layouts have one, what each does, and the adjoint law.
 
 #include <concepts>
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace shardwise {
 
 /// What a redistribution does with the elements.
 enum class Movement : std::uint8_t {
-  none,            ///< the same memory is read as the other layout
+  none,            ///< the same memory has the other layout
   keep_first,      ///< the first rank keeps its elements, the others have zeros
   slice,           ///< each rank keeps its block
-  pad,             ///< each rank has its block among zeros
+  pad,             ///< each rank has its block, and zeros elsewhere
   all_gather,      ///< every rank gets every block
   all_reduce,      ///< every rank gets the sum
   reduce_scatter,  ///< each rank gets its block of the sum
   all_to_all,      ///< each rank gets its block of another axis
-  halo_exchange,   ///< each rank gets what its window reads
-  halo_sum,        ///< each rank gets its block of the sum of what windows read
-  halo_all_reduce  ///< every rank gets the whole sum of what windows read
+  halo_exchange,   ///< each rank gets the elements that its windows read
+  halo_sum,        ///< each rank gets its block of the sum of haloed parts
+  halo_all_reduce  ///< every rank gets the whole sum of haloed parts
 };
 
 namespace detail {
@@ -47,10 +47,11 @@ consteval bool exists() {
 
 }  // namespace detail
 
-/// Whether a redistribution From -> To exists. Without halos every pair but one does: the gradient
-/// of `Replicated -> Partial` would have to be the same pair again, and neither "first rank keeps"
-/// nor "divide by the number of ranks" is. `Haloed` is reached from its own axis split or from a
-/// tensor that every rank holds, and is only read by its layer; its dual is the mirror image.
+/// Whether a redistribution From -> To exists. Without halos every pair but one does: the adjoint
+/// of `Replicated -> Partial` would be the same pair, but neither "first rank keeps" nor "divide by
+/// the number of ranks" is its own adjoint. `Haloed` exists only from a split of its axis or from a
+/// tensor that every rank holds, and only its layer reads it; for its dual the directions are
+/// reversed.
 template <Layout From, Layout To>
 inline constexpr bool redistributable = detail::exists<From, To>();
 
@@ -76,7 +77,7 @@ consteval Movement movement_of() {
   return std::same_as<To, Partial> ? Movement::pad : Movement::all_gather;
 }
 
-/// Nothing but the error: a `Redistribute` that does not exist stops here, with this sentence.
+/// Only the error: a `Redistribute` that does not exist stops the compiler here.
 template <Layout From, Layout To>
 consteval bool must_be_redistributable() {
   constexpr bool has_halo = HaloedLayout<From> || HaloedLayout<To> || HaloedPartialLayout<From> ||
@@ -102,7 +103,7 @@ template <Layout From, Layout To>
 struct Redistribute {
   static_assert(detail::must_be_redistributable<From, To>());
 
-  using from = From;  ///< the layout of what is given
+  using from = From;  ///< the layout of the input
   using to = To;      ///< the layout of the result
 
   /// What it does with the elements.
@@ -140,8 +141,8 @@ struct adjoint<Redistribute<From, To>> {
 };
 }  // namespace detail
 
-/// The law: what a redistribution does to gradients is the redistribution between the duals, read
-/// backwards. With inner products taken on the global tensor, <R x, y> == <x, adjoint(R) y>.
+/// The law: the adjoint of a redistribution goes between the duals, in the other direction. With
+/// inner products on the global tensor, <R x, y> == <x, adjoint(R) y>.
 template <class R>
 using adjoint_t = typename detail::adjoint<R>::type;
 

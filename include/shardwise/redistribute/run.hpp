@@ -1,5 +1,5 @@
 #pragma once
-// Running a redistribution on memory that the caller owns.
+// Runs redistributions on memory of the caller.
 
 #include <string>
 #include <string_view>
@@ -14,18 +14,18 @@
 
 namespace shardwise {
 
-/// A communicator that the compiler knows to have one rank; all its redistributions are nothing.
+/// A communicator with one rank, known to the compiler; its redistributions do nothing.
 template <class C>
 concept AloneByType = Communicator<C> && requires {
   requires std::integral_constant<int, C::size()>::value == 1;
 };
 
-/// Whether R on C leaves every element where it is, so that its input may serve as its output.
+/// Whether R on C moves no element, so that its input can be its output.
 template <class R, Communicator C>
 inline constexpr bool moves_nothing = R::movement == Movement::none || AloneByType<C>;
 
-/// Whether the collectives of C take what lies where the backend B keeps its tensors. Those of most
-/// communicators take memory of the host; one with `takes_device_memory` set takes a device's.
+/// Whether the collectives of C take the memory of B's tensors. Most communicators take memory of
+/// the host; those with `takes_device_memory` take memory of a device.
 /// valid: `reaches_tensors<ThreadCommunicator, Reference>`
 template <Communicator C, class B>
 inline constexpr bool reaches_tensors = AloneByType<C> || DeviceBackend<B> == requires {
@@ -66,12 +66,11 @@ constexpr Place place_of(const C& ranks) {
   return {ranks.rank(), ranks.size()};
 }
 
-/// out = in, laid out as To. A collective: every rank of `ranks` calls it, with the same shape.
-/// in and out are tensors of equal global shape and may be the same memory if nothing moves or for
-/// `Partial -> Invariant` and `Partial -> Replicated`; `pool` lends memory for packing. in, out and
-/// the pool's memory are where `backend` keeps its tensors, and it copies what no collective moves.
-/// `reduction` may be another one than a sum where the movement is an all-reduce: the maximum of a
-/// softmax, for example.
+/// out = in, in layout To. A collective: every rank of `ranks` calls it, with the same shape. in
+/// and out have the same global shape. They may be the same memory if no element moves, and for
+/// `Partial -> Invariant` and `Partial -> Replicated`. `pool` lends memory for packing. in, out and
+/// the pool's memory are those of `backend`, which makes local copies. `reduction` may differ from
+/// a sum only for an all-reduce, for example the maximum of a softmax.
 /// sends    what `operation` of `Redistribute<From, To>` says, all elements of the tensor
 /// throws   shape_error, argument_error for views that do not fit; argument_error for another
 ///          reduction than a sum where the movement is no all-reduce; the communicator's errors
@@ -116,7 +115,7 @@ void redistribute([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const 
   }
 }
 
-/// The same on memory of the host, where no backend is needed.
+/// The same on memory of the host, without a backend.
 template <Communicator C, class T, Layout From, Layout To>
 void redistribute(C& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
                   Reduction reduction = Reduction::sum) {
