@@ -1,5 +1,5 @@
 #pragma once
-// All ranks go on, or all throw.
+// Agreement of ranks: either all ranks continue, or all throw.
 
 #include <algorithm>
 #include <concepts>
@@ -28,8 +28,8 @@ concept AgreeingRanks = requires(R& ranks, std::span<std::int32_t> numbers) {
   ranks.broadcast(numbers, 0);
 };
 
-/// The ranks of a model, for numbers of the host. Where the model's communicator takes memory of a
-/// device alone, they go there and back.
+/// The ranks of a model, for numbers of the host. If the model's communicator takes only device
+/// memory, they are copied to the device and back.
 template <class Context>
 class HostRanks {
  public:
@@ -58,7 +58,7 @@ class HostRanks {
   }
 
  private:
-  /// Calls f with the numbers where the communicator takes them.
+  /// Calls f with the numbers in memory that the communicator takes.
   template <class T, class F>
   void in_place(std::span<T> numbers, F&& f) {
     if constexpr (DeviceBackend<typename Context::backend>) {
@@ -89,8 +89,8 @@ std::string broadcast_text(R& ranks, const std::string& text, int root) {
 }
 
 /// Calls `call`, which must not communicate, on every rank, and returns when all have returned. If
-/// it throws on any, it throws on all: there the same exception, on the others a data_error with
-/// the message of the first of them. A collective.
+/// it throws on some ranks, all ranks throw: those ranks their own exception, the others a
+/// data_error with the message of the first of them. A collective.
 template <AgreeingRanks R, class Call>
 void on_all_ranks(R& ranks, Call&& call) {
   std::exception_ptr mine;

@@ -1,5 +1,5 @@
 #pragma once
-// The number types of a safetensors file, and how those that we compute with become each other.
+// The number types of a safetensors file, and conversions to and from the types of models.
 
 #include <array>
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace shardwise {
 
-/// A number type of the format: its name there, and the bits of one element.
+/// A number type of the format: its name in the format, and the bits of one element.
 struct FileDtype {
   std::string_view name;  ///< "BF16"
   std::size_t bits = 0;   ///< of one element
@@ -23,7 +23,7 @@ struct FileDtype {
   }
 };
 
-/// All that the format knows. Four of them are also read: see `file_dtype_v`.
+/// All number types of the format. Four of them can be read: see `file_dtype_v`.
 /// source   safetensors 0.8: F4, F6 and F8 are small floats, C64 is two F32
 inline constexpr std::array<FileDtype, 22> file_dtypes{{
     {"BOOL", 8}, {"F4", 4},          {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
@@ -57,11 +57,11 @@ constexpr std::string_view file_dtype_name() {
 
 }  // namespace detail
 
-/// What the format calls T.
+/// The number type of T in the format.
 template <Real T>
 inline constexpr FileDtype file_dtype_v = *find_file_dtype(detail::file_dtype_name<T>());
 
-/// Whether elements of `dtype` can become numbers of a model.
+/// Whether elements of `dtype` can be converted to numbers of a model.
 constexpr bool is_loadable(const FileDtype& dtype) {
   return dtype == file_dtype_v<float> || dtype == file_dtype_v<double> ||
          dtype == file_dtype_v<bf16> || dtype == file_dtype_v<fp16>;
@@ -69,9 +69,8 @@ constexpr bool is_loadable(const FileDtype& dtype) {
 
 namespace detail {
 
-/// Copies `count` elements, of From in the file and of To in memory, where each begins `stride`
-/// bytes after the one before. Rounds as the types do; double to the two-byte types by way of
-/// float.
+/// Copies `count` elements of From in the file to elements of To in memory, each `stride` bytes
+/// after the one before. Rounds as the types do; double to the two-byte types via float.
 template <Real From, Real To>
 void copy_elements(const std::byte* in, std::byte* out, std::size_t stride, std::size_t count) {
   if constexpr (std::same_as<From, To>) {

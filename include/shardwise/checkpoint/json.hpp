@@ -14,7 +14,7 @@
 
 namespace shardwise::detail {
 
-/// A name as messages show it: short, and without what would spoil a terminal.
+/// A name for messages: short, and without control characters.
 inline std::string in_quotes(std::string_view name) {
   constexpr std::size_t longest = 100;
   std::string text = "'";
@@ -24,8 +24,8 @@ inline std::string in_quotes(std::string_view name) {
   return text + (name.size() > longest ? "...'" : "'");
 }
 
-/// What a member of an inner object is: a string, a whole number from 0 to 2^64 - 1, a list of such
-/// numbers, or something else, of which nothing is kept.
+/// The value of a member of an inner object: a string, a whole number from 0 to 2^64 - 1, a list of
+/// such numbers, or any other value, whose content is dropped.
 struct JsonValue {
   enum class Kind { text, number, numbers, other };
 
@@ -34,10 +34,11 @@ struct JsonValue {
   std::vector<std::uint64_t> numbers{};
 };
 
-/// More numbers than this in one list are refused; no tensor has as many axes.
+/// Lists with more numbers than this are rejected; no tensor has as many axes.
 inline constexpr std::size_t longest_json_list = 64;
 
-/// Turns the events of the parser into calls of a sink, and refuses all that is not of the form
+/// Turns the events of the parser into calls of a sink, and rejects everything that is not of the
+/// form
 ///
 ///     {"section": {"member": value, "member": value}, "section": {}}
 ///
@@ -49,7 +50,7 @@ class JsonSections {
  public:
   JsonSections(const std::string& where, Sink& sink) : where_(where), sink_(sink) {}
 
-  // What nlohmann's parser calls.
+  // Called by nlohmann's parser.
   bool null() { return scalar({}); }
   bool boolean(bool) { return scalar({}); }
   bool number_integer(Json::number_integer_t) { return scalar({}); }  // it has a minus sign
@@ -136,7 +137,7 @@ class JsonSections {
   std::set<std::string> members_;
 };
 
-/// Reads `text`, which `where` names in messages. Memory is a small multiple of the text's bytes.
+/// Reads `text`; messages call it `where`. Needs memory of a small multiple of the text's bytes.
 /// throws   data_error for anything that is not an object of objects, or has a key twice; and what
 ///          the sink throws
 template <class Sink>

@@ -1,5 +1,5 @@
 #pragma once
-// Reading a checkpoint on all ranks, each its own part, all or nothing.
+// Loads a checkpoint: each rank reads its own part, and all ranks succeed or none changes.
 
 #include <algorithm>
 #include <cstddef>
@@ -27,12 +27,12 @@ namespace shardwise {
 struct LoadOptions {
   TensorNames names{};             ///< as in SaveOptions
   bool convert = false;            ///< load tensors of other dtypes too, rounded to ours
-  bool ignore_unexpected = false;  ///< the file may hold tensors that are not asked for
+  bool ignore_unexpected = false;  ///< skip tensors that are not needed
 };
 
 namespace detail {
 
-/// Collects all that does not fit, for one message.
+/// Collects all mismatches for one message.
 class Mismatches {
  public:
   void add(const std::string& kind, const std::string& what) { found_[kind].push_back(what); }
@@ -72,11 +72,11 @@ inline void compare(const TensorPart& part, const TensorInfo& info, bool convert
                 (is_loadable(info.dtype) ? " (LoadOptions::convert loads it)" : ""));
 }
 
-/// Says which tensors, though nobody asks for them, may be in a file.
+/// Says which unrequested tensors a file may have.
 using IsExpected = bool(const std::string& name);
 
-/// Holds what the files have against what is asked for.
-/// throws   data_error with all that is missing, unexpected, or of another shape or dtype
+/// Compares the tensors of the files with the requested ones.
+/// throws   data_error with all tensors that are missing, unexpected, or of another shape or dtype
 inline void check_parts(const TensorFiles& files, const std::vector<TensorPart>& parts,
                         const LoadOptions& options, IsExpected* is_expected) {
   Mismatches found;
@@ -97,15 +97,15 @@ inline void check_parts(const TensorFiles& files, const std::vector<TensorPart>&
   found.raise(files.name());
 }
 
-/// A rank's elements as they were read, before they become the model's.
+/// A rank's elements from the file, before they are copied to the model.
 struct StagedPart {
   const TensorPart* part = nullptr;
   FileDtype dtype{};  // of the file
   std::unique_ptr<std::byte[]> bytes{};
 };
 
-/// Makes the elements the model's: on a device by way of memory of the host, as large as the part
-/// with all that lies between its elements.
+/// Copies the elements to the model. For a device this needs memory of the host from the first to
+/// the last element of the part.
 inline void store(const StagedPart& from) {
   const TensorPart& part = *from.part;
   if (part.is_on_host()) {
@@ -147,8 +147,8 @@ inline std::vector<StagedPart> read_parts(const TensorFiles& files,
 }  // namespace detail
 
 /// Opens a checkpoint on all ranks. A collective.
-/// sends    three all-reduces of one number: whether all could read it, and read the same
-/// throws   data_error on every rank if one cannot read it, or if they do not see the same
+/// sends    three all-reduces of one number: whether all ranks could read it, and read the same
+/// throws   data_error on every rank if one cannot read it, or if ranks read different files
 template <AgreeingRanks R>
 TensorFiles open_checkpoint(const std::filesystem::path& path, R& ranks) {
   std::optional<TensorFiles> files;
@@ -162,10 +162,10 @@ TensorFiles open_checkpoint(const std::filesystem::path& path, R& ranks) {
   return std::move(*files);
 }
 
-/// Fills the memory of all parts from the tensors of their names. Each rank reads its own elements
-/// only. They are first read into memory beside the parts', as much again, and copied when all
-/// ranks have theirs: if anything fails on any rank, nothing has changed on any. A collective.
-/// sends    an all-reduce of one number: whether all ranks have theirs
+/// Fills the memory of all parts from the tensors of their names. Each rank reads only its own
+/// elements. It reads them into separate memory of the same size, and copies them when all ranks
+/// have read theirs: if a rank fails, no rank has changed. A collective.
+/// sends    an all-reduce of one number: whether all ranks have read their elements
 /// throws   data_error for tensors that are missing, unexpected (unless `is_expected(name)`), of
 ///          another shape or dtype, all in one message, and for files that cannot be read;
 ///          memory_error

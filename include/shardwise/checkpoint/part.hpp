@@ -1,5 +1,5 @@
 #pragma once
-// A rank's part of one tensor of a checkpoint: where it lies in the tensor and in memory.
+// A rank's part of one tensor of a checkpoint: its position in the tensor and in memory.
 
 #include <concepts>
 #include <cstddef>
@@ -18,16 +18,16 @@
 
 namespace shardwise {
 
-/// What a rank holds of a tensor with a name. Elements lie `stride` bytes apart, in row-major order
-/// of the box that they fill.
+/// A rank's part of a named tensor, a box. Its elements are `stride` bytes apart, in row-major
+/// order.
 struct TensorPart {
   std::string name;             ///< in the file
   FileDtype dtype;              ///< in memory, and in the file once it is saved
   Shape whole;                  ///< of the tensor
   Shape local;                  ///< of the box that this rank holds
-  BoxIn box;                    ///< where the box begins in the tensor
-  bool is_split = false;        ///< or every rank holds all of it, with the same values
-  std::byte* memory = nullptr;  ///< of the first element of the box
+  BoxIn box;                    ///< the position of the box in the tensor
+  bool is_split = false;        ///< if not, every rank holds the same whole tensor
+  std::byte* memory = nullptr;  ///< the first element of the box
   std::size_t stride = 0;       ///< in bytes
   void (*load)(const FileDtype&, const std::byte* in, std::byte* out, std::size_t stride,
                std::size_t count) = nullptr;  ///< converts from a file's dtype
@@ -42,8 +42,8 @@ struct TensorPart {
   bool is_on_host() const { return to_host == nullptr; }
 
   ///@{
-  /// Bytes of one element, elements of the box, and bytes from the first of `count` elements to the
-  /// end of the last.
+  /// Bytes of one element; elements of the box; bytes from the first of `count` elements to the end
+  /// of the last.
   std::size_t element_bytes() const { return dtype.bits / 8; }
   std::size_t elements() const { return local.elements(); }
   std::size_t span_of(std::size_t count) const {
@@ -52,8 +52,8 @@ struct TensorPart {
   ///@}
 };
 
-/// The part that `view` shows, as a tensor called `name`. `per_element` numbers are kept for each
-/// element of it, and `memory` is the first of them that belongs to this tensor.
+/// The part in `view`, as a tensor called `name`. The memory has `per_element` numbers for each
+/// element of the view; `memory` is the first number of this tensor.
 template <class A, class T, Layout L>
 TensorPart part_of(std::string name, const View<T, L>& view, A* memory,
                    std::size_t per_element = 1) {
@@ -77,7 +77,7 @@ TensorPart part_of(std::string name, const View<T, L>& view, A* memory,
 
 namespace detail {
 
-/// Says of parts how the host reads and writes them, if they lie where the backend's tensors do.
+/// Sets how the host reads and writes parts in the memory of the backend's tensors.
 template <class B>
 void reach([[maybe_unused]] B& backend, [[maybe_unused]] std::vector<TensorPart>& parts) {
   if constexpr (DeviceBackend<B>) {
@@ -92,21 +92,22 @@ void reach([[maybe_unused]] B& backend, [[maybe_unused]] std::vector<TensorPart>
   }
 }
 
-/// The extents of a tensor as files have them.
+/// The extents of a tensor in a file.
 inline std::vector<std::uint64_t> file_shape(const Shape& shape) {
   std::vector<std::uint64_t> extents;
   for (const Dim& dim : shape) extents.push_back(dim.extent());
   return extents;
 }
 
-/// Calls f(element of the tensor, element of the part, count) for every run of elements that are
-/// neighbours in both.
+/// Calls f(element of the tensor, element of the part, count) for every run of elements that is
+/// contiguous in both.
 template <class F>
 void for_each_run_of(const TensorPart& part, F&& f) {
   for_each_run(part.local, part.box, BoxIn{part.local, {}}, f);
 }
 
-/// As above, for what the rank at `place` writes: its box, or, of what all ranks hold, a share.
+/// As above, for the elements that the rank at `place` writes: its box, or its share of a tensor
+/// that all ranks hold.
 template <class F>
 void for_each_written_run(const TensorPart& part, Place place, F&& f) {
   if (part.is_split) return for_each_run_of(part, f);

@@ -1,18 +1,18 @@
 #pragma once
-// The header of a safetensors file: what tensors it holds, and where.
+// The header of a safetensors file: its tensors and their positions.
 //
 // Source of the format: the README of huggingface/safetensors, "Format", and docs/source there;
-// the hostile kinds of file are those of its `attacks` folder and of bug reports of other readers.
+// the malicious files are those of its `attacks` folder and of bug reports of other readers.
 //
 //     8 bytes   N, the length of the header, lowest byte first
 //     N bytes   {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...,
 //                "__metadata__": {"any": "text"}}, in UTF-8
-//     the rest  the tensors, dense, row-major, little-endian, one behind the other
+//     the rest  the tensors, dense, row-major, little-endian, one after another
 //
-// Read is what the reference implementation reads, and less where that leaves room for a second
-// meaning: a key twice, members of a tensor that are not in the format, a byte order mark and text
-// behind a zero byte are refused. So are offsets that leave a hole, overlap, or do not end with the
-// file; their order in the text does not matter.
+// This reader accepts what the reference implementation accepts, except ambiguous files: it rejects
+// duplicate keys, members of a tensor that are not in the format, a byte order mark, and text after
+// a zero byte. It also rejects offsets that leave a hole, overlap, or do not end with the file;
+// their order in the text does not matter.
 
 #include <algorithm>
 #include <array>
@@ -32,27 +32,27 @@
 
 namespace shardwise {
 
-/// What a header says of one tensor. `begin` and `end` count bytes from the end of the header.
+/// The entry of one tensor. `begin` and `end` count bytes from the end of the header.
 struct TensorInfo {
   FileDtype dtype{};                   ///< of its elements
   std::vector<std::uint64_t> shape{};  ///< outermost axis first; empty for a scalar
   std::uint64_t begin = 0;             ///< its first byte
-  std::uint64_t end = 0;               ///< one behind its last byte
+  std::uint64_t end = 0;               ///< one past its last byte
 };
 
-/// What a header says.
+/// The content of a header.
 struct SafetensorsHeader {
   std::map<std::string, TensorInfo> tensors;    ///< by name
-  std::map<std::string, std::string> metadata;  ///< texts by name, of whoever wrote the file
+  std::map<std::string, std::string> metadata;  ///< texts of the file's author, by name
 };
 
-/// A longer header is refused, as the reference implementation does.
+/// Longer headers are rejected, as in the reference implementation.
 inline constexpr std::uint64_t longest_safetensors_header = 100'000'000;
 
 namespace detail {
 
-/// Bytes of a dense tensor; nothing if a product on the way does not fit into 64 bits, or if the
-/// bits make no whole bytes.
+/// Bytes of a dense tensor; nothing if an intermediate product overflows 64 bits, or if the bits
+/// are not whole bytes.
 inline std::optional<std::uint64_t> checked_bytes(const FileDtype& dtype,
                                                   const std::vector<std::uint64_t>& shape) {
   const std::optional<std::uint64_t> bits = checked_product(dtype.bits, shape);
@@ -60,7 +60,7 @@ inline std::optional<std::uint64_t> checked_bytes(const FileDtype& dtype,
   return *bits / 8;
 }
 
-/// Takes what stands in the JSON of a header; a sink of read_json.
+/// Takes the content of the JSON of a header; a sink of read_json.
 class HeaderSink {
  public:
   HeaderSink(const std::string& where, SafetensorsHeader& header)
@@ -136,7 +136,7 @@ class HeaderSink {
   bool has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
 };
 
-/// The tensors in the order in which they lie in the file.
+/// The tensors in their order in the file.
 inline std::vector<std::pair<const std::string, TensorInfo>*> by_offset(SafetensorsHeader& header) {
   std::vector<std::pair<const std::string, TensorInfo>*> tensors;
   for (auto& tensor : header.tensors) tensors.push_back(&tensor);
@@ -146,7 +146,7 @@ inline std::vector<std::pair<const std::string, TensorInfo>*> by_offset(Safetens
   return tensors;
 }
 
-/// Every byte of the data belongs to exactly one tensor.
+/// Checks that every byte of the data belongs to exactly one tensor.
 inline void check_cover(SafetensorsHeader& header, std::uint64_t data_bytes,
                         const std::string& where) {
   std::uint64_t covered = 0;
@@ -167,8 +167,8 @@ inline void check_cover(SafetensorsHeader& header, std::uint64_t data_bytes,
 
 }  // namespace detail
 
-/// The length that stands in the first eight bytes of a file of `file_bytes` bytes.
-/// throws   data_error, beginning with `where`, if such a header cannot be there
+/// The length in the first eight bytes of a file of `file_bytes` bytes.
+/// throws   data_error, beginning with `where`, if the file cannot have such a header
 inline std::uint64_t safetensors_header_length(std::array<unsigned char, 8> first,
                                                std::uint64_t file_bytes, const std::string& where) {
   std::uint64_t length = 0;
@@ -181,9 +181,9 @@ inline std::uint64_t safetensors_header_length(std::array<unsigned char, 8> firs
   return length;
 }
 
-/// Reads the JSON of a header in front of `data_bytes` bytes of data. Memory grows with the text
-/// and never with the numbers in it.
-/// throws   data_error, beginning with `where`, for all that is not as the format has it
+/// Reads the JSON of a header in front of `data_bytes` bytes of data. The memory that it needs
+/// grows with the text and never with the numbers in it.
+/// throws   data_error, beginning with `where`, for everything that is not in the format
 inline SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_bytes,
                                                   const std::string& where) {
   SafetensorsHeader header;
@@ -194,8 +194,8 @@ inline SafetensorsHeader parse_safetensors_header(std::string_view json, std::ui
 }
 
 /// The first bytes of a file with this header: length and JSON, with spaces at the end so that the
-/// data begin at a multiple of 8. No white space else, and none in front.
-/// throws   argument_error for names that are no UTF-8, and for more than the format can hold
+/// data begin at a multiple of 8. There is no other white space.
+/// throws   argument_error for names that are not UTF-8, and for more data than the format allows
 inline std::string safetensors_header_bytes(SafetensorsHeader header) {
   std::string json;
   const auto open = [&json](const std::string& name) {

@@ -1,7 +1,7 @@
 #pragma once
-// The index of a checkpoint in several safetensors files: which file holds which tensor.
+// The index of a checkpoint in several safetensors files: the file of each tensor.
 //
-// Source: the `model.safetensors.index.json` that Hugging Face's libraries write:
+// Source: the `model.safetensors.index.json` of Hugging Face's libraries:
 //     {"metadata": {"total_size": 123}, "weight_map": {"name": "model-00001-of-00002.safetensors"}}
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace shardwise {
 
 /// The file of each tensor, by the tensor's name.
 struct SafetensorsIndex {
-  std::map<std::string, std::string> files;  ///< names of files beside the index
+  std::map<std::string, std::string> files;  ///< names of files in the index's folder
 };
 
-/// Whether an index may name `file`: a safetensors file in its own folder. Links are followed, as
-/// download caches consist of them.
+/// Whether an index may name `file`: a safetensors file in its own folder. Links are followed,
+/// because download caches consist of links.
 constexpr bool is_shard_name(std::string_view file) {
   constexpr std::string_view ending = ".safetensors";
   for (const char c : file) {
@@ -33,7 +33,7 @@ constexpr bool is_shard_name(std::string_view file) {
 
 namespace detail {
 
-/// Takes what stands in the JSON of an index; a sink of read_json.
+/// Takes the content of the JSON of an index; a sink of read_json.
 class IndexSink {
  public:
   IndexSink(const std::string& where, SafetensorsIndex& index) : where_(where), index_(index) {}
@@ -66,8 +66,8 @@ class IndexSink {
 }  // namespace detail
 
 /// Reads an index.
-/// throws   data_error, beginning with `where`, for what is none, and for names of files that are
-///          not in the index's folder
+/// throws   data_error, beginning with `where`, for text that is not an index, and for names of
+///          files that are not in the index's folder
 inline SafetensorsIndex parse_safetensors_index(std::string_view json, const std::string& where) {
   SafetensorsIndex index;
   detail::IndexSink sink(where, index);

@@ -1,14 +1,14 @@
 #pragma once
-// Writing a checkpoint from all ranks.
+// Saves a checkpoint from all ranks.
 //
-// Each rank writes its own elements to their places in the file; none ever holds more of a tensor
-// than its part, and nothing goes over the communicator but the word that all went well. That asks
-// for a file system which all ranks share, as processes on one machine do. (Gathering in pieces on
-// one rank would do without, but sends every byte twice and leaves the others idle.)
+// Each rank writes its own elements to their positions in the file. No rank ever holds more of a
+// tensor than its part, and the communicator sends only whether all ranks succeeded. This needs a
+// file system that all ranks share. (To gather pieces on one rank would not need it, but would send
+// every byte twice while the other ranks wait.)
 //
-// The new files stand beside the old ones until the last byte is on the disk. Then one rename makes
-// them the checkpoint: of the file itself, or of the index that names the files. Whatever fails
-// before leaves the old checkpoint as it was.
+// The new files are beside the old ones until the last byte is on the disk. Then one rename makes
+// them the checkpoint: of the file itself, or of the index that names the files. A failure before
+// this leaves the old checkpoint unchanged.
 
 #include <algorithm>
 #include <cstddef>
@@ -32,17 +32,17 @@
 
 namespace shardwise {
 
-/// Names in a file, by the model's names; a name that is not here is the same in both.
-/// {{"0.weight", "fc1.weight"}} for what the file calls fc1.weight.
+/// Names in a file, by the model's names; other names are the same in both. For example,
+/// with {{"0.weight", "fc1.weight"}} the file calls 0.weight fc1.weight.
 using TensorNames = std::map<std::string, std::string>;
 
 /// Options of saving, the same on all ranks.
 struct SaveOptions {
-  TensorNames names{};  ///< that tensors get in the file
+  TensorNames names{};  ///< of tensors in the file
   /// More bytes of tensors than this are split into several files with an index. A tensor is never
-  /// split, so one that is larger has a file of its own.
+  /// split, so a larger one has its own file.
   std::uint64_t max_shard_bytes = 5'000'000'000;
-  /// Kept in the file, and given back on loading.
+  /// Stored in the file, and returned on loading.
   std::map<std::string, std::string> metadata{};
 };
 
@@ -60,7 +60,7 @@ struct NewFile {
   }
 };
 
-/// Throws argument_error if a file cannot hold tensors of these names.
+/// Throws argument_error if a file cannot have tensors of these names.
 inline void check_names(const std::vector<TensorPart>& parts) {
   std::set<std::string> names{"__metadata__"};
   for (const TensorPart& part : parts) {
@@ -70,7 +70,7 @@ inline void check_names(const std::vector<TensorPart>& parts) {
   }
 }
 
-/// Cuts the tensors into files, those of wide dtypes first, so that all are aligned.
+/// Distributes the tensors over files, those of wide dtypes first, so that all are aligned.
 inline std::vector<NewFile> cut_into_files(const std::vector<TensorPart>& parts,
                                            const SaveOptions& options) {
   std::vector<const TensorPart*> order;
@@ -94,15 +94,14 @@ inline std::vector<NewFile> cut_into_files(const std::vector<TensorPart>& parts,
   }
   for (NewFile& file : files) {
     file.header.metadata = options.metadata;
-    file.header.metadata.emplace("format", "pt");  // of PyTorch: Hugging Face's readers ask for it
+    file.header.metadata.emplace("format", "pt");  // of PyTorch: Hugging Face's readers need it
     file.first_bytes = safetensors_header_bytes(file.header);
   }
   return files;
 }
 
-/// "model-b-00002-of-00003.safetensors" of "model.safetensors". Checkpoints that follow each other
-/// under one name alternate between a and b, so that new files never take the names of those in
-/// use.
+/// "model-b-00002-of-00003.safetensors" of "model.safetensors". Successive checkpoints of one name
+/// alternate between a and b, so that new files never have the names of those in use.
 inline std::string shard_name(const std::filesystem::path& path, char generation,
                               std::size_t number, std::size_t count) {
   char text[64];
@@ -110,8 +109,8 @@ inline std::string shard_name(const std::filesystem::path& path, char generation
   return path.stem().string() + text;
 }
 
-/// The shards of the checkpoint that now stands at `path`, as far as they are named as above; none
-/// if it has no index. Files of other names are not ours to remove.
+/// The shards of the checkpoint at `path` that are named as above; none if it has no index. Files
+/// with other names are not removed.
 inline std::set<std::string> shards_in_use(const std::filesystem::path& path) {
   const std::string stem = path.stem().string();
   std::set<std::string> shards;
@@ -122,13 +121,13 @@ inline std::set<std::string> shards_in_use(const std::filesystem::path& path) {
     for (const auto& [tensor, shard] : index.files) {
       if (shard.starts_with(stem + "-a-") || shard.starts_with(stem + "-b-")) shards.insert(shard);
     }
-  } catch (const data_error&) {  // no index, or one that nobody can read: nothing is in use
+  } catch (const data_error&) {  // no index, or an unreadable one: nothing is in use
   }
   return shards;
 }
 
-/// Copies `count` elements from where they lie in memory to the front of `scratch`, one behind the
-/// other. It holds all bytes from the first to the last of them.
+/// Copies `count` elements from memory to the front of `scratch`, without gaps. `scratch` has room
+/// for all bytes from the first to the last of them.
 inline std::span<std::byte> gathered(const TensorPart& part, std::size_t first, std::size_t count,
                                      std::span<std::byte> scratch) {
   const std::size_t bytes = part.element_bytes();
@@ -137,13 +136,14 @@ inline std::span<std::byte> gathered(const TensorPart& part, std::size_t first, 
     part.to_host(in, scratch.first(part.span_of(count)));
     in = scratch.data();
   }
-  for (std::size_t i = 0; i < count; ++i) {  // never to what is still to be read
+  for (std::size_t i = 0; i < count; ++i) {  // never overwrites elements that are still to be read
     std::memmove(scratch.data() + i * bytes, in + i * part.stride, bytes);
   }
   return scratch.first(count * bytes);
 }
 
-/// Writes what the rank at `place` has to write of one tensor, which begins at `begin` in the file.
+/// Writes the elements that the rank at `place` writes of one tensor, which begins at `begin` in
+/// the file.
 inline void write_part(const File& file, std::uint64_t begin, const TensorPart& part, Place place,
                        std::span<std::byte> scratch) {
   const std::size_t bytes = part.element_bytes();
@@ -160,7 +160,7 @@ inline void write_part(const File& file, std::uint64_t begin, const TensorPart& 
   });
 }
 
-/// The files of one save, on one rank. They go again if the save does not succeed.
+/// The files of one save, on one rank. They are removed if the save fails.
 class Saving {
  public:
   Saving(const std::filesystem::path& path, std::vector<NewFile> files)
@@ -169,7 +169,7 @@ class Saving {
   bool has_index() const { return files_.size() > 1; }
   const std::vector<NewFile>& files() const { return files_; }
 
-  /// Which letter the shards get; rank 0 says it.
+  /// The letter of the shards, which rank 0 chooses.
   char free_generation() const {
     const std::set<std::string> used = shards_in_use(path_);
     return used.empty() || !used.begin()->starts_with(path_.stem().string() + "-a-") ? 'a' : 'b';
@@ -182,7 +182,7 @@ class Saving {
     }
   }
 
-  /// Makes the files, at their full size and with their headers. On rank 0 only.
+  /// Creates the files with their full size and headers. On rank 0 only.
   void create() const {
     for (const NewFile& file : files_) {
       const auto made = File::create(file.path, "checkpoint");
@@ -220,7 +220,7 @@ class Saving {
     for (const std::string& shard : old) remove_file(path_.parent_path() / shard);
   }
 
-  /// Removes what a save that failed has left. On rank 0 only.
+  /// Removes the files of a save that failed. On rank 0 only.
   void clean_up() const noexcept {
     if (published_) return;
     for (const NewFile& file : files_) remove_file(file.path);
@@ -252,7 +252,7 @@ class Saving {
   bool published_ = false;
 };
 
-/// What is to be saved, checked as far as it can be without the disk.
+/// The tensors to save, checked as far as possible without the disk.
 inline std::vector<NewFile> plan_save(const std::filesystem::path& path,
                                       const std::vector<TensorPart>& parts,
                                       const SaveOptions& options) {
@@ -264,7 +264,7 @@ inline std::vector<NewFile> plan_save(const std::filesystem::path& path,
   return cut_into_files(parts, options);
 }
 
-/// One number for all that the files say of their tensors.
+/// A hash of all headers.
 inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files) {
   std::uint64_t value = 0;
   for (const NewFile& file : files) value = fingerprint(file.first_bytes, value);
@@ -273,11 +273,11 @@ inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files) {
 
 }  // namespace detail
 
-/// Writes the tensors of which each rank gives its part, as the checkpoint `path`, a name that ends
-/// in ".safetensors", in a folder that is there. One program at a time writes to a name. A
-/// collective; every rank gives the same tensors in the same order, and the same options.
+/// Writes the tensors, of which each rank passes its part, as the checkpoint `path`. The name ends
+/// in ".safetensors", and its folder exists. One program at a time writes to a name. A collective;
+/// every rank passes the same tensors in the same order, and the same options.
 ///
-/// sends    nothing but the word that each step went well on all ranks
+/// sends    only whether each step succeeded on all ranks
 /// throws   data_error on every rank if any of them cannot write: the disk is full, the folder not
 ///          there; the old checkpoint is then as it was. argument_error for another ending, for two
 ///          tensors of one name, and for ranks that do not save the same

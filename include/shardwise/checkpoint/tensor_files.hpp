@@ -32,14 +32,14 @@ inline std::string where(const std::filesystem::path& path) {
   return "checkpoint " + path.string();
 }
 
-/// `bytes` bytes of a file as text; `bytes` has been held against the file's size.
+/// `bytes` bytes of a file as text; `bytes` is already compared with the file's size.
 inline std::string read_text(const File& file, std::uint64_t offset, std::uint64_t bytes) {
   std::string text(bytes, '\0');
   file.read(offset, std::as_writable_bytes(std::span(text)));
   return text;
 }
 
-/// A number that tells texts apart (Fowler, Noll, Vo: FNV-1a).
+/// A hash of a text (Fowler, Noll, Vo: FNV-1a).
 inline std::uint64_t fingerprint(std::string_view text, std::uint64_t begin) {
   for (const char c : text) begin = (begin ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
   return begin;
@@ -47,20 +47,20 @@ inline std::uint64_t fingerprint(std::string_view text, std::uint64_t begin) {
 
 }  // namespace detail
 
-/// All tensors of a checkpoint. Headers are read and checked when it is made; data are read on
-/// request, any slice of them. Files are open only while they are read.
+/// All tensors of a checkpoint. The constructor reads and checks headers; data are read on request,
+/// any slice of them. Files are open only while they are read.
 class TensorFiles {
  public:
-  /// Where a tensor is.
+  /// The position of a tensor.
   struct Place {
     std::size_t file = 0;  ///< its number, for `open`
-    TensorInfo info;       ///< what the header of that file says of it
+    TensorInfo info;       ///< its entry in the header of that file
   };
 
-  /// `path` is a safetensors file. If there is none, "<path>.index.json" names the files; such a
-  /// path can also be given itself.
-  /// throws   data_error for a file that cannot be read or is not as its format has it, and for
-  ///          files that do not hold what their index says; memory_error
+  /// `path` is a safetensors file. If there is none, "<path>.index.json" names the files; the path
+  /// of an index is also accepted.
+  /// throws   data_error for a file that cannot be read or has another format, and for files
+  ///          that differ from their index; memory_error
   explicit TensorFiles(const std::filesystem::path& path) : path_(path) {
     const bool is_index = path.string().ends_with(".index.json");
     std::error_code ignored;
@@ -78,17 +78,17 @@ class TensorFiles {
   /// The metadata of all files together.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// What messages call it.
+  /// Its name in messages.
   std::string name() const { return detail::where(path_); }
 
-  /// Differs between checkpoints whose headers differ.
+  /// A hash of the headers.
   std::uint64_t fingerprint() const { return fingerprint_; }
 
-  /// How many files there are: one, or those of the index.
+  /// The number of files: one, or those of the index.
   std::size_t file_count() const { return files_.size(); }
 
   /// File `i`, to read from.
-  /// throws   data_error if it cannot be opened, or is another than when its header was read
+  /// throws   data_error if it cannot be opened, or has changed since its header was read
   detail::File open(std::size_t i) const {
     auto file = detail::File::open(files_[i].path, "checkpoint");
     if (file.identity() != files_[i].identity) {
@@ -97,7 +97,7 @@ class TensorFiles {
     return file;
   }
 
-  /// Where in its file a tensor begins.
+  /// The offset of a tensor in its file.
   std::uint64_t begin_of(const Place& place) const {
     return files_[place.file].data + place.info.begin;
   }
@@ -106,7 +106,7 @@ class TensorFiles {
   struct File {
     std::filesystem::path path;
     detail::FileIdentity identity;
-    std::uint64_t data = 0;  // where the data begin
+    std::uint64_t data = 0;  // offset of the data
   };
 
   void read_file(const std::filesystem::path& path) {

@@ -1,5 +1,5 @@
 #pragma once
-// A whole run of training in a checkpoint, to go on from at any number of ranks.
+// A whole training run in a checkpoint, to resume at any number of ranks.
 
 #include <charconv>
 #include <cmath>
@@ -20,22 +20,22 @@
 
 namespace shardwise {
 
-/// What of a run belongs to neither the model nor its optimizer.
+/// The state of a run outside the model and its optimizer.
 struct RunPosition {
-  SamplerState sampler{};       ///< of a run without a sampler: as it is
-  LossScaleState loss_scale{};  ///< of a run without a LossScaler: as it is
+  SamplerState sampler{};       ///< default for a run without a sampler
+  LossScaleState loss_scale{};  ///< default for a run without a LossScaler
 };
 
-/// What load_checkpoint gives back.
+/// The result of load_checkpoint.
 struct LoadedCheckpoint {
-  RunPosition position;  ///< where the run stood
-  /// All metadata of the file: those of the run, and what its author has added.
+  RunPosition position;  ///< of the saved run
+  /// All metadata of the file: those of the run and of its author.
   std::map<std::string, std::string> metadata;
 };
 
 namespace detail {
 
-/// The numbers of a run that are no tensors. In the file they are metadata, as text.
+/// The numbers of a run outside tensors. In the file they are metadata, as text.
 struct RunState {
   std::uint64_t step = 0;
   std::uint64_t seed = 0;
@@ -63,7 +63,7 @@ struct RunState {
 
 inline std::string state_text(const std::string& text) { return text; }
 
-/// The shortest text that gives the same number back.
+/// The shortest text that is read as the same number.
 template <class Number>
 std::string state_text(const Number& number) {
   char text[32];
@@ -88,8 +88,8 @@ std::string rule_text(const Rule& rule) {
   return name_of<Rule>() + ", " + std::to_string(rule.moments()) + " moments";
 }
 
-/// Reads what RunState holds.
-/// throws   data_error if any of it is not there, no number, or no state of a run
+/// Reads a RunState.
+/// throws   data_error if an entry is missing, not a number, or not a valid state
 inline RunState read_run_state(const TensorFiles& files) {
   RunState state;
   RunState::visit(state, [&files](const char* key, auto& value) {
@@ -122,8 +122,8 @@ inline RunState read_run_state(const TensorFiles& files) {
   return state;
 }
 
-/// The parts of what the optimizer keeps: "optimizer.0.weight.moment1" for the second number of
-/// each element of "0.weight".
+/// The parts of the optimizer's state: "optimizer.0.weight.moment1" has the second number of each
+/// element of "0.weight".
 template <class M, UpdateRule Rule>
 std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
                                      const TensorNames& names) {
@@ -153,10 +153,9 @@ std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
 
 }  // namespace detail
 
-/// Writes a run of training, between two steps, as one checkpoint: the model as save_weights does,
-/// and beside it
+/// Writes a training run, between two steps, as one checkpoint: the model like save_weights, and
 ///
-///     optimizer.NAME.moment0   what the optimizer keeps of parameter NAME, cut like it
+///     optimizer.NAME.moment0   the optimizer's state of parameter NAME, split like it
 ///     __metadata__             step, seed, the optimizer's rule, steps and learning rate,
 ///                              `position`, and `options.metadata`
 ///
@@ -177,9 +176,9 @@ void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule
   save_parts(path, ranks, detail::run_parts(model, optimizer, options.names), all);
 }
 
-/// Sets model and optimizer to where a saved run stood, at any number of ranks, and forgets a step
-/// that was begun; where its sampler stood is returned. What the run does from there on is what it
-/// would have done; at the same number of ranks bit by bit. A collective.
+/// Sets model and optimizer to the state of a saved run, at any number of ranks, and discards a
+/// step that was begun. Returns the position of its sampler. The run continues as if it had not
+/// stopped; at the same number of ranks bit by bit. A collective.
 /// sends    as open_checkpoint and load_parts
 /// throws   data_error for a file without a run or without its parameters, and for the run of
 ///          another optimizer; else as load_parts. Model and optimizer are then as before on every

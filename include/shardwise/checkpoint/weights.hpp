@@ -16,7 +16,7 @@
 
 namespace shardwise {
 
-/// Tensors whose names begin so are not parameters but what an optimizer keeps of them.
+/// The prefix of the names of an optimizer's state.
 inline constexpr const char* optimizer_prefix = "optimizer.";
 
 namespace detail {
@@ -26,8 +26,8 @@ inline std::string name_in_file(const TensorNames& names, const std::string& nam
   return found == names.end() ? name : found->second;
 }
 
-/// This rank's parts of all parameters, and of what layers keep beside them. Throws argument_error
-/// if `names` has a name that the model does not have.
+/// This rank's parts of all parameters and of the buffers of layers. Throws argument_error if
+/// `names` has a name that the model does not have.
 template <class M>
 std::vector<TensorPart> model_parts(M& model, const TensorNames& names) {
   std::vector<TensorPart> parts;
@@ -48,7 +48,7 @@ std::vector<TensorPart> model_parts(M& model, const TensorNames& names) {
 
 inline bool is_of_optimizer(const std::string& name) { return name.starts_with(optimizer_prefix); }
 
-/// Throws data_error for files with what an optimizer keeps but none of the parameters.
+/// Throws data_error for files with an optimizer's state but without parameters.
 inline void check_has_parameters(const TensorFiles& files,
                                  const std::vector<TensorPart>& parameters) {
   const auto is_there = [&files](const TensorPart& part) {
@@ -65,7 +65,7 @@ inline void check_has_parameters(const TensorFiles& files,
 
 }  // namespace detail
 
-/// Writes a model's parameters, and what its layers keep beside them (running statistics), as the
+/// Writes a model's parameters and the buffers of its layers (running statistics) as the
 /// safetensors file `path`, or as several with an index (`SaveOptions::max_shard_bytes`). A linear
 /// layer's weight is [output, input] here as in PyTorch, so `safetensors.torch.load_file` gives a
 /// state_dict. A collective: every rank writes its part.
@@ -77,9 +77,9 @@ void save_weights(const std::filesystem::path& path, M& model, const SaveOptions
   save_parts(path, ranks, detail::model_parts(model, options.names), options);
 }
 
-/// Sets what save_weights writes from a file or an index of files, written at any number of ranks,
-/// by PyTorch, or by anybody else. What a checkpoint holds of an optimizer is left out. Each rank
-/// reads its own part. A collective; returns the file's metadata.
+/// Loads what save_weights writes, from a file or an index of files, written at any number of
+/// ranks, by PyTorch, or by another program. Ignores the state of an optimizer. Each rank reads its
+/// own part. A collective; returns the file's metadata.
 /// sends    as open_checkpoint and load_parts
 /// throws   as load_parts; the model is then as before on every rank
 template <class M>

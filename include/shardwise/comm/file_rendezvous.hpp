@@ -29,8 +29,8 @@ namespace shardwise {
 /// writes what they hold into `meet.all`. Rank 3 checks that its own random number is in
 /// `meet.all`: so the payloads belong to this meeting and not to an earlier one. Then it removes
 /// `meet.3` and writes `meet.3.seen`. Rank 0 waits for these files of all ranks and removes them
-/// and `meet.all`. Each file is written under another name and then renamed. A rank that gives up
-/// removes its own file.
+/// and `meet.all`. Each file is written under another name and then renamed. A rank whose time-out
+/// passes removes its own file.
 ///
 /// The same ranks may meet several times at one path. The token distinguishes their files from
 /// those that a killed job has left behind, which are ignored. So every start of a job needs a new
@@ -154,7 +154,7 @@ class FileRendezvous {
     return found.empty() ? detail::HelloStatus::not_a_hello : found[0].hello.status(self_);
   }
 
-  /// What rank 0 does.
+  /// Rank 0's part of the meeting.
   std::vector<Entry> collect(const Entry& own, Clock::time_point until) const {
     RemovedAtEnd files{{file_of(0), file_of_all()}};
     for (const int r : others()) files.files.push_back(seen_by(r));

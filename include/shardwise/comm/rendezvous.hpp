@@ -35,12 +35,12 @@ struct RendezvousOptions {
 
 /// A place where P ranks exchange their payloads:
 ///
-///     file_rendezvous.hpp    a folder that all of them see
+///     file_rendezvous.hpp    a folder that all ranks can access
 ///     tcp_rendezvous.hpp     an address of rank 0's machine
 ///     CommunicatorRendezvous a communicator for memory of the host: threads, processes of MPI
 ///
-/// meet() is called by every rank and returns P payloads in rank order, or throws. It has a
-/// time-out of its own. The same ranks may meet again at the same place.
+/// meet() is called by every rank and returns P payloads in rank order, or throws. It has its own
+/// time-out. The same ranks may meet again at the same place.
 template <class R>
 concept Rendezvous = requires(R& place, const R& constant, const RendezvousPayload& mine) {
   { constant.rank() } -> std::same_as<int>;

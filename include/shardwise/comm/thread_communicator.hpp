@@ -68,8 +68,8 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
   }
 
   /// Gives all ranks a pointer to `mine`, calls f(std::span<const T* const>) with the pointers of
-  /// all when they have agreed on `call`, and returns when f has ended on every rank. No rank gives
-  /// up this last wait. f must not throw.
+  /// all when they have agreed on `call`, and returns when f has ended on every rank. No rank stops
+  /// this last wait early. f must not throw.
   template <class T, class F>
   void together(const Call& call, const T& mine, F&& f) {
     group_->exchange(rank_, call, {&mine, detail::Contribution::in_place},

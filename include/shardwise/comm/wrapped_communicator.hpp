@@ -29,7 +29,7 @@ class WrappedCommunicator : public Collectives<Self> {
  public:
   /// What redistributions and models on these ranks check: the same as on `Inner`.
   static constexpr CheckLevel check_level = check_level_of<Inner>();
-  /// Whether its collectives take memory of a device: if those of `Inner` do.
+  /// Whether its collectives take memory of a device, as on `Inner`.
   static constexpr bool takes_device_memory = requires { requires Inner::takes_device_memory; };
 
   /// The same rank as `inner`.

@@ -66,9 +66,9 @@ struct Epoch {
 /// Collective number e (from 1) has four steps:
 ///
 /// 1. A rank publishes its contribution and advances its own `arrived`. When all P ranks have done
-///    so, e is complete. A rank that gives up first stops a rank that has not arrived; if there is
-///    none, it continues as usual. So either every rank finds e complete or none does, and no rank
-///    unwinds while a peer reads its memory.
+///    so, e is complete. A rank that stops waiting first stops a rank that has not arrived; if all
+///    have arrived, it continues as usual. So either every rank finds e complete or none does, and
+///    no rank unwinds while a peer reads its memory.
 /// 2. Every rank compares all P calls before it reads any data. All ranks see the same records, so
 ///    all come to the same result.
 /// 3. They read each other's data, which must not throw.

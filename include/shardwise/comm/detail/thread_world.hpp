@@ -28,9 +28,9 @@ struct Publication {
   bool copied() const { return data == nullptr; }
 };
 
-/// How far one rank has come. `value` goes up by `stride`; a peer that gives up waiting for the
-/// next step sets the lowest bit, and then that step never happens. The call is in the same cache
-/// line, so that a peer gets both at once.
+/// How far one rank has come. `value` goes up by `stride`; a peer that stops waiting for the next
+/// step sets the lowest bit, and then that step never happens. The call is in the same cache line,
+/// so that a peer gets both at once.
 struct alignas(64) Progress {
   static constexpr std::uint64_t stride = 2;
   static constexpr std::uint64_t given_up = 1;
@@ -40,7 +40,7 @@ struct alignas(64) Progress {
 
   void advance() { value.fetch_add(stride); }
 
-  /// One step, unless a peer has given up waiting for it.
+  /// One step, unless a peer has stopped waiting for it.
   bool advance_from(std::uint64_t before) {
     return value.compare_exchange_strong(before, before + stride);
   }
@@ -48,7 +48,7 @@ struct alignas(64) Progress {
 
 static_assert(sizeof(Progress) == 64);
 
-/// What a rank waits for: that each of `progress` reaches `target`.
+/// A wait of a rank, until each of `progress` reaches `target`.
 struct Wait {
   std::span<Progress> progress;
   std::uint64_t target;
