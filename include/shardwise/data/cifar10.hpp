@@ -1,5 +1,5 @@
 #pragma once
-// CIFAR-10: 60,000 colour images of things and animals in ten classes (Krizhevsky 2009).
+// CIFAR-10: 60,000 colour images of objects and animals in ten classes (Krizhevsky 2009).
 
 #include <cerrno>
 #include <cstddef>
@@ -28,7 +28,7 @@ struct FileClose {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-/// Appends the records of one file, each a label and the red, green and blue plane of an image.
+/// Appends the records of one file. A record has a label and the three colour planes of an image.
 inline void append_cifar10_file(const std::filesystem::path& path, ImageSet& set) {
   const auto fail = [&path](const std::string& why) {
     throw data_error({"CIFAR-10 file ", path.string(), ": ", why});
@@ -68,10 +68,10 @@ inline void append_cifar10_file(const std::filesystem::path& path, ImageSet& set
 
 /// Reads the training images (data_batch_1.bin to data_batch_5.bin) or the test images
 /// (test_batch.bin) of the binary version in `folder`, [count, 3, 32, 32], with their labels. Files
-/// may hold any number of images, those of the training set equally many.
+/// may have any number of images; the training files all have the same number.
 ///
-/// throws  data_error, naming the file, if one cannot be opened or read, is cut short, holds no
-///         image or a label above 9, or if a training file holds another number than the first
+/// throws  data_error, naming the file, if one cannot be opened or read, is truncated, has no image
+///         or a label above 9, or if a training file has another number of images than the first
 /// source  Krizhevsky, "The CIFAR-10 dataset": a record is one byte of label and 1024 bytes each of
 ///         red, green and blue, row by row
 inline ImageSet read_cifar10(Part part, const std::filesystem::path& folder) {

@@ -15,7 +15,7 @@
 
 namespace shardwise {
 
-/// Where Debian's package dataset-fashion-mnist puts the files.
+/// The folder of Debian's package dataset-fashion-mnist.
 inline constexpr std::string_view fashion_mnist_folder = "/usr/share/datasets/fashion-mnist";
 
 /// Mean and deviation of the training images.
@@ -23,7 +23,7 @@ inline constexpr Normalisation fashion_mnist_normalisation{0.2860, 0.3530};
 
 namespace detail {
 
-/// Reads `folder`/`name`.gz or, where that does not exist, `folder`/`name`.
+/// Reads `folder`/`name`.gz or, if that does not exist, `folder`/`name`.
 inline IdxArray read_fashion_mnist_file(const std::filesystem::path& folder,
                                         const std::string& name, std::size_t rank) {
   const std::filesystem::path compressed = folder / (name + ".gz");
@@ -37,7 +37,7 @@ inline IdxArray read_fashion_mnist_file(const std::filesystem::path& folder,
 }  // namespace detail
 
 /// Reads the training or the test images, [count, 1, 28, 28], with their labels from the four files
-/// of the data set in `folder`, gzip'd or plain. MNIST itself has the same form.
+/// of the data set in `folder`, gzip'd or plain. MNIST has the same format.
 ///
 /// throws  data_error if read_idx does, if images and labels differ in number, if there are none,
 ///         if an image is not 28 by 28, or if a label is above 9

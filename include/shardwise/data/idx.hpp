@@ -1,5 +1,5 @@
 #pragma once
-// IDX files, plain or gzip'd: the format of MNIST and of the data sets that took its place.
+// IDX files, plain or gzip'd: the format of MNIST and of the data sets that replace it.
 //
 // Source of the format: LeCun, Cortes, Burges, "The MNIST database of handwritten digits". Two zero
 // bytes, a byte for the type (8: unsigned byte), a byte for the number of axes, each extent in four
@@ -27,10 +27,10 @@ namespace shardwise {
 /// An array of unsigned bytes, row-major.
 struct IdxArray {
   std::vector<std::size_t> extents;  ///< outermost axis first
-  std::vector<std::uint8_t> values;  ///< as many as the extents say
+  std::vector<std::uint8_t> values;  ///< as many as the product of the extents
 };
 
-/// A file that announces more elements than this is refused before memory is taken for them.
+/// A file that announces more elements than this is rejected before memory is allocated.
 inline constexpr std::size_t largest_idx_array = std::size_t{1} << 30;
 
 namespace detail {
@@ -39,7 +39,7 @@ struct GzipClose {
   void operator()(gzFile_s* file) const { gzclose_r(file); }
 };
 
-/// A file that is being read; every error names it.
+/// An open file; every error names it.
 class IdxFile {
  public:
   IdxFile(const std::filesystem::path& path, std::string_view if_missing) : path_(path.string()) {
@@ -55,7 +55,7 @@ class IdxFile {
     throw data_error({"data file ", path_, ": ", why});
   }
 
-  /// Reads until `bytes` is full or the file ends; returns how many bytes came.
+  /// Reads until `bytes` is full or the file ends; returns the number of bytes.
   std::size_t read(std::span<std::uint8_t> bytes) const {
     const int got = gzread(file_.get(), bytes.data(), static_cast<unsigned>(bytes.size()));
     int status = Z_OK;
@@ -118,11 +118,11 @@ inline std::size_t count_idx_elements(const IdxFile& file,
 
 }  // namespace detail
 
-/// Reads an IDX file of unsigned bytes with `rank` axes, gzip'd or plain. What stands behind the
-/// end of gzip'd data and is none itself is not seen, as `gzip -d` ignores it too.
+/// Reads an IDX file of unsigned bytes with `rank` axes, gzip'd or plain. Bytes after the end of
+/// gzip'd data that are not gzip'd themselves are ignored, as `gzip -d` does.
 ///
 /// throws  data_error if the file cannot be opened (the message then ends with `if_missing`, which
-///         should say where the file comes from), is no IDX file, holds another type, has another
+///         should say where to get the file), is not an IDX file, has another type, has another
 ///         number of axes, announces more than largest_idx_array elements, is damaged, or is
 ///         shorter or longer than its header says
 inline IdxArray read_idx(const std::filesystem::path& path, std::size_t rank,
@@ -132,7 +132,7 @@ inline IdxArray read_idx(const std::filesystem::path& path, std::size_t rank,
   array.extents = detail::read_idx_extents(file, rank);
   const std::size_t count = detail::count_idx_elements(file, array.extents);
 
-  // In pieces, so that a header that lies takes no more memory than the file has bytes.
+  // In pieces, so that a false header needs no more memory than the file has bytes.
   constexpr std::size_t piece = std::size_t{1} << 20;
   while (array.values.size() < count) {
     const std::size_t before = array.values.size();

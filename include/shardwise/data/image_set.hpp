@@ -1,5 +1,5 @@
 #pragma once
-// Labelled images in memory, and batches of them as numbers that a model takes.
+// Labelled images in memory, and batches of them as numbers for a model.
 
 #include <algorithm>
 #include <array>
@@ -14,15 +14,15 @@
 
 namespace shardwise {
 
-/// Which part of a data set.
+/// A part of a data set.
 enum class Part { train, test };
 
-/// Images with a label each.
+/// Images, each with a label.
 struct ImageSet {
   std::vector<std::uint8_t> pixels;  ///< [count, channels, height, width], row-major
   std::vector<std::int32_t> labels;  ///< [count], each in [0, classes)
   ///@{
-  /// How many there are of each.
+  /// The number of images, and of labels.
   std::size_t count = 0;
   std::size_t channels = 0;
   std::size_t height = 0;
@@ -34,10 +34,10 @@ struct ImageSet {
   std::size_t image_size() const { return channels * height * width; }
 };
 
-/// How a pixel x in 0..255 becomes a number: (x / 255 - mean) / deviation.
+/// Converts a pixel x in 0..255 to the number (x / 255 - mean) / deviation.
 struct Normalisation {
   double mean = 0;       ///< of x / 255
-  double deviation = 1;  ///< of x / 255; the standard deviation, as a rule
+  double deviation = 1;  ///< of x / 255; usually the standard deviation
 };
 
 /// The number of each of the 256 pixels, computed in double and rounded once to float.

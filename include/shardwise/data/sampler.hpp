@@ -1,5 +1,5 @@
 #pragma once
-// In which order samples are used, how the order is cut into batches, and a batch over the ranks.
+// The order of samples, its division into batches, and of a batch over the ranks.
 
 #include <algorithm>
 #include <cstddef>
@@ -30,8 +30,7 @@ inline void shuffle(std::span<std::uint32_t> order, Seed seed, std::uint64_t epo
 
 }  // namespace detail
 
-/// The numbers 0, ..., count - 1 as they come.
-/// Throws argument_error for a count of 2^32 or more.
+/// The numbers 0, ..., count - 1 in this order. Throws argument_error for a count of 2^32 or more.
 inline std::vector<std::uint32_t> stored_order(std::size_t count) {
   if (count > std::numeric_limits<std::uint32_t>::max())
     throw argument_error({"order of samples: ", count,
@@ -42,12 +41,12 @@ inline std::vector<std::uint32_t> stored_order(std::size_t count) {
   return order;
 }
 
-/// A random permutation of 0, ..., count - 1 that depends on `count`, `seed` and `epoch` alone, so
-/// that every rank finds the same one by itself. Throws argument_error for a count or an epoch of
-/// 2^32 or more.
+/// A random permutation of 0, ..., count - 1 that depends only on `count`, `seed` and `epoch`, so
+/// that every rank computes the same one. Throws argument_error for a count or an epoch of 2^32 or
+/// more.
 ///
 /// Source: the shuffle of Fisher and Yates, from the front. One word chooses among at most `count`
-/// places, so a choice is off its fair share by less than count / 2^32 of it.
+/// places, so the relative error of its probability is less than count / 2^32.
 inline std::vector<std::uint32_t> shuffled_order(std::size_t count, Seed seed,
                                                  std::uint64_t epoch) {
   std::vector<std::uint32_t> order = stored_order(count);
@@ -55,46 +54,45 @@ inline std::vector<std::uint32_t> shuffled_order(std::size_t count, Seed seed,
   return order;
 }
 
-/// Whether an epoch goes through the samples in shuffled_order or, for evaluation, in stored_order.
+/// The order of an epoch: shuffled_order or, for evaluation, stored_order.
 enum class SampleOrder : std::uint8_t { shuffled, stored };
 
-/// What becomes of a last batch that is smaller than the others.
+/// Whether a last batch that is smaller than the others is used.
 enum class LastBatch : std::uint8_t { keep, drop };
 
-/// How samples are ordered and cut into batches; the same on all ranks.
+/// The order of samples and the size of batches; the same on all ranks.
 struct SamplerOptions {
   std::size_t batch_size = 1;                 ///< samples of a batch over all ranks together
   Seed seed{};                                ///< of shuffled orders
   SampleOrder order = SampleOrder::shuffled;  ///< of each epoch
-  LastBatch last = LastBatch::keep;           ///< what becomes of a smaller one
+  LastBatch last = LastBatch::keep;           ///< if it is smaller
 };
 
-/// Where a sampler stands. With the number of samples and the options, all batches to come follow
-/// from it; the number of ranks has no part in it.
+/// The position of a sampler. It determines all later batches, with the number of samples and the
+/// options; the number of ranks does not matter.
 struct SamplerState {
   std::uint64_t seed = 0;      ///< of shuffled orders
   std::uint64_t epoch = 0;     ///< counted from 0
-  std::uint64_t position = 0;  ///< samples of this epoch's order that were given
+  std::uint64_t position = 0;  ///< samples of this epoch that are already used
 
   friend bool operator==(const SamplerState&, const SamplerState&) = default;
 };
 
-/// The numbers of a batch's samples, valid until the sampler is asked for the next batch.
+/// The numbers of a batch's samples, valid until the next call of next().
 struct SampleBatch {
   std::span<const std::uint32_t> whole;  ///< of all ranks: for inputs that are Invariant
   std::span<const std::uint32_t> mine;   ///< the rank's block: for inputs that are Sharded<batch>
 };
 
-/// Cuts each epoch's order into batches, and each batch into a block for each rank:
+/// Divides each epoch's order into batches, and each batch into one block for each rank:
 ///
 ///     order of the epoch   3 0 8 5 | 1 9 2 7 | 4 6     the same at every number of ranks
 ///     2 ranks              3 0|8 5 | 1 9|2 7 | 4|6
 ///     3 ranks              3 0|8|5 | 1 9|2|7 | 4|6|    a block may be empty
 ///
-/// In an epoch every sample is given exactly once over all ranks, except those of a last batch that
-/// is dropped. A model sees the same batches at any number of ranks; blocks are those of
-/// `Sharded<Axis::batch>`.
-/// sends    nothing: each rank computes the order by itself
+/// In an epoch every sample is used exactly once over all ranks, except those of a dropped last
+/// batch. Batches are the same at any number of ranks; blocks are those of `Sharded<Axis::batch>`.
+/// sends    nothing: each rank computes the order
 class DistributedSampler {
  public:
   /// throws   argument_error for no samples or 2^32 and more, for a batch size of 0, and if the
@@ -117,7 +115,7 @@ class DistributedSampler {
     state_.seed = options.seed.value;
   }
 
-  /// The next batch; after the last one of an epoch comes the first one of the next.
+  /// The next batch; after the last one of an epoch, the first one of the next epoch.
   SampleBatch next() {
     if (!is_ordered_ && options_.order == SampleOrder::shuffled) {
       detail::shuffle(order_, Seed{state_.seed}, state_.epoch);
@@ -132,7 +130,7 @@ class DistributedSampler {
   }
 
   ///@{
-  /// Batches of a whole epoch, and those that are still to come in this one: at least one.
+  /// Batches of a whole epoch, and those left in this one: at least one.
   std::size_t batches() const { return batches_in(order_.size()); }
   std::size_t batches_left() const { return batches_in(order_.size() - state_.position); }
   ///@}
@@ -140,10 +138,11 @@ class DistributedSampler {
   /// The epoch of the next batch, counted from 0.
   std::uint64_t epoch() const { return state_.epoch; }
 
-  /// Where it stands, for a checkpoint.
+  /// Its position, for a checkpoint.
   SamplerState state() const { return state_; }
 
-  /// Goes on from `state`, which may come from a sampler of another rank count or batch size.
+  /// Continues from `state`, which may be from a sampler with another number of ranks or batch
+  /// size.
   /// throws   argument_error for a position beyond the samples or an epoch of 2^32 and more
   void set_state(const SamplerState& state) {
     if (state.position > order_.size() || state.epoch >> 32 != 0) {

@@ -1,5 +1,5 @@
 #pragma once
-// Made-up images that a model can learn, for where no data set is installed.
+// Synthetic images that a model can learn, if no data set is installed.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace shardwise {
 
 namespace detail {
 
-// Numbers of the streams of made-up data among those of data_ordinal; 0 is the order of samples.
+// Numbers of the streams of synthetic data among those of data_ordinal; 0 is the order of samples.
 enum SyntheticStream : std::uint64_t { prototype_stream = 1, mixture_stream = 2, noise_stream = 3 };
 
 /// Ten images in squares of 4 by 4 pixels, [10, 28, 28].
@@ -29,10 +29,10 @@ inline std::vector<std::uint32_t> synthetic_prototypes(Seed seed) {
 
 }  // namespace detail
 
-/// `count` images [count, 1, 28, 28] in ten classes, of the form of Fashion-MNIST, from `seed` and
-/// `part` alone, the same on every machine: image i has label i % 10 and is the picture of its
-/// class, mixed with up to 45 % of another class's and with noise. Both parts share the ten
-/// pictures. The first images do not depend on `count`.
+/// `count` images [count, 1, 28, 28] in ten classes, with the shape of Fashion-MNIST. They depend
+/// only on `seed` and `part`, and are the same on every machine. Image i has label i % 10: it is
+/// the picture of its class, mixed with up to 45 % of another class's picture and with noise. Both
+/// parts have the same ten pictures. The first images do not depend on `count`.
 inline ImageSet make_synthetic_images(Seed seed, Part part, std::size_t count) {
   ImageSet set;
   set.count = count;

@@ -1,5 +1,5 @@
 #pragma once
-// Memory that others describe by extents and strides, as a tensor of ours: named axes, row-major,
+// Memory that other libraries describe by extents and strides, as a tensor: named axes, row-major,
 // without gaps.
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace shardwise::detail {
 
 /// The shape with these axes, outermost first, and these extents.
-/// throws   shape_error, beginning with `where`, if there are not as many of both, and if the
+/// throws   shape_error, beginning with `where`, if their numbers differ, or if the number of
 ///          elements cannot be counted
 inline Shape named_shape(std::span<const Axis> axes, const std::vector<std::uint64_t>& extents,
                          const std::string& where) {
@@ -47,7 +47,7 @@ inline std::vector<std::int64_t> dense_strides(const Shape& shape) {
   return strides;
 }
 
-/// The stride of an axis with one element may be anything, and so may all of an empty tensor.
+/// An axis with one element may have any stride; so may all axes of an empty tensor.
 ///
 /// throws   shape_error, beginning with `where`, if strides (in elements) are not those of dense
 ///          row-major memory

@@ -20,7 +20,7 @@
 
 namespace shardwise {
 
-/// One of the two structs that go from hand to hand.
+/// One of the two structs that libraries exchange.
 template <class M>
 concept DlpackManaged =
     std::same_as<M, dlpack::ManagedTensorVersioned> || std::same_as<M, dlpack::ManagedTensor>;
@@ -34,7 +34,7 @@ struct DlpackDelete {
   }
 };
 
-/// What the tensor that goes out needs until its receiver calls the deleter.
+/// The data of an exported tensor, until its receiver calls the deleter.
 template <DlpackManaged M, class Owner>
 struct DlpackExport {
   M managed;
@@ -47,12 +47,12 @@ struct DlpackExport {
 
 }  // namespace detail
 
-/// A managed tensor whose deleter is called when this goes. `release()` gives it to a library that
-/// calls the deleter itself.
+/// Owns a managed tensor and calls its deleter. `release()` gives it to a library that calls the
+/// deleter itself.
 template <DlpackManaged M = dlpack::ManagedTensorVersioned>
 using DlpackHandle = std::unique_ptr<M, detail::DlpackDelete>;
 
-/// What DLPack calls T.
+/// The DLPack type of T.
 template <Element T>
 constexpr dlpack::DataType dlpack_dtype() {
   using dlpack::TypeCode;
@@ -64,9 +64,9 @@ constexpr dlpack::DataType dlpack_dtype() {
 }
 
 /// The rank's part of `view`, dense and row-major, for another library. `owner` keeps the memory
-/// alive (a shared pointer, a tensor that was moved) and is destroyed by the deleter, on whatever
-/// thread that is called. M = dlpack::ManagedTensor serves libraries older than DLPack 1.0; it has
-/// no word for const elements, so there are none.
+/// alive (a shared pointer, a tensor that was moved) and is destroyed by the deleter, on any
+/// thread. M = dlpack::ManagedTensor is for libraries older than DLPack 1.0; it cannot express
+/// const elements, so these are an error.
 template <DlpackManaged M = dlpack::ManagedTensorVersioned, class T, Layout L, class E, class Owner>
 requires(!std::is_const_v<T> || std::same_as<M, dlpack::ManagedTensorVersioned>)
     DlpackHandle<M> to_dlpack(const View<T, L, E>& view, Owner owner, dlpack::Device device = {}) {
@@ -93,10 +93,10 @@ requires(!std::is_const_v<T> || std::same_as<M, dlpack::ManagedTensorVersioned>)
   return DlpackHandle<M>(&made.release()->managed);
 }
 
-/// The same of a tensor that goes along.
+/// The same for a tensor, which the handle owns.
 template <DlpackManaged M = dlpack::ManagedTensorVersioned, Element T, Layout L, class E>
 DlpackHandle<M> to_dlpack(Tensor<T, L, E>&& tensor) {
-  const View<T, L, E> view = tensor.view();  // moving the tensor leaves its elements in place
+  const View<T, L, E> view = tensor.view();  // moving the tensor does not move its elements
   return to_dlpack<M>(view, std::move(tensor));
 }
 
@@ -112,7 +112,7 @@ inline std::string text_of(const dlpack::DataType& type) {
          " bits, " + std::to_string(type.lanes) + " lanes";
 }
 
-/// What a handle says of itself beside its tensor.
+/// The properties of a handle apart from its tensor.
 template <class T, DlpackManaged M>
 void require_usable(const M* managed) {
   if (managed == nullptr) throw argument_error("DLPack: the handle is empty; give it a tensor");
@@ -130,7 +130,7 @@ void require_usable(const M* managed) {
   }
 }
 
-/// The shape of a tensor that may be shown as dense elements of T on `device`.
+/// The shape of a tensor, checked to be dense elements of T on `device`.
 template <class T>
 Shape require_shape(const dlpack::Tensor& tensor, const std::vector<Axis>& axes,
                     dlpack::Device device) {
@@ -167,7 +167,7 @@ Shape require_shape(const dlpack::Tensor& tensor, const std::vector<Axis>& axes,
   return shape;
 }
 
-/// The first element, behind the offset; null for a tensor without elements.
+/// The first element, after the offset; null for a tensor without elements.
 template <class T>
 T* require_elements(const dlpack::Tensor& tensor, const Shape& shape) {
   if (shape.elements() == 0) return nullptr;
@@ -193,15 +193,15 @@ T* require_elements(const dlpack::Tensor& tensor, const Shape& shape) {
 
 }  // namespace detail
 
-/// A tensor that another library made, held until this goes.
+/// A tensor of another library, owned by this object.
 template <class T, DlpackManaged M = dlpack::ManagedTensorVersioned>
 requires Element<std::remove_const_t<T>>
 class DlpackTensor {
  public:
-  /// Takes the handle, but only if nothing is thrown.
+  /// Takes the handle, unless it throws.
   ///
   ///     axes     a name for each axis, outermost first
-  ///     device   where the elements have to be; of a GPU's memory only the GPU reads the view
+  ///     device   the device of the elements; only the GPU may read a view of its memory
   ///
   /// throws   argument_error for an empty handle, another major version of DLPack, another device
   ///          or dtype, a read-only tensor unless T is const, memory that is null or not aligned;

@@ -1,9 +1,9 @@
 #pragma once
-// The structs of DLPack, in which array libraries hand tensors to each other.
+// The structs of DLPack, with which array libraries exchange tensors.
 //
-// Source: dmlc/dlpack, include/dlpack/dlpack.h, version 1.1; declared here so that nobody needs
-// that file. The layout is the one of the platform's C compiler and equal to that of the original,
-// so a pointer to the one may be cast to the other.
+// Source: dmlc/dlpack, include/dlpack/dlpack.h, version 1.1; declared here so that the file is not
+// needed. The layout is that of the platform's C compiler and equal to that of the original, so
+// pointers may be cast to each other.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,19 +13,19 @@
 /// DLPack's structs, under shorter names than the original's.
 namespace shardwise::dlpack {
 
-/// Of the structs, as their maker knows them.
+/// The version of the structs of their producer.
 struct Version {
-  std::uint32_t major = 1;  ///< another one has other structs
-  std::uint32_t minor = 1;  ///< another one has more constants
+  std::uint32_t major = 1;  ///< other major versions have other structs
+  std::uint32_t minor = 1;  ///< later minor versions have more constants
 };
 
-/// Where memory is. There are more kinds than those named; they may be given by number.
+/// Kinds of devices. There are more than those named; other numbers are allowed.
 enum class DeviceType : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13 };
 
-/// One memory.
+/// A device.
 struct Device {
-  DeviceType type = DeviceType::cpu;  ///< of which kind
-  std::int32_t id = 0;                ///< which one of its kind, counted from 0
+  DeviceType type = DeviceType::cpu;  ///< its kind
+  std::int32_t id = 0;                ///< its number among devices of its kind, from 0
 
   friend constexpr bool operator==(const Device&, const Device&) = default;
 };
@@ -47,10 +47,10 @@ struct DataType {
   friend constexpr bool operator==(const DataType&, const DataType&) = default;
 };
 
-/// A tensor in memory that somebody else owns. Strides count elements; null says dense row-major.
+/// A tensor in memory that it does not own. Strides count elements; null means dense row-major.
 struct Tensor {
-  void* data = nullptr;             ///< where the memory begins
-  Device device;                    ///< that it lies on
+  void* data = nullptr;             ///< the start of the memory
+  Device device;                    ///< of the memory
   std::int32_t ndim = 0;            ///< axes
   DataType dtype;                   ///< of the elements
   std::int64_t* shape = nullptr;    ///< [ndim], outermost axis first
@@ -58,7 +58,7 @@ struct Tensor {
   std::uint64_t byte_offset = 0;    ///< from `data` to the first element
 };
 
-/// A tensor and who frees it, as before DLPack 1.0; in Python a capsule named "dltensor".
+/// A tensor and its deleter, before DLPack 1.0; in Python a capsule named "dltensor".
 struct ManagedTensor {
   Tensor tensor;                              ///< what is handed over
   void* manager = nullptr;                    ///< what the deleter needs, and nobody else
@@ -66,7 +66,8 @@ struct ManagedTensor {
 };
 
 ///@{
-/// Bits of `flags`: that the memory must not be written to, and that it is a copy made for this.
+/// Bits of `flags`: the memory must not be written to, and the memory is a copy made for the
+/// receiver.
 inline constexpr std::uint64_t read_only = 1;
 inline constexpr std::uint64_t is_copied = 2;
 ///@}

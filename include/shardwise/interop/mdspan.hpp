@@ -1,6 +1,6 @@
 #pragma once
 // Views from and to multi-dimensional spans: std::mdspan, CCCL's cuda::std::mdspan, Kokkos' mdspan
-// and what else has their interface. No library is included here, so that any of them will do.
+// and others with their interface. No library is included here, so any of them can be used.
 
 #include <concepts>
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace shardwise {
 
-/// A multi-dimensional span over plain memory: it refers to its elements, and not to proxies as an
-/// accessor that scales gives them.
+/// A multi-dimensional span over plain memory: its elements are references, and not proxies of an
+/// accessor.
 /// valid: `Mdspan<std::mdspan<const float, std::dextents<int, 2>>>`
 template <class M>
 concept Mdspan = requires(const M span, typename M::rank_type axis) {
@@ -34,8 +34,7 @@ concept Mdspan = requires(const M span, typename M::rank_type axis) {
 
 namespace detail {
 
-/// Whether M is made of a pointer and its extents, as spans are whose layout has no numbers of its
-/// own.
+/// Whether M is constructed from a pointer and its extents, as for layouts without parameters.
 template <Mdspan M, class T>
 constexpr bool is_made_of_extents() {
   return []<std::size_t... I>(std::index_sequence<I...>) {
@@ -69,9 +68,9 @@ bool can_show(const Shape& shape) {
 
 }  // namespace detail
 
-/// A view of the memory that `span` shows, whole on this rank, with a name for each axis:
-/// `view_of(span, {Axis::batch, Axis::feature})`.
-/// throws   shape_error if there are not as many names as axes, or if the memory is not dense and
+/// A view of the memory of `span`, whole on this rank, with a name for each axis: `view_of(span,
+/// {Axis::batch, Axis::feature})`.
+/// throws   shape_error if the numbers of names and axes differ, or if the memory is not dense and
 ///          row-major
 template <Mdspan M>
 View<typename M::element_type, Invariant> view_of(const M& span, const std::vector<Axis>& axes) {

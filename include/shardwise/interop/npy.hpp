@@ -1,5 +1,5 @@
 #pragma once
-// One tensor in a .npy file, as numpy.save and numpy.load have it.
+// One tensor in a .npy file, as in numpy.save and numpy.load.
 
 #include <algorithm>
 #include <array>
@@ -24,7 +24,7 @@ namespace shardwise {
 
 namespace detail {
 
-/// A .npy file whose header was read and fits the size of the file.
+/// A .npy file whose header is read and matches the size of the file.
 class NpyFile {
  public:
   explicit NpyFile(const std::filesystem::path& path)
@@ -45,7 +45,7 @@ class NpyFile {
                       "; read it as what it is, or convert it with x.astype"});
   }
 
-  /// Reads the elements from number `first` on.
+  /// Reads elements from number `first` on.
   template <Element T>
   void read(std::size_t first, std::span<T> elements) const {
     file_.read(begin_ + std::uint64_t{first} * sizeof(T), std::as_writable_bytes(elements));
@@ -70,20 +70,20 @@ inline std::vector<std::uint64_t> extents_of(const Shape& shape) {
   return extents;
 }
 
-/// A layout in which what a rank holds is a part of the value.
+/// A layout in which a rank holds a part of the value.
 template <class L>
 concept HoldsValues = Layout<L> && !std::same_as<L, Partial> && !HaloedPartialLayout<L>;
 
 }  // namespace detail
 
-/// What the file says of its array; its elements are not read.
-/// throws   data_error if it cannot be read or is no .npy file as npy_header.hpp describes it
+/// The header of the file; its elements are not read.
+/// throws   data_error if it cannot be read or is not a .npy file as described in npy_header.hpp
 inline NpyHeader read_npy_header(const std::filesystem::path& path) {
   return detail::NpyFile(path).header();
 }
 
 /// Fills `view` with the rank's own part of the array in the file, and reads no other elements: one
-/// read for each run that lies together in the file. No collective.
+/// read for each run that is contiguous in the file. Not a collective.
 /// throws   data_error as above and for another dtype than T, shape_error for another shape than
 ///          `view.global()`; nothing is written then, unless the disk fails halfway
 template <Element T, detail::HoldsValues L, class E>
@@ -112,9 +112,9 @@ Tensor<T, Invariant> read_npy(const std::filesystem::path& path, const std::vect
   return tensor;
 }
 
-/// Writes a tensor that this rank holds whole, in C order. The file gets its name when all of it is
-/// on the disk; until then it is called `path` and ".saving", and an older file stays as it was.
-/// One rank calls this, and one program at a time writes to a name.
+/// Writes a tensor that this rank holds whole, in C order. The file is written as `path` with the
+/// suffix ".saving", and renamed when all of it is on the disk; until then an older file is
+/// unchanged. One rank calls this, and one program at a time writes to a name.
 /// throws   data_error if it cannot be written
 template <class T, class E>
 void write_npy(const std::filesystem::path& path, const View<T, Invariant, E>& view) {

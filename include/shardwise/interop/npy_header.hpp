@@ -10,8 +10,8 @@
 //                    Python, and spaces up to a line end
 //     the rest       the elements, dense
 //
-// Read are headers with exactly these three keys, in any order, little-endian elements of the types
-// below, and C order. Everything else that Python could make of such a text is refused.
+// This reader accepts headers with exactly these three keys, in any order, little-endian elements
+// of the types below, and C order. It rejects every other literal of Python.
 
 #include <array>
 #include <bit>
@@ -29,19 +29,19 @@
 
 namespace shardwise {
 
-/// What a header says of the array.
+/// The content of a header.
 struct NpyHeader {
   Dtype dtype{};                       ///< of its elements
   std::vector<std::uint64_t> shape{};  ///< outermost axis first; empty for a scalar
 };
 
-/// Where the text of the header stands in the file; the elements follow it.
+/// The position of the header's text in the file; the elements follow it.
 struct NpyStart {
   std::uint64_t begin = 0;   ///< byte in the file
   std::uint64_t length = 0;  ///< in bytes
 };
 
-/// A longer header is refused, as NumPy does.
+/// Longer headers are rejected, as in NumPy.
 inline constexpr std::uint64_t longest_npy_header = 10'000;
 
 namespace detail {
@@ -51,8 +51,8 @@ static_assert(
     ".npy files of little-endian numbers are read and written as they lie in memory: this "
     "machine needs a conversion that is not there.");
 
-/// NumPy has no bfloat16: packages that add it save its elements as two bytes without a meaning,
-/// and so do we. NumPy itself gives such a type back as '|V2'.
+/// NumPy has no bfloat16: packages that add it save its elements as two bytes without a type, and
+/// so does this library. NumPy itself reads such a type as '|V2'.
 inline constexpr std::array<std::pair<std::string_view, Dtype>, 8> npy_dtypes{{
     {"<f4", Dtype::float32},
     {"<f8", Dtype::float64},
@@ -139,7 +139,7 @@ class NpyLiteral {
     }
   }
 
-  /// A number, with the L behind it that Python 2 wrote.
+  /// A number, with the suffix L of Python 2.
   std::uint64_t number() {
     skip_spaces();
     const std::size_t begin = at_;
@@ -156,7 +156,7 @@ class NpyLiteral {
     return *value;
   }
 
-  /// What stands between quotes of either kind; the format needs no escapes.
+  /// The text between quotes of either kind; the format needs no escapes.
   std::string_view string(const char* what) {
     skip_spaces();
     const char quote = at_ < text_.size() ? text_[at_] : '\0';
@@ -188,7 +188,7 @@ class NpyLiteral {
     }
   }
 
-  /// The beginning of a text that may hold anything.
+  /// The beginning of an untrusted text, for messages.
   static std::string printable(std::string_view text) {
     std::string result(text.substr(0, 40));
     for (char& c : result) {
@@ -211,9 +211,9 @@ class NpyLiteral {
 
 }  // namespace detail
 
-/// Where the header stands in a file of `file_bytes` bytes that begins with `first`, its first 12
-/// bytes or all that it has.
-/// throws   data_error, beginning with `where`, if it is no such file
+/// The position of the header in a file of `file_bytes` bytes that begins with `first`, its first
+/// 12 bytes or the whole file.
+/// throws   data_error, beginning with `where`, if it is not such a file
 inline NpyStart find_npy_header(std::string_view first, std::uint64_t file_bytes,
                                 const std::string& where) {
   const auto byte = [&first](std::size_t i) { return static_cast<unsigned char>(first[i]); };
@@ -237,7 +237,7 @@ inline NpyStart find_npy_header(std::string_view first, std::uint64_t file_bytes
 }
 
 /// Reads the text of a header in front of `data_bytes` bytes of elements.
-/// throws   data_error, beginning with `where`, for all that is not as described above
+/// throws   data_error, beginning with `where`, for text in another form than described above
 inline NpyHeader parse_npy_header(std::string_view text, std::uint64_t data_bytes,
                                   const std::string& where) {
   NpyHeader header = detail::NpyLiteral(text, where).read();
@@ -251,8 +251,8 @@ inline NpyHeader parse_npy_header(std::string_view text, std::uint64_t data_byte
   return header;
 }
 
-/// The first bytes of a file with this header, of version 1.0: as NumPy writes them, up to spaces,
-/// with which the elements begin at a multiple of 64.
+/// The first bytes of a file with this header, in version 1.0, like those of NumPy except for the
+/// number of spaces. Elements begin at a multiple of 64.
 inline std::string npy_header_bytes(const NpyHeader& header) {
   std::string shape = detail::shape_text(header.shape);
   shape = shape.substr(1, shape.size() - 2) + (header.shape.size() == 1 ? "," : "");

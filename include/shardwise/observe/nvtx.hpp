@@ -1,7 +1,6 @@
 #pragma once
-// An observer that marks ranges for NVIDIA's profilers. Needs the header nvtx3/nvToolsExt.h, which
-// comes with the CUDA toolkit and stands alone: nothing is linked, and without a profiler a range
-// costs next to nothing.
+// An observer that marks ranges for NVIDIA's profilers. Needs the header nvtx3/nvToolsExt.h of the
+// CUDA toolkit, and no library: without a profiler a range costs almost nothing.
 
 #include <nvtx3/nvToolsExt.h>
 
@@ -14,12 +13,12 @@
 
 namespace shardwise {
 
-/// Shows in Nsight Systems what the model of one rank does: a range for each phase, part, layer and
-/// redistribution, one inside the other, in the domain "shardwise".
+/// Shows in Nsight Systems what the model of one rank does: nested ranges for phases, parts, layers
+/// and redistributions, in the domain "shardwise".
 ///
 ///     Model<Mlp, Context<float, Reference, ThreadCommunicator, NvtxObserver>> model(ranks, seed);
 ///
-/// A range's name is made the first time that it is needed, and nothing is allocated after that.
+/// The first use of a range allocates its name; later uses allocate nothing.
 class NvtxObserver {
  public:
   /// As `Observer` says.
@@ -36,7 +35,7 @@ class NvtxObserver {
   void end() noexcept { nvtxDomainRangePop(domain()); }
 
  private:
-  /// What tells one range from another.
+  /// The identity of a range.
   struct Key {
     std::string (*name)();
     std::size_t number;

@@ -1,5 +1,5 @@
 #pragma once
-// An observer that writes down what a rank did, and when.
+// An observer that records what a rank did, and when.
 
 #include <chrono>
 #include <cstddef>
@@ -12,34 +12,34 @@
 
 namespace shardwise {
 
-/// Notes what the model of one rank does, in memory that is taken in advance.
+/// Records what the model of one rank does, in memory that is reserved before.
 ///
 ///     Model<Mlp, Context<float, Reference, ThreadCommunicator, Tracer>> model(ranks, Seed{1});
 ///     model.observer().reserve(10'000);
 ///     for (...) train_step(model, x, labels, loss, optimizer);
 ///     write_trace("trace.json", ranks, model.observer());
 ///
-/// Noting an event takes two looks at the clock and allocates nothing. Events for which there is no
-/// room are counted and left out, the latest ones; so are all before the first `reserve`.
+/// Recording an event reads the clock twice and allocates nothing. If the memory is full, later
+/// events are only counted; so are all events before the first `reserve`.
 ///
 /// Times are those of steady_clock, which all threads share, and on Linux all processes of a
-/// machine. They are the host's: what a GPU does later, on a stream, is not in them.
+/// machine. They are the host's, and do not include work that a GPU does later on a stream.
 class Tracer {
  public:
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();  ///< no event
 
-  /// Times are in nanoseconds. `within` is the number of the event in which this one happened, or
-  /// `none`. An event that has not ended yet ends where it begins.
+  /// Times are in nanoseconds. `within` is the number of the enclosing event, or `none`. An event
+  /// that has not ended yet ends where it begins.
   struct Event {
     Work work;                  ///< what happened
-    std::size_t within = none;  ///< in which event
-    std::int64_t begin = 0;     ///< since the clock's own zero
+    std::size_t within = none;  ///< the enclosing event
+    std::int64_t begin = 0;     ///< since the clock's zero
     std::int64_t end = 0;       ///< since the same
   };
 
-  /// Forgets all events and makes room for so many. A layer takes four in a training step, each
-  /// composition around it two, each redistribution one.
-  /// throws   std::bad_alloc; then events are as they were
+  /// Deletes all events and reserves memory for this number. In a training step a layer records
+  /// four events, each composition two, each redistribution one.
+  /// throws   std::bad_alloc; then events are unchanged
   void reserve(std::size_t events) {
     std::vector<Event> room;
     room.reserve(events);
@@ -48,7 +48,7 @@ class Tracer {
     forget_open();
   }
 
-  /// Forgets all events and keeps the room.
+  /// Deletes all events and keeps the memory.
   void clear() {
     events_.clear();
     forget_open();
@@ -57,7 +57,7 @@ class Tracer {
   /// In the order in which they began. Valid until the next `reserve`.
   std::span<const Event> events() const { return events_; }
 
-  /// Events that were left out since the last `reserve` or `clear`.
+  /// Events that were dropped since the last `reserve` or `clear`.
   std::size_t dropped() const { return dropped_; }
 
   /// As `Observer` says.
@@ -72,7 +72,7 @@ class Tracer {
     open_ = events_.size() - 1;
   }
 
-  /// Does nothing for events that began before they were forgotten.
+  /// Does nothing for events that began before the last `reserve` or `clear`.
   void end() noexcept {
     if (open_dropped_ > 0) {
       --open_dropped_;

@@ -1,5 +1,5 @@
 #pragma once
-// What Tracers noted, as a file in Chrome's trace-event format.
+// Writes the events of Tracers to a file in Chrome's trace-event format.
 //
 // source   "Trace Event Format", complete events "X" and metadata events "M"; ui.perfetto.dev and
 //          chrome://tracing open it
@@ -45,9 +45,9 @@ inline std::string microseconds(std::int64_t nanoseconds) {
          fraction;
 }
 
-/// The events of one rank as lines of JSON. A rank is a process of the trace, with one row for what
-/// it computes and one for what it sends. Numbers of processes and rows begin at 1, for 0 has a
-/// meaning of its own to viewers.
+/// The events of one rank as lines of JSON. A rank is a process of the trace, with one row for
+/// computation and one for communication. Numbers of processes and rows begin at 1, because 0 has a
+/// special meaning in viewers.
 class TraceRows {
  public:
   TraceRows(const Tracer& tracer, Place place, std::int64_t zero)
@@ -91,7 +91,7 @@ class TraceRows {
     }
   }
 
-  /// Where event i happened: "2.0.1", as `describe` numbers layers, and the outermost phase.
+  /// The place of event i: "2.0.1", as `describe` numbers layers, and the outermost phase.
   std::string path_of(std::size_t i) const {
     std::string path;
     for (; i != Tracer::none; i = events_[i].within) {
@@ -141,7 +141,7 @@ class TraceRows {
   std::string lines_;
 };
 
-/// The texts of all ranks after each other, on the first rank.
+/// The texts of all ranks in rank order, on the first rank.
 template <Communicator C>
 std::string gathered(C& ranks, const std::string& text) {
   const auto size = static_cast<std::size_t>(ranks.size());
@@ -163,17 +163,17 @@ std::string gathered(C& ranks, const std::string& text) {
 
 }  // namespace detail
 
-/// Writes what the ranks' tracers noted into one file, which the first rank makes; `path` is looked
-/// at there alone. A collective, of threads and of processes; time 0 is when the first event of all
-/// ranks began. A trace holds
+/// Writes the events of all ranks' tracers to one file, on the first rank; other ranks ignore
+/// `path`. A collective, of threads and of processes. Time 0 is the start of the first event of all
+/// ranks. A trace has
 ///
-///     rank 0   compute         phases; in them compositions, and in these layers and what a
-///                              redistribution does without other ranks
-///              communication   each collective, its bytes and the layer for which it is: those of
+///     rank 0   compute         phases; in them compositions, and in these layers and the
+///                              local work of redistributions
+///              communication   each collective, its bytes and its layer: those of
 ///                              the plan, in its order
 ///
-/// Bytes are those that all ranks together send, see `Collective::bytes_sent`. Ranks on machines
-/// whose clocks differ are shifted against each other by that much.
+/// Bytes are the sum over all ranks, see `Collective::bytes_sent`. Ranks on different machines are
+/// shifted by the difference of their clocks.
 /// throws   data_error on the first rank, if the file cannot be written
 template <Communicator C>
 void write_trace(const std::filesystem::path& path, C& ranks, const Tracer& tracer) {

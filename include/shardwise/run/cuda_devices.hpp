@@ -19,9 +19,9 @@
 
 namespace shardwise {
 
-/// For `with_device`. Thread ranks have a GPU each and talk over NCCL, if there are enough, and
-/// else share the first one; processes have the only one that they see, or that of their place on
-/// the machine. Sends an all-reduce (min) of one number.
+/// For `with_device`. Thread ranks have one GPU each and communicate over NCCL if there are enough
+/// GPUs; otherwise they share the first one. A process has the only GPU that it sees, or the one
+/// with its local rank. Sends an all-reduce (min) of one number.
 struct CudaDevices {
   /// GPUs that this process sees; 0 without a driver.
   static int seen() {
@@ -31,7 +31,7 @@ struct CudaDevices {
     return 0;
   }
 
-  /// Those that the rank may choose from; 0 for a process that has none of its own.
+  /// GPUs that the rank may use; 0 for a process without its own GPU.
   template <Communicator C>
   static int count(const C&) {
     if constexpr (!std::same_as<C, ThreadCommunicator>) {
@@ -40,7 +40,7 @@ struct CudaDevices {
     return seen();
   }
 
-  /// Why there are none.
+  /// The reason why there are none.
   static std::string missing() {
     return "no NVIDIA GPU with a driver is to be seen there, or fewer than it has processes";
   }
@@ -64,13 +64,12 @@ struct CudaDevices {
  private:
   static int device_of_process() {
     const int gpus = seen();
-    const bool has_choice = gpus > 1;  // without one, nobody asks what the launcher says
+    const bool has_choice = gpus > 1;  // otherwise the launcher's variables are not read
     return detail::device_of_process(
         gpus, has_choice ? read_launch_environment().local_rank.value_or(0) : 0);
   }
 
-  /// Convolutions may use as much workspace on every rank, so that all choose the same engines:
-  /// what the rank with the smallest share of a device may.
+  /// The workspace of convolutions, the smallest of all ranks, so that all choose the same engines.
   template <Communicator C>
   static CudaOptions options_of(C& ranks, int device, int ranks_on_device) {
     CudaOptions options{.device = device, .ranks_on_device = ranks_on_device};

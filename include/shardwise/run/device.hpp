@@ -1,5 +1,5 @@
 #pragma once
-// On what a program computes, chosen when it runs.
+// The choice of a device when a program starts.
 
 #include <cstdint>
 #include <span>
@@ -11,14 +11,14 @@
 
 namespace shardwise {
 
-/// What the ranks of a program compute on.
+/// The device on which the ranks of a program compute.
 enum class DeviceChoice : std::uint8_t {
   automatic,  ///< a device if every rank's machine has one, else the host
   host,       ///< the host
   device      ///< a device, or an error
 };
 
-/// "auto", "cpu" and "cuda", as command lines say it.
+/// "auto", "cpu" and "cuda", from a command line.
 /// throws  argument_error for any other word
 inline DeviceChoice device_choice(std::string_view word) {
   if (word == "auto") return DeviceChoice::automatic;
@@ -29,8 +29,8 @@ inline DeviceChoice device_choice(std::string_view word) {
 
 namespace detail {
 
-/// Which of the `seen` devices is that of the process at place `local_rank` of its machine: the
-/// only one, which a launcher chose for it, or the one of its place; -1 if there is none.
+/// The device, of `seen` ones, of the process with this `local_rank` on its machine: the only one,
+/// which a launcher chose for it, or the one with that number; -1 if there is none.
 constexpr int device_of_process(int seen, int local_rank) {
   if (seen < 2) return seen - 1;
   return local_rank < seen ? local_rank : -1;
@@ -38,9 +38,9 @@ constexpr int device_of_process(int seen, int local_rank) {
 
 }  // namespace detail
 
-/// Devices of which a program has none, since it was built without.
+/// The devices of a program that was built without devices: none.
 struct NoDevices {
-  /// How many the rank may choose from.
+  /// The number of devices that the rank may use.
   template <Communicator C>
   static int count(const C&) {
     return 0;
@@ -51,16 +51,15 @@ struct NoDevices {
   static void run(C&, F&&) {}
 };
 
-/// Calls f(communicator, backend) with what the calling rank of `ranks` talks and computes by:
-/// `ranks` themselves and a HostBackend, or what Devices make of them. A collective; all ranks come
-/// to the same.
+/// Calls f(communicator, backend) on each rank of `ranks`: with `ranks` and a HostBackend, or with
+/// those that Devices make. A collective; all ranks make the same choice.
 ///
 ///     with_device<OneDnn, CudaDevices>(choice, ranks, [&](auto& group, auto& backend) {
 ///       train(group, backend);
 ///     });
 ///
-/// sends   an all-reduce (min) of one number, unless the host was chosen, and what Devices send
-/// throws  backend_error, on every rank, if a device was chosen and the machine of one has none
+/// sends   an all-reduce (min) of one number, unless the host was chosen, and the calls of Devices
+/// throws  backend_error, on every rank, if a device was chosen and a rank's machine has none
 template <class HostBackend, class Devices = NoDevices, Communicator C, class F>
 void with_device(DeviceChoice choice, C& ranks, F&& f) {
   if (choice != DeviceChoice::host) {
