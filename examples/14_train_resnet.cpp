@@ -2,11 +2,11 @@
 // once; `--plan` chooses whether channels or rows of images are split over ranks.
 //
 //              --plan channels                          --plan rows
-//     x        channels of its own                      rows of its own
+//     x        its own channels                         its own rows
 //              ├ all-gather ┬─ conv 1x1, stride 2 ──┐   ├────────────┬─ conv 1x1, stride 2 ──┐
 //              │            └─ conv, conv ─ reduce- │   │            └─ conv, conv, each     │
 //              │                            scatter │   │               with halos of a row  │
-//     sum      channels of its own ───────────────+─┘   rows of its own ─────────────────────+
+//     sum      its own channels ──────────────────+─┘   its own rows ────────────────────────+
 //
 // x is redistributed to one layout for both branches, and their gradients are added before they are
 // redistributed back. The losses agree in both plans, at any number of ranks.

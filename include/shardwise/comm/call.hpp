@@ -1,6 +1,6 @@
 #pragma once
-// What a rank calls: the part of a collective on which all ranks must agree, and how messages
-// print it.
+// The call of a rank: the part of a collective on which all ranks must agree, and its text for
+// messages.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace shardwise {
 
-/// What a rank calls. Messages and plans print these names.
+/// The operations of a communicator. Messages and plans print these names.
 enum class Operation : std::uint8_t {
   all_reduce,
   all_gather,
@@ -27,7 +27,7 @@ enum class Operation : std::uint8_t {
   barrier,
   split,
   halo_exchange,  ///< of neighbours, where ranks read each other's memory; else an all_to_all
-  halo_sum,       ///< the way back
+  halo_sum,       ///< its adjoint
   recorded        ///< all calls of a recording that is launched
 };
 
@@ -40,7 +40,7 @@ constexpr std::string_view name(Operation operation) {
   return names[static_cast<std::size_t>(operation)];
 }
 
-/// How the values of the ranks become one. A NaN on any rank gives NaN, in max and min too.
+/// How the values of the ranks are combined. A NaN on any rank gives NaN, in max and min too.
 enum class Reduction : std::uint8_t { sum, max, min };
 
 /// "sum".
@@ -55,11 +55,11 @@ struct Call {
   Operation operation = Operation::barrier;  ///< which one
   Dtype dtype = Dtype::uint8;                ///< of the elements
   Reduction reduction = Reduction::sum;      ///< of an all_reduce or reduce_scatter
-  int root = -1;     ///< the root; the partner of a send or receive; -1 where there is none
+  int root = -1;     ///< the root; the partner of a send or receive; -1 if there is none
   int tag = 0;       ///< of a send or receive
-  int axis = 0;      ///< which one of a tensor the blocks are of, where ranks read peers' memory
-  int to_axis = -1;  ///< which one they are of after an all_to_all there; -1 elsewhere
-  /// Of one rank's buffer, or of all blocks together if counts are given.
+  int axis = 0;      ///< that the blocks split, if ranks read peers' memory
+  int to_axis = -1;  ///< that they split after such an all_to_all; else -1
+  /// Elements of one rank's buffer, or of all blocks together if counts are given.
   std::size_t elements = 0;
   std::span<const std::size_t> counts{};  ///< elements of each rank's block, in rank order
   std::size_t mine = 0;  ///< elements that this rank passes in; no message prints them

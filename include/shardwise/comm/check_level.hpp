@@ -47,7 +47,7 @@ class Unchecked : public C {
 };
 
 /// What redistributions and models on ranks of type C check: the level of C, or `local` if it has
-/// none. Wrappers have the level of what they wrap, as `WrappedCommunicator` does.
+/// none. A wrapper such as `WrappedCommunicator` has the level of the inner communicator.
 template <class C>
 consteval CheckLevel check_level_of() {
   if constexpr (requires { C::check_level; }) {

@@ -1,5 +1,5 @@
 #pragma once
-// What a communicator lacks, by name: said before anything calls it.
+// Errors that name what a communicator lacks, before anything calls it.
 
 #include <concepts>
 #include <cstddef>
@@ -81,7 +81,7 @@ consteval bool must_move() {
   return true;
 }
 
-/// The error for what is no communicator, one sentence for each member that may be missing.
+/// The error for a type that is not a communicator, one sentence for each missing member.
 template <class C>
 consteval bool must_be_communicator() {
   if constexpr (!Communicator<C>) {

@@ -37,7 +37,7 @@ class CountingCommunicator : public WrappedCommunicator<CountingCommunicator<Inn
 
   /// The calls since the last clear(), oldest first. Valid until the next call.
   std::span<const CountedCall> log() const { return *log_; }
-  /// Forgets them.
+  /// Deletes them.
   void clear() { log_->clear(); }
   /// Allocates room for `calls` calls in advance.
   void reserve(std::size_t calls) { log_->reserve(calls); }

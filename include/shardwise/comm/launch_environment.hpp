@@ -1,5 +1,6 @@
 #pragma once
-// What a launcher tells a process: its rank, the number of ranks, and the address of rank 0.
+// The variables that a launcher sets for a process: its rank, the number of ranks, and the address
+// of rank 0.
 
 #include <charconv>
 #include <cstdlib>
@@ -90,9 +91,9 @@ inline std::optional<LaunchEnvironment> from_launcher(const Lookup& lookup,
   return found;
 }
 
-/// The same for an outer launcher. If its variables are incomplete or not valid, that is no error:
-/// a batch script of SLURM is rank 0 of a job whose size may not be set, and it may start torchrun
-/// or mpirun.
+/// The same for an outer launcher. If its variables are incomplete or not valid, that is not an
+/// error: a batch script of SLURM is rank 0 of a job whose size may not be set, and it may start
+/// torchrun or mpirun.
 inline std::optional<LaunchEnvironment> from_outer_launcher(const Lookup& lookup,
                                                             const LauncherVariables& names) {
   try {

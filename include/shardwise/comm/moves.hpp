@@ -28,7 +28,7 @@ template <class T>
 struct AllReduce {
   std::span<const T> in;                 ///< the rank's summands
   std::span<T> out;                      ///< as long as `in`, and may be the same memory
-  Reduction reduction = Reduction::sum;  ///< how they become one
+  Reduction reduction = Reduction::sum;  ///< how they are combined
 
   ///@{
   /// As `shardwise::moves` says.
@@ -83,7 +83,7 @@ struct ReduceScatter {
   std::span<const T> in;                 ///< the rank's summands of all blocks
   std::span<T> out;                      ///< the rank's block
   Counts counts;                         ///< elements of each rank's block
-  Reduction reduction = Reduction::sum;  ///< how the summands become one
+  Reduction reduction = Reduction::sum;  ///< how the summands are combined
 
   ///@{
   /// As `shardwise::moves` says.
@@ -110,7 +110,7 @@ struct ReduceScatter {
 template <class T>
 struct Broadcast {
   std::span<T> out;  ///< on the root it is read
-  int root;          ///< whose data it is
+  int root;          ///< the rank whose data it is
 
   ///@{
   /// As `shardwise::moves` says.
@@ -134,7 +134,7 @@ struct Gather {
   std::span<const T> in;  ///< the rank's block
   std::span<T> out;       ///< all blocks; used on the root only
   Counts counts;          ///< elements of each rank's block
-  int root;               ///< who gets them
+  int root;               ///< the rank that gets them
 
   ///@{
   /// As `shardwise::moves` says.
@@ -166,7 +166,7 @@ struct Scatter {
   std::span<const T> in;  ///< all blocks; used on the root only
   std::span<T> out;       ///< the rank's block
   Counts counts;          ///< elements of each rank's block
-  int root;               ///< who has them
+  int root;               ///< the rank that has them
 
   ///@{
   /// As `shardwise::moves` says.
@@ -219,7 +219,7 @@ struct AllToAll {
 /// A message for another rank.
 template <class T>
 struct Send {
-  std::span<const T> in;  ///< what is sent
+  std::span<const T> in;  ///< the message
   int to;                 ///< the receiver
   int tag;                ///< the same on both sides
 
@@ -245,7 +245,7 @@ struct Send {
 /// The next message of another rank.
 template <class T>
 struct Receive {
-  std::span<T> out;  ///< where it goes
+  std::span<T> out;  ///< memory for the message
   int from;          ///< the sender
   int tag;           ///< the same on both sides
 

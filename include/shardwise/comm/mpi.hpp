@@ -26,7 +26,7 @@
 
 namespace shardwise {
 
-/// A rank that is a process of MPI. Copies stand for the same rank of the same group. It keeps the
+/// A rank that is a process of MPI. Copies are the same rank of the same group. It keeps the
 /// contract of `Communicator`, and further:
 ///
 /// - Sums run in rank order, with the bits that thread ranks get: blocks are exchanged, added up by

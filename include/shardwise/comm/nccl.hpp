@@ -23,10 +23,10 @@
 
 namespace shardwise {
 
-/// A rank with a GPU of its own. Copies stand for the same rank of the same group. All buffers are
-/// memory of the device (or memory that it reaches). It keeps the contract of `Communicator`, where
-/// "done" means **ordered on the rank's stream**: a call returns when it is enqueued, and what is
-/// enqueued on the stream after it finds its result. Only barrier, split and wait wait on the host.
+/// A rank with its own GPU. Copies are the same rank of the same group. All buffers are memory of
+/// the device (or memory that it reaches). It keeps the contract of `Communicator`, where "done"
+/// means **ordered on the rank's stream**: a call returns when it is enqueued, and what is enqueued
+/// on the stream after it finds its result. Only barrier, split and wait wait on the host.
 ///
 /// start_all_reduce uses a second stream, the communication stream, which a group shares with the
 /// groups that split makes; events order the two streams. The calls of all these groups run one
@@ -100,7 +100,7 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
 
   /// Waits on the host until all calls of this group so far are done; throws if it has failed.
   void wait() { group().wait(); }
-  /// Throws if the group has failed. Waits for nothing.
+  /// Throws if the group has failed. Does not wait.
   void check() const { group().check_failure(); }
   /// Waits until all calls are done, all ranks of the group have called close(), and NCCL has
   /// ended. Copies cannot be used after it. Destroy CUDA graphs with its calls before, because NCCL

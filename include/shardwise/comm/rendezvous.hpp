@@ -19,7 +19,7 @@
 
 namespace shardwise {
 
-/// What a rank tells all others in a rendezvous: bytes whose meaning the caller defines.
+/// The data of a rank in a rendezvous: bytes whose meaning the caller defines.
 using RendezvousPayload = std::array<std::byte, 256>;
 
 /// Options of a rendezvous, the same on all ranks.
@@ -48,8 +48,8 @@ concept Rendezvous = requires(R& place, const R& constant, const RendezvousPaylo
   { place.meet(mine) } -> std::same_as<std::vector<RendezvousPayload>>;
 };
 
-/// The ranks of a communicator for host memory, which has to outlive this object. It has no
-/// time-out of its own, but that of the communicator.
+/// The ranks of a communicator for host memory, which has to outlive this object. Its time-out is
+/// that of the communicator.
 template <Communicator C>
 class CommunicatorRendezvous {
  public:

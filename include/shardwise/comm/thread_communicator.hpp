@@ -24,8 +24,8 @@
 
 namespace shardwise {
 
-/// A rank that is a thread; run_ranks makes it. Copies stand for the same rank of the same
-/// group. It keeps the contract of `Communicator`, and further:
+/// A rank that is a thread; run_ranks makes it. Copies are the same rank of the same group. It
+/// keeps the contract of `Communicator`, and further:
 ///
 /// - Sums run in rank order: all ranks get the same bits, in every run.
 /// - Calls that differ are a collective_error on every rank, which says which rank called what. No

@@ -47,7 +47,7 @@ constexpr Dim with_extent(const Dim& dim, std::size_t extent) {
   return {dim.axis, extent / (dim.grain == 0 ? 1 : dim.grain), dim.grain};
 }
 
-/// The rank's part of `dim` as an axis of its own.
+/// The rank's part of `dim` as a separate axis.
 constexpr Dim local_dim(const Dim& dim, Place place) {
   return with_extent(dim, block_of(dim, place).size);
 }

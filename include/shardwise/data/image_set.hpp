@@ -56,7 +56,7 @@ std::array<T, 256> normalised_pixels(Normalisation by) {
 ///     images [chosen.size(), channels, height, width], row-major    labels [chosen.size()]
 ///
 /// throws  shape_error if `images` or `labels` has another size, argument_error if a chosen number
-///         is no image of the set
+///         is not an image of the set
 template <Real T>
 void copy_batch(const ImageSet& set, std::span<const std::uint32_t> chosen, Normalisation by,
                 std::span<T> images, std::span<std::int32_t> labels) {

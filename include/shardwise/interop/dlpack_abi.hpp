@@ -61,7 +61,7 @@ struct Tensor {
 /// A tensor and its deleter, before DLPack 1.0; in Python a capsule named "dltensor".
 struct ManagedTensor {
   Tensor tensor;                              ///< what is handed over
-  void* manager = nullptr;                    ///< what the deleter needs, and nobody else
+  void* manager = nullptr;                    ///< used only by the deleter
   void (*deleter)(ManagedTensor*) = nullptr;  ///< may be null
 };
 
@@ -75,7 +75,7 @@ inline constexpr std::uint64_t is_copied = 2;
 /// The same since DLPack 1.0; in Python a capsule named "dltensor_versioned".
 struct ManagedTensorVersioned {
   Version version;                                     ///< of these structs
-  void* manager = nullptr;                             ///< what the deleter needs, and nobody else
+  void* manager = nullptr;                             ///< used only by the deleter
   void (*deleter)(ManagedTensorVersioned*) = nullptr;  ///< may be null
   std::uint64_t flags = 0;                             ///< `read_only`, `is_copied`, and others
   Tensor tensor;                                       ///< what is handed over

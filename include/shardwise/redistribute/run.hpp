@@ -73,7 +73,7 @@ constexpr Place place_of(const C& ranks) {
 /// a sum only for an all-reduce, for example the maximum of a softmax.
 /// sends    what `operation` of `Redistribute<From, To>` says, all elements of the tensor
 /// throws   shape_error, argument_error for views that do not fit; argument_error for another
-///          reduction than a sum where the movement is no all-reduce; the communicator's errors
+///          reduction than a sum if it is not an all-reduce; the communicator's errors
 template <class B, Communicator C, class T, Layout From, Layout To>
 void redistribute([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const T, From> in,
                   View<T, To> out, Reduction reduction = Reduction::sum) {

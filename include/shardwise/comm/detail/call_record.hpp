@@ -21,7 +21,7 @@ inline std::uint64_t digest(std::span<const std::size_t> counts) {
   return hash;
 }
 
-/// What ranks tell each other about a call: threads in memory, processes in a message of MPI. It
+/// The record of a call that ranks exchange: threads in memory, processes in a message of MPI. It
 /// has no pointers and no gaps, so that its bytes can be sent. Ranks made the same call if their
 /// records are equal.
 struct CallRecord {

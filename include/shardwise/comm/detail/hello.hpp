@@ -44,7 +44,7 @@ enum class HelloStatus : std::uint32_t {
   duplicate_rank = 5  ///< another process has already joined as this rank
 };
 
-/// What an error says about the sender of a hello with this status.
+/// The text of an error about the sender of a hello with this status.
 inline const char* describe(HelloStatus status) {
   constexpr const char* texts[] = {"is accepted",
                                    "has not sent a hello of this version of shardwise",

@@ -50,7 +50,7 @@ class Agreement {
         if (r != rank_) channel_->send_left(world_ranks_[r], tag);
   }
 
-  /// Returns if all ranks are about to make this call. Throws on all ranks alike otherwise: a
+  /// Returns if all ranks are about to make this call. Otherwise throws the same on all ranks: a
   /// collective_error if the calls differ, a peer_error if a rank has left the group.
   void agree(const Call& call) {
     throw_if_anyone_left(call);

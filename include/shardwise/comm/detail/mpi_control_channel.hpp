@@ -10,7 +10,8 @@
 
 namespace shardwise::detail::mpi {
 
-/// What a rank tells another one before a collective or a message, or when it leaves a group.
+/// The message of a rank to another one before a collective or a message, or when it leaves a
+/// group.
 struct ControlMessage {
   std::uint64_t number = 0;  ///< of the collective in its group, from 1; or one of the two below
   CallRecord call{};

@@ -1,5 +1,5 @@
 #pragma once
-// What all groups of one MpiCommunicator and of its splits share.
+// The state that all groups of one MpiCommunicator and of its splits share.
 
 #include <cstddef>
 #include <memory>

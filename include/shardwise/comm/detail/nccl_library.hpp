@@ -85,8 +85,8 @@ inline int choose_device(int wanted) {
   return wanted;
 }
 
-/// What this rank tells the others. If it cannot take part, the reason goes into the result, so
-/// that the others do not wait for it, and into `failure`.
+/// The payload of this rank. If it cannot take part, the reason goes into the result, so that the
+/// others do not wait for it, and into `failure`.
 inline PeerInfo make_peer_info(int rank, int& device, std::exception_ptr& failure) {
   PeerInfo info;
   try {

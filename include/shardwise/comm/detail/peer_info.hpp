@@ -1,5 +1,5 @@
 #pragma once
-// What ranks with a device tell each other before they have a communicator, and the checks of it.
+// The data that ranks with a device exchange before they have a communicator, and its checks.
 
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ inline std::uint64_t this_machine() {
   return hash;
 }
 
-/// What a rank with a device tells the others: the payload of its rendezvous.
+/// The payload of a rank with a device in its rendezvous.
 struct PeerInfo {
   std::array<std::byte, 128> id{};  ///< the unique id of NCCL; that of rank 0 is used
   std::uint64_t machine = 0;        ///< from this_machine()
@@ -84,8 +84,8 @@ struct PeerInfo {
   }
 };
 
-/// Checks that all ranks can take part, that they have one version of NCCL, and that each has a
-/// device of its own. All ranks check the same data, so either all of them throw or none.
+/// Checks that all ranks can take part, that they have one version of NCCL, and that each has its
+/// own device. All ranks check the same data, so either all of them throw or none.
 /// throws  peer_error if a rank has a problem (that rank itself throws its own error before)
 ///         backend_error for different versions
 ///         argument_error for two ranks on one device

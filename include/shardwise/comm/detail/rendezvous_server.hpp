@@ -108,7 +108,7 @@ class RendezvousServer {
     Socket socket(
         ::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     const int code = errno;
-    if (!socket) {  // the other side may have disconnected, which is no error
+    if (!socket) {  // the other side may have disconnected, which is not an error
       if (code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM) close_oldest(code);
       return;
     }

@@ -1,5 +1,5 @@
 #pragma once
-// Who forms a group when ranks split, and in which order.
+// The ranks of a group made by split, and their order.
 
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace shardwise::detail {
 
-/// What a rank gives to `split`.
+/// The arguments of a rank's `split`.
 struct SplitChoice {
   int color;
   int key;
