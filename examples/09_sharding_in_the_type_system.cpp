@@ -1,6 +1,6 @@
-// One perceptron, sharded in four ways, weighed before anything runs.
+// One perceptron, sharded in four ways, compared before anything runs.
 //
-//     784 ──W1──> 512 ──ReLU──> 512 ──W2──> 10            what travels
+//     784 ──W1──> 512 ──ReLU──> 512 ──W2──> 10            what is sent
 //
 //     column, column    W1, W2 by their outputs             the hidden layer, each way
 //     row, row          W1, W2 by their inputs              the hidden layer, each way

@@ -2,7 +2,7 @@
 // How much is checked before a call; docs/how-to/choose-checks.md says what each level checks and
 // what it costs.
 //
-// The level is chosen where ranks are made, and models and redistributions follow their ranks:
+// Choose the level when you make ranks. Models and redistributions use the level of their ranks:
 //
 //   Unchecked<ThreadCommunicator> ranks(given);                       off, in the type
 //   Unchecked<MpiCommunicator> ranks(MpiCommunicator(comm, {.checks = CheckLevel::off}));
@@ -36,7 +36,7 @@ enum class CheckLevel : std::uint8_t {
 template <Communicator C>
 class Unchecked : public C {
  public:
-  /// What redistributions and models on these ranks check.
+  /// The level of checks of redistributions and models on these ranks.
   static constexpr CheckLevel check_level = CheckLevel::off;
 
   /// The same rank as `ranks`, which still makes its own checks.
@@ -46,8 +46,8 @@ class Unchecked : public C {
   Unchecked split(int color, int key) { return Unchecked(C::split(color, key)); }
 };
 
-/// What redistributions and models on ranks of type C check: the level of C, or `local` if it has
-/// none. A wrapper such as `WrappedCommunicator` has the level of the inner communicator.
+/// The level of checks of redistributions and models on ranks of type C: that of C, or `local` if C
+/// has none. A wrapper such as `WrappedCommunicator` has the level of the inner communicator.
 template <class C>
 consteval CheckLevel check_level_of() {
   if constexpr (requires { C::check_level; }) {

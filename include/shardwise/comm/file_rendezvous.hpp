@@ -74,7 +74,7 @@ class FileRendezvous {
   using Clock = std::chrono::steady_clock;
   using Number = std::array<std::byte, 8>;
 
-  /// What a rank writes into its files; `meet.all` holds the entries of all ranks in rank order.
+  /// The entry of a rank in its files; `meet.all` holds the entries of all ranks in rank order.
   struct Entry {
     detail::Hello hello{};
     Number number{};
@@ -180,7 +180,7 @@ class FileRendezvous {
     return all;
   }
 
-  /// What the other ranks do.
+  /// The other ranks' part of the meeting.
   std::vector<Entry> wait_for_all(const Entry& own, Clock::time_point until) const {
     std::vector<Entry> all;
     {

@@ -68,7 +68,7 @@ inline std::optional<int> number_variable(const Lookup& lookup, const char* name
   return value;
 }
 
-/// What one launcher has set, if it has set anything.
+/// The variables of one launcher, if it has set any.
 inline std::optional<LaunchEnvironment> from_launcher(const Lookup& lookup,
                                                       const LauncherVariables& names) {
   constexpr int most = 1 << 24;

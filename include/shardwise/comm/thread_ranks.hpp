@@ -86,7 +86,7 @@ inline void run_rank(const std::shared_ptr<ThreadGroup>& group, int rank, RankPr
   }
 }
 
-/// Threads that all begin or of which none begins. The destructor joins them.
+/// Threads of which either all begin or none. The destructor joins them.
 class RankThreads {
  public:
   RankThreads() = default;

@@ -27,7 +27,7 @@ namespace shardwise {
 template <class Self, class Inner>
 class WrappedCommunicator : public Collectives<Self> {
  public:
-  /// What redistributions and models on these ranks check: the same as on `Inner`.
+  /// The level of checks of redistributions and models on these ranks: that of `Inner`.
   static constexpr CheckLevel check_level = check_level_of<Inner>();
   /// Whether its collectives take memory of a device, as on `Inner`.
   static constexpr bool takes_device_memory = requires { requires Inner::takes_device_memory; };
@@ -47,7 +47,7 @@ class WrappedCommunicator : public Collectives<Self> {
     return Self(*std::move(part));
   }
 
-  /// As `StartsAllReduce` says, where `Inner` offers it; around() sees the call that begins it.
+  /// As `StartsAllReduce` says, if `Inner` has it; around() sees the call that begins it.
   template <Element T>
   requires StartsAllReduce<Inner>
   [[nodiscard]] auto start_all_reduce(moves::In<T> in, std::span<T> out) {
@@ -57,7 +57,7 @@ class WrappedCommunicator : public Collectives<Self> {
     return *std::move(started);
   }
 
-  /// As `ReadsPeers` says, where `Inner` offers it.
+  /// As `ReadsPeers` says, if `Inner` has it.
   template <class T, class F>
   requires ReadsPeers<Inner>
   void read_peers(const Call& call, std::span<T> mine, F&& f) {

@@ -75,7 +75,7 @@ struct fp16 {
   }
 };
 
-/// What messages and collectives call a number type.
+/// The number types, as values for messages and collectives.
 enum class Dtype : std::uint8_t { float32, float64, bfloat16, float16, int32, int64, uint8 };
 
 /// "float32".
@@ -121,7 +121,7 @@ template <class T>
 concept Real = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bf16> ||
     std::same_as<T, fp16>;
 
-/// What messages and collectives call T: `dtype_v<bf16>` is `Dtype::bfloat16`.
+/// The Dtype of T: `dtype_v<bf16>` is `Dtype::bfloat16`.
 template <Element T>
 inline constexpr Dtype dtype_v = detail::dtype_of<T>::value;
 

@@ -38,7 +38,7 @@ constexpr PhiloxBlock philox4x32_10(PhiloxCounter counter, PhiloxKey key) {
   return counter;
 }
 
-/// What a run starts from. Equal seeds give equal weights, masks and data order.
+/// The seed of a run. Equal seeds give equal weights, masks and data order.
 struct Seed {
   std::uint64_t value = 0;  ///< any number
 };

@@ -12,8 +12,8 @@
 
 namespace shardwise {
 
-/// What an axis of a tensor means. Weights have `output` and `input`, activations the others; the
-/// weight of a convolution also has spatial axes, those of its taps.
+/// The meaning of an axis of a tensor. Weights have `output` and `input`, activations the others;
+/// the weight of a convolution also has spatial axes, those of its taps.
 enum class Axis : std::uint8_t {
   batch,
   sequence,
@@ -39,7 +39,7 @@ inline constexpr std::size_t dynamic = static_cast<std::size_t>(-1);
 /// One axis: `units` units that a split keeps whole, each of `grain` neighbouring elements. A plain
 /// feature has grain 1, a flattened channel has grain height * width.
 struct Dim {
-  Axis axis = Axis::batch;  ///< what it means
+  Axis axis = Axis::batch;  ///< its meaning
   std::size_t units = 0;    ///< or `dynamic`, if the size is not known yet
   std::size_t grain = 1;    ///< elements of one unit
 

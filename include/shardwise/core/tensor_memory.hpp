@@ -38,7 +38,7 @@ struct PutArchetype {
 
 }  // namespace detail
 
-/// A backend that keeps tensors in memory of a device. Besides what `Backend` asks for it has
+/// A backend that keeps tensors in memory of a device. In addition to `Backend` it has
 ///
 ///     backend.memory()
 ///         the MemorySource of that memory
@@ -47,9 +47,9 @@ struct PutArchetype {
 ///         terms(r)(n - 1), combined in an order that depends only on n and `adjacent`; each term
 ///         is computed once, and may write to its element
 ///     backend.to_host(from, n, to)
-///         copies n elements to the host, where they are when it returns
+///         copies n elements to the host; done when it returns
 ///     backend.to_device(from, n, to)
-///         copies n elements of the host, which may change when it returns
+///         copies n elements of the host, which may be reused when it returns
 ///     backend.reaches(from)
 ///         whether loops and kernels may read and write this address
 ///

@@ -60,7 +60,7 @@ struct Tensor {
 
 /// A tensor and its deleter, before DLPack 1.0; in Python a capsule named "dltensor".
 struct ManagedTensor {
-  Tensor tensor;                              ///< what is handed over
+  Tensor tensor;                              ///< the exchanged tensor
   void* manager = nullptr;                    ///< used only by the deleter
   void (*deleter)(ManagedTensor*) = nullptr;  ///< may be null
 };
@@ -78,7 +78,7 @@ struct ManagedTensorVersioned {
   void* manager = nullptr;                             ///< used only by the deleter
   void (*deleter)(ManagedTensorVersioned*) = nullptr;  ///< may be null
   std::uint64_t flags = 0;                             ///< `read_only`, `is_copied`, and others
-  Tensor tensor;                                       ///< what is handed over
+  Tensor tensor;                                       ///< the exchanged tensor
 };
 
 static_assert(sizeof(void*) != 8 || (sizeof(Tensor) == 48 && sizeof(ManagedTensor) == 64 &&

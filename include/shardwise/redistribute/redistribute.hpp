@@ -11,7 +11,7 @@
 
 namespace shardwise {
 
-/// What a redistribution does with the elements.
+/// The operation of a redistribution on the elements.
 enum class Movement : std::uint8_t {
   none,            ///< the same memory has the other layout
   keep_first,      ///< the first rank keeps its elements, the others have zeros
@@ -106,7 +106,7 @@ struct Redistribute {
   using from = From;  ///< the layout of the input
   using to = To;      ///< the layout of the result
 
-  /// What it does with the elements.
+  /// Its operation on the elements.
   static constexpr Movement movement = detail::movement_of<From, To>();
 
   /// The collective that it calls, if it communicates.

@@ -57,7 +57,7 @@ inline std::size_t total(std::span<const std::size_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
 
-/// Where the block of rank r begins.
+/// The offset of the block of rank r.
 inline std::size_t offset(std::span<const std::size_t> counts, int rank) {
   return total(counts.first(static_cast<std::size_t>(rank)));
 }

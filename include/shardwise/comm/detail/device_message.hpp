@@ -1,5 +1,5 @@
 #pragma once
-// What two thread ranks tell each other about a message whose data stays on a device.
+// The records that two thread ranks exchange about a message whose data stays on a device.
 
 #include <cstddef>
 #include <cstdint>

@@ -74,8 +74,8 @@ class MpiGroup {
     return world_->types.of(dtype_v<T>);
   }
 
-  /// What the next exchange sends to each rank, and what it receives. All are empty after it. The
-  /// block of this rank itself is ignored.
+  /// The blocks that the next exchange sends to each rank, and those that it receives. All are
+  /// empty after it. The block of this rank itself is ignored.
   std::span<Block> outgoing() { return outgoing_; }
   std::span<Block> incoming() { return incoming_; }
 

@@ -156,7 +156,7 @@ inline void barrier(NcclGroup& group, const Call& call) {
   });
 }
 
-/// What ncclCommSplit is called with, instead of the color and key of a split.
+/// The arguments of ncclCommSplit, instead of the color and key of a split.
 struct SplitArguments {
   int color;  ///< the first rank with the color of the split, because NCCL refuses negative colors
   int key;    ///< the rank in the new group

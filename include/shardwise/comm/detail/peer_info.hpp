@@ -72,7 +72,7 @@ struct PeerInfo {
   }
 
  private:
-  /// Cut off where there is no room; the rest is zero.
+  /// Truncated if there is no room; the rest is zero.
   static void put_text(std::span<std::byte> bytes, std::string_view text) {
     text = text.substr(0, bytes.size());
     std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(), bytes.begin());

@@ -41,8 +41,8 @@ struct Slot {
   Call call;  // for the text of an error; peers read it only then
 };
 
-/// What the ranks of a group publish for one collective. A group has two of them, which its
-/// collectives use alternately.
+/// The data that the ranks of a group publish for one collective. A group has two of them, which
+/// its collectives use alternately.
 struct Epoch {
   std::vector<Progress> arrived;  // each with a Publication
   std::vector<Slot> slots;
@@ -159,7 +159,7 @@ class ThreadGroup {
   }
 
  private:
-  /// What only one rank reads and writes.
+  /// State that only one rank reads and writes.
   struct alignas(64) Member {
     std::uint64_t collectives = 0;
     std::uint64_t departures = 0;

@@ -19,7 +19,7 @@
 
 namespace shardwise::detail {
 
-/// What a rank publishes of its call in a collective.
+/// The data that a rank publishes of its call in a collective.
 struct Publication {
   CallRecord record{};
   const void* data = nullptr;  ///< null if it was copied
@@ -28,9 +28,9 @@ struct Publication {
   bool copied() const { return data == nullptr; }
 };
 
-/// How far one rank has come. `value` goes up by `stride`; a peer that stops waiting for the next
-/// step sets the lowest bit, and then that step never happens. The call is in the same cache line,
-/// so that a peer gets both at once.
+/// The progress of one rank. `value` grows by `stride`; a peer that stops waiting for the next step
+/// sets the lowest bit, and then that step never happens. The call is in the same cache line, so
+/// that a peer gets both at once.
 struct alignas(64) Progress {
   static constexpr std::uint64_t stride = 2;
   static constexpr std::uint64_t given_up = 1;

@@ -19,7 +19,7 @@
 
 namespace shardwise::detail {
 
-/// What poll() of a watched object returns.
+/// The result of poll() of a watched object.
 enum class WatchStatus { active, failed, finished };
 
 /// Polls all watched objects about once in every `period`, from one thread. The type Watched has
