@@ -14,12 +14,7 @@ namespace shardwise {
 /// The sizes of a layer over all ranks, such as its features, of which the first is that of the
 /// input and the last that of the output. Each stands in the type or, where that says `dynamic`, in
 /// the object, whose constructor is given those in their order.
-///
-///     template <std::size_t In, std::size_t Out>
-///     struct Mine : Sized<In, Out> {
-///       using Sized<In, Out>::Sized;
-///     };
-///     Mine<dynamic, 10>(512).in() == 512
+/// A layer inherits its constructors too: `Linear<split::output, dynamic, 10>(512)`.
 template <std::size_t... Ns>
 class Sized {
   static constexpr std::array<std::size_t, sizeof...(Ns)> by_type{Ns...};
@@ -39,11 +34,10 @@ class Sized {
     sizes_must_be_dynamic<Sized, sizeof...(Given), sizes_to_give>();
   }
 
-  ///@{
-  /// The size of the input and that of the output.
+  /// The size of the input.
   constexpr std::size_t in() const { return size(0); }
+  /// The size of the output.
   constexpr std::size_t out() const { return size(sizeof...(Ns) - 1); }
-  ///@}
 
  private:
   template <class Sizes, std::size_t Given, std::size_t Dynamic>

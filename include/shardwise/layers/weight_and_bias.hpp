@@ -40,8 +40,7 @@ class WeightAndBias {
     }
   }
 
-  ///@{
-  /// The rank's part of the weight and of the bias, and where their gradients go: `const auto
+  /// The rank's part of the weight and of the bias: `const auto
   /// [weight, bias] = values_of(frame)`. Null for one that the layer does not have.
   template <class Frame>
   static auto values_of(Frame& frame) {
@@ -50,6 +49,7 @@ class WeightAndBias {
     if constexpr (has_bias) values[1] = frame.template parameter_data<1>();
     return values;
   }
+  /// Where the gradients of the two go, null as above.
   template <class Frame>
   static auto gradients_of(Frame& frame) {
     std::array<typename Frame::dtype*, 2> gradients{};
@@ -57,7 +57,6 @@ class WeightAndBias {
     if constexpr (has_bias) gradients[1] = frame.template gradient_data<1>();
     return gradients;
   }
-  ///@}
 };
 
 /// A base of the layer L, a product with a weight and perhaps a bias, laid out as Layouts says:

@@ -21,8 +21,8 @@
 namespace shardwise::detail::cuda {
 
 /// Which of the proposals is the fastest on these operands, which are not changed. Those that the
-/// library then refuses do not count. Waits for the stream. throws  backend_error if it refuses all,
-/// or while the stream is captured into a graph
+/// library then refuses do not count. Waits for the stream. throws  backend_error if it refuses
+/// all, or while the stream is captured into a graph
 inline std::size_t fastest(Session& session, Matmul& matmul, const Operands& operands,
                            const MatmulProposals& proposals) {
   const Product& product = matmul.product();
