@@ -96,8 +96,8 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
     check_input(x);
     Shape y{x[0], output_channels(Axis::channel, x[1])};
     for (std::size_t i = 0; i < axes; ++i) {
-      const Dim& in = x[2 + i];
-      y.append({in.axis, in.known() ? Form.windows[i].outputs(in.extent()) : dynamic});
+      const Dim& size = x[2 + i];
+      y.append({size.axis, size.known() ? Form.windows[i].outputs(size.extent()) : dynamic});
     }
     return y;
   }
@@ -157,10 +157,10 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
   }
 
   /// The output channels as an axis of that name.
-  constexpr Dim output_channels(Axis axis, const Dim& in) const {
+  constexpr Dim output_channels(Axis axis, const Dim& inputs) const {
     if constexpr (splits_groups) {
-      const std::size_t groups_in_unit = in.grain * Form.groups / in_channels();
-      return {axis, in.units, groups_in_unit * (out_channels() / Form.groups)};
+      const std::size_t groups_in_unit = inputs.grain * Form.groups / in_channels();
+      return {axis, inputs.units, groups_in_unit * (out_channels() / Form.groups)};
     } else {
       return {axis, out_channels() / Form.grain, Form.grain};
     }
