@@ -1,26 +1,25 @@
-// Batch normalisation wherever its input is split: at 1 to 8 ranks against one rank, calls against
-// plans, gradients against differences, and running statistics.
+// Batch normalisation wherever its input is split, and running statistics.
 
 #include "shardwise/layers/batch_norm.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <type_traits>
 
-#include "ranks/model_compare.hpp"
+#include "ranks/layer_on_ranks.hpp"
+#include "ranks/model_observe.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/sequential.hpp"
-#include "shardwise/train/gradient_check.hpp"
 
 using namespace shardwise;
-using testing::check_model;
+using testing::check_on_ranks;
 using testing::Counted;
 using testing::Data;
 using testing::Observed;
+using testing::up_to_rounding;
 using testing::Whole;
 
 namespace {
@@ -37,16 +36,13 @@ Shape pictures(std::size_t images, Dim channels, std::size_t height, std::size_t
 }
 
 /// Even and uneven shards, fewer things than ranks, channels in grains, and no image at all.
-template <Affine A, class E, class Use = TrainWithInputGradient>
+template <Affine A, class L, class Use = TrainWithInputGradient>
 void check_norm() {
-  const Shape shapes[] = {
-      pictures(8, {Axis::channel, 8}, 8, 3), pictures(3, {Axis::channel, 3, 2}, 5, 2),
-      pictures(2, {Axis::channel, 1}, 1, 1), pictures(0, {Axis::channel, 2}, 3, 3)};
-  for (const Shape& shape : shapes) {
-    CAPTURE(to_string(shape));
-    const BatchNorm<dynamic, A> norm(shape[1].extent(), Epsilon{1e-3});
-    check_model<double, E, Use>(norm, {shape, Data::reals, true, 2}, 1e-12);
-  }
+  for (const Shape& shape :
+       {pictures(8, {Axis::channel, 8}, 8, 3), pictures(3, {Axis::channel, 3, 2}, 5, 2),
+        pictures(2, {Axis::channel, 1}, 1, 1), pictures(0, {Axis::channel, 2}, 3, 3)})
+    check_on_ranks<L, L, Use>(BatchNorm<dynamic, A>(shape[1].extent(), Epsilon{1e-3}), shape,
+                              up_to_rounding);
 }
 
 /// Three batches, of which each is normalised, and what runs after each: statistics, then y in
@@ -74,29 +70,16 @@ Observed run_batches(int ranks, const Shape& shape) {
   return recorder.take();
 }
 
-template <class E, class Norm>
-void check_gradients_of(const Norm& norm) {
-  for (const int ranks : testing::rank_counts({1, 3, 8})) {
-    testing::run_on_ranks(ranks, [&](testing::Ranks& c) {
-      const auto report = check_gradients<typename E::offered, typename E::wanted>(
-          c, norm, pictures(3, {Axis::channel, 2}, 4, 2));
-      CAPTURE(ranks);
-      CAPTURE(report.where);
-      CHECK(report.passed());
-    });
-  }
-}
-
 }  // namespace
 
 TEST_CASE("images") {
   constexpr Affine both = Affine::weight_and_bias;
-  SUBCASE("that every rank has") { check_norm<both, Both<Invariant>>(); }
-  SUBCASE("by batch") { check_norm<both, Both<Batch>>(); }
-  SUBCASE("by height, without weights") { check_norm<Affine::none, Both<Rows>>(); }
-  SUBCASE("by height, without a bias") { check_norm<Affine::weight, Both<Rows>>(); }
-  SUBCASE("by channel") { check_norm<both, Both<Channels>>(); }
-  SUBCASE("by batch, without the gradient of the input") { check_norm<both, Both<Batch>, Train>(); }
+  SUBCASE("that every rank has") { check_norm<both, Invariant>(); }
+  SUBCASE("by batch") { check_norm<both, Batch>(); }
+  SUBCASE("by height, without weights") { check_norm<Affine::none, Rows>(); }
+  SUBCASE("by height, without a bias") { check_norm<Affine::weight, Rows>(); }
+  SUBCASE("by channel") { check_norm<both, Channels>(); }
+  SUBCASE("by batch, without the gradient of the input") { check_norm<both, Batch, Train>(); }
 }
 
 TEST_CASE("one and three axes of space are two: only who has which channel matters") {
@@ -106,8 +89,8 @@ TEST_CASE("one and three axes of space are two: only who has which channel matte
   const Shape lines{{Axis::batch, 2}, three, {Axis::width, 7}};
   const Shape volumes{
       {Axis::batch, 2}, three, {Axis::depth, 5}, {Axis::height, 2}, {Axis::width, 3}};
-  check_model<double, Both<Columns>>(BatchNorm<3>{}, {lines, Data::reals, true, 2}, 1e-12);
-  check_model<double, Both<Depth>>(BatchNorm<3>{}, {volumes, Data::reals, true, 2}, 1e-12);
+  check_on_ranks<Columns>(BatchNorm<3>{}, lines, up_to_rounding);
+  check_on_ranks<Depth>(BatchNorm<3>{}, volumes, up_to_rounding);
   const auto alone = [](const Shape& shape) {
     return testing::observe<BatchNorm<3>, double, SingleRank, Both<Invariant>,
                             TrainWithInputGradient>(BatchNorm<3>{}, 1,
@@ -122,19 +105,15 @@ TEST_CASE("features, between layers that split them and behind planes that are k
                           BatchNorm<7>, Relu, Linear<split::none, 7, 3>>;
   const Head head(Flatten{}, BatchNorm<dynamic>(30), Relu{}, RowParallelLinear<30, 7, false>{},
                   BatchNorm<7>{}, Relu{}, Linear<split::none, 7, 3>{});
-  check_model<double, Ends<Channels, Invariant>>(
-      head, {pictures(4, {Axis::channel, 5}, 2, 3), Data::reals, true, 2}, 1e-11);
+  LayerChecks checks = up_to_rounding;
+  checks.bound = 1e-11;
+  check_on_ranks<Channels, Invariant>(head, pictures(4, {Axis::channel, 5}, 2, 3), checks);
 }
 
 TEST_CASE("a value that every rank uses for a share of its own: the gradient is summed once") {
-  check_model<double, Ends<Invariant, Features>>(
+  check_on_ranks<Invariant, Features>(
       Sequential<To<Replicated>, BatchNorm<6>, ColumnParallelLinear<6, 5>>{},
-      {{{Axis::batch, 4}, {Axis::feature, 6}}, Data::reals, true, 2}, 1e-12);
-}
-
-TEST_CASE("gradients are differences") {
-  SUBCASE("by batch") { check_gradients_of<Both<Batch>>(BatchNorm<2>{}); }
-  SUBCASE("by height") { check_gradients_of<Both<Rows>>(BatchNorm<2>{}); }
+      {{Axis::batch, 4}, {Axis::feature, 6}}, up_to_rounding);
 }
 
 // Sums of small integers are exact, so statistics and all that follows from them have equal bits.

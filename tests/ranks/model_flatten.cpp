@@ -1,41 +1,23 @@
 // Flatten: shards stay whole planes, so the layer behind finds its inputs in place.
 
-#include <doctest/doctest.h>
-
-#include <string>
-
-#include "ranks/model_observe.hpp"
+#include "ranks/layer_on_ranks.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/linear.hpp"
 
 using namespace shardwise;
-using testing::Observed;
 
 namespace {
 
 // 5 channels of 2 x 3: planes of 6 features.
 const Shape images{{Axis::batch, 4}, {Axis::channel, 5}, {Axis::height, 2}, {Axis::width, 3}};
 
-template <class Architecture, Layout Offered>
-Observed run(int ranks) {
-  return testing::observe<Architecture, float, testing::Counted, Ends<Offered, Invariant>,
-                          TrainWithInputGradient>(Architecture{}, ranks, {images});
-}
-
 using Rows = Sequential<Relu, Flatten, RowParallelLinear<30, 3>>;
 using Wide = Sequential<Flatten, Linear<split::none, 30, 3>>;
 
 template <class Architecture, Layout Offered>
 void check() {
-  const Observed one = run<Architecture, Offered>(1);
-  for (const int ranks : testing::rank_counts({2, 3, 4, 5, 6, 7, 8})) {
-    CAPTURE(ranks);
-    const Observed many = run<Architecture, Offered>(ranks);
-    CHECK(many.tensors == one.tensors);
-    CHECK(many.copies_are_equal);
-    CHECK(testing::difference_from_plan(many) == "");
-  }
+  testing::check_on_ranks<Offered, Invariant>(Architecture{}, images, testing::bit_by_bit);
 }
 
 }  // namespace
@@ -73,6 +55,4 @@ TEST_CASE("the same numbers however the images are split") {
   SUBCASE("by batch, which becomes feature") { check<Rows, Sharded<Axis::batch>>(); }
   SUBCASE("not at all") { check<Rows, Invariant>(); }
   SUBCASE("by batch throughout") { check<Wide, Sharded<Axis::batch>>(); }
-  CHECK(run<Rows, Sharded<Axis::channel>>(testing::any_ranks(3)).tensors ==
-        run<Rows, Invariant>(1).tensors);
 }

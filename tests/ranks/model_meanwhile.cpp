@@ -1,6 +1,8 @@
 // Sums of input gradients that ranks start and end, with the gradients of parameters in between:
 // what a model learns and sends is the same, and nobody touches the sums while they are made.
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -10,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "ranks/model_compare.hpp"
+#include "ranks/model_observe.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
@@ -22,7 +24,6 @@
 using namespace shardwise;
 using testing::Data;
 using testing::Observed;
-using testing::relative_difference;
 using testing::Workload;
 
 namespace {

@@ -1,14 +1,15 @@
-// Residual blocks on whole and split streams, at 1 to 8 ranks against one rank.
+// Residual blocks on whole and split streams, alone and in stacks.
 
-#include "ranks/model_compare.hpp"
+#include "ranks/layer_on_ranks.hpp"
+#include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
 
 using namespace shardwise;
-using testing::check_model;
-using testing::Data;
-using testing::Workload;
+using testing::bit_by_bit;
+using testing::check_on_ranks;
+using testing::up_to_rounding;
 
 namespace {
 
@@ -16,22 +17,40 @@ using Sequence = Sharded<Axis::sequence>;
 
 const Shape text{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, 6}};
 
+struct FeedForward
+    : Sequential<ColumnParallelLinear<6, 10>, Gelu, RowParallelLinear<10, 6>, Dropout<1, 8>> {};
+struct Stack : Repeat<3, Residual<FeedForward>> {};
+
 }  // namespace
 
 TEST_CASE("a residual block") {
   struct Block : Residual<Sequential<ColumnParallelLinear<6, 9>, Relu, RowParallelLinear<9, 6>>> {};
-  const Workload whole_numbers{text, Data::integers, true, 2};
-  SUBCASE("on a whole stream") { check_model<float>(Block{}, whole_numbers, 0); }
-  SUBCASE("on a stream split by sequence") {
-    check_model<float, Ends<Sequence, Sequence>>(Block{}, whole_numbers, 0);
-  }
+  SUBCASE("on a whole stream") { check_on_ranks(Block{}, text, bit_by_bit); }
+  SUBCASE("on a stream split by sequence") { check_on_ranks<Sequence>(Block{}, text, bit_by_bit); }
   SUBCASE("offered sums, which it completes before it branches") {
-    check_model<float, Ends<Invariant, Sequence>>(
-        Sequential<RowParallelLinear<6, 6>, Block, Relu>{}, whole_numbers, 0);
+    check_on_ranks<Invariant, Sequence>(Sequential<RowParallelLinear<6, 6>, Block, Relu>{}, text,
+                                        bit_by_bit);
   }
 }
 
 TEST_CASE("a residual block of nothing but a gather policy adds the stream to itself") {
   struct Double : Sequential<Linear<split::none, 6, 6>, Residual<To<Sharded<Axis::feature>>>> {};
-  check_model<float>(Double{}, {text, Data::integers, true, 1}, 0);
+  check_on_ranks(Double{}, text, bit_by_bit);
+}
+
+TEST_CASE("three blocks") {
+  SUBCASE("on a whole stream") { check_on_ranks(Stack{}, text, up_to_rounding); }
+  SUBCASE("on a stream split by sequence") {
+    check_on_ranks<Sequence>(Stack{}, text, up_to_rounding);
+  }
+  SUBCASE("without the gradient of the input, stream split in the model") {
+    struct Text : Sequential<To<Sequence>, Linear<split::none, 6, 6>, Dropout<1, 8>, Stack,
+                             ColumnParallelLinear<6, 4>, To<Invariant>> {};
+    check_on_ranks<Invariant, Invariant, Train>(Text{}, text, up_to_rounding);
+  }
+}
+
+TEST_CASE("a block that ends in a sum, repeated") {
+  struct Rows : Repeat<3, Sequential<RowParallelLinear<6, 6>, Relu>> {};
+  check_on_ranks(Rows{}, text, up_to_rounding);
 }

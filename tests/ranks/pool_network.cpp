@@ -1,7 +1,7 @@
-// A network of all that stands around convolutions, on images of which ranks have rows: at 1 to 8
-// ranks against one rank, calls against the plan, and nothing allocated after the second step.
+// A network of all that stands around convolutions, on images of which ranks have rows: the same at
+// 1 to 8 ranks, and nothing allocated after the second step.
 
-#include "ranks/model_compare.hpp"
+#include "ranks/layer_on_ranks.hpp"
 #include "shardwise/layers/average_pool.hpp"
 #include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/dropout.hpp"
@@ -21,7 +21,6 @@ using namespace shardwise;
 namespace {
 
 using Rows = Sharded<Axis::height>;
-using FromRows = Ends<Rows, Invariant>;
 
 struct Network
     : Sequential<
@@ -31,24 +30,25 @@ struct Network
 
 const Shape images{{Axis::batch, 4}, {Axis::channel, 3}, {Axis::height, 11}, {Axis::width, 6}};
 
+const LayerChecks rounded{.exact = false, .bound = 1e-11, .gradients = 5};
+
 }  // namespace
 
 TEST_CASE("a network over rows of images") {
-  testing::check_model<double, FromRows>(Network{}, {images, testing::Data::reals, true, 2, 2},
-                                         1e-11);
+  testing::check_on_ranks<Rows, Invariant>(Network{}, images, rounded);
 }
 
 TEST_CASE("a network that ends in whole planes of a channel each") {
   struct Split : Sequential<MaxPool2d<pool(3, {.stride = 2})>, Flatten, BatchNorm<30>,
                             RowParallelLinear<30, 4>> {};
-  testing::check_model<double, FromRows>(Split{}, {images, testing::Data::reals, true, 2}, 1e-11);
+  testing::check_on_ranks<Rows, Invariant>(Split{}, images, rounded);
 }
 
 TEST_CASE("nothing is allocated after the second step") {
   for (const int size : testing::rank_counts({1, 3})) {
     testing::run_on_ranks(size, [](testing::Ranks& ranks) {
-      Model<Network, Context<float, Reference, testing::Ranks>, FromRows> model(Network{}, ranks,
-                                                                                Seed{1}, images);
+      Model<Network, Context<float, Reference, testing::Ranks>, Ends<Rows, Invariant>> model(
+          Network{}, ranks, Seed{1}, images);
       const Tensor<float, Rows> x(images, place_of(ranks));
       const Tensor<float, Invariant> target({{Axis::batch, 4}, {Axis::feature, 2}},
                                             place_of(ranks));

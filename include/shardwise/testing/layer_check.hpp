@@ -3,11 +3,14 @@
 // backward against differences of its forward. Made for layers of your own.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <numeric>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +24,7 @@
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/testing/calls.hpp"
+#include "shardwise/testing/oracle.hpp"
 #include "shardwise/testing/report.hpp"
 #include "shardwise/train/gradient_check.hpp"
 
@@ -36,8 +40,9 @@ struct LayerChecks {
   /// exact. To be cleared for a layer that sums what is no integer in an order that depends on the
   /// ranks: a linear layer behind GELU, for example.
   bool exact = true;
-  /// Else the largest difference that rounding may make, relative to the largest element. A sum of
-  /// doubles in another order changes by some 1e-15 for each of a few hundred terms.
+  /// Else the largest difference that rounding may make, relative to the largest element of the
+  /// tensor, or to 1/1000 where all are smaller: sums that cancel leave as much. A sum of doubles
+  /// in another order changes by some 1e-15 for each of a few hundred terms.
   double bound = 1e-12;
   /// Of the input and of each parameter, at most so many gradients are held against differences.
   std::size_t gradients = 40;
@@ -47,15 +52,32 @@ namespace detail {
 
 enum class MadeOf { integers, reals };
 
-/// Fills a tensor by global element, so that it is the same at every number of ranks: with integers
-/// in [-2, 2], or with numbers in [-1, 1).
+/// The global number of each element that a rank holds. By the oracle, which shares no code with
+/// what cuts tensors.
 template <Layout L>
-void make(View<double, L> tensor, MadeOf what, const RandomStream& stream) {
-  if (what == MadeOf::reals) return fill_uniform(tensor, stream);
-  for_each_global_run(tensor, [&](std::size_t global, std::size_t local, std::size_t length) {
-    for (std::size_t i = 0; i < length; ++i)
-      tensor[local + i] = static_cast<double>(stream.bits(global + i) % 5) - 2;
-  });
+std::vector<std::size_t> global_numbers(const Shape& shape, Place place) {
+  std::vector<std::size_t> numbers;
+  if constexpr (ShardedLayout<L>) {
+    const std::vector<std::size_t> owner = oracle::owners(shape, L::axis, place.size);
+    for (std::size_t i = 0; i < owner.size(); ++i)
+      if (owner[i] == static_cast<std::size_t>(place.rank)) numbers.push_back(i);
+  } else {
+    numbers.resize(shape.elements());
+    std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  }
+  return numbers;
+}
+
+/// Fills a tensor by global element, so that it is the same at every number of ranks: with the
+/// integers -2, -1, 1 and 2, or with numbers in [-1, 1).
+template <Layout L>
+void make(View<double, L> tensor, MadeOf what, std::uint64_t seed) {
+  static constexpr std::array integers{-2.0, -1.0, 1.0, 2.0};
+  const auto numbers = global_numbers<L>(tensor.global(), tensor.place());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::uint32_t bits = oracle::scrambled(seed, numbers[i]);
+    tensor[i] = what == MadeOf::integers ? integers[bits % 4] : bits * 0x1p-30 - 1;
+  }
 }
 
 /// A rank's part of a tensor, with the global number of each element, and what to look at if it is
@@ -63,19 +85,18 @@ void make(View<double, L> tensor, MadeOf what, const RandomStream& stream) {
 struct NumberedValues {
   std::string name;
   const char* advice;
+  bool is_copy;  ///< all ranks hold the same
   std::vector<std::size_t> elements;
   std::vector<double> values;
 };
 
-template <Layout L>
-NumberedValues numbered_values(std::string name, const char* advice, View<const double, L> tensor) {
-  NumberedValues result{
-      std::move(name), advice, {}, {tensor.data(), tensor.data() + tensor.size()}};
-  result.elements.resize(tensor.size());
-  for_each_global_run(tensor, [&](std::size_t global, std::size_t local, std::size_t length) {
-    for (std::size_t i = 0; i < length; ++i) result.elements[local + i] = global + i;
-  });
-  return result;
+template <class T, Layout L>
+NumberedValues numbered_values(std::string name, const char* advice, View<T, L> tensor) {
+  return {std::move(name),
+          advice,
+          !ShardedLayout<L>,
+          global_numbers<L>(tensor.global(), tensor.place()),
+          {tensor.data(), tensor.data() + tensor.size()}};
 }
 
 // Where a mistake of each kind most often lies.
@@ -87,9 +108,11 @@ inline constexpr const char* advice_for_input_gradient =
 inline constexpr const char* advice_for_parameter =
     "Is its ParameterUse true? What each rank uses for a share of its own is stored as Invariant "
     "and used as Replicated.";
+inline constexpr const char* advice_for_buffer =
+    "Does each rank update it by what it holds, where all ranks' sum is needed?";
 
 /// A model of the layer on made-up data and parameters.
-template <class E, class L, Communicator C>
+template <class E, class Use, class L, Communicator C>
 class LayerRun {
  public:
   LayerRun(C& ranks, const L& layer, const Shape& in, Seed seed, MadeOf what)
@@ -99,52 +122,94 @@ class LayerRun {
     for (const auto& [name, shape] : parameters) model_.set(name, made<Invariant>(shape).view());
   }
 
-  /// What this rank has after a forward, a backward and an evaluation. Calls sent(part, planned)
-  /// when a part of the step has been run.
+  /// What this rank has after a step of two batches, one of a single batch, and an evaluation.
+  /// Calls sent(part, planned) when a part of a step has been run.
   template <class Sent>
-  std::vector<NumberedValues> step(Sent sent) {
-    std::vector<NumberedValues> results;
+  std::vector<NumberedValues> run(Sent sent) {
     const Plan plan = model_.plan(in_);
-    auto x = made<typename E::offered>(in_);
     sent("before the first step", collectives{});
-    const auto y = model_.forward(x.view());
-    sent("forward", plan.forward);
-    results.push_back(numbered_values("the output", advice_for_output, y));
-    auto dy = made<dual_t<typename E::wanted>>(y.global());
-    const auto dx = model_.backward(dy.view());
-    sent("backward", plan.backward);
-    results.push_back(numbered_values("the gradient of the input", advice_for_input_gradient, dx));
-    model_.settle_gradients();
-    sent("settling the gradients", plan.settle);
-    std::vector<std::string> names;
-    model_.visit_parameters([&](auto& p) { names.push_back(p.name); });
-    for (const std::string& name : names) {
-      const Tensor<double, Invariant> whole = model_.gather_gradient(name);
-      results.push_back(
-          numbered_values("the gradient of " + name, advice_for_parameter, whole.view()));
+    batch("", plan, sent);
+    batch(" of a second batch", plan, sent);
+    settle("", plan, sent);
+    model_.next_step();
+    batch(" of the next step", plan, sent);
+    settle(" in the next step", plan, sent);
+    const auto x = made<typename E::offered>(in_);
+    note("the output in evaluation", advice_for_output, model_.evaluate(x.view()));
+    return std::move(results_);
+  }
+
+  /// The gradients of a step whose first batch is always the same, and all further ones are worth
+  /// nothing: the gradients of their outputs are 0.
+  std::vector<NumberedValues> gradients(int batches) {
+    model_.discard_step();
+    results_.clear();
+    const auto x = made<typename E::offered>(in_);
+    for (int i = 0; i < batches; ++i) {
+      const auto y = model_.forward(x.view());
+      Tensor<double, dual_t<typename E::wanted>> dy(y.global(), y.place());
+      if (i == 0) make(dy.view(), what_, tensors_);
+      model_.backward(dy.view());
     }
-    results.push_back(
-        numbered_values("the output in evaluation", advice_for_output, model_.evaluate(x.view())));
-    return results;
+    --tensors_;
+    model_.settle_gradients();
+    note_gradients("");
+    return std::move(results_);
   }
 
  private:
+  template <class T, Layout P>
+  void note(const std::string& name, const char* advice, View<T, P> tensor) {
+    results_.push_back(numbered_values(name, advice, tensor));
+  }
+
+  template <class Sent>
+  void batch(const std::string& which, const Plan& plan, Sent sent) {
+    const auto x = made<typename E::offered>(in_);
+    const auto y = model_.forward(x.view());
+    sent("forward", plan.forward);
+    note("the output" + which, advice_for_output, y);
+    const auto dy = made<dual_t<typename E::wanted>>(y.global());
+    if constexpr (Use::input_gradient) {
+      const auto dx = model_.backward(dy.view());
+      note("the gradient of the input" + which, advice_for_input_gradient, dx);
+    } else {
+      model_.backward(dy.view());
+    }
+    sent("backward", plan.backward);
+  }
+
+  template <class Sent>
+  void settle(const std::string& when, const Plan& plan, Sent sent) {
+    model_.settle_gradients();
+    sent("settling the gradients", plan.settle);
+    note_gradients(when);
+    model_.visit_buffers([&](auto& b) { note(b.name + when, advice_for_buffer, b.value); });
+  }
+
+  void note_gradients(const std::string& when) {
+    model_.visit_parameters([&](auto& p) {
+      note("the gradient of " + p.name + when, advice_for_parameter, p.gradient);
+    });
+  }
+
   template <Layout P>
   Tensor<double, P> made(const Shape& shape) {
     Tensor<double, P> tensor(shape, place_of(model_.ranks()));
-    make(tensor.view(), what_, RandomStream(seed_, data_ordinal, ++tensors_, 3));
+    make(tensor.view(), what_, 1000 * seed_.value + ++tensors_);
     return tensor;
   }
 
-  Model<L, Context<double, Reference, C>, E, TrainWithInputGradient> model_;
+  Model<L, Context<double, Reference, C>, E, Use> model_;
   Shape in_;
   Seed seed_;
   MadeOf what_;
   std::uint64_t tensors_ = 0;
+  std::vector<NumberedValues> results_;
 };
 
 /// What check_layer does on one rank.
-template <class E, class L, Communicator C>
+template <class E, class Use, class L, Communicator C>
 class LayerChecker {
   using Counted = CountingCommunicator<C>;
 
@@ -155,11 +220,7 @@ class LayerChecker {
   CheckReport run() {
     compare(MadeOf::integers);
     compare(MadeOf::reals);
-    const GradientReport gradients = check_gradients<typename E::offered, typename E::wanted>(
-        counted_, layer_, in_, checks_.seed, checks_.gradients);
-    report_.checked += gradients.checked;
-    if (!gradients.passed())
-      fail("its backward is not that of its forward. In double, " + gradients.where);
+    if constexpr (Use::input_gradient) compare_differences();
     agree_on_failures(ranks_, report_.failures);
     return std::move(report_);
   }
@@ -174,12 +235,30 @@ class LayerChecker {
   void compare(MadeOf what) {
     SingleRank alone;
     counted_.clear();
-    LayerRun<E, L, SingleRank> one(alone, layer_, in_, checks_.seed, what);
-    LayerRun<E, L, Counted> many(counted_, layer_, in_, checks_.seed, what);
-    const auto expected = one.step([](std::string_view, const collectives&) {});
-    const auto found = many.step(
+    LayerRun<Ends<Invariant, Invariant>, Use, L, SingleRank> one(alone, layer_, in_, checks_.seed,
+                                                                 what);
+    LayerRun<E, Use, L, Counted> many(counted_, layer_, in_, checks_.seed, what);
+    const auto expected = one.run([](std::string_view, const collectives&) {});
+    const auto found = many.run(
         [&](std::string_view part, const collectives& planned) { compare_calls(part, planned); });
-    for (std::size_t i = 0; i < found.size(); ++i) compare_values(expected[i], found[i], what);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      compare_copies(found[i]);
+      compare_values(expected[i], found[i], what);
+    }
+    const auto of_one_batch = one.gradients(1);
+    const auto of_two = one.gradients(2);
+    for (std::size_t i = 0; i < of_two.size(); ++i)
+      if (of_two[i].values != of_one_batch[i].values)
+        fail("a second batch of a step, which is worth nothing, changes " + of_two[i].name +
+             " on one rank alone. Does backward ask frame.write() whether to add?");
+  }
+
+  void compare_differences() {
+    const GradientReport gradients = check_gradients<typename E::offered, typename E::wanted>(
+        counted_, layer_, in_, checks_.seed, checks_.gradients);
+    report_.checked += gradients.checked;
+    if (gradients.checked > 0 && !gradients.passed())
+      fail("its backward is not that of its forward. In double, " + gradients.where);
   }
 
   void compare_calls(std::string_view part, const collectives& planned) {
@@ -191,13 +270,27 @@ class LayerChecker {
     counted_.clear();
   }
 
+  /// What all ranks hold must have the same bits on all.
+  void compare_copies(const NumberedValues& mine) {
+    if (!mine.is_copy) return;
+    std::vector<double> first = mine.values;
+    ranks_.broadcast(std::span(first), 0);
+    if (first != mine.values)
+      fail(mine.name + " on rank " + std::to_string(ranks_.rank()) +
+           " is not that of rank 0 bit by bit, and all should hold the same. " + mine.advice);
+  }
+
   /// `whole` is one rank's, and has all elements in their order.
   void compare_values(const NumberedValues& whole, const NumberedValues& mine, MadeOf what) {
     double scale = 0;
     for (const double value : whole.values) scale = std::max(scale, std::abs(value));
     const double allowed =
-        what == MadeOf::integers && checks_.exact ? 0 : checks_.bound * std::max(scale, 1.0);
+        what == MadeOf::integers && checks_.exact ? 0 : checks_.bound * std::max(scale, 1e-3);
     report_.checked += mine.values.size();
+    if (mine.elements.size() != mine.values.size())
+      return fail(mine.name + " has " + std::to_string(mine.values.size()) + " elements on rank " +
+                  std::to_string(ranks_.rank()) + ", and should have " +
+                  std::to_string(mine.elements.size()));
     for (std::size_t i = 0; i < mine.values.size(); ++i) {
       const double expected = whole.values[mine.elements[i]];
       if (std::abs(mine.values[i] - expected) <= allowed) continue;
@@ -224,39 +317,45 @@ class LayerChecker {
 /// Runs a layer or composition in double on made-up data, forward, backward and in evaluation, and
 /// holds
 ///
-/// - output, gradient of the input and settled gradients of parameters on every rank against those
-///   of one rank alone: on small integers exactly, on random numbers up to rounding;
+/// - output, gradient of the input, settled gradients of parameters, and buffers on every rank
+///   against those of one rank alone, over a step of two batches and one of a single batch: on
+///   small integers exactly, on random numbers up to rounding; what all ranks hold, bit by bit on
+///   all;
 /// - what all ranks together send against the layer's plan;
 /// - backward against differences of forward, see `check_gradients`.
 ///
 ///     check_layer(ranks, MyLayer{}, {{Axis::batch, 5}, {Axis::feature, 6}}).require();
 ///
 /// `Offered` and `Wanted` lay out input and output; each is Invariant or Sharded. Uneven extents
-/// find more than even ones. A collective: every rank calls it with equal arguments, and all get
-/// the same failures, those of the first rank that has found anything; `checked` counts a rank's
-/// own elements.
+/// find more than even ones. With `Train` for `Use`, there is no gradient of the input, and
+/// backward is not held against differences. A collective: every rank calls it with equal
+/// arguments, and all get the same failures, those of the first rank that has found anything;
+/// `checked` counts a rank's own elements.
 /// throws   what the layer throws
-template <Layout Offered = Invariant, Layout Wanted = Invariant, class L, Communicator C>
+template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = TrainWithInputGradient,
+          class L, Communicator C>
 CheckReport check_layer(C& ranks, const L& layer, const Shape& in, const LayerChecks& checks = {}) {
   static_assert(
       (std::same_as<Offered, Invariant> ||
        ShardedLayout<Offered>)&&(std::same_as<Wanted, Invariant> || ShardedLayout<Wanted>),
       "check_layer sets and reads whole tensors or shards: Offered and Wanted must be Invariant or "
       "Sharded. What a layer takes inside is its own affair.");
-  return detail::LayerChecker<Ends<Offered, Wanted>, L, C>(ranks, layer, in, checks).run();
+  return detail::LayerChecker<Ends<Offered, Wanted>, Use, L, C>(ranks, layer, in, checks).run();
 }
 
 /// The same on threads, at each of `checks.ranks` until one fails; what a rank throws is a failure
 /// too.
 ///
 ///     check_layer(MyLayer{}, {{Axis::batch, 5}, {Axis::feature, 6}}).require();
-template <Layout Offered = Invariant, Layout Wanted = Invariant, class L>
+template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = TrainWithInputGradient,
+          class L>
 CheckReport check_layer(const L& layer, const Shape& in, const LayerChecks& checks = {}) {
   CheckReport all;
   for (const int ranks : checks.ranks) {
     try {
       run_ranks(ranks, [&](ThreadCommunicator& communicator) {
-        const CheckReport report = check_layer<Offered, Wanted>(communicator, layer, in, checks);
+        const CheckReport report =
+            check_layer<Offered, Wanted, Use>(communicator, layer, in, checks);
         if (communicator.rank() == 0) all.add(report);
       });
     } catch (const error& e) {

@@ -69,11 +69,16 @@ inline std::vector<std::size_t> owners(const Shape& shape, Axis axis, int ranks)
   return result;
 }
 
-/// An integer in [-15, 15] that depends on all bits of `seed` and `index`.
-inline float small_integer(std::uint64_t seed, std::uint64_t index) {
+/// 31 bits that depend on all bits of `seed` and `index`.
+inline std::uint32_t scrambled(std::uint64_t seed, std::uint64_t index) {
   std::uint64_t bits = (seed + 1) * 0x9e3779b97f4a7c15U + index * 0xbf58476d1ce4e5b9U;
   bits = (bits ^ (bits >> 29)) * 0x94d049bb133111ebU;
-  return static_cast<float>((bits >> 33) % 31) - 15.F;
+  return static_cast<std::uint32_t>(bits >> 33);
+}
+
+/// An integer in [-15, 15] made of `scrambled` bits.
+inline float small_integer(std::uint64_t seed, std::uint64_t index) {
+  return static_cast<float>(scrambled(seed, index) % 31) - 15.F;
 }
 
 /// The numbers `small_integer(seed, i)` for i below `count`.

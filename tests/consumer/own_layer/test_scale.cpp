@@ -33,8 +33,8 @@ int main() try {
   const std::string found = wrong.failures.empty() ? "found nothing" : wrong.failures[0];
   std::printf("%s\n", found.c_str());
   return found == "WrongScale on 2 rank(s), Sharded<batch> -> Sharded<batch>: the gradient of "
-                  "factor is not that of one rank alone, on integers: element 1 is -5 on rank 0, "
-                  "and -9 alone. Is its ParameterUse true? What each rank uses for a share of its "
+                  "factor is not that of one rank alone, on integers: element 0 is 5 on rank 0, "
+                  "and 9 alone. Is its ParameterUse true? What each rank uses for a share of its "
                   "own is stored as Invariant and used as Replicated."
              ? 0
              : 1;

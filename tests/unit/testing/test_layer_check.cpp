@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
@@ -79,21 +80,26 @@ struct BiasOnEveryRank {
   }
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, X x, DY dy, DX dx) const {
-    double sum = 0;
+    double& gradient = std::get<0>(frame.gradients())[0];
+    if (frame.write() == Write::replace) gradient = 0;
     for (std::size_t r = 0; r < x.rows(); ++r) {
-      sum += dy[r];
+      gradient += dy[r];
       std::fill_n(dx.data() + r * x.columns(), x.columns(), dy[r]);
     }
-    std::get<0>(frame.gradients())[0] = sum;
   }
 };
 
-/// y = x + b on a share of the rows, and says that the gradient of b is whole.
-struct ForgetsDebt : KeepsLayout {
+/// y = x + b, where the gradient of b on a share of the rows is a summand. Told to forget it, it
+/// says that this is whole, or that each batch begins anew.
+enum Forgets : int { nothing, debt, batches };
+template <int Forgotten>
+struct Shift : KeepsLayout {
   static constexpr Saves saves = Saves::nothing;
 
   template <Layout In>
-  using parameters = std::tuple<ParameterUse<Invariant, Invariant>>;
+  using parameters = std::tuple<
+      ParameterUse<Invariant, std::conditional_t<Forgotten == debt || std::same_as<In, Invariant>,
+                                                 Invariant, Replicated>>>;
   std::array<ParameterSpec, 1> parameter_specs(const Shape&) const {
     return {ParameterSpec{"shift", Shape{{Axis::output, 1}}}};
   }
@@ -104,9 +110,10 @@ struct ForgetsDebt : KeepsLayout {
   }
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, DY dy, DX dx) const {
-    double sum = 0;
-    for (std::size_t i = 0; i < dy.size(); ++i) sum += dx[i] = dy[i];
-    std::get<0>(frame.gradients())[0] = sum;
+    double& gradient = std::get<0>(frame.gradients())[0];
+    if (frame.write() == Write::replace || Forgotten == batches) gradient = 0;
+    for (std::size_t i = 0; i < dy.size(); ++i) gradient += dy[i];
+    if constexpr (Frame::input_gradient) std::copy_n(dy.data(), dy.size(), dx.data());
   }
 };
 
@@ -152,6 +159,42 @@ struct Centre : KeepsLayout {
   }
 };
 
+/// y = x but for a rounding error that is another on each rank.
+struct OfItsOwnRank : KeepsLayout {
+  static constexpr Saves saves = Saves::nothing;
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] + frame.place().rank * 0x1p-50;
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame&, Nothing, DY dy, DX dx) const {
+    std::copy_n(dy.data(), dy.size(), dx.data());
+  }
+};
+
+/// y = x, and keeps the sum of all that it has seen; on a share of the rows that of its own alone.
+struct SumOfOwnRows : OfItsOwnRank {
+  struct Kept {
+    Tensor<double, Invariant> sum;
+
+    template <class F>
+    void visit_buffers(F&& f) {
+      f("sum", sum.view());
+    }
+  };
+
+  template <class Frame>
+  Kept make_state(Frame& frame) const {
+    return {Tensor<double, Invariant>(Shape{{Axis::output, 1}}, frame.place())};
+  }
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    std::copy_n(x.data(), x.size(), y.data());
+    for (std::size_t i = 0; i < x.size(); ++i) frame.state().sum[0] += x[i];
+  }
+};
+
 /// Gives up on the second of three ranks.
 struct Throws : ForgetsFactor {
   template <class Frame, class X, class Y>
@@ -165,10 +208,13 @@ struct Throws : ForgetsFactor {
   }
 };
 
+const LayerChecks bounded{.exact = false, .gradients = 3};
+
 /// The only failure of a layer, or all of them.
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class L>
-std::string failure_of(const L& layer, const Shape& in) {
-  const CheckReport report = check_layer<Offered, Wanted>(layer, in, {.gradients = 3});
+std::string failure_of(const L& layer, const Shape& in,
+                       const LayerChecks& checks = {.gradients = 3}) {
+  const CheckReport report = check_layer<Offered, Wanted>(layer, in, checks);
   CHECK_FALSE(report.passed());
   CHECK_THROWS_AS(report.require(), check_error);
   INFO(report.text());
@@ -196,11 +242,13 @@ TEST_CASE("layers of ours pass, and a right one of a user's") {
   passes<Feature, Batch>(RowParallelLinear<7, 5>{}, rows);
   passes<Batch, Batch>(Linear<split::none, 7, 5>{}, rows);
   passes<Feature, Feature>(Centre<1>{}, rows);
+  passes<Batch, Batch>(Shift<nothing>{}, rows);
+  passes<Batch, Batch>(BatchNorm<7>{}, rows, bounded);
+  CHECK(check_layer<Batch, Batch, Train>(Shift<nothing>{}, rows).passed());
   passes(Conv2d<split::height, 2, 3, kernel(3, {.padding = 1})>{}, images);
 }
 
 TEST_CASE("sums of what is no integer agree up to rounding alone") {
-  const LayerChecks bounded{.exact = false, .gradients = 3};
   passes(Residual<Block>{}, rows, bounded);
   passes<Feature, Feature>(LayerNorm<7>{}, rows, bounded);
   passes<Batch, Batch>(Dropout<1, 4>{}, rows, bounded);
@@ -235,11 +283,32 @@ TEST_CASE("a bias that every rank adds is found") {
 }
 
 TEST_CASE("a parameter's gradient that is not summed is found") {
-  const std::string text = failure_of<Batch, Batch>(ForgetsDebt{}, rows);
+  const std::string text = failure_of<Batch, Batch>(Shift<debt>{}, rows);
   CHECK(has(text,
-            "ForgetsDebt on 2 rank(s), Sharded<batch> -> Sharded<batch>: the gradient of shift "
+            "Shift<1> on 2 rank(s), Sharded<batch> -> Sharded<batch>: the gradient of shift "
             "is not that of one rank alone"));
   CHECK(has(text, "Is its ParameterUse true?"));
+}
+
+TEST_CASE("a batch that forgets the one before is found on one rank") {
+  CHECK(
+      has(failure_of(Shift<batches>{}, rows),
+          "a second batch of a step, which is worth nothing, changes the gradient of shift on one "
+          "rank alone. Does backward ask frame.write()"));
+}
+
+TEST_CASE("what is not the same on all ranks is found, however small") {
+  CHECK(
+      has(failure_of(OfItsOwnRank{}, rows, bounded),
+          "OfItsOwnRank on 2 rank(s), Invariant -> Invariant: the output on rank 1 is not that of "
+          "rank 0 bit by bit, and all should hold the same."));
+}
+
+TEST_CASE("a buffer that knows of a rank's own rows alone is found") {
+  CHECK(has(
+      failure_of<Batch, Batch>(SumOfOwnRows{}, rows),
+      "SumOfOwnRows on 2 rank(s), Sharded<batch> -> Sharded<batch>: sum is not that of one rank "
+      "alone, on integers: element 0 is "));
 }
 
 TEST_CASE("an exchange that is forgotten, or made twice, is found") {
