@@ -1,17 +1,67 @@
 #pragma once
-// What a layer did, against what PyTorch computed.
+// A layer on the tensors of a witness, and what it did against what PyTorch computed.
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "ranks/model_observe.hpp"
 #include "support/largest_difference.hpp"
 #include "witness/values.hpp"
 
 namespace testing {
+
+/// The numbers of the made-up tensors that a witness was computed with: of the input, of the first
+/// parameter (those behind it count on), and of the gradient of the output.
+struct WitnessNumbers {
+  std::uint64_t x, parameters, dy;
+};
+
+/// The tensor with this number, as it is.
+struct AsMade {
+  Whole operator()(std::uint64_t number, std::size_t count) const {
+    return elements(Data::reals, number, count);
+  }
+};
+
+/// A layer's y, dx, settled gradients ("dweight") and buffers on the tensors of a witness, or on
+/// what `made(number, count)` makes of them. What has buffers is evaluated too.
+template <class T, class E, class C = Ranks, class Layer, class Made = AsMade>
+Observed run_on_witness(const Layer& layer, const Shape& in, int ranks,
+                        const WitnessNumbers& numbers, Made made = {}) {
+  using namespace shardwise;
+  Recorder recorder(ranks);
+  on_ranks<C>(ranks, [&](C& c) {
+    Model<Layer, Context<T, Reference, C>, E, TrainWithInputGradient> model(layer, c, Seed{1}, in);
+    const auto tensor = [&]<class L>(L, std::uint64_t number, const Shape& shape) {
+      return part_of<T, L>(made(number, shape.elements()), shape, place_of(c));
+    };
+    std::vector<std::pair<std::string, Shape>> parameters;
+    model.visit_parameters([&](auto& p) { parameters.emplace_back(p.name, p.spec.shape); });
+    for (std::uint64_t number = numbers.parameters; const auto& [name, shape] : parameters)
+      model.set(name, tensor(Invariant{}, number++, shape).view());
+    const auto x = tensor(typename E::offered{}, numbers.x, in);
+    recorder.put("y", model.forward(x.view()));
+    const auto dy = tensor(dual_t<typename E::wanted>{}, numbers.dy, layer.output_shape(in));
+    recorder.put("dx", model.backward(dy.view()));
+    model.settle_gradients();
+    model.visit_parameters([&](auto& p) { recorder.put("d" + p.name, p.gradient); });
+    bool has_buffers = false;
+    model.visit_buffers([&](auto& b) {
+      recorder.put(b.name, b.value);
+      has_buffers = true;
+    });
+    if (has_buffers) recorder.put("evaluated", model.evaluate(x.view()));
+  });
+  return recorder.take();
+}
 
 /// The largest difference.
 struct Absolute {

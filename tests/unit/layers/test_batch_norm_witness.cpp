@@ -26,41 +26,17 @@ Shape shape_of(const Values& c) {
   return shape;
 }
 
-Whole made(std::uint64_t number, std::size_t count, double offset = 0) {
-  Whole whole = testing::elements(testing::Data::reals, number, count);
-  for (double& value : whole) value += offset;
-  return whole;
-}
-
 template <class T, class L, Affine A>
 Observed run(const Values& c, int ranks) {
-  testing::Recorder recorder(ranks);
-  testing::run_on_ranks(ranks, [&](testing::Ranks& comm) {
-    const Place place = place_of(comm);
-    const Shape shape = shape_of(c);
-    Model<BatchNorm<dynamic, A>, Context<T, Reference, testing::Ranks>, Ends<L, L>,
-          TrainWithInputGradient>
-        model(BatchNorm<dynamic, A>(shape[1].extent()), comm, Seed{1}, shape);
-    std::vector<std::string> names;
-    model.visit_parameters([&](auto& p) { names.push_back(p.name); });
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      const auto values =
-          testing::part_of<T, Invariant>(made(93 + i, shape[1].extent()), Shape{shape[1]}, place);
-      model.set(names[i], values.view());
-    }
-    const auto part = [&](const Whole& whole) {
-      return testing::part_of<T, L>(whole, shape, place);
-    };
-    const auto x = part(made(92, shape.elements(), c.number("offset")));
-    recorder.put("y", model.forward(x.view()));
-    const auto dy = part(made(95, shape.elements()));
-    recorder.put("dx", model.backward(dy.view()));
-    model.settle_gradients();
-    model.visit_parameters([&](auto& p) { recorder.put("d" + p.name, p.gradient); });
-    model.visit_buffers([&](auto& b) { recorder.put(b.name, b.value); });
-    recorder.put("evaluated", model.evaluate(x.view()));
-  });
-  return recorder.take();
+  const Shape shape = shape_of(c);
+  const auto made = [&](std::uint64_t number, std::size_t count) {
+    Whole whole = testing::AsMade{}(number, count);
+    if (number == 92)
+      for (double& value : whole) value += c.number("offset");
+    return whole;
+  };
+  return testing::run_on_witness<T, Ends<L, L>>(BatchNorm<dynamic, A>(shape[1].extent()), shape,
+                                                ranks, {92, 93, 95}, made);
 }
 
 /// The deviation of x is more than 1/2, so that r, the mean in deviations, is at most 2 offset. In

@@ -18,32 +18,6 @@ namespace {
 using Everywhere = Ends<Invariant, Invariant>;
 using OverBatch = Ends<Sharded<Axis::batch>, Sharded<Axis::batch>>;
 
-/// x = made(80), parameters made(81) and made(82), dy = made(83), in double.
-template <class E, class Layer>
-testing::Observed run_on_witness(const Layer& layer, const Shape& in, int ranks) {
-  testing::Recorder recorder(ranks);
-  testing::run_on_ranks(ranks, [&](testing::Ranks& c) {
-    Model<Layer, Context<double, Reference, testing::Ranks>, E, TrainWithInputGradient> model(
-        layer, c, Seed{1}, in);
-    const auto made = [&]<class L>(L, std::uint64_t number, const Shape& shape) {
-      return testing::part_of<double, L>(
-          testing::elements(testing::Data::reals, number, shape.elements()), shape, place_of(c));
-    };
-    std::vector<std::pair<std::string, Shape>> parameters;
-    model.visit_parameters([&](auto& p) { parameters.emplace_back(p.name, p.spec.shape); });
-    std::uint64_t number = 81;
-    for (const auto& [name, shape] : parameters)
-      model.set(name, made(Invariant{}, number++, shape).view());
-    const auto x = made(typename E::offered{}, 80, in);
-    recorder.put("y", model.forward(x.view()));
-    const auto dy = made(typename E::wanted{}, 83, layer.output_shape(in));
-    recorder.put("dx", model.backward(dy.view()));
-    model.settle_gradients();
-    model.visit_parameters([&](auto& p) { recorder.put("d" + p.name, p.gradient); });
-  });
-  return recorder.take();
-}
-
 /// Sums here have at most some hundred products below 1, so that another order of summation changes
 /// them by less than 1e-13.
 template <class E = Everywhere, class Layer>
@@ -51,7 +25,8 @@ void check(const Layer& layer, const Shape& in, const std::string& name) {
   const witness::Values theirs("layers/convolutions/" + name);
   for (const int ranks : testing::rank_counts({1, 3})) {
     CAPTURE(ranks);
-    testing::check_agrees(run_on_witness<E>(layer, in, ranks), theirs, 1e-13);
+    testing::check_agrees(testing::run_on_witness<double, E>(layer, in, ranks, {80, 81, 83}),
+                          theirs, 1e-13);
   }
 }
 

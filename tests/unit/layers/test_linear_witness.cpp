@@ -11,30 +11,11 @@ using namespace shardwise;
 
 namespace {
 
-/// A layer on the witness's tensors: x [5, 7] = made(1), W [6, 7] = made(2), b = made(3),
-/// dy [5, 6] = made(4).
+/// A layer on x [5, 7], W [6, 7], b and dy [5, 6].
 template <class T, class Layer>
-testing::Observed run_on_witness(const Layer& layer, int ranks) {
-  testing::Recorder recorder(ranks);
-  run_ranks(ranks, [&](ThreadCommunicator& c) {
-    using M = Model<Layer, Context<T, Reference, ThreadCommunicator>, Ends<Invariant, Invariant>,
-                    TrainWithInputGradient>;
-    M model(layer, c, Seed{1});
-    const auto made = [&](std::uint64_t number, const Shape& shape) {
-      return testing::part_of<T, Invariant>(
-          testing::elements(testing::Data::reals, number, shape.elements()), shape, place_of(c));
-    };
-    std::uint64_t number = 2;
-    std::vector<std::pair<std::string, Shape>> parameters;
-    model.visit_parameters([&](auto& p) { parameters.emplace_back(p.name, p.spec.shape); });
-    for (const auto& [name, shape] : parameters) model.set(name, made(number++, shape).view());
-    const auto x = made(1, {{Axis::batch, 5}, {Axis::feature, 7}});
-    recorder.put("y", model.forward(x.view()));
-    const auto dy = made(4, {{Axis::batch, 5}, {Axis::feature, 6}});
-    recorder.put("dx", model.backward(dy.view()));
-    model.visit_parameters([&](auto& p) { recorder.put("d" + p.name, p.gradient); });
-  });
-  return recorder.take();
+testing::Observed run(const Layer& layer, int ranks) {
+  return testing::run_on_witness<T, Ends<Invariant, Invariant>>(
+      layer, {{Axis::batch, 5}, {Axis::feature, 7}}, ranks, {1, 2, 4});
 }
 
 template <class T, Split S>
@@ -45,10 +26,9 @@ void check() {
   const witness::Values theirs("layers/linear");
   for (const int ranks : {1, 2, 3, 4, 8}) {
     CAPTURE(ranks);
-    testing::check_agrees(run_on_witness<T>(Linear<S, 7, 6>{}, ranks), theirs.group("with_bias"),
+    testing::check_agrees(run<T>(Linear<S, 7, 6>{}, ranks), theirs.group("with_bias"), bound);
+    testing::check_agrees(run<T>(Linear<S, 7, 6, false>{}, ranks), theirs.group("without_bias"),
                           bound);
-    testing::check_agrees(run_on_witness<T>(Linear<S, 7, 6, false>{}, ranks),
-                          theirs.group("without_bias"), bound);
   }
 }
 

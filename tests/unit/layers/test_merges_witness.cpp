@@ -18,28 +18,10 @@
 #include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;
-using testing::Data;
 
 namespace {
 
 const Shape pictures{{Axis::batch, 2}, {Axis::channel, 5}, {Axis::height, 5}, {Axis::width, 3}};
-
-template <class L, class E>
-testing::Observed run(const Shape& shape, int ranks) {
-  testing::Recorder recorder(ranks);
-  testing::run_on_ranks(ranks, [&](testing::Ranks& c) {
-    Model<L, Context<double, Reference, testing::Ranks>, E, TrainWithInputGradient> model(
-        L{}, c, Seed{1}, shape);
-    const auto x = testing::part_of<double, typename E::offered>(
-        testing::elements(Data::reals, 90, shape.elements()), shape, place_of(c));
-    const auto y = model.forward(x.view());
-    recorder.put("y", y);
-    const auto dy = testing::part_of<double, dual_t<typename E::wanted>>(
-        testing::elements(Data::reals, 91, y.global().elements()), y.global(), place_of(c));
-    recorder.put("dx", model.backward(dy.view()));
-  });
-  return recorder.take();
-}
 
 /// An element is made of a few operations on numbers below 4; a gradient sums up to 15 of them.
 template <class L, class... Layouts>
@@ -50,7 +32,9 @@ void check(const Shape& shape, const std::string& group) {
       CAPTURE(group);
       CAPTURE(ranks);
       CAPTURE(layout_name<Stream>());
-      testing::check_agrees(run<L, Ends<Stream, Stream>>(shape, ranks), theirs, 1e-14);
+      testing::check_agrees(
+          testing::run_on_witness<double, Ends<Stream, Stream>>(L{}, shape, ranks, {90, 0, 91}),
+          theirs, 1e-14);
     }
   };
   (at(std::type_identity<Layouts>{}), ...);

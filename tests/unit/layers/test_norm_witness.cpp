@@ -27,45 +27,21 @@ constexpr double eps = std::is_same_v<T, bf16>   ? 0x1p-7
                        : std::is_same_v<T, fp16> ? 0x1p-10
                                                  : std::numeric_limits<accumulate_t<T>>::epsilon();
 
-/// The made-up tensor `number`, as numbers that R can hold.
-template <class R>
-Whole rounded(std::uint64_t number, std::size_t count, double offset = 0) {
-  Whole whole = testing::elements(testing::Data::reals, number, count);
-  for (double& value : whole)
-    value = static_cast<double>(static_cast<R>(static_cast<accumulate_t<R>>(value + offset)));
-  return whole;
-}
-
 /// A layer on a witness's tensors, rounded to R, in the dtype T; x and y are laid out as L.
 template <class T, class R, class L, class C, class Norm>
 Observed run_on(const Values& c, int ranks) {
   const auto& extents = c.shape("both/y");
-  const Shape shape{
-      {Axis::batch, extents[0]}, {Axis::sequence, extents[1]}, {Axis::feature, extents[2]}};
-  const std::size_t features = extents[2];
-  testing::Recorder recorder(ranks);
-  testing::on_ranks<C>(ranks, [&](C& communicator) {
-    const Place place = place_of(communicator);
-    using M = Model<Norm, Context<T, Reference, C>, Ends<L, L>, TrainWithInputGradient>;
-    M model(Norm(features, Epsilon{c.number("epsilon")}), communicator, Seed{1}, shape);
-    std::vector<std::string> names;
-    model.visit_parameters([&](auto& p) { names.push_back(p.name); });
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      const auto values = testing::part_of<T, Invariant>(rounded<R>(16 + i, features),
-                                                         {{Axis::feature, features}}, place);
-      model.set(names[i], values.view());
-    }
-    const auto part = [&](const Whole& whole) {
-      return testing::part_of<T, L>(whole, shape, place);
-    };
-    const auto x = part(rounded<R>(15, shape.elements(), c.number("offset")));
-    recorder.put("y", model.forward(x.view()));
-    const auto dy = part(rounded<R>(18, shape.elements()));
-    recorder.put("dx", model.backward(dy.view()));
-    model.settle_gradients();
-    model.visit_parameters([&](auto& p) { recorder.put("d" + p.name, p.gradient); });
-  });
-  return recorder.take();
+  const auto rounded = [&](std::uint64_t number, std::size_t count) {
+    Whole whole = testing::AsMade{}(number, count);
+    const double offset = number == 15 ? c.number("offset") : 0;
+    for (double& value : whole)
+      value = static_cast<double>(static_cast<R>(static_cast<accumulate_t<R>>(value + offset)));
+    return whole;
+  };
+  return testing::run_on_witness<T, Ends<L, L>, C>(
+      Norm(extents[2], Epsilon{c.number("epsilon")}),
+      {{Axis::batch, extents[0]}, {Axis::sequence, extents[1]}, {Axis::feature, extents[2]}}, ranks,
+      {15, 16, 18}, rounded);
 }
 
 /// The deviation of x is more than 1/2. Rounding x and its mean moves x - mean by eps |x|, in units

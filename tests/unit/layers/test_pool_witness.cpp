@@ -13,7 +13,6 @@
 #include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;
-using testing::Observed;
 using testing::Whole;
 
 namespace {
@@ -23,23 +22,12 @@ const Shape pictures{{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 7}, {A
 const Shape volumes{
     {Axis::batch, 1}, {Axis::channel, 2}, {Axis::depth, 5}, {Axis::height, 4}, {Axis::width, 6}};
 
-template <class L, Layout Offered, Layout Wanted>
-Observed run(const Shape& shape, int ranks) {
-  testing::Recorder recorder(ranks);
-  testing::run_on_ranks(ranks, [&](testing::Ranks& c) {
-    Model<L, Context<double, Reference, testing::Ranks>, Ends<Offered, Wanted>,
-          TrainWithInputGradient>
-        model(L{}, c, Seed{1}, shape);
-    Whole whole = testing::elements(testing::Data::reals, 90, shape.elements());
-    for (double& v : whole) v = std::floor(3 * v);
-    const auto x = testing::part_of<double, Offered>(whole, shape, place_of(c));
-    const auto y = model.forward(x.view());
-    recorder.put("y", y);
-    const Whole gradient = testing::elements(testing::Data::reals, 91, y.global().elements());
-    const auto dy = testing::part_of<double, Wanted>(gradient, y.global(), place_of(c));
-    recorder.put("dx", model.backward(dy.view()));
-  });
-  return recorder.take();
+/// Integers from -3 to 2 for x, many of them equal.
+Whole made(std::uint64_t number, std::size_t count) {
+  Whole whole = testing::AsMade{}(number, count);
+  if (number == 90)
+    for (double& value : whole) value = std::floor(3 * value);
+  return whole;
 }
 
 /// Maxima are exact, the sums of up to 27 numbers below 4 nearly; a gradient is a sum of up to 27.
@@ -49,7 +37,9 @@ void check(const Shape& shape, const std::string& name) {
   for (const int ranks : {1, 3}) {
     CAPTURE(name);
     CAPTURE(ranks);
-    testing::check_agrees(run<L, Sharded<A>, Wanted>(shape, ranks), theirs, 1e-14);
+    testing::check_agrees(testing::run_on_witness<double, Ends<Sharded<A>, Wanted>>(
+                              L{}, shape, ranks, {90, 0, 91}, made),
+                          theirs, 1e-14);
   }
 }
 
