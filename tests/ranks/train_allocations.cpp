@@ -27,6 +27,7 @@
 #include "support/ranks.hpp"
 
 using namespace shardwise;
+using testing::allocated_after_second;
 using testing::allocations;
 
 namespace {
@@ -37,16 +38,6 @@ struct Stream : Sequential<Linear<split::none, 9, 9>, Residual<Block>, Dropout<1
                            Residual<Sequential<Block, Dropout<1, 10>>>> {};
 struct Classifier
     : Sequential<RowParallelLinear<9, 17>, Relu, Dropout<1, 4>, ColumnParallelLinear<17, 10>> {};
-
-/// What the rank allocates in steps 3 to 6, of which each is `step()`.
-template <class Step>
-std::size_t allocated_after_second(Step&& step) {
-  step();
-  step();
-  const std::size_t before = allocations;
-  for (int i = 0; i < 4; ++i) step();
-  return allocations - before;
-}
 
 template <class T, Communicator C>
 void check_classifier(C& ranks) {

@@ -11,6 +11,16 @@ namespace testing {
 /// Of the calling thread, since it began.
 inline thread_local std::size_t allocations = 0;
 
+/// What the thread allocates in steps 3 to 6, of which each is `step()`.
+template <class Step>
+std::size_t allocated_after_second(Step&& step) {
+  step();
+  step();
+  const std::size_t before = allocations;
+  for (int i = 0; i < 4; ++i) step();
+  return allocations - before;
+}
+
 inline void* counted(std::size_t bytes, std::size_t alignment) {
   ++allocations;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
