@@ -24,15 +24,16 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/sgd.hpp"
+#include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/checkpoint/texts.hpp"
 
 using namespace shardwise;
 using testing::bytes_of;
 using testing::check_mentions;
-using testing::complaint;
 using testing::entry;
 using testing::file_of;
+using testing::message_of;
 using testing::TemporaryFolder;
 
 namespace {
@@ -88,7 +89,7 @@ std::vector<std::string> refusals(int size, const std::filesystem::path& path,
     model.set_step(5);
     const State before = state_of(model, optimizer);
     said[static_cast<std::size_t>(ranks.rank())] =
-        complaint([&] { load_checkpoint(path, model, optimizer, options); });
+        message_of<data_error>([&] { load_checkpoint(path, model, optimizer, options); });
     CHECK(state_of(model, optimizer) == before);
   });
   for (const std::string& text : said) CHECK(text != "");
@@ -155,7 +156,7 @@ std::vector<std::string> failed_saves(int size, const std::filesystem::path& pat
     ModelOf<Mlp> model(ranks, Seed{7});
     prepare(ranks);
     said[static_cast<std::size_t>(ranks.rank())] =
-        complaint([&] { save_weights(path, model, options); });
+        message_of<data_error>([&] { save_weights(path, model, options); });
   });
   for (const std::string& text : said) CHECK(text != "");
   return said;
@@ -285,7 +286,7 @@ TEST_CASE("a rank that cannot write stops them all, before anything has changed"
       REQUIRE(::unshare(CLONE_FS) == 0);
       REQUIRE(::chdir("other") == 0);
     }
-    const auto text = complaint([&] { load_weights("model.safetensors", model); });
+    const auto text = message_of<data_error>([&] { load_weights("model.safetensors", model); });
     if (text.find("do not see the same file") != std::string::npos) ++differ;
   });
   CHECK(differ == 2);
@@ -353,7 +354,7 @@ TEST_CASE("a rank that cannot read its part leaves all models as they were") {
       REQUIRE(::unshare(CLONE_FS) == 0);
       REQUIRE(::chdir("/") == 0);
     }
-    const auto text = complaint([&] {
+    const auto text = message_of<data_error>([&] {
       load_parts(files, ranks, detail::run_parts(model, optimizer, {}), {},
                  detail::is_of_optimizer);
     });
@@ -388,7 +389,7 @@ TEST_CASE("another dtype is an error, or converted when asked for") {
     ModelOf<Mlp, double> wide(ranks, Seed{7});
     save_weights(path, wide);
     ModelOf<Mlp> model(ranks, Seed{8});
-    const auto text = complaint([&] { load_weights(path, model); });
+    const auto text = message_of<data_error>([&] { load_weights(path, model); });
     check_mentions(text, {"'0.weight' is F64 in the file and F32 here", "LoadOptions::convert"});
     CHECK(model.gather("0.weight")[3] != static_cast<float>(wide.gather("0.weight")[3]));
     load_weights(path, model, {.convert = true});
@@ -403,7 +404,7 @@ TEST_CASE("another dtype is an error, or converted when asked for") {
       file_of("{" + entry("0.weight", "I32", "10,6", "0,240") + "}", std::string(240, 'x')));
   run_ranks(1, [&](ThreadCommunicator& ranks) {
     ModelOf<Mlp> model(ranks, Seed{8});
-    const auto text = complaint(
+    const auto text = message_of<data_error>(
         [&] { load_weights(folder.path() / "integers.safetensors", model, {.convert = true}); });
     check_mentions(text, {"'0.weight' is I32 in the file and F32 here"});
     CHECK(text.find("LoadOptions") == std::string::npos);
@@ -449,7 +450,8 @@ TEST_CASE("runs that are none, or another optimizer's") {
   }
   run_ranks(2, [&](ThreadCommunicator& ranks) {
     ModelOf<Mlp> model(ranks, Seed{2});
-    check_mentions(complaint([&] { load_weights(path, model); }), {"not one parameter"});
+    check_mentions(message_of<data_error>([&] { load_weights(path, model); }),
+                   {"not one parameter"});
     save_weights(path, model);
   });
   for (const auto& text : refusals(2, path)) {

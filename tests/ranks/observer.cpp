@@ -292,13 +292,9 @@ TEST_CASE("a trace of nothing, and one that cannot be written") {
   const Tracer nothing;
   write_trace(folder.path() / "trace.json", alone, nothing);
   CHECK(read(folder.path() / "trace.json").at("traceEvents").size() == 4);
-  try {
-    write_trace(folder.path() / "no folder" / "trace.json", alone, nothing);
-    FAIL("it could");
-  } catch (const data_error& e) {
-    const std::string what = e.what();
-    CHECK(what.find("no folder/trace.json: cannot be created: No such file") != std::string::npos);
-  }
+  CHECK_THROWS_WITH_AS(write_trace(folder.path() / "no folder" / "trace.json", alone, nothing),
+                       doctest::Contains("no folder/trace.json: cannot be created: No such file"),
+                       data_error);
 }
 
 TEST_CASE("one rank that the compiler knows sends nothing, and notes nothing of the kind") {

@@ -10,20 +10,21 @@
 #include <vector>
 
 #include "shardwise/checkpoint/tensor_files.hpp"
+#include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/checkpoint/texts.hpp"
 
 using namespace shardwise;
 using testing::check_mentions;
-using testing::complaint;
 using testing::entry;
 using testing::file_of;
+using testing::message_of;
 using testing::TemporaryFolder;
 
 namespace {
 
 std::string refusal(const std::filesystem::path& path) {
-  return complaint([&] { TensorFiles{path}; });
+  return message_of<data_error>([&] { TensorFiles{path}; });
 }
 
 /// A file with one tensor of bytes.
@@ -111,11 +112,11 @@ TEST_CASE("a file that is changed while it is read is noticed") {
   const TensorFiles files(path);
   folder.write("b", one("a", "1235"));
   std::filesystem::rename(folder.path() / "b", path);
-  check_mentions(complaint([&] { read(files, "a"); }), {"was changed"});
+  check_mentions(message_of<data_error>([&] { read(files, "a"); }), {"was changed"});
   const auto file = detail::File::open(path, "checkpoint");
   folder.shorten(path, 2);
   std::string bytes(4, '\0');
-  check_mentions(complaint([&] {
+  check_mentions(message_of<data_error>([&] {
                    file.read(std::filesystem::file_size(path) - 2,
                              std::as_writable_bytes(std::span(bytes)));
                  }),
@@ -125,7 +126,7 @@ TEST_CASE("a file that is changed while it is read is noticed") {
 TEST_CASE("a disk that is full says so") {
   const auto full = detail::File::create("/dev/full", "checkpoint");
   const std::string bytes(100, 'x');
-  check_mentions(complaint([&] { full.write(0, std::as_bytes(std::span(bytes))); }),
+  check_mentions(message_of<data_error>([&] { full.write(0, std::as_bytes(std::span(bytes))); }),
                  {"/dev/full", "cannot be written at byte 0", "No space left"});
 }
 

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "shardwise/checkpoint/safetensors_header.hpp"
+#include "support/messages.hpp"
 #include "unit/checkpoint/texts.hpp"
 
 using namespace shardwise;
 using testing::check_mentions;
-using testing::complaint;
 using testing::entry;
+using testing::message_of;
 
 namespace {
 
@@ -71,7 +72,7 @@ TEST_CASE("odd headers that are good") {
   };
   for (const Row& row : rows) {
     CAPTURE(row.what);
-    CHECK(complaint([&] { parse(row.json, row.data_bytes); }) == "");
+    CHECK(message_of<data_error>([&] { parse(row.json, row.data_bytes); }) == "");
   }
   const SafetensorsHeader header = parse(rows[11].json, 1);
   CHECK(header.tensors.begin()->first == "é\n\"😀");
@@ -207,7 +208,7 @@ TEST_CASE("hostile headers are refused") {
   CHECK(rows.size() > 27);
   for (const Row& row : rows) {
     CAPTURE(row.what);
-    const std::string said = complaint([&] { parse(row.json, row.data_bytes); });
+    const std::string said = message_of<data_error>([&] { parse(row.json, row.data_bytes); });
     check_mentions(said, {"file: ", row.said});
     CHECK(said.size() < 400);  // whatever the file has, a message stays one
   }
@@ -236,7 +237,7 @@ TEST_CASE("the length of a header is bounded by the file and by the format") {
                          {UINT64_MAX, 16},
                          {UINT64_MAX - 7, UINT64_MAX}}) {
     CAPTURE(row.announced);
-    CHECK(complaint([&] { length(row.announced, row.file_bytes); }) != "");
+    CHECK(message_of<data_error>([&] { length(row.announced, row.file_bytes); }) != "");
   }
 }
 

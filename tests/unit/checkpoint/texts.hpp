@@ -1,14 +1,8 @@
 #pragma once
-// Safetensors files as texts, and what is said about them.
-
-#include <doctest/doctest.h>
+// Safetensors files as texts.
 
 #include <cstdint>
 #include <string>
-#include <string_view>
-#include <vector>
-
-#include "shardwise/core/error.hpp"
 
 namespace testing {
 
@@ -26,25 +20,6 @@ inline std::string entry(const std::string& name, const std::string& dtype,
                          const std::string& shape, const std::string& offsets) {
   return '"' + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + shape +
          "],\"data_offsets\":[" + offsets + "]}";
-}
-
-/// What `call` says in a data_error; "" if it says nothing. Any other exception passes.
-template <class Call>
-std::string complaint(Call&& call) {
-  try {
-    call();
-  } catch (const shardwise::data_error& e) {
-    return e.what();
-  }
-  return "";
-}
-
-inline void check_mentions(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) {
-    CAPTURE(text);
-    CAPTURE(part);
-    CHECK(text.find(part) != std::string::npos);
-  }
 }
 
 }  // namespace testing

@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "shardwise/data/cifar10.hpp"
+#include "support/messages.hpp"
 #include "temporary_folder.hpp"
 
 namespace sw = shardwise;
+using testing::check_mentions;
+using testing::message_of;
 
 namespace {
 
@@ -38,20 +41,7 @@ void write_training_files(const TemporaryFolder& folder, std::size_t in_each) {
 }
 
 std::string complaint(sw::Part part, const TemporaryFolder& folder) {
-  try {
-    sw::read_cifar10(part, folder.path());
-  } catch (const sw::data_error& e) {
-    return e.what();
-  }
-  return "";
-}
-
-void check_mentions(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) {
-    CAPTURE(text);
-    CAPTURE(part);
-    CHECK(text.find(part) != std::string::npos);
-  }
+  return message_of<sw::data_error>([&] { sw::read_cifar10(part, folder.path()); });
 }
 
 }  // namespace

@@ -10,28 +10,18 @@
 #include <vector>
 
 #include "shardwise/data/idx.hpp"
+#include "support/messages.hpp"
 #include "temporary_folder.hpp"
 
 namespace sw = shardwise;
+using testing::check_mentions;
+using testing::message_of;
 
 namespace {
 
 /// What read_idx says about a file; empty if it reads it.
 std::string complaint(const std::filesystem::path& path, std::size_t rank) {
-  try {
-    sw::read_idx(path, rank, "install something");
-  } catch (const sw::data_error& e) {
-    return e.what();
-  }
-  return "";
-}
-
-void check_mentions(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) {
-    CAPTURE(text);
-    CAPTURE(part);
-    CHECK(text.find(part) != std::string::npos);
-  }
+  return message_of<sw::data_error>([&] { sw::read_idx(path, rank, "install something"); });
 }
 
 }  // namespace

@@ -18,8 +18,10 @@
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/testing/layer_check.hpp"
+#include "support/messages.hpp"
 
 using namespace shardwise;
+using testing::contains;
 
 namespace {
 
@@ -221,10 +223,6 @@ std::string failure_of(const L& layer, const Shape& in,
   return report.text();
 }
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class L>
 void passes(const L& layer, const Shape& in, const LayerChecks& checks = {.gradients = 3}) {
   const CheckReport report = check_layer<Offered, Wanted>(layer, in, checks);
@@ -260,52 +258,52 @@ TEST_CASE("sums of what is no integer agree up to rounding alone") {
 
 TEST_CASE("a factor that backward forgets is found on one rank") {
   const std::string text = failure_of(ForgetsFactor{}, rows);
-  CHECK(has(text,
-            "ForgetsFactor on 1 rank(s), Invariant -> Invariant: its backward is not that of "
-            "its forward. In double, input, element "));
-  CHECK(has(text, "backward gives"));
+  CHECK(contains(text,
+                 "ForgetsFactor on 1 rank(s), Invariant -> Invariant: its backward is not that of "
+                 "its forward. In double, input, element "));
+  CHECK(contains(text, "backward gives"));
 }
 
 TEST_CASE("a layout whose dual is another than backward gives is found") {
   const std::string text = failure_of(WrongDual{}, rows);
-  CHECK(has(text,
-            "WrongDual on 2 rank(s), Invariant -> Invariant: the gradient of the input is not "
-            "that of one rank alone, on integers: element "));
-  CHECK(has(text, "is Replicated, and its gradient Partial."));
+  CHECK(contains(text,
+                 "WrongDual on 2 rank(s), Invariant -> Invariant: the gradient of the input is not "
+                 "that of one rank alone, on integers: element "));
+  CHECK(contains(text, "is Replicated, and its gradient Partial."));
 }
 
 TEST_CASE("a bias that every rank adds is found") {
   const std::string text = failure_of(BiasOnEveryRank{}, rows);
-  CHECK(has(text,
-            "BiasOnEveryRank on 2 rank(s), Invariant -> Invariant: the output is not that of "
-            "one rank alone, on integers: element "));
-  CHECK(has(text, "what only one may add to a Partial"));
+  CHECK(contains(text,
+                 "BiasOnEveryRank on 2 rank(s), Invariant -> Invariant: the output is not that of "
+                 "one rank alone, on integers: element "));
+  CHECK(contains(text, "what only one may add to a Partial"));
 }
 
 TEST_CASE("a parameter's gradient that is not summed is found") {
   const std::string text = failure_of<Batch, Batch>(Shift<debt>{}, rows);
-  CHECK(has(text,
-            "Shift<1> on 2 rank(s), Sharded<batch> -> Sharded<batch>: the gradient of shift "
-            "is not that of one rank alone"));
-  CHECK(has(text, "Is its ParameterUse true?"));
+  CHECK(contains(text,
+                 "Shift<1> on 2 rank(s), Sharded<batch> -> Sharded<batch>: the gradient of shift "
+                 "is not that of one rank alone"));
+  CHECK(contains(text, "Is its ParameterUse true?"));
 }
 
 TEST_CASE("a batch that forgets the one before is found on one rank") {
-  CHECK(
-      has(failure_of(Shift<batches>{}, rows),
-          "a second batch of a step, which is worth nothing, changes the gradient of shift on one "
-          "rank alone. Does backward ask frame.write()"));
+  CHECK(contains(
+      failure_of(Shift<batches>{}, rows),
+      "a second batch of a step, which is worth nothing, changes the gradient of shift on one "
+      "rank alone. Does backward ask frame.write()"));
 }
 
 TEST_CASE("what is not the same on all ranks is found, however small") {
-  CHECK(
-      has(failure_of(OfItsOwnRank{}, rows, bounded),
-          "OfItsOwnRank on 2 rank(s), Invariant -> Invariant: the output on rank 1 is not that of "
-          "rank 0 bit by bit, and all should hold the same."));
+  CHECK(contains(
+      failure_of(OfItsOwnRank{}, rows, bounded),
+      "OfItsOwnRank on 2 rank(s), Invariant -> Invariant: the output on rank 1 is not that of "
+      "rank 0 bit by bit, and all should hold the same."));
 }
 
 TEST_CASE("a buffer that knows of a rank's own rows alone is found") {
-  CHECK(has(
+  CHECK(contains(
       failure_of<Batch, Batch>(SumOfOwnRows{}, rows),
       "SumOfOwnRows on 2 rank(s), Sharded<batch> -> Sharded<batch>: sum is not that of one rank "
       "alone, on integers: element 0 is "));
@@ -313,18 +311,19 @@ TEST_CASE("a buffer that knows of a rank's own rows alone is found") {
 
 TEST_CASE("an exchange that is forgotten, or made twice, is found") {
   const std::string forgotten = failure_of<Feature, Feature>(Centre<0>{}, rows);
-  CHECK(has(forgotten,
-            "Centre<0> on 1 rank(s), Sharded<feature> -> Sharded<feature>: it sends other "
-            "than planned, in forward: collective 0 is nothing more, and planned is "
-            "all_reduce(3 x float64)"));
+  CHECK(contains(forgotten,
+                 "Centre<0> on 1 rank(s), Sharded<feature> -> Sharded<feature>: it sends other "
+                 "than planned, in forward: collective 0 is nothing more, and planned is "
+                 "all_reduce(3 x float64)"));
   const std::string twice = failure_of<Feature, Feature>(Centre<2>{}, rows);
-  CHECK(has(twice, "in forward: collective 1 is all_reduce(3 x float64), and planned is nothing"));
+  CHECK(contains(twice,
+                 "in forward: collective 1 is all_reduce(3 x float64), and planned is nothing"));
 }
 
 TEST_CASE("what a rank throws is a failure, with rank and layer") {
   const std::string text = failure_of(Throws{}, rows);
-  CHECK(has(text, "Throws on 3 rank(s): rank 1: "));
-  CHECK(has(text, "this rank will not"));
+  CHECK(contains(text, "Throws on 3 rank(s): rank 1: "));
+  CHECK(contains(text, "this rank will not"));
 }
 
 TEST_CASE("all ranks get the report of the first that has found something") {

@@ -9,6 +9,7 @@
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
+#include "support/messages.hpp"
 #include "unit/train/rows.hpp"
 #include "witness/values.hpp"
 
@@ -101,17 +102,6 @@ void check_all(C& ranks) {
   check_mean_squared<Invariant, T>(ranks);
   check_mean_squared<Feature, T>(ranks);
   check_mean_squared<Batch, T>(ranks);
-}
-
-/// The message of the Error that `call` throws.
-template <class Error, class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 constexpr int rank_counts[] = {1, 2, 3, 4, 8};

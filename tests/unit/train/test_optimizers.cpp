@@ -13,6 +13,7 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/sgd.hpp"
+#include "support/messages.hpp"
 #include "witness/formula.hpp"
 #include "witness/values.hpp"
 
@@ -70,12 +71,7 @@ template <class Rule>
 std::string refusal(const Rule& rule) {
   SingleRank alone;
   One model(alone, Seed{1});
-  try {
-    Optimizer optimizer(model, rule);
-  } catch (const argument_error& e) {
-    return e.what();
-  }
-  return "";
+  return testing::message_of<argument_error>([&] { Optimizer optimizer(model, rule); });
 }
 
 }  // namespace

@@ -60,9 +60,9 @@ TEST_CASE("a cosine stays at its end, and a warm-up from nothing begins with not
 }
 
 TEST_CASE("schedules that make no sense are refused by name") {
-  CHECK(refusal(ConstantRate{}) == "nothing thrown");
-  CHECK(refusal(StepDecay{}) == "nothing thrown");
-  CHECK(refusal(CosineDecay{}) == "nothing thrown");
+  CHECK(refusal(ConstantRate{}) == "");
+  CHECK(refusal(StepDecay{}) == "");
+  CHECK(refusal(CosineDecay{}) == "");
   CHECK(contains(refusal(ConstantRate{.rate = -1}), "ConstantRate: rate is -1"));
   CHECK(
       contains(refusal(ConstantRate{.warm_up = {.steps = 5, .from = 1.5}}), "warm_up.from is 1.5"));

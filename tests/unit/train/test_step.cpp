@@ -20,6 +20,7 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/messages.hpp"
 #include "unit/train/rows.hpp"
 
 using namespace testing;
@@ -91,12 +92,8 @@ std::string harmless(C& ranks, Spoil&& spoil) {
   auto bad_labels = labels;
   spoil(bad_x, bad_labels);
   const Numbers before = values_of(model.values());
-  std::string said;
-  try {
-    half.add(bad_x.view(), bad_labels.view(), loss);
-  } catch (const Error& e) {
-    said = e.what();
-  }
+  const std::string said =
+      message_of<Error>([&] { half.add(bad_x.view(), bad_labels.view(), loss); });
   CHECK(values_of(model.values()) == before);
   CHECK(model.step() == 2);
   CHECK(optimizer.steps() == 1);
@@ -182,12 +179,8 @@ TEST_CASE("a NaN in a weight of one rank is found by all, with its layer") {
     });
     const auto x = tensor_of<double>(in, place_of(ranks), made(2, in.elements()));
     const auto labels = made_labels(Shape{in[0]}, place_of(ranks), 10);
-    std::string said;
-    try {
-      train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer);
-    } catch (const numeric_error& e) {
-      said = e.what();
-    }
+    const std::string said = message_of<numeric_error>(
+        [&] { train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer); });
     CHECK(said.find("ByClass / 3: ") != std::string::npos);
     CHECK(said.find("nothing before it does") != std::string::npos);
     CHECK(model.step() == 1);
@@ -201,12 +194,8 @@ TEST_CASE("a loss that overflows though all outputs are finite says so") {
   const auto x = tensor_of<double>(in, {}, made(2, in.elements()));
   Tensor<double, Invariant> target(Shape{in[0], {Axis::feature, 10}});
   target[3] = 1e200;
-  std::string said;
-  try {
-    train_step(model, x.view(), target.view(), MeanSquaredError{}, optimizer);
-  } catch (const numeric_error& e) {
-    said = e.what();
-  }
+  const std::string said = message_of<numeric_error>(
+      [&] { train_step(model, x.view(), target.view(), MeanSquaredError{}, optimizer); });
   CHECK(said.find("the loss is inf") == 0);
 }
 
