@@ -3,23 +3,14 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <vector>
 
 #include "../../examples/support/cnn.hpp"
+#include "ranks/image_losses.hpp"
 #include "shardwise/backend/reference.hpp"
-#include "shardwise/data/fashion_mnist.hpp"
-#include "shardwise/data/sampler.hpp"
 #include "shardwise/data/synthetic.hpp"
-#include "shardwise/model/model.hpp"
-#include "shardwise/train/cross_entropy.hpp"
-#include "shardwise/train/sgd.hpp"
-#include "shardwise/train/step.hpp"
-#include "support/largest_difference.hpp"
-#include "support/ranks.hpp"
 
 using namespace shardwise;
 using namespace example;
@@ -50,31 +41,10 @@ ImageSet small_images() {
   return set;
 }
 
-/// The losses of the first steps, which all ranks must agree on to the last bit.
 template <class Architecture, class T>
 std::vector<double> losses(int ranks) {
-  const ImageSet set = small_images();
-  std::vector<std::vector<double>> seen(static_cast<std::size_t>(ranks));
-  testing::run_on_ranks(ranks, [&](testing::Ranks& communicator) {
-    using Ctx = Context<T, Reference, testing::Ranks>;
-    Model<Architecture, Ctx> model(Architecture{}, communicator, Seed{1}, images);
-    Optimizer optimizer(model, Sgd{.learning_rate = 0.01, .momentum = 0.5});
-    const Place place = place_of(communicator);
-    DistributedSampler sampler(set.count, place, {.batch_size = batch_size, .seed = Seed{3}});
-    Tensor<T, Invariant> x(images, place);
-    Tensor<std::int32_t, Invariant> labels(Shape{images[0]}, place);
-    std::vector<double> mine;
-    while (mine.size() < steps) {
-      copy_batch(set, sampler.next().whole, fashion_mnist_normalisation, x.view().span(),
-                 labels.view().span());
-      mine.push_back(train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer));
-    }
-    testing::tell(place, mine, [&](int rank, const std::vector<double>& of_rank) {
-      seen[static_cast<std::size_t>(rank)] = of_rank;
-    });
-  });
-  for (const auto& of_rank : seen) CHECK(of_rank == seen.front());
-  return seen.front();
+  return testing::image_losses<Architecture, T, Reference>(
+      ranks, small_images(), images, Sgd{.learning_rate = 0.01, .momentum = 0.5}, steps);
 }
 
 template <class T>
@@ -84,9 +54,7 @@ void compare_plans(double bound) {
   REQUIRE(alone.size() == steps);
   CHECK((steps < 20 || alone.back() < 0.9 * alone.front()));  // it learns
   const auto check = [&](const char* plan, int ranks, const std::vector<double>& split) {
-    testing::Largest largest;
-    for (std::size_t i = 0; i < steps; ++i) largest.see(std::abs(split[i] - alone[i]) / alone[i]);
-    const double off = largest;
+    const double off = testing::largest_relative_difference(alone, split, steps);
     std::printf("%zu bytes a number, %-11s, %d ranks: loss %.12f of the last step, off by %.1e\n",
                 sizeof(T), plan, ranks, split.back(), off);
     CHECK(off <= bound);

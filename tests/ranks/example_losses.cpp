@@ -3,22 +3,17 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
-#include <span>
 #include <vector>
 
+#include "ranks/image_losses.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
-#include "shardwise/data/fashion_mnist.hpp"
-#include "shardwise/data/sampler.hpp"
 #include "shardwise/data/synthetic.hpp"
 #include "shardwise/shardwise.hpp"
-#include "support/largest_difference.hpp"
-#include "support/ranks.hpp"
 
 using namespace shardwise;
+using testing::largest_relative_difference;
 
 namespace {
 
@@ -42,37 +37,12 @@ struct MlpWithBug
 
 constexpr std::size_t batch_size = 32;
 
-/// The losses of `steps` steps over `ranks` ranks, which all ranks must agree on to the last bit.
 template <class Architecture, class T, class Backend>
 std::vector<double> losses(int ranks, std::size_t steps) {
   const ImageSet images = make_synthetic_images(Seed{3}, Part::train, steps * batch_size);
-  std::vector<std::vector<double>> seen(static_cast<std::size_t>(ranks));
-  testing::run_on_ranks(ranks, [&](testing::Ranks& communicator) {
-    Model<Architecture, Context<T, Backend, testing::Ranks>> model(communicator, Seed{1});
-    Optimizer optimizer(model, Sgd{.learning_rate = 0.005, .momentum = 0.9});
-    const Place place = place_of(communicator);
-    DistributedSampler sampler(images.count, place, {.batch_size = batch_size, .seed = Seed{3}});
-    Tensor<T, Invariant> x({{Axis::batch, batch_size}, {Axis::feature, 784}}, place);
-    Tensor<std::int32_t, Invariant> labels({{Axis::batch, batch_size}}, place);
-    std::vector<double> mine;
-    for (std::size_t b = 0; b < sampler.batches(); ++b) {
-      copy_batch(images, sampler.next().whole, fashion_mnist_normalisation, x.view().span(),
-                 labels.view().span());
-      mine.push_back(train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer));
-    }
-    testing::tell(place, mine, [&](int rank, const std::vector<double>& of_rank) {
-      seen[static_cast<std::size_t>(rank)] = of_rank;
-    });
-  });
-  for (const auto& of_rank : seen) CHECK(of_rank == seen.front());
-  return seen.front();
-}
-
-/// The largest relative difference within the first `steps` losses.
-double largest_difference(std::span<const double> a, std::span<const double> b, std::size_t steps) {
-  testing::Largest largest;
-  for (std::size_t i = 0; i < steps; ++i) largest.see(std::abs(a[i] - b[i]) / std::abs(a[i]));
-  return largest;
+  return testing::image_losses<Architecture, T, Backend>(
+      ranks, images, {{Axis::batch, batch_size}, {Axis::feature, 784}},
+      Sgd{.learning_rate = 0.005, .momentum = 0.9}, steps);
 }
 
 }  // namespace
@@ -85,8 +55,8 @@ TEST_CASE("in float, losses agree to 1e-5 over 20 steps and to 1e-3 over the run
   CHECK(alone.back() < 0.5 * alone.front());  // it learns
   for (const int ranks : testing::rank_counts({2, 3, 4, 8})) {
     const std::vector<double> split = train(ranks, steps);
-    const double early = largest_difference(alone, split, 20);
-    const double late = largest_difference(alone, split, steps);
+    const double early = largest_relative_difference(alone, split, 20);
+    const double late = largest_relative_difference(alone, split, steps);
     std::printf("float, %d ranks: loss %.9f of step 20, %.9f of step %zu; off by %.1e, %.1e\n",
                 ranks, split[19], split.back(), steps, early, late);
     CHECK(early <= 1e-5);
@@ -99,7 +69,7 @@ TEST_CASE("in double, losses agree to 1e-10 over 20 steps") {
   const auto train = losses<Mlp<64>, double, Reference>;
   const std::vector<double> alone = train(1, steps);
   for (const int ranks : testing::rank_counts({2, 3, 4, 8})) {
-    const double difference = largest_difference(alone, train(ranks, steps), steps);
+    const double difference = largest_relative_difference(alone, train(ranks, steps), steps);
     std::printf("double, %d ranks: off by %.1e\n", ranks, difference);
     CHECK(difference <= 1e-10);
   }
@@ -111,7 +81,7 @@ TEST_CASE("a bias divided by the number of ranks is noticed") {
   const auto train = losses<MlpWithBug<512>, float, OneDnn>;
   CHECK(train(1, steps) == right);  // alone, it is no bug
   for (const int ranks : testing::rank_counts({2, 8})) {
-    const double difference = largest_difference(right, train(ranks, steps), steps);
+    const double difference = largest_relative_difference(right, train(ranks, steps), steps);
     std::printf("float with the bug, %d ranks: off by %.1e\n", ranks, difference);
     CHECK(difference > 1e-5);
   }
