@@ -144,14 +144,15 @@ class LayerRun {
   std::vector<NumberedValues> gradients(int batches) {
     model_.discard_step();
     results_.clear();
+    const std::uint64_t before = tensors_;
     const auto x = made<typename E::offered>(in_);
     for (int i = 0; i < batches; ++i) {
+      using DY = dual_t<typename E::wanted>;
       const auto y = model_.forward(x.view());
-      Tensor<double, dual_t<typename E::wanted>> dy(y.global(), y.place());
-      if (i == 0) make(dy.view(), what_, tensors_);
+      const auto dy = i == 0 ? made<DY>(y.global()) : Tensor<double, DY>(y.global(), y.place());
       model_.backward(dy.view());
     }
-    --tensors_;
+    tensors_ = before;  // so that the next call is given the same numbers
     model_.settle_gradients();
     note_gradients("");
     return std::move(results_);
