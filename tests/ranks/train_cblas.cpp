@@ -2,26 +2,19 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <vector>
 
+#include "ranks/training_losses.hpp"
 #include "shardwise/backend/cblas/cblas.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
-#include "shardwise/model/model.hpp"
 #include "shardwise/model/residual.hpp"
-#include "shardwise/train/mean_squared_error.hpp"
-#include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/sgd.hpp"
-#include "shardwise/train/step.hpp"
 #include "support/largest_difference.hpp"
 #include "support/ranks.hpp"
-#include "witness/formula.hpp"
 
 using namespace shardwise;
 
@@ -33,19 +26,11 @@ struct Block
 struct Net : Sequential<Block, RowParallelLinear<9, 5>> {};
 
 /// The losses of 20 steps, as every rank sees them.
-template <class B, Communicator C>
-std::vector<double> losses(C& ranks) {
-  Model<Net, Context<double, B, C>> model(ranks, Seed{1});
-  Tensor<double, Invariant> x({{Axis::batch, 7}, {Axis::feature, 9}}, place_of(ranks));
-  Tensor<double, Invariant> target({{Axis::batch, 7}, {Axis::feature, 5}}, place_of(ranks));
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = witness::made(1, static_cast<std::int64_t>(i));
-  for (std::size_t i = 0; i < target.size(); ++i)
-    target[i] = witness::made(2, static_cast<std::int64_t>(i));
-  Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
-  std::vector<double> found;
-  for (int step = 0; step < 20; ++step)
-    found.push_back(train_step(model, x.view(), target.view(), MeanSquaredError{}, optimizer));
-  return found;
+template <class Backend, class C>
+auto losses(C& ranks) {
+  return testing::training_losses<Net, double, Backend>(
+      ranks, {{Axis::batch, 7}, {Axis::feature, 9}}, Sgd{.learning_rate = 0.3, .momentum = 0.9}, 20,
+      [](std::size_t) {});
 }
 
 }  // namespace
