@@ -52,16 +52,18 @@ class Sized {
   /// How many sizes the constructor is to be given.
   static constexpr std::size_t sizes_to_give = (0 + ... + (Ns == dynamic ? 1 : 0));
 
-  ///@{
-  /// Given the sizes that are `dynamic`; another number of them does not compile.
+  /// All sizes are in the type; it does not compile otherwise.
   constexpr Sized() { detail::sizes_must_be_dynamic<0, sizes_to_give>(); }
+
+  /// One is `dynamic`; it does not compile otherwise.
   constexpr explicit Sized(std::size_t size) : given_(size) {
     detail::sizes_must_be_dynamic<1, sizes_to_give>();
   }
+
+  /// Both are `dynamic`; it does not compile otherwise.
   constexpr Sized(std::size_t in, std::size_t out) : given_(in, out) {
     detail::sizes_must_be_dynamic<2, sizes_to_give>();
   }
-  ///@}
 
   /// The size of the input.
   constexpr std::size_t in() const {
