@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../../examples/support/cnn.hpp"
-#include "models/require_near.hpp"
+#include "support/require_equal.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/random_values.hpp"

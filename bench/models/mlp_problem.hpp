@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/require_near.hpp"
+#include "support/require_equal.hpp"
 #include "support/random_values.hpp"
 
 namespace bench {

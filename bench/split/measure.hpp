@@ -3,7 +3,6 @@
 // models, so that what is measured is what users get.
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "shardwise/testing/calls.hpp"
 #include "split/engine.hpp"
 #include "support/random_values.hpp"
+#include "support/require_equal.hpp"
 #include "support/together.hpp"
 
 namespace split {
@@ -47,15 +47,6 @@ inline std::size_t bytes_of(std::span<const sw::CountedCall> calls) {
   std::size_t bytes = 0;
   for (const sw::CountedCall& call : calls) bytes += call.elements * sw::size_of(call.dtype);
   return bytes;
-}
-
-template <class T>
-std::vector<T> random_elements(std::size_t n) {
-  const std::vector<float> values = bench::random_values(n);
-  std::vector<T> elements(n);
-  std::transform(values.begin(), values.end(), elements.begin(),
-                 [](float value) { return static_cast<T>(value); });
-  return elements;
 }
 
 /// Redistributions of matrices with so many rows, as they are made between layers.
@@ -89,7 +80,7 @@ class Moves {
     const sw::Shape shape = matrix(rows_, features);
     const auto from = std::make_shared<sw::Tensor<T, From>>(shape, sw::place_of(*ranks_));
     const auto to = std::make_shared<sw::Tensor<T, To>>(shape, sw::place_of(*ranks_));
-    const std::vector<T> values = random_elements<T>(from->size());
+    const std::vector<T> values = bench::random_values<T>(from->size());
     std::copy(values.begin(), values.end(), from->data());
     all_.push_back(
         [=, this] { sw::redistribute(*ranks_, *pool_, std::as_const(*from).view(), to->view()); });
@@ -128,12 +119,15 @@ class Candidate {
                               sw::Activation::none, product.y.data());
   }
 
+  const std::string& name() const { return name_; }
   void communicate() { moves_(); }
   Moves<T>& moves() { return moves_; }
 
-  /// All that is known without a clock. A collective, after the first forward.
+  /// All that is known without a clock, in bytes: what ranks pass into collectives and what ring
+  /// algorithms send, of all ranks together; parameters and the model's memory, without what a
+  /// backend packs, of the rank that holds most. A collective, after the first forward.
   /// throws   std::runtime_error if the model sends something else than planned
-  Measured known() {
+  std::vector<std::pair<std::string, double>> known() {
     ranks_->clear();
     forward();
     const std::vector<sw::CountedCall> log(ranks_->log().begin(), ranks_->log().end());
@@ -142,15 +136,13 @@ class Candidate {
     const std::vector<sw::CountedCall> planned = sw::planned_calls<Ranks>(plan.forward, plan.ranks);
     const std::string difference = sw::difference_from_plan(name_, planned, counted);
     if (!difference.empty()) throw std::runtime_error(difference);
-    Measured result;
-    result.split = name_;
-    result.planned = bytes_of(planned);
-    result.counted = bytes_of(counted);
-    result.on_the_wire = plan.forward.bytes_sent(plan.ranks);
-    result.parameters =
-        bench::over_ranks(*ranks_, model_.values().size_bytes(), sw::Reduction::max);
-    result.memory = bench::over_ranks(*ranks_, model_.run().pool.reserved(), sw::Reduction::max);
-    return result;
+    const auto most = [&](std::size_t bytes) {
+      return static_cast<double>(bench::over_ranks(*ranks_, bytes, sw::Reduction::max));
+    };
+    return {{"planned bytes", static_cast<double>(bytes_of(planned))},
+            {"ring bytes", static_cast<double>(plan.forward.bytes_sent(plan.ranks))},
+            {"parameter bytes", most(model_.values().size_bytes())},
+            {"memory bytes", most(model_.run().pool.reserved())}};
   }
 
  private:
@@ -174,7 +166,7 @@ class Candidate {
       product.kernel = std::make_unique<typename B::template Linear<T>>(backend_, in, out);
       product.weight = parameter.value.data();
       product.bias = nullptr;
-      if (!follows) product.gathered = random_elements<T>(rows * in);
+      if (!follows) product.gathered = bench::random_values<T>(rows * in);
       product.x = follows ? before : product.gathered.data();
       product.y.resize(rows * out);
     } else if (!std::is_same_v<typename P::used, sw::Partial> || ranks_->rank() == 0) {
@@ -192,77 +184,69 @@ class Candidate {
   Moves<T> moves_;
 };
 
-/// throws   std::runtime_error unless a split gives what one rank gives, up to the rounding of
-///          outputs of about 1 that are summed in another order
-template <class T>
-void require_equal(const std::string& name, std::span<const T> exact, std::span<const T> got) {
-  const double epsilon = std::is_same_v<T, sw::bf16> ? 0x1p-8
-                         : std::is_same_v<T, float>  ? 0x1p-23
-                                                     : 0x1p-52;
-  for (std::size_t i = 0; i < exact.size(); ++i) {
-    const auto e = static_cast<double>(exact[i]), g = static_cast<double>(got[i]);
-    if (!(std::abs(e - g) <= 16 * epsilon * (1 + std::abs(e))))
-      throw std::runtime_error(name + ": element " + std::to_string(i) + " of the result is " +
-                               std::to_string(g) + ", but one rank gives " + std::to_string(e));
-  }
-}
-
 /// Unsplit on one rank, with the others idle, and two splits on all of them.
 template <class T, class B, class Unsplit, class First, class Second>
-std::vector<Measured> measure_ways(Ranks& ranks, Candidate<T, B, Unsplit>* unsplit,
-                                   Candidate<T, B, First>& first, Candidate<T, B, Second>& second,
-                                   const Effort& effort) {
-  std::vector<Measured> result;
-  if (unsplit != nullptr) result.push_back(unsplit->known());
-  result.insert(result.end(), {first.known(), second.known()});
-  const std::span<const T> of_first = first.forward(), of_second = second.forward();
-  if (unsplit != nullptr) {
-    const std::span<const T> exact = unsplit->forward();
-    require_equal(result[1].split, exact, of_first);
-    require_equal(result[2].split, exact, of_second);
-  } else {
-    result.clear();
-  }
-
-  const auto seconds = bench::in_turns(
-      ranks,
-      {[&] {
-         if (unsplit != nullptr) unsplit->forward();
-       },
-       [&] {
-         if (unsplit != nullptr) unsplit->multiply();
-       },
-       [&] {
-         if (unsplit != nullptr) unsplit->communicate();
-       },
-       [&] { first.forward(); }, [&] { first.multiply(); }, [&] { first.communicate(); },
-       [&] { second.forward(); }, [&] { second.multiply(); }, [&] { second.communicate(); }},
-      effort.rounds, effort.sample_seconds, effort.stop);
-  if (seconds.empty()) return {};
-  const auto combine = [&](std::size_t a, std::size_t b, auto f) {
-    std::vector<double> values;
-    for (std::size_t i = 0; i < seconds[a].size(); ++i)
-      values.push_back(f(seconds[a][i], seconds[b][i]));
-    return bench::Spread::of(std::move(values));
+std::vector<bench::Timing> measure_ways(Ranks& ranks,
+                                        std::optional<Candidate<T, B, Unsplit>>& unsplit,
+                                        Candidate<T, B, First>& first,
+                                        Candidate<T, B, Second>& second, const Problem& problem,
+                                        int rounds, double peak) {
+  using Known = std::vector<std::pair<std::string, double>>;
+  const std::vector<Known> known{unsplit ? unsplit->known() : Known(), first.known(),
+                                 second.known()};
+  std::vector<T> exact(first.forward().size());
+  if (unsplit) std::copy_n(unsplit->forward().data(), exact.size(), exact.data());
+  ranks.broadcast(std::span<T>(exact), 0);
+  // Outputs of about 1 are summed in another order.
+  const double rounding = sizeof(T) == 2 ? 0x1p-4 : sizeof(T) == 4 ? 0x1p-19 : 0x1p-48;
+  const auto require = [&](auto& way) {
+    const std::span<const T> got = way.forward();
+    bench::require_within(
+        way.name(), got.size(), [&](std::size_t i) { return exact[i]; },
+        [&](std::size_t i) { return got[i]; }, rounding, rounding);
   };
-  for (std::size_t way = 0; way < result.size(); ++way) {
-    const std::size_t total = 3 * way;
-    result[way].total = bench::Spread::of(seconds[total]);
-    result[way].product = bench::Spread::of(seconds[total + 1]);
+  require(first), require(second);
+
+  const auto seconds =
+      bench::in_turns(ranks,
+                      {[&] {
+                         if (unsplit) unsplit->forward();
+                       },
+                       [&] { first.forward(); }, [&] { second.forward(); },
+                       [&] {
+                         if (unsplit) unsplit->multiply();
+                       },
+                       [&] { first.multiply(); }, [&] { second.multiply(); },
+                       [&] { first.communicate(); }, [&] { second.communicate(); }},
+                      rounds, 2e-3);
+  std::vector<bench::Timing> timings = bench::timings_of({"unsplit", first.name(), second.name()},
+                                                         {seconds[0], seconds[1], seconds[2]});
+  for (std::size_t way = 0; way < timings.size(); ++way) {
+    bench::Timing& timing = timings[way];
+    const std::vector<double>& products = seconds[way + 3];
+    const auto us = [&](const std::string& what, const std::vector<double>& times) {
+      timing.also.emplace_back(what + " us", 1e6 * bench::Spread::of(times).median);
+    };
+    us("product", products);
     if (way > 0) {
-      result[way].communication = bench::Spread::of(seconds[total + 2]);
-      result[way].exposed =
-          combine(total, total + 1, [](double t, double p) { return std::max(0.0, t - p); });
+      us("sending", seconds[way + 5]);
+      std::vector<double> exposed;
+      for (std::size_t round = 0; round < products.size(); ++round)
+        exposed.push_back(std::max(0.0, seconds[way][round] - products[round]));
+      us("exposed", exposed);
     }
-    result[way].speedup = combine(0, total, [](double one, double t) { return one / t; });
+    timing.also.emplace_back("speedup", timing.speed.median);
+    timing.also.emplace_back("efficiency", timing.speed.median / ranks.size());
+    timing.also.emplace_back("of peak", problem.operations() / timing.seconds.median / peak);
+    timing.also.insert(timing.also.end(), known[way].begin(), known[way].end());
   }
-  return result;
+  return timings;
 }
 
 template <class T, class B>
-std::vector<Measured> measure(Ranks& ranks, const Problem& problem, const Effort& effort) {
+std::vector<bench::Timing> measure(Ranks& ranks, const Problem& problem, int rounds, double peak) {
   const auto [rows, in, out, is_pair] = problem;
-  const std::vector<T> x = random_elements<T>(rows * in);
+  const std::vector<T> x = bench::random_values<T>(rows * in);
   Ranks alone = ranks.split(ranks.rank(), 0);
   const bool is_first = ranks.rank() == 0;
   const std::span<const T> input(x);
@@ -278,7 +262,7 @@ std::vector<Measured> measure(Ranks& ranks, const Problem& problem, const Effort
         input, rows);
     gather.moves().gather(out);
     gather.moves().gather(in);
-    return measure_ways(ranks, unsplit ? &*unsplit : nullptr, row, gather, effort);
+    return measure_ways(ranks, unsplit, row, gather, problem, rounds, peak);
   }
   std::optional<Candidate<T, B, Whole>> unsplit;
   if (is_first) unsplit.emplace("unsplit", Whole(in, out), alone, input, rows);
@@ -287,7 +271,7 @@ std::vector<Measured> measure(Ranks& ranks, const Problem& problem, const Effort
   Candidate<T, B, Row> row("row", Row(in, out), ranks, input, rows);
   row.moves().slice(in);
   row.moves().sum(out);
-  return measure_ways(ranks, unsplit ? &*unsplit : nullptr, column, row, effort);
+  return measure_ways(ranks, unsplit, column, row, problem, rounds, peak);
 }
 
 /// The most of square products that grow until one takes some milliseconds.
@@ -297,7 +281,7 @@ double peak(Ranks& ranks) {
   for (std::size_t n = 128; n <= 2048; n *= 2) {
     B backend;
     typename B::template Linear<T> kernel(backend, n, n);
-    const std::vector<T> x = random_elements<T>(n * n);
+    const std::vector<T> x = bench::random_values<T>(n * n);
     std::vector<T> y(n * n);
     const bench::Run run = [&] {
       kernel.forward(n, x.data(), {x.data(), 1}, nullptr, sw::Activation::none, y.data());

@@ -1,14 +1,11 @@
 #pragma once
-// Which shapes to measure: written out, from a file, or by the name of a network.
+// Which shapes to measure: written out, or by the name of a network.
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
-#include <fstream>
-#include <functional>
-#include <map>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "support/resnet50.hpp"
@@ -22,8 +19,11 @@ struct NamedShape {
   std::size_t in = 0;
   std::size_t out = 0;
 
-  std::string extents() const {
-    return std::to_string(rows) + 'x' + std::to_string(in) + 'x' + std::to_string(out);
+  /// "mlp/up 512x1024x4096".
+  std::string title() const {
+    const std::string extents =
+        std::to_string(rows) + 'x' + std::to_string(in) + 'x' + std::to_string(out);
+    return (name.empty() ? "" : name + ' ') + extents;
   }
 };
 
@@ -35,7 +35,7 @@ inline NamedShape parse_shape(const std::string& text) {
     throw std::runtime_error("the shape '" + text + "' " + why +
                              ": write rows x in x out, such as 512x4096x1024");
   };
-  NamedShape shape{text, 0, 0, 0};
+  NamedShape shape;
   const char* at = text.data();
   const char* const end = at + text.size();
   for (std::size_t* extent : {&shape.rows, &shape.in, &shape.out}) {
@@ -53,123 +53,74 @@ inline NamedShape parse_shape(const std::string& text) {
   return shape;
 }
 
-/// One shape a line; what follows a # is a comment, and empty lines are left out.
-/// throws   std::runtime_error, with the line, for a file that cannot be read or holds no shape
-inline std::vector<NamedShape> read_shapes(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw std::runtime_error("the file of shapes " + path + " cannot be read");
-  std::vector<NamedShape> shapes;
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    line.erase(std::min(line.find('#'), line.size()));
-    const std::size_t begin = line.find_first_not_of(" \t\r");
-    if (begin == std::string::npos) continue;
-    try {
-      shapes.push_back(parse_shape(line.substr(begin, line.find_last_not_of(" \t\r") + 1 - begin)));
-    } catch (const std::runtime_error& e) {
-      throw std::runtime_error(path + ":" + std::to_string(number) + ": " + e.what());
-    }
-  }
-  if (file.bad()) throw std::runtime_error("the file of shapes " + path + " cannot be read");
-  if (shapes.empty()) throw std::runtime_error("the file of shapes " + path + " holds no shape");
-  return shapes;
-}
-
 /// What presets leave open.
 struct PresetSizes {
   std::vector<std::size_t> rows{512};  ///< tokens, for the products of transformers and of `mlp`
-  std::size_t images = 4;              ///< for convolutions
   std::size_t shrink = 1;              ///< in and out are divided by this
 };
 
-namespace detail {
-
-struct Product {
+/// The products of a network.
+struct Preset {
   std::string name;
-  std::size_t in;
-  std::size_t out;
+  std::vector<NamedShape> products;  ///< 0 rows: as many as are asked for
 };
 
-inline std::vector<NamedShape> at_rows(const std::string& preset, const PresetSizes& sizes,
-                                       const std::vector<Product>& products) {
-  std::vector<NamedShape> shapes;
-  for (const std::size_t rows : sizes.rows)
-    for (const Product& product : products)
-      shapes.push_back({preset + '/' + product.name, rows, product.in, product.out});
-  return shapes;
-}
-
-/// Convolutions as the products that im2col makes of them: a row for each output pixel.
-inline std::vector<NamedShape> resnet50(const PresetSizes& sizes) {
-  std::vector<NamedShape> shapes;
-  for (const bench::ConvolutionShape& c : bench::resnet50()) {
-    const std::string kernel = std::to_string(c.kernel);
-    shapes.push_back({"resnet50/" + kernel + 'x' + kernel + '-' + std::to_string(c.extent),
-                      sizes.images * c.outputs() * c.outputs(), c.in * c.kernel * c.kernel, c.out});
-  }
-  return shapes;
-}
-
-/// Every pair of widths, for maps of who wins where.
-inline std::vector<NamedShape> grid() {
-  std::vector<NamedShape> shapes;
+/// Transformers by their weights; ResNet-50's convolutions of 4 images as the products that im2col
+/// makes of them, a row for each output pixel; and every pair of widths, for maps of who wins
+/// where. source   Brown et al. 2020, table 2.1; Touvron et al. 2023, table 1
+inline std::vector<Preset> presets() {
+  Preset grid{"grid", {}}, resnet50{"resnet50", {}};
   for (const std::size_t rows : {16U, 256U})
     for (const std::size_t in : {128U, 256U, 512U, 1024U, 2048U})
       for (const std::size_t out : {128U, 256U, 512U, 1024U, 2048U})
-        shapes.push_back({"grid", rows, in, out});
-  return shapes;
-}
-
-}  // namespace detail
-
-/// Presets by name.
-/// source   gpt3: Brown et al. 2020, table 2.1; llama-70b: Touvron et al. 2023, with 8 key/value
-///          heads of 128 features; resnet50: He et al. 2016, table 1
-inline const std::map<std::string, std::function<std::vector<NamedShape>(const PresetSizes&)>>&
-presets() {
-  using Shapes = std::vector<NamedShape>;
-  static const std::map<std::string, std::function<Shapes(const PresetSizes&)>> all{
-      {"gpt3",
-       [](const PresetSizes& sizes) {
-         return detail::at_rows(
-             "gpt3", sizes,
-             {{"query", 12288, 12288}, {"up", 12288, 49152}, {"down", 49152, 12288}});
-       }},
-      {"llama-70b",
-       [](const PresetSizes& sizes) {
-         return detail::at_rows("llama-70b", sizes,
-                                {{"query", 8192, 8192},
-                                 {"key", 8192, 1024},
-                                 {"up", 8192, 28672},
-                                 {"down", 28672, 8192}});
-       }},
-      {"mlp",
-       [](const PresetSizes& sizes) {
-         return detail::at_rows("mlp", sizes, {{"up", 1024, 4096}, {"down", 4096, 1024}});
-       }},
-      {"resnet50", detail::resnet50},
-      {"grid", [](const PresetSizes&) { return detail::grid(); }}};
-  return all;
+        grid.products.push_back({"grid", rows, in, out});
+  for (const bench::ConvolutionShape& c : bench::resnet50()) {
+    const std::string kernel = std::to_string(c.kernel);
+    resnet50.products.push_back(
+        {"resnet50/" + kernel + 'x' + kernel + '-' + std::to_string(c.extent),
+         4 * c.outputs() * c.outputs(), c.in * c.kernel * c.kernel, c.out});
+  }
+  return {{"gpt3",
+           {{"gpt3/query", 0, 12288, 12288},
+            {"gpt3/up", 0, 12288, 49152},
+            {"gpt3/down", 0, 49152, 12288}}},
+          grid,
+          {"llama-70b",
+           {{"llama-70b/query", 0, 8192, 8192},
+            {"llama-70b/key", 0, 8192, 1024},
+            {"llama-70b/up", 0, 8192, 28672},
+            {"llama-70b/down", 0, 28672, 8192}}},
+          {"mlp", {{"mlp/up", 0, 1024, 4096}, {"mlp/down", 0, 4096, 1024}}},
+          resnet50};
 }
 
 inline std::string names_of_presets() {
   std::string names;
-  for (const auto& [name, make] : presets()) names += (names.empty() ? "" : ", ") + name;
+  for (const Preset& preset : presets()) names += (names.empty() ? "" : ", ") + preset.name;
   return names;
 }
 
 /// throws   std::runtime_error for a name that is not there, with those that are
 inline std::vector<NamedShape> preset(const std::string& name, const PresetSizes& sizes) {
-  const auto found = presets().find(name);
-  if (found == presets().end())
+  const std::vector<Preset> all = presets();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Preset& one) { return one.name == name; });
+  if (found == all.end())
     throw std::runtime_error("there is no preset '" + name + "'; there are " + names_of_presets());
-  std::vector<NamedShape> shapes = found->second(sizes);
-  for (NamedShape& shape : shapes) {
-    if (sizes.shrink == 1) continue;
-    shape.name += "/" + std::to_string(sizes.shrink);
+  std::vector<NamedShape> shapes;
+  const auto add = [&](NamedShape shape, std::size_t rows) {
+    if (sizes.shrink > 1) shape.name += "/" + std::to_string(sizes.shrink);
     shape.in = std::max<std::size_t>(1, shape.in / sizes.shrink);
     shape.out = std::max<std::size_t>(1, shape.out / sizes.shrink);
+    shape.rows = rows;
+    shapes.push_back(shape);
+  };
+  for (const NamedShape& product : found->products) {
+    if (product.rows > 0) add(product, product.rows);
   }
+  for (const std::size_t rows : sizes.rows)
+    for (const NamedShape& product : found->products)
+      if (product.rows == 0) add(product, rows);
   return shapes;
 }
 

@@ -3,7 +3,6 @@
 // collectives.
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -69,17 +68,14 @@ int calls_of_sample(C& ranks, const Run& run, double sample_seconds) {
 
 /// For each run its time in each round. Every round makes all runs once, in the reverse order
 /// every second time, so that what disturbs the machine disturbs all alike. A sample repeats a
-/// short call until it lasts about `sample_seconds`. Empty if rank 0 found `stop` set.
+/// short call until it lasts about `sample_seconds`.
 template <class C>
 std::vector<std::vector<double>> in_turns(C& ranks, const std::vector<Run>& runs, int rounds,
-                                          double sample_seconds,
-                                          const std::atomic<bool>* stop = nullptr) {
+                                          double sample_seconds) {
   std::vector<int> calls;
   for (const Run& run : runs) calls.push_back(calls_of_sample(ranks, run, sample_seconds));
   std::vector<std::vector<double>> seconds(runs.size());
   for (int round = 0; round < rounds; ++round) {
-    const bool stops = stop != nullptr && stop->load();
-    if (of_first(ranks, stops ? 1 : 0) != 0) return {};
     for (std::size_t turn = 0; turn < runs.size(); ++turn) {
       const std::size_t i = round % 2 == 0 ? turn : runs.size() - 1 - turn;
       seconds[i].push_back(seconds_together(ranks, calls[i], runs[i]));

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """Draws what shardwise-split measured: who wins at which shape, where the time goes, and scaling.
 
-  shardwise-split -p grid,mlp,resnet50 -r 1,2,4 -o results.csv
-  split.py results.csv FOLDER [--ranks 2] [--dtype float] [--backend onednn]
+  shardwise-split --preset=grid,mlp,resnet50 --ranks=1,2,4 --benchmark_out=results.json
+  split.py results.json... FOLDER [--ranks 2] [--dtype float] [--backend onednn]
 
 Writes FOLDER/split_winner.png (the preset grid), split_time.png and split_scaling.png (all other
 shapes), each if there are rows for it. Needs matplotlib.
 """
 
 import argparse
-import csv
+import re
 import sys
 from pathlib import Path
 
-NEEDED = ("name rows in out of ranks dtype backend communicator split total_us exposed_us "
-          "speedup load cpu").split()
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+import tables  # noqa: E402
+
+COMPARISON = re.compile(r"(?:(\S+) )?(\d+)x(\d+)x(\d+), (layer|pair), (\d+) ranks, (\S+) by (\S+)$")
 WAYS = {"layer": ["unsplit", "column", "row"],
         "pair": ["unsplit", "column-row", "column-gather-column"]}
 COLOURS = {"unsplit": "#9a9a9a", "column": "tab:blue", "row": "tab:orange",
@@ -23,39 +25,37 @@ EDGE = {"unsplit": "-", "column": "-", "row": "--", "column-row": "-", "column-g
 CLOSE = 0.03  # speeds so near to each other count as equal
 
 
-def matplotlib_or_leave(path):
+def matplotlib_or_leave():
     try:
         import matplotlib
     except ImportError:
-        sys.exit(f"split.py: matplotlib is not installed, so nothing is drawn; {path} is whole. Get it "
-                 "by `apt-get install python3-matplotlib` or `pip install matplotlib`, and run again.")
+        sys.exit("split.py: matplotlib is not installed, so nothing is drawn. Get it by `apt-get install "
+                 "python3-matplotlib` or `pip install matplotlib`, and run again.")
     matplotlib.use("Agg")
     import matplotlib.pyplot
 
     return matplotlib.pyplot
 
 
-def read(path):
-    """Rows as dictionaries, numbers as numbers."""
+def rows_of(file):
+    """A dictionary for each way of each comparison."""
     try:
-        with open(path, newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        sys.exit(f"split.py: {path} cannot be read: {problem}")
-    lacking = [name for name in NEEDED if rows and rows[0].get(name) is None]
-    if lacking:
-        sys.exit(f"split.py: {path} has no column {', '.join(lacking)}: is it of shardwise-split?")
-    if not rows:
-        sys.exit(f"split.py: {path} holds no rows")
-    for line, row in enumerate(rows, 2):
-        try:
-            for name in ("rows", "in", "out", "ranks"):
-                row[name] = int(row[name])
-            for name in ("total_us", "exposed_us", "speedup", "load"):
-                row[name] = float(row[name])
-        except (TypeError, ValueError):
-            sys.exit(f"split.py: {path}, line {line}, is no measurement of shardwise-split")
-    return rows
+        report, _ = tables.report_of(file.read_text())
+        context = report["context"]
+        for benchmark in report["benchmarks"]:
+            if benchmark.get("error_occurred"):
+                continue
+            name, rows, ins, outs, of, ranks, dtype, backend = COMPARISON.match(
+                tables.name_of(benchmark)).groups()
+            shape = {"rows": int(rows), "in": int(ins), "out": int(outs)}
+            for way, counted in tables.counters_of(benchmark).items():
+                yield {"name": name or f"{rows}x{ins}x{outs}", **shape, "of": of, "ranks": int(ranks),
+                       "dtype": dtype, "backend": backend, "communicator": context["ranks are"],
+                       "split": way, "total_us": 1e6 * counted["seconds"],
+                       "exposed_us": counted.get("exposed us", 0.0), "speedup": counted["speedup"],
+                       "load": context["load_avg"][0], "cpu": context["processor"]}
+    except (OSError, ValueError, KeyError, IndexError, AttributeError) as problem:
+        sys.exit(f"split.py: {file} is not what shardwise-split writes: {problem}")
 
 
 def shape_of(row):
@@ -218,24 +218,26 @@ def draw_scaling(plt, rows, picture):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", help="a CSV file of shardwise-split")
+    parser.add_argument("results", nargs="+", type=Path, help="JSON files of shardwise-split")
     parser.add_argument("folder", type=Path, help="where pictures go")
     parser.add_argument("--ranks", type=int, default=2, help="of winners and times [2]")
     for name in ("dtype", "backend", "communicator"):
         parser.add_argument(f"--{name}", help="which rows to draw [that of the first one]")
     options = parser.parse_args()
-    rows = read(options.results)
+    rows = [row for file in options.results for row in rows_of(file)]
+    if not rows:
+        sys.exit("split.py: nothing was measured in these files")
     for name in ("dtype", "backend", "communicator"):
         wanted = getattr(options, name) or rows[0][name]
         known = sorted({row[name] for row in rows})
         rows = [row for row in rows if row[name] == wanted]
         if not rows:
-            sys.exit(f"split.py: {options.results} has no rows of the {name} {wanted} that are also of "
-                     f"the others; there are {', '.join(known)}")
+            sys.exit(f"split.py: no rows of the {name} {wanted} that are also of the others; there are "
+                     f"{', '.join(known)}")
     if options.ranks not in {row["ranks"] for row in rows}:
-        sys.exit(f"split.py: {options.results} has no rows of {options.ranks} ranks; there are "
+        sys.exit(f"split.py: no rows of {options.ranks} ranks; there are "
                  f"{', '.join(map(str, sorted({row['ranks'] for row in rows})))}: see --ranks")
-    plt = matplotlib_or_leave(options.results)
+    plt = matplotlib_or_leave()
     try:
         options.folder.mkdir(parents=True, exist_ok=True)
         grid = [row for row in rows if row["name"].startswith("grid")]
