@@ -113,6 +113,18 @@ def report_of(text):
         return json.loads(f"{known}{found}]}}"), problem
 
 
+def tables_of(benchmarks):
+    """Lines: a table for each set of candidates, below what failed."""
+    lines, tables = [], {}
+    for benchmark in benchmarks:
+        if benchmark.get("error_occurred"):
+            why = benchmark.get("error_message", "").replace("\n", " ")
+            lines += ["", f"**failed**: {name_of(benchmark)}: {why}"]
+        else:
+            tables.setdefault(benchmark["label"], []).append(cells_of(benchmark))
+    return lines + [line for rows in tables.values() for line in table_of(rows)]
+
+
 def section_of(file):
     """The lines of one program."""
     lines = ["", f"## {file.stem}", ""]
@@ -121,14 +133,7 @@ def section_of(file):
         lines += [circumstances_of(report["context"])]
         if problem:
             lines += ["", f"**failed**: {file} ends too early: {problem}. What it has:"]
-        tables = {}
-        for benchmark in report["benchmarks"]:
-            if benchmark.get("error_occurred"):
-                why = benchmark.get("error_message", "").replace("\n", " ")
-                lines += ["", f"**failed**: {name_of(benchmark)}: {why}"]
-            else:
-                tables.setdefault(benchmark["label"], []).append(cells_of(benchmark))
-        lines += [line for rows in tables.values() for line in table_of(rows)]
+        lines += tables_of(report["benchmarks"])
     except (OSError, ValueError, KeyError) as problem:
         lines += ["", f"**failed**: {file} is not whole: {type(problem).__name__}: {problem}"]
     return lines

@@ -14,7 +14,6 @@ FILE is JSON as Google Benchmark writes it, anew after each program: what stops 
 figures of none that was compiled.
 """
 
-import argparse
 import os
 import pathlib
 import re
@@ -28,7 +27,7 @@ from model_program import UMBRELLA, model_program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/support"))
-import report  # noqa: E402
+import driver  # noqa: E402
 
 STANDARD = "standard headers"
 LAYERS = (2, 8, 32, 128)
@@ -93,17 +92,13 @@ def entry_of(name, runs, layers, before):
     rounds = list(zip(before[0], runs) if before else zip(runs))
     seconds = {which: [one[place].seconds for one in rounds]
                for place, which in enumerate([BEFORE, IT] if before else [IT])}
-    entry = report.compared(name, seconds)
-    entry[f"{IT}: MB of memory"] = max(run.memory for run in runs)
-    entry[f"{IT}: kB of code"] = runs[-1].code
-    entry[f"{IT}: kB of object file"] = runs[-1].file
+    also = {"MB of memory": max(run.memory for run in runs), "kB of code": runs[-1].code,
+            "kB of object file": runs[-1].file}
     if before:
-        more = [own - its for its, own in zip(seconds[BEFORE], seconds[IT])]
-        median = report.spread(more)[0]
-        entry[f"{IT}: s more"] = median
+        also["s more"] = driver.spread(own - its for its, own in zip(seconds[BEFORE], seconds[IT]))[0]
         if before[1] > 0:
-            entry[f"{IT}: s a further layer"] = median / (layers - before[1])
-    return entry
+            also["s a further layer"] = also["s more"] / (layers - before[1])
+    return driver.compared(name, seconds, {IT: also})
 
 
 def entries_of(compilers, programs, measured, wrong):
@@ -114,59 +109,21 @@ def entries_of(compilers, programs, measured, wrong):
         for what, (_, layers) in programs.items():
             name, key = f"{pathlib.Path(compiler).name}/{what}", (compiler, what)
             if key in wrong:
-                entries.append(report.failed(name, wrong[key]))
+                entries.append(driver.failed(name, wrong[key]))
             elif key in measured:
                 entries.append(entry_of(name, measured[key], layers, before))
                 before = measured[key], layers
     return entries
 
 
-def table(entries):
-    """For people."""
-    def in_words(entry, what, form):
-        return form % tuple(entry[what + ending] for ending in ("", ", 10 %", ", 90 %"))
-
-    lines = []
-    for entry in entries:
-        if "error_message" in entry:
-            lines.append(f"{entry['name']:<34} FAILED: {entry['error_message']}")
-            continue
-        lines.append(f"{entry['name']:<34}"
-                     + in_words(entry, f"{IT}: seconds", "%6.2f s [%6.2f, %6.2f]")
-                     + "".join(f"{entry[f'{IT}: {of}']:8.0f} {of}"
-                               for of in ("MB of memory", "kB of code", "kB of object file")))
-        if f"{IT}: s more" in entry:
-            times = in_words(entry, f"{BEFORE}: ours over it", "%.2f [%.2f, %.2f]")
-            lines.append(f"    {entry[f'{IT}: s more']:.2f} s more than {BEFORE}, {times} times as fast")
-        if f"{IT}: s a further layer" in entry:
-            lines[-1] += f"; {entry[f'{IT}: s a further layer']:.3f} s a further layer"
-    return "\n".join(lines)
-
-
-def arguments_of(words):
-    parser = argparse.ArgumentParser(usage=__doc__.partition("usage: ")[2].partition("\n\n")[0],
-                                     description=__doc__.partition("\n")[0])
-    parser.add_argument("compilers", nargs="*", metavar="COMPILER")
-    parser.add_argument("--rounds", type=report.at_least_one, metavar="N", help="[3, with --quick 1]")
-    parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="also write JSON")
-    parser.add_argument("--quick", action="store_true",
-                        help="for a look in passing: one round, and only the model of 2 layers")
-    arguments = parser.parse_args(words)
-    arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
-    return arguments
-
-
 def compilers_of(named):
     """Those to measure. Ends with 2 where a compiler that was named, or every one, is missing."""
-    missing = [compiler for compiler in named or ("g++", "clang++") if not shutil.which(compiler)]
-    for compiler in missing:
-        print(f"compile_time.py: {compiler} is not there" + (
-            "" if named else f" (Debian's {compiler.replace('clang++', 'clang')} has it)"), file=sys.stderr)
-    if named and missing or len(missing) == 2:
+    there = [compiler for compiler in named or ("g++", "clang++") if shutil.which(compiler)]
+    for compiler in set(named or ("g++", "clang++")) - set(there):
+        driver.complain(f"{compiler} is not there")
+    if not there or named and len(there) < len(named):
         sys.exit(2)
-    if missing:
-        print("compile_time.py: going on without", file=sys.stderr)
-    return [compiler for compiler in named or ("g++", "clang++") if compiler not in missing]
+    return there
 
 
 def measure(compilers, programs, rounds, folder, done):
@@ -189,36 +146,30 @@ def measure(compilers, programs, rounds, folder, done):
 
 
 def main(words=None):
-    arguments = arguments_of(words)
+    parser = driver.parser_of(__doc__, 3)
+    parser.add_argument("compilers", nargs="*", metavar="COMPILER")
+    parser.add_argument("--quick", action="store_true",
+                        help="for a look in passing: one round, and only the model of 2 layers")
+    arguments = parser.parse_args(words)
+    if arguments.quick:
+        arguments.rounds = 1
     compilers = compilers_of(arguments.compilers)
     programs = programs_of(LAYERS[:1] if arguments.quick else LAYERS)
-    if arguments.out:
-        report.claim(arguments.out, __file__)
-    context = report.context_of(__file__, arguments.rounds)
-    context["options"] = "-std=c++20 -O2"
+    report = driver.Report(arguments.out, arguments.rounds)
+    report.context["options"] = "-std=c++20 -O2"
     for compiler in compilers:
         said = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
-        context[compiler] = said.partition("\n")[0]
-    entries = []
-
-    def done(measured, wrong):
-        entries[:] = entries_of(compilers, programs, measured, wrong)
-        if arguments.out:
-            report.write(arguments.out, context, entries)
-
-    status = 0
+        report.context[compiler] = said.partition("\n")[0]
+    stopped = False
     with tempfile.TemporaryDirectory() as folder:
         try:
-            measure(compilers, programs, arguments.rounds, pathlib.Path(folder), done)
+            measure(compilers, programs, arguments.rounds, pathlib.Path(folder),
+                    lambda *so_far: report.put(entries_of(compilers, programs, *so_far)))
         except KeyboardInterrupt:
-            print("compile_time.py: stopped", file=sys.stderr)
-            status = 1
-    if arguments.out:
-        report.leave(arguments.out)
-    for compiler in compilers:
-        print(f"{compiler}: {context[compiler]}, -O2")
-    print(table(entries))
-    return 1 if any("error_message" in entry for entry in entries) else status
+            driver.complain("stopped")
+            stopped = True
+    report.show(report.entries)
+    return report.end() or stopped
 
 
 if __name__ == "__main__":

@@ -1,14 +1,21 @@
 """A job that takes turns with others: started once, asleep while it waits. turns.hpp says what it
-reads and prints."""
+reads and prints. And what peers.py and gpu_peers.py have in common."""
 
 import math
 import os
+import random
 import select
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+import driver  # noqa: E402
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -182,3 +189,89 @@ def take_turns(contenders, mode, rounds, block_seconds, pause_seconds, order, fa
             if median is not None:
                 blocks[contender].append(median)
     return blocks
+
+
+def parser_of(text, build, rounds, block):
+    """The options that both drivers have."""
+    parser = driver.parser_of(text, rounds)
+    made = driver.TREE / "build/peers/venv/bin/python"
+    parser.add_argument("--build", type=Path, default=driver.TREE / build, help="where our programs are")
+    parser.add_argument("--python", type=Path, help="a Python with torch and numpy",
+                        default=os.environ.get("PEERS_PYTHON") or (made if made.exists()
+                                                                   else sys.executable))
+    parser.add_argument("--only", type=driver.pattern, default="", metavar="TEXT",
+                        help="problems whose name has this regular expression, such as 'bf16'")
+    parser.add_argument("--block", type=driver.above_zero, default=block,
+                        help="about how many seconds a block of calls lasts")
+    return parser
+
+
+def chosen_of(problems, pattern):
+    """Those of [(name, ...)] whose name has the pattern; ends with 2 if there is none."""
+    chosen = [problem for problem in problems if not pattern or pattern.search(problem[0])]
+    if not chosen:
+        driver.leave(f"no problem has '{pattern.pattern}' in its name; they are called "
+                     f"'{problems[0][0]}' and the like")
+    return chosen
+
+
+def problem_of_torch(python, test="import torch, numpy"):
+    """Why PyTorch cannot take part, or nothing; `test` is a program that ends well where it can."""
+    try:
+        tried = subprocess.run([python, "-c", test], capture_output=True, text=True)
+        problem = tried.returncode != 0 and tried.stderr.strip()[-200:]
+    except OSError as error:
+        problem = error.strerror
+    return problem and (f"'{test}' fails by {python}: {problem}; bench/peers/get_torch gets a Python that "
+                        "has PyTorch (3 GB), and --python names another one")
+
+
+def compete(report, name, commands, options, pause, environment=None, ready_by=math.inf, needed=None):
+    """One problem by all of `commands`, which are {contender: (command, results, modes)}. Adds to the
+    report for each mode the comparison of each of ours with all others, and what failed. Nothing is
+    measured without the contender `needed`. Returns {contender: share of a core that it used in others'
+    turns}."""
+    playing, shares, failures = [], {}, []
+
+    def fail(contender, problem):
+        if contender:
+            playing.remove(contender)
+        failures.append(driver.failed(name, str(problem)))
+        print(f"FAILED: {name}: {problem}", file=sys.stderr, flush=True)
+
+    try:
+        for who, (command, results, _) in commands.items():
+            try:
+                playing.append(Contender(who, command, results, environment, ready_by=ready_by))
+                report.context.update(playing[-1].versions)
+            except NotReadyInTime as problem:  # and no time is left to measure the others
+                print(f"left out: {name}: {problem}", file=sys.stderr, flush=True)
+                return shares
+            except Failed as problem:
+                fail(None, problem)
+                if who == needed:
+                    break
+        for mode in ("forward", "training"):
+            able = [contender for contender in playing if mode in commands[contender.name][2]]
+            blocks = take_turns(able, mode, options.rounds, options.block, pause,
+                                random.Random(f"{name} {mode}"), fail)
+            report.add(compared(f"{name}, {mode}", blocks, mode))
+    finally:
+        for contender in playing:
+            shares[contender.name] = contender.spun / contender.slept if contender.slept else 0
+            contender.end()
+        report.put(report.entries + failures)
+    return shares
+
+
+def compared(name, blocks, mode):
+    """A comparison of each of ours, whose names begin so, with all that are not ours."""
+    seconds, also = {}, {}
+    for contender, times in blocks.items():
+        seconds[contender.name] = [1e-9 * block for block in times]
+        also[contender.name] = {"from exact": max(
+            difference for tensor, difference in contender.differences.items()
+            if mode == "training" or not tensor.startswith("grad."))}
+    others = {who: times for who, times in seconds.items() if not who.startswith("ours")}
+    return [driver.compared(name, {**others, ours: seconds[ours]}, also)
+            for ours in seconds if ours not in others]
