@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/linear_product.hpp"
 #include "shardwise/core/dtype.hpp"
 
 namespace by_hand {
@@ -104,20 +105,6 @@ class Call {
   std::vector<std::unique_ptr<void, FreeMemory>> owned_;
 };
 
-inline dnnl_memory_desc_t strided(dnnl_dim_t rows, dnnl_dim_t columns, dnnl_dim_t row_stride,
-                                  dnnl_dim_t column_stride, dnnl_data_type_t type = dnnl_f32) {
-  dnnl_memory_desc_t desc;
-  const dnnl_dims_t dims = {rows, columns};
-  const dnnl_dims_t strides = {row_stride, column_stride};
-  must(dnnl_memory_desc_init_by_strides(&desc, 2, dims, type, strides), "strides");
-  return desc;
-}
-
-inline dnnl_memory_desc_t plain(dnnl_dim_t rows, dnnl_dim_t columns,
-                                dnnl_data_type_t type = dnnl_f32) {
-  return strided(rows, columns, columns, 1, type);
-}
-
 inline dnnl_memory_desc_t tagged(std::vector<dnnl_dim_t> dims, dnnl_format_tag_t tag,
                                  dnnl_data_type_t type = dnnl_f32) {
   dnnl_memory_desc_t desc;
@@ -126,9 +113,10 @@ inline dnnl_memory_desc_t tagged(std::vector<dnnl_dim_t> dims, dnnl_format_tag_t
   return desc;
 }
 
-/// A descriptor with user scratch memory and, if asked for, a fused ReLU.
-inline dnnl_primitive_desc_t describe(Library& library, const_dnnl_op_desc_t op, bool relu = false,
-                                      dnnl_primitive_desc_t hint = nullptr) {
+using Attributes = std::unique_ptr<dnnl_primitive_attr, decltype(&dnnl_primitive_attr_destroy)>;
+
+/// User scratch memory and, if asked for, a fused ReLU.
+inline Attributes attributes(bool relu = false) {
   dnnl_primitive_attr_t attr = nullptr;
   must(dnnl_primitive_attr_create(&attr), "attributes");
   must(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user), "scratch");
@@ -139,22 +127,24 @@ inline dnnl_primitive_desc_t describe(Library& library, const_dnnl_op_desc_t op,
     must(dnnl_primitive_attr_set_post_ops(attr, post_ops), "post-ops");
     dnnl_post_ops_destroy(post_ops);
   }
+  return {attr, dnnl_primitive_attr_destroy};
+}
+
+inline dnnl_primitive_desc_t describe(Library& library, const_dnnl_op_desc_t op, bool relu = false,
+                                      const_dnnl_primitive_desc_t hint = nullptr) {
   dnnl_primitive_desc_t desc = nullptr;
-  must(dnnl_primitive_desc_create(&desc, op, attr, library.engine, hint), "descriptor");
-  dnnl_primitive_attr_destroy(attr);
+  must(dnnl_primitive_desc_create(&desc, op, attributes(relu).get(), library.engine, hint),
+       "descriptor");
   return desc;
 }
 
 /// Copies a tensor into another layout.
 inline Call reorder(Library& library, const dnnl_memory_desc_t& from, void* source,
                     const dnnl_memory_desc_t& to, void* target) {
-  dnnl_primitive_attr_t attr = nullptr;
-  must(dnnl_primitive_attr_create(&attr), "attributes");
-  must(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user), "scratch");
   dnnl_primitive_desc_t desc = nullptr;
-  must(dnnl_reorder_primitive_desc_create(&desc, &from, library.engine, &to, library.engine, attr),
+  must(dnnl_reorder_primitive_desc_create(&desc, &from, library.engine, &to, library.engine,
+                                          attributes().get()),
        "reorder");
-  dnnl_primitive_attr_destroy(attr);
   Call call(library, desc);
   call.bind(DNNL_ARG_FROM, from, source);
   call.bind(DNNL_ARG_TO, to, target);
@@ -173,115 +163,94 @@ struct Product {
   }
 };
 
-/// The product that one call is.
-inline Product product_of(Call call) {
-  Product result;
-  result.calls.push_back(std::move(call));
-  return result;
-}
+/// A matrix [rows, columns] and whether it lies as its transpose, row-major.
+struct Matrix {
+  void* data;
+  dnnl_dim_t rows, columns;
+  bool transposed = false;
 
-/// c[m, n] = a[m, k] b (+ bias, ReLU), all of one type; `transposed`: b lies as [n, k].
-inline Product matmul(Library& library, dnnl_dim_t m, dnnl_dim_t k, dnnl_dim_t n, void* a, void* b,
-                      bool transposed, void* c, void* bias, bool relu, Weights weights,
+  dnnl_memory_desc_t desc(dnnl_data_type_t type) const {
+    dnnl_memory_desc_t desc;
+    const dnnl_dims_t dims = {rows, columns};
+    const dnnl_dims_t strides = {transposed ? 1 : columns, transposed ? rows : 1};
+    must(dnnl_memory_desc_init_by_strides(&desc, 2, dims, type, strides), "strides");
+    return desc;
+  }
+};
+
+/// c = a b (+ bias, ReLU), all of one type.
+inline Product matmul(Library& library, const Matrix& a, const Matrix& b, const Matrix& c,
+                      void* bias = nullptr, bool relu = false, Weights weights = Weights::plain,
                       dnnl_data_type_t type = dnnl_f32) {
-  const dnnl_memory_desc_t a_desc = plain(m, k, type);
-  const dnnl_memory_desc_t lying = transposed ? strided(k, n, 1, k, type) : plain(k, n, type);
+  const dnnl_memory_desc_t a_desc = a.desc(type), lying = b.desc(type), c_desc = c.desc(type);
   const dnnl_memory_desc_t wanted =
-      weights == Weights::plain ? lying : tagged({k, n}, dnnl_format_tag_any, type);
-  const dnnl_memory_desc_t c_desc = plain(m, n, type);
-  const dnnl_memory_desc_t bias_desc = plain(1, n, type);
+      weights == Weights::plain ? lying : tagged({b.rows, b.columns}, dnnl_format_tag_any, type);
+  const dnnl_memory_desc_t bias_desc = tagged({1, c.columns}, dnnl_ab, type);
   dnnl_matmul_desc_t op;
   must(
       dnnl_matmul_desc_init(&op, &a_desc, &wanted, bias == nullptr ? nullptr : &bias_desc, &c_desc),
       "matmul");
   Call product(library, describe(library, &op, relu));
-  product.bind(DNNL_ARG_SRC, a_desc, a);
-  product.bind(DNNL_ARG_DST, c_desc, c);
+  product.bind(DNNL_ARG_SRC, a_desc, a.data);
+  product.bind(DNNL_ARG_DST, c_desc, c.data);
   if (bias != nullptr) product.bind(DNNL_ARG_BIAS, bias_desc, bias);
 
-  if (weights == Weights::plain) {
-    product.bind(DNNL_ARG_WEIGHTS, lying, b);
-    return product_of(std::move(product));
-  }
-  const dnnl_memory_desc_t packed =
-      *dnnl_primitive_desc_query_md(product.desc(), dnnl_query_weights_md, 0);
-  void* copy = product.bind(DNNL_ARG_WEIGHTS, packed);
-  Call pack = reorder(library, lying, b, packed, copy);
-  pack();
   Product result;
-  if (weights == Weights::packed_each_time) result.calls.push_back(std::move(pack));
+  if (weights == Weights::plain) {
+    product.bind(DNNL_ARG_WEIGHTS, lying, b.data);
+  } else {
+    const dnnl_memory_desc_t packed =
+        *dnnl_primitive_desc_query_md(product.desc(), dnnl_query_weights_md, 0);
+    // The copy belongs to `product`, which outlives every use of it here.
+    void* copy = product.bind(DNNL_ARG_WEIGHTS, packed);
+    Call pack = reorder(library, lying, b.data, packed, copy);
+    pack();
+    if (weights == Weights::packed_each_time) result.calls.push_back(std::move(pack));
+  }
   result.calls.push_back(std::move(product));
-  // The copy belongs to `product`, which outlives every use of it here.
   return result;
 }
 
-/// dw[out, in] = dy[rows, out]^T x[rows, in].
-inline Product transposed_matmul(Library& library, dnnl_dim_t rows, dnnl_dim_t in, dnnl_dim_t out,
-                                 void* x, void* dy, void* dw, dnnl_data_type_t type = dnnl_f32) {
-  const dnnl_memory_desc_t dy_desc = strided(out, rows, 1, out, type);
-  const dnnl_memory_desc_t x_desc = plain(rows, in, type);
-  const dnnl_memory_desc_t dw_desc = plain(out, in, type);
-  dnnl_matmul_desc_t op;
-  must(dnnl_matmul_desc_init(&op, &dy_desc, &x_desc, nullptr, &dw_desc), "matmul");
-  Call call(library, describe(library, &op));
-  call.bind(DNNL_ARG_SRC, dy_desc, dy);
-  call.bind(DNNL_ARG_WEIGHTS, x_desc, x);
-  call.bind(DNNL_ARG_DST, dw_desc, dw);
-  return product_of(std::move(call));
-}
+using Pass = bench::LinearProduct;
 
-/// y[rows, out] = x w^T + bias (ReLU) as oneDNN's layer, plain weights.
-inline Product inner_product(Library& library, dnnl_dim_t rows, dnnl_dim_t in, dnnl_dim_t out,
-                             void* x, void* w, void* y, void* bias, bool relu,
-                             dnnl_data_type_t type = dnnl_f32) {
-  const dnnl_memory_desc_t x_desc = plain(rows, in, type);
-  const dnnl_memory_desc_t w_desc = plain(out, in, type);
-  const dnnl_memory_desc_t y_desc = plain(rows, out, type);
-  const dnnl_memory_desc_t bias_desc = tagged({out}, dnnl_a, type);
-  dnnl_inner_product_desc_t op;
-  must(dnnl_inner_product_forward_desc_init(&op, dnnl_forward_inference, &x_desc, &w_desc,
-                                            &bias_desc, &y_desc),
-       "inner product");
-  Call call(library, describe(library, &op, relu));
-  call.bind(DNNL_ARG_SRC, x_desc, x);
-  call.bind(DNNL_ARG_WEIGHTS, w_desc, w);
-  call.bind(DNNL_ARG_BIAS, bias_desc, bias);
-  call.bind(DNNL_ARG_DST, y_desc, y);
-  return product_of(std::move(call));
-}
+/// oneDNN's layer of x [rows, in], w [out, in] and y [rows, out], plain matrices: y = x wᵀ + b
+/// (ReLU); dx = dy w; or dw = dyᵀ x and db, the column sums of dy. Backward has gradients in the
+/// places of what they are of, where the layer reads or writes them.
+struct InnerProduct {
+  dnnl_dim_t rows, in, out;
+  void *x, *w, *b, *y;
 
-/// dw[out, in] = dy^T x and db = column sums of dy, or dx[rows, in] = dy w: oneDNN's layer
-/// backward, plain matrices. `dw` null: the second.
-inline Product inner_product_backward(Library& library, dnnl_dim_t rows, dnnl_dim_t in,
-                                      dnnl_dim_t out, void* x_or_dx, void* w, void* dy, void* dw,
-                                      void* db, dnnl_data_type_t type = dnnl_f32) {
-  const dnnl_memory_desc_t x_desc = plain(rows, in, type);
-  const dnnl_memory_desc_t w_desc = plain(out, in, type);
-  const dnnl_memory_desc_t y_desc = plain(rows, out, type);
-  const dnnl_memory_desc_t bias_desc = tagged({out}, dnnl_a, type);
-  dnnl_inner_product_desc_t op;
-  must(dnnl_inner_product_forward_desc_init(&op, dnnl_forward_training, &x_desc, &w_desc,
-                                            dw == nullptr ? nullptr : &bias_desc, &y_desc),
-       "inner product");
-  const dnnl_primitive_desc_t hint = describe(library, &op);
-  if (dw == nullptr) {
-    must(dnnl_inner_product_backward_data_desc_init(&op, &x_desc, &w_desc, &y_desc), "backward");
-  } else {
-    must(dnnl_inner_product_backward_weights_desc_init(&op, &x_desc, &w_desc, &bias_desc, &y_desc),
-         "backward");
+  Product product(Library& library, Pass pass, bool relu = false,
+                  dnnl_data_type_t type = dnnl_f32) const {
+    const dnnl_memory_desc_t x_desc = Matrix{x, rows, in}.desc(type);
+    const dnnl_memory_desc_t w_desc = Matrix{w, out, in}.desc(type);
+    const dnnl_memory_desc_t y_desc = Matrix{y, rows, out}.desc(type);
+    const dnnl_memory_desc_t b_desc = tagged({out}, dnnl_a, type);
+    const bool is_forward = pass == Pass::forward, of_weight = pass == Pass::backward_weight;
+    const bool has_bias = pass != Pass::backward_input;
+    dnnl_inner_product_desc_t op;
+    must(dnnl_inner_product_forward_desc_init(
+             &op, is_forward ? dnnl_forward_inference : dnnl_forward_training, &x_desc, &w_desc,
+             has_bias ? &b_desc : nullptr, &y_desc),
+         "inner product");
+    dnnl_primitive_desc_t desc = describe(library, &op, relu);
+    if (!is_forward) {
+      must(of_weight ? dnnl_inner_product_backward_weights_desc_init(&op, &x_desc, &w_desc, &b_desc,
+                                                                     &y_desc)
+                     : dnnl_inner_product_backward_data_desc_init(&op, &x_desc, &w_desc, &y_desc),
+           "inner product backward");
+      const dnnl_primitive_desc_t hint = std::exchange(desc, describe(library, &op, false, desc));
+      dnnl_primitive_desc_destroy(hint);
+    }
+    Call call(library, desc);
+    call.bind(has_bias ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, x_desc, x);
+    call.bind(of_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, w_desc, w);
+    if (has_bias) call.bind(of_weight ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, b_desc, b);
+    call.bind(is_forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y_desc, y);
+    Product result;
+    result.calls.push_back(std::move(call));
+    return result;
   }
-  Call call(library, describe(library, &op, false, hint));
-  dnnl_primitive_desc_destroy(hint);
-  call.bind(DNNL_ARG_DIFF_DST, y_desc, dy);
-  if (dw == nullptr) {
-    call.bind(DNNL_ARG_WEIGHTS, w_desc, w);
-    call.bind(DNNL_ARG_DIFF_SRC, x_desc, x_or_dx);
-  } else {
-    call.bind(DNNL_ARG_SRC, x_desc, x_or_dx);
-    call.bind(DNNL_ARG_DIFF_WEIGHTS, w_desc, dw);
-    call.bind(DNNL_ARG_DIFF_BIAS, bias_desc, db);
-  }
-  return product_of(std::move(call));
-}
+};
 
 }  // namespace by_hand

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "kernels/convolution_by_hand.hpp"
-#include "kernels/convolution_in_model.hpp"
 #include "kernels/convolution_kernel.hpp"
+#include "layers/split_layer.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "support/interleaved.hpp"
 #include "support/program.hpp"
@@ -37,7 +37,10 @@ std::vector<bench::Timing> measure(const ConvolutionShard& shard, bool training,
   by_hand::ConvolutionOf<T> copied(library, shard, Images::as_the_library_likes);
   by_hand::ConvolutionOf<T> last(library, shard, Images::channels_last);
   bench::ConvolutionKernel<sw::OneDnn, T> kernel(plain, shard);
-  bench::ConvolutionInModel<T, Form> layer(plain, shard);
+  sw::SingleRank alone;
+  using Layer = sw::Conv2d<sw::split::none, sw::dynamic, sw::dynamic, Form>;
+  bench::SplitLayer<bench::NotSplit, Layer, T, sw::SingleRank> layer(
+      alone, Layer(shard.inputs(), shard.outputs()), shard.x_shape(), plain);
   const auto run = [training](auto& way) { training ? way.train() : way.forward(); };
 
   run(plain), run(copied), run(last), run(kernel);
@@ -46,7 +49,9 @@ std::vector<bench::Timing> measure(const ConvolutionShard& shard, bool training,
   oracle.require("images copied", copied);
   oracle.require("channels last", last);
   oracle.require("kernel", kernel);
-  oracle.require("layer", training ? layer.trained() : layer.evaluated());
+  for (int use = 0; !training && use < 10; ++use) layer.forward();  // until weights are packed
+  layer.require_results(alone, oracle.exact(),
+                        {shard.y_terms(), shard.dx_terms(), shard.dw_terms()}, training);
 
   const auto without_copies = [&] {
     training ? copied.train_without_copies() : copied.forward_without_copies();

@@ -69,9 +69,6 @@ class ConvolutionOf {
         library_(&library),
         shard_(shard),
         images_(images) {
-    add_forward();
-    add_backward_weight();
-    add_backward_input();
     for (const Step& step : forward_) step.call();
   }
 
@@ -125,18 +122,20 @@ class ConvolutionOf {
     return by_hand::tagged(dims, tag, type_of<T>);
   }
 
-  std::vector<dnnl_dim_t> x_dims() const {
+  using Dims = std::vector<dnnl_dim_t>;
+  Dims x_dims() const {
     const auto& s = shard_.call.space;
     return {dim(shard_.call.images), dim(shard_.inputs()), dim(s[1].input), dim(s[2].input)};
   }
-  std::vector<dnnl_dim_t> y_dims() const {
+  Dims y_dims() const {
     const auto& s = shard_.call.space;
     return {dim(shard_.call.images), dim(shard_.outputs()), dim(s[1].output), dim(s[2].output)};
   }
-  std::vector<dnnl_dim_t> w_dims() const {
+  Dims w_dims() const {
     const auto& s = shard_.call.space;
     return {dim(shard_.outputs()), dim(shard_.inputs()), dim(s[1].kernel), dim(s[2].kernel)};
   }
+  dnnl_memory_desc_t bias_desc() const { return tagged({dim(shard_.outputs())}, dnnl_a); }
 
   /// How a primitive is offered images.
   dnnl_memory_desc_t offered(const std::vector<dnnl_dim_t>& dims) const {
@@ -161,18 +160,30 @@ class ConvolutionOf {
     return g;
   }
 
-  dnnl_primitive_desc_t describe_forward(bool with_bias) const {
+  dnnl_primitive_desc_t described(Pass pass) const {
     const dnnl_memory_desc_t x_any = offered(x_dims());
     const dnnl_memory_desc_t w_any = tagged(w_dims(), dnnl_format_tag_any);
     const dnnl_memory_desc_t y_any = offered(y_dims());
-    const dnnl_memory_desc_t b = tagged({dim(shard_.outputs())}, dnnl_a);
+    const dnnl_memory_desc_t b = bias_desc();
     const Geometry g = geometry();
+    constexpr auto direct = dnnl_convolution_direct;
     dnnl_convolution_desc_t op;
     must(dnnl_dilated_convolution_forward_desc_init(
-             &op, dnnl_forward_training, dnnl_convolution_direct, &x_any, &w_any,
-             with_bias ? &b : nullptr, &y_any, g.strides, g.dilates, g.before, g.after),
+             &op, dnnl_forward_training, direct, &x_any, &w_any,
+             pass == Pass::backward_input ? nullptr : &b, &y_any, g.strides, g.dilates, g.before,
+             g.after),
          "convolution");
-    return describe(*library_, &op);
+    const dnnl_primitive_desc_t forward = describe(*library_, &op);
+    if (pass == Pass::forward) return forward;
+    must(pass == Pass::backward_weight
+             ? dnnl_dilated_convolution_backward_weights_desc_init(
+                   &op, direct, &x_any, &w_any, &b, &y_any, g.strides, g.dilates, g.before, g.after)
+             : dnnl_dilated_convolution_backward_data_desc_init(
+                   &op, direct, &x_any, &w_any, &y_any, g.strides, g.dilates, g.before, g.after),
+         "convolution backward");
+    const dnnl_primitive_desc_t backward = describe(*library_, &op, false, forward);
+    dnnl_primitive_desc_destroy(forward);
+    return backward;
   }
 
   static dnnl_memory_desc_t layout(const Call& call, dnnl_query_t what) {
@@ -202,59 +213,31 @@ class ConvolutionOf {
     return after;
   }
 
-  static void finish(Steps& steps, Call&& product, Steps&& after) {
+  Steps steps_of(Pass pass) {
+    Steps steps, after;
+    Call product(*library_, described(pass));
+    if (pass != Pass::backward_input)
+      reads(steps, product, DNNL_ARG_SRC, x_, dnnl_query_src_md, Kind::images);
+    if (pass != Pass::forward)
+      reads(steps, product, DNNL_ARG_DIFF_DST, dy_, dnnl_query_diff_dst_md, Kind::images);
+    if (pass != Pass::backward_weight)
+      reads(steps, product, DNNL_ARG_WEIGHTS, w_, dnnl_query_weights_md, Kind::weight);
+    switch (pass) {
+      case Pass::forward:
+        product.bind(DNNL_ARG_BIAS, bias_desc(), bias.data());
+        after = writes(product, DNNL_ARG_DST, y_, dnnl_query_dst_md, Kind::images);
+        break;
+      case Pass::backward_weight:
+        product.bind(DNNL_ARG_DIFF_BIAS, bias_desc(), db.data());
+        after =
+            writes(product, DNNL_ARG_DIFF_WEIGHTS, dw_, dnnl_query_diff_weights_md, Kind::weight);
+        break;
+      case Pass::backward_input:
+        after = writes(product, DNNL_ARG_DIFF_SRC, dx_, dnnl_query_diff_src_md, Kind::images);
+    }
     steps.push_back({Kind::product, std::move(product)});
     steps.splice(steps.end(), after);
-  }
-
-  void add_forward() {
-    Call product(*library_, describe_forward(true));
-    reads(forward_, product, DNNL_ARG_SRC, x_, dnnl_query_src_md, Kind::images);
-    reads(forward_, product, DNNL_ARG_WEIGHTS, w_, dnnl_query_weights_md, Kind::weight);
-    product.bind(DNNL_ARG_BIAS, tagged({dim(shard_.outputs())}, dnnl_a), bias.data());
-    Steps after = writes(product, DNNL_ARG_DST, y_, dnnl_query_dst_md, Kind::images);
-    finish(forward_, std::move(product), std::move(after));
-  }
-
-  void add_backward_weight() {
-    const dnnl_memory_desc_t x_any = offered(x_dims());
-    const dnnl_memory_desc_t w_any = tagged(w_dims(), dnnl_format_tag_any);
-    const dnnl_memory_desc_t y_any = offered(y_dims());
-    const dnnl_memory_desc_t b = tagged({dim(shard_.outputs())}, dnnl_a);
-    const Geometry g = geometry();
-    dnnl_convolution_desc_t op;
-    must(dnnl_dilated_convolution_backward_weights_desc_init(&op, dnnl_convolution_direct, &x_any,
-                                                             &w_any, &b, &y_any, g.strides,
-                                                             g.dilates, g.before, g.after),
-         "backward weights");
-    const dnnl_primitive_desc_t hint = describe_forward(true);
-    Call product(*library_, describe(*library_, &op, false, hint));
-    dnnl_primitive_desc_destroy(hint);
-    reads(backward_weight_, product, DNNL_ARG_SRC, x_, dnnl_query_src_md, Kind::images);
-    reads(backward_weight_, product, DNNL_ARG_DIFF_DST, dy_, dnnl_query_diff_dst_md, Kind::images);
-    product.bind(DNNL_ARG_DIFF_BIAS, b, db.data());
-    Steps after =
-        writes(product, DNNL_ARG_DIFF_WEIGHTS, dw_, dnnl_query_diff_weights_md, Kind::weight);
-    finish(backward_weight_, std::move(product), std::move(after));
-  }
-
-  void add_backward_input() {
-    const dnnl_memory_desc_t x_any = offered(x_dims());
-    const dnnl_memory_desc_t w_any = tagged(w_dims(), dnnl_format_tag_any);
-    const dnnl_memory_desc_t y_any = offered(y_dims());
-    const Geometry g = geometry();
-    dnnl_convolution_desc_t op;
-    must(dnnl_dilated_convolution_backward_data_desc_init(&op, dnnl_convolution_direct, &x_any,
-                                                          &w_any, &y_any, g.strides, g.dilates,
-                                                          g.before, g.after),
-         "backward data");
-    const dnnl_primitive_desc_t hint = describe_forward(false);
-    Call product(*library_, describe(*library_, &op, false, hint));
-    dnnl_primitive_desc_destroy(hint);
-    reads(backward_input_, product, DNNL_ARG_DIFF_DST, dy_, dnnl_query_diff_dst_md, Kind::images);
-    reads(backward_input_, product, DNNL_ARG_WEIGHTS, w_, dnnl_query_weights_md, Kind::weight);
-    Steps after = writes(product, DNNL_ARG_DIFF_SRC, dx_, dnnl_query_diff_src_md, Kind::images);
-    finish(backward_input_, std::move(product), std::move(after));
+    return steps;
   }
 
   Library* library_;
@@ -267,7 +250,9 @@ class ConvolutionOf {
   Tensor dy_{tagged(y_dims(), dnnl_nchw), dy.data()};
   Tensor dx_{tagged(x_dims(), dnnl_nchw), dx.data()};
   Tensor dw_{tagged(w_dims(), dnnl_oihw), dw.data()};
-  Steps forward_, backward_weight_, backward_input_;
+  Steps forward_ = steps_of(Pass::forward);
+  Steps backward_weight_ = steps_of(Pass::backward_weight);
+  Steps backward_input_ = steps_of(Pass::backward_input);
 };
 using Convolution = ConvolutionOf<float>;
 

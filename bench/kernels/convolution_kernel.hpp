@@ -58,6 +58,8 @@ class ConvolutionOracle {
     training ? exact_.train() : exact_.forward();
   }
 
+  const ConvolutionKernel<shardwise::Reference, T>& exact() const { return exact_; }
+
   /// Throws unless these are `who`'s results, those of backward only if the oracle did it too.
   template <class Results>
   void require(const std::string& who, const Results& got) const {

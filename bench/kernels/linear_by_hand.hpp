@@ -23,13 +23,13 @@ class Linear {
   Linear(Library& library, Layer& layer) : library_(&library), layer_(&layer) {}
 
   /// With a weight that stays: packed beforehand.
-  std::vector<bench::Candidate> with_packed_weight(bench::LinearProduct product) const {
+  std::vector<bench::Candidate> with_packed_weight(Pass product) const {
     return {{"matmul by hand", call(matmul(product, Weights::packed))}};
   }
 
   /// With a weight that changes before each call: used as it lies, or packed in each.
-  std::vector<bench::Candidate> with_plain_weight(bench::LinearProduct product) const {
-    if (product == bench::LinearProduct::backward_weight)
+  std::vector<bench::Candidate> with_plain_weight(Pass product) const {
+    if (product == Pass::backward_weight)
       return {{"inner product by hand", call(inner_product(product))},
               {"matmul and sums by hand", weight_by_matmul()}};
     return {{"matmul by hand", call(matmul(product, Weights::plain))},
@@ -44,34 +44,38 @@ class Linear {
 
   std::function<void()> weight_by_matmul() const {
     Layer& l = *layer_;
-    return
-        [&l, add_up = ColumnSums<T>(),
-         product = call(transposed_matmul(*library_, rows(), in(), out(), l.x.data(), l.dy.data(),
-                                          l.results.dw.data(), type_of<T>))]() mutable {
-          product();
-          add_up(l.dy, l.results.db);
-        };
+    Product product = by_hand::matmul(
+        *library_, {l.dy.data(), out(), rows(), true}, {l.x.data(), rows(), in()},
+        {l.results.dw.data(), out(), in()}, nullptr, false, Weights::plain, type_of<T>);
+    return [&l, add_up = ColumnSums<T>(), product = call(std::move(product))]() mutable {
+      product();
+      add_up(l.dy, l.results.db);
+    };
   }
 
-  Product matmul(bench::LinearProduct product, Weights weights) const {
+  Product matmul(Pass product, Weights weights) const {
     Layer& l = *layer_;
-    if (product == bench::LinearProduct::forward)
-      return by_hand::matmul(*library_, rows(), in(), out(), l.x.data(), l.w.data(), true,
-                             l.results.y.data(), l.bias.data(), relu(), weights, type_of<T>);
-    return by_hand::matmul(*library_, rows(), out(), in(), l.dy.data(), l.w.data(), false,
-                           l.results.dx.data(), nullptr, false, weights, type_of<T>);
+    if (product == Pass::forward)
+      return by_hand::matmul(*library_, {l.x.data(), rows(), in()}, {l.w.data(), in(), out(), true},
+                             {l.results.y.data(), rows(), out()}, l.bias.data(), relu(), weights,
+                             type_of<T>);
+    return by_hand::matmul(*library_, {l.dy.data(), rows(), out()}, {l.w.data(), out(), in()},
+                           {l.results.dx.data(), rows(), in()}, nullptr, false, weights,
+                           type_of<T>);
   }
 
-  Product inner_product(bench::LinearProduct product) const {
+  Product inner_product(Pass product) const {
     Layer& l = *layer_;
-    if (product == bench::LinearProduct::forward)
-      return by_hand::inner_product(*library_, rows(), in(), out(), l.x.data(), l.w.data(),
-                                    l.results.y.data(), l.bias.data(), relu(), type_of<T>);
-    const bool of_weight = product == bench::LinearProduct::backward_weight;
-    return inner_product_backward(*library_, rows(), in(), out(),
-                                  of_weight ? l.x.data() : l.results.dx.data(), l.w.data(),
-                                  l.dy.data(), of_weight ? l.results.dw.data() : nullptr,
-                                  of_weight ? l.results.db.data() : nullptr, type_of<T>);
+    auto& [y, dx, dw, db] = l.results;
+    const bool is_forward = product == Pass::forward, of_weight = product == Pass::backward_weight;
+    const InnerProduct layer{rows(),
+                             in(),
+                             out(),
+                             product == Pass::backward_input ? dx.data() : l.x.data(),
+                             of_weight ? dw.data() : l.w.data(),
+                             of_weight ? db.data() : l.bias.data(),
+                             is_forward ? y.data() : l.dy.data()};
+    return layer.product(*library_, product, is_forward && relu(), type_of<T>);
   }
 
   bool relu() const { return layer_->activation == shardwise::Activation::relu; }

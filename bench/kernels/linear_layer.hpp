@@ -7,21 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "kernels/linear_product.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "support/interleaved.hpp"
 #include "support/random_values.hpp"
 #include "support/require_equal.hpp"
 
 namespace bench {
-
-/// The products of a layer, forward with bias and activation, backward_weight with the gradient of
-/// the bias.
-enum class LinearProduct { forward, backward_input, backward_weight };
-
-inline std::string name(LinearProduct product) {
-  constexpr const char* names[] = {"forward", "backward_input", "backward_weight"};
-  return names[static_cast<int>(product)];
-}
 
 /// x[rows, in], w[out, in], y[rows, out].
 struct LinearShape {

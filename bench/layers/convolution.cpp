@@ -28,8 +28,6 @@ namespace {
 namespace sw = shardwise;
 using bench::Ranks;
 
-using Exact = bench::ConvolutionKernel<sw::Reference, float>;
-
 template <class W, sw::Kernel Form>
 std::vector<bench::Timing> measure(Ranks& ranks, const bench::ConvolutionShape& shape,
                                    bool training, int rounds) {
@@ -44,16 +42,15 @@ std::vector<bench::Timing> measure(Ranks& ranks, const bench::ConvolutionShape& 
   bench::ConvolutionKernel<sw::OneDnn, float> products(half, part);
   Ranks alone = ranks.split(ranks.rank(), 0);
   const Layer layer(shape.in, shape.out);
-  const sw::Shape in = bench::images_of(shape);
+  const sw::Shape in = whole_shard.x_shape();
   bench::SplitLayer<W, Layer> one(alone, layer, in, whole), two(ranks, layer, in, whole);
   bench::Sent<W, Form> sent(ranks, two);
   const auto run = [training](auto& way) { training ? way.train() : way.forward(); };
 
-  Exact exact(whole, whole_shard);
-  run(exact);
+  const bench::ConvolutionOracle<float> of_whole(whole, whole_shard, training);
   const bench::Terms terms{whole_shard.y_terms(), whole_shard.dx_terms(), whole_shard.dw_terms()};
-  two.require_results(ranks, exact, terms, training);
-  one.require_results(alone, exact, terms, training);
+  two.require_results(ranks, of_whole.exact(), terms, training);
+  one.require_results(alone, of_whole.exact(), terms, training);
   const bench::ConvolutionOracle<float> of_part(half, part, training);
   run(half), run(copied), run(products);
   of_part.require("images as they lie", half);
@@ -70,15 +67,12 @@ template <class W, sw::Kernel Form>
 void add_way(bench::Program& program, const std::string& way,
              const bench::ConvolutionShape& shape) {
   const int rounds = program.rounds();
-  const std::string name = shape.name() + "/by " + way;
-  const auto add = [&](const char* passes, bool training) {
-    program.add(name + passes, [=] {
-      return bench::on_threads(
-          2, [&](Ranks& ranks) { return measure<W, Form>(ranks, shape, training, rounds); });
-    });
-  };
-  add("/forward", false);
-  add("/forward and backward", true);
+  for (const bool training : {false, true})
+    program.add(
+        shape.name() + "/by " + way + (training ? "/forward and backward" : "/forward"), [=] {
+          return bench::on_threads(
+              2, [&](Ranks& ranks) { return measure<W, Form>(ranks, shape, training, rounds); });
+        });
 }
 
 template <sw::Kernel Form>

@@ -37,13 +37,6 @@ ConvolutionShard shard_of(const ConvolutionShape& shape, sw::Place place) {
   return shard;
 }
 
-inline sw::Shape images_of(const ConvolutionShape& shape) {
-  return {{sw::Axis::batch, image_count},
-          {sw::Axis::channel, shape.in},
-          {sw::Axis::height, shape.extent},
-          {sw::Axis::width, shape.extent}};
-}
-
 /// What a convolution on two ranks sends, and nothing else: its sums and, by height, the halos of
 /// windows that reach beyond a rank's rows.
 template <class W, sw::Kernel Form>

@@ -1,6 +1,5 @@
 #pragma once
-// A layer as the only one of a model that is split over ranks, against one rank and against free
-// halves. float.
+// A layer as the only one of a model, on one rank or split over ranks; and against free halves.
 
 #include <concepts>
 #include <cstddef>
@@ -29,13 +28,14 @@ struct SplitWay {
 };
 
 ///@{
-/// By what goes along the axis A, and by the batch.
+/// By what goes along the axis A, by the batch, and not at all.
 template <sw::Axis A>
 using ByOutput = SplitWay<sw::split::output, sw::Invariant, sw::Sharded<A>>;
 template <sw::Axis A>
 using ByInput = SplitWay<sw::split::input, sw::Sharded<A>, sw::Invariant>;
 using ByBatch =
     SplitWay<sw::split::none, sw::Sharded<sw::Axis::batch>, sw::Sharded<sw::Axis::batch>>;
+using NotSplit = SplitWay<sw::split::none, sw::Invariant, sw::Invariant>;
 ///@}
 
 /// The most products that one element of y, dx and dw is a sum of; db has as many summands as dw.
@@ -44,13 +44,13 @@ struct Terms {
 };
 
 /// The layer on some ranks, with the weights and inputs of `whole`, all of them.
-template <class W, class Layer>
+template <class W, class Layer, class T = float, class C = Ranks>
 struct SplitLayer {
-  using Model = sw::Model<Layer, sw::Context<float, sw::OneDnn, Ranks>,
+  using Model = sw::Model<Layer, sw::Context<T, sw::OneDnn, C>,
                           sw::Ends<typename W::in, typename W::out>, sw::TrainWithInputGradient>;
 
   template <class Whole>
-  SplitLayer(Ranks& ranks, const Layer& layer, const sw::Shape& inputs, const Whole& whole)
+  SplitLayer(C& ranks, const Layer& layer, const sw::Shape& inputs, const Whole& whole)
       : place(sw::place_of(ranks)),
         in(inputs),
         model(layer, ranks, sw::Seed{1}, in),
@@ -66,8 +66,8 @@ struct SplitLayer {
 
   /// This rank's part of a whole tensor.
   template <sw::Layout L>
-  void slice(Ranks& ranks, const std::vector<float>& from, sw::Tensor<float, L>& to) {
-    const sw::View<const float, sw::Invariant> view(from.data(), to.global(), place);
+  void slice(C& ranks, const std::vector<T>& from, sw::Tensor<T, L>& to) {
+    const sw::View<const T, sw::Invariant> view(from.data(), to.global(), place);
     sw::redistribute(ranks, pool, view, to.view());
   }
 
@@ -82,15 +82,15 @@ struct SplitLayer {
   /// Throws unless forward, and with `training` a step, gives the y, dx, dw and db that are `exact`
   /// for all of it.
   template <class Exact>
-  void require_results(Ranks& ranks, const Exact& exact, const Terms& terms, bool training) {
-    sw::Tensor<float, typename W::out> y(out, place);
+  void require_results(C& ranks, const Exact& exact, const Terms& terms, bool training) {
+    sw::Tensor<T, typename W::out> y(out, place);
     slice(ranks, exact.y, y);
-    const auto require_y = [&](const char* what, const float* got) {
+    const auto require_y = [&](const char* what, const T* got) {
       require_equal(what, y.data(), got, y.size(), terms.y);
     };
     require_y("y for use", model.evaluate(x_view()).data());
     if (!training) return;
-    sw::Tensor<float, typename W::in> dx(in, place);
+    sw::Tensor<T, typename W::in> dx(in, place);
     slice(ranks, exact.dx, dx);
     require_y("y", model.forward(x_view()).data());
     require_equal("dx", dx.data(), model.backward(dy_view()).data(), dx.size(), terms.dx);
@@ -101,17 +101,15 @@ struct SplitLayer {
     model.next_step();
   }
 
-  sw::View<const float, typename W::in> x_view() const { return x.view(); }
-  sw::View<const float, sw::dual_t<typename W::out>> dy_view() const {
-    return {dy.data(), out, place};
-  }
+  sw::View<const T, typename W::in> x_view() const { return x.view(); }
+  sw::View<const T, sw::dual_t<typename W::out>> dy_view() const { return {dy.data(), out, place}; }
 
   sw::Place place;
   sw::Shape in;
   Model model;
   sw::Shape out;
-  sw::Tensor<float, typename W::in> x;
-  sw::Tensor<float, sw::dual_t<typename W::out>> dy;
+  sw::Tensor<T, typename W::in> x;
+  sw::Tensor<T, sw::dual_t<typename W::out>> dy;
   sw::Pool pool;
 };
 

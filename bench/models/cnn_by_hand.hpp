@@ -23,9 +23,9 @@ class CnnProducts {
         second_(library, second_shape_, layout),
         linear_(library, problem_, By::matmul),
         dx_(problem_.x.size()),
-        input_gradient_(matmul(library, dim(images), 128, dim(problem_.in), linear_.dh.data(),
-                               linear_.w1.data(), false, dx_.data(), nullptr, false,
-                               Weights::plain)) {}
+        input_gradient_(matmul(library, {linear_.dh.data(), dim(images), 128},
+                               {linear_.w1.data(), 128, dim(problem_.in)},
+                               {dx_.data(), dim(images), dim(problem_.in)})) {}
 
   void forward() { first_.forward(), second_.forward(), linear_.forward_packed(); }
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "../../examples/support/cnn.hpp"
-#include "support/require_equal.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/random_values.hpp"
+#include "support/require_equal.hpp"
 
 namespace bench {
 

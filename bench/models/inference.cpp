@@ -93,21 +93,15 @@ void add(bench::Program& program, const Sizes& sizes, const std::string& dtype) 
   const auto [in, hidden, out] = sizes;
   const std::string name = "inference/" + std::to_string(in) + '-' + std::to_string(hidden) + '-' +
                            std::to_string(out) + '/' + dtype;
-  const int rounds = program.rounds();
-  for (const std::size_t rows : program.sizes<std::size_t>({1, 2, 4, 8, 16})) {
-    const auto problem = [rows, sizes] {
-      return bench::MlpProblem<T>(rows, sizes[0], sizes[1], sizes[2]);
-    };
-    const std::string sized = name + "/rows:" + std::to_string(rows);
-    program.add(sized + "/one rank", [=] {
-      return bench::on_one_rank([&] { return on_one_rank<T>(problem(), rounds); });
-    });
-    program.add(sized + "/two ranks", [=] {
-      const bench::MlpProblem<T> shared = problem();
-      return bench::on_two_ranks(
-          [&](sw::ThreadCommunicator& ranks) { return on_two_ranks<T>(ranks, shared, rounds); });
-    });
-  }
+  for (const std::size_t rows : program.sizes<std::size_t>({1, 2, 4, 8, 16}))
+    bench::add_one_and_two(
+        program, name + "/rows:" + std::to_string(rows),
+        [=, &program] {
+          return on_one_rank<T>({rows, sizes[0], sizes[1], sizes[2]}, program.rounds());
+        },
+        [=, &program](sw::ThreadCommunicator& ranks) {
+          return on_two_ranks<T>(ranks, {rows, sizes[0], sizes[1], sizes[2]}, program.rounds());
+        });
 }
 
 }  // namespace

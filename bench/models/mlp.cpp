@@ -81,7 +81,8 @@ std::vector<bench::Timing> layer_call(int rounds) {
   const auto weights = model.values();
   by_hand::Library library;
   const auto hand =
-      by_hand::matmul(library, rows, features, features, x.data(), weights.data(), true, y.data(),
+      by_hand::matmul(library, {x.data(), rows, features},
+                      {weights.data(), features, features, true}, {y.data(), rows, features},
                       weights.data() + features * features, false, by_hand::Weights::packed);
   const sw::View<const float, sw::Invariant> input(x.data(), bench::batch_of(rows, features),
                                                    sw::place_of(alone));
@@ -105,15 +106,11 @@ void add(bench::Program& program, const std::string& dtype) {
     for (const bool training : {false, true}) {
       const std::string name = std::string(training ? "forward and backward/" : "forward/") +
                                dtype + "/rows:" + std::to_string(rows);
-      const int rounds = program.rounds();
-      program.add(name + "/one rank", [=] {
-        return bench::on_one_rank([=] { return on_one_rank<T>(rows, training, rounds); });
-      });
-      program.add(name + "/two ranks", [=] {
-        return bench::on_two_ranks([=](sw::ThreadCommunicator& ranks) {
-          return on_two_ranks<T>(ranks, rows, training, rounds);
-        });
-      });
+      bench::add_one_and_two(
+          program, name, [=, &program] { return on_one_rank<T>(rows, training, program.rounds()); },
+          [=, &program](sw::ThreadCommunicator& ranks) {
+            return on_two_ranks<T>(ranks, rows, training, program.rounds());
+          });
     }
   }
 }

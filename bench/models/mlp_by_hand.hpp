@@ -41,34 +41,32 @@ class Mlp {
     const auto i = static_cast<dnnl_dim_t>(problem.in);
     const auto n = static_cast<dnnl_dim_t>(problem.hidden);
     const auto o = static_cast<dnnl_dim_t>(problem.out);
-    const auto forward = [&](Weights weights) {
-      return std::array<Product, 2>{by_hand::matmul(library, m, i, n, x.data(), w1.data(), true,
-                                                    h.data(), b1.data(), true, weights, type),
-                                    by_hand::matmul(library, m, n, o, h.data(), w2.data(), true,
-                                                    y.data(), b2.data(), false, weights, type)};
-    };
-    packed_ = forward(Weights::packed);
-    if constexpr (std::same_as<T, float>) {
-      weight_ = {inner_product_backward(library, m, n, o, h.data(), w2.data(), dy.data(),
-                                        dw2.data(), db2.data()),
-                 inner_product_backward(library, m, i, n, x.data(), w1.data(), dh.data(),
-                                        dw1.data(), db1.data())};
-      if (by == By::inner_product) {
-        forward_ = {by_hand::inner_product(library, m, i, n, x.data(), w1.data(), h.data(),
-                                           b1.data(), true),
-                    by_hand::inner_product(library, m, n, o, h.data(), w2.data(), y.data(),
-                                           b2.data(), false)};
-        input_ = inner_product_backward(library, m, n, o, dh.data(), w2.data(), dy.data(), nullptr,
-                                        nullptr);
-        return;
-      }
-    } else {
-      weight_ = {transposed_matmul(library, m, n, o, h.data(), dy.data(), dw2.data(), type),
-                 transposed_matmul(library, m, i, n, x.data(), dh.data(), dw1.data(), type)};
+    // The matrices of each of the two layers.
+    using Sides = std::array<InnerProduct, 2>;
+    const Sides values{{{m, i, n, x.data(), w1.data(), b1.data(), h.data()},
+                        {m, n, o, h.data(), w2.data(), b2.data(), y.data()}}};
+    const Sides gradients{{{m, i, n, x.data(), dw1.data(), db1.data(), dh.data()},
+                           {m, n, o, h.data(), dw2.data(), db2.data(), dy.data()}}};
+    for (std::size_t k = 0; k < 2; ++k) {
+      const InnerProduct& l = values[k];
+      const auto forward = [&](Weights weights) {
+        return matmul(library, {l.x, m, l.in}, {l.w, l.in, l.out, true}, {l.y, m, l.out}, l.b,
+                      k == 0, weights, type);
+      };
+      packed_[k] = forward(Weights::packed);
+      forward_[k] = by == By::inner_product ? l.product(library, Pass::forward, k == 0, type)
+                                            : forward(Weights::plain);
+      const InnerProduct& g = gradients[k];
+      weight_[k] = std::same_as<T, float>
+                       ? g.product(library, Pass::backward_weight)
+                       : matmul(library, {g.y, g.out, m, true}, {g.x, m, g.in}, {g.w, g.out, g.in},
+                                nullptr, false, Weights::plain, type);
     }
-    forward_ = forward(Weights::plain);
-    input_ = by_hand::matmul(library, m, o, n, dy.data(), w2.data(), false, dh.data(), nullptr,
-                             false, Weights::plain, type);
+    const InnerProduct input{m, n, o, dh.data(), w2.data(), nullptr, dy.data()};
+    input_ = by == By::inner_product
+                 ? input.product(library, Pass::backward_input, false, type)
+                 : matmul(library, {dy.data(), m, o}, {w2.data(), o, n}, {dh.data(), m, n}, nullptr,
+                          false, Weights::plain, type);
   }
 
   /// y, with weights that were packed when this was made.
@@ -78,9 +76,9 @@ class Mlp {
 
   /// All gradients of the last forward but that of x.
   void backward() {
-    weight_[0](), input_();
+    weight_[1](), input_();
     take_slope(dh.size(), h.data(), dh.data());
-    weight_[1]();
+    weight_[0]();
     if constexpr (!std::same_as<T, float>) {  // oneDNN's layer, for float, has summed these
       add_up_(dy, db2);
       add_up_(dh, db1);
@@ -98,11 +96,6 @@ class Mlp {
     problem.require_gradients("by hand", dw1.data(), db1.data(), dw2.data(), db2.data());
   }
 
-  std::vector<T> x, w1, b1, h, w2, b2, y, dy, dh, dw1, db1, dw2, db2;
-
- private:
-  static constexpr dnnl_data_type_t type = type_of<T>;
-
   /// dh = 0 where ReLU gave h = 0. In a form that compilers vectorise: bf16 is compared by its
   /// bits, of which the first is the sign.
   static void take_slope(std::size_t n, const T* h, T* dh) {
@@ -118,6 +111,11 @@ class Mlp {
       }
     }
   }
+
+  std::vector<T> x, w1, b1, h, w2, b2, y, dy, dh, dw1, db1, dw2, db2;
+
+ private:
+  static constexpr dnnl_data_type_t type = type_of<T>;
 
   std::array<Product, 2> packed_, forward_, weight_;
   Product input_;

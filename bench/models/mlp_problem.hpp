@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "support/require_equal.hpp"
 #include "support/random_values.hpp"
+#include "support/require_equal.hpp"
 
 namespace bench {
 

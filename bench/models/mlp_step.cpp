@@ -127,16 +127,12 @@ std::vector<bench::Timing> on_two_ranks(sw::ThreadCommunicator& ranks, std::size
 template <class T, class Rule>
 void add(bench::Program& program, const std::string& name) {
   for (const std::size_t rows : program.sizes<std::size_t>({16, 128, 512})) {
-    const std::string sized = name + "/rows:" + std::to_string(rows);
-    const int rounds = program.rounds();
-    program.add(sized + "/one rank", [=] {
-      return bench::on_one_rank([=] { return on_one_rank<T, Rule>(rows, rounds); });
-    });
-    program.add(sized + "/two ranks", [=] {
-      return bench::on_two_ranks([=](sw::ThreadCommunicator& ranks) {
-        return on_two_ranks<T, Rule>(ranks, rows, rounds);
-      });
-    });
+    bench::add_one_and_two(
+        program, name + "/rows:" + std::to_string(rows),
+        [=, &program] { return on_one_rank<T, Rule>(rows, program.rounds()); },
+        [=, &program](sw::ThreadCommunicator& ranks) {
+          return on_two_ranks<T, Rule>(ranks, rows, program.rounds());
+        });
   }
 }
 

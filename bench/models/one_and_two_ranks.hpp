@@ -10,6 +10,7 @@
 #include "shardwise/comm/thread_ranks.hpp"
 #include "support/interleaved.hpp"
 #include "support/on_threads.hpp"
+#include "support/program.hpp"
 #include "support/together.hpp"
 
 namespace bench {
@@ -23,10 +24,17 @@ std::vector<Timing> on_one_rank(F measure) {
 
 /// The timings that `measure(ranks)` returns on rank 0 of two, each bound to a core.
 template <class F>
-std::vector<Timing> on_two_ranks(F measure) {
+std::vector<Timing> on_two_ranks(const F& measure) {
   return on_threads(2, [&](shardwise::ThreadCommunicator& ranks) {
     return on_one_rank([&] { return measure(ranks); });
   });
+}
+
+/// Adds what one() measures on one rank, and two(ranks) on two.
+template <class One, class Two>
+void add_one_and_two(Program& program, const std::string& name, One one, Two two) {
+  program.add(name + "/one rank", [=] { return on_one_rank(one); });
+  program.add(name + "/two ranks", [=] { return on_two_ranks(two); });
 }
 
 /// `interleave` for what the ranks do at the same time. Every rank gives the same candidates. A

@@ -10,9 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <fstream>
-#include <functional>
 #include <iomanip>
 #include <optional>
 #include <stdexcept>
@@ -20,10 +18,10 @@
 #include <vector>
 
 #include "gpu/linear_model.hpp"
-#include "gpu/on_stream.hpp"
 #include "peers/turns.hpp"
 #include "shardwise/backend/cuda/cuda.hpp"
 #include "shardwise/backend/cuda/graph.hpp"
+#include "support/interleaved.hpp"
 
 namespace {
 
@@ -47,24 +45,6 @@ void write(const std::string& file, const std::vector<bench::Sample>& samples) {
   if (!out.flush()) throw std::runtime_error(file + " cannot be written");
 }
 
-/// Prints the nanoseconds of each call: all of a block are said to take the same.
-void take_turns(sw::Cuda& backend, const std::function<void(bool)>& run) {
-  std::printf("ready\n");
-  std::fflush(stdout);
-  for (peers::Turn turn = peers::read_turn(); turn.calls > 0; turn = peers::read_turn()) {
-    const auto calls = static_cast<int>(turn.calls);
-    for (int i = 0; i <= calls / 4; ++i) run(turn.training != 0);
-    backend.synchronize();
-    const double begin = bench::now();
-    for (int i = 0; i < calls; ++i) run(turn.training != 0);
-    backend.synchronize();
-    const double seconds = (bench::now() - begin) / calls;
-    for (int i = 0; i < calls; ++i) std::printf("%lld ", static_cast<long long>(1e9 * seconds));
-    std::printf("\n");
-    std::fflush(stdout);
-  }
-}
-
 template <class Architecture, class T>
 void contend(bool in_graphs, const bench::LinearSizes& sizes, const std::string& folder) {
   sw::Cuda backend(sw::CudaOptions{.time_candidates = true});
@@ -82,42 +62,41 @@ void contend(bool in_graphs, const bench::LinearSizes& sizes, const std::string&
     training.emplace(backend, [&] { layer.train(); });
     layer.results_of_training([&] { training->launch(); }, layer.required("graph, ", 0));
   }
-  take_turns(backend, [&](bool trains) {
-    if (in_graphs)
-      (trains ? *training : *forward).launch();
-    else
-      trains ? layer.train() : layer.forward();
+  peers::take_blocks(true, peers::read_turn, [&](bool trains, std::int64_t calls) {
+    backend.synchronize();
+    const double begin = bench::now();
+    for (std::int64_t i = 0; i < calls; ++i) {
+      if (in_graphs)
+        (trains ? *training : *forward).launch();
+      else
+        trains ? layer.train() : layer.forward();
+    }
+    backend.synchronize();
+    const double each = 1e9 * (bench::now() - begin) / static_cast<double>(calls);
+    return std::vector<std::int64_t>(static_cast<std::size_t>(calls),
+                                     static_cast<std::int64_t>(each));
   });
 }
 
 template <class T>
 void contend_in(const Words& words) {
-  const bool in_graphs = words[1] == "graph";
   const bench::LinearSizes sizes{std::stoul(words[4]), std::stoul(words[5]), std::stoul(words[6])};
-  if (words[2] == "expand") return contend<bench::Expand, T>(in_graphs, sizes, words[7]);
-  if (words[2] == "contract") return contend<bench::Contract, T>(in_graphs, sizes, words[7]);
-  throw std::runtime_error(words[0] + ": there is no layer '" + words[2] +
-                           "', only expand and contract");
-}
-
-void contend_as(const Words& words) {
-  if (words.size() != 8)
-    throw std::runtime_error("usage: " + words[0] +
-                             " plain|graph expand|contract bf16|fp16|float ROWS IN OUT FOLDER");
-  std::printf("version CUDA_runtime %d\n", CUDART_VERSION);
-  if (words[3] == "bf16") return contend_in<sw::bf16>(words);
-  if (words[3] == "fp16") return contend_in<sw::fp16>(words);
-  if (words[3] == "float") return contend_in<float>(words);
-  throw std::runtime_error(words[0] + ": there is no dtype '" + words[3] +
-                           "', only bf16, fp16 and float");
+  const auto contender =
+      words[2] == "expand" ? contend<bench::Expand, T> : contend<bench::Contract, T>;
+  contender(words[1] == "graph", sizes, words[7]);
 }
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  contend_as(Words(argv, argv + argc));
-  return 0;
-} catch (const std::exception& e) {
-  std::fprintf(stderr, "%s\n", e.what());
-  return 1;
+int main(int argc, char** argv) {
+  const Words words(argv, argv + argc);
+  return peers::contend_alone([&] {
+    if (words.size() != 8)
+      throw std::runtime_error("usage: " + words[0] +
+                               " plain|graph expand|contract bf16|fp16|float ROWS IN OUT FOLDER");
+    std::printf("version CUDA_runtime %d\n", CUDART_VERSION);
+    if (words[3] == "bf16") return contend_in<sw::bf16>(words);
+    if (words[3] == "fp16") return contend_in<sw::fp16>(words);
+    return contend_in<float>(words);
+  });
 }

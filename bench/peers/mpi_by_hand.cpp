@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
+#include <vector>
 
 #include "peers/mpi_turns.hpp"
 #include "peers/perceptron_by_hand.hpp"
@@ -24,12 +25,12 @@ int main(int argc, char** argv) {
     const shardwise::detail::onednn::ThreadLimit one_thread(1);
     if (rank == 0) peers::print_mpi_version();
     peers::Part half(rank, size, argv[1]);
-    peers::ByOneDnn products(half);
+    std::vector<float>& y = half.by_onednn.y;
     const auto run = [&](bool training) {
-      products.forward(training);
-      MPI_Allreduce(MPI_IN_PLACE, half.y.data(), static_cast<int>(half.y.size()), MPI_FLOAT,
-                    MPI_SUM, MPI_COMM_WORLD);
-      if (training) products.backward();
+      half.forward(training);
+      MPI_Allreduce(MPI_IN_PLACE, y.data(), static_cast<int>(y.size()), MPI_FLOAT, MPI_SUM,
+                    MPI_COMM_WORLD);
+      if (training) half.by_onednn.backward();
     };
     half.require_results(run, rank == 0);
     peers::take_turns(rank == 0, peers::next_turn_of_job, run);

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
-#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -55,8 +54,9 @@ void sum_columns(const Values& matrix, Values& sums) {
     for (std::size_t o = 0; o < sums.size(); ++o) sums[o] += matrix[row + o];
 }
 
-void run(Part& p, bool training) {
-  const int rows = static_cast<int>(p.count);
+void run(Part& part, bool training) {
+  auto& p = part.by_onednn;
+  const int rows = static_cast<int>(part.count());
   gemm(CblasNoTrans, CblasTrans, rows, hidden, in, p.x, in, p.w1, in, p.h);
   add_bias_and_clip(p.b1, p.h);
   gemm(CblasNoTrans, CblasTrans, rows, out, hidden, p.h, hidden, p.w2, hidden, p.y);
@@ -65,23 +65,21 @@ void run(Part& p, bool training) {
   gemm(CblasTrans, CblasNoTrans, out, hidden, rows, p.dy, out, p.h, hidden, p.dw2);
   sum_columns(p.dy, p.db2);
   gemm(CblasNoTrans, CblasNoTrans, rows, hidden, out, p.dy, out, p.w2, hidden, p.dh);
-  p.take_slope();
+  p.take_slope(p.dh.size(), p.h.data(), p.dh.data());
   gemm(CblasTrans, CblasNoTrans, hidden, in, rows, p.dh, hidden, p.x, in, p.dw1);
   sum_columns(p.dh, p.db1);
 }
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  if (argc != 2) throw std::runtime_error("usage: peer_openblas_threads FOLDER");
-  openblas<void(int)>("openblas_set_num_threads")(2);
-  std::printf("version OpenBLAS %s\n", openblas<char*()>("openblas_get_config")());
-  Part all(0, 1, argv[1]);
-  const auto turn = [&](bool training) { run(all, training); };
-  all.require_results(turn, true);
-  peers::take_turns(true, peers::read_turn, turn);
-  return 0;
-} catch (const std::exception& e) {
-  std::fprintf(stderr, "%s\n", e.what());
-  return 1;
+int main(int argc, char** argv) {
+  return peers::contend_alone([&] {
+    if (argc != 2) throw std::runtime_error("usage: peer_openblas_threads FOLDER");
+    openblas<void(int)>("openblas_set_num_threads")(2);
+    std::printf("version OpenBLAS %s\n", openblas<char*()>("openblas_get_config")());
+    Part all(0, 1, argv[1]);
+    const auto turn = [&](bool training) { run(all, training); };
+    all.require_results(turn, true);
+    peers::take_turns(true, peers::read_turn, turn);
+  });
 }

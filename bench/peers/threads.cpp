@@ -2,27 +2,26 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdio>
-#include <exception>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "peers/ours.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
 
-int main(int argc, char** argv) try {
-  const std::vector<std::string> arguments(argv, argv + argc);
-  shardwise::run_ranks(2, [&](shardwise::ThreadCommunicator& ranks) {
-    peers::contend(ranks, arguments, [&] {
-      std::array<std::int64_t, 2> message{};
-      if (ranks.rank() == 0) {
-        const peers::Turn turn = peers::read_turn();
-        message = {turn.training, turn.calls};
-      }
-      ranks.broadcast(std::span<std::int64_t>(message), 0);
-      return peers::Turn{message[0], message[1]};
+int main(int argc, char** argv) {
+  return peers::contend_alone([&] {
+    const std::vector<std::string> arguments(argv, argv + argc);
+    shardwise::run_ranks(2, [&](shardwise::ThreadCommunicator& ranks) {
+      peers::contend(ranks, arguments, [&] {
+        std::array<std::int64_t, 2> message{};
+        if (ranks.rank() == 0) {
+          const peers::Turn turn = peers::read_turn();
+          message = {turn.training, turn.calls};
+        }
+        ranks.broadcast(std::span<std::int64_t>(message), 0);
+        return peers::Turn{message[0], message[1]};
+      });
     });
   });
-  return 0;
-} catch (const std::exception& e) {
-  std::fprintf(stderr, "%s\n", e.what());
-  return 1;
 }

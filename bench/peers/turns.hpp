@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -28,27 +29,46 @@ inline Turn read_turn() {
   return turn;
 }
 
-/// Takes turns until `next()` gives none. All ranks call it; the first one measures. A quarter as
-/// many calls go before, uncounted: others have been in the caches.
-template <class Next, class Run>
-void take_turns(bool speaks, Next next, Run run) {
-  using Clock = std::chrono::steady_clock;
+/// Takes turns until `next()` gives none. All ranks call it; the first one measures.
+/// block(training, calls) makes so many calls and gives the nanoseconds of each. A quarter as many
+/// go before, uncounted: others have been in the caches.
+template <class Next, class Block>
+void take_blocks(bool speaks, Next next, Block block) {
   if (speaks) std::printf("ready\n");
   std::fflush(stdout);
   for (Turn turn = next(); turn.calls > 0; turn = next()) {
-    for (std::int64_t i = 0; i <= turn.calls / 4; ++i) run(turn.training != 0);
-    std::vector<Clock::duration> times;
-    for (std::int64_t i = 0; i < turn.calls; ++i) {
-      const auto begin = Clock::now();
-      run(turn.training != 0);
-      times.push_back(Clock::now() - begin);
-    }
+    block(turn.training != 0, turn.calls / 4 + 1);
+    const std::vector<std::int64_t> times = block(turn.training != 0, turn.calls);
     if (!speaks) continue;
-    for (const Clock::duration time : times)
-      std::printf("%lld ", static_cast<long long>(std::chrono::nanoseconds(time).count()));
+    for (const std::int64_t time : times) std::printf("%lld ", static_cast<long long>(time));
     std::printf("\n");
     std::fflush(stdout);
   }
+}
+
+/// The same for calls of run(training), each with a time of its own.
+template <class Next, class Run>
+void take_turns(bool speaks, Next next, Run run) {
+  take_blocks(speaks, next, [&](bool training, std::int64_t calls) {
+    using Clock = std::chrono::steady_clock;
+    std::vector<std::int64_t> times;
+    for (std::int64_t i = 0; i < calls; ++i) {
+      const auto begin = Clock::now();
+      run(training);
+      times.push_back(std::chrono::nanoseconds(Clock::now() - begin).count());
+    }
+    return times;
+  });
+}
+
+/// main() of a contender that is one process: its exit code.
+template <class F>
+int contend_alone(F f) try {
+  f();
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
 }
 
 }  // namespace peers

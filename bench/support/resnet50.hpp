@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shardwise/backend/convolution.hpp"
+#include "shardwise/core/shape.hpp"
 
 namespace bench {
 
@@ -44,6 +45,14 @@ struct ConvolutionShard {
   std::size_t x_size() const { return call.images * inputs() * call.input_plane(); }
   std::size_t y_size() const { return call.images * outputs() * call.output_plane(); }
   std::size_t w_size() const { return outputs() * channels.in * call.taps(); }
+
+  shardwise::Shape x_shape() const {
+    using enum shardwise::Axis;
+    return {{batch, call.images},
+            {channel, inputs()},
+            {height, call.space[1].input},
+            {width, call.space[2].input}};
+  }
 
   ///@{
   /// The most products that one element of y, dx and dw is a sum of; db has as many summands as dw.
