@@ -10,11 +10,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <memory>
-#include <span>
 #include <vector>
 
-#include "collectives/bandwidth.hpp"
+#include "collectives/collectives.hpp"
 #include "collectives/meeting.hpp"
 #include "collectives/move.hpp"
 #include "collectives/sizes.hpp"
@@ -80,42 +78,26 @@ class ByHand {
   Calls calls_[2];
 };
 
-std::vector<bench::Timing> compare(Ranks& ranks, ByHand& hand, std::size_t bytes, int rounds) {
-  const std::size_t n = bytes / sizeof(float);
-  const int rank = ranks.rank();
-  std::vector<float> in(n), out(n, bench::nothing), other(n, bench::nothing);
-  for (std::size_t i = 0; i < n; ++i) in[i] = bench::number(rank, i);
-  const bench::Run by_hand = [&] { hand.all_reduce(rank, in.data(), other.data(), n); };
-  const bench::Run ours = [&] { ranks.all_reduce<float>(in, out); };
-  const auto check = [&] {
-    const auto sum = [](std::size_t i) { return bench::number(0, i) + bench::number(1, i); };
-    bench::require_on_all(ranks, bench::all_equal(other, sum), "by hand");
-    bench::require_on_all(ranks, bench::all_equal(out, sum), "ours");
-  };
-  by_hand(), ours(), check();
-  const bool is_short = bytes <= std::size_t{1} << 20;
-  const double sample_seconds = is_short ? 2e-4 : 2e-3;
-  const auto seconds =
-      bench::in_turns(ranks, {by_hand, ours}, is_short ? 10 * rounds : rounds, sample_seconds);
-  check();
-  std::vector<bench::Timing> timings = bench::timings_of({"by hand", "thread ranks"}, seconds);
-  const double size = static_cast<double>(bytes);
-  const bench::Traffic traffic{
-      size, bench::least_bytes(shardwise::Operation::all_reduce, ranks.size(), size), 0};
-  for (bench::Timing& timing : timings)
-    timing.also = bench::described(traffic, timing.seconds.median);
-  return timings;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   bench::Program program(argc, argv, 41);
-  const auto hand = std::make_shared<ByHand>();
+  ByHand hand;
+  const bench::Collective what{shardwise::Operation::all_reduce};
+  const std::vector<bench::Way<Ranks>> ways{
+      {"by hand", bench::by<Ranks>(what,
+                                   [&hand](Ranks&, bench::Buffers& b) {
+                                     hand.all_reduce(b.rank, b.in.data(), b.out.data(),
+                                                     b.in.size());
+                                   })},
+      {"thread ranks", bench::by<Ranks>(what, bench::call<Ranks>)}};
   for (const std::size_t bytes : program.sizes(bench::sizes_in_bytes(), bench::quick_size)) {
-    program.add("all_reduce of 2 threads, " + bench::size_name(bytes), [=, &program] {
-      return bench::on_threads(
-          2, [&](Ranks& ranks) { return compare(ranks, *hand, bytes, program.rounds()); });
+    const bool is_short = bytes <= std::size_t{1} << 20;
+    const int rounds = is_short ? 10 * program.rounds() : program.rounds();
+    program.add("all_reduce of 2 threads, " + bench::size_name(bytes), [=] {
+      return bench::on_threads(2, [&](Ranks& ranks) {
+        return bench::compare(ranks, ways, bytes / sizeof(float), rounds, is_short ? 2e-4 : 2e-3);
+      });
     });
   }
   return program.run();

@@ -54,7 +54,7 @@ class Comparisons {
  private:
   void add(const std::string& name, const Collective& what) {
     std::vector<Way<C>> ways = by_hand_ ? by_hand_(what) : std::vector<Way<C>>{};
-    ways.push_back({ours_, by<C>(what, [](C& ranks, Buffers& b) { call(ranks, b); })});
+    ways.push_back({ours_, by<C>(what, call<C>)});
     all_.push_back({name, std::move(ways)});
   }
 

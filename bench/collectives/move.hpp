@@ -52,7 +52,7 @@ bool all_equal(const std::vector<float>& got, F exact) {
 /// throws  std::runtime_error, on every rank, if one of them got a wrong result
 template <class C>
 std::vector<Timing> compare(C& ranks, const std::vector<Way<C>>& ways, std::size_t floats,
-                            int rounds) {
+                            int rounds, double sample_seconds = 1e-3) {
   std::vector<Move> moves;
   std::vector<Run> runs;
   std::vector<std::string> names;
@@ -63,7 +63,7 @@ std::vector<Timing> compare(C& ranks, const std::vector<Way<C>>& ways, std::size
     runs.back()();
     require_on_all(ranks, moves.back().is_right(), way.name);
   }
-  const auto seconds = in_turns(ranks, runs, rounds, 1e-3);
+  const auto seconds = in_turns(ranks, runs, rounds, sample_seconds);
   for (std::size_t i = 0; i < moves.size(); ++i)
     require_on_all(ranks, moves[i].is_right(), names[i] + ", when timed");
   std::vector<Timing> timings = timings_of(names, seconds);

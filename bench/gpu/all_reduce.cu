@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/on_stream.hpp"
 #include "gpu/program.hpp"
 #include "gpu/rotation.hpp"
 #include "gpu/uniform.hpp"
@@ -79,26 +78,18 @@ class Tensors {
   std::size_t turn_ = 0;
 };
 
-/// What all ranks do together, until the device has done it.
-struct Together {
+/// Ranks whose barrier waits for the device too.
+struct Synchronised {
   sw::ThreadCommunicator& threads;
   sw::Cuda& backend;
 
-  double seconds(const bench::Run& run, int calls) const {
+  void barrier() const {
     backend.synchronize();
     threads.barrier();
-    const double begin = bench::now();
-    for (int i = 0; i < calls; ++i) run();
-    backend.synchronize();
-    threads.barrier();
-    return (bench::now() - begin) / calls;
   }
-
-  /// So many that a sample lasts long enough, on every rank the same.
-  int calls(const bench::Run& run) const {
-    seconds(run, 1);
-    const double count = std::clamp(10e-3 / seconds(run, 3), 1.0, 1000.0);
-    return static_cast<int>(bench::of_first(threads, static_cast<std::int64_t>(count)));
+  template <class T>
+  void broadcast(std::span<T> values, int root) const {
+    threads.broadcast(values, root);
   }
 };
 
@@ -129,16 +120,8 @@ std::vector<bench::Timing> measure(sw::ThreadCommunicator& threads, std::size_t 
   backend.synchronize();
   bench::require_on_all(threads, tensors.right(ranks.size()), "all-reduce");
 
-  const Together together{threads, backend};
-  const std::vector<bench::Run> runs{copy, all_reduce};
-  const std::vector<int> calls{together.calls(copy), together.calls(all_reduce)};
-  std::vector<std::vector<double>> seconds(runs.size());
-  for (int round = 0; round < rounds; ++round) {
-    for (std::size_t turn = 0; turn < runs.size(); ++turn) {
-      const std::size_t i = round % 2 == 0 ? turn : runs.size() - 1 - turn;
-      seconds[i].push_back(together.seconds(runs[i], calls[i]));
-    }
-  }
+  Synchronised all{threads, backend};
+  const auto seconds = bench::in_turns(all, {copy, all_reduce}, rounds, 10e-3);
   auto timings = bench::timings_of({"copy of as many bytes", "all-reduce"}, seconds);
   for (bench::Timing& timing : timings)
     timing.also.emplace_back("GB/s read and written",

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "gpu/convolution_by_hand.hpp"
-#include "gpu/on_stream.hpp"
 #include "gpu/program.hpp"
 #include "gpu/rotation.hpp"
 #include "gpu/sampled_convolution.hpp"
@@ -170,9 +169,7 @@ std::vector<bench::Timing> measure(sw::Cuda& backend, const ConvolutionShape& sh
       {"cuDNN by hand", [&] { run(same); }},
       {"cuDNN by hand, channels innermost", [&] { run(last); }},
       {"kernel", [&] { run(ours); }}};
-  auto timings = bench::interleave_on(backend.stream(), candidates, rounds);
-  bench::add_launches(backend.stream(), candidates, timings);
-  return timings;
+  return bench::interleave_on(backend.stream(), candidates, rounds);
 }
 
 template <class T>

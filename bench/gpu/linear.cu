@@ -17,7 +17,6 @@
 
 #include "gpu/linear_by_hand.hpp"
 #include "gpu/linear_model.hpp"
-#include "gpu/on_stream.hpp"
 #include "gpu/program.hpp"
 #include "shardwise/backend/cuda/cuda.hpp"
 #include "shardwise/backend/cuda/graph.hpp"
@@ -90,7 +89,6 @@ std::vector<Timing> measure(sw::Cuda& backend, const LinearSizes& sizes, Part pa
     candidates.push_back({"layer, graph", [&] { of_layer->launch(); }});
   }
   std::vector<Timing> timings = bench::interleave_on(backend.stream(), candidates, rounds);
-  bench::add_launches(backend.stream(), candidates, timings);
   const double share_of_peak =
       timings[of_peak].ours_over.median * operations / Peak<T>::operations();
   timings.erase(timings.begin() + of_peak);

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "gpu/linear_model.hpp"
-#include "gpu/on_stream.hpp"
 #include "gpu/program.hpp"
 #include "shardwise/backend/cuda/cuda.hpp"
 
@@ -45,9 +44,7 @@ std::vector<bench::Timing> measure(sw::Cuda& backend, const LinearSizes& sizes, 
       {"eight shards", [&] {
          for (Layer& shard : shards) trains ? shard.train() : shard.forward();
        }}};
-  auto timings = bench::interleave_on(backend.stream(), candidates, rounds);
-  bench::add_launches(backend.stream(), candidates, timings);
-  return timings;
+  return bench::interleave_on(backend.stream(), candidates, rounds);
 }
 
 template <class Architecture>

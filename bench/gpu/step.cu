@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "gpu/on_stream.hpp"
 #include "gpu/program.hpp"
 #include "gpu/trained_perceptron.hpp"
 #include "shardwise/backend/cuda/cuda.hpp"

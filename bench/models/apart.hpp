@@ -1,16 +1,14 @@
 #pragma once
 // Measures in a process of its own, whose peak of memory is then its own.
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <fstream>
-#include <functional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -33,44 +31,37 @@ inline double peak_megabytes() {
   return 0;
 }
 
-/// Sends what `measure` measures, or what it throws, and ends the process: with 0 if it measured.
-[[noreturn]] inline void measure_and_end(int to, const std::function<Measurement()>& measure) {
-  const auto send = [to](const void* bytes, std::size_t n) {
-    return ::write(to, bytes, n) == static_cast<ssize_t>(n);
-  };
-  try {
-    const Measurement m = measure();
-    ::_exit(send(&m, sizeof m) ? 0 : 1);
-  } catch (const std::exception& e) {
-    const std::string_view why = e.what();
-    send(why.data(), why.size());
-    ::_exit(1);
-  }
-}
-
 /// Runs `measure` in a process of its own.
 /// throws   std::runtime_error with the text of what it throws
-inline Measurement apart(const std::function<Measurement()>& measure) {
-  int ends[2];
-  if (::pipe(ends) != 0) std::abort();
+template <class F>
+Measurement apart(F measure) {
+  struct Result {
+    Measurement measurement;
+    char problem[256];
+  };
+  void* const memory =
+      ::mmap(nullptr, sizeof(Result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("no memory to share with a process");
+  auto* const result = static_cast<Result*>(memory);  // all zero
   std::fflush(nullptr);
   const pid_t child = ::fork();
-  if (child == 0) measure_and_end(ends[1], measure);
-  ::close(ends[1]);
-  std::string came;
-  char part[256];
-  for (ssize_t n; (n = ::read(ends[0], part, sizeof part)) > 0;)
-    came.append(part, static_cast<std::size_t>(n));
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  Measurement m;
-  if (status == 0 && came.size() == sizeof m) {
-    std::memcpy(&m, came.data(), sizeof m);
-    return m;
+  if (child == 0) {
+    try {
+      result->measurement = measure();
+      ::_exit(0);
+    } catch (const std::exception& e) {
+      std::snprintf(result->problem, sizeof result->problem, "%s", e.what());
+      ::_exit(1);
+    }
   }
-  if (came.empty()) came = "a measurement's process ended with status " + std::to_string(status);
-  throw std::runtime_error(came);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  const Result seen = *result;
+  ::munmap(memory, sizeof(Result));
+  if (status == 0) return seen.measurement;
+  throw std::runtime_error(seen.problem[0] != 0 ? seen.problem
+                                                : "a measurement's process ended with status " +
+                                                      std::to_string(status));
 }
 
 }  // namespace bench

@@ -31,7 +31,6 @@ namespace {
 
 namespace sw = shardwise;
 namespace fs = std::filesystem;
-using bench::apart;
 using bench::Measurement;
 
 constexpr std::size_t width = 2048, hidden = 8192;
@@ -81,15 +80,13 @@ struct Way {
 /// Runs the ways in turns. Beside time there is the speed, and the peak of memory.
 std::vector<bench::Timing> compare(const std::vector<Way>& ways, double bytes, int rounds) {
   std::vector<std::string> names;
-  std::vector<std::vector<double>> seconds(ways.size()), megabytes(ways.size());
-  for (const Way& way : ways) names.push_back(way.name), apart(way.run);
-  for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < ways.size(); ++i) {
-      const Measurement m = apart(ways[i].run);
-      seconds[i].push_back(m.seconds);
-      megabytes[i].push_back(m.megabytes);
-    }
-  }
+  std::vector<std::vector<double>> megabytes(ways.size());
+  for (const Way& way : ways) names.push_back(way.name), bench::apart(way.run);
+  const auto seconds = bench::in_rounds(ways.size(), rounds, [&](std::size_t i) {
+    const Measurement m = bench::apart(ways[i].run);
+    megabytes[i].push_back(m.megabytes);
+    return m.seconds;
+  });
   std::vector<bench::Timing> timings = bench::timings_of(names, seconds);
   for (std::size_t i = 0; i < ways.size(); ++i) {
     timings[i].also = {{"GB/s", bytes * 1e-9 / timings[i].seconds.median},
@@ -123,7 +120,7 @@ Measurement load(const Files& files, int ranks) {
 
 /// Throws, in a process of its own, unless what some ranks save is what others then load.
 void check(const Files& files, int ranks) {
-  apart([&] {
+  bench::apart([&] {
     save(files, ranks, sw::Seed{1});
     return on_ranks(5 - ranks, sw::Seed{2}, [&](MlpModel& model) {
       MlpModel saved(model.ranks(), sw::Seed{1});

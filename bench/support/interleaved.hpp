@@ -83,46 +83,45 @@ inline double now(Clock clock = Clock::wall) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-namespace detail {
-
-inline double seconds_of(const std::function<void()>& run, int calls, Clock clock) {
-  const double start = now(clock);
-  for (int i = 0; i < calls; ++i) run();
-  return (now(clock) - start) / calls;
+/// sample(i) of so many candidates in each round, in turns; the order is reversed in every second
+/// round, so that what disturbs the machine disturbs all alike. Gives [candidate][round].
+template <class Sample>
+std::vector<std::vector<double>> in_rounds(std::size_t count, int rounds, Sample sample) {
+  std::vector<std::vector<double>> seconds(count);
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t turn = 0; turn < count; ++turn) {
+      const std::size_t i = round % 2 == 0 ? turn : count - 1 - turn;
+      seconds[i].push_back(sample(i));
+    }
+  }
+  return seconds;
 }
 
-}  // namespace detail
-
-/// Warms every candidate up, then times them in turns; the order is reversed in every second round.
-/// `seconds_of(run, calls)` gives the seconds of a call, of so many.
+/// Warms every candidate up, then times them in turns. `seconds_of(run, calls)` gives the seconds
+/// of a call, of so many.
 template <class SecondsOf>
 std::vector<Timing> interleave(const std::vector<Candidate>& candidates, const Effort& effort,
                                SecondsOf seconds_of) {
+  std::vector<std::string> names;
   std::vector<int> calls;
   for (const Candidate& candidate : candidates) {
+    names.push_back(candidate.name);
     candidate.run();
     const double once = seconds_of(candidate.run, 3);
     calls.push_back(std::max(1, static_cast<int>(effort.sample_seconds / once)));
   }
-
-  const std::size_t count = candidates.size();
-  std::vector<std::vector<double>> seconds(count);
-  for (int round = 0; round < effort.rounds; ++round) {
-    for (std::size_t turn = 0; turn < count; ++turn) {
-      const std::size_t c = round % 2 == 0 ? turn : count - 1 - turn;
-      seconds[c].push_back(seconds_of(candidates[c].run, calls[c]));
-    }
-  }
-  std::vector<std::string> names;
-  for (const Candidate& candidate : candidates) names.push_back(candidate.name);
-  return timings_of(names, seconds);
+  return timings_of(names, in_rounds(names.size(), effort.rounds, [&](std::size_t i) {
+                      return seconds_of(candidates[i].run, calls[i]);
+                    }));
 }
 
 /// The same by a clock of the host.
 inline std::vector<Timing> interleave(const std::vector<Candidate>& candidates,
                                       const Effort& effort = {}) {
   return interleave(candidates, effort, [&](const std::function<void()>& run, int calls) {
-    return detail::seconds_of(run, calls, effort.clock);
+    const double start = now(effort.clock);
+    for (int i = 0; i < calls; ++i) run();
+    return (now(effort.clock) - start) / calls;
   });
 }
 

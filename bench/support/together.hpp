@@ -66,22 +66,15 @@ int calls_of_sample(C& ranks, const Run& run, double sample_seconds) {
   return static_cast<int>(of_first(ranks, static_cast<std::int64_t>(calls)));
 }
 
-/// For each run its time in each round. Every round makes all runs once, in the reverse order
-/// every second time, so that what disturbs the machine disturbs all alike. A sample repeats a
-/// short call until it lasts about `sample_seconds`.
+/// For each run its time in each round, in turns. A sample repeats a short call until it lasts
+/// about `sample_seconds`.
 template <class C>
 std::vector<std::vector<double>> in_turns(C& ranks, const std::vector<Run>& runs, int rounds,
                                           double sample_seconds) {
   std::vector<int> calls;
   for (const Run& run : runs) calls.push_back(calls_of_sample(ranks, run, sample_seconds));
-  std::vector<std::vector<double>> seconds(runs.size());
-  for (int round = 0; round < rounds; ++round) {
-    for (std::size_t turn = 0; turn < runs.size(); ++turn) {
-      const std::size_t i = round % 2 == 0 ? turn : runs.size() - 1 - turn;
-      seconds[i].push_back(seconds_together(ranks, calls[i], runs[i]));
-    }
-  }
-  return seconds;
+  return in_rounds(runs.size(), rounds,
+                   [&](std::size_t i) { return seconds_together(ranks, calls[i], runs[i]); });
 }
 
 }  // namespace bench
