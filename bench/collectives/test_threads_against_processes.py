@@ -32,7 +32,7 @@ with open(given["benchmark_out"], "w") as file:
     first = {"name": "all_reduce, sum, 64 B" + ending, **(failed if wrong else measured)}
     second = {"name": "all_gather, 64 B" + ending, **measured}
     json.dump({"context": {"date": "today"}, "benchmarks": [first, second]}, file)
-if wrong or "PROBLEM" == "exit code":
+if wrong:
     sys.exit(1)
 """
 MPIEXEC = """#!/bin/sh
@@ -92,10 +92,6 @@ class Driver(unittest.TestCase):
         self.assertEqual(by_hand["MPI by hand: ours over it"], 0.5)
         self.assertIn("| all_reduce, sum, 64 B | 2 [2, 2] s | 4 [4, 4] |", said)
 
-    def test_ratios_are_of_the_same_round(self):  # medians alone would say 4 / 2
-        entry = driver.compared("x", {"processes": [1, 4, 20], "threads": [1, 4, 2]}, {})
-        self.assertEqual(entry["processes: ours over it"], 1)
-
     def test_threads_alone_without_processes(self):
         (self.build / "bench/bench_collectives_processes").unlink()
         status, said = self.run_driver("--quick")
@@ -126,13 +122,6 @@ class Driver(unittest.TestCase):
         self.program("processes", "wrong")
         self.assertEqual(self.run_driver("--quick")[0], 1)
         self.assertNotIn("all_reduce, sum, 64 B, on processes", self.entries())
-
-    def test_a_program_that_ends_badly_without_a_reason_has_measured_nothing(self):
-        self.program("processes", "exit code")
-        status, said = self.run_driver("--quick")
-        self.assertEqual(status, 1)
-        self.assertIn("exit code 1", said)
-        self.assertFalse(self.out.exists())
 
 
 if __name__ == "__main__":

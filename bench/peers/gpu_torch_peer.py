@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+from turns import require_difference, take_turns
+
 MASK = 0xFFFFFFFF
 TENSORS = {"x": 1, "dy": 2, "weight": 3, "bias": 4}
 
@@ -34,13 +36,6 @@ def uniform_bits(tensor, i):
     return mixed(i + mixed(tensor + 1)) >> 8
 
 
-def bound(name, dtype):
-    """How far from exact a result may be, as |got - exact| / |exact|; peers/results.hpp says why."""
-    if dtype == "float":
-        return 1e-4
-    return 1 / 32 if name.startswith("grad.") else 1 / 128
-
-
 def read_samples(file):
     """[(place, exact)]"""
     pairs = [line.split() for line in file.read_text().splitlines()]
@@ -54,11 +49,7 @@ def difference(got, exact):
 def require_exact(folder, name, numbers_at, dtype):
     """`numbers_at(places)` gives what was computed there."""
     places, exact = zip(*read_samples(folder / f"{name}.txt"))
-    found = difference(numbers_at(list(places)), exact)
-    print(f"difference {name} {found:.3g}")
-    if not found <= bound(name, dtype):
-        sys.exit(f"{name} is wrong: |got - exact| / |exact| is {found}, and at most "
-                 f"{bound(name, dtype)} is allowed")
+    require_difference(name, difference(numbers_at(list(places)), exact), dtype != "float", 1e-4)
 
 
 class Layer:
@@ -119,22 +110,6 @@ class Layer:
         return tensor.flatten()[self.torch.tensor(places, device="cuda")].double().tolist()
 
 
-def take_turns(layer):
-    print("ready", flush=True)
-    for line in sys.stdin:
-        mode, calls = line.split()
-        run = layer.train if mode == "training" else layer.forward
-        for _ in range(1 + int(calls) // 4):
-            run()
-        layer.torch.cuda.synchronize()
-        began = time.perf_counter_ns()
-        for _ in range(int(calls)):
-            run()
-        layer.torch.cuda.synchronize()
-        each = (time.perf_counter_ns() - began) // int(calls)
-        print(*[each] * int(calls), flush=True)
-
-
 def main(how, kind, dtype, rows, ins, outs, folder):
     layer = Layer(how, kind, dtype, int(rows), int(ins), int(outs))
     print(f"version PyTorch {layer.torch.__version__}")
@@ -145,7 +120,16 @@ def main(how, kind, dtype, rows, ins, outs, folder):
     for name, tensor in results.items():
         require_exact(Path(folder), name, lambda places: layer.take(tensor, places), dtype)
     del forward, results, tensor
-    take_turns(layer)
+
+    def block(training, calls):
+        layer.torch.cuda.synchronize()
+        began = time.perf_counter_ns()
+        for _ in range(calls):
+            layer.train() if training else layer.forward()
+        layer.torch.cuda.synchronize()
+        return [(time.perf_counter_ns() - began) // calls] * calls
+
+    take_turns(block)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import time
 import warnings
 from pathlib import Path
 
+from turns import require_difference, take_turns
+
 RANKS = 2
 THREADS = 1 if sys.argv[1:2] == ["gloo"] else 2
 os.environ["OMP_NUM_THREADS"] = str(THREADS)
@@ -28,13 +30,6 @@ try:
 except ImportError as problem:
     sys.exit(f"torch_peer.py: {problem} in {sys.executable}; bench/peers/get_torch sets up a Python that "
              "has PyTorch and NumPy")
-
-
-def bound(name, dtype):
-    """How far from exact a tensor may be; results.hpp says why."""
-    if dtype == torch.float32:
-        return 0.0
-    return 1 / 32 if name.startswith("grad.") else 1 / 128
 
 
 def load(folder, name, dtype):
@@ -61,11 +56,7 @@ def require_exact(folder, name, got, dtype, speaks):
     exact = load(folder, name, torch.float64)
     got = got.full_tensor() if hasattr(got, "full_tensor") else got
     difference = float((got.to(torch.float64) - exact).norm() / exact.norm())
-    if speaks:
-        print(f"difference {name} {difference:.3g}")
-    if not difference <= bound(name, dtype):
-        sys.exit(f"{name} is wrong: |got - exact| / |exact| is {difference}, and at most "
-                 f"{bound(name, dtype)} is allowed")
+    require_difference(name, difference, dtype != torch.float32, 0.0, speaks)
 
 
 def wait_for(y):
@@ -129,12 +120,6 @@ class Alone:
         pass
 
 
-def read_turn():
-    """[1 if training else 0, calls]; no calls at the end of the input."""
-    words = sys.stdin.readline().split()
-    return [int(words[0] == "training"), int(words[1])] if words else [0, 0]
-
-
 def main(how, dtype_name, folder):
     folder = Path(folder)
     dtype = {"float": torch.float32, "bf16": torch.bfloat16}[dtype_name]
@@ -181,23 +166,16 @@ def main(how, dtype_name, folder):
         require_exact(folder, "y", train().detach(), dtype, speaks)
         for name, parameter in model.named_parameters():
             require_exact(folder, f"grad.{name}", parameter.grad, dtype, speaks)
-    if speaks:
-        print("ready", flush=True)
 
-    while True:
-        training, calls = ranks.share(read_turn() if speaks else [0, 0])
-        if calls == 0:
-            break
-        run = train if training else forward
-        for _ in range(1 + calls // 4):  # others have been in the caches
-            run()
+    def block(training, calls):
         times = []
         for _ in range(calls):
             begin = time.perf_counter_ns()
-            run()
+            (train if training else forward)()
             times.append(time.perf_counter_ns() - begin)
-        if speaks:
-            print(*times, flush=True)
+        return times
+
+    take_turns(block, ranks.share, speaks)
     ranks.end()
 
 
