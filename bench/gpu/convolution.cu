@@ -91,7 +91,7 @@ class ByHand {
  private:
   by_hand::ConvolutionProduct product(sw::Cuda& backend, Which which,
                                       ConvolutionResult result) const {
-    std::vector<by_hand::Pointers> pointers;
+    std::vector<sw::detail::cuda::ConvolutionPointers> pointers;
     for (const auto& set : tensors.sets()) {
       if (which == Which::forward) pointers.push_back({set.x, set.w, set.y});
       if (which == Which::backward_input) pointers.push_back({set.dx, set.w, set.dy});

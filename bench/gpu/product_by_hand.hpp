@@ -13,12 +13,27 @@
 #include <string>
 
 #include "shardwise/backend/cuda/cublaslt_handle.hpp"
+#include "shardwise/backend/cuda/cudnn_check.hpp"
 #include "shardwise/backend/cuda/device_memory.hpp"
 #include "shardwise/backend/cuda/stream.hpp"
 
 namespace by_hand {
 
 namespace cuda = shardwise::detail::cuda;
+
+/// Of five runs after one that loads the kernel; infinite if the library refuses. launch() puts one
+/// on the stream by the library's `call`, and returns what that says.
+template <class Launch>
+float milliseconds_of(cudaStream_t stream, const char* call, Launch launch) {
+  if (launch() != decltype(launch()){}) return std::numeric_limits<float>::infinity();
+  constexpr int runs = 5;
+  cuda::Event begin(cuda::Event::Use::time), end(cuda::Event::Use::time);
+  begin.record(stream);
+  for (int run = 0; run < runs; ++run) cuda::check(launch(), call);
+  end.record(stream);
+  end.synchronize();
+  return cuda::Event::milliseconds(begin, end);
+}
 
 /// Where products run, and with what.
 struct Library {
@@ -90,24 +105,14 @@ class Product {
       cuda::check(status, "cublasLtMatmulAlgoGetHeuristic");
     float best_time = std::numeric_limits<float>::infinity();
     for (int i = 0; i < count; ++i) {
-      const float time = milliseconds_of(all[static_cast<std::size_t>(i)]);
-      if (time < best_time) best_time = time, best_ = all[static_cast<std::size_t>(i)];
+      const cublasLtMatmulHeuristicResult_t& one = all[static_cast<std::size_t>(i)];
+      const float time =
+          milliseconds_of(library_.stream, "cublasLtMatmul", [&] { return launch(one); });
+      if (time < best_time) best_time = time, best_ = one;
     }
     if (best_time == std::numeric_limits<float>::infinity())
       throw std::runtime_error("by hand: none of " + std::to_string(count) +
                                " algorithms of cuBLASLt runs");
-  }
-
-  /// Of five runs after one that loads the kernel; infinite if the library refuses.
-  float milliseconds_of(const cublasLtMatmulHeuristicResult_t& algorithm) {
-    constexpr int runs = 5;
-    if (launch(algorithm) != CUBLAS_STATUS_SUCCESS) return std::numeric_limits<float>::infinity();
-    cuda::Event begin(cuda::Event::Use::time), end(cuda::Event::Use::time);
-    begin.record(library_.stream);
-    for (int run = 0; run < runs; ++run) cuda::check(launch(algorithm), "cublasLtMatmul");
-    end.record(library_.stream);
-    end.synchronize();
-    return cuda::Event::milliseconds(begin, end);
   }
 
   Library library_;
