@@ -4,14 +4,13 @@
 //
 //     bench_kernels_linear_cblas [--rounds=N] [--quick] [--benchmark_filter=REGEX] ...
 
-#include <cblas.h>
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
 
+#include "kernels/cblas_layer.hpp"
 #include "kernels/linear_layer.hpp"
 #include "shardwise/backend/cblas/cblas.hpp"
 #include "support/interleaved.hpp"
@@ -22,46 +21,26 @@ namespace {
 using bench::LinearProduct;
 using bench::LinearShape;
 
-/// c[m, n] = op(a) op(b), with as many numbers in a row of a and b as they lie.
-void gemm(CBLAS_TRANSPOSE op_a, CBLAS_TRANSPOSE op_b, int m, int n, int k, const float* a,
-          int row_of_a, const float* b, int row_of_b, float* c) {
-  cblas_sgemm(CblasRowMajor, op_a, op_b, m, n, k, 1, a, row_of_a, b, row_of_b, 0, c, n);
-}
-void gemm(CBLAS_TRANSPOSE op_a, CBLAS_TRANSPOSE op_b, int m, int n, int k, const double* a,
-          int row_of_a, const double* b, int row_of_b, double* c) {
-  cblas_dgemm(CblasRowMajor, op_a, op_b, m, n, k, 1, a, row_of_a, b, row_of_b, 0, c, n);
-}
-
 template <class T>
-void by_hand(bench::LinearLayer<shardwise::Cblas, T>& l, LinearProduct product) {
-  const int rows = static_cast<int>(l.shape.rows);
-  const int in = static_cast<int>(l.shape.in);
-  const int out = static_cast<int>(l.shape.out);
+void run_by_hand(bench::LinearLayer<shardwise::Cblas, T>& l, LinearProduct product) {
   auto& [y, dx, dw, db] = l.results;
-  switch (product) {
-    case LinearProduct::forward:
-      gemm(CblasNoTrans, CblasTrans, rows, out, in, l.x.data(), in, l.w.data(), in, y.data());
-      for (std::size_t i = 0; i < y.size(); i += l.bias.size())
-        for (std::size_t o = 0; o < l.bias.size(); ++o)
-          y[i + o] = std::max(T(0), y[i + o] + l.bias[o]);
-      return;
-    case LinearProduct::backward_input:
-      return gemm(CblasNoTrans, CblasNoTrans, rows, in, out, l.dy.data(), out, l.w.data(), in,
-                  dx.data());
-    case LinearProduct::backward_weight:
-      gemm(CblasTrans, CblasNoTrans, out, in, rows, l.dy.data(), out, l.x.data(), in, dw.data());
-      std::fill(db.begin(), db.end(), T(0));
-      for (std::size_t i = 0; i < l.dy.size(); i += db.size())
-        for (std::size_t o = 0; o < db.size(); ++o) db[o] += l.dy[i + o];
-  }
+  const bool of_weight = product == LinearProduct::backward_weight;
+  by_hand::CblasLayer<T>{l.shape.rows,
+                         l.shape.in,
+                         l.shape.out,
+                         product == LinearProduct::backward_input ? dx.data() : l.x.data(),
+                         of_weight ? dw.data() : l.w.data(),
+                         of_weight ? db.data() : l.bias.data(),
+                         product == LinearProduct::forward ? y.data() : l.dy.data()}(product, true);
 }
 
 template <class T>
 std::vector<bench::Timing> measure(const LinearShape& shape, LinearProduct product,
                                    const bench::Effort& effort) {
   bench::LinearLayer<shardwise::Cblas, T> layer(shape);
-  const std::vector<bench::Candidate> candidates{{"gemm by hand", [&] { by_hand(layer, product); }},
-                                                 {"ours", [&] { layer.run(product); }}};
+  const std::vector<bench::Candidate> candidates{
+      {"gemm by hand", [&] { run_by_hand(layer, product); }},
+      {"ours", [&] { layer.run(product); }}};
   layer.require(product, candidates);
   return bench::interleave(candidates, effort);
 }

@@ -3,15 +3,14 @@
 //
 //     peer_openblas_threads FOLDER
 
-#include <cblas.h>
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
 
+#include "kernels/cblas_layer.hpp"
 #include "peers/perceptron_by_hand.hpp"
 #include "peers/turns.hpp"
 #include "shardwise/backend/cblas/cblas.hpp"
@@ -21,8 +20,6 @@ namespace {
 using peers::Part;
 using peers::Values;
 
-constexpr int in = Part::in, hidden = Part::hidden, out = Part::out;
-
 /// A function that only OpenBLAS has. The headers of other libraries do not declare it.
 template <class F>
 F* openblas(const char* name) {
@@ -31,43 +28,19 @@ F* openblas(const char* name) {
                            name + ". On Debian, update-alternatives chooses libopenblas");
 }
 
-/// c[m, n] = op(a) op(b), with as many numbers in a row of a and b as they lie.
-void gemm(CBLAS_TRANSPOSE op_a, CBLAS_TRANSPOSE op_b, int m, int n, int k, const Values& a,
-          int row_of_a, const Values& b, int row_of_b, Values& c) {
-  cblas_sgemm(CblasRowMajor, op_a, op_b, m, n, k, 1, a.data(), row_of_a, b.data(), row_of_b, 0,
-              c.data(), n);
-}
-
-void add_bias(const Values& bias, Values& y) {
-  for (std::size_t row = 0; row < y.size(); row += bias.size())
-    for (std::size_t o = 0; o < bias.size(); ++o) y[row + o] += bias[o];
-}
-
-void add_bias_and_clip(const Values& bias, Values& y) {
-  for (std::size_t row = 0; row < y.size(); row += bias.size())
-    for (std::size_t o = 0; o < bias.size(); ++o) y[row + o] = std::max(0.0F, y[row + o] + bias[o]);
-}
-
-void sum_columns(const Values& matrix, Values& sums) {
-  std::fill(sums.begin(), sums.end(), 0.0F);
-  for (std::size_t row = 0; row < matrix.size(); row += sums.size())
-    for (std::size_t o = 0; o < sums.size(); ++o) sums[o] += matrix[row + o];
-}
-
 void run(Part& part, bool training) {
-  auto& p = part.by_onednn;
-  const int rows = static_cast<int>(part.count());
-  gemm(CblasNoTrans, CblasTrans, rows, hidden, in, p.x, in, p.w1, in, p.h);
-  add_bias_and_clip(p.b1, p.h);
-  gemm(CblasNoTrans, CblasTrans, rows, out, hidden, p.h, hidden, p.w2, hidden, p.y);
-  add_bias(p.b2, p.y);
+  auto& p = part.by_onednn;  // its matrices
+  using Layer = by_hand::CblasLayer<float>;
+  using enum bench::LinearProduct;
+  const std::size_t rows = part.count();
+  const auto at = [](Values& values) { return values.data(); };
+  Layer{rows, Part::in, Part::hidden, at(p.x), at(p.w1), at(p.b1), at(p.h)}(forward, true);
+  Layer{rows, Part::hidden, Part::out, at(p.h), at(p.w2), at(p.b2), at(p.y)}(forward);
   if (!training) return;
-  gemm(CblasTrans, CblasNoTrans, out, hidden, rows, p.dy, out, p.h, hidden, p.dw2);
-  sum_columns(p.dy, p.db2);
-  gemm(CblasNoTrans, CblasNoTrans, rows, hidden, out, p.dy, out, p.w2, hidden, p.dh);
-  p.take_slope(p.dh.size(), p.h.data(), p.dh.data());
-  gemm(CblasTrans, CblasNoTrans, hidden, in, rows, p.dh, hidden, p.x, in, p.dw1);
-  sum_columns(p.dh, p.db1);
+  Layer{rows, Part::hidden, Part::out, at(p.h), at(p.dw2), at(p.db2), at(p.dy)}(backward_weight);
+  Layer{rows, Part::hidden, Part::out, at(p.dh), at(p.w2), nullptr, at(p.dy)}(backward_input);
+  p.take_slope(p.dh.size(), at(p.h), at(p.dh));
+  Layer{rows, Part::in, Part::hidden, at(p.x), at(p.dw1), at(p.db1), at(p.dh)}(backward_weight);
 }
 
 }  // namespace
