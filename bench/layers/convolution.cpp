@@ -44,7 +44,7 @@ std::vector<bench::Timing> measure(Ranks& ranks, const bench::ConvolutionShape& 
   const Layer layer(shape.in, shape.out);
   const sw::Shape in = whole_shard.x_shape();
   bench::SplitLayer<W, Layer> one(alone, layer, in, whole), two(ranks, layer, in, whole);
-  bench::Sent<W, Form> sent(ranks, two);
+  const auto sent = bench::sent_by<W, Form>(ranks, two, training);
   const auto run = [training](auto& way) { training ? way.train() : way.forward(); };
 
   const bench::ConvolutionOracle<float> of_whole(whole, whole_shard, training);

@@ -77,7 +77,7 @@ std::vector<bench::Timing> measure(Ranks& ranks, const LinearShape& shape, bool 
   const sw::Shape in{{sw::Axis::batch, shape.rows}, {sw::Axis::feature, shape.in}};
   Ranks alone = ranks.split(ranks.rank(), 0);
   bench::SplitLayer<W, Layer> one(alone, layer, in, whole), two(ranks, layer, in, whole);
-  bench::Sums<W> sent(ranks, two);
+  const auto sent = bench::sums_of(ranks, two, training);
   const auto half = by_hand_of(library, part, training);
   const auto products = [&] {
     if (!training) return part.run(LinearProduct::forward);

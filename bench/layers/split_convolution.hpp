@@ -39,43 +39,17 @@ ConvolutionShard shard_of(const ConvolutionShape& shape, sw::Place place) {
 
 /// What a convolution on two ranks sends, and nothing else: its sums and, by height, the halos of
 /// windows that reach beyond a rank's rows.
-template <class W, sw::Kernel Form>
-class Sent {
- public:
-  template <class Layer>
-  Sent(Ranks& ranks, const SplitLayer<W, Layer>& layer)
-      : ranks_(&ranks), sums_(ranks, layer), block_(layer.in, layer.place) {}
-
-  void forward() {
-    sums_.forward();
-    if constexpr (exchanges) move(block_, haloed_);
+template <class W, sw::Kernel Form, class Layer>
+Moves<float, Ranks> sent_by(Ranks& ranks, const SplitLayer<W, Layer>& layer, bool training) {
+  constexpr auto size = static_cast<std::size_t>(Form.size.values[0]);
+  constexpr sw::Window window{.kernel = size, .before = size / 2, .after = size / 2};
+  using Block = sw::Sharded<sw::Axis::height>;
+  Moves<float, Ranks> moves = sums_of(ranks, layer, training);
+  if constexpr (std::same_as<W, ByHeight> && !window.is_pointwise()) {
+    moves.add<Block, sw::Haloed<sw::Axis::height, window>>(layer.in);
+    if (training) moves.add<sw::HaloedPartial<sw::Axis::height, window>, Block>(layer.in);
   }
-  void train() {
-    sums_.train();
-    if constexpr (exchanges) {
-      move(block_, haloed_);
-      move(partial_, block_);
-    }
-  }
-
- private:
-  static constexpr sw::Window window{.kernel = static_cast<std::size_t>(Form.size.values[0]),
-                                     .before = static_cast<std::size_t>(Form.size.values[0] / 2),
-                                     .after = static_cast<std::size_t>(Form.size.values[0] / 2)};
-  static constexpr bool exchanges = std::same_as<W, ByHeight> && !window.is_pointwise();
-
-  template <sw::Layout From, sw::Layout To>
-  void move(const sw::Tensor<float, From>& from, sw::Tensor<float, To>& to) {
-    sw::redistribute(*ranks_, pool_, from.view(), to.view());
-  }
-
-  Ranks* ranks_;
-  Sums<W> sums_;
-  sw::Tensor<float, sw::Sharded<sw::Axis::height>> block_;
-  sw::Tensor<float, sw::Haloed<sw::Axis::height, window>> haloed_{block_.global(), block_.place()};
-  sw::Tensor<float, sw::HaloedPartial<sw::Axis::height, window>> partial_{block_.global(),
-                                                                          block_.place()};
-  sw::Pool pool_;
-};
+  return moves;
+}
 
 }  // namespace bench

@@ -10,6 +10,7 @@
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/interleaved.hpp"
+#include "support/moves.hpp"
 #include "support/require_equal.hpp"
 #include "support/together.hpp"
 
@@ -114,47 +115,26 @@ struct SplitLayer {
 };
 
 /// The sums over ranks of a layer, and nothing else: of y by input, of dx by output, else of dw.
-template <class W>
-class Sums {
- public:
-  template <class Layer>
-  Sums(Ranks& ranks, const SplitLayer<W, Layer>& layer)
-      : ranks_(&ranks),
-        x_(layer.in, layer.place),
-        y_(layer.out, layer.place),
-        dw_(layer.model.layers().parameter_specs(layer.in)[0].shape, layer.place) {}
-
-  void forward() {
-    if constexpr (by_input) sum(y_);
-  }
-  void train() {
-    forward();
-    if constexpr (by_output) sum(x_);
-    if constexpr (!by_input && !by_output) sum(dw_);
-  }
-
- private:
-  static constexpr bool by_input = std::same_as<typename W::split, sw::split::input>;
-  static constexpr bool by_output = std::same_as<typename W::split, sw::split::output>;
-
-  void sum(sw::Tensor<float, sw::Invariant>& all) {
-    const sw::View<const float, sw::Partial> part(all.data(), all.global(), all.place());
-    sw::redistribute(*ranks_, pool_, part, all.view());
-  }
-
-  Ranks* ranks_;
-  sw::Tensor<float, sw::Invariant> x_, y_, dw_;
-  sw::Pool pool_;
-};
+template <class W, class Layer>
+Moves<float, Ranks> sums_of(Ranks& ranks, const SplitLayer<W, Layer>& layer, bool training) {
+  constexpr bool by_input = std::same_as<typename W::split, sw::split::input>;
+  constexpr bool by_output = std::same_as<typename W::split, sw::split::output>;
+  Moves<float, Ranks> moves(ranks);
+  if (by_input) moves.sum(layer.out);
+  if (by_output && training) moves.sum(layer.in);
+  if (!by_input && !by_output && training)
+    moves.sum(layer.model.layers().parameter_specs(layer.in)[0].shape);
+  return moves;
+}
 
 /// The layer on one rank; `halves`, which send nothing: the most that two cores can give; and the
 /// layer on two ranks, with the shares of its time that `products` and what it sends take alone.
 /// All in turns, from a barrier to a barrier. A sample has several calls, of which only the first
 /// one finds cold caches.
-template <class Layer, class Sent>
+template <class Layer>
 std::vector<Timing> compare(Ranks& ranks, Layer& one, const std::vector<Candidate>& halves,
-                            Layer& two, const std::function<void()>& products, Sent& sent,
-                            bool training, int rounds) {
+                            Layer& two, const std::function<void()>& products,
+                            const std::function<void()>& sent, bool training, int rounds) {
   const auto run = [training](auto& way) { training ? way.train() : way.forward(); };
   std::vector<std::string> names{"one rank"};
   std::vector<Run> runs{[&] {
@@ -165,7 +145,7 @@ std::vector<Timing> compare(Ranks& ranks, Layer& one, const std::vector<Candidat
     runs.push_back(half.run);
   }
   names.push_back("two ranks");
-  runs.insert(runs.end(), {[&] { run(two); }, products, [&] { run(sent); }});
+  runs.insert(runs.end(), {[&] { run(two); }, products, sent});
 
   auto seconds = in_turns(ranks, runs, rounds, 2e-2);
   const double of_sent = Spread::of(seconds.back()).median;

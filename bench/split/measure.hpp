@@ -17,6 +17,7 @@
 #include "shardwise/shardwise.hpp"
 #include "shardwise/testing/calls.hpp"
 #include "split/engine.hpp"
+#include "support/moves.hpp"
 #include "support/random_values.hpp"
 #include "support/require_equal.hpp"
 #include "support/together.hpp"
@@ -28,6 +29,7 @@ namespace sw = shardwise;
 using Whole = sw::Linear<sw::split::none, sw::dynamic, sw::dynamic>;
 using Column = sw::ColumnParallelLinear<sw::dynamic, sw::dynamic>;
 using Row = sw::RowParallelLinear<sw::dynamic, sw::dynamic>;
+using Features = sw::Sharded<sw::Axis::feature>;
 
 struct WholePair : sw::Sequential<Whole, Whole> {
   using Sequential::Sequential;
@@ -49,49 +51,6 @@ inline std::size_t bytes_of(std::span<const sw::CountedCall> calls) {
   return bytes;
 }
 
-/// Redistributions of matrices with so many rows, as they are made between layers.
-template <class T>
-class Moves {
- public:
-  Moves(Ranks& ranks, std::size_t rows) : ranks_(&ranks), rows_(rows), pool_(new sw::Pool) {}
-
-  void gather(std::size_t features) {
-    add<sw::Sharded<sw::Axis::feature>, sw::Invariant>(features);
-  }
-  void slice(std::size_t features) { add<sw::Invariant, sw::Sharded<sw::Axis::feature>>(features); }
-
-  /// In place, as a model sums what its own layer made. Sums of sums would overflow: so of zeros.
-  void sum(std::size_t features) {
-    const auto part = std::make_shared<sw::Tensor<T, sw::Invariant>>(matrix(rows_, features),
-                                                                     sw::place_of(*ranks_));
-    all_.push_back([=, this] {
-      const sw::View<const T, sw::Partial> in(part->data(), part->global(), part->place());
-      sw::redistribute(*ranks_, *pool_, in, part->view());
-    });
-  }
-
-  void operator()() const {
-    for (const bench::Run& one : all_) one();
-  }
-
- private:
-  template <sw::Layout From, sw::Layout To>
-  void add(std::size_t features) {
-    const sw::Shape shape = matrix(rows_, features);
-    const auto from = std::make_shared<sw::Tensor<T, From>>(shape, sw::place_of(*ranks_));
-    const auto to = std::make_shared<sw::Tensor<T, To>>(shape, sw::place_of(*ranks_));
-    const std::vector<T> values = bench::random_values<T>(from->size());
-    std::copy(values.begin(), values.end(), from->data());
-    all_.push_back(
-        [=, this] { sw::redistribute(*ranks_, *pool_, std::as_const(*from).view(), to->view()); });
-  }
-
-  Ranks* ranks_;
-  std::size_t rows_;
-  std::shared_ptr<sw::Pool> pool_;
-  std::vector<bench::Run> all_;
-};
-
 /// One architecture on some ranks: the model, its products alone, and its redistributions alone.
 template <class T, class B, class Architecture>
 class Candidate {
@@ -106,7 +65,7 @@ class Candidate {
         in_(matrix(rows, layers.in())),
         x_(x, in_, sw::place_of(ranks)),
         model_(layers, ranks, sw::Seed{1}, in_),
-        moves_(ranks, rows) {
+        moves(ranks) {
     model_.visit_parameters([&](auto& parameter) { add_product(parameter); });
   }
   Candidate(const Candidate&) = delete;
@@ -120,8 +79,6 @@ class Candidate {
   }
 
   const std::string& name() const { return name_; }
-  void communicate() { moves_(); }
-  Moves<T>& moves() { return moves_; }
 
   /// All that is known without a clock, in bytes: what ranks pass into collectives and what ring
   /// algorithms send, of all ranks together; parameters and the model's memory, without what a
@@ -181,7 +138,9 @@ class Candidate {
   Model model_;
   B backend_{};
   std::vector<Product> products_;
-  Moves<T> moves_;
+
+ public:
+  bench::Moves<T, Ranks> moves;  // its redistributions
 };
 
 /// Unsplit on one rank, with the others idle, and two splits on all of them.
@@ -207,18 +166,17 @@ std::vector<bench::Timing> measure_ways(Ranks& ranks,
   };
   require(first), require(second);
 
-  const auto seconds =
-      bench::in_turns(ranks,
-                      {[&] {
-                         if (unsplit) unsplit->forward();
-                       },
-                       [&] { first.forward(); }, [&] { second.forward(); },
-                       [&] {
-                         if (unsplit) unsplit->multiply();
-                       },
-                       [&] { first.multiply(); }, [&] { second.multiply(); },
-                       [&] { first.communicate(); }, [&] { second.communicate(); }},
-                      rounds, 2e-3);
+  const auto seconds = bench::in_turns(ranks,
+                                       {[&] {
+                                          if (unsplit) unsplit->forward();
+                                        },
+                                        [&] { first.forward(); }, [&] { second.forward(); },
+                                        [&] {
+                                          if (unsplit) unsplit->multiply();
+                                        },
+                                        [&] { first.multiply(); }, [&] { second.multiply(); },
+                                        [&] { first.moves(); }, [&] { second.moves(); }},
+                                       rounds, 2e-3);
   std::vector<bench::Timing> timings = bench::timings_of({"unsplit", first.name(), second.name()},
                                                          {seconds[0], seconds[1], seconds[2]});
   for (std::size_t way = 0; way < timings.size(); ++way) {
@@ -256,21 +214,21 @@ std::vector<bench::Timing> measure(Ranks& ranks, const Problem& problem, int rou
     if (is_first) unsplit.emplace("unsplit", WholePair(up, down), alone, input, rows);
     Candidate<T, B, ColumnRow> row("column-row", ColumnRow(Column(in, out), Row(out, in)), ranks,
                                    input, rows);
-    row.moves().sum(in);
+    row.moves.sum(matrix(rows, in));
     Candidate<T, B, ColumnGatherColumn> gather(
         "column-gather-column", ColumnGatherColumn(Column(in, out), {}, Column(out, in)), ranks,
         input, rows);
-    gather.moves().gather(out);
-    gather.moves().gather(in);
+    gather.moves.template add<Features, sw::Invariant>(matrix(rows, out));
+    gather.moves.template add<Features, sw::Invariant>(matrix(rows, in));
     return measure_ways(ranks, unsplit, row, gather, problem, rounds, peak);
   }
   std::optional<Candidate<T, B, Whole>> unsplit;
   if (is_first) unsplit.emplace("unsplit", Whole(in, out), alone, input, rows);
   Candidate<T, B, Column> column("column", Column(in, out), ranks, input, rows);
-  column.moves().gather(out);
+  column.moves.template add<Features, sw::Invariant>(matrix(rows, out));
   Candidate<T, B, Row> row("row", Row(in, out), ranks, input, rows);
-  row.moves().slice(in);
-  row.moves().sum(out);
+  row.moves.template add<sw::Invariant, Features>(matrix(rows, in));
+  row.moves.sum(matrix(rows, out));
   return measure_ways(ranks, unsplit, column, row, problem, rounds, peak);
 }
 

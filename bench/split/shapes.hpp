@@ -109,7 +109,7 @@ inline std::vector<NamedShape> preset(const std::string& name, const PresetSizes
     throw std::runtime_error("there is no preset '" + name + "'; there are " + names_of_presets());
   std::vector<NamedShape> shapes;
   const auto add = [&](NamedShape shape, std::size_t rows) {
-    if (sizes.shrink > 1) shape.name += "/" + std::to_string(sizes.shrink);
+    if (sizes.shrink > 1) shape.name.append("/").append(std::to_string(sizes.shrink));
     shape.in = std::max<std::size_t>(1, shape.in / sizes.shrink);
     shape.out = std::max<std::size_t>(1, shape.out / sizes.shrink);
     shape.rows = rows;
