@@ -11,11 +11,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "collectives/bandwidth.hpp"
 #include "collectives/meeting.hpp"
 #include "collectives/move.hpp"
 #include "collectives/redistributions.hpp"
@@ -87,43 +87,55 @@ struct Rows {
   }
 };
 
-/// `by_hand` is the function of Rows that does the same as From -> To.
+/// From -> To by the function of Rows that does the same.
 template <class From, class To, class F>
-std::vector<bench::Timing> compare(Ranks& ranks, Pair& pair, const sw::Shape& shape, F by_hand,
-                                   int rounds) {
+bench::Move by_hand(Ranks& ranks, Pair& pair, const sw::Shape& shape, F function) {
+  const sw::Place place = sw::place_of(ranks);
+  const auto tensors = std::make_shared<bench::Redistributed<From, To>>(shape, place);
+  return {[=, &pair, rows = Rows(shape, place)] {
+            const float* const own = tensors->from().data();
+            pair.exchange(place.rank, own, [&](const float* peer) {
+              (rows.*function)(own, peer, tensors->to().data());
+            });
+          },
+          [=] { return tensors->is_right(); }, tensors->traffic()};
+}
+
+/// What the neighbour has to give in one piece, and if `all` as much as a rank's own rows: those of
+/// the rank that has less.
+bench::Move copied(Ranks& ranks, Pair& pair, const sw::Shape& shape, bool all) {
   const sw::Place place = sw::place_of(ranks);
   const Rows rows(shape, place);
-  bench::Redistributed<From, To> tensors(shape, place);
-  std::vector<float> result(tensors.to().size());
-  const bench::Run copies = [&] {
-    pair.exchange(place.rank, tensors.from().data(), [&](const float* peer) {
-      (rows.*by_hand)(tensors.from().data(), peer, result.data());
-    });
-  };
-  const bench::Run ours = [&] { tensors.run(ranks); };
-  const auto check = [&] {
-    bench::require_on_all(ranks, tensors.is_right(), "ours");
-    bench::require_on_all(ranks, std::equal(result.begin(), result.end(), tensors.to().data()),
-                          "by hand");
-  };
-  copies(), ours(), check();
+  const std::size_t n = ((all ? std::min(rows.mine, rows.theirs) : 0) + 1) * rows.halo();
+  const auto given = std::make_shared<std::vector<float>>(n);
+  return {[=, &pair, taken = std::vector<float>(n)]() mutable {
+            pair.exchange(place.rank, given->data(), [&](const float* peer) {
+              std::memcpy(taken.data(), peer, n * sizeof(float));
+            });
+          },
+          [] { return true; },
+          {}};
+}
 
-  // Both ranks copy as much as the one that has less can give.
-  const std::size_t most = std::min(rows.mine, rows.theirs) * rows.halo();
-  std::vector<float> given(most + rows.halo()), taken(given.size());
-  const auto copy = [&](std::size_t n) -> bench::Run {
-    return [&, n] {
-      pair.exchange(place.rank, given.data(),
-                    [&](const float* peer) { std::memcpy(taken.data(), peer, n * sizeof(float)); });
-    };
-  };
-  const auto seconds =
-      bench::in_turns(ranks, {copies, copy(rows.halo()), copy(given.size()), ours}, rounds, 5e-4);
-  check();
-  std::vector<bench::Timing> timings =
-      bench::timings_of({"by hand", "rows copied", "all copied", "ours"}, seconds);
-  timings.back().also = bench::described(tensors.traffic(), timings.back().seconds.median);
-  return timings;
+template <class From, class To, class F>
+void add(bench::Program& program, Pair& pair, const std::string& name, const sw::Shape& shape,
+         F function) {
+  const std::vector<bench::Way<Ranks>> ways{
+      {"by hand",
+       [=, &pair](Ranks& r, std::size_t) { return by_hand<From, To>(r, pair, shape, function); }},
+      {"rows copied", [=, &pair](Ranks& r, std::size_t) { return copied(r, pair, shape, false); }},
+      {"all copied", [=, &pair](Ranks& r, std::size_t) { return copied(r, pair, shape, true); }},
+      {"ours", bench::redistribution<From, To, Ranks>([=](std::size_t, int) { return shape; })}};
+  program.add(name, [=, rounds = program.rounds()] {
+    return bench::on_threads(
+        2, [&](Ranks& ranks) { return bench::compare(ranks, ways, 0, rounds, 5e-4); });
+  });
+}
+
+std::string name_of(const char* what, const sw::Shape& shape) {
+  const std::string extent = std::to_string(shape[3].extent());
+  return std::string(what) + " of halos of 3x3 windows, 4 images, " +
+         std::to_string(shape[1].extent()) + " channels, " + extent + 'x' + extent;
 }
 
 }  // namespace
@@ -137,21 +149,10 @@ int main(int argc, char** argv) {
                           {sw::Axis::channel, image.first},
                           {sw::Axis::height, image.second},
                           {sw::Axis::width, image.second}};
-    const std::string extent = std::to_string(image.second);
-    const std::string title = "of 3x3 windows, 4 images, " + std::to_string(image.first) +
-                              " channels, " + extent + 'x' + extent;
-    program.add("exchange of halos " + title, [=, &pair, &program] {
-      return bench::on_threads(2, [&](Ranks& ranks) {
-        return compare<bench::Height, bench::Haloed>(ranks, pair, shape, &Rows::exchange,
-                                                     program.rounds());
-      });
-    });
-    program.add("sum of halos " + title, [=, &pair, &program] {
-      return bench::on_threads(2, [&](Ranks& ranks) {
-        return compare<bench::HaloedPartial, bench::Height>(ranks, pair, shape, &Rows::sum,
-                                                            program.rounds());
-      });
-    });
+    add<bench::Height, bench::Haloed>(program, pair, name_of("exchange", shape), shape,
+                                      &Rows::exchange);
+    add<bench::HaloedPartial, bench::Height>(program, pair, name_of("sum", shape), shape,
+                                             &Rows::sum);
   }
   return program.run();
 }

@@ -97,6 +97,7 @@ class Redistributed {
   /// What this rank gives, and what it has got.
   const sw::Tensor<float, From>& from() const { return from_; }
   const sw::Tensor<float, To>& to() const { return to_; }
+  sw::Tensor<float, To>& to() { return to_; }
   ///@}
 
  private:
@@ -137,7 +138,7 @@ class Redistributed {
 };
 
 /// The shape of a tensor of about so many floats, on so many ranks.
-using ShapeOf = sw::Shape (*)(std::size_t floats, int ranks);
+using ShapeOf = std::function<sw::Shape(std::size_t floats, int ranks)>;
 
 /// From -> To, as one way to do it.
 template <class From, class To, class C>

@@ -72,29 +72,6 @@ void drop(const fs::path& path) {
   ::close(file);
 }
 
-struct Way {
-  std::string name;
-  std::function<Measurement()> run;
-};
-
-/// Runs the ways in turns. Beside time there is the speed, and the peak of memory.
-std::vector<bench::Timing> compare(const std::vector<Way>& ways, double bytes, int rounds) {
-  std::vector<std::string> names;
-  std::vector<std::vector<double>> megabytes(ways.size());
-  for (const Way& way : ways) names.push_back(way.name), bench::apart(way.run);
-  const auto seconds = bench::in_rounds(ways.size(), rounds, [&](std::size_t i) {
-    const Measurement m = bench::apart(ways[i].run);
-    megabytes[i].push_back(m.megabytes);
-    return m.seconds;
-  });
-  std::vector<bench::Timing> timings = bench::timings_of(names, seconds);
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    timings[i].also = {{"GB/s", bytes * 1e-9 / timings[i].seconds.median},
-                       {"MB above the model", bench::Spread::of(megabytes[i]).median}};
-  }
-  return timings;
-}
-
 /// The files, removed in the end.
 struct Files {
   fs::path ours = fs::temp_directory_path() / "bench_checkpoint.safetensors";
@@ -110,18 +87,10 @@ struct Files {
   }
 };
 
-Measurement save(const Files& files, int ranks, sw::Seed seed) {
-  return on_ranks(ranks, seed, [&](MlpModel& model) { sw::save_weights(files.ours, model); });
-}
-Measurement load(const Files& files, int ranks) {
-  return on_ranks(ranks, sw::Seed{2},
-                  [&](MlpModel& model) { sw::load_weights(files.ours, model); });
-}
-
 /// Throws, in a process of its own, unless what some ranks save is what others then load.
 void check(const Files& files, int ranks) {
   bench::apart([&] {
-    save(files, ranks, sw::Seed{1});
+    on_ranks(ranks, sw::Seed{1}, [&](MlpModel& model) { sw::save_weights(files.ours, model); });
     return on_ranks(5 - ranks, sw::Seed{2}, [&](MlpModel& model) {
       MlpModel saved(model.ranks(), sw::Seed{1});
       sw::load_weights(files.ours, model);
@@ -132,45 +101,59 @@ void check(const Files& files, int ranks) {
   });
 }
 
-enum class What { save, load_warm, load_cold };
+/// What is measured.
+struct What {
+  const char* name;
+  bool saves, cold;
+};
 
-std::vector<bench::Timing> measure(What what, int rounds) {
+/// Runs all ways in turns. Beside time there is the speed, and the peak of memory.
+std::vector<bench::Timing> measure(const What& what, int rounds) {
   const Files files;
-  for (const int ranks : {1, 2, 4}) check(files, ranks);
+  const std::vector<int> counts{1, 2, 4};
+  for (const int ranks : counts) check(files, ranks);
+  const std::string from = "'" + files.ours.string() + "'", to = "'" + files.copy.string() + "'";
+  std::vector<std::string> names{what.saves ? "cat, sync" : "cat"};
+  std::vector<std::function<Measurement()>> ways{[&] {
+    return shell(what.saves ? "cat " + from + " > " + to + " && sync " + to
+                            : "cat " + from + " > /dev/null");
+  }};
+  for (const int ranks : counts) {
+    names.push_back(std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"));
+    ways.push_back([&, ranks] {
+      return on_ranks(ranks, sw::Seed{1}, [&](MlpModel& model) {
+        if (what.saves)
+          sw::save_weights(files.ours, model);
+        else
+          sw::load_weights(files.ours, model);
+      });
+    });
+  }
+  std::vector<std::vector<double>> megabytes(ways.size());
+  const auto run = [&](std::size_t i) {
+    if (what.cold) drop(files.ours);
+    const Measurement m = bench::apart(ways[i]);
+    megabytes[i].push_back(m.megabytes);
+    return m.seconds;
+  };
+  for (std::size_t i = 0; i < ways.size(); ++i) run(i);  // warms up
+  std::vector<bench::Timing> timings =
+      bench::timings_of(names, bench::in_rounds(ways.size(), rounds, run));
   const double bytes = static_cast<double>(fs::file_size(files.ours));
-  const std::string from = "'" + files.ours.string() + "'";
-  const std::string to = "'" + files.copy.string() + "'";
-  std::vector<Way> ways;
-  if (what == What::save) {
-    ways.push_back(
-        {"cat, sync", [=] { return shell("cat " + from + " > " + to + " && sync " + to); }});
-  } else {
-    ways.push_back({"cat", [&files, from, what] {
-                      if (what == What::load_cold) drop(files.ours);
-                      return shell("cat " + from + " > /dev/null");
-                    }});
-  }
-  for (const int ranks : {1, 2, 4}) {
-    ways.push_back(
-        {std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"), [&files, what, ranks] {
-           if (what == What::save) return save(files, ranks, sw::Seed{1});
-           if (what == What::load_cold) drop(files.ours);
-           return load(files, ranks);
-         }});
-  }
-  return compare(ways, bytes, rounds);
+  for (std::size_t i = 0; i < timings.size(); ++i)
+    timings[i].also = {{"GB/s", bytes * 1e-9 / timings[i].seconds.median},
+                       {"MB above the model", bench::Spread::of(megabytes[i]).median}};
+  return timings;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   bench::Program program(argc, argv, 7);
-  const int rounds = program.rounds();
-  for (const What what : program.sizes<What>({What::save, What::load_warm, What::load_cold})) {
-    const char* const name = what == What::save        ? "checkpoint/save"
-                             : what == What::load_warm ? "checkpoint/load from the page cache"
-                                                       : "checkpoint/load from the disk";
-    program.add(name, [=] { return measure(what, rounds); });
-  }
+  for (const What& what :
+       program.sizes<What>({{"checkpoint/save", true, false},
+                            {"checkpoint/load from the page cache", false, false},
+                            {"checkpoint/load from the disk", false, true}}))
+    program.add(what.name, [=, &program] { return measure(what, program.rounds()); });
   return program.run();
 }
