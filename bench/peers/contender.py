@@ -251,11 +251,11 @@ def compete(report, name, commands, options, pause, environment=None, ready_by=m
                 fail(None, problem)
                 if who == needed:
                     break
-        for mode in ("forward", "training"):
+        for mode, words in {"forward": "forward", "training": "forward and backward"}.items():
             able = [contender for contender in playing if mode in commands[contender.name][2]]
             blocks = take_turns(able, mode, options.rounds, options.block, pause,
                                 random.Random(f"{name} {mode}"), fail)
-            report.add(compared(f"{name}, {mode}", blocks, mode))
+            report.add(compared(f"{name}/{words}", blocks, mode))
     finally:
         for contender in playing:
             shares[contender.name] = contender.spun / contender.slept if contender.slept else 0

@@ -73,7 +73,7 @@ class Driver(unittest.TestCase):
     def test_one_problem(self):
         said, code = self.main("--only", PROBLEM)
         self.assertEqual(code, 0, said)
-        name = "| bf16/expand/4096->14336/rows:16, forward | "
+        name = "| bf16/expand/4096->14336/rows:16/forward | "
         self.assertIn(f"{name}1 [1, 1] us | 3 [3, 3] | 2 [2, 2] | ", said)
         self.assertIn(f"{name}500 [500, 500] ns | 6 [6, 6] | 4 [4, 4] | ", said)
         self.assertEqual(len(self.compared()), 4)
@@ -99,7 +99,7 @@ class Driver(unittest.TestCase):
         said, code = self.main("--only", "bf16/expand/4096.*rows:(16|2048)$", "--seconds", "600",
                                "--rounds", "1")
         self.assertEqual(code, 0, said)
-        order = [(int(name.split(":")[1].split(",")[0]), label.split(" | ")[0])
+        order = [(int(name.split(":")[1].split("/")[0]), label.split(" | ")[0])
                  for name, label in self.compared() if name.endswith("forward") and "graph" in label]
         self.assertEqual(order, [(rows, peer) for peer in ("PyTorch", "torch.compile")
                                  for rows in (2048, 16)])
