@@ -27,7 +27,9 @@ using Convolution = sw::Conv2d<Split, sw::dynamic, sw::dynamic, sw::kernel(3, {.
 template <class Split>
 struct Convolutions : sw::Sequential<Convolution<Split>, sw::Relu, Convolution<Split>, sw::Relu,
                                      Convolution<Split>> {
-  explicit Convolutions(const Convolution<Split>& each)
+  using Layer = Convolution<Split>;
+  explicit Convolutions(std::size_t channels) : Convolutions(Layer(channels, channels)) {}
+  explicit Convolutions(const Layer& each)
       : Convolutions::Sequential(each, sw::Relu{}, each, sw::Relu{}, each) {}
 };
 
@@ -37,8 +39,7 @@ Architecture architecture_for(const sw::Shape& x) {
   if constexpr (std::is_default_constructible_v<Architecture>) {
     return {};
   } else {
-    const std::size_t channels = x[1].extent();
-    return Architecture({channels, channels});
+    return Architecture(x[1].extent());
   }
 }
 
