@@ -13,7 +13,7 @@ using namespace shardwise;
 const Linear<split::none, 8, 4> layer(8, 4);
 #elif CASE == 2  // expect: a size in the type is never given again
 const ColumnParallelLinear<dynamic, 4> layer(8, 4);
-#elif CASE == 3  // expect: but its type leaves Dynamic of its Sizes open
+#elif CASE == 3  // expect: but its type leaves Dynamic of its sizes open
 const RowParallelLinear<dynamic, dynamic> layer(8);
 #else
 const Linear<split::none, dynamic, 4> layer(8);

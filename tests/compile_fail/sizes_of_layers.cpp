@@ -12,7 +12,7 @@ using namespace shardwise;
 
 #if CASE == 1  // expect: A layer is given Given sizes at construction, but its type leaves
 const Conv2d<split::none, 3, 8, 3> layer(3, 8);
-#elif CASE == 2   // expect: but its type leaves Dynamic of its Sizes open
+#elif CASE == 2   // expect: but its type leaves Dynamic of its sizes open
 const Conv2d<split::output, dynamic, 8, 3> layer;
 #elif CASE == 3   // expect: a size in the type is never given again
 const Conv1d<split::none, dynamic, 8, 3> layer(3, 8);
@@ -30,6 +30,8 @@ const BatchNorm<dynamic> layer;
 const Linear<split::none, dynamic, 8> layer;
 #elif CASE == 10  // expect: a Sequential needs at least one layer
 const Sequential<> layer;
+#elif CASE == 11  // expect: A layer is given Given sizes at construction
+const RmsNorm<8> layer(1e-5);  // an Epsilon is meant
 #else
 const Conv2d<split::output, dynamic, 8, 3> layer(3);
 const Conv1d<split::none, 3, dynamic, 3> other(8);

@@ -25,7 +25,6 @@ static_assert(std::constructible_from<LayerNorm<dynamic>, std::size_t>);
 static_assert(std::constructible_from<LayerNorm<dynamic>, std::size_t, Epsilon>);
 static_assert(std::constructible_from<RmsNorm<20>, Epsilon>);
 // Another number of sizes is a sentence of its own, see tests/compile_fail.
-static_assert(!std::constructible_from<RmsNorm<20>, double>);  // which would read like a size
 static_assert(!detail::HasAllSizes<LayerNorm<dynamic>>);
 
 // --- layouts -----------------------------------------------------------------------------------

@@ -115,8 +115,8 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
 
   template <class Frame, class X, class DY>
   void backward_parameters(Frame& frame, const X& x, const DY& dy) const {
-    const auto [weight, bias] = Linear::gradients_of(frame);
-    frame.state().backward_weight(x.rows(), x.data(), dy.data(), frame.write(), weight, bias);
+    const auto [dw, db] = Linear::gradients_of(frame);
+    frame.state().backward_weight(x.rows(), x.data(), dy.data(), frame.write(), dw, db);
   }
   ///@}
 

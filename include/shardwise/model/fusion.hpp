@@ -21,7 +21,7 @@ namespace shardwise::detail {
 /// The activation A, where the layer in front of it has applied it: only its backward has work.
 template <class A>
 struct AlreadyApplied : A {
-  constexpr explicit AlreadyApplied(const A& activation) : A(activation) {}
+  constexpr explicit AlreadyApplied(const A& applied) : A(applied) {}
 };
 template <class A>
 inline constexpr bool passes_forward<AlreadyApplied<A>> = true;
