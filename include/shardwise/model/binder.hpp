@@ -1,5 +1,5 @@
 #pragma once
-// What the layers of a model are given while it is bound: places of parameters, names and ordinals.
+// What a model gives its layers when it binds them: places of parameters, names and ordinals.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Binder {
 
 namespace detail {
 
-/// While it lives, the path goes to a part of a composition, if the composition numbers its parts.
+/// While it lives, the path is that of a part of a composition, if the composition numbers parts.
 class InPart {
  public:
   InPart(std::string& path, std::size_t number, bool is_numbered)
@@ -45,13 +45,14 @@ class InPart {
   std::size_t before_;
 };
 
-/// A parameter that is used as the ParameterUse Use says, as a model of this Context shows it.
+/// A parameter that a layer uses as the ParameterUse Use says, with the types that a model of this
+/// Context has for it.
 template <class Context, class Use>
 using parameter_of =
     Parameter<typename Context::precision::parameter, typename Context::precision::gradient,
               typename Use::stored, typename Use::used>;
 
-/// Takes room for parameter `number` of a layer, and lists it.
+/// Reserves memory for parameter `number` of a layer, and lists it.
 template <class Use, class Context>
 ParameterSlot reserve(Binder<Context>& binder, const ParameterSpec& spec, std::uint64_t ordinal,
                       std::uint64_t number) {
@@ -62,7 +63,7 @@ ParameterSlot reserve(Binder<Context>& binder, const ParameterSpec& spec, std::u
   return slot;
 }
 
-/// The parameters that a layer has of its own, of which `Uses` is the std::tuple.
+/// The parameters that a layer owns; `Uses` is the std::tuple of their uses.
 template <class Context, class Uses>
 struct OwnParameters;
 template <class Context, class... Uses>
@@ -70,7 +71,7 @@ struct OwnParameters<Context, std::tuple<Uses...>> {
   using types =
       decltype((TypeSet<>{} | ... | TypeSet<parameter_of<Context, Uses>>{}));  ///< as shown
 
-  /// Room for all.
+  /// Reserves memory for all of them.
   static void reserve(Binder<Context>& binder, BoundParameters<sizeof...(Uses)>& bound,
                       std::uint64_t ordinal) {
     std::size_t i = 0;

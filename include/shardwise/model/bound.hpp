@@ -1,5 +1,5 @@
 #pragma once
-// A layer bound to a context, to layouts and to an input shape: what runs.
+// A layer bound to a context, to layouts and to an input shape: the object that runs.
 
 #include <array>
 #include <cstddef>
@@ -31,7 +31,7 @@
 
 namespace shardwise {
 
-/// What is known of a layer's place in a model at compile time.
+/// What the compiler knows about a layer's place in a model.
 template <class Context, class Use>
 struct Setting {
   using context = Context;                                     ///< of the model
@@ -40,7 +40,7 @@ struct Setting {
   static constexpr InputSet input_gradients = Use::input_gradients;  ///< which inputs do
 };
 
-/// The gradient that goes back from a part of a model, or nothing where nobody asked for it.
+/// The gradient that goes back from a part of a model; Nothing if it is not needed.
 template <class T, class E, class S>
 using input_gradient_t =
     std::conditional_t<S::input_gradient, Value<T, dual_t<typename E::offered>>, Nothing>;
@@ -75,8 +75,8 @@ consteval bool sums_meanwhile() {
 
 }  // namespace detail
 
-/// The gradients that go back from a model: as input_gradient_t for one input, a std::tuple of them
-/// for several.
+/// The gradients that go back from a model: one input_gradient_t for one input, a std::tuple of
+/// them for several.
 template <class T, class E, class S>
 using input_gradients_t = typename detail::input_gradients<
     T, E, S, std::make_index_sequence<tensors_of<typename E::offered>>>::type;
@@ -100,11 +100,11 @@ class Bound {
       detail::OwnParameters<Ctx, std::conditional_t<owns_parameters, Parameters, std::tuple<>>>;
 
  public:
-  /// The types of the parameters that it has of its own.
+  /// The types of the parameters that the layer owns.
   using parameter_types = typename Own::types;
 
   /// Throws shape_error if the layer cannot take inputs of shape `in`, as far as that is known.
-  /// Observers are told this name of the layer.
+  /// Observers get this name of the layer.
   Bound(const L& layer, const Shape& in, Binder<Ctx>& binder, std::string (*name)() = name_of<L>)
       : layer_(layer),
         name_(name),
@@ -114,7 +114,7 @@ class Bound {
     if (in.rank() > 0) layer.output_shape(in);
   }
 
-  /// Converts what is offered to what the layer takes, and saves what its backward needs.
+  /// Converts the input from the offered layout to the layer's, and saves what backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<X, typename E::offered>&& offered) {
     Value<X, In> x = converted<In>(run, std::move(offered));
     if constexpr (is_sized && detail::checks_locally<typename Ctx::communicator>())
@@ -144,7 +144,7 @@ class Bound {
 
   /// Writes the gradients of parameters, and converts the gradient of the input back.
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
-    Value<T, dual_t<Out>> dy = std::move(given);  // to give up its memory with this call
+    Value<T, dual_t<Out>> dy = std::move(given);  // to release its memory with this call
     if constexpr (detail::only_reshapes<L>) {
       return converted<dual_t<typename E::offered>>(run,
                                                     Value<T, dual_t<In>>(std::move(dy), in_shape_));
@@ -188,7 +188,7 @@ class Bound {
     }
   }
 
-  /// Gives up what forward saved.
+  /// Releases the tensors that forward saved.
   void forget() { saved_ = {}; }
 
  private:
@@ -212,7 +212,8 @@ class Bound {
   using Framed = std::conditional_t<has_state, StatefulFrame<F, State>, F>;
   static_assert(detail::must_run<L, Framed, X, T, In, Out, goes_backward<L, S, E>>());
 
-  /// Room for the output: the input's, if the layer may work there and nobody else holds it.
+  /// Memory for the output: the input's, if the layer may work in place and no other value shares
+  /// it.
   static Value<T, Out> output_for(Run<Ctx>& run, [[maybe_unused]] Value<X, In>& x,
                                   const Shape& shape) {
     if constexpr (detail::works_in_place<L>) {
@@ -247,7 +248,7 @@ class Bound {
 
   static const void* tag() { return &detail::identity_of<typename L::shared_tag>; }
 
-  /// Made where it stays, since it need not move.
+  /// Constructed in place, since it need not be movable.
   State make_state([[maybe_unused]] Binder<Ctx>& binder) {
     if constexpr (has_state) {
       F frame(binder.run, parameters_, ordinal_, {}, 0);
@@ -257,7 +258,7 @@ class Bound {
     }
   }
 
-  /// What one call of the layer sees. The observer is told of the call while this lives.
+  /// The arguments of one call of the layer. The observer sees the call while this lives.
   struct Call {
     [[no_unique_address]] Observation<typename Ctx::observer> here;
     Framed frame;
@@ -274,7 +275,7 @@ class Bound {
     }
   }
 
-  /// By how many elements one sample moves the random numbers of the next.
+  /// The distance between the random numbers of two neighbouring samples, in elements.
   static std::uint64_t sample_elements([[maybe_unused]] const Run<Ctx>& run,
                                        [[maybe_unused]] const Shape& in) {
     if constexpr (detail::draws_random<L>) {

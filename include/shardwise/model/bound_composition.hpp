@@ -47,7 +47,7 @@ PartNames names_of_parts(std::index_sequence<Is...>) {
   return {names, compositions, L::numbers_parts};
 }
 
-/// Which part of the composition L is at work, for the place of an error that passes.
+/// The part of the composition L that runs now, for the place in an error.
 template <class L>
 struct Position {
   std::size_t number = 0;
@@ -57,8 +57,8 @@ struct Position {
   }
 };
 
-/// Part I of the composition L is at work from here on: the observer is told of it while the result
-/// lives, if it has a number.
+/// Sets the part of the composition L that runs now to I. If parts have numbers, the observer sees
+/// the part while the result lives.
 template <std::size_t I, class L, class Context>
 auto at_part(Run<Context>& run, Position<L>& at) {
   at.number = I;
@@ -70,8 +70,8 @@ auto at_part(Run<Context>& run, Position<L>& at) {
   }
 }
 
-/// The sum of what two parts give back for the value that both read, in the memory of one of them
-/// if nobody else holds that.
+/// The sum of the gradients that two parts give for the value that both read. It uses the memory of
+/// one of them if no other value shares it.
 template <class Context, class T, Layout L>
 Value<T, L> added(Run<Context>& run, Value<T, L>&& a, Value<T, L>&& b) {
   const Observation here(
@@ -100,8 +100,8 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
     : NumberedBound<Is, bound_part_t<L, S, E, Is>>... {
   using Shapes = std::array<Shape, L::slot_count>;
 
-  /// `shapes` begins with those of the inputs; bases are made in their order, so that each finds
-  /// the shapes of those before it.
+  /// `shapes` begins with the shapes of the inputs. Bases are constructed in order, so each finds
+  /// the shapes of all slots before it.
   BoundParts(const L& list, Shapes& shapes, Binder<typename S::context>& binder, Position<L>& at)
       : NumberedBound<Is, bound_part_t<L, S, E, Is>>{bind<Is>(list, shapes, binder, at)}... {}
 
@@ -119,7 +119,7 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
     [[maybe_unused]] const auto here = at_part<I>(binder.run, at);
     const InPart inside(binder.path, I, L::numbers_parts);
     if constexpr (I > 0) {
-      // Asked of what runs, whose code is there once for all sizes.
+      // Called on the layer that runs, whose code is compiled once for all sizes.
       using Before = typename L::template part_type<I - 1>;
       shapes[L::inputs + I - 1] =
           part_shape<Before>(as_dynamic(list.template layer<I - 1>()), shapes);
@@ -136,8 +136,8 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
 };
 
 ///@{
-/// What a part does, said once for all parts of one type: in a function of its own, since all parts
-/// of a composition in one would take the optimiser long.
+/// The calls of a part, in one function for all parts of one type. If all parts of a composition
+/// were in one function, the optimiser would take long.
 template <class B, class Context, class Y, class... Xs>
 [[gnu::noinline]] void forward_into(B& bound, Run<Context>& run, Y& y, Xs&&... xs) {
   y = converted<typename Y::layout>(run, bound.forward(run, std::forward<Xs>(xs)...));
@@ -148,7 +148,7 @@ template <Layout Back, class B, class Context, class DY, class DX>
 }
 ///@}
 
-/// The dtype of the value in a slot, which is that of an input or not.
+/// The dtype of the value in a slot; an input may have its own.
 template <bool IsInput>
 struct slot_element {
   template <class L, class T, std::size_t Slot>
@@ -160,8 +160,8 @@ struct slot_element<true> {
   using of = input_element_t<L, T, Slot>;
 };
 
-/// Where the value of a slot lies while L runs, or its gradient. What only goes from one part to
-/// the next needs no place of its own: one for each type does.
+/// The place of a slot's value, or of its gradient, while L runs. Values that only go from one part
+/// to the next share one place for each type.
 template <class L, std::size_t Slot>
 inline constexpr std::size_t place_of_slot = L::wires.goes_straight(Slot) ? L::last_slot : Slot;
 
@@ -177,7 +177,7 @@ auto& held(Place& place) {
   return place.value;
 }
 
-/// What part of a composition reads: the last to read a value takes it, others share it.
+/// The value that a part reads: its last reader takes it over, other readers share it.
 template <bool IsLast, class V>
 decltype(auto) read(V& given) {
   if constexpr (IsLast) {
@@ -189,8 +189,8 @@ decltype(auto) read(V& given) {
 
 }  // namespace detail
 
-/// The parts run in their order, and backward in the reverse order. The last part that reads a
-/// value takes it over; others share it. A value's gradient is the sum of what its readers give.
+/// The parts run in order, and backward in reverse order. The last part that reads a value takes it
+/// over; others share it. A value's gradient is the sum of the gradients from its readers.
 template <class L, class S, class E>
 requires detail::ListsParts<L>
 class Bound<L, S, E> {
@@ -274,7 +274,7 @@ class Bound<L, S, E> {
     return static_cast<detail::NumberedBound<I, detail::bound_part_t<L, S, E, I>>&>(parts_).bound;
   }
 
-  /// Adds the part at work to the place of an error that passes.
+  /// Adds the part that runs to the place in an error.
   template <class Call>
   static auto placed(Call&& call) {
     Position at;
@@ -305,7 +305,7 @@ class Bound<L, S, E> {
     });
   }
 
-  /// From the last to the first, since forward converted them from the first to the last.
+  /// From the last to the first: the reverse of forward's order.
   template <std::size_t... Ks>
   static input_gradients_t<T, E, S> input_gradients(Run<Ctx>& run, Gradients& gradients,
                                                     std::index_sequence<Ks...>) {
@@ -377,8 +377,8 @@ class Bound<L, S, E> {
     }
   }
 
-  /// Part I gives back the gradients of its operands, from the last to the first. The last to read
-  /// a value is the first to do so.
+  /// Part I gives back the gradients of its operands, from the last to the first. The part that
+  /// reads a value last in forward gives its gradient first.
   template <std::size_t I, class DX, std::size_t... Js>
   static void give_back(Run<Ctx>& run, Gradients& gradients, DX& dx, std::index_sequence<Js...>) {
     constexpr std::size_t last = sizeof...(Js) - 1;

@@ -15,13 +15,13 @@
 
 namespace shardwise::detail {
 
-/// One operand of a merge: the layouts that it is offered and taken in, and whether it has a
-/// gradient.
+/// One operand of a merge: the layout in which it is offered, the layout in which the merge takes
+/// it, and whether it has a gradient.
 template <Layout Offered, Layout Taken, bool Gradient>
 struct Operand {
   using offered = Offered;                        ///< by the slot that holds it
   using taken = Taken;                            ///< by the merge
-  static constexpr bool has_gradient = Gradient;  ///< whether backward gives one
+  static constexpr bool has_gradient = Gradient;  ///< whether backward computes it
 };
 
 /// The merge Op between the ends E of its first operand.
@@ -42,15 +42,16 @@ class BoundMerge {
   static constexpr bool saves_input = S::input_gradient && Op::saves == Saves::input;
 
  public:
-  /// One for each operand, with which the operand's own gradient is asked for.
+  /// One for each operand; Nothing for an operand without a gradient.
   using Gradients =
       std::tuple<std::conditional_t<Operands::has_gradient,
                                     Value<T, dual_t<typename Operands::offered>>, Nothing>...>;
 
-  /// Throws shape_error if it cannot take operands of these shapes, as far as they are known.
+  /// Throws shape_error if the merge cannot take operands of these shapes, as far as they are
+  /// known.
   BoundMerge(const Op& op, const std::array<Shape, arity>& in) : op_(op) { op.output_shape(in); }
 
-  /// Brings the operands to the layouts that Op takes, and saves what backward needs.
+  /// Converts the operands to the layouts that Op takes, and saves what backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename Operands::offered>&&... offered) {
     Values x{converted<typename Operands::taken>(run, std::move(offered))...};
     in_shapes_ = std::apply([](const auto&... one) { return std::array{one.global()...}; }, x);
@@ -100,7 +101,7 @@ class BoundMerge {
                                std::tuple<View<T, dual_t<typename Operands::taken>>...>,
                                S::input_gradient>());
 
-  /// Room for the output: that of an operand which nobody else reads, if that will do.
+  /// Memory for the output: that of an operand that no other value shares, if Op works in place.
   Value<T, Out> output(Run<Ctx>& run, [[maybe_unused]] Values& x, const Shape& shape) {
     if constexpr (works_in_place<Op>) {
       Value<T, Out> y;
@@ -114,7 +115,7 @@ class BoundMerge {
     return Value<T, Out>(run.pool, shape, run.place());
   }
 
-  /// As that of a bound layer.
+  /// As in a bound layer.
   struct Call {
     [[no_unique_address]] Observation<typename Ctx::observer> here;
     F frame;
@@ -129,7 +130,7 @@ class BoundMerge {
     return std::apply([](const auto&... one) { return std::tuple{one.view()...}; }, values);
   }
 
-  /// Memory for the gradients that are wanted, and views of all.
+  /// Memory for the gradients that are needed, and views of all.
   template <std::size_t... Js>
   auto room_for(Run<Ctx>& run, TakenGradients& dx, std::index_sequence<Js...>) const {
     std::tuple<View<T, dual_t<typename Operands::taken>>...> views;
@@ -143,7 +144,7 @@ class BoundMerge {
     return views;
   }
 
-  /// From the last to the first, since forward converted them from the first to the last.
+  /// From the last to the first: the reverse of forward's order.
   template <std::size_t... Js>
   static Gradients brought_back(Run<Ctx>& run, TakenGradients& dx, std::index_sequence<Js...>) {
     Gradients gradients;

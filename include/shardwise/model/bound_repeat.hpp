@@ -15,7 +15,7 @@
 
 namespace shardwise {
 
-/// Only the first block's own input gradient may be unwanted, so it has a type of its own then.
+/// The first block has a type of its own if the model needs no gradient of its input.
 template <class L, class S, class E>
 requires detail::RepeatsBlock<L>
 class Bound<L, S, E> {

@@ -1,5 +1,5 @@
 #pragma once
-// The collective that a redistribution calls, as plans list it and observers are told of it.
+// The collective that a redistribution calls, for plans and observers.
 
 #include <cstddef>
 #include <optional>
@@ -38,7 +38,7 @@ std::string name_of_redistribution() {
   return layout_name<typename R::from>() + " -> " + layout_name<typename R::to>();
 }
 
-/// R on such a tensor, as observers are told of it.
+/// R on such a tensor, for observers.
 template <class R>
 Work redistributing(const Shape& shape, Dtype dtype) {
   const auto entry = collective_of<R>(shape, dtype);

@@ -12,19 +12,19 @@
 
 namespace shardwise {
 
-/// The window of a halo, and the units of the axis that it slides along.
+/// The window of a halo, and the number of units of its axis.
 struct HaloOf {
-  Window window;          ///< that slides along the axis
+  Window window;          ///< slides along the axis
   std::size_t units = 0;  ///< of the whole axis
 
-  /// Units that the ranks hold, those that several hold counted as often.
+  /// Units that the ranks hold; a unit on several ranks counts once for each.
   constexpr std::size_t held(int ranks) const {
     std::size_t sum = 0;
     for (int rank = 0; rank < ranks; ++rank) sum += window.held_by({rank, ranks}, units).size;
     return sum;
   }
 
-  /// Units that ranks hold beyond their own block: what neighbours have to send.
+  /// Units that ranks hold beyond their own blocks: neighbours must send them.
   constexpr std::size_t beyond(int ranks) const {
     std::size_t own = 0;
     for (int rank = 0; rank < ranks; ++rank)
@@ -35,7 +35,7 @@ struct HaloOf {
   friend constexpr bool operator==(const HaloOf&, const HaloOf&) = default;
 };
 
-/// One collective: what is called, and on how many elements of the *global* tensor.
+/// One collective: its operation, and its number of elements of the *global* tensor.
 struct Collective {
   Operation operation = Operation::all_reduce;  ///< what is called
   std::size_t elements = 0;                     ///< of the global tensor
@@ -44,8 +44,8 @@ struct Collective {
 
   friend constexpr bool operator==(const Collective&, const Collective&) = default;
 
-  /// Elements that the ranks pass in, summed over all of them: summands count on every rank that
-  /// holds them, blocks count once.
+  /// Elements that all ranks pass in together: a summand counts on every rank that holds it, a
+  /// block counts once.
   constexpr std::size_t elements_passed_in(int ranks) const {
     if (operation == Operation::halo_sum) return halo.held(ranks) * elements_per_unit();
     const bool summands =
@@ -55,7 +55,7 @@ struct Collective {
 
   /// Bytes that all ranks together send by the ring algorithm (Patarasu and Yuan 2009): n (P - 1)
   /// for a gather or scatter, twice that for an all-reduce; an all-to-all sends n (P - 1) / P. A
-  /// halo costs what ranks hold beyond their own blocks, on either way.
+  /// halo sends the elements that ranks hold beyond their own blocks, in each direction.
   constexpr std::size_t bytes_sent(int ranks) const {
     const auto p = static_cast<std::size_t>(ranks);
     const std::size_t bytes = elements * size_of(dtype);
@@ -72,7 +72,7 @@ struct Collective {
 };
 
 ///@{
-/// One collective on `elements` elements of the global tensor, to compare plans with.
+/// One collective on `elements` elements of the global tensor, for comparison with plans.
 constexpr Collective all_reduce(std::size_t elements, Dtype dtype = Dtype::float32) {
   return {Operation::all_reduce, elements, dtype};
 }
@@ -95,10 +95,10 @@ class collectives {
   /// In the order in which they are called.
   constexpr collectives(std::initializer_list<Collective> entries) : entries_(entries) {}
 
-  /// Appends one that is called after all others.
+  /// Appends a collective that is called after all others.
   constexpr void add(const Collective& entry) { entries_.push_back(entry); }
   ///@{
-  /// How many there are, and each of them, first to last.
+  /// Their number, and each of them, first to last.
   constexpr std::size_t size() const { return entries_.size(); }
   constexpr bool empty() const { return entries_.empty(); }
   constexpr const Collective& operator[](std::size_t i) const { return entries_[i]; }

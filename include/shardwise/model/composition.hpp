@@ -13,10 +13,10 @@
 
 namespace shardwise {
 
-/// A list of parts, `At<L, slots...>`. Each part reads values from slots, and gives the value of a
-/// slot of its own: the first slots, `Inputs` of them, are the inputs, and part I, counted from 0,
-/// gives slot `Inputs + I`. One slot makes L a layer or a composition, several make it a Merge of
-/// them. The outputs are what the parts named `Output` give, and what the last part gives.
+/// A list of parts, `At<L, slots...>`. Each part reads values from slots and writes one value to
+/// its own slot. The first `Inputs` slots are the inputs, and part I, counted from 0, writes slot
+/// `Inputs + I`. With one slot, L is a layer or a composition; with several, L is a Merge of them.
+/// The outputs are the values of the parts named `Output`, and of the last part.
 ///
 ///     struct ImageAndRecord
 ///         : Graph<2, At<OfImage, 0>, At<OfRecord, 1>,           // give slots 2 and 3
@@ -24,13 +24,14 @@ namespace shardwise {
 ///                 Output<Linear<split::input, 64, 10>, 4>,      // the first output
 ///                 Output<Linear<split::none, 64, 1>, 4>> {};    // the second
 ///
-/// Everything else is made from this list: what runs, what is planned and described, names and
-/// checks. Layouts follow from it too. Between a slot and its only reader stands the one
-/// redistribution that both need. A slot that several parts read is brought to one layout, for all
-/// of them, before it is read: that which all of them take, or else its `stream_t`. So a Partial is
-/// made whole once, and the gradients of the readers are added before they are brought back.
+/// Everything else follows from this list: the code that runs, plans, descriptions, names, checks
+/// and layouts. Between a slot and its only reader there is one redistribution, from the slot's
+/// layout to the reader's. A slot that several parts read is converted once for all of them: to the
+/// layout that all of them take, or else to its `stream_t`. So a Partial is summed once, and the
+/// gradients of the readers are added before they are converted back.
 ///
-/// Only the whole of a Model may have several inputs or outputs, and its Ends then name `Layouts`.
+/// Only the outermost composition of a Model may have several inputs or outputs; its Ends then name
+/// `Layouts`.
 ///
 /// Deriving a type of your own keeps its name in messages and errors. Parts whose sizes are
 /// `dynamic` are given to the constructor, all in order.
@@ -40,14 +41,14 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
   using Layers = detail::NumberedParts<Numbers, Parts...>;
 
  public:
-  using parts = Graph;  ///< tells a composition, also a type derived from one, from a layer
+  using parts = Graph;  ///< marks a composition, also a type derived from one
 
   static constexpr std::size_t size = sizeof...(Parts);     ///< parts
   static constexpr std::size_t inputs = Inputs;             ///< slots that are its inputs
   static constexpr std::size_t slot_count = Inputs + size;  ///< of all slots
   static constexpr std::size_t last_slot = slot_count - 1;  ///< that of the last output
 
-  /// Whether names say the number of a part: "0.weight".
+  /// Whether names include the number of a part: "0.weight".
   static constexpr bool numbers_parts = true;
 
   /// Which part reads which slots.
@@ -55,15 +56,15 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
   static_assert(
       detail::slots_must_be_used<inputs, wires.unread_input(), wires.find_part(false, false),
                                  wires.find_part(true, true), Parts...>());
-  static constexpr std::size_t outputs = wires.outputs();  ///< values that it gives
+  static constexpr std::size_t outputs = wires.outputs();  ///< number of outputs
 
-  /// Features in each slot, `dynamic` where the types do not say.
+  /// Features in each slot, `dynamic` if the types do not have them.
   static constexpr std::array<std::size_t, slot_count> features =
       detail::features_of<Inputs, Parts...>();
   static constexpr std::size_t in_features = features[0];           ///< of its first input
   static constexpr std::size_t out_features = features[last_slot];  ///< of its last output
 
-  /// Part I as it stands in the list.
+  /// Part I of the list.
   template <std::size_t I>
   using part_type =
       typename decltype(detail::type_of_numbered<I>(std::declval<const Layers&>()))::type;
@@ -72,28 +73,28 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
   template <std::size_t I>
   using layer_type = typename part_type<I>::layer;
 
-  /// The ends of part I, those of its first slot, when the whole stands between these.
+  /// The ends of part I, for its first slot, if the composition has these ends.
   template <std::size_t I, EndLayout Offered, EndLayout Wanted>
   using ends_of = detail::part_ends_t<Graph, Offered, Wanted, I>;
 
-  /// How the value in a slot lies where it is read.
+  /// The layout of the value in a slot when parts read it.
   template <std::size_t Slot, EndLayout Offered, EndLayout Wanted>
   using slot_layout = detail::slot_layout_t<Graph, Offered, Wanted, Slot>;
 
-  /// What the whole would like to be given, as of a `Layer`.
+  /// The layout that the composition prefers for its input, as in `Layer`.
   template <EndLayout Wanted>
   using desired_input_layout = detail::slot_wanted_t<Graph, Wanted, 0>;
-  /// What it takes, as of a `Layer`.
+  /// The layout of its input, as in `Layer`.
   template <EndLayout Offered, EndLayout Wanted>
   using input_layout = detail::list_input_layout_t<Graph, Offered, Wanted>;
-  /// What it gives between these ends.
+  /// The layout of its output between these ends.
   template <EndLayout Offered, EndLayout Wanted>
   using output_layout_between = detail::list_output_layout_t<Graph, Offered, Wanted>;
 
-  /// All sizes are in the types.
+  /// If all sizes are in the types.
   constexpr Graph() requires(detail::HasAllSizes<typename Parts::layer>&&...) { check(Numbers{}); }
 
-  /// All parts in order, where sizes are not all in the types.
+  /// All parts in order, if some sizes are not in the types.
   constexpr explicit Graph(const typename Parts::layer&... layers) : Layers(layers...) {
     check(Numbers{});
   }
@@ -104,13 +105,13 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
     return detail::numbered<I>(static_cast<const Layers&>(*this));
   }
 
-  /// The shape of the output for an input of shape `in`; with several, an array of them. Throws
-  /// shape_error as the parts do.
+  /// The shape of the output for an input of shape `in`; an array of shapes if there are several.
+  /// Throws shape_error as the parts do.
   constexpr auto output_shape(const detail::shapes_of<inputs>& in) const {
     return shapes_of_outputs(in, Numbers{}, std::make_index_sequence<outputs>{});
   }
 
-  /// Features that it takes, or `dynamic` if any number will do.
+  /// Features of its input, or `dynamic` if any number is allowed.
   constexpr std::size_t in() const { return first_features(Numbers{}); }
 
  private:
@@ -135,7 +136,7 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
   }
 };
 
-/// A Graph of one input and one output, which may be a part of others.
+/// A Graph of one input and one output. It may be a part of other compositions.
 ///
 ///     struct Gated : Composition<At<Linear<split::output, 64, 64>, 0>,     // gives slot 1
 ///                                At<Linear<split::output, 64, 64>, 0>,     // gives slot 2

@@ -1,5 +1,5 @@
 #pragma once
-// What a model is compiled for: named once, for all of its layers.
+// The types that all layers of a model are compiled for.
 
 #include <concepts>
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace shardwise {
 
-/// Dtype or Precision, backend and communicator of a model, and who looks on while it runs.
+/// Dtype or Precision, backend and communicator of a model, and the observer of its run.
 ///     Context<float, Reference, ThreadCommunicator>
 ///     Context<float, Reference, ThreadCommunicator, Tracer>
 template <class P, class B, class C, class O = Unobserved>
@@ -27,12 +27,12 @@ struct Context {
                 "or a type that can be made without arguments and has begin(const Work&) and a "
                 "noexcept end().");
 
-  /// The Precision that P is, or is short for.
+  /// The Precision P, or Precision<P> if P is a dtype.
   using precision = typename detail::precision_of<P>::type;
-  using dtype = typename precision::compute;  ///< of what goes from layer to layer
-  using backend = B;                          ///< who computes
-  using communicator = C;                     ///< who talks
-  using observer = O;                         ///< who looks on
+  using dtype = typename precision::compute;  ///< of the values between layers
+  using backend = B;                          ///< that computes the tensors
+  using communicator = C;                     ///< of the ranks
+  using observer = O;                         ///< of the work of a rank
 };
 
 /// Some of a model's inputs, each by its number.
@@ -51,8 +51,8 @@ struct Train {
   static constexpr bool input_gradient = false;  ///< whether any of the model's inputs has one
   static constexpr InputSet input_gradients{};   ///< which of its inputs have one
 };
-/// The use of a model that is trained and gives the gradients of its inputs, which costs what is
-/// sent and computed for them.
+/// The use of a model that is trained and also gives the gradients of its inputs. This costs the
+/// computation and communication of these gradients.
 struct TrainWithInputGradient {
   static constexpr bool trains = true;                          ///< see Train
   static constexpr bool input_gradient = true;                  ///< see Train

@@ -1,24 +1,24 @@
 #pragma once
-// What a layer or composition wants, takes and gives between two layouts. Types only.
+// The layouts of a layer or composition between two given layouts. Types only.
 
 #include "shardwise/layout/layouts.hpp"
 
 namespace shardwise {
 
-/// The layouts at the two ends of a layer or model: what it is offered, and what the part behind
-/// it would like to be given. `Layouts` of several tensors for a model with several inputs or
-/// outputs.
+/// The layouts at the two ends of a layer or model: the layout in which its input is offered, and
+/// the layout that the next part prefers. For a model with several inputs or outputs, each is a
+/// `Layouts`.
 template <EndLayout Offered, EndLayout Wanted>
 struct Ends {
-  using offered = Offered;  ///< what the part is given
-  using wanted = Wanted;    ///< what would be welcome of it
+  using offered = Offered;  ///< of the input
+  using wanted = Wanted;    ///< preferred by the next part
 };
 
-/// What L would like to be offered when `Wanted` is wanted of it.
+/// The layout that L prefers for its input if `Wanted` is preferred for its output.
 template <class L, EndLayout Wanted>
 using desired_input_layout_t = typename L::template desired_input_layout<Wanted>;
 
-/// What L takes between these ends.
+/// The layout in which L takes its input between these ends.
 template <class L, class E>
 using input_layout_at_t =
     typename L::template input_layout<typename E::offered, typename E::wanted>;
@@ -39,12 +39,12 @@ struct output_layout_at<L, E> {
 
 }  // namespace detail
 
-/// What L gives between these ends.
+/// The layout in which L gives its output between these ends.
 template <class L, class E>
 using output_layout_at_t = typename detail::output_layout_at<L, E>::type;
 
-/// The layout that a model gives by itself: `output_layout_t<Mlp, Invariant>` is Partial if its
-/// last layer is row-parallel.
+/// The layout of a model's output without a conversion at its end: `output_layout_t<Mlp,
+/// Invariant>` is Partial if its last layer is row-parallel.
 template <class L, EndLayout Offered = Invariant, EndLayout Wanted = Invariant>
 using output_layout_t = output_layout_at_t<L, Ends<Offered, Wanted>>;
 

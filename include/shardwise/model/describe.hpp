@@ -1,5 +1,5 @@
 #pragma once
-// A model as a table for people: what lies where, and what is sent.
+// A model as a table for people: the layers with their layouts, and what they send.
 
 #include <algorithm>
 #include <array>
@@ -102,9 +102,9 @@ class Describer : public WalkVisitor {
 
 }  // namespace detail
 
-/// `architecture` between the ends E on inputs of shape `in`, as the rank at `place` sees it: a row
-/// for each layer, and a row for each redistribution between them, with what it and its adjoint
-/// send. Bytes are those that all ranks together send, see `Collective::bytes_sent`.
+/// `architecture` between the ends E on inputs of shape `in`, for the rank at `place`: a row for
+/// each layer, and a row for each redistribution between layers, with what it and its adjoint send.
+/// Bytes are those that all ranks together send, see `Collective::bytes_sent`.
 /// throws   shape_error if the layers cannot take such inputs
 template <class E, class Use, class L>
 std::string describe(const L& architecture, Place place, const shapes_t<typename E::offered>& in,
@@ -115,7 +115,7 @@ std::string describe(const L& architecture, Place place, const shapes_t<typename
          detail::totals(plan_of<E, Use>(architecture, place.size, in, sending)) + '\n';
 }
 
-/// The same for a model on this rank. No collective: any rank may call it alone.
+/// The same for a model on this rank. This is not a collective: one rank may call it alone.
 template <class M>
 std::string describe(M& model, const typename M::input_shapes& in) {
   return describe<typename M::ends, typename M::use>(model.layers(), place_of(model.ranks()), in,

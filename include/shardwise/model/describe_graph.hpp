@@ -17,7 +17,7 @@ namespace shardwise {
 namespace detail {
 
 /// A string of the DOT language, with its quotes. Each '\n' becomes `line_end`: "\\n" centres the
-/// line before it, "\\l" puts it to the left.
+/// line before it, "\\l" aligns it left.
 inline std::string dot_quoted(std::string_view text, std::string_view line_end = "\\n") {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -31,7 +31,7 @@ inline std::string dot_quoted(std::string_view text, std::string_view line_end =
   return quoted + '"';
 }
 
-/// Lines "forward all_reduce(...), ... bytes" and "backward ...", for what is sent.
+/// Lines "forward all_reduce(...), ... bytes" and "backward ...", for the collectives that send.
 inline std::string sent_lines(const PlanVisitor& calls, int ranks) {
   std::string text;
   if (!calls.forward.empty()) text += "\n forward " + listed(calls.forward, ranks);
@@ -39,8 +39,8 @@ inline std::string sent_lines(const PlanVisitor& calls, int ranks) {
   return text;
 }
 
-/// What a graph calls a composition: the name of a type of the user's, without its arguments, or
-/// nothing for a bare Sequential.
+/// The name of a composition in a graph: the name of the user's type without its arguments; empty
+/// for a bare Sequential.
 template <class L>
 std::string short_name() {
   const std::string name = name_of<L>();
@@ -51,13 +51,13 @@ std::string short_name() {
 /// Draws what a walk visits, from the input to the output.
 class GraphDrawer : public WalkVisitor {
  public:
-  /// What is on its way.
+  /// The value that the walk is at.
   struct Position {
-    std::size_t node = 0;    ///< that gave it
-    std::string layout;      ///< in which it is by now
-    std::string way;         ///< by which it came there: "Partial -> Invariant"
-    std::string sent;        ///< for it
-    bool is_forked = false;  ///< and others read it too
+    std::size_t node = 0;    ///< that produced it
+    std::string layout;      ///< its current layout
+    std::string way;         ///< how it came to this layout: "Partial -> Invariant"
+    std::string sent;        ///< the collectives of this conversion
+    bool is_forked = false;  ///< whether several parts read it
   };
 
   GraphDrawer(Place place, const Sending& sending, bool trains)
@@ -173,7 +173,7 @@ class GraphDrawer : public WalkVisitor {
   }
 
  private:
-  /// A composition in which the walk is.
+  /// A composition that the walk is in.
   struct Composition {
     std::size_t times = 0;  ///< of a Repeat
     std::string block;      ///< of a Repeat: the name of its block
@@ -194,24 +194,24 @@ class GraphDrawer : public WalkVisitor {
               " [label=" + dot_quoted(' ' + layout + sent + '\n', "\\l") + style + "]\n";
   }
 
-  /// The last node gives something in this layout.
+  /// The last node gives a value in this layout.
   void give(const std::string& layout) { here_.way = here_.layout = layout; }
 
-  /// It goes to `node`, in the layout to which it was brought.
+  /// The value goes to `node`, in its current layout.
   void connect(std::size_t node, const std::string& style = "") {
     add_edge(here_.node, node, here_.way, here_.sent,
              (here_.sent.empty() ? "" : sends_style) + style);
     here_ = {node, "", "", "", false};
   }
 
-  /// A box around what comes, unless it is the whole model, has no name, or stands in its box.
+  /// A box around the next parts, unless it is the whole model, has no name, or already has a box.
   bool begin_box(const std::string& name) {
     if (path_.text().empty() || name.empty() || path_.text() == boxed_) return false;
     add_box(path_.with(name));
     return true;
   }
 
-  /// All blocks but the first are alike, so the second is drawn for all of them.
+  /// All blocks after the first are alike, so the second is drawn for all of them.
   void begin_time(std::size_t number, const Composition& repeat) {
     const std::string times = std::to_string(repeat.times) + " times";
     std::string which;
@@ -246,16 +246,16 @@ class GraphDrawer : public WalkVisitor {
   Position here_;
   std::vector<Composition> open_;         // from the outermost to the innermost
   std::string boxed_;                     // the path of the innermost box
-  std::vector<std::string> outer_boxed_;  // and of those around it
-  std::size_t skipped_ = 0;               // parts of a Repeat that are not drawn, entered so far
+  std::vector<std::string> outer_boxed_;  // the paths of the boxes around it
+  std::size_t skipped_ = 0;               // parts of a Repeat entered so far that are not drawn
 };
 
 }  // namespace detail
 
-/// The graph of what `describe` says in words: a node for each layer with its number, the shape of
-/// its output and its parameters on the rank at `place`; on the edges the layouts and, thick, what
-/// the redistributions between them send in forward and backward. A Residual is a fork and a sum;
-/// of a Repeat the first block is drawn, and the second for all others.
+/// The same as `describe`, as a graph: a node for each layer with its number, the shape of its
+/// output and its parameters on the rank at `place`. The edges show the layouts; a thick edge shows
+/// a redistribution, with what it sends in forward and backward. A Residual is a fork and a sum. Of
+/// a Repeat the first block is drawn, and the second for all others.
 /// throws   shape_error if the layers cannot take such inputs
 template <class E, class Use, class L>
 std::string describe_graph(const L& architecture, Place place,
@@ -266,7 +266,7 @@ std::string describe_graph(const L& architecture, Place place,
                       detail::totals(plan_of<E, Use>(architecture, place.size, in, sending)));
 }
 
-/// The same for a model on this rank. No collective: any rank may call it alone.
+/// The same for a model on this rank. This is not a collective: one rank may call it alone.
 template <class M>
 std::string describe_graph(M& model, const typename M::input_shapes& in) {
   return describe_graph<typename M::ends, typename M::use>(model.layers(), place_of(model.ranks()),

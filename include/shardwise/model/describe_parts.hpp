@@ -1,5 +1,5 @@
 #pragma once
-// What descriptions of a model as a table and as a graph have in common.
+// Code that the table and the graph of a model share.
 
 #include <array>
 #include <cstddef>
@@ -15,7 +15,7 @@ inline std::string with_bytes(std::size_t bytes) {
   return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
 }
 
-/// "all_reduce(640 x float32), 15360 bytes" for each collective of a list; nothing for none.
+/// "all_reduce(640 x float32), 15360 bytes" for each collective of a list; empty for an empty list.
 inline std::string listed(const collectives& list, int ranks) {
   std::string text;
   for (const Collective& entry : list) {
@@ -25,7 +25,7 @@ inline std::string listed(const collectives& list, int ranks) {
   return text;
 }
 
-/// Where a walk is: "2.0.1".
+/// The position of a walk: "2.0.1".
 class NumberedPath {
  public:
   const std::string& text() const { return text_; }
@@ -39,7 +39,7 @@ class NumberedPath {
     lengths_.pop_back();
   }
 
-  /// The path and a name, or the name alone.
+  /// The path and a name, or only the name if the path is empty.
   std::string with(const std::string& name) const {
     return text_.empty() ? name : text_ + ' ' + name;
   }
@@ -49,7 +49,7 @@ class NumberedPath {
   std::vector<std::size_t> lengths_;
 };
 
-/// What a layer sends, and its parameters in all and on the rank at `place`.
+/// The collectives of a layer, and its parameters over all ranks and on the rank at `place`.
 struct LayerFacts {
   PlanVisitor calls;
   std::size_t parameters = 0;
@@ -85,7 +85,8 @@ std::string heading(Place place, const Shapes& in, const Sending& sending) {
          std::to_string(place.rank) + " of " + std::to_string(place.size);
 }
 
-/// What settles gradients, and what a step sends in all: two lines, the last one without an end.
+/// The collectives that reduce gradients, and all bytes of a step: two lines, the last without a
+/// line end.
 inline std::string totals(const Plan& plan) {
   const auto total = [&](const collectives& list) {
     return with_bytes(list.bytes_sent(plan.ranks));

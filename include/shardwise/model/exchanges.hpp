@@ -1,5 +1,5 @@
 #pragma once
-// The named exchanges of a layer or loss, as it sees them while it runs.
+// The exchanges of a layer or loss, for its code that runs.
 
 #include <array>
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace shardwise {
 
-/// Runs the exchanges of a std::tuple<Exchange<...>, ...> without showing the communicator.
+/// Runs the exchanges of a std::tuple<Exchange<...>, ...>. The layer does not see the communicator.
 template <class Context, class Exchanges>
 class Exchanger {
   template <std::size_t I>
@@ -25,16 +25,16 @@ class Exchanger {
   static constexpr std::size_t count = std::tuple_size_v<Exchanges>;  ///< of exchanges
   using Shapes = std::array<Shape, count>;                            ///< global, one for each
 
-  /// `shapes` are those of what the exchanges move.
+  /// `shapes` are the global shapes of the values in the exchanges.
   Exchanger(Run<Context>& run, const Shapes& shapes) : run_(run), shapes_(shapes) {}
 
-  /// Memory for what goes into exchange I: fill `writable()`, then call `exchange<I>`.
+  /// Memory for the values of exchange I: fill `writable()`, then call `exchange<I>`.
   template <std::size_t I>
   Value<A<I>, typename R<I>::from> exchange_input() {
     return {run_.pool, shapes_[I], run_.place()};
   }
 
-  /// Runs exchange I. Every rank does, in the order in which they are listed.
+  /// Runs exchange I. Every rank runs all exchanges in the order of the list.
   template <std::size_t I>
   Value<A<I>, typename R<I>::to> exchange(Value<A<I>, typename R<I>::from> in) {
     using C = typename Context::communicator;
@@ -50,13 +50,13 @@ class Exchanger {
     }
   }
 
-  /// Memory for what goes into the adjoint of exchange I, in backward.
+  /// Memory for the values of the adjoint of exchange I, in backward.
   template <std::size_t I>
   Value<A<I>, typename adjoint_t<R<I>>::from> adjoint_input() {
     return {run_.pool, shapes_[I], run_.place()};
   }
 
-  /// Runs the adjoint of exchange I. Every rank does, in the reverse order.
+  /// Runs the adjoint of exchange I. Every rank runs all adjoints in the reverse order.
   template <std::size_t I>
   Value<A<I>, typename adjoint_t<R<I>>::to> exchange_adjoint(
       Value<A<I>, typename adjoint_t<R<I>>::from> in) {

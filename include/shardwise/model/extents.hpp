@@ -1,5 +1,5 @@
 #pragma once
-// Features that must meet: checked by the compiler where sizes are static.
+// The numbers of features of neighbouring layers must be equal. The compiler checks static sizes.
 
 #include <array>
 #include <concepts>
@@ -14,26 +14,28 @@
 
 namespace shardwise::detail {
 
-/// A layer that says how many features it takes: `in_features`, and `in()` where that is dynamic.
+/// A layer that knows the number of its input features: `in_features`, and `in()` if that is
+/// dynamic.
 template <class L>
 concept StatesFeatures = requires {
   { L::in_features } -> std::convertible_to<std::size_t>;
   { L::out_features } -> std::convertible_to<std::size_t>;
 };
 
-/// A layer whose output has the shape of its input, which leaves features to its neighbours.
+/// A layer whose output has the shape of its input, so its neighbours decide the number of
+/// features.
 template <class L>
 concept KeepsShape = requires {
   requires L::keeps_shape;
 };
 
-/// A layer that leaves the axis of features or channels as it is, whatever it makes of the others.
+/// A layer that keeps the axis of features or channels, and may change the others.
 template <class L>
 concept KeepsFeatures = KeepsShape<L> || requires {
   requires L::keeps_features;
 };
 
-/// The number of features that L takes and gives, as far as its type says; `dynamic` is unknown.
+/// The number of features that L takes and gives, if its type has it; else `dynamic`.
 template <class L>
 consteval std::size_t static_features_in() {
   if constexpr (StatesFeatures<L>) return L::in_features;
@@ -46,9 +48,9 @@ consteval std::size_t static_features_out(std::size_t in) {
   return dynamic;
 }
 
-/// What each slot of a list of parts, of which the first are Inputs, is to have, by the first of
-/// its readers that knows: a part takes so many features (`dynamic` where any number will do), or
-/// keeps those of its input.
+/// The number of features that each slot of a list of parts needs; the first `Inputs` slots are
+/// inputs. The first reader that knows the number decides: it takes that many features (`dynamic`
+/// if any number is allowed), or it keeps those of its input.
 template <std::size_t Inputs, class... Parts, std::size_t N = sizeof...(Parts)>
 constexpr std::array<std::size_t, Inputs + N> features_needed(
     const std::array<std::size_t, N>& taken, const std::array<bool, N>& keeps) {
@@ -75,7 +77,7 @@ constexpr std::size_t sum_of_features(std::span<const std::size_t> features,
   return sum;
 }
 
-/// The number of features in each slot of a list of parts, as far as their types say.
+/// The number of features in each slot of a list of parts, if their types have it.
 template <std::size_t Inputs, class... Parts, std::size_t N = sizeof...(Parts)>
 consteval std::array<std::size_t, Inputs + N> features_of() {
   auto features = features_needed<Inputs, Parts...>(
@@ -89,12 +91,12 @@ consteval std::array<std::size_t, Inputs + N> features_of() {
   return features;
 }
 
-/// Whether two numbers of features can be the same, as far as they are known.
+/// Whether two numbers of features can be equal; `dynamic` can equal any number.
 consteval bool features_meet(std::size_t a, std::size_t b) {
   return a == dynamic || b == dynamic || a == b;
 }
 
-/// The error for a block whose output meets its input.
+/// The error for a block whose output and input have different numbers of features.
 template <class Block, std::size_t Taken, std::size_t Given>
 consteval bool block_must_keep_features() {
   static_assert(features_meet(Taken, Given),
@@ -103,7 +105,8 @@ consteval bool block_must_keep_features() {
   return true;
 }
 
-/// The error for two layers that do not meet, of which Consumer is part ConsumerNumber.
+/// The error for two neighbouring layers with different numbers of features. Consumer is part
+/// ConsumerNumber.
 template <std::size_t ConsumerNumber, class Producer, class Consumer, std::size_t Produced,
           std::size_t Expected>
 consteval bool extents_must_meet() {
@@ -114,9 +117,9 @@ consteval bool extents_must_meet() {
   return true;
 }
 
-/// The error for two layers of which one would cut what the other needs whole. A layer may say how
-/// many features or channels its shards keep together, `out_grain`, and a multiple of how many it
-/// needs, `in_grain`.
+/// The error for two layers of which one would cut units that the other needs whole. A layer may
+/// say how many features or channels its shards keep together, `out_grain`; this must be a multiple
+/// of the `in_grain` of the layer that needs them.
 template <class Producer, class Consumer>
 consteval bool shards_must_be_whole() {
   if constexpr (requires { Producer::out_grain + Consumer::in_grain; }) {
@@ -130,7 +133,8 @@ consteval bool shards_must_be_whole() {
   return true;
 }
 
-/// The error for two parts that read the same input, of which Consumer has this number.
+/// The error for two parts that read the same input but take different numbers of features.
+/// Consumer is part ConsumerNumber.
 template <std::size_t ConsumerNumber, class Consumer, std::size_t Given, std::size_t Expected>
 consteval bool readers_must_agree() {
   static_assert(features_meet(Given, Expected),
@@ -140,7 +144,7 @@ consteval bool readers_must_agree() {
   return true;
 }
 
-/// The error for operands that a merge cannot put together.
+/// The error for operands with different numbers of features.
 template <std::size_t Number, class Merge, std::size_t First, std::size_t Other>
 consteval bool operands_must_meet() {
   static_assert(
@@ -151,7 +155,7 @@ consteval bool operands_must_meet() {
   return true;
 }
 
-/// The last layer that decided how many features there are in a slot of L; void for an input's.
+/// The last layer that determined the number of features in a slot of L; void for an input.
 template <class L, std::size_t Slot>
 consteval auto producer() {
   if constexpr (Slot < L::inputs) {
@@ -163,8 +167,8 @@ consteval auto producer() {
   }
 }
 
-/// Checks that features meet where part I of L reads its operands from number J on, and that no
-/// shard cuts what must be whole.
+/// Checks that the numbers of features of part I of L match, from operand J on, and that no shard
+/// cuts a group that must stay whole.
 template <class L, std::size_t I, std::size_t J = 0>
 consteval void check_part() {
   using Part = typename L::template part_type<I>;
@@ -192,7 +196,7 @@ consteval void check_part() {
 }
 
 ///@{
-/// The shapes of N slots, of which those of the inputs are known.
+/// The shapes of N slots; the shapes of the inputs are known.
 template <std::size_t N>
 constexpr std::array<Shape, N> slots_from(const Shape& input) {
   return {input};
@@ -213,7 +217,7 @@ constexpr auto operand_shapes(const std::array<Shape, N>& shapes) {
   return operands;
 }
 
-/// The shape that a part gives for what lies in the slots of its composition.
+/// The shape of a part's output for the shapes in the slots of its composition.
 template <class Part, class Layer, std::size_t N>
 constexpr Shape part_shape(const Layer& layer, const std::array<Shape, N>& shapes) {
   if constexpr (Part::arity == 1) {
@@ -223,8 +227,7 @@ constexpr Shape part_shape(const Layer& layer, const std::array<Shape, N>& shape
   }
 }
 
-/// Number of features that the layer takes, if it knows before it has seen its input; else
-/// `dynamic`.
+/// The number of input features if the layer knows it before it sees an input; else `dynamic`.
 template <class L>
 constexpr std::size_t features_in(const L& layer) {
   if constexpr (requires { layer.in(); }) {
@@ -234,7 +237,7 @@ constexpr std::size_t features_in(const L& layer) {
   }
 }
 
-/// `leading` with the features of the layer behind, if it has none yet.
+/// `leading` with the features of the next layer, if it has no feature axis yet.
 template <class L>
 constexpr Shape complete_input(const L& layer, const Shape& leading) {
   const std::size_t features = features_in(layer);
@@ -245,8 +248,8 @@ constexpr Shape complete_input(const L& layer, const Shape& leading) {
 }
 
 ///@{
-/// The shapes of a model's inputs as far as they are known: those that are given, or what its first
-/// layer says of the only input.
+/// The shapes of a model's inputs as far as they are known: the given shapes, or for a single input
+/// what its first layer knows.
 template <class L>
 constexpr Shape known_input(const L& layer, const Shape& in) {
   return in.rank() > 0 ? in : complete_input(layer, {});
@@ -257,8 +260,8 @@ constexpr std::array<Shape, N> known_input(const L&, const std::array<Shape, N>&
 }
 ///@}
 
-/// Throws shape_error unless parameters can be made for inputs of shape `in`: they have the shape
-/// of what they meet.
+/// Throws shape_error unless `in` is known well enough to make parameters, whose shapes follow from
+/// it.
 inline void require_known(const Shape& in) {
   bool known = in.rank() > 0;
   for (const Dim& dim : in) {
@@ -272,8 +275,8 @@ inline void require_known(const Shape& in) {
   }
 }
 
-/// Throws shape_error unless x has the innermost axes that a layer was bound to; a batch may have
-/// any size.
+/// Throws shape_error unless the innermost axes of x have the extents that the layer was bound to;
+/// a batch may have any size.
 inline void require_as_bound(const Shape& x, const Shape& bound) {
   for (std::size_t i = 1; i <= bound.rank() && i <= x.rank(); ++i) {
     const Dim& dim = bound[bound.rank() - i];

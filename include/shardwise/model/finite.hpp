@@ -1,5 +1,5 @@
 #pragma once
-// Finding out which layer makes a value that is no number.
+// Finds the layer that makes a NaN or an infinity.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace shardwise::detail {
 
-/// 1 for a value that is no finite number.
+/// 1 for a value that is not finite.
 template <class T>
 struct IsNotFinite {
   const T* values;
@@ -28,8 +28,8 @@ struct IsNotFinite {
   }
 };
 
-/// Throws numeric_error on every rank if any rank's values hold a NaN or an infinity; `what` says
-/// what they are.
+/// Throws numeric_error on every rank if the values of any rank have a NaN or an infinity; `what`
+/// names the values in the message.
 /// sends    one uint8 all-reduce
 template <class B, Communicator C, Element T>
 void require_finite(B& backend, Pool& pool, C& ranks, std::span<const T> values,

@@ -1,5 +1,5 @@
 #pragma once
-// What a layer sees while it runs: its parameters, state, randomness and exchanges.
+// What a layer uses while it runs: its parameters, state, random numbers and exchanges.
 
 #include <array>
 #include <cstddef>
@@ -17,18 +17,18 @@
 
 namespace shardwise {
 
-/// What a bound layer keeps of its input and its parameters, whatever its type.
+/// What a bound layer stores about its input and its parameters, for every type of layer.
 template <std::size_t N>
 struct BoundParameters {
-  Shape in{};                            ///< global, with extents that are not known yet
-  std::array<ParameterSlot, N> slots{};  ///< where each lies in memory
+  Shape in{};                            ///< global; some extents may be unknown
+  std::array<ParameterSlot, N> slots{};  ///< the place of each in memory
   std::array<ParameterSpec, N> specs{};  ///< its name and global shape
-  SharedUse shared{};                    ///< which use it is, if several layers use them
+  SharedUse shared{};                    ///< the number of this use, if several layers share them
 };
 
-/// A layer's part of the rank's run. `Setting` holds what is known at compile time: `context`,
-/// `trains` and `input_gradient`. Layers that differ in sizes alone have frames of one type, so
-/// what runs on it is compiled once.
+/// A layer's part of the rank's run. `Setting` has what is known at compile time: `context`,
+/// `trains` and `input_gradient`. Layers that differ only in sizes share one type of frame, so the
+/// code that runs on it is compiled once.
 template <Layout In, class Setting, class Parameters, class Exchanges>
 class Frame : public Exchanger<typename Setting::context, Exchanges> {
   using Ctx = typename Setting::context;
@@ -39,14 +39,14 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
  public:
   using layout = In;                                               ///< of the input
   using dtype = typename Ctx::dtype;                               ///< of values
-  using backend_type = typename Ctx::backend;                      ///< who computes
+  using backend_type = typename Ctx::backend;                      ///< that computes the tensors
   static constexpr bool input_gradient = Setting::input_gradient;  ///< whether backward gives dx
   static constexpr std::size_t parameter_count = std::tuple_size_v<Parameters>;  ///< of the layer
-  /// What is kept of its parameters.
+  /// The views of its parameters.
   using Bound = BoundParameters<parameter_count>;
 
-  /// Made for one call: `ordinal` keys the layer's random numbers, of which one sample takes
-  /// `sample_elements`.
+  /// Made for one call: `ordinal` selects the layer's random numbers; one sample uses
+  /// `sample_elements` of them.
   Frame(Run<Ctx>& run, const Bound& bound, std::uint64_t ordinal,
         const typename Base::Shapes& exchange_shapes, std::uint64_t sample_elements)
       : Base(run, exchange_shapes),
@@ -55,18 +55,18 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
         ordinal_(ordinal),
         sample_elements_(sample_elements) {}
 
-  /// Who computes.
+  /// The backend that computes.
   backend_type& backend() { return run_.backend; }
-  /// Which rank this is.
+  /// The number of this rank, and the number of ranks.
   Place place() const { return run_.place(); }
 
   /// The shape of inputs that the layer was bound to.
   const Shape& bound_input() const { return bound_.in; }
 
-  /// Memory of any content, from the model's pool.
+  /// Uninitialised memory from the model's pool.
   Buffer take(std::size_t bytes) { return run_.pool.take(bytes); }
 
-  /// The rank's part of parameter I as the layer uses it; null where the rank's summand is zero.
+  /// The rank's part of parameter I as the layer uses it; null if the rank's summand is zero.
   template <std::size_t I>
   const dtype* parameter_data() const {
     using Taken = Redistribute<typename Use<I>::stored, typename Use<I>::used>;
@@ -91,13 +91,13 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     return local_shape<typename Use<I>::stored>(bound_.specs[I].shape, run_.place());
   }
 
-  /// Where the layer writes the gradient of parameter I; it is that of the parameter as used.
+  /// Memory for the gradient of parameter I, in the layout of the parameter as used.
   template <std::size_t I>
   dtype* gradient_data() const {
     return run_.parameters.written(bound_.slots[I]);
   }
 
-  /// Where the layer writes the gradients of all parameters, with their shapes.
+  /// Memory for the gradients of all parameters, with their shapes.
   auto gradients() const {
     return [this]<std::size_t... Is>(std::index_sequence<Is...>) {
       return std::tuple<View<dtype, dual_t<typename Use<Is>::used>>...>(
@@ -107,7 +107,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     (std::make_index_sequence<parameter_count>{});
   }
 
-  /// Whether gradients replace what is there or are added to it.
+  /// Whether gradients replace the old values or are added to them.
   Write write() const {
     return run_.shared.adds(bound_.shared) ? Write::add : run_.parameters.written_how(run_.write());
   }
@@ -115,14 +115,14 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// Changes whenever parameters change.
   std::uint64_t version() const { return run_.version; }
 
-  /// Whether a backward may follow; layers that draw masks or take statistics ask.
+  /// Whether a backward may follow; layers that draw masks or compute statistics need this.
   bool training() const { return run_.trains(); }
 
-  /// Whether this forward is of a batch that the layer has not seen yet, in training.
+  /// Whether this forward is the first one of its batch in training.
   bool sees_new_batch() const { return run_.trains() && !run_.finds_non_finite(); }
 
-  /// The layer's random numbers of this step, indexed from `first_element()` on by global element.
-  /// On a device a DeviceRandomStream, for loops, elsewhere a RandomStream.
+  /// The layer's random numbers of this step, indexed by global element from `first_element()` on.
+  /// A DeviceRandomStream on a device, for loops; else a RandomStream.
   auto random() const {
     const RandomStream stream(run_.seed, ordinal_, run_.step);
     if constexpr (DeviceBackend<backend_type>) {
@@ -132,7 +132,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     }
   }
 
-  /// Elements of this step that went through this layer before this batch.
+  /// Elements of earlier batches of this step that went through this layer.
   std::uint64_t first_element() const { return run_.first_sample * sample_elements_; }
 
  private:
@@ -145,10 +145,10 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
 /// A frame of a layer that keeps state between calls (`layer.make_state(frame)`).
 template <class F, class State>
 struct StatefulFrame : F {
-  /// `state` is the layer's own.
+  /// `state` is that of the layer.
   StatefulFrame(const F& frame, State& state) : F(frame), state_(state) {}
 
-  /// What the layer keeps.
+  /// The layer's state.
   State& state() { return state_; }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// A composition's list of parts as it runs. Where a layer can apply the activation behind it, both
-// are rewritten before they are bound:
+// A composition's list of parts as it runs. If a layer can apply the activation after it, both are
+// rewritten before they are bound:
 //
 //     Linear, Relu   ->   Linear that applies ReLU, AlreadyApplied<Relu>
 
@@ -18,7 +18,7 @@
 
 namespace shardwise::detail {
 
-/// The activation A, where the layer in front of it has applied it: only its backward has work.
+/// The activation A after a layer that has already applied it: only its backward computes.
 template <class A>
 struct AlreadyApplied : A {
   constexpr explicit AlreadyApplied(const A& applied) : A(applied) {}
@@ -26,8 +26,8 @@ struct AlreadyApplied : A {
 template <class A>
 inline constexpr bool passes_forward<AlreadyApplied<A>> = true;
 
-/// The activation that part I applies for part I + 1, or none. In training a backward follows, and
-/// it has the output of the activation alone.
+/// The activation that part I applies for part I + 1, or Activation::none. In training this needs
+/// an activation that saves only its output, since its input is never stored.
 template <class L, bool Trains, class E, std::size_t I>
 consteval Activation applied_by() {
   if constexpr (!L::wires.follows_alone(I + 1)) {
@@ -50,7 +50,7 @@ consteval Activation applied_by() {
   }
 }
 
-/// What runs as part I of `list`.
+/// The layer that runs as part I of `list`.
 template <bool Trains, class E, std::size_t I, class L>
 constexpr auto running(const L& list) {
   const auto& layer = list.template layer<I>();
@@ -88,7 +88,7 @@ struct BoundPart<L, S, E, I, std::index_sequence<0>> {
   using type = Bound<Running, Setting<typename S::context, typename At::Use>, typename At::Here>;
 };
 
-/// What runs part I.
+/// The type of the layer that runs as part I.
 template <class L, class S, class E, std::size_t I>
 using bound_part_t =
     typename BoundPart<L, S, E, I, std::make_index_sequence<L::template part_type<I>::arity>>::type;

@@ -1,5 +1,5 @@
 #pragma once
-// Which parts of a model run backward. What runs, what is planned and what is described ask here.
+// Decides which parts of a model run backward, for the run, the plan and the description.
 
 #include <array>
 #include <cstddef>
@@ -37,15 +37,14 @@ constexpr bool any_true(const auto& flags) {
   return false;
 }
 
-/// Whether any of the values in these slots has what `has` says of each slot.
+/// Whether `has` is true for any of these slots.
 constexpr bool any_of_slots(const auto& slots, const auto& has) {
   for (const std::size_t slot : slots)
     if (has[slot]) return true;
   return false;
 }
 
-/// For each slot of L, whether its value has a gradient, if those of the inputs have one that
-/// `Inputs` names.
+/// For each slot of L, whether its value has a gradient, if the inputs in `Inputs` have one.
 template <class L, class E, InputSet Inputs>
 inline constexpr std::array<bool, L::slot_count> slot_gradients = [
 ]<std::size_t... Is>(std::index_sequence<Is...>) {
@@ -57,7 +56,7 @@ inline constexpr std::array<bool, L::slot_count> slot_gradients = [
 }
 (std::make_index_sequence<L::size>{});
 
-/// Part I of a composition: its ends, and whether anything before it wants a gradient.
+/// Part I of a composition: its ends, and whether any value that it reads has a gradient.
 template <class L, class S, class E, std::size_t I>
 struct SettingAt {
   using Layer = typename L::template layer_type<I>;
@@ -80,12 +79,12 @@ struct OwnsParameters<L, E>
                      typename L::template block_ends<input_layout_at_t<L, E>>> {
 };
 
-/// Whether anything of L runs backward, in the setting S and between the ends E.
+/// Whether any part of L runs backward, in the setting S and between the ends E.
 template <class L, class S, class E>
 inline constexpr bool goes_backward = S::trains &&
                                       (S::input_gradient || OwnsParameters<L, E>::value);
 
-/// The use of what stands behind L: its input has a gradient if anything of L runs backward.
+/// The use of the parts after L: their input has a gradient if any part of L runs backward.
 template <class L, class S, class E>
 using use_behind = use_of<S::trains, goes_backward<L, S, E>>;
 

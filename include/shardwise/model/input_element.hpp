@@ -1,5 +1,5 @@
 #pragma once
-// The dtype of each input of a model: the model's, or that which the layer says that reads it.
+// The dtype of each input of a model: the model's, or that of the layer that reads the input.
 
 #include <concepts>
 #include <cstddef>
@@ -59,7 +59,7 @@ struct inputs_of<L, T, Layouts<Ls...>, std::index_sequence<Ks...>> {
   using values = std::tuple<Value<input_element_t<L, T, Ks>, Ls>...>;
 };
 
-/// The error for a gradient of an input that has none.
+/// The error for a gradient of an input whose dtype has none.
 template <class Architecture, class Use, std::size_t... Ks>
 consteval bool inputs_must_have_gradients(std::index_sequence<Ks...>) {
   static_assert((!(has_own_element<Architecture, Ks> && Use::input_gradients.has(Ks)) && ...),
@@ -72,7 +72,7 @@ consteval bool inputs_must_have_gradients(std::index_sequence<Ks...>) {
 }  // namespace detail
 
 ///@{
-/// What a model or composition L that computes in T takes at an end laid out as `Offered`: a view,
+/// A model's or composition's input in the layout `Offered`, for a model that computes in T: a view
 /// or value, or a std::tuple of several.
 template <class L, class T, EndLayout Offered>
 using input_views_t = typename detail::inputs_of<L, T, Offered>::views;

@@ -1,5 +1,5 @@
 #pragma once
-// What tells a composition from a layer.
+// Concepts that distinguish compositions from layers.
 
 #include <cstddef>
 
@@ -23,7 +23,7 @@ template <class L>
 concept IsComposition = ListsParts<L> || RepeatsBlock<L>;
 
 ///@{
-/// How many tensors an architecture takes and gives.
+/// The number of an architecture's inputs, and of its outputs.
 template <class L>
 inline constexpr std::size_t input_count_of = 1;
 template <ListsParts L>

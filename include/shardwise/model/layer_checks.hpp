@@ -1,5 +1,5 @@
 #pragma once
-// What is missing in a layer, by name: said before anything uses it.
+// Errors that name what a layer lacks, before any other code uses it.
 
 #include <concepts>
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace shardwise::detail {
 
-/// A layer that can be made without being given sizes: its type has all of them. One that has not
-/// says how many it is to be given, `sizes_to_give`.
+/// A layer that can be constructed without sizes: its type has all of them. Any other layer says in
+/// `sizes_to_give` how many its constructor takes.
 template <class L>
 concept HasAllSizes = std::is_default_constructible_v<L> && !requires {
   requires L::sizes_to_give >
   0;
 };
 
-/// The error for what is no layer, one sentence for each member that may be missing. L is part
-/// Number of a composition, or stands alone.
+/// The error for a type that is not a layer, one sentence for each member that may be missing. L is
+/// part Number of a composition, or stands alone.
 template <std::size_t Number, class L>
 consteval bool must_be_layer() {
   if constexpr (!IsComposition<L> && !Layer<L>) {
@@ -59,8 +59,8 @@ consteval bool must_be_layer() {
   return true;
 }
 
-/// The error for what does not fit where a composition has it: on several values, what is no
-/// merge; on one, what is no layer.
+/// The error for a part of a composition that is not a merge though it reads several values, or is
+/// not a layer though it reads one.
 template <std::size_t Number, class L, std::size_t Arity>
 consteval bool must_be_part() {
   if constexpr (Arity == 1) {
@@ -81,8 +81,8 @@ consteval bool must_be_part() {
   }
 }
 
-/// The error for a layer that does not run on views of X laid out as In and of T laid out as Out,
-/// forward or, where that is called for, backward.
+/// The error for a layer that does not run on views of X in the layout In and of T in the layout
+/// Out, forward or, if it is needed, backward.
 template <class L, class Frame, class X, class T, Layout In, Layout Out, bool Backward>
 consteval bool must_run() {
   if constexpr (!only_reshapes<L>) {
@@ -122,8 +122,8 @@ consteval bool must_run() {
   return true;
 }
 
-/// The error for a merge Op that does not run on a tuple X of views and a view Y, forward or, where
-/// that is called for, backward from DY to a tuple DX.
+/// The error for a merge Op that does not run forward on a tuple X of views and a view Y or, if it
+/// is needed, backward from DY to a tuple DX.
 template <class Op, class Frame, class X, class Y, class DY, class DX, bool Backward>
 consteval bool merge_must_run() {
   static_assert(

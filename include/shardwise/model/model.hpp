@@ -32,8 +32,8 @@ namespace shardwise {
 /// `Architecture` is a layer or a composition, `Ctx` a Context, `E` the layouts at the model's two
 /// ends, `Use` one of Train, TrainWithInputGradient and ForwardOnly.
 ///
-/// Initial weights depend on the seed and the architecture, not on the number of ranks. A rank
-/// holds its own part of sharded parameters only. After the first steps nothing is allocated any
+/// Initial weights depend on the seed and the architecture, not on the number of ranks. Of a
+/// sharded parameter, a rank holds only its part. After the first steps, steps allocate no memory.
 /// more.
 template <class Architecture, class Ctx, class E = Ends<Invariant, Invariant>, class Use = Train>
 class Model {
@@ -47,7 +47,7 @@ class Model {
 
  public:
   ///@{
-  /// What it was made of.
+  /// The types that it was made from.
   using architecture = Architecture;
   using context = Ctx;
   using ends = E;
@@ -59,16 +59,16 @@ class Model {
   ///@}
 
   ///@{
-  /// Of what goes from layer to layer, of parameters, and of their gradients.
+  /// The dtypes of the values between layers, of parameters, and of their gradients.
   using dtype = typename precision::compute;
   using parameter_dtype = typename precision::parameter;
   using gradient_dtype = typename precision::gradient;
   ///@}
 
   ///@{
-  /// Of what goes in and comes out at the model's two ends, on the way forward and on the way back.
-  /// Inputs have the model's dtype unless the layers that read them say another. Where E has
-  /// `Layouts`, views are a std::tuple, and shapes a std::array, one for each tensor.
+  /// The views and shapes at the model's two ends, forward and backward. Inputs have the model's
+  /// dtype unless the layer that reads them has `input_element`. If E has `Layouts`, views are a
+  /// std::tuple and shapes a std::array, with one element for each tensor.
   using input_layout = typename E::offered;
   using output_layout = typename E::wanted;
   using input_shapes = shapes_t<input_layout>;
@@ -81,10 +81,11 @@ class Model {
   Model(communicator& ranks, Seed seed)
       : Model(detail::architecture_by_type<Architecture>(), ranks, seed) {}
 
-  /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed
-  /// where the first layer does not know its features, or where they come in grains, and where the
-  /// model has several inputs.
-  /// throws   shape_error for layers that do not meet, with the layer's place; memory_error
+  /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed if
+  /// the first layer does not know its features, if features have a grain, or if the model has
+  /// several inputs.
+  /// throws   shape_error, with the layer's place, for neighbouring layers that do not match;
+  ///          memory_error
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in = {})
       : Model(given, ranks, seed, in, std::make_unique<backend_type>()) {}
 
@@ -93,7 +94,8 @@ class Model {
         backend_type& backend)
       : Model(given, ranks, seed, in, nullptr, backend) {}
 
-  /// The error for other ranks than those of its context, and for what is no seed.
+  /// The error for another communicator than that of its context, and for a number in place of a
+  /// Seed.
   template <class Ranks, class Start>
   requires(!(std::convertible_to<Ranks&, communicator&> && std::convertible_to<const Start&, Seed>))
       Model(Ranks&, const Start&)
@@ -102,15 +104,15 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  /// The model's output for training: saves what backward needs and drops out. x is read again by
-  /// backward and must stay as it is until then. A forward that no backward follows is forgotten by
-  /// the next one. What is returned stays valid until the next call that runs the model or ends the
-  /// step.
+  /// The model's output for training: saves what backward needs, and drops elements. backward reads
+  /// x again, so x must stay unchanged until then. If no backward follows, the next forward
+  /// discards what this one saved. The result is valid until the next call that runs the model or
+  /// ends the step.
   /// sends    `plan().forward`
   /// throws   shape_error and others, with the layer's place
   output_view forward(input_view x) requires(Use::trains) { return forward_for(Pass::train, x); }
 
-  /// The error for what is no such view.
+  /// The error for an argument that is not such a view.
   template <class Given>
   requires(Use::trains &&
            !std::convertible_to<const Given&, input_view>) void forward(const Given&) {
@@ -125,8 +127,9 @@ class Model {
   requires(!Use::trains) void backward(const Given&) { detail::must_train<Use>(); }
   ///@}
 
-  /// The model's output for use: saves nothing, drops nothing. It stays valid as that of forward.
-  /// sends    `plan().forward`, without what layers exchange in training only
+  /// The model's output for evaluation: saves nothing, drops nothing. It is valid as long as that
+  /// of forward.
+  /// sends    `plan().forward`, without the exchanges of layers in training only
   /// throws   shape_error and others, with the layer's place
   output_view evaluate(input_view x) {
     const Observation here(run_.observer, detail::phases::evaluate);
@@ -134,19 +137,18 @@ class Model {
     return run_forward(x);
   }
 
-  /// The error for what is no such view.
+  /// The error for an argument that is not such a view.
   template <class Given>
   requires(!std::convertible_to<const Given&, input_view>) void evaluate(const Given&) {
     detail::input_must_fit<Given, input_view>();
   }
 
-  /// Adds the parameters' gradients for the last forward, given the gradient of its output, and
-  /// returns the gradient of its input if the model's use asks for it; of several inputs a
-  /// std::tuple, with Nothing for those whose gradient was not asked for. Gradients are whole after
-  /// `settle_gradients`.
+  /// Adds the parameters' gradients for the last forward, given the gradient of its output. Returns
+  /// the gradient of its input if the model's use includes it; for several inputs a std::tuple,
+  /// with Nothing for an input without a gradient. Gradients are complete after `settle_gradients`.
   /// sends    `plan().backward`
   /// throws   argument_error without a forward since the last backward or evaluate; shape_error if
-  ///          dy is no gradient of that output
+  ///          dy does not have the shape of that output
   auto backward(output_gradient_view dy) requires(Use::trains) {
     static_assert(goes_backward<Architecture, Use, E>,
                   "nothing in this model has a gradient: it has no parameters, and its use does "
@@ -169,28 +171,28 @@ class Model {
     }
   }
 
-  /// Sums the gradients that are one summand on each rank, in buckets and once for each step: a
-  /// second call does nothing, and backward goes on only after `next_step` or `discard_step`.
+  /// Sums the gradients that are one summand on each rank, in buckets and once for each step. A
+  /// second call does nothing. backward is allowed again only after `next_step` or `discard_step`.
   /// sends    `plan().settle`
   void settle_gradients() requires(Use::trains) {
     detail::settle(run_);
     run_.parameters.collect(run_.backend);
   }
 
-  /// Settles gradients in collectives of at most `bytes` bytes, or of one element. Every rank calls
-  /// it with the same number.
+  /// Settles gradients in collectives of at most `bytes` bytes, but of at least one element. Every
+  /// rank calls it with the same number.
   void set_bucket_bytes(std::size_t bytes) { run_.bucket_bytes = bytes; }
 
-  /// Ends a step: gradients begin anew, and randomness goes on to the next step. To be called after
-  /// `values()` have been changed by a program that does without `Step`.
+  /// Ends a step: gradients start anew, and random numbers are those of the next step. A program
+  /// without `Step` calls this after it has changed `values()`.
   void next_step() {
     discard_step();
     run_.begin_step(run_.step + 1);
     ++run_.version;
   }
 
-  /// Forgets what forward saved and all gradients, and leaves parameters and step as they are: the
-  /// step can be run again.
+  /// Discards what forward saved and all gradients. Parameters and the step number stay, so the
+  /// step can run again.
   void discard_step() {
     bound_.forget();
     may_go_backward_ = false;
@@ -198,8 +200,8 @@ class Model {
     run_.forget_step();
   }
 
-  /// Runs forward again on the same numbers and throws numeric_error, naming the first layer whose
-  /// output is not finite on any rank. Returns if there is none. The step is forgotten.
+  /// Runs forward again on the same numbers. Throws numeric_error with the name of the first layer
+  /// whose output is not finite on some rank; returns if there is none. Discards the step.
   /// sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each sum of ranks
   void find_non_finite(input_view x) requires(Use::trains) {
     const std::uint64_t first_sample = run_.first_sample;
@@ -215,9 +217,9 @@ class Model {
   }
 
   ///@{
-  /// All parameters of this rank in one piece, and their gradients in the same order, where the
-  /// model computes. Ask for gradients anew after each backward: where dtypes differ, what was
-  /// asked for before may be of an earlier batch.
+  /// All parameters of this rank in one piece of memory, and their gradients in the same order, in
+  /// the backend's memory. Call `gradients()` again after each backward: if the dtypes differ, an
+  /// old span may hold the gradients of an earlier batch.
   std::span<parameter_dtype> values() { return run_.parameters.values(); }
   std::span<gradient_dtype> gradients() requires(Use::trains) {
     run_.parameters.collect(run_.backend);
@@ -225,7 +227,7 @@ class Model {
   }
   ///@}
 
-  /// Says that parameters were written to, so that rounded and packed copies are made anew.
+  /// Tells the model that parameters were changed, so that it updates rounded and packed copies.
   void values_changed() { ++run_.version; }
 
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp.
@@ -234,8 +236,9 @@ class Model {
     for (const detail::ListedParameter& one : parameters_) show(one, f, ParameterTypes{});
   }
 
-  /// Calls f(NamedBuffer&) for every tensor that layers keep from step to step beside parameters,
-  /// in model order. They have no gradients; evaluation reads them, and a checkpoint holds them.
+  /// Calls f(NamedBuffer&), in model order, for every tensor besides parameters that layers keep
+  /// from step to step. They have no gradients; evaluation reads them, and checkpoints contain
+  /// them.
   template <class F>
   void visit_buffers(F&& f) {
     bound_.visit_buffers("", [&](auto buffer) { f(buffer); });
@@ -243,20 +246,20 @@ class Model {
 
   /// The whole parameter `name`, on every rank. A collective: every rank calls it.
   /// sends    an all-gather of the parameter, if it is split
-  /// throws   argument_error for a name that is not there, with those that are
+  /// throws   argument_error for an unknown name, with the known ones
   Tensor<parameter_dtype, Invariant> gather(const std::string& name) {
     return gather_part<parameter_dtype>(name, [](auto& parameter) { return parameter.value; });
   }
 
-  /// The whole gradient of parameter `name`, on every rank, once it is settled. A collective.
+  /// The whole gradient of parameter `name`, on every rank, after it is settled. A collective.
   /// sends, throws    as `gather`
   Tensor<gradient_dtype, Invariant> gather_gradient(const std::string& name) requires(Use::trains) {
     return gather_part<gradient_dtype>(name, [](auto& parameter) { return parameter.gradient; });
   }
 
-  /// Sets parameter `name` from a whole tensor, of which every rank takes its part.
+  /// Sets parameter `name` from a whole tensor; every rank takes its part.
   /// sends    nothing
-  /// throws   argument_error for a name that is not there, shape_error for another shape
+  /// throws   argument_error for an unknown name, shape_error for another shape
   void set(const std::string& name, View<const parameter_dtype, Invariant> whole) {
     show_named(name, [&](auto& parameter) {
       const Value<parameter_dtype, Invariant> there = to_device(whole);
@@ -265,8 +268,8 @@ class Model {
     values_changed();
   }
 
-  /// A tensor of the host where the model computes, for as long as what is returned lives, which
-  /// the model must outlive: on the host the tensor itself, on a device a copy in the model's
+  /// A tensor of the host in the backend's memory, valid while the result lives; the model must
+  /// outlive the result. On the host it is the tensor itself, on a device a copy in the model's
   /// memory.
   template <class T, Layout L>
   Value<T, L> to_device(View<const T, L> view) {
@@ -279,7 +282,7 @@ class Model {
     }
   }
 
-  /// A copy on the host of a tensor that lies where the model computes.
+  /// A copy on the host of a tensor in the backend's memory.
   template <class T, Layout L>
   Tensor<T, L> to_host(View<const T, L> view) {
     Tensor<T, L> here(view.global(), view.place());
@@ -287,18 +290,18 @@ class Model {
     return here;
   }
 
-  /// What the model sends for inputs of shape `in`.
+  /// The collectives of a step for inputs of shape `in`.
   Plan plan(const input_shapes& in) const {
     return plan_of<E, Use>(architecture_, run_.ranks.size(), in, sending());
   }
 
-  /// In what form it sends.
+  /// The dtypes and the bucket size of the model's messages.
   Sending sending() const {
     return {dtype_v<dtype>, dtype_v<typename precision::reduce>, run_.bucket_bytes};
   }
 
   ///@{
-  /// What the model runs: its layers, on these ranks, by this backend, in this state.
+  /// The objects of the model's run: layers, ranks, backend and state.
   const Architecture& layers() const { return architecture_; }
   communicator& ranks() { return run_.ranks; }
   backend_type& backend() { return run_.backend; }
@@ -307,7 +310,7 @@ class Model {
   ///@}
 
   ///@{
-  /// Number of the training step, from 1 on. Setting it restores the randomness of that step.
+  /// Number of the training step, from 1 on. To set it restores the random numbers of that step.
   std::uint64_t step() const { return run_.step; }
   void set_step(std::uint64_t step) { run_.begin_step(step); }
   ///@}
@@ -359,7 +362,7 @@ class Model {
     return detail::views_of(output_);
   }
 
-  /// A view of another rank's part would be read beyond its end.
+  /// A view of another rank's part would be read past its end.
   template <class Views>
   void check_given(const Views& views, std::string_view what) const {
     std::size_t i = 0;
@@ -394,7 +397,7 @@ class Model {
     }
   }
 
-  /// Calls f with the listed parameter in its type, which is one of Ps.
+  /// Calls f with the listed parameter in its type, one of Ps.
   template <class F, class... Ps>
   void show([[maybe_unused]] const detail::ListedParameter& listed, [[maybe_unused]] F& f,
             detail::TypeSet<Ps...>) {

@@ -1,5 +1,5 @@
 #pragma once
-// What a Model cannot be made of, and what it cannot take: said before anything uses it.
+// Errors for wrong types and arguments of a Model, before any other code uses them.
 
 #include <concepts>
 #include <cstddef>
@@ -25,7 +25,7 @@ inline constexpr bool is_ends = false;
 template <EndLayout Offered, EndLayout Wanted>
 inline constexpr bool is_ends<Ends<Offered, Wanted>> = true;
 
-/// The error for arguments of Model that are not what stands in their place.
+/// The error for a wrong order or wrong types of the arguments of Model.
 template <class Ctx, class E, class Use>
 consteval bool must_be_model() {
   static_assert(
@@ -50,7 +50,7 @@ consteval bool must_be_model() {
   return true;
 }
 
-/// The error for ends that name another number of tensors than a model has.
+/// The error for ends with another number of tensors than the model has.
 template <class Architecture, class E>
 consteval bool ends_must_fit() {
   constexpr std::size_t named_in = tensors_of<typename E::offered>;
@@ -63,7 +63,7 @@ consteval bool ends_must_fit() {
   return true;
 }
 
-/// The architecture, where its type has all of its sizes.
+/// The architecture, if its type has all of its sizes.
 template <class Architecture>
 Architecture architecture_by_type() {
   static_assert(HasAllSizes<Architecture>,
@@ -73,7 +73,8 @@ Architecture architecture_by_type() {
   return Architecture{};
 }
 
-/// The error for a Model of other ranks than its Context's, or without a Seed. It never runs.
+/// The error for a Model with another communicator than its Context's, or without a Seed. It never
+/// runs.
 template <class C, class Ranks, class Start>
 C& must_begin_with() {
   static_assert(std::convertible_to<Ranks&, C&>,
@@ -95,18 +96,18 @@ consteval bool must_train() {
   return true;
 }
 
-/// Which tensor of which model is checked, for an error.
+/// The tensor and the model that are checked, for an error.
 struct ToCheck {
   std::string (*model)();
   std::string_view what;
   std::size_t number;
   std::size_t count;
 
-  /// " number 1", where there are several.
+  /// " number 1", if there are several.
   std::string suffix() const { return count == 1 ? "" : " number " + std::to_string(number); }
 };
 
-/// throws   argument_error for the part of another rank, which would be read beyond its end
+/// throws   argument_error for the part of another rank, which would be read past its end
 inline void require_own_part(const ToCheck& of, Place given, Place here) {
   if (given == here) return;
   throw argument_error({of.model(), ": the ", of.what, of.suffix(), " is the part of rank ",
@@ -114,7 +115,7 @@ inline void require_own_part(const ToCheck& of, Place given, Place here) {
                         here.size, ": make it with place_of(ranks) of the model's communicator"});
 }
 
-/// throws   argument_error for a backward that no forward is in front of, or of a settled step
+/// throws   argument_error for a backward without a forward before it, or of a settled step
 inline void require_may_go_backward(std::string (*model)(), bool has_gone_forward,
                                     GradientState gradients) {
   if (!has_gone_forward) {
@@ -129,14 +130,14 @@ inline void require_may_go_backward(std::string (*model)(), bool has_gone_forwar
   }
 }
 
-/// throws   shape_error for a gradient of another shape than the output's
+/// throws   shape_error for a gradient whose shape is not that of the output
 inline void require_gradient_of_output(const ToCheck& of, const Shape& given, const Shape& output) {
   if (given == output) return;
   throw shape_error({of.model(), ": the ", of.what, of.suffix(), " is a tensor ", given,
                      ", but the output was ", output, ": they must be equal"});
 }
 
-/// The error for an input that is none of type Input.
+/// The error for an input that is not of type Input.
 template <class Given, class Input>
 consteval bool input_must_fit() {
   static_assert(std::convertible_to<const Given&, Input>,

@@ -1,5 +1,5 @@
 #pragma once
-// Who looks on while a model runs, and what an onlooker is told.
+// Observers of a model's run, and the work that they see.
 
 #include <concepts>
 #include <cstddef>
@@ -10,21 +10,21 @@
 
 namespace shardwise {
 
-/// Something that a rank does from one moment to another.
+/// Work of a rank with a begin and an end.
 struct Work {
-  /// Of which sort.
+  /// The kind of the work.
   enum class Kind : std::uint8_t {
     phase,      ///< of a step: forward, loss, backward, settle, ...
-    part,       ///< whatever happens in part `number` of a composition, what is sent for it too
-    compute,    ///< a layer's own forward or backward, with what is sent inside of it
-    move,       ///< a redistribution that needs no other rank
-    collective  ///< what needs all ranks, with the time spent waiting for them
+    part,       ///< all work of part `number` of a composition, its collectives included
+    compute,    ///< a layer's own forward or backward, with its exchanges
+    move,       ///< a redistribution without communication
+    collective  ///< communication of all ranks, including the time in which a rank waits for others
   };
 
-  Kind kind = Kind::phase;          ///< of these
+  Kind kind = Kind::phase;          ///< the kind
   std::string (*name)() = nullptr;  ///< makes the name of the phase, layer or redistribution
   std::size_t number = 0;           ///< of a part
-  Collective collective{};          ///< what the plan says of a collective
+  Collective collective{};          ///< as in the plan, for a collective
 };
 
 /// A phase of a step, of the model's or of the caller's own:
@@ -46,10 +46,10 @@ inline constexpr Work finish = phase([] { return std::string("finish"); });
 
 }  // namespace detail::phases
 
-/// An onlooker of one rank. The model calls `begin(work)` and `end()` in pairs, each inside of the
-/// one before it or behind it, from the thread of its rank; whatever is thrown, `end()` is called.
-/// A model makes its observer without arguments, and lends it: `model.observer()`. What is sent
-/// outside of steps and evaluation (`gather`, `set`, checkpoints) is not told.
+/// An observer of one rank. The model calls `begin(work)` and `end()` in pairs, nested or one after
+/// another, from the thread of its rank; `end()` is called after an exception too. A model makes
+/// its observer without arguments: `model.observer()`. Messages outside of steps and evaluation
+/// (`gather`, `set`, checkpoints) are not reported.
 ///
 /// valid: `Unobserved`, `Tracer`      invalid: `int`, one whose `end` may throw
 template <class O>
@@ -59,7 +59,7 @@ concept Observer = std::default_initializable<O> && requires(O& observer, const 
   noexcept;
 };
 
-/// Nobody looks on. Nothing is stored, and nothing is made for anybody to see.
+/// No observer. Nothing is stored, and no description is made.
 struct Unobserved {
   ///@{
   /// As `Observer` says.
@@ -68,14 +68,14 @@ struct Unobserved {
   ///@}
 };
 
-/// Tells an observer of some work while it lives. Work that takes long to describe is given as a
-/// `describe()` that returns it, which is not called for Unobserved.
+/// Reports work to an observer while it lives. If a description of the work takes time, it is given
+/// as a `describe()` that returns it, and that is not called for Unobserved.
 template <Observer O>
 class Observation {
  public:
   /// Begins this work.
   Observation(O& observer, const Work& work) : observer_(observer) { observer_.begin(work); }
-  /// Begins the work that `describe()` gives.
+  /// Begins the work that `describe()` returns.
   template <class Describe>
   requires(!std::same_as<Describe, Work>) Observation(O& observer, const Describe& describe)
       : Observation(observer, describe()) {}
@@ -95,7 +95,7 @@ class [[maybe_unused]] Observation<Unobserved> {
   requires(!std::same_as<Describe, Work>) constexpr Observation(Unobserved&, const Describe&) {}
 };
 
-/// Of the observer that is given.
+/// Deduces the type of the given observer.
 template <class O, class Described>
 Observation(O&, const Described&) -> Observation<O>;
 

@@ -1,5 +1,5 @@
 #pragma once
-// A parameter as a model's visitors see it.
+// A parameter for the visitors of a model.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,21 +16,21 @@
 namespace shardwise {
 
 /// One parameter of a model: its name ("2.weight"), its global shape, and this rank's part of it,
-/// in the dtypes T and G that the model has for parameters and for gradients.
+/// in the model's dtypes T for parameters and G for gradients.
 template <Real T, Real G, Layout Stored, Layout Used>
 struct Parameter {
   using stored = Stored;  ///< how the ranks hold it
   using used = Used;      ///< how the layer uses it
 
   std::string name;                  ///< in the model: "2.weight"
-  ParameterSpec spec;                ///< its global shape, and how it begins
+  ParameterSpec spec;                ///< its global shape, and the rule of its initial values
   View<T, Stored> value;             ///< this rank's part
-  View<G, dual_t<Stored>> gradient;  ///< whole once settled; no memory in a forward-only model
-  RandomStream initial_stream;       ///< what its initial values are drawn from
+  View<G, dual_t<Stored>> gradient;  ///< complete after settling; no memory in a forward-only model
+  RandomStream initial_stream;       ///< the random numbers of its initial values
 };
 
-/// What a layer keeps from step to step beside parameters, such as running statistics: its name
-/// ("1.running_mean"), and this rank's part of it.
+/// A tensor besides parameters that a layer keeps from step to step, such as running statistics:
+/// its name ("1.running_mean"), and this rank's part of it.
 template <Real T, Layout L>
 struct NamedBuffer {
   std::string name;  ///< in the model: "1.running_mean"
@@ -39,19 +39,19 @@ struct NamedBuffer {
 
 namespace detail {
 
-/// What names begin with in part `number` of a composition: "3.1." in front of "weight".
+/// The prefix of names in part `number` of a composition: "3.1." before "weight".
 inline std::string path_of_part(const std::string& path, std::size_t number) {
   return sentence({path, number, "."});
 }
 
-/// A parameter of a model in the list of all, which is made while the model is bound.
+/// A parameter in the list of all parameters of a model, made when the model is bound.
 struct ListedParameter {
   std::string name;       ///< in the model
-  ParameterSpec spec;     ///< as the layer says
-  ParameterSlot slot;     ///< where it lies
-  std::uint64_t ordinal;  ///< of its layer, which keys its initial values
+  ParameterSpec spec;     ///< of the layer
+  ParameterSlot slot;     ///< its place in memory
+  std::uint64_t ordinal;  ///< of its layer; selects its initial values
   std::uint64_t number;   ///< in its layer
-  const void* type;       ///< `identity_of` the Parameter that it is shown as
+  const void* type;       ///< `identity_of` the type of its Parameter
 };
 
 /// The listed parameter, as a P.
@@ -65,7 +65,7 @@ P shown(Run<Context>& run, const ListedParameter& listed) {
           RandomStream(run.seed, listed.ordinal, 0, listed.number)};
 }
 
-/// throws   argument_error for a name that is not there, with those that are and the model's name
+/// throws   argument_error for an unknown name, with the known ones and the model's name
 inline const ListedParameter& named(const std::vector<ListedParameter>& all,
                                     const std::string& name, std::string (*model)()) {
   std::string names;

@@ -21,21 +21,21 @@ inline constexpr bool owes_reduction = Use::debt::movement == Movement::all_redu
 
 /// How the ranks hold a parameter and its gradient.
 enum class Holding : std::uint8_t {
-  owing,  ///< all of it on every rank, the gradient one summand on each until it is settled
-  alike,  ///< all of it on every rank, the gradient too
-  split   ///< a block each
+  owing,  ///< whole on every rank; the gradient is one summand on each rank until it is settled
+  alike,  ///< whole on every rank, the gradient too
+  split   ///< one block on each rank
 };
 
-/// How the ranks hold a parameter that is used as `Use`, a ParameterUse, says.
+/// How the ranks hold a parameter that is used as `Use`, a ParameterUse.
 template <class Use>
 inline constexpr Holding holding_of = ShardedLayout<typename Use::stored> ? Holding::split
                                       : owes_reduction<Use>               ? Holding::owing
                                                                           : Holding::alike;
 
-/// Where a parameter lies in the memory of all parameters.
+/// The place of a parameter in the memory of all parameters.
 struct ParameterSlot {
-  Holding holding = Holding::alike;  ///< among which others it lies
-  std::size_t offset = 0;            ///< elements in front of it among those of its holding
+  Holding holding = Holding::alike;  ///< its group
+  std::size_t offset = 0;            ///< elements before it in its group
 };
 
 namespace detail {
@@ -57,19 +57,19 @@ struct Collect {
 }  // namespace detail
 
 /// All parameters of a rank in one piece of memory, and all gradients in another, in the same
-/// order: those that owe a reduction, without gaps, so that they are settled together; those that
-/// all ranks hold alike; those that are split. The latter two are each padded with zeros to whole
-/// cache lines.
+/// order: first those with an owed reduction, without gaps, so that they are settled together; then
+/// those that all ranks hold alike; then the split ones. Each parameter of the last two groups is
+/// padded with zeros to whole cache lines.
 ///
-/// What layers read and write are these pieces themselves, or others in the compute dtype: then
-/// `copies` of all parameters, and the gradients of one batch. Those stay there until somebody
-/// asks for them or another batch is added: a step of one batch then passes each of them through
-/// memory only once more, when an optimizer reads it.
+/// Layers read and write this memory, or other memory in the compute dtype if dtypes differ:
+/// `copies` of all parameters, and the gradients of one batch. These gradients are collected only
+/// when they are needed or when another batch is added. So in a step of one batch, an optimizer's
+/// read is the only further pass over them.
 template <class P>
 class ParameterMemory {
  public:
   ///@{
-  /// As Precision says.
+  /// As in Precision.
   using compute = typename P::compute;
   using parameter = typename P::parameter;
   using gradient = typename P::gradient;
@@ -77,10 +77,10 @@ class ParameterMemory {
 
   /// Whether layers read rounded copies of the parameters.
   static constexpr bool copies = !std::same_as<compute, parameter>;
-  /// Whether layers write gradients to memory of their own, from which they are collected.
+  /// Whether layers write gradients to separate memory, from which they are collected.
   static constexpr bool collects = !std::same_as<compute, gradient>;
 
-  /// Room for a parameter of `elements` local elements, while a model is bound.
+  /// Reserves memory for a parameter of `elements` local elements, while a model is bound.
   ParameterSlot reserve(std::size_t elements, Holding holding) {
     std::size_t& end = holding == Holding::owing   ? owing_
                        : holding == Holding::alike ? alike_
@@ -90,7 +90,7 @@ class ParameterMemory {
     return slot;
   }
 
-  /// Takes memory for all that was reserved, and fills it with zeros.
+  /// Allocates all reserved memory, and fills it with zeros.
   template <class Backend>
   void allocate(Backend& backend, Pool& pool, bool trains) {
     const auto take = [&](auto*& memory, Buffer& buffer) {
@@ -111,26 +111,25 @@ class ParameterMemory {
 
   /// All parameters.
   std::span<parameter> values() const { return {values_, size()}; }
-  /// All gradients, to be looked at once they are collected; of no memory in a model that only goes
-  /// forward.
+  /// All gradients, valid after they are collected; empty in a model that only goes forward.
   std::span<gradient> gradients() const { return {gradients_, size()}; }
 
   ///@{
-  /// The gradients that owe a reduction, and those of which each rank has its own. To be looked at
-  /// once they are collected.
+  /// The gradients with an owed reduction, and those that are split over the ranks. Valid after
+  /// they are collected.
   std::span<gradient> owing() const { return {gradients_, owing_}; }
   std::span<gradient> split() const { return {gradients_ + padded(owing_) + alike_, split_}; }
   ///@}
 
   ///@{
-  /// Where a parameter begins, and its gradient; null if there are no gradients.
+  /// The first element of a parameter, and of its gradient; null if there are no gradients.
   parameter* value(const ParameterSlot& slot) const { return values_ + position(slot); }
   gradient* gradient_of(const ParameterSlot& slot) const {
     return gradients_ == nullptr ? nullptr : gradients_ + position(slot);
   }
   ///@}
 
-  /// What a layer reads.
+  /// The values that a layer reads.
   const compute* used(const ParameterSlot& slot) const {
     if constexpr (copies)
       return used_ + position(slot);
@@ -149,7 +148,7 @@ class ParameterMemory {
   static constexpr Write written_how(Write write) { return collects ? Write::replace : write; }
   ///@}
 
-  /// Rounds parameters anew for layers, if they changed since that was done last.
+  /// Rounds parameters again for layers, if they have changed since the last time.
   template <class Backend>
   void update_copies([[maybe_unused]] Backend& backend, [[maybe_unused]] std::uint64_t version) {
     if constexpr (copies) {
@@ -160,14 +159,15 @@ class ParameterMemory {
   }
 
   ///@{
-  /// What layers read, for who changes parameters and rounds them in the same pass; and that this
-  /// was done, in front of `version`.
+  /// The memory that layers read, for code that changes parameters and rounds them in the same
+  /// pass; and a note that this was done for `version`.
   compute* rounded_copies() const requires copies { return used_; }
   void copied(std::uint64_t version) { copied_version_ = version; }
   ///@}
 
   ///@{
-  /// Around the backward of a batch whose gradients begin anew or are added to those before it.
+  /// Calls before and after the backward of a batch, whose gradients replace or are added to
+  /// earlier ones.
   template <class Backend>
   void begin_batch([[maybe_unused]] Backend& backend, [[maybe_unused]] Write write) {
     if constexpr (collects) {
@@ -185,7 +185,7 @@ class ParameterMemory {
   ///@}
 
   ///@{
-  /// Brings what layers wrote to the gradients: all of it, or where a reduction is owed.
+  /// Copies what layers wrote to the gradients: all of it, or only those with an owed reduction.
   template <class Backend>
   void collect(Backend& backend) {
     collect_to(backend, size(), Write::replace);
@@ -197,8 +197,8 @@ class ParameterMemory {
   ///@}
 
   ///@{
-  /// So many gradients are collected, from the first on; the others are still in `of_batch()`,
-  /// where all have their places.
+  /// The number of collected gradients, from the first on; the others are still in `of_batch()`, at
+  /// the same positions.
   std::size_t collected() const { return collected_; }
   const compute* of_batch() const requires collects { return of_batch_; }
   ///@}
@@ -210,7 +210,7 @@ class ParameterMemory {
     return (elements + line - 1) / line * line;
   }
 
-  /// Brings those in front of `end` that are not collected yet.
+  /// Collects the gradients before `end` that are not collected yet.
   template <class Backend>
   void collect_to([[maybe_unused]] Backend& backend, [[maybe_unused]] std::size_t end,
                   [[maybe_unused]] Write write) {

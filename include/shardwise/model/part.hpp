@@ -14,14 +14,14 @@ namespace shardwise {
 /// `Composition`.
 template <class L, std::size_t... Slots>
 struct At {
-  using layer = L;                                                  ///< or composition, or merge
-  static constexpr std::size_t arity = sizeof...(Slots);            ///< values that it reads
-  static constexpr std::array<std::size_t, arity> slots{Slots...};  ///< where they lie
+  using layer = L;                                        ///< the layer, composition or merge
+  static constexpr std::size_t arity = sizeof...(Slots);  ///< number of values that it reads
+  static constexpr std::array<std::size_t, arity> slots{Slots...};  ///< their slots
   static constexpr bool gives_output = false;  ///< whether its value is an output of the whole
   static_assert(arity > 0, "A part reads at least one slot: At<L, 0> reads the input.");
 };
 
-/// A part as At, whose value is one of several outputs of a `Graph`, and read by no part.
+/// A part like At, whose value is one of several outputs of a `Graph`, and is read by no part.
 template <class L, std::size_t... Slots>
 struct Output : At<L, Slots...> {
   static constexpr bool gives_output = true;  ///< see At
@@ -29,7 +29,7 @@ struct Output : At<L, Slots...> {
 
 namespace detail {
 
-/// Which parts read each slot of a list of N parts. The first slots are the inputs; part I gives
+/// The readers of each slot of a list of N parts. The first slots are the inputs; part I writes
 /// slot `Inputs + I`.
 template <std::size_t N, std::size_t Inputs>
 struct Wires {
@@ -44,31 +44,31 @@ struct Wires {
 
   std::array<std::size_t, slots> count{};  ///< how often each slot is read
   ///@{
-  /// The first and the last that read each slot.
+  /// The first and the last read of each slot.
   std::array<Read, slots> first{};
   std::array<Read, slots> last{};
   ///@}
-  std::array<bool, N> gives_output{};  ///< which parts do; the last one always
+  std::array<bool, N> gives_output{};  ///< for each part; always true for the last one
 
-  /// Whether the value in a slot only goes to the part behind the one that gives it.
+  /// Whether only the next part reads the value in a slot.
   constexpr bool goes_straight(std::size_t slot) const {
     return count[slot] == 1 && first[slot].part + Inputs == slot + 1;
   }
 
-  /// Whether this part reads what the part before it gives, and no other part does.
+  /// Whether this part, and no other, reads the value of the part before it.
   constexpr bool follows_alone(std::size_t part) const {
     return part > 0 && part < N && goes_straight(Inputs + part - 1);
   }
 
-  /// The first input that no part reads; their number if there is none.
+  /// The first input that no part reads; the number of inputs if all are read.
   constexpr std::size_t unread_input() const {
     std::size_t input = 0;
     while (input < Inputs && count[input] > 0) ++input;
     return input;
   }
 
-  /// The first part whose value is read or not, as said, and is an output or not; N if there is
-  /// none.
+  /// The first part whose value is read or not, and is an output or not, as the arguments say; N if
+  /// there is none.
   constexpr std::size_t find_part(bool is_read, bool is_output) const {
     std::size_t part = 0;
     while (part < N && ((count[Inputs + part] > 0) != is_read || gives_output[part] != is_output))
@@ -76,7 +76,7 @@ struct Wires {
     return part;
   }
 
-  /// How many outputs there are.
+  /// The number of outputs.
   constexpr std::size_t outputs() const {
     std::size_t number = 0;
     for (const bool one : gives_output)
@@ -92,7 +92,7 @@ struct Wires {
     }
   }
 
-  /// Which output lies in this slot, which holds one.
+  /// The number of the output in this slot, which must be an output.
   constexpr std::size_t output_in(std::size_t slot) const {
     std::size_t output = 0;
     for (std::size_t part = 0; Inputs + part < slot; ++part)
@@ -109,7 +109,7 @@ consteval auto wires_of() {
   const auto add = [&](const auto& slots, bool gives_output) {
     for (std::size_t operand = 0; operand < slots.size(); ++operand) {
       const std::size_t slot = slots[operand];
-      if (slot >= Inputs + part) continue;  // an error, said elsewhere
+      if (slot >= Inputs + part) continue;  // an error, reported elsewhere
       if (wires.count[slot]++ == 0) wires.first[slot] = {part, operand};
       wires.last[slot] = {part, operand};
     }
@@ -152,10 +152,10 @@ constexpr const typename Part::layer& numbered(const Numbered<I, Part>& entry) {
 template <std::size_t I, class Part>
 std::type_identity<Part> type_of_numbered(const Numbered<I, Part>&);
 
-/// The error for a list whose slots do not come before they are read, or are not read at all.
-/// `UnreadInput` is the number of the first input that nobody reads, `Unread` that of the first
-/// part whose value nobody reads and that gives no output, `ReadOutput` that of the first part that
-/// gives an output which other parts read.
+/// The error for a list with a slot that is read before it is written, or is never read.
+/// `UnreadInput` is the first input that no part reads, `Unread` the first part that gives no
+/// output and whose value no part reads, `ReadOutput` the first part that gives an output and whose
+/// value another part reads.
 template <std::size_t Inputs, std::size_t UnreadInput, std::size_t Unread, std::size_t ReadOutput,
           class... Parts>
 consteval bool slots_must_be_used() {

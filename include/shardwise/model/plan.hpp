@@ -1,5 +1,5 @@
 #pragma once
-// What a model will send, known before anything runs.
+// The collectives that a model will call, known before it runs.
 
 #include <array>
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace shardwise {
 
-/// The batch of a plan whose other extents are in the model's types.
+/// The batch of a plan, for a model whose other extents are in its types.
 struct batch {
   std::size_t size;  ///< samples of all ranks together
 };
@@ -33,7 +33,7 @@ struct Plan {
   collectives backward;  ///< their adjoints
   collectives settle;    ///< of gradients, once for each step
   collectives loss;      ///< of the loss itself, such as its sum over ranks
-  collectives finish;    ///< of a step's end: whether gradients overflowed, and their norm
+  collectives finish;    ///< of the end of a step: whether gradients overflowed, and their norm
 
   /// Bytes that all ranks together send in one step, see `Collective::bytes_sent`.
   constexpr std::size_t bytes_sent() const {
@@ -83,7 +83,8 @@ constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
   }
 }
 
-/// Lists what forward calls, and in the same order what backward will call in the reverse order.
+/// Lists the collectives of forward, and in the same order their adjoints, which backward calls in
+/// reverse order.
 struct PlanVisitor : WalkVisitor {
   constexpr PlanVisitor(const Sending& sent, bool is_trained) : sending(sent), trains(is_trained) {}
 
@@ -119,7 +120,7 @@ struct PlanVisitor : WalkVisitor {
   }
 };
 
-/// Counts what the rank at `place` holds of the parameters.
+/// Counts the elements of parameters on the rank at `place`.
 struct ParameterCounter : WalkVisitor {
   explicit constexpr ParameterCounter(Place at) : place(at) {}
 
@@ -153,8 +154,8 @@ constexpr Plan plan_of(const L& model, int ranks, const shapes_t<typename E::off
   return plan;
 }
 
-/// The plan of a model whose sizes are all in its type. `in` is the global shape of its input; with
-/// several inputs, and `Layouts` of them, an array of their shapes.
+/// The plan of a model whose sizes are all in its type. `in` is the global shape of its input; for
+/// several inputs, with `Layouts` for them, an array of their shapes.
 template <class L, int Ranks, EndLayout Offered = Invariant, EndLayout Wanted = Invariant,
           bool InputGradient = false>
 constexpr Plan plan(const shapes_t<Offered>& in, const Sending& sending = {}) {
@@ -172,7 +173,7 @@ constexpr Plan plan(batch samples, const Sending& sending = {}) {
   return plan<L, Ranks, Offered, Wanted, InputGradient>(in, sending);
 }
 
-/// Elements of parameters that the rank at `place` holds; a sharded one counts with its block.
+/// Elements of parameters on the rank at `place`; a sharded parameter counts with the rank's block.
 template <class E, class L>
 constexpr std::size_t parameters_of_rank(const L& model, Place place,
                                          const shapes_t<typename E::offered>& in) {

@@ -1,5 +1,5 @@
 #pragma once
-// What cannot be asked about before it runs: said before anything is computed.
+// Errors for wrong questions to a plan, before anything is computed.
 
 #include <type_traits>
 
@@ -7,7 +7,7 @@
 
 namespace shardwise::detail {
 
-/// The error for a number of ranks that cannot be.
+/// The error for an impossible number of ranks.
 template <int Ranks>
 consteval bool must_be_rank_count() {
   static_assert(Ranks >= 1,

@@ -1,11 +1,11 @@
 #pragma once
-// Which number type does what in a model.
+// The number types of a model.
 
 #include "shardwise/core/dtype.hpp"
 
 namespace shardwise {
 
-/// The dtypes of a model where one is not enough:
+/// The dtypes of a model that uses several:
 ///
 ///     Context<Precision<bf16, float>, OneDnn, ThreadCommunicator>
 ///
@@ -15,19 +15,19 @@ namespace shardwise {
 ///     Gradient   the sums of parameters' gradients, over the batches of a step
 ///     Reduce     in which gradients travel when they are settled
 ///
-/// Copies are rounded anew when parameters have changed. A layer computes the gradients of one
-/// batch in Compute, from sums in accumulate_t of it, and what is so rounded is added in Gradient,
-/// as PyTorch's autocast does. Between layers ranks exchange values in Compute, and each sum of
-/// ranks runs in accumulate_t and is rounded once.
+/// Copies are rounded again when parameters have changed. A layer computes the gradients of one
+/// batch in Compute, from sums in accumulate_t of it; these rounded gradients are added in
+/// Gradient, as in PyTorch's autocast. Between layers, ranks exchange values in Compute; each sum
+/// over ranks is computed in accumulate_t and rounded once.
 ///
-/// A rank's memory holds its parameters and gradients in both their dtypes: a copy of each in
-/// Compute, where that is another one.
+/// A rank's memory has its parameters and gradients in their own dtypes, and a copy of each in
+/// Compute if Compute differs.
 ///
 /// A plain dtype T is short for Precision<T>: all four are the same, nothing is copied or rounded.
 template <Real Compute, Real Parameter = Compute, Real Gradient = Parameter, Real Reduce = Gradient>
 struct Precision {
   ///@{
-  /// As named above.
+  /// The dtypes above.
   using compute = Compute;
   using parameter = Parameter;
   using gradient = Gradient;

@@ -1,6 +1,6 @@
 #pragma once
-// What the compiler knows of a model, to be asserted before anything runs: layouts, local shapes,
-// messages, memory and how evenly it is shared out.
+// Facts about a model that the compiler knows, for static_assert: layouts, local shapes, messages,
+// memory and its balance over the ranks.
 //
 //     struct Mlp : Sequential<ColumnParallelLinear<784, 512>, Relu, RowParallelLinear<512, 10>> {};
 //
@@ -20,10 +20,10 @@
 //   plan<M, P>(batch or shape, dtypes)           the collectives of a step, and their bytes
 //   memory_of<M, P>(batch or shape)              what each rank keeps, and how evenly
 //
-// All take the layouts of the two ends behind their other arguments, Invariant unless said
-// otherwise. Layers of one's own can be asked about if their output_shape, parameter_specs and
-// exchange_shapes are constexpr. For a model with sizes that are given at run time, the functions
-// plan_of, parameters_of_rank and memory_of_rank answer the same of an object, at run time.
+// All take the layouts of the two ends after their other arguments; the default is Invariant. They
+// also work for your own layers if output_shape, parameter_specs and exchange_shapes are constexpr.
+// For a model whose sizes are given at run time, the functions plan_of, parameters_of_rank and
+// memory_of_rank compute the same for an object, at run time.
 
 #include <array>
 #include <cstddef>
@@ -40,27 +40,27 @@ template <class M, std::size_t I, Layout Offered = Invariant, Layout Wanted = In
 using layer_input_layout_t = input_layout_at_t<typename M::template layer_type<I>,
                                                typename M::template ends_of<I, Offered, Wanted>>;
 
-/// The layout that layer I of the Sequential M gives, before anything moves.
+/// The layout in which layer I of the Sequential M gives its output, before any redistribution.
 template <class M, std::size_t I, Layout Offered = Invariant, Layout Wanted = Invariant>
 using layer_output_layout_t = output_layout_at_t<typename M::template layer_type<I>,
                                                  typename M::template ends_of<I, Offered, Wanted>>;
 
-/// The shape [batch, features] of what M takes, with the features that its first layer names.
+/// The shape [batch, features] of the input of M, with the features that its first layer takes.
 template <class M>
 constexpr Shape input_shape(batch samples) {
   return detail::complete_input(detail::model_by_type<M>(), Shape{{Axis::batch, samples.size}});
 }
 
-/// What one rank keeps of a model in training, in elements: its parameters, their gradients, and
-/// what layers save for backward. Not counted, so that a rank needs more: what an optimizer keeps,
-/// the few numbers a row or channel that normalisations keep, and what comes and goes within a
-/// step: values that nobody saves, gathered ones too, their gradients, weights packed by a backend,
-/// and the model's Pool.
+/// The memory of one rank for a model in training, in elements: its parameters, their gradients,
+/// and the values that layers save for backward. A rank needs more: this does not count the moments
+/// of an optimizer, the few numbers for each row or channel of normalisations, and memory within a
+/// step: values that no layer saves, also gathered ones, their gradients, weights packed by a
+/// backend, and the model's Pool.
 struct RankMemory {
   std::size_t parameters = 0;  ///< and as many gradients
   std::size_t saved = 0;       ///< of layers' inputs and outputs, from forward until backward
 
-  /// Bytes of parameters, gradients and what is saved, where all are of this dtype.
+  /// Bytes of parameters, gradients and saved values, if all are of this dtype.
   constexpr std::size_t bytes(Dtype dtype = Dtype::float32) const {
     return (2 * parameters + saved) * size_of(dtype);
   }
@@ -68,7 +68,7 @@ struct RankMemory {
   friend constexpr bool operator==(const RankMemory&, const RankMemory&) = default;
 };
 
-/// What each of `Ranks` ranks holds.
+/// The memory of each of `Ranks` ranks.
 template <int Ranks>
 class MemoryOfRanks {
   static_assert(detail::must_be_rank_count<Ranks>());
@@ -83,7 +83,7 @@ class MemoryOfRanks {
   ///@}
 
   ///@{
-  /// The rank that holds most, and the one that holds least.
+  /// The rank with the most, and the rank with the least memory.
   constexpr RankMemory largest() const {
     RankMemory found = ranks_[0];
     for (const RankMemory& one : ranks_)
@@ -98,15 +98,15 @@ class MemoryOfRanks {
   }
   ///@}
 
-  /// Bytes that all ranks hold together.
+  /// Bytes of all ranks together.
   constexpr std::size_t bytes(Dtype dtype = Dtype::float32) const {
     std::size_t sum = 0;
     for (const RankMemory& one : ranks_) sum += one.bytes(dtype);
     return sum;
   }
 
-  /// What the fullest rank holds, divided by what a rank holds on average: 1 if all hold alike,
-  /// `Ranks` if one holds everything.
+  /// The most memory of a rank, divided by the average of all ranks: 1 if all have the same,
+  /// `Ranks` if one has everything.
   constexpr double imbalance() const {
     const std::size_t sum = bytes();
     return sum == 0 ? 1 : static_cast<double>(largest().bytes()) * Ranks / static_cast<double>(sum);
@@ -118,15 +118,14 @@ class MemoryOfRanks {
 
 namespace detail {
 
-/// Adds up what the rank at `place` holds. A tensor that several layers save, one as its output or
-/// several as their input, counts once, and a model's input, which lies in the caller's memory, not
-/// at all.
+/// Adds up the memory of the rank at `place`. A tensor that several layers save counts once,
+/// whether as output or as input. A model's input is in the caller's memory and does not count.
 class MemoryVisitor : public WalkVisitor {
  public:
-  /// What is known of the tensor that the last layer gave.
+  /// The state of the tensor that the last layer gave.
   struct Position {
-    std::uint8_t is_kept = 0;  ///< counted already, if only one layer reads it
-    std::size_t fork = 0;      ///< the number of the fork at which several do; 0 for none
+    std::uint8_t is_kept = 0;  ///< whether it is already counted, if only one layer reads it
+    std::size_t fork = 0;  ///< the number of the fork at which several layers read it; 0 for none
   };
 
   explicit constexpr MemoryVisitor(Place place) : place_(place), parameters_(place) {}
@@ -190,7 +189,7 @@ class MemoryVisitor : public WalkVisitor {
 
 }  // namespace detail
 
-/// What the rank at `place` holds of `model` between the ends E, in training on inputs of shape
+/// The memory of the rank at `place` for `model` between the ends E, in training on inputs of shape
 /// `in`.
 template <class E, class L>
 constexpr RankMemory memory_of_rank(const L& model, Place place,
@@ -200,8 +199,8 @@ constexpr RankMemory memory_of_rank(const L& model, Place place,
   return visitor.result();
 }
 
-/// What each of `Ranks` ranks holds of a model whose sizes are all in its type, in training on
-/// inputs of the global shape `in`, or of the shapes in this array.
+/// The memory of each of `Ranks` ranks for a model whose sizes are all in its type, in training on
+/// inputs of the global shape `in`, or on several inputs with an array of shapes.
 template <class M, int Ranks, EndLayout Offered = Invariant, EndLayout Wanted = Invariant>
 constexpr MemoryOfRanks<Ranks> memory_of(const shapes_t<Offered>& in) {
   const M model = detail::model_by_type<M>();

@@ -1,5 +1,5 @@
 #pragma once
-// The same block many times, each time with parameters of its own.
+// The same block many times, each time with its own parameters.
 
 #include <cstddef>
 #include <type_traits>
@@ -12,26 +12,26 @@
 
 namespace shardwise {
 
-/// block(block(...block(x))), N times. The stream is converted once, in front of the first block,
-/// to a layout that the block brings back: `stream_t` of what the block gives and wants. All blocks
-/// then have one type, which is compiled once.
-/// throws   shape_error if the block gives another shape than it takes; where features are in the
-///          types, that does not compile
+/// block(block(...block(x))), N times. The stream is converted once, before the first block, to a
+/// layout that the block keeps: the `stream_t` of the layouts that the block gives and prefers. So
+/// all blocks have one type, which is compiled once.
+/// throws   shape_error if the block gives another shape than it takes; if the features are in the
+///          types, this is an error of the compiler
 template <std::size_t N, class Block>
 class Repeat {
   static_assert(N > 0, "Repeat<N, Block> needs N of at least 1.");
   static_assert(detail::must_be_part<0, Block, 1>());
 
-  /// One time through the block, from a stream laid out as L.
+  /// One pass through the block, on a stream in the layout L.
   template <Layout L, Layout Wanted>
   using after =
       stream_t<output_layout_at_t<Block, Ends<L, Wanted>>, desired_input_layout_t<Block, Wanted>>;
 
  public:
-  using repeated_block = Block;            ///< tells a Repeat, also one derived from, from a layer
-  static constexpr std::size_t times = N;  ///< how often the block stands in a row
+  using repeated_block = Block;            ///< marks a Repeat, also a type derived from one
+  static constexpr std::size_t times = N;  ///< number of blocks
   ///@{
-  /// Features taken and given, `dynamic` where the types do not say.
+  /// Features of the input and of the output, `dynamic` if the types do not have them.
   static constexpr std::size_t in_features = detail::static_features_in<Block>();
   static constexpr std::size_t out_features = detail::static_features_out<Block>(in_features);
   ///@}
@@ -39,7 +39,7 @@ class Repeat {
                 N == 1 ? in_features : out_features > ());
 
   ///@{
-  /// What the whole would like to be given, takes and gives, as of a `Layer`.
+  /// The layouts of the whole, as in `Layer`.
   template <Layout Wanted>
   using desired_input_layout = desired_input_layout_t<Block, Wanted>;
   template <Layout Offered, Layout Wanted>
@@ -49,22 +49,22 @@ class Repeat {
   using output_layout_between = input_layout<Offered, Wanted>;
   ///@}
 
-  /// The ends of every block when the stream is laid out as L.
+  /// The ends of every block for a stream in the layout L.
   template <Layout L>
   using block_ends = Ends<L, desired_input_layout_t<Block, L>>;
 
   constexpr Repeat() requires detail::HasAllSizes<Block>
   = default;
-  /// A block with sizes that are not in its type; all are made like it.
+  /// A block whose sizes are not in its type; all blocks are made like it.
   constexpr explicit Repeat(const Block& block) : block_(block) {}
 
-  /// The block that all are like.
+  /// The block that all blocks are made like.
   constexpr const Block& block() const { return block_; }
-  /// Features that it takes, or `dynamic` if any number will do.
+  /// Features of its input, or `dynamic` if any number is allowed.
   constexpr std::size_t in() const { return detail::features_in(block_); }
 
-  /// The shape of the output for an input of shape `in`. Throws shape_error if a block would give
-  /// another shape than the next one takes.
+  /// The shape of the output for an input of shape `in`. Throws shape_error if the output of a
+  /// block has another shape than the next one takes.
   constexpr Shape output_shape(const Shape& in) const {
     const Shape out = block_.output_shape(in);
     if (N > 1 && in.rank() > 0 && !(in == out)) {

@@ -1,5 +1,6 @@
 #pragma once
-// What all parts of a model share while it runs, and how values go from one layout to another.
+// The state that all parts of a model share while it runs, and the conversion of values between
+// layouts.
 
 #include <concepts>
 #include <cstddef>
@@ -25,54 +26,54 @@
 
 namespace shardwise {
 
-/// How far the gradients of a step are.
+/// The state of the gradients of a step.
 enum class GradientState : std::uint8_t {
-  none,      ///< no batch went backward
-  summands,  ///< some did; what owes a reduction is one summand on each rank
-  whole      ///< settled, and nothing may be added any more
+  none,      ///< no batch ran backward
+  summands,  ///< after a backward; a gradient with an owed reduction is one summand on each rank
+  whole      ///< settled; nothing may be added
 };
 
-/// What a forward is for.
+/// The purpose of a forward.
 enum class Pass : std::uint8_t {
-  evaluate,        ///< to be used: saves nothing, drops nothing
+  evaluate,        ///< for the output: saves nothing, drops nothing
   train,           ///< a backward may follow
-  find_non_finite  ///< as train, and stops at the first layer that gives a NaN or an infinity
+  find_non_finite  ///< as train, but stops at the first layer that gives a NaN or an infinity
 };
 
-/// What a model knows of the `Step` (train/step.hpp) that it is in.
+/// What a model knows about its current `Step` (train/step.hpp).
 struct StepUnderWay {
-  double loss_scale = 1;  ///< what its gradients are multiplied by
+  double loss_scale = 1;  ///< factor of its gradients
 };
 
 /// The state of one model on one rank.
 template <class Context>
 struct Run {
-  using dtype = typename Context::dtype;  ///< of what goes from layer to layer
+  using dtype = typename Context::dtype;  ///< of the values between layers
 
-  typename Context::communicator& ranks;  ///< who talks
-  typename Context::backend& backend;     ///< who computes
-  Pool pool{detail::memory_of(backend)};  ///< for what lives from one call to the next
+  typename Context::communicator& ranks;  ///< communicator of the model
+  typename Context::backend& backend;     ///< that computes the tensors
+  Pool pool{detail::memory_of(backend)};  ///< for memory that is reused in later calls
   ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
   SharedParameters shared{};                                  ///< those that several layers use
-  Seed seed{};                                                ///< of initial weights and of masks
-  std::uint64_t step = 1;  ///< keys the randomness of layers; 0 is for initial weights
-  /// The step as loops of a device find it.
+  Seed seed{};             ///< of initial weights and dropout masks
+  std::uint64_t step = 1;  ///< selects random numbers of layers; 0 is for initial weights
+  /// The step number for loops on a device.
   detail::Changing<typename Context::backend, std::uint32_t> step_there{backend, pool, 1};
-  std::uint64_t first_sample = 0;  ///< samples of this step that went forward before this batch
-  std::uint64_t version = 1;       ///< counts changes of the parameters
+  std::uint64_t first_sample = 0;                 ///< samples of this step before this batch
+  std::uint64_t version = 1;                      ///< counts changes of the parameters
   GradientState gradients = GradientState::none;  ///< of this step
-  const StepUnderWay* under_way = nullptr;  ///< null between Steps, and if a program uses none
-  std::size_t bucket_bytes = default_bucket_bytes;              ///< of gradients, settled at a time
-  Pass pass = Pass::train;                                      ///< what this forward is for
-  [[no_unique_address]] typename Context::observer observer{};  ///< who looks on
+  const StepUnderWay* under_way = nullptr;        ///< null between Steps, or if a program uses none
+  std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients that are settled at a time
+  Pass pass = Pass::train;                          ///< the purpose of this forward
+  [[no_unique_address]] typename Context::observer observer{};  ///< of the work of a rank
 
-  /// Goes to that step, for what the backend is called for from now on.
+  /// Sets the step number, also for later work of the backend.
   void begin_step(std::uint64_t number) {
     step_there.set(backend, RandomStream::step_word(number));
     step = number;
   }
 
-  /// Goes back to before the first batch of the step.
+  /// Goes back to the state before the first batch of the step.
   void forget_step() {
     gradients = GradientState::none;
     under_way = nullptr;
@@ -81,15 +82,15 @@ struct Run {
   }
 
   ///@{
-  /// What the pass asks of layers.
+  /// Properties of the pass for layers.
   bool trains() const { return pass != Pass::evaluate; }
   bool finds_non_finite() const { return pass == Pass::find_non_finite; }
   ///@}
 
-  /// Whether gradients of a batch replace what is there or are added to it.
+  /// Whether gradients of a batch replace the old values or are added to them.
   Write write() const { return gradients == GradientState::none ? Write::replace : Write::add; }
 
-  /// Which rank this is.
+  /// The number of this rank, and the number of ranks.
   Place place() const { return place_of(ranks); }
 };
 
@@ -115,13 +116,13 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
     }
     Value<T, To> result(run.pool, value.global(), run.place());
     redistribute(run.backend, run.ranks, run.pool, value.view(), result.writable());
-    value.release();  // whose owner may live until the whole model has run
+    value.release();  // otherwise its owner may hold it until the whole model has run
     return result;
   }
 }
 
-/// The same for an all-reduce, by ranks that can start one, of what may be written to. They add
-/// while meanwhile() is called.
+/// The same for an all-reduce that the communicator can start, on memory that may be written to.
+/// meanwhile() is called while the ranks add.
 template <Layout To, class Context, class T, Layout From, class Meanwhile>
 Value<T, To> moved_while(Run<Context>& run, Value<T, From>&& value, Meanwhile&& meanwhile) {
   const Observation here(run.observer, [&] {
@@ -134,8 +135,8 @@ Value<T, To> moved_while(Run<Context>& run, Value<T, From>&& value, Meanwhile&& 
   return sum;
 }
 
-/// Tells the observer of an all-reduce of `elements` numbers of the run's own, which `name` names,
-/// and not of a tensor on its way.
+/// Reports an all-reduce of `elements` numbers to the observer, under the name `name`; for numbers
+/// of the run itself, not for a tensor between layers.
 template <class T, class Context, class Call>
 auto observed(Run<Context>& run, std::string (*name)(), std::size_t elements, Call&& call) {
   if constexpr (AloneByType<typename Context::communicator>) {
@@ -147,7 +148,7 @@ auto observed(Run<Context>& run, std::string (*name)(), std::size_t elements, Ca
   }
 }
 
-/// numbers = what they come to over the ranks; they lie where the backend's tensors do.
+/// numbers = their reduction over the ranks; they are in the backend's memory.
 template <class Context, class T>
 void all_reduce(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
                 Reduction reduction = Reduction::sum) {
@@ -155,7 +156,7 @@ void all_reduce(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
               [&] { run.ranks.all_reduce(std::span<const T>(numbers), numbers, reduction); });
 }
 
-/// A number that every rank has on the host, reduced over the ranks.
+/// A number on the host of every rank, reduced over the ranks.
 template <class Context, class T>
 T all_reduced(Run<Context>& run, std::string (*name)(), T number,
               Reduction reduction = Reduction::sum) {
@@ -166,9 +167,9 @@ T all_reduced(Run<Context>& run, std::string (*name)(), T number,
 
 }  // namespace detail
 
-/// The same tensor laid out as To; its memory is reused where nothing moves, or in place where
-/// nobody else holds it.
-/// throws   numeric_error, while a value that is no number is looked for, if a sum makes one
+/// The same tensor in the layout To. Reuses its memory if nothing moves, or for a sum in place if
+/// no other value shares it.
+/// throws   numeric_error if the run finds non-finite values and a sum over ranks has one
 template <Layout To, class Context, class T, Layout From>
 Value<T, To> converted(Run<Context>& run, Value<T, From>&& value) {
   Value<T, To> result = detail::moved<To>(run, std::move(value));

@@ -1,5 +1,5 @@
 #pragma once
-// In what form a model sends.
+// The dtypes and bucket size of a model's messages.
 
 #include <cstddef>
 
@@ -7,24 +7,25 @@
 
 namespace shardwise {
 
-/// Gradients are settled in collectives of at most so many bytes, unless a model is told otherwise.
+/// Gradients are settled in collectives of at most this many bytes, unless a model sets another
+/// bound.
 inline constexpr std::size_t default_bucket_bytes = std::size_t{32} << 20;
 
-/// The dtypes in which a model sends, and how much of its gradients at a time.
+/// The dtypes in which a model sends, and the largest bucket of gradients.
 struct Sending {
-  Dtype values = Dtype::float32;                    ///< of what goes from layer to layer
-  Dtype gradients = Dtype::float32;                 ///< of parameters, when they are settled
-  std::size_t bucket_bytes = default_bucket_bytes;  ///< the most in one collective
+  Dtype values = Dtype::float32;     ///< of the values between layers
+  Dtype gradients = Dtype::float32;  ///< of parameters' gradients, when they are settled
+  std::size_t bucket_bytes = default_bucket_bytes;  ///< the largest bucket of gradients
 
   constexpr Sending() = default;
   ///@{
-  /// One dtype for all, or one for values and one for gradients.
+  /// One dtype for both, or one for values and one for gradients.
   constexpr Sending(Dtype all) : values(all), gradients(all) {}
   constexpr Sending(Dtype of_values, Dtype of_gradients, std::size_t bytes = default_bucket_bytes)
       : values(of_values), gradients(of_gradients), bucket_bytes(bytes) {}
   ///@}
 
-  /// Of what layers and losses exchange inside: accumulate_t of the values' dtype.
+  /// Of the exchanges inside layers and losses: accumulate_t of the values' dtype.
   constexpr Dtype exchanges() const {
     return values == Dtype::bfloat16 || values == Dtype::float16 ? Dtype::float32 : values;
   }

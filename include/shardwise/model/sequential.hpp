@@ -17,14 +17,14 @@ struct chain<std::index_sequence<Is...>, Ls...> {
   using type = Composition<At<Ls, Is>...>;
 };
 
-/// The composition in which each layer reads what the one before gives.
+/// The composition in which each layer reads the output of the one before.
 template <class... Ls>
 using chain_t = typename chain<std::index_sequence_for<Ls...>, Ls...>::type;
 
 }  // namespace detail
 
-/// Each layer takes what the one before gives. Between two neighbours stands the one redistribution
-/// that both need.
+/// Each layer reads the output of the one before. Between two neighbours there is one
+/// redistribution, from the layout of the first to the layout of the second.
 ///
 ///     struct Mlp : Sequential<ColumnParallelLinear<784, 512>, Relu, RowParallelLinear<512, 10>>
 ///     {};
@@ -34,9 +34,9 @@ using chain_t = typename chain<std::index_sequence_for<Ls...>, Ls...>::type;
 template <class... Ls>
 class Sequential : public detail::chain_t<Ls...> {
  public:
-  /// All sizes are in the types.
+  /// If all sizes are in the types.
   constexpr Sequential() requires(detail::HasAllSizes<Ls>&&...) = default;
-  /// All layers in order, where sizes are not all in the types.
+  /// All layers in order, if some sizes are not in the types.
   constexpr explicit Sequential(const Ls&... layers) : detail::chain_t<Ls...>(layers...) {}
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Making gradients whole, in buckets.
+// The reduction of gradients over the ranks, in buckets.
 
 #include <algorithm>
 #include <concepts>
@@ -16,8 +16,8 @@ namespace shardwise {
 
 namespace detail {
 
-/// Calls f(first, count) for each bucket of `elements` gradients, of at most `bucket_bytes` bytes
-/// each and at least one element.
+/// Calls f(first, count) for each bucket of `elements` gradients. A bucket has at most
+/// `bucket_bytes` bytes, but at least one element.
 template <class F>
 constexpr void for_each_bucket(std::size_t elements, std::size_t element_bytes,
                                std::size_t bucket_bytes, F&& f) {
@@ -27,7 +27,7 @@ constexpr void for_each_bucket(std::size_t elements, std::size_t element_bytes,
   }
 }
 
-/// What settling `elements` gradients sends.
+/// The collectives that settle `elements` gradients.
 constexpr collectives settling(std::size_t elements, const Sending& sending) {
   collectives list;
   for_each_bucket(
@@ -38,9 +38,9 @@ constexpr collectives settling(std::size_t elements, const Sending& sending) {
 
 inline std::string name_of_gradients() { return "gradients"; }
 
-/// Sums over the ranks the gradients that are summands, once a step. Those of another dtype than
-/// the one in which they travel are rounded on the way there and back, on one rank too. Those that
-/// owe nothing stay where layers wrote them.
+/// Sums over the ranks the gradients that are summands, once a step. If they are sent in another
+/// dtype, they are rounded to it and back, on one rank too. Gradients without an owed reduction
+/// stay where layers wrote them.
 template <class Context>
 void settle(Run<Context>& run) {
   if (run.gradients != GradientState::summands) return;

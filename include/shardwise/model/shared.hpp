@@ -11,7 +11,7 @@
 
 namespace shardwise {
 
-/// Whether a layer has parameters that others use too, or uses those of another.
+/// Whether a layer owns parameters that other layers use, or borrows those of another layer.
 enum class Sharing : std::uint8_t { owns, borrows };
 
 /// The layer L, which shares its parameters under the name Tag, see `Owns` and `Borrows`.
@@ -21,13 +21,13 @@ struct Shared : L {
       requires { L::saves; },
       "Owns and Borrows share the parameters of one layer: write them around the layers of a "
       "composition, not around it.");
-  static constexpr Sharing sharing = S;  ///< whether they are its own
-  using shared_tag = Tag;                ///< the name under which they are found
+  static constexpr Sharing sharing = S;  ///< whether it owns or borrows them
+  using shared_tag = Tag;                ///< identifies the shared parameters
 
   using L::L;
   constexpr Shared() requires std::is_default_constructible_v<L>
   = default;
-  /// A layer with initial values or sizes of its own.
+  /// A layer with its own initial values or sizes.
   constexpr explicit Shared(const L& layer) : L(layer) {}
 
   /// The same layer with its sizes in the object.
@@ -37,22 +37,22 @@ struct Shared : L {
   }
 };
 
-/// L, whose parameters every `Borrows<Tag, ...>` behind it in the model uses too. Tag is any type:
+/// L, whose parameters every later `Borrows<Tag, ...>` in the model uses too. Tag is any type:
 ///
 ///     struct Table {};
 ///     struct Net : Sequential<Owns<Table, Linear<split::none, 6, 6>>, Relu,
 ///                             Borrows<Table, Linear<split::none, 6, 6>>> {};
 ///
 /// A model stores, saves, settles and updates them once, under the name of the owner. Their
-/// gradient is the sum over all uses. In a Repeat each time has an owner of its own.
+/// gradient is the sum over all uses. In a Repeat, each block has its own owner.
 template <class Tag, class L>
 using Owns = Shared<Sharing::owns, Tag, L>;
 
-/// L with the parameters of the `Owns<Tag, ...>` in front of it in the model. It must use
-/// parameters of the same shapes in the same layouts, since their gradients are added: one that is
-/// whole on every rank and one that is a summand have no sum. throws   shape_error, when a model is
-/// made, if a shape is another than the owner's; all else does
-///          not compile
+/// L with the parameters of an earlier `Owns<Tag, ...>` in the model. It must use parameters of the
+/// same shapes in the same layouts, since their gradients are added: a gradient that is complete on
+/// every rank cannot be added to one that is a summand.
+/// throws   shape_error, when a model is made, if a shape is not that of the owner; everything else
+///          is an error of the compiler
 template <class Tag, class L>
 using Borrows = Shared<Sharing::borrows, Tag, L>;
 

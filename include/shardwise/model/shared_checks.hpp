@@ -1,5 +1,6 @@
 #pragma once
-// Layers that share parameters: whether each finds an owner that uses them in the same way.
+// Checks of layers that share parameters: each must find an owner that uses them in the same
+// layouts.
 
 #include <concepts>
 #include <cstddef>
@@ -25,7 +26,7 @@ inline constexpr bool has_shared<L> = any_has_shared<L, std::make_index_sequence
 template <RepeatsBlock L>
 inline constexpr bool has_shared<L> = has_shared<typename L::repeated_block>;
 
-/// Layers that share parameters, in model order, each with its Parameters as it uses them.
+/// Layers that share parameters, in model order, each with the Parameters that it uses.
 template <class L, class Parameters>
 struct SharingLayer {};
 template <class... Layers>
@@ -54,8 +55,8 @@ consteval auto sharing_layers() {
   }
 }
 
-/// The error for a layer whose parameters have no owner, two of them, or one that uses them
-/// otherwise.
+/// The error for a layer whose parameters have no owner, several owners, or an owner that uses them
+/// in other layouts.
 template <class L, class Parameters, std::size_t Owners, class OwnersParameters>
 consteval bool shared_must_match() {
   static_assert(
@@ -74,7 +75,8 @@ consteval bool shared_must_match() {
   return true;
 }
 
-/// The owner under this tag of those layers: how many there are, and how the last one uses them.
+/// The owner under this tag among those layers: the number of owners, and the Parameters of the
+/// last.
 template <class Tag, class Layers>
 struct OwnerOf {
   using parameters = void;
@@ -94,7 +96,7 @@ template <class... Before>
 consteval bool all_shared_match(SharingLayers<Before...>, SharingLayers<>) {
   return true;
 }
-/// Checks each layer against those in front of it.
+/// Checks each layer against the layers before it.
 template <class... Before, class L, class Parameters, class... Rest>
 consteval bool all_shared_match(SharingLayers<Before...>,
                                 SharingLayers<SharingLayer<L, Parameters>, Rest...>) {

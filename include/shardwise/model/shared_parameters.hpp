@@ -1,5 +1,5 @@
 #pragma once
-// Who uses parameters that layers share.
+// The uses of parameters that several layers share.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,23 +12,23 @@
 
 namespace shardwise {
 
-/// One use of shared parameters; by default, of parameters that nobody shares.
+/// One use of shared parameters; the default is for parameters that are not shared.
 struct SharedUse {
   std::size_t owner = static_cast<std::size_t>(-1);  ///< counted in model order
-  std::size_t number = 0;                            ///< among the uses of this owner's
+  std::size_t number = 0;  ///< the number of this use of the owner's parameters
 };
 
 /// The parameters of one model that several layers use, found by their tag while it is bound.
 class SharedParameters {
  public:
-  /// Notes an owner and where its parameters lie.
+  /// Adds an owner and the places of its parameters.
   SharedUse own(const void* tag, std::span<const ParameterSlot> slots,
                 std::span<const ParameterSpec> specs) {
     owners_.push_back({tag, {slots.begin(), slots.end()}, {specs.begin(), specs.end()}, 1});
     return {owners_.size() - 1, 0};
   }
 
-  /// Finds the last owner of this tag, and writes where its parameters lie to `slots`.
+  /// Finds the last owner of this tag, and writes the places of its parameters to `slots`.
   /// throws  shape_error if they have other shapes than `specs`
   SharedUse borrow(const void* tag, std::span<ParameterSlot> slots,
                    std::span<const ParameterSpec> specs) {
@@ -49,7 +49,7 @@ class SharedParameters {
     return {owner, found->uses++};
   }
 
-  /// Whether a gradient is added to that of a use behind this one, which ran backward before it.
+  /// Whether a gradient is added to that of a later use, which has already run backward.
   bool adds(const SharedUse& use) const {
     return use.owner < owners_.size() && use.number + 1 < owners_[use.owner].uses;
   }

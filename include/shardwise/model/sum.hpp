@@ -30,14 +30,14 @@ struct Summed {
 
 }  // namespace detail
 
-/// y = a + b + ..., element by element. The gradient of each is that of y.
-/// layout   L -> L, for every L but Partial and Replicated; all terms are brought to the layout of
-///          the first one
+/// y = a + b + ..., element by element. The gradient of each term is that of y.
+/// layout   L -> L, for every L but Partial and Replicated; all terms are converted to the layout
+///          of the first one
 /// sends    nothing
 /// throws   shape_error if the shapes are not equal
 struct Sum : KeepsStream {
   ///@{
-  /// As `Merge` says.
+  /// As in `Merge`.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool in_place = true;
   static constexpr bool passes_gradient = true;

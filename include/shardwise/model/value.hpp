@@ -1,5 +1,5 @@
 #pragma once
-// A tensor on its way through a model: memory that is shared until somebody needs to write.
+// A tensor between the layers of a model: its memory is shared until a layer needs to write.
 
 #include <utility>
 
@@ -8,45 +8,45 @@
 
 namespace shardwise {
 
-/// A view and, unless it lies in a caller's memory, a share in the buffer that holds it. Copying
-/// shares the memory; it may be written to only while nobody else holds a share.
+/// A view and, unless it is in a caller's memory, a share in the buffer of its memory. A copy
+/// shares the memory; the memory may be written to only while no other value has a share.
 template <Element T, Layout L>
 class Value {
  public:
-  using layout = L;  ///< how the tensor lies over the ranks
+  using layout = L;  ///< of the tensor over the ranks
 
   Value() = default;
 
-  /// New memory of any content.
+  /// New, uninitialised memory.
   Value(Pool& pool, const Shape& global, Place place)
       : view_(nullptr, global, place), buffer_(pool.take(view_.size() * sizeof(T))) {
     view_ = view_.in_memory(static_cast<const T*>(buffer_.data()));
   }
 
-  /// Memory of the caller, which is only read.
+  /// Memory of the caller, for reading only.
   explicit Value(View<const T, L> borrowed) : view_(borrowed) {}
 
-  /// The same memory, seen as another shape or layout of as many local elements.
+  /// The same memory as a tensor of another shape or layout with the same number of local elements.
   template <Layout From>
   Value(Value<T, From>&& other, const Shape& global)
       : view_(other.view_.data(), global, other.view_.place()), buffer_(std::move(other.buffer_)) {}
 
-  /// The same, laid out as one that moves nothing.
+  /// The same tensor in a layout that needs no movement.
   template <Layout From>
   explicit Value(Value<T, From>&& other)
       : view_(detail::relabelled<L>(other.view_)), buffer_(std::move(other.buffer_)) {}
 
   ///@{
-  /// What this rank holds, to be read; the shape of the whole; which rank this is.
+  /// The rank's part, for reading; the global shape; the number of this rank.
   const View<const T, L>& view() const { return view_; }
   const Shape& global() const { return view_.global(); }
   Place place() const { return view_.place(); }
   ///@}
 
-  /// Whether nobody else holds a share in the memory, so that it may be written to.
+  /// Whether no other value shares the memory, so that it may be written to.
   bool may_write() const { return buffer_.unique(); }
 
-  /// Gives up the share in the memory, which nobody may look at through this any more.
+  /// Releases the share in the memory. The view must not be read after this.
   void release() { buffer_ = {}; }
 
   /// The memory to write to. Call it only if `may_write()`.

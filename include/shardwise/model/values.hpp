@@ -1,5 +1,5 @@
 #pragma once
-// One tensor, or several at once: what goes in and comes out of a model. Several are a std::tuple.
+// One tensor or several: the inputs and outputs of a model. Several are a std::tuple.
 
 #include <array>
 #include <cstddef>
@@ -22,7 +22,7 @@ using value_of = Value<T, L>;
 
 }  // namespace detail
 
-/// Values of tensors laid out as L: a Value for a Layout, a std::tuple of them for Layouts.
+/// Values of tensors in the layout L: a Value for a Layout, a std::tuple of them for Layouts.
 template <class T, EndLayout L>
 using values_t = typename detail::layouts_of<L>::template each<detail::value_of, T>;
 
@@ -33,7 +33,7 @@ inline constexpr bool is_tuple = false;
 template <class... Ts>
 inline constexpr bool is_tuple<std::tuple<Ts...>> = true;
 
-/// f(tensor...) for the one tensor that this is, or for all of a std::tuple of them.
+/// f(tensor...) for one tensor, or for all tensors of a std::tuple.
 template <class Tensors, class F>
 constexpr decltype(auto) with_tensors(Tensors&& tensors, F&& f) {
   if constexpr (is_tuple<std::remove_cvref_t<Tensors>>) {
@@ -59,7 +59,7 @@ std::size_t samples_of(const Views& views) {
 }
 
 ///@{
-/// Values in the memory that views show.
+/// Values in the memory of views.
 template <class T, Layout L>
 Value<T, L> values_of(const View<const T, L>& view) {
   return Value<T, L>(view);
@@ -71,7 +71,7 @@ std::tuple<Value<Ts, Ls>...> values_of(const std::tuple<View<const Ts, Ls>...>& 
 ///@}
 
 ///@{
-/// Views of values. Nothing stays what it is.
+/// Views of values; Nothing for Nothing.
 template <class T, Layout L>
 View<const T, L> views_of(const Value<T, L>& value) {
   return value.view();
@@ -84,8 +84,8 @@ auto views_of(const std::tuple<Values...>& values) {
 ///@}
 
 ///@{
-/// The same tensors laid out as To, see `converted`, from the first to the last or from the last to
-/// the first.
+/// The same tensors in the layout To, see `converted`; converted from the first to the last, or
+/// from the last to the first.
 template <Layout To, bool FromLast = false, class Context, class T, Layout From>
 Value<T, To> converted_all(Run<Context>& run, Value<T, From>&& value) {
   return converted<To>(run, std::move(value));

@@ -1,6 +1,6 @@
 #pragma once
 // A walk through a model without running it: every redistribution, layer and merge, in the order of
-// forward. Plans and descriptions are made of what a visitor sees on it.
+// forward. Visitors of this walk make plans and descriptions.
 
 #include <array>
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace shardwise::detail {
 
-/// What a visitor does unless it says otherwise: nothing. Most are told of
+/// The default of a visitor: it does nothing. Most visitors have
 ///
 ///     redistribution<R, returns, X>(shape)   R in front of what comes next, and whether its
 ///                                            adjoint runs in backward; X is the dtype, void for
@@ -19,17 +19,17 @@ namespace shardwise::detail {
 ///     layer<L, In, returns>(layer, in, out)  a layer that takes `in`, laid out as In, and whether
 ///                                            its own backward runs
 ///
-/// and some of what stands here.
+/// and some of the members below.
 struct WalkVisitor {
-  /// What a visitor knows of the value that it was told of last.
+  /// What a visitor stores about the value of the last visit.
   using Position = Nothing;
   ///@{
-  /// The walk comes back to a value: `go_to` is given what `position` was when it was made.
+  /// The walk returns to a value: `go_to` gets what `position` returned when the value was made.
   constexpr Position position() const { return {}; }
   constexpr void go_to(Position) {}
   ///@}
   ///@{
-  /// The walk is at an input of the model, or, behind the last redistribution, at an output.
+  /// The walk is at an input of the model or, after the last redistribution, at an output.
   template <Layout L>
   constexpr void input(const Shape&) {}
   template <Layout L>
@@ -37,18 +37,18 @@ struct WalkVisitor {
   ///@}
   /// Several parts read the value.
   constexpr void fork() {}
-  /// A merge whose first operand is laid out as In; `operands` are the positions of all, and `in`
-  /// the shapes.
+  /// A merge whose first operand has the layout In; `operands` are the positions of all operands,
+  /// and `in` their shapes.
   template <class Op, Layout In, bool Returns, std::size_t N>
   constexpr void merge(const std::array<Position, N>& /*operands*/,
                        const std::array<Shape, N>& /*in*/, const Shape& /*out*/) {}
   ///@{
-  /// What is visited in between is part `number` of a composition.
+  /// The visits between the two are of part `number` of a composition.
   constexpr void enter(std::size_t /*number*/) {}
   constexpr void leave() {}
   ///@}
   ///@{
-  /// What is visited in between is inside of L, a composition; its input is laid out for it.
+  /// The visits between the two are inside L, a composition; its input already has its layout.
   template <class L>
   constexpr void open() {}
   template <class L>
@@ -56,7 +56,7 @@ struct WalkVisitor {
   ///@}
 };
 
-/// What a visitor is told at an output of a model that is given as Given and wanted as Wanted.
+/// Visits an output of a model that has the layout Given and is wanted in Wanted.
 template <Layout Given, Layout Wanted, bool Returns, class Visitor>
 constexpr void visit_output(const Shape& shape, Visitor& visitor) {
   visitor.template redistribution<Redistribute<Given, Wanted>, Returns, void>(shape);
@@ -98,7 +98,7 @@ struct Walk<L, S, E> {
     return shapes[L::last_slot];
   }
 
-  /// Given the shapes of the inputs and where the visitor was at them, finds those of all slots.
+  /// Computes the shapes and the visitor's positions of all slots from those of the inputs.
   template <class Visitor>
   static constexpr void visit(const L& list, Shapes& shapes, Positions<Visitor>& positions,
                               Visitor& visitor) {
@@ -115,7 +115,7 @@ struct Walk<L, S, E> {
     visitor.template close<L>();
   }
 
-  /// Behind all parts: output K of the model.
+  /// After all parts: output K of the model.
   template <std::size_t K, class Visitor>
   static constexpr void leave(const Shapes& shapes, const Positions<Visitor>& positions,
                               Visitor& visitor) {
@@ -134,7 +134,7 @@ struct Walk<L, S, E> {
     position = visitor.position();
   }
 
-  /// The redistribution in front of a slot.
+  /// The redistribution before a slot.
   template <std::size_t Slot, Layout Given, class X, class Visitor>
   static constexpr void bring(const Shape& shape, Visitor& visitor) {
     visitor.template redistribution<Redistribute<Given, slot_layout<Slot>>,
@@ -217,7 +217,7 @@ struct Walk<L, S, E> {
   }
 };
 
-/// Visits a whole model: its inputs, all that is in it, and its outputs.
+/// Visits a whole model: its inputs, its parts, and its outputs.
 template <class E, class Use, class L, class Visitor>
 constexpr void walk(const L& model, const shapes_t<typename E::offered>& in, Visitor& visitor) {
   using S = Setting<void, Use>;

@@ -1,7 +1,7 @@
 #pragma once
-// How the values of a composition are laid out, decided from its list of parts in two passes: what
-// is wanted, from the last part to the first; what is offered and taken, from the first to the
-// last. Types only. L is a Graph, Offered the layouts of its inputs, Wanted what would be welcome
+// The layouts of the values of a composition, decided from its list of parts in two passes: wanted
+// layouts from the last part to the first, then offered and taken layouts from the first to the
+// last. Types only. L is a Graph, Offered the layouts of its inputs, Wanted the preferred layouts
 // of its outputs.
 
 #include <concepts>
@@ -16,7 +16,7 @@
 
 namespace shardwise::detail {
 
-/// A missing redistribution, said where a model is put together.
+/// A missing redistribution, reported where a composition is made.
 template <std::size_t ConsumerNumber, class Consumer, Layout Offered, Layout Taken>
 consteval bool edge_must_exist() {
   static_assert(redistributable<Offered, Taken>,
@@ -44,16 +44,16 @@ consteval bool reads() {
 template <class L, EndLayout Wanted, std::size_t Slot>
 consteval auto slot_wanted();
 
-/// What would be welcome in a slot.
+/// The preferred layout of a slot.
 template <class L, EndLayout Wanted, std::size_t Slot>
 using slot_wanted_t = typename decltype(slot_wanted<L, Wanted, Slot>())::type;
 
-/// What part I would like to be given.
+/// The layout that part I prefers for its input.
 template <class L, EndLayout Wanted, std::size_t I>
 using wanted_by_t = desired_input_layout_t<typename L::template layer_type<I>,
                                            slot_wanted_t<L, Wanted, L::inputs + I>>;
 
-/// Whether all parts that read a slot, of those from number I on, want it as W.
+/// Whether all parts from number I on that read a slot prefer the layout W.
 template <class L, EndLayout Wanted, std::size_t Slot, Layout W,
           std::size_t I = L::wires.first[Slot].part>
 consteval bool all_want() {
@@ -87,28 +87,28 @@ consteval auto slot_wanted() {
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Slot>
 consteval auto slot_layout();
 
-/// How the value in a slot lies where it is read.
+/// The layout of the value in a slot when parts read it.
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Slot>
 using slot_layout_t = typename decltype(slot_layout<L, Offered, Wanted, Slot>())::type;
 
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
 struct PartEnds;
 
-/// The layouts at the two ends of part I, of which the first is that of its first slot.
+/// The layouts at the two ends of part I; the first is that of its first slot.
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
 using part_ends_t = typename PartEnds<L, Offered, Wanted, I>::type;
 
-/// How part I takes its operands.
+/// The layout in which part I takes its first operand.
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
 using part_input_layout_t =
     input_layout_at_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
 
-/// How part I takes its operand J.
+/// The layout in which part I takes its operand J.
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I, std::size_t J>
 using taken_as_t =
     operand_t<typename L::template layer_type<I>, J, part_input_layout_t<L, Offered, Wanted, I>>;
 
-/// Whether only a merge reads what part I gives, and not as its first operand.
+/// Whether the only reader of part I's value is a merge, as an operand other than its first.
 template <class L, std::size_t I>
 inline constexpr bool gives_later_operand =
     L::wires.count[L::inputs + I] == 1 && L::wires.first[L::inputs + I].operand > 0;
@@ -124,8 +124,8 @@ struct PartEnds : CheckedEnds<I, typename L::template layer_type<I>,
                               Ends<slot_layout_t<L, Offered, Wanted, first_slot<L, I>>,
                                    slot_wanted_t<L, Wanted, L::inputs + I>>> {};
 
-/// The other operands of a merge are brought to a layout that follows from that of its first one,
-/// which is known by then.
+/// The other operands of a merge are converted to a layout that follows from that of its first
+/// operand, which is known by then.
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
 requires gives_later_operand<L, I>
 struct PartEnds<L, Offered, Wanted, I>
@@ -135,12 +135,12 @@ struct PartEnds<L, Offered, Wanted, I>
                                   L::wires.first[L::inputs + I].operand>>> {
 };
 
-/// How part I takes a value that is laid out as C, and that others read too.
+/// The layout in which part I takes a value of layout C that other parts read too.
 template <class L, EndLayout Wanted, Layout C, std::size_t I>
 using taken_beside_others_t = input_layout_at_t<typename L::template layer_type<I>,
                                                 Ends<C, slot_wanted_t<L, Wanted, L::inputs + I>>>;
 
-/// Whether all parts that read a slot, of those from number I on, take C as Taken.
+/// Whether all parts from number I on that read a slot take C as Taken.
 template <class L, EndLayout Wanted, std::size_t Slot, Layout C, Layout Taken,
           std::size_t I = L::wires.first[Slot].part>
 consteval bool all_take() {
@@ -154,7 +154,7 @@ consteval bool all_take() {
   }
 }
 
-/// The layout to which a value that is given as Given is brought in a slot that several parts read.
+/// The layout of a slot that several parts read, for a value that is given as Given.
 template <class L, EndLayout Wanted, std::size_t Slot, Layout Given>
 consteval auto fork_layout() {
   using Stream = stream_t<Given, slot_wanted_t<L, Wanted, Slot>>;
@@ -167,7 +167,7 @@ consteval auto fork_layout() {
   }
 }
 
-/// What part I gives.
+/// The layout of part I's output.
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
 using part_output_layout_t =
     output_layout_at_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
@@ -187,8 +187,8 @@ consteval auto slot_layout() {
   }
 }
 
-/// How a list takes its first input: as the only part that reads it does, or as it is laid out for
-/// all.
+/// The layout of a list's first input: that of its only reader, or the common layout of all its
+/// readers.
 template <class L, EndLayout Offered, EndLayout Wanted>
 consteval auto list_input_layout() {
   if constexpr (L::wires.count[0] == 1) {
@@ -201,8 +201,8 @@ consteval auto list_input_layout() {
 template <class L, EndLayout Offered, EndLayout Wanted>
 using list_input_layout_t = typename decltype(list_input_layout<L, Offered, Wanted>())::type;
 
-/// How a list gives its outputs. Its parts are looked at from the first to the last, so that an
-/// error of any part stands a few lines below where the list is used.
+/// The layouts of a list's outputs. The parts are checked from the first to the last, so the error
+/// of any part is near the line that uses the list.
 template <class L, EndLayout Offered, EndLayout Wanted, class Numbers, class Outputs>
 struct ListOutputLayout;
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t... Is, std::size_t... Os>
