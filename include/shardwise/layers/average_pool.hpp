@@ -13,15 +13,15 @@
 namespace shardwise {
 
 /// y[n, c, p] = Σ x[n, c, p stride - before + k dilation] / divisor over the taps k of a window,
-/// where what lies outside the image is zero. The divisor is the number of taps or, with
-/// `.counts_padding = false`, of those that fall into the image. Images, and what a rank has of
-/// them, are those of MaxPool.
+/// where elements outside the image are zero. The divisor is the number of taps or, with
+/// `.counts_padding = false`, of the taps inside the image. Images, and the rank's part of them,
+/// are as in MaxPool.
 ///
-/// layout   L -> L, Partial too, for it is linear: a sum over ranks is made behind it, where it has
-///          fewer elements;   Sharded<A> as MaxPool
+/// layout   L -> L, also Partial, since the layer is linear: the sum over ranks follows it, on
+///          fewer elements;   Sharded<A> as in MaxPool
 /// sends    nothing
-/// throws   shape_error if x are no such images, or smaller than a window
-/// source   torch.nn.AvgPool2d; ONNX operator AveragePool, which has dilation too
+/// throws   shape_error if x is not such images, or smaller than a window
+/// source   torch.nn.AvgPool2d; ONNX operator AveragePool, which also has dilation
 template <auto Windows, bool CountsPadding>
 class AveragePool : public detail::LinearInWindows<Windows> {
   static constexpr Divisor divisor = CountsPadding ? Divisor::taps : Divisor::elements;

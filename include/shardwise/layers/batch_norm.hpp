@@ -1,5 +1,5 @@
 #pragma once
-// Batch normalisation: every channel, or every feature, is brought to one scale.
+// Batch normalisation: subtracts the mean of every channel or feature and scales it to variance 1.
 
 #include <array>
 #include <concepts>
@@ -34,12 +34,12 @@ template <Layout In>
 inline constexpr bool has_own_channels =
     std::same_as<In, Sharded<Axis::channel>> || std::same_as<In, Sharded<Axis::feature>>;
 
-/// Whether every rank has all that a channel of its own has.
+/// Whether every rank has all values of each of its channels.
 template <Layout In>
 inline constexpr bool has_whole_channels =
     has_own_channels<In> || std::same_as<In, Invariant> || std::same_as<In, Replicated>;
 
-/// Sums over each channel. They are exchanged in double, see BatchNorm.
+/// Sums over each channel. They are exchanged in double; BatchNorm says why.
 template <Layout In>
 using ChannelSums = Exchange<std::conditional_t<has_whole_channels<In>, Redistribute<In, In>,
                                                 Redistribute<Partial, Replicated>>,
@@ -50,11 +50,11 @@ using ChannelParameter = ParameterUse<
     std::conditional_t<has_own_channels<In>, In, Invariant>,
     std::conditional_t<has_own_channels<In> || std::same_as<In, Invariant>, In, Replicated>>;
 
-/// What a batch normalisation keeps: running statistics from step to step, the rest from forward to
-/// backward.
+/// The state of a batch normalisation: running statistics from step to step, the other numbers from
+/// forward to backward.
 template <Layout Stored, class A>
 struct BatchNormState {
-  Buffer memory;                 ///< of all of it
+  Buffer memory;                 ///< of all these numbers
   View<A, Stored> running_mean;  ///< of the rank's channels
   ChannelStatistics<A> kept;
 
@@ -68,12 +68,12 @@ struct BatchNormState {
 }  // namespace detail
 
 /// y = (x - mean) / sqrt(variance + epsilon) w + b with the mean and variance of each channel: over
-/// all other axes of [batch, channel, ...], or of [..., feature] where there is no channel. In
-/// training they are those of the batch over all ranks, variance being Σ (x - mean)² / N of the N
-/// values of a channel, and running statistics move towards them, once for each forward:
-/// running = (1 - momentum) running + momentum new, of the variance with N - 1 in place of N. In
-/// evaluation y uses the running ones. w begins as ones, b as zeros; so do the running variance and
-/// mean, which `visit_buffers` of a model shows as "running_var" and "running_mean".
+/// all other axes of [batch, channel, ...], or of [..., feature] without a channel axis. In
+/// training, they are those of the batch over all ranks, with variance Σ (x - mean)² / N over the N
+/// values of a channel. Each forward then updates the running statistics: running = (1 - momentum)
+/// running + momentum new, with N - 1 in place of N in the new variance. Evaluation uses the
+/// running statistics. w and the running variance begin as ones, b and the running mean as zeros.
+/// `visit_buffers` of a model calls the running statistics "running_mean" and "running_var".
 ///
 ///     BatchNorm<64>{}                          weight and bias, epsilon 1e-5, momentum 0.1
 ///     BatchNorm<64, Affine::none>{Epsilon{1e-3}, Momentum{0.01}}
@@ -85,19 +85,19 @@ struct BatchNormState {
 /// any other split      [C]                      one all-reduce of 2 C  an all-reduce
 ///                                               doubles each way
 /// layout   L -> L, for every L but Partial
-/// sends    in training alone: Σ x and Σ x² of each channel forward, and by the adjoint Σ dy and
-///          Σ dy x̂ backward. All ranks know N from the shape of the whole batch.
+/// sends    in training only: Σ x and Σ x² of each channel forward, and by the adjoint Σ dy and Σ
+///          dy x̂ backward. All ranks know N from the shape of the whole batch.
 /// throws   shape_error if x has another number of channels, or both channels and features, or in
-///          training a single value for each channel; argument_error for an epsilon below 0 or a
+///          training only one value for each channel; argument_error for an epsilon below 0 or a
 ///          momentum outside [0, 1]
 /// source   Ioffe and Szegedy 2015; torch.nn.BatchNorm2d
 ///
-/// The variance is Σ x² / N - mean², from sums in double. For x of up to 24 bits that loses less
-/// than rounding x did: with a mean of r deviations, x has an error of r 2^-24 deviations, and the
-/// variance one of r² 2^-53, which is less for every r below 2^29. So one exchange does where two
-/// passes would take two. For x in double it loses digits from r = 1e4 on, where 8 are left. A
-/// variance that rounding takes below 0 counts as 0; a channel that has none is divided by
-/// sqrt(epsilon), which with an epsilon of 0 gives no finite number.
+/// The variance is Σ x² / N - mean², from sums in double, so one exchange replaces two. For x of up
+/// to 24 bits this loses less than the rounding of x did: if the mean is r standard deviations, x
+/// has an error of r 2^-24 deviations, and the variance has one of r² 2^-53, which is less for
+/// every r below 2^29. For x in double it loses digits: at r = 1e4, 8 are left. A variance below 0
+/// by rounding counts as 0. A channel with variance 0 is divided by sqrt(epsilon), so with an
+/// epsilon of 0 its y is not finite.
 template <std::size_t N, Affine A = Affine::weight_and_bias>
 class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_of(A)> {
   static_assert(N > 0, "BatchNorm<N> normalises at least one channel or feature.");
@@ -116,11 +116,11 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
   using Sized<N>::Sized;
   using Sized<N>::in;
 
-  /// The number of channels is in the type.
+  /// If the number of channels is in the type.
   constexpr explicit BatchNorm(Epsilon epsilon, Momentum momentum = {}) requires(N != dynamic)
       : epsilon_(checked(epsilon)), momentum_(checked(momentum)) {}
 
-  /// It is `dynamic`.
+  /// If it is `dynamic`.
   constexpr BatchNorm(std::size_t channels, Epsilon epsilon,
                       Momentum momentum = {}) requires(N == dynamic)
       : Sized<N>(channels), epsilon_(checked(epsilon)), momentum_(checked(momentum)) {}
@@ -238,7 +238,8 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
     return momentum.value;
   }
 
-  /// Where the channels of x are, or its features; its rank if there are neither.
+  /// The position of the channel axis of x, or else of its feature axis; the rank of x without
+  /// either.
   static constexpr std::size_t axis_of(const Shape& x) {
     return x.find(x.has(Axis::channel) ? Axis::channel : Axis::feature);
   }
@@ -266,7 +267,8 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
                        "take a larger batch, or evaluate"});
   }
 
-  /// The batch's mean and scale of the rank's channels, and what they do to the running ones.
+  /// Computes the batch's mean and scale of the rank's channels, and updates the running
+  /// statistics.
   template <class Frame, class X>
   void find_statistics(Frame& frame, const X& x) const {
     using T = typename Frame::dtype;

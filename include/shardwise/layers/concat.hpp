@@ -1,5 +1,5 @@
 #pragma once
-// Values side by side along one axis.
+// Concatenation of values along one axis.
 
 #include <array>
 #include <concepts>
@@ -19,7 +19,7 @@ namespace shardwise {
 
 namespace detail {
 
-/// to[r, i] = from[r, i] for rows that begin so many elements apart.
+/// to[r, i] = from[r, i]; the rows of each are a fixed number of elements apart.
 template <class T>
 struct CopiedRows {
   const T* from;
@@ -34,13 +34,13 @@ struct CopiedRows {
 
 }  // namespace detail
 
-/// y = [a, b, ...] along the axis A: y has the units of a, then those of b, and so on; single
-/// elements, if their grains differ. All other axes must be equal. The gradient of each operand is
-/// its part of dy.
+/// y = [a, b, ...] along the axis A: y has the units of a, then those of b, and so on; its units
+/// are single elements if the operands' grains differ. All other axes must be equal. The gradient
+/// of each operand is its part of dy.
 ///
-/// layout   L -> L, for every L but Partial, Replicated and Sharded<A>: of an axis that is cut no
-///          rank's parts lie side by side. Sharded<A> becomes Replicated if that is wanted, else
-///          Invariant. All operands are brought to the layout of the first one
+/// layout   L -> L, for every L but Partial, Replicated and Sharded<A>: along a split axis, the
+///          parts of no rank are contiguous in y. Sharded<A> becomes Replicated if that is wanted,
+///          else Invariant. All operands are converted to the layout of the first one
 /// sends    nothing
 /// throws   shape_error if an operand has no axis A, or differs along another one
 /// source   torch.cat
@@ -92,9 +92,9 @@ struct Concat {
   ///@}
 
  private:
-  /// What lies side by side: rows of an operand, and of the whole.
+  /// The rows of an operand, and of y.
   struct Rows {
-    std::size_t count, part, whole;  // rows, and elements of each
+    std::size_t count, part, whole;  // number of rows, and elements of each
   };
 
   static constexpr void check_beside(const Shape& a, const Shape& b) {
@@ -107,7 +107,7 @@ struct Concat {
     }
   }
 
-  /// The shape of b behind a.
+  /// The shape of a and b together.
   static constexpr Shape beside(const Shape& a, const Shape& b) {
     Shape y = a;
     Dim& dim = y[a.find(A)];
@@ -122,7 +122,7 @@ struct Concat {
     return y;
   }
 
-  /// Calls f(part, where the part's first row begins in `whole`, rows) for every operand.
+  /// Calls f(part, position of the part's first row in `whole`, rows) for every operand.
   template <class Parts, class Whole, class F>
   static void for_each_part(const Parts& parts, const Whole& whole, const F& f) {
     if (whole.size() == 0) return;

@@ -23,7 +23,7 @@
 namespace shardwise {
 
 /// y[n, o, p] = b[o] + Σ x[n, i, p stride - before + k dilation] w[o, i, k], over the input
-/// channels i of o's group and the taps k; what lies outside the image is zero. With S = [H, W],
+/// channels i of o's group and the taps k; elements outside the image are zero. With S = [H, W],
 /// [D, H, W] or [W] for two, three or one axis of space, and K the taps along each:
 ///
 ///                split::output           split::input             split::group
@@ -37,19 +37,21 @@ namespace shardwise {
 /// owes           nothing                 nothing                  nothing
 ///
 /// With split::none all ranks have the whole weight, and L -> L for Invariant and Sharded<batch>;
-/// the gradients of the latter owe an all-reduce. A grouped convolution is split by whole groups or
-/// not at all, or along space.
+/// for Sharded<batch> the gradients owe an all-reduce. A grouped convolution is split by whole
+/// groups, along space, or not at all.
 ///
 /// With split::height (depth, width) all ranks have the whole weight, whose gradients owe an
-/// all-reduce, and Haloed<height, its window> -> Sharded<height>: a rank makes its block of the
-/// output's rows from the input's rows that they read; for a kernel of one tap these are its own,
-/// Sharded<height> -> Sharded<height>. Zeros stand beyond the image, not beyond a rank's rows.
+/// all-reduce, and Haloed<height, its window> -> Sharded<height>: a rank computes its block of the
+/// output's rows from all input rows that they read. A kernel of one tap reads only the rank's own
+/// rows: Sharded<height> -> Sharded<height>. Padding is only at the ends of the image, not of a
+/// rank's rows.
 ///
-/// In and Out are channels, as `Sized` says; Form is made by `Conv1d`, `Conv2d` and `Conv3d`.
-/// Shards follow the units and grain of the input's channels. The output's have the form's grain;
-/// split by group, they are in units of as many groups as the input's. sends    nothing throws
-/// shape_error if x has other axes or channels, if the kernel is larger than the padded
-///          image, or if shards of x could end within a group
+/// In and Out are channels, as `Sized` says; `Conv1d`, `Conv2d` and `Conv3d` make the Form. Shards
+/// follow the units and grain of the input's channels. The output's channels have the form's grain;
+/// split by group, each of their units has as many groups as a unit of the input.
+/// sends    nothing
+/// throws   shape_error if x has other axes or channels, if the kernel is larger than the padded
+///          image, or if a shard of x could end within a group
 /// source   torch.nn.Conv2d and ONNX operator Conv for shapes; groups: Krizhevsky et al. 2012
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
 class Convolution : public detail::ConvolutionLayouts<S, Form>,
@@ -57,7 +59,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
                     public WeightedProduct<Convolution<S, In, Out, Form>,
                                            detail::ConvolutionLayouts<S, Form>, Form.bias> {
   using Sizes = Sized<In, Out>;
-  using Sizes::in;  // an input that lacks features is not completed: images have channels
+  using Sizes::in;  // an input without features is not completed: images have channels
   using Sizes::out;
   static constexpr bool splits_groups = std::same_as<S, split::group>;
 
@@ -72,13 +74,14 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
   static constexpr auto form = Form;                        ///< its ConvolutionForm
 
   ///@{
-  /// Channels of which units must be multiples, and those that output units have, as far as known.
+  /// The channels of a group, which input units must be multiples of, and the output's grain, if
+  /// known.
   static constexpr std::size_t in_grain = splits_groups && In != dynamic ? In / Form.groups : 1;
   static constexpr std::size_t out_grain = splits_groups ? dynamic : Form.grain;
   ///@}
 
   ///@{
-  /// Channels over all ranks, once they are known.
+  /// Channels over all ranks, if they are known.
   constexpr std::size_t in_channels() const { return in(); }
   constexpr std::size_t out_channels() const { return out(); }
   ///@}
@@ -106,7 +109,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
     if (x.rank() > 0) check_input(x);
     const Dim channels = x.rank() > 0 ? x[1] : Dim{Axis::channel, in_channels()};
     const Dim outputs = output_channels(Axis::output, channels);
-    // Inside the braces of `shape` this choice crashes nvcc 13.0.
+    // nvcc 13.0 crashes if this choice is inside the braces of `shape`.
     const Dim inputs = Form.groups == 1 ? Dim{Axis::input, channels.units, channels.grain}
                                         : Dim{Axis::input, in_channels() / Form.groups};
     Shape shape{outputs, inputs};
@@ -117,7 +120,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
                               {"bias", Shape{outputs}, this->bias_rule_, fans});
   }
 
-  /// The products of the rank's part of the weight.
+  /// The products with the rank's part of the weight.
   template <class Frame>
   auto make_state(Frame& frame) const {
     using T = typename Frame::dtype;
@@ -156,7 +159,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
     for (std::size_t i = 0; i < axes; ++i) checks.check_window(x, i, Form.windows[i]);
   }
 
-  /// The output channels as an axis of that name.
+  /// The output channels, as an axis with this name.
   constexpr Dim output_channels(Axis axis, const Dim& inputs) const {
     if constexpr (splits_groups) {
       const std::size_t groups_in_unit = inputs.grain * Form.groups / in_channels();
@@ -166,8 +169,8 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
     }
   }
 
-  /// Of a weight of `outputs` output channels and `inputs` input channels to each, which has the
-  /// rank's part of the groups, or of the outputs of the only one.
+  /// The channels of the rank's part of a weight with `outputs` output channels and `inputs` input
+  /// channels for each output: some groups, or some outputs of a single group.
   constexpr ConvolutionChannels channels_here(std::size_t outputs, std::size_t inputs) const {
     if constexpr (std::same_as<S, split::output>) {
       return {1, inputs, outputs};

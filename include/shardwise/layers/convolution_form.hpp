@@ -1,5 +1,5 @@
 #pragma once
-// What of a convolution stands in its type besides its channels.
+// The properties of a convolution in its type, besides its channels.
 
 #include <array>
 #include <cstddef>
@@ -12,21 +12,21 @@ namespace shardwise {
 
 /// See `kernel`.
 struct KernelOptions {
-  PerAxis stride = 1;    ///< from one window to the next
+  PerAxis stride = 1;    ///< distance of neighbouring windows
   Padding padding = 0;   ///< zeros around the image
-  PerAxis dilation = 1;  ///< from one tap to the next
-  int groups = 1;        ///< each reads input channels and writes output channels of its own
+  PerAxis dilation = 1;  ///< distance of neighbouring taps
+  int groups = 1;        ///< each has its own input channels and output channels
   bool bias = true;      ///< one number for each output channel
-  int grain = 1;  ///< output channels that shards keep together; a grouped layer behind needs it
+  int grain = 1;  ///< output channels that shards keep together, for a grouped layer after this one
 };
 
-/// The kernel of a convolution with any number of axes of space; a number is a size alone.
+/// The kernel of a convolution with any number of axes of space; a single number is its size.
 struct Kernel {
   PerAxis size;             ///< taps
-  KernelOptions options{};  ///< all else
+  KernelOptions options{};  ///< all other properties
 
   ///@{
-  /// A size alone, or with options.
+  /// Only a size, or a size with options.
   constexpr Kernel(int all) : size(all) {}
   constexpr Kernel(PerAxis sizes, const KernelOptions& given) : size(sizes), options(given) {}
   ///@}
@@ -43,7 +43,7 @@ struct ConvolutionForm {
   std::size_t grain = 1;               ///< as in KernelOptions
   bool bias = true;                    ///< as in KernelOptions
 
-  /// Of one input channel.
+  /// Taps of one input channel.
   constexpr std::size_t taps() const {
     std::size_t product = 1;
     for (const Window& window : windows) product *= window.kernel;
@@ -66,7 +66,7 @@ consteval ConvolutionForm<Axes> form_of() {
           at_least_one(o.grain), o.bias};
 }
 
-/// "3x3, stride 2x2, padding 1x(0+1)": what differs from the default, for names of layers.
+/// "3x3, stride 2x2, padding 1x(0+1)": the values that are not defaults, for names of layers.
 template <std::size_t Axes>
 std::string form_name(const ConvolutionForm<Axes>& form) {
   const auto number = [](std::size_t n) { return std::to_string(n); };

@@ -1,5 +1,5 @@
 #pragma once
-// What a convolution may be split by, and the layouts that follow from it.
+// The splits of a convolution, and the layouts that follow from them.
 
 #include <concepts>
 #include <cstddef>
@@ -18,14 +18,15 @@ namespace split {
 /// By whole groups of a grouped convolution.
 struct group {};
 
-/// Not the weight but the images, along an axis of space.
+/// A split of the images along an axis of space. All ranks have the whole weight.
 template <Axis A>
 struct space {
-  static constexpr Axis axis = A;  ///< that is cut
+  static constexpr Axis axis = A;  ///< the split axis
 };
 
 ///@{
-/// By blocks of one axis of space, each rank with what its windows read beyond.
+/// By blocks of one axis of space. A rank also has the elements that its windows read beyond its
+/// block.
 using depth = space<Axis::depth>;
 using height = space<Axis::height>;
 using width = space<Axis::width>;
@@ -44,7 +45,7 @@ inline constexpr bool splits_space<split::space<A>> = true;
 template <class S>
 concept SpaceSplit = detail::splits_space<S>;
 
-/// What a convolution may be split by.
+/// The splits of a convolution.
 template <class S>
 concept ConvolutionSplit = Split<S> || std::same_as<S, split::group> || SpaceSplit<S>;
 
@@ -54,7 +55,7 @@ namespace detail {
 template <class S, auto Form>
 struct ConvolutionLayouts : ProductLayouts<S, Axis::channel> {};
 
-/// Outputs of a group need the inputs of that group alone, and those are where they are.
+/// Outputs of a group need only the inputs of that group, which are on the same rank.
 template <auto Form>
 struct ConvolutionLayouts<split::group, Form> {
   template <Layout Wanted>
@@ -69,7 +70,7 @@ struct ConvolutionLayouts<split::group, Form> {
   using bias = weight<In>;
 };
 
-/// A rank makes its block of the outputs, and holds what its window reads for them.
+/// A rank computes its block of the outputs, and has all inputs that its windows read.
 template <Axis A, auto Form>
 struct ConvolutionLayouts<split::space<A>, Form> {
   static_assert(axis_must_exist<A, Form.windows.size()>());
@@ -87,7 +88,7 @@ struct ConvolutionLayouts<split::space<A>, Form> {
   using bias = weight<In>;
 };
 
-/// As it stands in the name of a layer.
+/// As in the name of a layer.
 template <ConvolutionSplit S>
 std::string split_name() {
   if constexpr (SpaceSplit<S>) {

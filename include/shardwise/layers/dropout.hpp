@@ -15,7 +15,7 @@ namespace shardwise {
 
 namespace detail {
 
-/// What becomes of an element: 0 with this probability, else the element over 1 - probability.
+/// The new value of an element: 0 with this probability, else the element over 1 - probability.
 template <class T>
 struct Drop {
   using A = accumulate_t<T>;
@@ -47,7 +47,7 @@ struct DropElements {
   }
 };
 
-/// y = x m, with a draw for each plane, of which `here` elements are the rank's.
+/// y = x m, with a draw for each plane; the rank has `here` elements of each.
 template <class T, class Stream>
 struct DropPlanes {
   Stream stream;
@@ -65,7 +65,7 @@ struct DropPlanes {
   }
 };
 
-/// What all dropout has in common.
+/// The common part of all dropout layers.
 template <std::uint32_t Numerator, std::uint32_t Denominator>
 struct Drops : KeepsLayout {
   static_assert(Numerator < Denominator,
@@ -83,10 +83,10 @@ struct Drops : KeepsLayout {
 }  // namespace detail
 
 /// In training y = x m / (1 - p), where m is 0 with probability p = Numerator / Denominator and
-/// else 1; in evaluation y = x. What is dropped is 0 whatever it was, an infinity or a NaN too, and
-/// so is a gradient on its way back. m is drawn by seed, layer, step and *global* element, so ranks
-/// that hold the same tensor draw the same mask, shards draw their part of it, and backward draws
-/// it again instead of saving it.
+/// else 1; in evaluation y = x. A dropped element is 0 even if it was an infinity or a NaN; so is
+/// its gradient. m is drawn by seed, layer, step and *global* element. So ranks that hold the same
+/// tensor draw the same mask, shards draw their part of it, and backward draws it again instead of
+/// saving it.
 /// layout   L -> L, for every L but Partial
 /// sends    nothing
 /// source   Srivastava et al. 2014, section 10 (scaled in training)
@@ -121,7 +121,7 @@ struct Dropout : detail::Drops<Numerator, Denominator> {
 };
 
 /// Dropout of whole planes of images [batch, channel, ...]: m is drawn for each sample and channel.
-/// layout, sends    as Dropout
+/// layout   layout, sends    as Dropout
 /// throws   shape_error if x does not begin with batch and channel
 /// source   Tompson et al. 2015; torch.nn.Dropout2d
 template <std::uint32_t Numerator, std::uint32_t Denominator>

@@ -42,7 +42,7 @@ struct Elementwise : KeepsLayout {
   }
   ///@}
 
-  /// dx = dy f'; f' from what is saved.
+  /// dx = dy f'; f' is computed from the saved tensor.
   template <class Frame, class S, class DY, class DX>
   void backward(Frame& frame, const S& saved, const DY& dy, const DX& dx) const {
     frame.backend().for_each(dy.size(), detail::TimesSlope<F, typename Frame::dtype>{
@@ -54,7 +54,7 @@ struct Elementwise : KeepsLayout {
 struct Relu : Elementwise<activations::Relu> {};
 /// x P(x), P the distribution function of the standard normal, by the error function.
 struct Gelu : Elementwise<activations::Gelu> {};
-/// The same, approximated by tanh.
+/// The approximation of Gelu by tanh.
 struct GeluTanh : Elementwise<activations::GeluTanh> {};
 /// x / (1 + e^-x).
 struct Silu : Elementwise<activations::Silu> {};

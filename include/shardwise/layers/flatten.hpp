@@ -9,16 +9,16 @@
 
 namespace shardwise {
 
-/// [batch, channel, ...] -> [batch, feature], one unit for each channel and a grain of everything
-/// behind it: shards stay whole planes, and a row-parallel layer behind it finds its inputs in
-/// place.
+/// [batch, channel, ...] -> [batch, feature], with one unit for each channel; the grain is the size
+/// of a plane. So shards are whole planes, and a row-parallel layer after this one needs no
+/// redistribution.
 /// layout   Sharded<channel> -> Sharded<feature>;   L -> L for Invariant, Replicated, Partial,
-///          Sharded<batch>;   any other split, as by height, would cut features into pieces that
-///          lie apart: it becomes what is wanted of those, or Sharded<channel> (all-to-all)
+///          Sharded<batch>;   any other split, such as by height, would cut features into separate
+///          pieces: it becomes the preferred layout among these, or Sharded<channel> (all-to-all)
 /// sends    nothing
 /// throws   shape_error if x does not begin with batch and channel
 struct Flatten {
-  /// Whether every rank has whole planes of a tensor that is so split.
+  /// Whether every rank has whole planes of a tensor with this split.
   template <Layout L>
   static constexpr bool keeps_planes =
       std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::channel>>;

@@ -1,18 +1,18 @@
 #pragma once
-// Gather policies: a redistribution written into the model, where its author wants it.
+// Gather policies: a redistribution that a model names explicitly.
 
 #include "shardwise/layers/layer.hpp"
 
 namespace shardwise {
 
-/// Lays the stream out as L from here on. The redistribution that this needs, and its adjoint in
-/// backward, follow from what the layer before gives:
+/// Converts the stream to the layout L. The redistribution for this, and its adjoint in backward,
+/// follow from the output of the layer before:
 ///
-///     To<Invariant>                 behind a column-parallel layer: all-gather
-///     To<Invariant>                 behind a row-parallel layer: all-reduce
-///     To<Sharded<Axis::sequence>>   behind a row-parallel layer: reduce-scatter over another axis
+///     To<Invariant>                 after a column-parallel layer: all-gather
+///     To<Invariant>                 after a row-parallel layer: all-reduce
+///     To<Sharded<Axis::sequence>>   after a row-parallel layer: reduce-scatter over another axis
 ///
-/// Leave it out to keep an output sharded, and the next layer decides.
+/// Without it an output stays sharded, and the next layer decides.
 template <Layout L>
 struct To {
   ///@{

@@ -32,7 +32,7 @@ struct PlaneTerms {
   }
 };
 
-/// The sum of a plane's elements over `count`.
+/// The sum of a plane's elements, divided by `count`.
 template <class T>
 struct PutPlaneMean {
   accumulate_t<T> count;
@@ -43,7 +43,7 @@ struct PutPlaneMean {
   }
 };
 
-/// What that gives to each of these elements in backward.
+/// The gradient of each of these elements in backward.
 template <class T>
 struct PlaneShares {
   std::size_t here;
@@ -59,12 +59,12 @@ struct PlaneShares {
 
 }  // namespace detail
 
-/// [batch, channel, ...] -> the same axes, those of space with extent 1: the mean over them. Where
+/// [batch, channel, ...] -> the same axes, with extent 1 for those of space: the mean over them. If
 /// an axis of space is split, each rank gives the sum of its part, divided by the number of
-/// elements that all ranks have: a summand of the mean.
+/// elements of all ranks: a summand of the mean.
 ///
 /// layout   Sharded<depth>, Sharded<height>, Sharded<width> -> Partial;   L -> L for any other L,
-///          and for Partial too, since it is linear
+///          also Partial, since the layer is linear
 /// sends    nothing
 /// throws   shape_error if x does not begin with batch and channel, or has empty planes
 /// source   ONNX operator GlobalAveragePool

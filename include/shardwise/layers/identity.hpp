@@ -1,12 +1,12 @@
 #pragma once
-// A branch that does nothing.
+// A branch that computes nothing.
 
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/stream.hpp"
 
 namespace shardwise {
 
-/// y = x: the branch of a Join that passes its input on.
+/// y = x: the branch of a Join that passes its input on unchanged.
 /// layout   L -> L, for every L but Partial and Replicated
 /// sends    nothing
 struct Identity : KeepsStream {

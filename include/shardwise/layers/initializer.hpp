@@ -1,5 +1,5 @@
 #pragma once
-// How parameters begin: bounds from the *global* fans, numbers by global element.
+// Initial values of parameters: bounds from the *global* fans, numbers by global element.
 
 #include <cmath>
 #include <cstddef>
@@ -12,29 +12,29 @@
 
 namespace shardwise {
 
-/// A distribution to draw initial values from: uniform on [-scale, scale), normal with standard
-/// deviation `scale`, or the constant `scale`.
+/// A distribution of initial values: uniform on [-scale, scale), normal with standard deviation
+/// `scale`, or the constant `scale`.
 struct Initializer {
-  /// Which distribution.
+  /// The kind of distribution.
   enum class Kind : std::uint8_t { constant, uniform, normal };
 
-  Kind kind = Kind::constant;  ///< of these
+  Kind kind = Kind::constant;  ///< the kind
   double scale = 0.0;          ///< half of the width, standard deviation or value
 };
 
-/// The inputs and outputs of one unit of a layer, counted over all ranks.
+/// The fan-in and fan-out of a layer, counted over all ranks.
 struct Fans {
   std::size_t in = 0;   ///< inputs of one output
   std::size_t out = 0;  ///< outputs of one input
 };
 
-/// How parameters may begin.
+/// Rules for initial values.
 namespace init {
 
 /// A rule that turns fans into a distribution.
 using Rule = Initializer (*)(const Fans&);
 
-/// sqrt(numerator / denominator), and 0 for a layer without inputs, which has nothing to draw.
+/// sqrt(numerator / denominator), and 0 for a layer without inputs, which draws nothing.
 inline double root_of_ratio(double numerator, std::size_t denominator) {
   return denominator == 0 ? 0.0 : std::sqrt(numerator / static_cast<double>(denominator));
 }
@@ -45,7 +45,7 @@ inline Initializer zeros(const Fans&) { return {}; }
 /// Ones.
 inline Initializer ones(const Fans&) { return {Initializer::Kind::constant, 1.0}; }
 
-/// U(-b, b), b = 1 / sqrt(fan_in): what torch.nn.Linear begins with, weight and bias.
+/// U(-b, b), b = 1 / sqrt(fan_in): the default of torch.nn.Linear for weight and bias.
 inline Initializer torch_linear(const Fans& fans) {
   return {Initializer::Kind::uniform, root_of_ratio(1.0, fans.in)};
 }
@@ -103,7 +103,7 @@ struct NormalValues {
   }
 };
 
-/// Sets the elements of runs to their numbers of the stream: compiled once for all layouts.
+/// Sets the elements of runs to numbers of the stream; compiled once for all layouts.
 template <class B, class T>
 void initialize_runs(B& backend, const GlobalRuns& runs, T* values, const Initializer& initial,
                      const RandomStream& stream) {
@@ -123,9 +123,9 @@ void initialize_runs(B& backend, const GlobalRuns& runs, T* values, const Initia
 
 }  // namespace detail
 
-/// Fills a rank's part of a parameter, which lies where the backend's tensors do. Element i of the
-/// global tensor takes number i of the stream, so every split of it has the same values, and no
-/// rank draws more than its own part.
+/// Fills a rank's part of a parameter, in the backend's memory. Element i of the global tensor is
+/// number i of the stream, so every split of it has the same values, and no rank draws numbers of
+/// another rank's part.
 template <class B, class T, Layout Stored>
 void initialize(B& backend, View<T, Stored> parameter, const Initializer& initial,
                 const RandomStream& stream) {

@@ -1,5 +1,5 @@
 #pragma once
-// What a layer says about itself, published as a concept.
+// The members of a layer, published as a concept.
 
 #include <array>
 #include <concepts>
@@ -20,11 +20,11 @@
 
 namespace shardwise {
 
-/// What a layer needs again in its backward.
+/// The tensor of forward that a layer's backward needs.
 enum class Saves : std::uint8_t { nothing, input, output };
 
-/// One parameter in terms of layouts: how the ranks store it and how the layer uses it.
-/// What its gradient owes before a step is the adjoint of getting from one to the other.
+/// The layouts of one parameter: how the ranks store it and how the layer uses it. Its gradient
+/// owes the adjoint of the redistribution from the first to the second before each step.
 template <Layout Stored, Layout Used>
 struct ParameterUse {
   using stored = Stored;  ///< how the ranks hold it
@@ -38,22 +38,22 @@ struct ParameterUse {
                 "Store it as it is used, or as Invariant if it is used as Replicated or Partial.");
 };
 
-/// One parameter in terms of numbers: its global shape, and how it begins.
+/// The numbers of one parameter: its global shape, and the rule of its initial values.
 struct ParameterSpec {
   std::string_view name;            ///< "weight"
-  Shape shape;                      ///< of the whole, over all ranks
-  init::Rule begins = init::zeros;  ///< where its initial values come from
-  Fans fans{};                      ///< of the layer over all ranks, for rules that depend on them
+  Shape shape;                      ///< global
+  init::Rule begins = init::zeros;  ///< the rule of its initial values
+  Fans fans{};                      ///< of the layer over all ranks, for rules that need them
 };
 
-/// An exchange between ranks inside a layer or loss, named so that it is run, transposed and
+/// An exchange between ranks inside a layer or loss. It is listed so that it is run, transposed and
 /// planned like any other redistribution. Its values are of type `accumulate_t` of the layer's
-/// dtype, or of type `Values` where that is not wide enough. A reduction other than a sum has no
-/// adjoint, and is for all-reduces only.
+/// dtype, or of type `Values` if they need a wider type. A reduction other than a sum has no
+/// adjoint, and is allowed only for all-reduces.
 template <class R, Reduction Op = Reduction::sum, class Values = void>
 struct Exchange {
-  using redistribution = R;                   ///< what moves
-  static constexpr Reduction reduction = Op;  ///< how summands become one
+  using redistribution = R;                   ///< of the values
+  static constexpr Reduction reduction = Op;  ///< how summands are combined
 
   /// The type of its values, in a layer whose sums are of type Sum.
   template <class Sum>
@@ -73,9 +73,9 @@ struct Exchange {
                 "Invariant> or Redistribute<Partial, Replicated>.");
 };
 
-/// Layouts of a layer that works on every element or every whole row alone: it keeps what it is
-/// offered, except that a sum must be complete first. A Partial becomes what the next layer wants
-/// if that is sharded, else Invariant.
+/// The layouts of a layer that works on single elements or whole rows: it keeps the offered layout,
+/// but a sum must be complete first. A Partial becomes the layout that the next layer prefers if
+/// that is sharded, else Invariant.
 struct KeepsLayout {
   ///@{
   /// As `Layer` says.
@@ -96,7 +96,7 @@ struct KeepsLayout {
   ///@}
 };
 
-/// A layer computes; it never sees a communicator.
+/// A layer computes. It has no access to a communicator.
 ///
 ///     struct Halve : KeepsLayout {                     // a minimal layer
 ///       static constexpr Saves saves = Saves::nothing;
@@ -106,51 +106,52 @@ struct KeepsLayout {
 ///       void backward(Frame&, Nothing, DY dy, DX dx) const;  // duals: View<const T, dual_t<Out>>,
 ///     };                                                     //        View<T, dual_t<In>>
 ///
-/// Layouts      `input_layout<Offered, Wanted>`: the layout of its input, when the layer before
-///              offers `Offered` and the one behind would like `Wanted`.
-///              `output_layout<In>`: the layout of its output. `desired_input_layout<Wanted>`: what
-///              it would like to be offered. All three come with `KeepsLayout` where that fits.
+/// Layouts      `input_layout<Offered, Wanted>`: the layout of its input, if the part before offers
+///              `Offered` and the next one prefers `Wanted`. `output_layout<In>`: the layout of its
+///              output. `desired_input_layout<Wanted>`: the layout that it prefers for its input.
+///              `KeepsLayout` has all three for a layer that keeps the layout.
 /// Shapes       `output_shape(in)`: global shapes; throws shape_error for an input that it cannot
 ///              take. Batch and sequence may be `dynamic` while a model is bound.
-/// Backward     gets what `saves` names as its second argument (`Nothing{}` otherwise), *assigns*
-///              dx, and writes parameter gradients by `frame.write()`. If
-///              `Frame::input_gradient` is false, dx has no memory and is left alone.
-/// Memory       of tensors may be a device's: elements are read and written by loops of
-///              `frame.backend()` alone, see DeviceBackend. On the host any loop does.
+/// Backward     gets as its second argument the tensor that `saves` names (else `Nothing{}`). It
+///              *assigns* dx, and writes parameter gradients by `frame.write()`. If
+///              `Frame::input_gradient` is false, dx has no memory and must not be written.
+/// Memory       may be a device's: then only loops of `frame.backend()` read and write elements,
+///              see DeviceBackend. On the host any loop may.
 ///
 /// Optional members:
 ///     template <Layout In> using parameters = std::tuple<ParameterUse<Stored, Used>, ...>;
 ///     std::array<ParameterSpec, n> parameter_specs(const Shape& in) const;
 ///     template <Layout In> using exchanges = std::tuple<Exchange<Redistribute<F, T>>, ...>;
 ///     std::array<Shape, n> exchange_shapes(const Shape& in) const;
-///     static constexpr bool exchanges_in_evaluation = false;  it exchanges in training alone
-///     using input_element = std::int32_t;      its input has this dtype and not the model's, like
-///                                              token ids: an input of the model, and no gradient
+///     static constexpr bool exchanges_in_evaluation = false;  it exchanges only in training
+///     using input_element = std::int32_t;      the dtype of its input if not the model's, such as
+///                                              token ids: a model's input without a gradient
 ///     static constexpr bool random = true;     draws random numbers: `frame.random()`
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
 ///     static constexpr bool backward_in_parts = true;  backward is the two functions below
-///     static constexpr bool reshapes = true;   no forward and backward: the memory stays as it is
-///     static constexpr bool keeps_shape = true;  the output is of the input's shape, always
-///     static constexpr bool keeps_features = true;  it has as many features or channels, always
-///     static constexpr Activation activation;  an element-wise function that the layer in front of
-///                                              it can apply
-///     template <Layout In> L with_activation(Activation) const;  the same layer, which applies
-///     that
-///                                              to what it gives
-///     auto make_state(Frame&) const;           what it keeps from call to call: `frame.state()`
+///     static constexpr bool reshapes = true;   no forward or backward: y is the memory of x
+///     static constexpr bool keeps_shape = true;  the output always has the input's shape
+///     static constexpr bool keeps_features = true;  it always has as many features or channels
+///     static constexpr Activation activation;  an element-wise function that the layer before it
+///                                              can apply
+///     template <Layout In> L with_activation(Activation) const;
+///                                              the same layer, which applies this to its output
+///     auto make_state(Frame&) const;           the state that it keeps: `frame.state()`
 ///
-/// A layer with `backward_in_parts`, which saves its input and works on memory of its own, has
-/// beside `backward` what that does, in two functions. They are called in this order in its place,
-/// where the ranks can sum dx while the second one runs:
+/// A layer with `backward_in_parts` must save its input and not work in place. Besides `backward`,
+/// it has two functions that together do the same. They are called in this order in place of
+/// `backward` if the ranks can sum dx while the second one runs:
 ///     template <class Frame, class DY, class DX>
 ///     void backward_input(Frame&, DY dy, DX dx) const;       // assigns dx
 ///     template <class Frame, class X, class DY>
 ///     void backward_parameters(Frame&, X x, DY dy) const;    // writes the parameters' gradients
-/// A layer that is derived from one of these and has a `backward` of its own has these two as well,
-/// or says false: else its backward is left out where ranks sum dx meanwhile.
+/// A layer that is derived from such a layer and has its own `backward` must also have these two,
+/// or set `backward_in_parts` to false: else its `backward` is not called if ranks sum dx
+/// meanwhile.
 ///
-/// A state that outlives a step, and belongs into a checkpoint, has a member `visit_buffers(f)`,
-/// which calls f(name, View<T, L>) for each tensor of it; L is Invariant or Sharded.
+/// A state that must outlive a step, and so belongs in a checkpoint, has a member
+/// `visit_buffers(f)`, which calls f(name, View<T, L>) for each of its tensors; L is Invariant or
+/// Sharded.
 ///
 /// valid: `Relu`, `Linear<split::output, 3, 4>`      invalid: `int`, a struct without `saves`
 template <class L>
@@ -162,7 +163,7 @@ concept Layer = requires(const L& layer, const Shape& in) {
   { layer.output_shape(in) } -> std::convertible_to<Shape>;
 };
 
-/// What a layer that saves nothing gets in its backward.
+/// The saved argument of a layer that saves nothing.
 struct Nothing {};
 
 namespace detail {
@@ -207,7 +208,7 @@ template <class L>
 inline constexpr bool works_in_place = requires {
   requires L::in_place;
 };
-/// Whether forward leaves the memory of its input as it is, and calls nothing of the layer.
+/// Whether the output is the memory of the input, so forward calls nothing of the layer.
 template <class L>
 inline constexpr bool passes_forward = only_reshapes<L>;
 
@@ -220,13 +221,13 @@ consteval Activation activation_of() {
   }
 }
 
-/// Whether another layer runs in the place of L: the same with its sizes in the object and not in
-/// the type, which is compiled once for all sizes. Of a type derived from L this is not said, since
-/// it may do something else.
+/// Whether another layer runs in place of L: the same layer with its sizes in the object, whose
+/// code is compiled once for all sizes. False for a type derived from L, which may compute
+/// something else.
 template <class L>
 inline constexpr bool runs_as_dynamic = false;
 
-/// The layer that runs in the place of this one.
+/// The layer that runs in place of this one.
 template <class L>
 constexpr auto as_dynamic(const L& layer) {
   if constexpr (runs_as_dynamic<L>) {
@@ -238,8 +239,8 @@ constexpr auto as_dynamic(const L& layer) {
 template <class L>
 using as_dynamic_t = decltype(as_dynamic(std::declval<const L&>()));
 
-/// Whether L, given its input as In, can apply the activation behind it. What returns another type,
-/// like that of a base class, would not do what L does.
+/// Whether L, given its input as In, can apply the activation after it. The result must have the
+/// type L: the result of a base class's function would not compute what L does.
 template <class L, class In>
 concept AppliesActivation = requires(const L& layer) {
   { layer.template with_activation<In>(Activation::relu) } -> std::same_as<L>;
@@ -248,7 +249,7 @@ concept AppliesActivation = requires(const L& layer) {
 }  // namespace detail
 
 ///@{
-/// The parameters and the exchanges of a layer that is given its input as In, as a std::tuple.
+/// The parameters and the exchanges of a layer with an input in the layout In, as a std::tuple.
 template <class L, Layout In>
 using parameters_t = typename detail::parameters_of<L, In>::type;
 template <class L, Layout In>

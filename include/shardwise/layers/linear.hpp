@@ -43,8 +43,8 @@ inline std::string linear_name(const char* kind, std::size_t in, std::size_t out
 ///                Sharded<feature>          Partial                   Sharded<batch>, <sequence>
 /// gradient owes  nothing                   nothing                   all-reduce unless Invariant
 ///
-/// In and Out are the `Sized` of it.
-/// Shards follow the units and grain of the input's features; Out/P is cut by `block_of`.
+/// In and Out are features, as `Sized` says. Shards follow the units and grain of the input's
+/// features; `block_of` cuts Out.
 /// sends    nothing
 /// throws   shape_error if x has another innermost axis or extent than In features
 /// source   Shoeybi et al. 2019, section 3
@@ -83,7 +83,7 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
         {"bias", {outputs}, this->bias_rule_, fans});
   }
 
-  /// The products of the rank's part of the weight.
+  /// The products with the rank's part of the weight.
   template <class Frame>
   static auto make_state(Frame& frame) {
     using T = typename Frame::dtype;
@@ -136,11 +136,11 @@ inline constexpr bool runs_as_dynamic<Linear<S, In, Out, Bias>> = true;
 
 }  // namespace detail
 
-/// Each rank has all inputs and makes its block of the outputs.
+/// Each rank has all inputs and computes its block of the outputs.
 template <std::size_t In, std::size_t Out, bool Bias = true>
 using ColumnParallelLinear = Linear<split::output, In, Out, Bias>;
 
-/// Each rank has its block of the inputs and makes a summand of all outputs.
+/// Each rank has its block of the inputs and computes a summand of all outputs.
 template <std::size_t In, std::size_t Out, bool Bias = true>
 using RowParallelLinear = Linear<split::input, In, Out, Bias>;
 

@@ -17,22 +17,23 @@
 namespace shardwise {
 
 /// y[n, c, p] = the largest x[n, c, p stride - before + k dilation] over the taps k of a window
-/// that fall into the image. Of equal ones the first counts, and it alone gets the gradient; an
-/// element that several windows chose gets the sum. On [batch, channel, S...] with S = [W], [H, W]
-/// or [D, H, W]; it works where the images are, and an axis of space may be split:
+/// inside the image. Of equal elements the first counts, and only it gets the gradient. An element
+/// that is the largest in several windows gets the sum of their gradients. Images are [batch,
+/// channel, S...] with S = [W], [H, W] or [D, H, W]. The layer keeps their layout, and an axis of
+/// space may be split:
 ///
 ///                          x per rank                       y per rank
 /// Invariant, Replicated    [B, C, S...]                     [B, C, S'...]
 /// Sharded<batch>           [B/P, C, S...]                   [B/P, C, S'...]
 /// Sharded<channel>         [B, C/P, S...]                   [B, C/P, S'...]
-/// Sharded<height>, ...     what its windows read of H       its block of H'
+/// Sharded<height>, ...     the part of H that it reads      its block of H'
 ///
 /// layout   L -> L;   Sharded<A> becomes Haloed<A, Window> -> Sharded<A> if A is an axis of space,
 ///          unless the windows are its single elements;
-///          Partial becomes what is wanted if that is a split of batch or channel, else Invariant
-/// saves    the number of one tap for each output, and nothing of its input
+///          Partial becomes the preferred layout if that splits batch or channel, else Invariant
+/// saves    the number of one tap for each output, not its input
 /// sends    nothing
-/// throws   shape_error if x are no such images, or smaller than a window
+/// throws   shape_error if x is not such images, or smaller than a window
 /// source   torch.nn.MaxPool2d
 template <auto Windows>
 class MaxPool {
@@ -77,7 +78,7 @@ class MaxPool {
     auto& [kernel, record] = frame.state();
     const PoolingCall call = detail::pooling_call<Windows>(x, y);
     if (Frame::input_gradient && frame.training()) {
-      record = {};  // gives its memory back first
+      record = {};  // releases the old memory first
       record = frame.take(kernel.record_bytes(call));
     }
     kernel.forward(call, x.data(), y.data(), frame.training() ? record.data() : nullptr);

@@ -1,5 +1,5 @@
 #pragma once
-// What a layer that merges several values says about itself.
+// The members of a layer that merges several values.
 
 #include <array>
 #include <concepts>
@@ -11,18 +11,18 @@
 
 namespace shardwise {
 
-/// A merge makes one value of several, its operands, and has no parameters. It says what a Layer
-/// says, with these differences; N is the number of operands.
+/// A merge computes one value from several operands, and has no parameters. Its members are those
+/// of a Layer, with these differences; N is the number of operands.
 ///
 /// Layouts      `input_layout`, `output_layout` and `desired_input_layout` are those of the first
-///              operand. The others are brought to the same layout, or to `operand<J, In>`, see
+///              operand. The others are converted to this layout, or to `operand<J, In>`, see
 ///              below.
-/// Shapes       `output_shape(const std::array<Shape, N>& in)`; a shape of rank 0 is not known yet.
+/// Shapes       `output_shape(const std::array<Shape, N>& in)`; a shape of rank 0 is unknown.
 /// Forward      `forward(Frame&, const X& x, View<T, Out> y)`: x is a std::tuple of views of the
 ///              operands, each a View<const T, L> of its layout.
-/// Backward     `backward(Frame&, const Saved& saved, DY dy, const DX& dx)` *assigns* each of the
-///              tuple dx, a View<T, dual_t<L>>, that has memory; those without are not wanted.
-///              `saved` is `Nothing{}`, or with Saves::input what x was.
+/// Backward     `backward(Frame&, const Saved& saved, DY dy, const DX& dx)` *assigns* each
+///              View<T, dual_t<L>> of the tuple dx that has memory; the others are not needed.
+///              `saved` is `Nothing{}`, or x with Saves::input.
 ///
 /// Optional members:
 ///     template <std::size_t J, Layout In> using operand;   the layout of operand J, from 1 on,
@@ -30,8 +30,8 @@ namespace shardwise {
 ///     static constexpr bool in_place = true;         y may be the memory of any operand
 ///     static constexpr bool passes_gradient = true;  each dx is dy: there is no backward
 ///     static constexpr bool keeps_shape = true;      all operands and y have the same shape
-///     static constexpr bool keeps_features = true;   they all have as many features or channels
-///     static constexpr bool adds_features = true;    y has those of all operands together
+///     static constexpr bool keeps_features = true;   all have as many features or channels
+///     static constexpr bool adds_features = true;    y has the sum of those of the operands
 ///
 /// valid: `Sum`      invalid: `Relu`
 template <class Op>
@@ -66,7 +66,7 @@ requires(J > 0 &&
 
 }  // namespace detail
 
-/// The layout of operand J of a merge that takes its first one as In.
+/// The layout of operand J of a merge whose first operand has the layout In.
 template <class Op, std::size_t J, Layout In>
 using operand_t = typename detail::operand_layout<Op, J, In>::type;
 

@@ -12,24 +12,24 @@ namespace shardwise {
 
 /// See `pool`.
 struct PoolOptions {
-  PerAxis stride = 0;          ///< 0 stands for the size: windows side by side
-  Padding padding = 0;         ///< zeros around the image; a maximum passes them over
-  PerAxis dilation = 1;        ///< from one tap to the next
+  PerAxis stride = 0;          ///< 0 means the size: windows do not overlap
+  Padding padding = 0;         ///< zeros around the image; a maximum ignores them
+  PerAxis dilation = 1;        ///< distance of neighbouring taps
   bool counts_padding = true;  ///< whether averages divide by all taps of a window
 };
 
-/// The windows of a pooling layer with any number of axes of space; a number is a size alone.
+/// The windows of a pooling layer with any number of axes of space; a single number is their size.
 struct PoolWindows {
   PerAxis size;           ///< taps
-  PoolOptions options{};  ///< all else
+  PoolOptions options{};  ///< all other properties
 
   ///@{
-  /// A size alone, or with options.
+  /// Only a size, or a size with options.
   constexpr PoolWindows(int all) : size(all) {}
   constexpr PoolWindows(PerAxis sizes, const PoolOptions& given) : size(sizes), options(given) {}
   ///@}
 
-  /// The stride, of which 0 is none.
+  /// The stride; 0 is replaced by the size.
   constexpr PerAxis stride() const { return options.stride.most() == 0 ? size : options.stride; }
 };
 
@@ -40,7 +40,8 @@ constexpr PoolWindows pool(PerAxis size, const PoolOptions& options = {}) {
 
 namespace detail {
 
-/// Padding that no window could be full of, but for dilation.
+/// Whether every padding is at most half of its window: then without dilation no window is all
+/// padding.
 template <std::size_t Axes, std::array<Window, Axes> Windows>
 consteval bool padding_is_narrow() {
   bool narrow = true;
@@ -49,7 +50,7 @@ consteval bool padding_is_narrow() {
   return narrow;
 }
 
-/// The windows along each of so many axes.
+/// The windows along each axis.
 template <std::size_t Axes, PoolWindows P>
 consteval std::array<Window, Axes> pool_windows() {
   constexpr PoolOptions o = P.options;
@@ -61,7 +62,7 @@ consteval std::array<Window, Axes> pool_windows() {
   return result;
 }
 
-/// "3x3, stride 2x2, padding 1x1": sizes, and what differs from the default.
+/// "3x3, stride 2x2, padding 1x1": sizes, and the values that are not defaults.
 template <std::size_t Axes>
 std::string pool_name(const std::array<Window, Axes>& windows) {
   std::string size, stride, dilation, padding;

@@ -10,7 +10,7 @@
 namespace shardwise {
 
 /// y = x / sqrt(Σ x² / N + epsilon) w over the N features of each row: `LayerNorm` without the
-/// mean, and by default without the bias. Layouts, shapes and errors are those of LayerNorm.
+/// mean, and by default without the bias. Layouts, shapes and errors as LayerNorm.
 ///
 ///     RmsNorm<512>{}                           weight, epsilon 1e-5
 ///     RmsNorm<dynamic>(512, Epsilon{1e-6})

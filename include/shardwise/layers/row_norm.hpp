@@ -1,6 +1,6 @@
 #pragma once
-// What LayerNorm and RmsNorm share: rows that are brought to one scale, wherever their features
-// are.
+// The common part of LayerNorm and RmsNorm: the normalisation of rows, whether their features are
+// split or not.
 
 #include <array>
 #include <concepts>
@@ -22,27 +22,27 @@
 
 namespace shardwise {
 
-/// The parameters of a normalisation: for each feature a number of each.
+/// The parameters of a normalisation: one number for each feature in each of them.
 enum class Affine : std::uint8_t { none, weight, weight_and_bias };
 
-/// How many they are.
+/// The number of parameters.
 constexpr std::size_t count_of(Affine affine) { return static_cast<std::size_t>(affine); }
 
-/// What a normalisation adds to the mean of the squares, so that a constant row divides by no zero.
+/// Added to the mean of the squares, so that a constant row is not divided by zero.
 struct Epsilon {
   double value = 1e-5;  ///< at least 0
 };
 
 namespace detail {
 
-/// How a normalisation uses its parameters, given its input as In.
+/// The parameters of a normalisation for an input in the layout In.
 template <Layout In>
 using NormParameter = ParameterUse<
     std::conditional_t<std::same_as<In, Sharded<Axis::feature>>, In, Invariant>,
     std::conditional_t<std::same_as<In, Sharded<Axis::feature>> || std::same_as<In, Invariant>, In,
                        Replicated>>;
 
-/// A sum over the features of each row, which a rank with whole rows has by itself.
+/// A sum over the features of each row; no communication if ranks have whole rows.
 template <Layout In>
 using NormSum =
     Exchange<std::conditional_t<std::same_as<In, Sharded<Axis::feature>>,
@@ -51,15 +51,16 @@ using NormSum =
 /// y = x̂ w + b with x̂ = (x - mean) scale and scale = 1 / sqrt(Σ (x - mean)² / N + epsilon), over
 /// the N features of each row; mean is Σ x / N if `Centred`, else 0.
 ///
-/// It takes two passes, the sum first and then the squares of what is left: in one pass, Σ x² / N -
-/// mean² cancels, and at mean 1e4 and deviation 1 no digit of a float is left. Where features are
-/// split, each pass is an exchange. One exchange of every rank's mean, squares and count would be
-/// no sum, so it would have no adjoint; a sum has one, and backward needs no exchange of its own.
+/// There are two passes, first the sum and then the squares of the differences: in one pass, Σ x² /
+/// N - mean² cancels, and for a mean of 1e4 and a deviation of 1 a float keeps no digit. If
+/// features are split, each pass is an exchange. One exchange of the mean, squares and count of
+/// every rank would not be a sum, so it would have no adjoint. A sum has one, and backward needs no
+/// exchange of its own.
 ///
 /// Backward, with g = dy w: dx = scale (g - Σ g / N - x̂ Σ g x̂ / N), without Σ g if not `Centred`.
-/// Up to factors that are the same on all ranks, Σ g x̂ is what the adjoint of the exchange of
-/// squares adds up, and Σ g that of the exchange of sums. Both sums of a row are kept until then:
-/// finding them again would take the forward's exchanges again.
+/// Up to factors that are equal on all ranks, the adjoint of the exchange of squares computes Σ g
+/// x̂, and that of the exchange of sums Σ g. Both sums of a row are kept until backward: to compute
+/// them again would repeat forward's exchanges.
 template <bool Centred, std::size_t N, Affine A>
 class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_of(A)> {
   using RowNorm::WeightAndBias::has_bias;
@@ -75,10 +76,10 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
   using Sized<N>::Sized;
   using Sized<N>::in;
 
-  /// The number of features is in the type. Throws argument_error for an epsilon below 0.
+  /// If the number of features is in the type. Throws argument_error for an epsilon below 0.
   constexpr explicit RowNorm(Epsilon epsilon) requires(N != dynamic) : epsilon_(checked(epsilon)) {}
 
-  /// It is `dynamic`.
+  /// If it is `dynamic`.
   constexpr RowNorm(std::size_t features, Epsilon epsilon) requires(N == dynamic)
       : Sized<N>(features), epsilon_(checked(epsilon)) {}
 
@@ -181,7 +182,7 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
     return sums;
   }
 
-  /// Exchange I of the sums of terms(r)(i) over the rank's features i, for each row r.
+  /// Exchange I, with the sums of terms(r)(i) over the rank's features i for each row r.
   template <std::size_t I, class Frame, class X, class Terms>
   static auto row_sum(Frame& frame, const X& x, const Terms& terms) {
     auto mine = frame.template exchange_input<I>();
@@ -189,7 +190,7 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
     return frame.template exchange<I>(std::move(mine));
   }
 
-  /// The same through the adjoint of exchange I.
+  /// The same with the adjoint of exchange I.
   template <std::size_t I, class Frame, class X, class Terms>
   static auto adjoint_sum(Frame& frame, const X& x, const Terms& terms) {
     auto mine = frame.template adjoint_input<I>();

@@ -1,5 +1,5 @@
 #pragma once
-// Images whose channels are multiplied by factors of their own.
+// Images whose channels are multiplied by their own factors.
 
 #include <array>
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace shardwise {
 
 namespace detail {
 
-/// y = x F(s[p]) for every element of plane p, of so many. Of a gradient dy it makes dx.
+/// y = x F(s[p]) for every element of plane p. With dy in place of x it gives dx.
 template <class F, class T>
 struct ScaledPlanes {
   std::size_t plane;
@@ -76,11 +76,11 @@ struct PutFactorGradient {
 ///          Sequential<GlobalAveragePool, Squeeze, Relu, Excite>>       1 x 1 convolutions
 ///
 /// layout   x          L -> L, for every L but Partial and Replicated
-///          s          as x; Replicated where x is split along space, and then every rank makes a
-///                     summand of the gradient of s
+/// layout   x: L -> L, for every L but Partial and Replicated;   s: as x, but Replicated if x is
+///          split along space: then the gradient of s is one summand on each rank
 /// saves    x and s
 /// sends    nothing
-/// throws   shape_error if x are no such images, or if s has other axes or extents
+/// throws   shape_error if x is not such images, or if s has other axes or extents
 /// source   Hu, Shen, Sun, "Squeeze-and-excitation networks", 2018
 template <class F = activations::Identity>
 struct ScaleChannels : KeepsStream {

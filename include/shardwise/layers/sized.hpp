@@ -1,5 +1,5 @@
 #pragma once
-// A base of layers: sizes that the type of a layer may or may not know.
+// A base of layers: sizes in the type of a layer, or in the object.
 
 #include <array>
 #include <cstddef>
@@ -38,10 +38,10 @@ struct GivenSizes<0> {
 
 }  // namespace detail
 
-/// The size of a layer's input and that of its output over all ranks, such as their features, or
-/// one size of both: `Sized<In, Out>` or `Sized<N>`. Each stands in the type or, where that says
-/// `dynamic`, in the object, whose constructor is given those in this order. A layer inherits the
-/// constructors: `Linear<split::output, dynamic, 10>(512)`.
+/// The sizes of a layer's input and output over all ranks, such as their features: `Sized<In, Out>`,
+/// or `Sized<N>` if both are equal. Each is in the type or, if it is `dynamic` there, in the object.
+/// The constructor takes the dynamic sizes in their order, and layers inherit it:
+/// `Linear<split::output, dynamic, 10>(512)`.
 template <std::size_t... Ns>
 class Sized {
   static constexpr std::size_t by_type[sizeof...(Ns)] = {Ns...};
@@ -49,18 +49,18 @@ class Sized {
  public:
   static constexpr std::size_t in_features = by_type[0];                   ///< or `dynamic`
   static constexpr std::size_t out_features = by_type[sizeof...(Ns) - 1];  ///< or `dynamic`
-  /// How many sizes the constructor is to be given.
+  /// The number of sizes that the constructor takes.
   static constexpr std::size_t sizes_to_give = (0 + ... + (Ns == dynamic ? 1 : 0));
 
-  /// All sizes are in the type; it does not compile otherwise.
+  /// If all sizes are in the type; otherwise it does not compile.
   constexpr Sized() { detail::sizes_must_be_dynamic<0, sizes_to_give>(); }
 
-  /// One is `dynamic`; it does not compile otherwise.
+  /// If one size is `dynamic`; otherwise it does not compile.
   constexpr explicit Sized(std::size_t size) : given_(size) {
     detail::sizes_must_be_dynamic<1, sizes_to_give>();
   }
 
-  /// Both are `dynamic`; it does not compile otherwise.
+  /// If both are `dynamic`; otherwise it does not compile.
   constexpr Sized(std::size_t in, std::size_t out) : given_(in, out) {
     detail::sizes_must_be_dynamic<2, sizes_to_give>();
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Along which axis a layer's weight is cut, and the layouts that follow from it.
+// The axis along which a layer's weight is split, and the layouts that follow from it.
 
 #include <concepts>
 #include <type_traits>
@@ -9,10 +9,10 @@
 
 namespace shardwise {
 
-/// Along which axis a layer's weight is cut.
+/// The axis along which a layer's weight is split.
 namespace split {
 
-/// Not at all: every rank has the whole weight, and works on what it is given.
+/// Not split: every rank has the whole weight, and uses it for its part of the input.
 struct none {};
 
 /// By output feature or channel (column-parallel).
@@ -23,7 +23,7 @@ struct input {};
 
 }  // namespace split
 
-/// What a layer with one weight may be split by.
+/// The splits of a layer with one weight.
 template <class S>
 concept Split =
     std::same_as<S, split::none> || std::same_as<S, split::output> || std::same_as<S, split::input>;
@@ -31,7 +31,7 @@ concept Split =
 namespace detail {
 
 /// The layouts of a layer y = x W + b, by split. Summed is the axis of x over which W sums; y has
-/// an axis of the same name.
+/// an axis with the same name.
 template <class S, Axis Summed>
 struct ProductLayouts {
   static_assert(Split<S>,
@@ -68,7 +68,7 @@ struct ProductLayouts<split::input, Summed> {
   using bias = ParameterUse<Invariant, Partial>;
 };
 
-/// Rows or images may be anywhere, each must be whole.
+/// Any layout in which each row or image is whole.
 template <Axis Summed>
 struct ProductLayouts<split::none, Summed> {
   template <Layout L>

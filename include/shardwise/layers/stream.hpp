@@ -8,15 +8,15 @@
 
 namespace shardwise {
 
-/// The layout of a stream that passes through blocks: a Partial becomes what is wanted if that is
-/// sharded, else Invariant, as does a Replicated; anything else stays as it is.
+/// The layout of a stream through blocks: Partial and Replicated become the preferred layout if
+/// that is sharded, else Invariant; every other layout stays.
 template <Layout Offered, Layout Wanted>
 using stream_t =
     std::conditional_t<std::same_as<Offered, Partial>,
                        std::conditional_t<ShardedLayout<Wanted>, Wanted, Invariant>,
                        std::conditional_t<std::same_as<Offered, Replicated>, Invariant, Offered>>;
 
-/// Layouts of a layer or operation that works on every element alone, and leaves a stream as it is.
+/// The layouts of a layer or merge that works on single elements, and keeps the layout of a stream.
 struct KeepsStream {
   ///@{
   /// As `Layer` says.

@@ -51,12 +51,12 @@ struct MultipliedBack {
 
 }  // namespace detail
 
-/// y = F(a) b, element by element, for a function F of `activations`; a is the first operand. The
-/// gated product of a perceptron is a Join of it:
+/// y = F(a) b, element by element, for a function F of `activations`; a is the first operand. It is
+/// the gated product of a perceptron, in a Join:
 ///
 ///     Join<Times<activations::Silu>, ColumnParallelLinear<E, H>, ColumnParallelLinear<E, H>>
 ///
-/// layout   L -> L, for every L but Partial and Replicated; b is brought to the layout of a
+/// layout   L -> L, for every L but Partial and Replicated; b is converted to the layout of a
 /// saves    a and b
 /// sends    nothing
 /// throws   shape_error if the shapes are not equal
@@ -93,7 +93,7 @@ struct Times : KeepsStream {
   ///@}
 };
 
-/// "Times<silu>", and "Times" of the identity.
+/// "Times<silu>"; "Times" for the identity.
 template <class F>
 struct NameOf<Times<F>> {
   static std::string name() {

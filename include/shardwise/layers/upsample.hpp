@@ -1,5 +1,5 @@
 #pragma once
-// Nearest upsampling: every element several times, side by side.
+// Nearest upsampling: repeats every element along each axis of space.
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@ namespace shardwise {
 
 namespace detail {
 
-/// The windows of an upsampling by so many along each axis of space.
+/// The windows of an upsampling by these factors along the axes of space.
 template <std::size_t Axes, PerAxis Scale>
 consteval std::array<Window, Axes> upsampling_windows() {
   static_assert(Scale.fits(Axes) && Scale.least() > 0,
@@ -29,14 +29,14 @@ consteval std::array<Window, Axes> upsampling_windows() {
   return windows;
 }
 
-/// What a rank holds of an axis of the small image and of the large one.
+/// A rank's part of an axis of the small image and of the large one.
 struct UpsampledAxis {
-  std::size_t small = 1;    ///< elements that it holds
-  std::size_t large = 1;    ///< elements that it holds
+  std::size_t small = 1;    ///< elements of the small image
+  std::size_t large = 1;    ///< elements of the large image
   std::size_t repeats = 1;  ///< of each small element
-  std::size_t skipped = 0;  ///< repeats of its first small element that the rank before has
+  std::size_t skipped = 0;  ///< repeats of its first small element that are on the rank before
 
-  /// The small element that is repeated at o.
+  /// The small element of large element o.
   constexpr std::size_t source(std::size_t o) const { return (o + skipped) / repeats; }
   ///@{
   /// The large elements that repeat small element i.
@@ -49,12 +49,12 @@ struct UpsampledAxis {
   ///@}
 };
 
-/// The axes of space, outermost first; those that images lack have one element.
+/// The axes of space, outermost first; an axis that images lack has one element.
 struct UpsampledSpace {
   UpsampledAxis d, h, w;
 
   ///@{
-  /// Elements that the rank holds of a plane of the small image, and of the large one.
+  /// Elements of the rank's part of a plane: in the small image, and in the large one.
   constexpr std::size_t small() const { return d.small * h.small * w.small; }
   constexpr std::size_t large() const { return d.large * h.large * w.large; }
   ///@}
@@ -102,18 +102,17 @@ struct UpsampledPlanesBack {
 
 /// y[n, c, o] = x[n, c, o / scale] on images [batch, channel, S...], rounded down along every axis
 /// of S, [W], [H, W] or [D, H, W]; y is larger by `scale`. The gradient of an element is the sum
-/// over its repeats. It works where the images are, and an axis of space may be split:
+/// over its repeats. The layer keeps the layout of the images, and an axis of space may be split:
 ///
 ///                          x per rank                            y per rank
-/// Sharded<height>, ...     the rows that its block of H scale    its block of H scale
-///                          repeats
+/// Sharded<height>, ...     the rows for its block of H scale     its block of H scale
 /// all others               their part of [B, C, H...]            the same part, larger
 ///
-/// layout   L -> L, Partial too, for it is linear;   if A is an axis of space that is scaled,
-///          Sharded<A> becomes Haloed<A, Window> -> Sharded<A>
+/// layout   L -> L, also Partial, since the layer is linear;   if A is an axis of space that is
+///          scaled, Sharded<A> becomes Haloed<A, Window> -> Sharded<A>
 /// saves    nothing
 /// sends    nothing
-/// throws   shape_error if x are no such images
+/// throws   shape_error if x is not such images
 /// source   torch.nn.Upsample with mode='nearest' and a whole scale_factor
 template <auto Windows>
 class Upsample : public detail::LinearInWindows<Windows> {

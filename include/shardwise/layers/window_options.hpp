@@ -1,6 +1,6 @@
 #pragma once
-// How the windows of a convolution or pooling are written: one number for all axes of space, or one
-// for each.
+// Options of the windows of a convolution or pooling layer: one number for all axes of space, or
+// one for each.
 
 #include <algorithm>
 #include <array>
@@ -10,10 +10,10 @@
 
 namespace shardwise {
 
-/// A number for every axis of space: `3`, or one for each, outermost first: `{3, 5}`.
+/// One number for all axes of space: `3`, or one for each, outermost first: `{3, 5}`.
 struct PerAxis {
-  std::array<int, 3> values{};  ///< for each axis; what was not given repeats the last one
-  std::size_t count = 1;        ///< how many were given; 1 stands for any number of equal ones
+  std::array<int, 3> values{};  ///< for each axis; the last given number fills the rest
+  std::size_t count = 1;        ///< how many were given; 1 fits any number of axes
 
   ///@{
   /// One number for all axes, or one for each.
@@ -21,7 +21,7 @@ struct PerAxis {
   constexpr PerAxis(int a, int b) : values{a, b, b}, count(2) {}
   constexpr PerAxis(int a, int b, int c) : values{a, b, c}, count(3) {}
   ///@}
-  /// Its members, as nvcc writes template arguments of class type for the compiler of the host.
+  /// Public members, since nvcc writes template arguments of class type for the host compiler.
   constexpr PerAxis(const std::array<int, 3>& numbers, std::size_t given)
       : values(numbers), count(given) {}
 
@@ -34,15 +34,15 @@ struct PerAxis {
   ///@}
 };
 
-/// Zeros around an image: as many at both ends of an axis (`1`, `{1, 2}`), other numbers at each
-/// (`sides(1, 0)`, `sides({1, 2}, {0, 2})`), or as many as keep its extents (`same`).
+/// Zeros around an image: the same number at both ends of an axis (`1`, `{1, 2}`), other numbers at
+/// each end (`sides(1, 0)`, `sides({1, 2}, {0, 2})`), or as many as keep its extents (`same`).
 struct Padding {
-  PerAxis before = 0;         ///< zeros in front of the image
-  PerAxis after = 0;          ///< zeros behind it
-  bool keeps_extent = false;  ///< as many as keep the extents; the numbers do not count
+  PerAxis before = 0;         ///< zeros before the image
+  PerAxis after = 0;          ///< zeros after it
+  bool keeps_extent = false;  ///< as many as keep the extents; the numbers are ignored
 
   ///@{
-  /// As many at both ends, or other numbers at each.
+  /// The same number at both ends, or other numbers at each end.
   constexpr Padding(int all) : before(all), after(all) {}
   constexpr Padding(int a, int b) : before(a, b), after(a, b) {}
   constexpr Padding(int a, int b, int c) : before(a, b, c), after(a, b, c) {}
@@ -54,16 +54,16 @@ struct Padding {
   constexpr bool fits(std::size_t axes) const { return before.fits(axes) && after.fits(axes); }
 };
 
-/// Other numbers of zeros in front of the image than behind it.
+/// Different numbers of zeros before and after the image.
 constexpr Padding sides(PerAxis before, PerAxis after) { return {before, after, false}; }
 
-/// Of an odd number of zeros the last one lies behind the image. Needs stride 1.
+/// If the number of zeros is odd, the last one is after the image. Needs stride 1.
 /// source   torch.nn.Conv2d with padding='same'
 inline constexpr Padding same{PerAxis(0), PerAxis(0), true};
 
 namespace detail {
 
-/// What can be wrong with windows, said where they are written.
+/// The errors of windows, reported where they are written.
 template <std::size_t Axes, PerAxis Size, PerAxis Stride, Padding Zeros, PerAxis Dilation>
 consteval bool windows_must_exist() {
   static_assert(Size.fits(Axes) && Stride.fits(Axes) && Zeros.fits(Axes) && Dilation.fits(Axes),

@@ -69,7 +69,7 @@ template <class P>
 class ParameterMemory {
  public:
   ///@{
-  /// As in Precision.
+  /// As Precision says.
   using compute = typename P::compute;
   using parameter = typename P::parameter;
   using gradient = typename P::gradient;

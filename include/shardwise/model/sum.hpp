@@ -37,7 +37,7 @@ struct Summed {
 /// throws   shape_error if the shapes are not equal
 struct Sum : KeepsStream {
   ///@{
-  /// As in `Merge`.
+  /// As `Merge` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool in_place = true;
   static constexpr bool passes_gradient = true;

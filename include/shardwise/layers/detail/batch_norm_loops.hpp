@@ -1,5 +1,5 @@
 #pragma once
-// The loops of a batch normalisation: over channels c, and over the elements i of a channel.
+// The loops of a batch normalisation, over channels c or over the elements i of a channel.
 
 #include <cmath>
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace shardwise::detail {
 
-/// Numbers of every channel that a batch normalisation keeps. All have the memory of the model.
+/// The statistics of every channel, in the model's memory.
 template <class A>
 struct ChannelStatistics {
   A* running_mean = nullptr;
@@ -30,13 +30,13 @@ constexpr double number(T value) {
   return static_cast<double>(static_cast<accumulate_t<T>>(value));
 }
 
-/// Mean and scale of a batch, from Σ x and Σ x² of its channels, and what they do to the running
-/// ones.
+/// Computes mean and scale of a batch from Σ x and Σ x² of its channels, and updates the running
+/// statistics.
 template <class A>
 struct BatchStatistics {
   const double* totals;
   const double* squares;
-  double count;  // of values of a channel
+  double count;  // values of a channel
   double epsilon;
   double momentum;
   bool moves_running;
@@ -45,7 +45,7 @@ struct BatchStatistics {
   constexpr void operator()(std::size_t c) const {
     const double mean = totals[c] / count;
     const double spread = squares[c] / count - mean * mean;
-    const double variance = spread < 0 ? 0 : spread;  // and no number stays none
+    const double variance = spread < 0 ? 0 : spread;  // NaN stays NaN
     kept.mean[c] = static_cast<A>(mean);
     kept.scale[c] = static_cast<A>(scale_of(variance, epsilon));
     if (moves_running && std::isfinite(variance)) {
@@ -60,7 +60,7 @@ struct BatchStatistics {
   }
 };
 
-/// Mean and scale from the running statistics.
+/// Mean and scale, computed from the running statistics.
 template <class A>
 struct RunningStatistics {
   double epsilon;

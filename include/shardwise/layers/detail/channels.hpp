@@ -1,5 +1,5 @@
 #pragma once
-// Work on a tensor channel by channel, and sums over everything but one axis.
+// Loops over the channels of a tensor, and sums over all axes but one.
 
 #include <algorithm>
 #include <array>
@@ -26,7 +26,7 @@ struct ChannelsOf {
   constexpr std::size_t count() const { return outer * inner; }
 };
 
-/// sums[c] = Σ terms(c)(i) over the elements i of channel c, in double, of neighbouring channels.
+/// sums[c] = Σ terms(c)(i) over the elements i of channel c, in double, for a block of channels.
 template <class Terms>
 struct SumsOfChannels {
   ChannelsOf tensor;
@@ -53,7 +53,7 @@ struct SumsOfChannels {
   }
 };
 
-/// Two sums that are made in one pass.
+/// Two sums in one pass.
 struct TwoSums {
   double first;
   double second;
@@ -116,8 +116,8 @@ struct InItsChannel {
   constexpr void operator()(std::size_t i) const { f(i / tensor.inner % tensor.channels)(i); }
 };
 
-/// Calls f(c)(i) for every element i of every channel c. On the host a run of neighbours at a time,
-/// since a division for every element would take longer than what is done to it.
+/// Calls f(c)(i) for every element i of every channel c. The host does a contiguous run at a time,
+/// since a division for every element would take longer than the call.
 template <class B, class F>
 void for_each_in_channels(B& backend, const ChannelsOf& tensor, const F& f) {
   if constexpr (DeviceBackend<B>) {

@@ -1,6 +1,6 @@
 #pragma once
-// What can be wrong with the channels and the input of a convolution: at compile time what stands
-// in types, and with the shapes at hand the rest.
+// Errors of a convolution's channels and input: at compile time for what the types have, the rest
+// at run time with the shapes.
 
 #include <array>
 #include <cstddef>
@@ -49,7 +49,7 @@ constexpr Axis space_axis(std::size_t i, std::size_t axes) {
   return names[names.size() - axes + i];
 }
 
-/// Where axis `a` stands among `axes` axes of space; `axes` if it is none of them.
+/// The position of axis `a` among `axes` axes of space; `axes` if it is not one of them.
 constexpr std::size_t space_position(Axis a, std::size_t axes) {
   for (std::size_t i = 0; i < axes; ++i) {
     if (space_axis(i, axes) == a) return i;
@@ -65,7 +65,7 @@ consteval bool axis_must_exist() {
   return true;
 }
 
-/// Each check throws shape_error with both sides of what does not meet.
+/// Each check throws shape_error with both values that do not match.
 struct ConvolutionChecks {
   std::size_t axes, in, out, groups, grain;
 
@@ -77,13 +77,13 @@ struct ConvolutionChecks {
     if (x[1].known() && x[1].extent() != in) throw_wrong_channels(x);
   }
 
-  /// What the compiler could not see of dynamic channels.
+  /// The checks of dynamic channels, which the compiler could not make.
   constexpr void check_channels() const {
     if (in == 0 || out == 0 || in % groups != 0 || out % groups != 0 || out % grain != 0)
       throw_not_divisible();
   }
 
-  /// That every unit of the input's channels, which no shard cuts, has whole groups.
+  /// Checks that every unit of the input's channels, which no shard cuts, has whole groups.
   constexpr void check_units(const Shape& x) const {
     if (x[1].known() && x[1].grain % (in / groups) != 0) throw_cut_groups(x);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The elements that a rank holds of a tensor, by their numbers in the whole.
+// The elements of a rank's part of a tensor, by their numbers in the whole tensor.
 
 #include <algorithm>
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace shardwise::detail {
 
-/// Runs of local elements that are neighbours in the whole tensor too.
+/// Runs of local elements that are contiguous in the whole tensor too.
 struct GlobalRuns {
   std::size_t count = 0;     ///< of runs
   std::size_t length = 0;    ///< elements of each
-  std::uint64_t first = 0;   ///< global element that the first run begins with
-  std::uint64_t stride = 0;  ///< from there to the beginning of the next
+  std::uint64_t first = 0;   ///< the first global element of the first run
+  std::uint64_t stride = 0;  ///< from the begin of a run to that of the next
 
-  /// The global element that run `run` begins with.
+  /// The first global element of run `run`.
   constexpr std::uint64_t begin(std::size_t run) const { return first + run * stride; }
 
-  /// The global element that is local element `i`.
+  /// The global element of local element `i`.
   constexpr std::uint64_t global(std::size_t i) const { return begin(i / length) + i % length; }
 };
 
@@ -44,7 +44,7 @@ template <class F>
 struct OnPiece {
   GlobalRuns runs;
   std::size_t pieces;   // of each run
-  std::uint64_t fours;  // of elements in a piece
+  std::uint64_t fours;  // blocks of four elements in a piece
   F f;
 
   constexpr void operator()(std::size_t i) const {
@@ -57,12 +57,12 @@ struct OnPiece {
   }
 };
 
-/// Calls f(begin, end, local) for pieces of runs: the global elements [begin, end), of which the
-/// first is local element `local`; nothing is to be done if begin is not below end. On a device a
-/// piece is what shares a block of random numbers, four elements, and elsewhere a whole run.
+/// Calls f(begin, end, local) for pieces of runs: the global elements [begin, end), the first of
+/// which is local element `local`; a piece with begin >= end is empty. On a device a piece is one
+/// block of four random numbers, on the host a whole run.
 template <class B, class F>
 void for_each_piece(B& backend, const GlobalRuns& runs, const F& f) {
-  const std::size_t fours = (runs.length + 2) / 4 + 1;  // that a run has a part of, at most
+  const std::size_t fours = (runs.length + 2) / 4 + 1;  // the most blocks that a run touches
   if constexpr (DeviceBackend<B>) {
     backend.for_each(runs.count * fours, OnPiece<F>{runs, fours, 1, f});
   } else {

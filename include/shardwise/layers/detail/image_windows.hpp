@@ -1,6 +1,6 @@
 #pragma once
-// Windows that slide over the axes of space of images [batch, channel, (depth,) (height,) width],
-// wherever the images are split.
+// Windows that slide along the axes of space of images [batch, channel, (depth,) (height,) width],
+// for every split of the images.
 
 #include <algorithm>
 #include <array>
@@ -17,14 +17,14 @@
 
 namespace shardwise::detail {
 
-/// What a rank holds along a split axis for its block of the outputs.
+/// The elements along a split axis that a rank needs for its block of the outputs.
 template <Axis A, Window W>
 struct read_through {
   using type = std::conditional_t<W.is_pointwise(), Sharded<A>, Haloed<A, W>>;
 };
 
-/// What a layer with these windows takes of images laid out as L: what its windows read beyond a
-/// rank's block too, if L splits an axis along which they slide.
+/// The input layout of a layer with these windows on images in the layout L: if L splits an axis
+/// along which the windows slide, it includes what they read beyond a rank's block.
 template <auto Windows, Layout L, std::size_t I = 0>
 struct windowed {
   using type = L;
@@ -38,7 +38,7 @@ requires(I < Windows.size()) struct windowed<Windows, Sharded<A>, I> {
 template <auto Windows, Layout L>
 using windowed_t = typename windowed<Windows, L>::type;
 
-/// What such a layer gives for images taken as In.
+/// The output layout of such a layer for images in the layout In.
 template <Layout In>
 struct outputs_of {
   using type = In;
@@ -50,7 +50,7 @@ struct outputs_of<Haloed<A, W>> {
 template <Layout In>
 using outputs_of_t = typename outputs_of<In>::type;
 
-/// What the rank holds of an axis of the tensor in view.
+/// The rank's part of an axis of the tensor in view.
 template <class V>
 Interval held_of_axis(const V& view, std::size_t axis) {
   using L = typename V::layout;
@@ -61,16 +61,16 @@ Interval held_of_axis(const V& view, std::size_t axis) {
   return {0, view.global()[axis].extent()};
 }
 
-/// Where the taps of a window fall on what a rank holds of an axis, `input` elements, for a block
-/// of the outputs. A rank holds all that its windows read, so there is padding only where its first
-/// window begins in front of the whole image.
+/// The taps of a window on a rank's `input` elements of an axis, for a block of the outputs. A rank
+/// has all elements that its windows read, so there is padding only if its first window begins
+/// before the whole image.
 constexpr SpatialAxis axis_here(const Window& window, std::size_t input, const Interval& outputs) {
   const std::size_t padding =
       window.before - std::min(window.before, outputs.offset * window.stride);
   return {input, outputs.size, window.kernel, window.stride, window.dilation, padding};
 }
 
-/// The same for every axis of space of x, or of its gradient, and of y, or of its gradient.
+/// The same for every axis of space of x and y, or of their gradients.
 template <auto Windows, class X, class Y>
 std::array<SpatialAxis, 3> space_of(const X& x, const Y& y) {
   constexpr std::size_t axes = Windows.size();
@@ -81,7 +81,7 @@ std::array<SpatialAxis, 3> space_of(const X& x, const Y& y) {
   return space;
 }
 
-/// Throws shape_error unless x are images with so many axes of space, none of them empty.
+/// Throws shape_error unless x is images with this number of axes of space, none of them empty.
 constexpr void check_images(const Shape& x, std::size_t axes) {
   bool fits = x.rank() == axes + 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
   for (std::size_t i = 0; i < axes && fits; ++i)
@@ -93,8 +93,8 @@ constexpr void check_images(const Shape& x, std::size_t axes) {
                      "] of at least one element along every axis of space, of grain 1"});
 }
 
-/// What windows give for images of shape x.
-/// throws   shape_error if x are no such images, or smaller than a window
+/// The shape of the output for images of shape x.
+/// throws   shape_error if x is not such images, or smaller than a window
 template <auto Windows>
 constexpr Shape pooled_shape(const Shape& x) {
   if (x.rank() == 0) return x;
@@ -114,8 +114,8 @@ constexpr Shape pooled_shape(const Shape& x) {
   return y;
 }
 
-/// Layouts and shapes of a layer that is linear in what its windows read, so that it takes summands
-/// as they are.
+/// Layouts and shapes of a layer that is linear in the elements that its windows read, so that its
+/// input may be a summand.
 template <auto Windows>
 struct LinearInWindows {
   ///@{
@@ -133,7 +133,7 @@ struct LinearInWindows {
   ///@}
 };
 
-/// One call on what this rank holds.
+/// One call on the rank's part.
 template <auto Windows, class X, class Y>
 PoolingCall pooling_call(const X& x, const Y& y) {
   return {{x.local()[0].extent(), space_of<Windows>(x, y)}, x.local()[1].extent()};

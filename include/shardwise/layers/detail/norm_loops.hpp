@@ -1,7 +1,7 @@
 #pragma once
-// The loops of a normalisation of rows, on n features x[r * n], ... of each row r.
+// The loops of a normalisation of rows, on the n features x[r * n], ... of each row r.
 //
-// `Rows` are NormStatistics; weight and bias are read where `HasWeight` and `HasBias` say so.
+// `Rows` are NormStatistics; weight and bias are read only with `HasWeight` and `HasBias`.
 
 #include <algorithm>
 #include <array>
@@ -91,7 +91,7 @@ struct NormOutput {
   }
 };
 
-/// dx = scale (g - Σ g / N - x̂ Σ g x̂ / N), the first of the sums if `Centred`.
+/// dx = scale (g - Σ g / N - x̂ Σ g x̂ / N), without Σ g unless `Centred`.
 template <bool Centred, bool HasWeight, class Rows, class T>
 struct NormInputGradient {
   using A = accumulate_t<T>;
@@ -115,7 +115,7 @@ struct NormInputGradient {
   }
 };
 
-/// The gradients of one feature's weight and bias, or what a row adds to them.
+/// The gradients of one feature's weight and bias, or the terms of one row.
 template <class A>
 struct NormGradient {
   A along;  ///< Σ dy x̂
@@ -126,7 +126,7 @@ struct NormGradient {
   }
 };
 
-/// What the rows r add to the gradients of feature i.
+/// The terms of the rows r in the gradients of feature i.
 template <class Rows, class T>
 struct NormGradientTerms {
   Rows rows;
@@ -156,7 +156,8 @@ struct PutNormGradient {
   }
 };
 
-/// Puts the sums over `count` rows in their order, of neighbouring features at a time.
+/// Adds the terms of `count` rows in order, for a block of neighbouring features, and stores the
+/// sums.
 template <bool HasBias, class Rows, class T>
 struct NormGradientsOfBlock {
   NormGradientTerms<Rows, T> terms;

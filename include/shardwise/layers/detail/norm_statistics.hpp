@@ -1,5 +1,5 @@
 #pragma once
-// What a normalisation has to know of each row.
+// The statistics of each row in a normalisation.
 
 #include <cmath>
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace shardwise::detail {
 /// Sums over the features of every row, in memory of type `PerRow`.
 template <class PerRow>
 struct NormSums {
-  PerRow totals;   ///< Σ x; nothing where rows are not centred
+  PerRow totals;   ///< Σ x; Nothing if rows are not centred
   PerRow squares;  ///< Σ (x - mean)²
 };
 
-/// What a normalisation keeps from forward to backward.
+/// The state of a normalisation, from forward to backward.
 template <class PerRow>
 struct NormState {
   NormSums<PerRow> sums;  ///< of the last forward in training
