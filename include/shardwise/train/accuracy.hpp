@@ -1,5 +1,5 @@
 #pragma once
-// How often a model is right.
+// The accuracy of a model: how often its prediction is the label.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace shardwise {
 
 namespace detail {
 
-/// The label's logit of a row, or minus infinity if another rank has it.
+/// The logit of a row's label, or minus infinity if another rank has it.
 template <class T>
 struct LogitOfLabel {
   using A = accumulate_t<T>;
@@ -33,8 +33,9 @@ struct LogitOfLabel {
   }
 };
 
-/// 1 for each of the rank's logits of a row that comes before the label's: one that is larger, an
-/// equal one with a smaller number, and every NaN. A label whose logit is NaN comes last.
+/// 1 for each of the rank's logits of a row that is ahead of the label's: a larger one, an equal
+/// one with a smaller number, and every NaN. If the label's logit is NaN, all others are ahead of
+/// it.
 template <class T>
 struct AheadOfLabel {
   using A = accumulate_t<T>;
@@ -53,7 +54,7 @@ struct AheadOfLabel {
   }
 };
 
-/// ahead[row] = how many of the rank's logits come before the label's.
+/// ahead[row] = the number of the rank's logits that are ahead of the label's.
 template <class B, class T>
 void put_ahead(B& backend, std::size_t count, const LogitRows<T>& rows,
                const accumulate_t<T>* of_label, std::int32_t* ahead) {
@@ -61,7 +62,7 @@ void put_ahead(B& backend, std::size_t count, const LogitRows<T>& rows,
               Plus{}, PutInto<std::int32_t>{ahead});
 }
 
-/// 1 for a row of which fewer than k logits come before the label's, on all ranks together.
+/// 1 for a row with fewer than k logits ahead of the label's, over all ranks.
 struct IsAheadOfK {
   const std::int32_t* ahead;
   std::size_t k;
@@ -71,7 +72,7 @@ struct IsAheadOfK {
   }
 };
 
-/// One tensor out of the ranks' summands, combined by `reduction`.
+/// The ranks' summands, combined by `reduction` to one tensor.
 template <class Context, class T>
 Value<T, Invariant> combined(Run<Context>& run, const Value<T, Partial>& in, Reduction reduction) {
   Value<T, Invariant> out(run.pool, in.global(), run.place());
@@ -79,7 +80,7 @@ Value<T, Invariant> combined(Run<Context>& run, const Value<T, Partial>& in, Red
   return out;
 }
 
-/// The rank's rows of which fewer than k logits come before the label's, of rows that are whole.
+/// The number of the rank's rows with fewer than k logits ahead of the label's, for whole rows.
 /// `Along` is the layout of the labels, `labels` their shape.
 template <Layout Along, class Context, class T>
 std::int64_t top_k_of_whole(Run<Context>& run, const LogitRows<T>& rows, const Shape& labels,
@@ -93,7 +94,7 @@ std::int64_t top_k_of_whole(Run<Context>& run, const LogitRows<T>& rows, const S
                  Plus{});
 }
 
-/// The same of logits that are split by class.
+/// The same for logits that are split by class.
 template <class Context, class T>
 std::int64_t top_k_of_split(Run<Context>& run, const LogitRows<T>& rows, const Shape& labels,
                             std::size_t k) {
@@ -116,17 +117,16 @@ inline void check_k(std::size_t k, std::size_t classes) {
 
 }  // namespace detail
 
-/// The number of rows of the whole batch in which the model, in evaluation, gives the label one of
-/// its k largest logits; of equal ones the first count, and a NaN counts as larger than any number
-/// and is never the label's. A collective; the same number on every rank.
+/// The number of rows of the whole batch whose label has one of the k largest logits of the model,
+/// in evaluation. Of equal logits the first counts as larger; a NaN counts as larger than any
+/// number, and a label with a NaN is never counted. A collective; the same number on every rank.
 /// layout   logits Invariant, Sharded<feature>, Sharded<batch> or Sharded<sequence>; labels
 ///          Invariant, or split along with the rows of logits
-/// sends    what forward does, and of logits that are
+/// sends    the collectives of forward, and for logits that are
 ///            Sharded<feature>     an all-reduce (max) of one number a row, and one (sum) of one
 ///                                 int32 a row
 ///            Sharded otherwise    an all-reduce of one int64
-/// throws   argument_error for k = 0 or above the number of classes; as CrossEntropy for labels
-///          that do not fit
+/// throws   argument_error for k = 0 or above the number of classes; for labels as CrossEntropy
 template <class M, class Labels>
 std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_labels,
                         std::size_t k) {

@@ -10,7 +10,7 @@
 
 namespace shardwise {
 
-/// m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g²,   both beginning as 0; in step t
+/// m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g²,   both from 0 on; in step t
 /// p = (1 - learning_rate weight_decay) p
 ///     - learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)
 /// source   Loshchilov and Hutter 2019, algorithm 2, as torch.optim.AdamW computes it
@@ -24,7 +24,7 @@ struct AdamW {
   double weight_decay = 0.01;
   ///@}
 
-  /// throws   argument_error for negative options and for betas of 1 and more
+  /// throws   argument_error for negative options, and for a beta of 1 or more
   void check() const {
     constexpr double any = std::numeric_limits<double>::infinity();
     detail::check_option("AdamW", "learning_rate", learning_rate, any);
@@ -40,12 +40,12 @@ struct AdamW {
   /// One step on one element, in numbers of type A.
   template <class A>
   struct Update {
-    A keep;        ///< share of the value that decay leaves
+    A keep;        ///< factor of the value after decay
     A rate;        ///< corrected for the first moment
-    A beta1;       ///< share of the first moment that stays
-    A fresh1;      ///< share of the gradient that comes to it
-    A beta2;       ///< share of the second moment that stays
-    A fresh2;      ///< share of the squared gradient that comes to it
+    A beta1;       ///< factor of the first moment
+    A fresh1;      ///< factor of the gradient in the first moment
+    A beta2;       ///< factor of the second moment
+    A fresh2;      ///< factor of the squared gradient in the second moment
     A root_scale;  ///< corrects the root of the second moment
     A epsilon;     ///< as in the formula
 
@@ -57,7 +57,7 @@ struct AdamW {
     }
   };
 
-  /// What happens in that step, counted from 1.
+  /// The update of step `step`, counted from 1.
   template <class A>
   Update<A> update(std::uint64_t step) const {
     const auto t = static_cast<double>(step);

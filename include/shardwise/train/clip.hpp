@@ -1,5 +1,5 @@
 #pragma once
-// The norm of all gradients together, and gradients that are cut down to it.
+// The norm of all gradients together, and gradients that are scaled down to a given norm.
 
 #include <cmath>
 #include <cstddef>
@@ -33,7 +33,7 @@ struct Square {
   }
 };
 
-/// The magnitude of a number, infinite for a NaN, which a maximum over ranks may lose.
+/// The magnitude of a number, infinite for a NaN, since a maximum over ranks may lose a NaN.
 template <Real T>
 struct Magnitude {
   const T* numbers;
@@ -58,7 +58,7 @@ struct Scale {
   }
 };
 
-/// Throws argument_error unless there are gradients that are not under a loss scale.
+/// Throws argument_error if there are no gradients, or if they have a loss scale.
 inline void require_plain_gradients(GradientState gradients, const StepUnderWay* step,
                                     const char* who) {
   if (gradients == GradientState::none) {
@@ -71,20 +71,20 @@ inline void require_plain_gradients(GradientState gradients, const StepUnderWay*
   }
 }
 
-/// Throws argument_error for a norm that gradients cannot be cut down to.
+/// Throws argument_error for a norm that gradients cannot be scaled down to.
 inline void check_clip_norm(double max_norm, const char* who) {
   if (max_norm > 0 && std::isfinite(max_norm)) return;
   throw argument_error(
       {who, ": the norm to cut down to is ", max_norm, "; it must be a number above 0"});
 }
 
-/// The norm of which this is the square, or which it is.
+/// The norm, from its square or, for Norm::infinity, from itself.
 template <class A>
 constexpr A norm_of(A reduced, Norm norm) {
   return norm == Norm::infinity ? reduced : std::sqrt(reduced);
 }
 
-/// What gradients of this norm are multiplied by, to cut them down to max_norm.
+/// The factor that scales gradients of this norm down to max_norm.
 constexpr double clip_factor(double norm, double max_norm) {
   const double factor = max_norm / (norm + 1e-6);
   return factor < 1 ? factor : 1;
@@ -92,13 +92,13 @@ constexpr double clip_factor(double norm, double max_norm) {
 
 inline std::string name_of_norm() { return "norm of the gradients"; }
 
-/// *out = the sum of the squares of all gradients, or the largest magnitude, over all ranks; out
-/// lies where the backend's tensors do. Gradients are settled and collected. A collective.
+/// *out = the sum of the squares of all gradients, or the largest magnitude, over all ranks; out is
+/// in the backend's memory. Gradients must be settled and collected. A collective.
 template <class M>
 void put_norm(M& model, Norm norm, double* out) {
   using G = typename M::gradient_dtype;
   auto& run = model.run();
-  // What all ranks have alike lies in front of what is split, and counts on the first of them.
+  // Parameters that all ranks hold alike are before the split ones, and count on rank 0 only.
   const std::span<const G> counted =
       run.place().rank == 0 ? run.parameters.gradients() : run.parameters.split();
   const bool is_largest = norm == Norm::infinity;
@@ -112,11 +112,11 @@ void put_norm(M& model, Norm norm, double* out) {
 
 }  // namespace detail
 
-/// The norm of all gradients of the step, over all ranks: a parameter that is split counts with
-/// every rank's block, one that every rank has counts once. Settles gradients first, if that is
-/// still to be done. A collective; the same bits on every rank.
+/// The norm of all gradients of the step, over all ranks: a split parameter counts with the block
+/// of every rank, any other parameter counts once. Settles gradients first, if they are not settled
+/// yet. A collective; the same bits on every rank.
 /// sends    `plan().settle`, and an all-reduce of one double
-/// throws   argument_error without a batch, or with gradients under a loss scale
+/// throws   argument_error without a batch, or for gradients with a loss scale
 template <class M>
 double gradient_norm(M& model, Norm norm = Norm::euclidean) {
   auto& run = model.run();
@@ -130,11 +130,11 @@ double gradient_norm(M& model, Norm norm = Norm::euclidean) {
   return detail::norm_of(all, norm);
 }
 
-/// Multiplies all gradients by max_norm / (norm + 1e-6) if that is below 1, and returns the norm
-/// that they had. A collective, as `gradient_norm`.
-/// sends    what `gradient_norm` does
+/// Multiplies all gradients by max_norm / (norm + 1e-6) if that is below 1, and returns their norm
+/// before this. A collective, as `gradient_norm`.
+/// sends    as `gradient_norm`
 /// throws   argument_error for a max_norm that is not above 0; numeric_error, on every rank, if the
-///          norm is no finite number: the gradients are then as they were, but settled
+///          norm is not finite: the gradients are then settled but not scaled
 /// source   torch.nn.utils.clip_grad_norm_ with error_if_nonfinite
 template <class M>
 double clip_gradients(M& model, double max_norm, Norm norm = Norm::euclidean) {

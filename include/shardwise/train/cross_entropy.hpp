@@ -1,5 +1,5 @@
 #pragma once
-// Softmax cross-entropy with class indices, on whole logits or on logits that are split by class.
+// Softmax cross-entropy with class indices, for whole logits or logits that are split by class.
 
 #include <array>
 #include <cmath>
@@ -23,7 +23,7 @@ namespace shardwise {
 
 namespace detail {
 
-/// What the logits of a row add up to, each less the largest one of the whole row.
+/// Sums over the logits of a row, after the largest logit of the whole row is subtracted.
 template <class A>
 struct LogitSums {
   A exponentials;
@@ -34,15 +34,15 @@ struct LogitSums {
   }
 };
 
-/// What the loss of a row is made of.
+/// The sums that give the loss of a row.
 template <class A>
 struct RowSums {
   A exponentials;
-  A label;  // the label's logit, less the largest; 0 if another rank has it
+  A label;  // the label's logit minus the largest one; 0 if another rank has it
   A all;    // 0 without label smoothing
 };
 
-/// The target distribution of a row: `label` at its label and `other` on top of that everywhere.
+/// The target distribution of a row: `other` for every class, plus `label` for the label.
 template <class A>
 struct TargetShares {
   A label;
@@ -64,7 +64,7 @@ struct LogitValues {
   }
 };
 
-/// What they give to the sums of the row.
+/// The terms of the rank's logits in the sums of the row.
 template <class T>
 struct LogitTerms {
   using A = accumulate_t<T>;
@@ -81,7 +81,7 @@ struct LogitTerms {
   constexpr auto operator()(std::size_t row) const { return of(rows.of(row), largest[row]); }
 };
 
-/// Σ terms(k) over k in [0, count), in their order.
+/// Σ terms(k) over k in [0, count), in order.
 template <class A, class Terms>
 constexpr LogitSums<A> sum_in_order(std::size_t count, const Terms& terms) {
   LogitSums<A> sums{};
@@ -125,7 +125,7 @@ struct GradientOfRow {
   }
 };
 
-/// What a loss has to put: the loss of each row, and the gradient of the rank's logits.
+/// The output of a loss: the loss of each row, and the gradient of the rank's logits.
 template <class T>
 struct LossOutput {
   using A = accumulate_t<T>;
@@ -147,7 +147,7 @@ struct LossOutput {
   }
 };
 
-/// Both of a row whose logits are all here.
+/// Loss and gradient of a row whose logits are all on this rank.
 template <class T>
 struct WholeRow {
   LossOutput<T> out;
@@ -169,8 +169,8 @@ struct PutRowSums {
   using A = accumulate_t<T>;
 
   LogitRows<T> rows;
-  const A* largest;   // of whole rows
-  std::size_t width;  // numbers a row: exponentials, label and, if it is 3, all
+  const A* largest;   // of each whole row
+  std::size_t width;  // numbers for each row: exponentials, label and, if it is 3, all
   A* sums;
 
   constexpr void operator()(std::size_t row, const LogitSums<A>& here) const {
@@ -181,7 +181,7 @@ struct PutRowSums {
   }
 };
 
-/// What is known of whole rows.
+/// The numbers of whole rows.
 template <class A>
 struct WholeRows {
   const A* largest;
@@ -216,7 +216,7 @@ struct PutGradient {
   }
 };
 
-/// The loss of a row, to be added up; NaN if its label is no class.
+/// The loss of a row as a summand; NaN if its label is not a class.
 template <class A>
 struct LossOfRow {
   const A* losses;
@@ -242,9 +242,9 @@ struct LossOfRow {
 ///                            of three with label smoothing
 ///          else              an all-reduce of one double
 /// throws   argument_error, on every rank and before anything is sent or written, for a label that
-///          is no class (if labels are split, on the rank that has it), an empty batch, or
-///          label_smoothing outside [0, 1]; shape_error
-/// source   label smoothing as torch.nn.CrossEntropyLoss defines it
+///          is not a class (if labels are split, only on the rank that has it), for an empty batch,
+///          and for a label_smoothing outside [0, 1]; shape_error
+/// source   label smoothing as in torch.nn.CrossEntropyLoss
 struct CrossEntropy {
   double label_smoothing = 0;  ///< as in the formula, in [0, 1]
 
@@ -328,7 +328,7 @@ struct CrossEntropy {
   }
 
   /// The losses of `count` rows and the gradients of their logits: on the host row by row, on a
-  /// device in passes over all of them.
+  /// device in several passes over all rows.
   template <class Frame, class T>
   void whole_rows(Frame& frame, std::size_t count, const detail::LossOutput<T>& out) const {
     using A = accumulate_t<T>;
@@ -345,8 +345,8 @@ struct CrossEntropy {
     }
   }
 
-  /// The same where the rank holds some classes of each row. A rank that holds none joins with the
-  /// largest number of nothing, minus infinity, and sums of 0.
+  /// The same for a rank with some classes of each row. A rank without classes takes part with
+  /// minus infinity as its largest logit, and with sums of 0.
   template <class Frame, class T>
   void split_rows(Frame& frame, std::size_t count, const detail::LossOutput<T>& out) const {
     auto& backend = frame.backend();
@@ -369,7 +369,7 @@ struct CrossEntropy {
                         detail::PutInto<A>{largest});
   }
 
-  /// On the host the exponentials are added in their order, as those of whole rows are.
+  /// On the host the exponentials are added in order, as for whole rows.
   template <class B, class T>
   void put_sums(B& backend, std::size_t count, const detail::LogitRows<T>& rows,
                 const accumulate_t<T>* largest, accumulate_t<T>* sums) const {

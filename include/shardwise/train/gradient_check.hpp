@@ -1,5 +1,5 @@
 #pragma once
-// Holds a layer's backward against differences of its forward. Made for layers of your own.
+// Compares a layer's backward with differences of its forward. For your own layers.
 
 #include <algorithm>
 #include <cmath>
@@ -16,19 +16,19 @@
 
 namespace shardwise {
 
-/// What `check_gradients` found; the same on every rank.
+/// The result of `check_gradients`; the same on every rank.
 struct GradientReport {
-  /// Rounding and curvature leave errors of some 1e-9 in double; a wrong backward leaves 1e-3 and
+  /// Rounding and curvature cause errors of about 1e-9 in double; a wrong backward causes 1e-3 and
   /// more.
   static constexpr double bound = 1e-6;
 
   /// The largest |analytic - numeric| / max(1, |analytic|, |numeric|).
   double largest_error = 0;
-  /// Where that is: "0.weight, element 7: backward gives 0.5, differences of forward give 0.25".
+  /// Its place: "0.weight, element 7: backward gives 0.5, differences of forward give 0.25".
   std::string where;
   std::size_t checked = 0;  ///< elements of input and parameters
 
-  /// Whether anything was checked, and no error was above `bound`.
+  /// Whether any element was checked, and no error was above `bound`.
   bool passed() const { return checked > 0 && largest_error <= bound; }
 };
 
@@ -44,7 +44,7 @@ void fill_uniform(View<double, L> tensor, const RandomStream& stream) {
   });
 }
 
-/// Where the rank holds element `global` of the tensor, or null.
+/// The memory of element `global` of the tensor on this rank, or null.
 template <Layout L>
 double* element(View<double, L> tensor, std::size_t global) {
   double* found = nullptr;
@@ -88,8 +88,8 @@ class GradientChecker {
   }
 
  private:
-  /// Ranks may differ in what they found: gradients of what all hold are each rank's own. The
-  /// report of all is that of the first rank with the largest error.
+  /// Ranks may find different errors, since each computes its own gradients of replicated tensors.
+  /// All ranks get the report of the first rank with the largest error.
   void agree() {
     C& ranks = model_.ranks();
     const double mine = report_.largest_error;
@@ -115,7 +115,7 @@ class GradientChecker {
   }
 
   double f() {
-    model_.discard_step();  // the same step again, so that dropout draws the same mask
+    model_.discard_step();  // runs the same step again, so that dropout draws the same mask
     const auto y = model_.forward(input_.view());
     double sum = 0;
     for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * r_[i];
@@ -127,7 +127,7 @@ class GradientChecker {
     return sum;
   }
 
-  /// (f(v + h) - f(v - h)) / 2h for the element v that lies at `held`, on the ranks that hold it.
+  /// (f(v + h) - f(v - h)) / 2h for the element v at `held`, on the ranks that hold it.
   double difference(double* held) {
     constexpr double h = 0x1p-17;
     const double kept = held == nullptr ? 0 : *held;
@@ -176,20 +176,20 @@ class GradientChecker {
 }  // namespace detail
 
 /// Compares backward with central differences of f = <layer(x), r>, an inner product on the
-/// *global* tensor, for random x and r in double: for the input and every parameter, all elements
-/// or, where there are more than `per_tensor`, that many of them. A layer may be a composition; one
-/// with dropout is checked in training, under one mask.
+/// *global* tensor, for random x and r in double. It checks the input and every parameter: all
+/// elements, or `per_tensor` of them if there are more. A composition may be the layer; dropout is
+/// checked in training, with one mask.
 ///
 ///     const GradientReport report = check_gradients(ranks, MyLayer{}, shape);
 ///     if (!report.passed()) std::puts(report.where.c_str());
 ///
-/// `Offered` and `Wanted` lay out x and the output; each is Invariant or Sharded. A kink, such as
-/// ReLU's at 0, misleads differences within 1e-5 of it: another seed then passes.
+/// `Offered` and `Wanted` are the layouts of x and the output; each is Invariant or Sharded. Near a
+/// kink, such as ReLU's at 0, differences are wrong within 1e-5 of it; then another seed passes.
 ///
-/// A collective: every rank calls it with equal arguments, and all get the same report. Memory and
-/// time are for small layers: two forwards for each element.
-/// sends    what the layer does, forward and backward, and the sums that the report needs
-/// throws   what the layer throws
+/// A collective: every rank calls it with equal arguments, and all get the same report. It is for
+/// small layers: it stores whole tensors and runs two forwards for each element.
+/// sends    the collectives of the layer, forward and backward, and the sums of the report
+/// throws   as the layer
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class L, Communicator C>
 GradientReport check_gradients(C& ranks, const L& layer, const Shape& in, Seed seed = Seed{1},
                                std::size_t per_tensor = 40) {

@@ -1,5 +1,5 @@
 #pragma once
-// What a prediction is compared with: targets, and class indices, one for each row of the logits.
+// The targets of a prediction: values, or class indices, one for each row of the logits.
 
 #include <concepts>
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace shardwise::detail {
 
-/// Labels or targets beside a prediction laid out as L, as a view of constants. They are whole on
-/// every rank, or split along with the prediction: each rank then needs those of its part alone.
+/// Labels or targets for a prediction in the layout L, as a view of constants. They are whole on
+/// every rank, or split like the prediction: then each rank needs only its part.
 template <class T, Layout L, class Given>
 auto target_along(const Given& given) {
   static_assert(
@@ -40,8 +40,7 @@ auto target_along(const Given& given) {
   return View<const T, Along>(given);
 }
 
-/// How the rows of logits lie that are laid out as L: without the classes by which they may be
-/// split.
+/// The layout of the rows of logits in the layout L: a split by class does not split rows.
 template <Layout L>
 using rows_layout_t = std::conditional_t<std::same_as<L, Sharded<Axis::feature>>, Invariant, L>;
 
@@ -61,18 +60,18 @@ void check_place(View<T, L> prediction, View<Label, Along> target) {
                         ": make both with place_of(ranks) of the model's communicator"});
 }
 
-/// Whether the label of a row is none of `classes` classes.
+/// Whether the label of a row is not one of `classes` classes.
 struct IsNoClass {
   const std::int32_t* labels;
   std::size_t classes;
 
   constexpr std::uint8_t operator()(std::size_t row) const {
-    return static_cast<std::size_t>(labels[row]) < classes ? 0 : 1;  // no negative one is below
+    return static_cast<std::size_t>(labels[row]) < classes ? 0 : 1;  // a negative one becomes large
   }
 };
 
-/// Throws argument_error that names the first label that is no class, which there is; labels.data()
-/// is memory of the host.
+/// Throws argument_error that names the first label that is not a class; there must be one.
+/// labels.data() is memory of the host.
 template <Layout Along>
 void refuse_labels(std::size_t classes, View<const std::int32_t, Along> labels) {
   for_each_global_run(labels, [&](std::size_t global, std::size_t local, std::size_t length) {
@@ -100,8 +99,8 @@ void check_label_shape(const Shape& logits, View<const std::int32_t, Along> labe
   }
 }
 
-/// The same, and argument_error for a label that is no class. Where labels are whole, every rank
-/// throws the same.
+/// The same, and argument_error for a label that is not a class. If labels are whole, every rank
+/// throws the same error.
 template <class B, Layout Along>
 void check_labels(B& backend, Pool& pool, const Shape& logits,
                   View<const std::int32_t, Along> labels) {
@@ -115,8 +114,8 @@ void check_labels(B& backend, Pool& pool, const Shape& logits,
   refuse_labels(classes, labels.in_memory(static_cast<const std::int32_t*>(here)));
 }
 
-/// The rank's part of labels or targets that are to be laid out as L: they themselves, or a slice
-/// of them if they are whole on every rank.
+/// The rank's part of labels or targets in the layout L: the given view, or a slice of it if it is
+/// whole on every rank.
 template <Layout L, class B, class T, Layout Along>
 Value<T, L> part_here([[maybe_unused]] B& backend, [[maybe_unused]] Pool& pool,
                       View<const T, Along> target, Place place) {
@@ -125,7 +124,7 @@ Value<T, L> part_here([[maybe_unused]] B& backend, [[maybe_unused]] Pool& pool,
   } else {
     const Shape& whole = target.global();
     const std::size_t axis = split_position<L>(whole);
-    if (whole.elements(0, axis) == 1) {  // the part is one piece of the whole
+    if (whole.elements(0, axis) == 1) {  // the part is contiguous in the whole
       const std::size_t first =
           local_block<L>(whole, place).offset * whole.elements(axis + 1, whole.rank());
       return Value<T, L>(View<const T, L>(target.data() + first, whole, place));
@@ -136,14 +135,13 @@ Value<T, L> part_here([[maybe_unused]] B& backend, [[maybe_unused]] Pool& pool,
   }
 }
 
-/// The rows of logits of which the rank has some classes, and their labels. It lies in the memory
-/// of the backend.
+/// The rows of logits, with the rank's classes of each, and their labels, in the backend's memory.
 template <class T>
 struct LogitRows {
-  const T* logits;             ///< [rows, classes], those of the rank
+  const T* logits;             ///< [rows, classes] of the rank
   const std::int32_t* labels;  ///< [rows]
-  std::size_t classes;         ///< that the rank has
-  std::size_t first;           ///< number of the first of them
+  std::size_t classes;         ///< number of the rank's classes
+  std::size_t first;           ///< number of the first of these classes
 
   template <Layout L, Layout Along>
   LogitRows(View<const T, L> all, View<const std::int32_t, Along> of_rows)
@@ -155,7 +153,7 @@ struct LogitRows {
 
   /// The logits of a row.
   constexpr const T* of(std::size_t row) const { return logits + row * classes; }
-  /// Where its label's logit is among them; beyond them if another rank has it.
+  /// The index of its label among these logits; not below `classes` if another rank has it.
   constexpr std::size_t label(std::size_t row) const {
     return static_cast<std::size_t>(labels[row]) - first;
   }

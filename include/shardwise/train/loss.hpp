@@ -1,5 +1,5 @@
 #pragma once
-// What a loss says about itself, what it sees while it runs, and what it sends.
+// The members of a loss, its frame, and its collectives.
 
 #include <array>
 #include <concepts>
@@ -23,22 +23,22 @@ struct BatchShare {
   std::size_t of_step = 1;  ///< of all batches of the step, over all ranks
 };
 
-/// A sum of a loss's terms that lies on a device, over a number of the host.
+/// A sum of a loss's terms on a device, divided by a number of the host.
 template <DeviceBackend B>
 class DeviceLoss {
  public:
-  /// `sum` is one number.
+  /// `sum` has one element.
   DeviceLoss(B& backend, Value<double, Invariant>&& sum)
       : backend_(&backend), sum_(std::move(sum)) {}
 
-  /// Reads it, and so waits until it is there.
+  /// Reads the sum, and waits for it.
   operator double() const {
     double sum = 0;
     backend_->to_host(data(), 1, &sum);
     return sum / divisor_;
   }
 
-  /// Reads nothing.
+  /// Does not read the sum.
   template <class Number>
   requires(std::is_arithmetic_v<Number>) DeviceLoss operator/(Number divisor) const {
     DeviceLoss quotient(*this);
@@ -47,7 +47,7 @@ class DeviceLoss {
   }
 
   ///@{
-  /// The sum, and what it is to be divided by.
+  /// The sum, and its divisor.
   const double* data() const { return sum_.view().data(); }
   double divisor() const { return divisor_; }
   ///@}
@@ -58,19 +58,19 @@ class DeviceLoss {
   double divisor_ = 1;
 };
 
-/// A loss's part of the rank's run: the exchanges that it names, and its place in the step.
+/// A loss's part of the rank's run: its exchanges, and its share of the step.
 template <class Context, class Exchanges>
 class LossFrame : public Exchanger<Context, Exchanges> {
   using Base = Exchanger<Context, Exchanges>;
 
  public:
-  /// Made for one call; `exchange_shapes` are those that the loss gave.
+  /// Made for one call; `exchange_shapes` are those of the loss.
   LossFrame(Run<Context>& run, const typename Base::Shapes& exchange_shapes, BatchShare share,
             bool is_recorded = false)
       : Base(run, exchange_shapes), run_(run), share_(share), is_recorded_(is_recorded) {}
 
-  /// The number of terms that the step's mean is taken over, if this batch has `terms` of them over
-  /// all ranks: their sum divided by this is the batch's part of the step's loss.
+  /// The number of terms of the whole step's mean, if this batch has `terms` of them over all
+  /// ranks. The sum of the batch's terms, divided by this, is its part of the step's loss.
   /// throws   argument_error if there are none
   double terms_of_step(std::size_t terms) const {
     if (terms == 0 || share_.samples == 0) {
@@ -81,17 +81,17 @@ class LossFrame : public Exchanger<Context, Exchanges> {
            static_cast<double>(share_.samples);
   }
 
-  /// Who computes.
+  /// The backend that computes.
   typename Context::backend& backend() { return run_.backend; }
-  /// Memory where the backend's tensors lie.
+  /// Memory of the backend.
   Pool& pool() { return run_.pool; }
 
-  /// Whether the loss is part of work that is recorded: then nothing may be read from a device, and
-  /// what is wrong with a target has to make the sum of the loss's terms a NaN.
+  /// Whether the loss is recorded: then it must not read from a device, and for a wrong target it
+  /// must make the sum of its terms NaN.
   bool is_recorded() const { return is_recorded_; }
 
-  /// term(0) + ... + term(n - 1), of doubles: a double, or a DeviceLoss, which becomes one where it
-  /// is needed. `term` is an object as `DeviceBackend` says of those that it is given.
+  /// term(0) + ... + term(n - 1), of doubles: a double, or a DeviceLoss, which is converted to
+  /// double when it is needed. `term` is a function object as in `DeviceBackend`.
   template <class Term>
   auto sum(std::size_t n, const Term& term) {
     if constexpr (DeviceBackend<typename Context::backend>) {
@@ -103,7 +103,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
     }
   }
 
-  /// The same over all ranks, each with n terms of its own. Exchange I must be Partial ->
+  /// The same over all ranks; each rank has its own n terms. Exchange I must be Partial ->
   /// Invariant, of one double.
   template <std::size_t I, class Term>
   auto sum_of_ranks(std::size_t n, const Term& term) {
@@ -126,8 +126,9 @@ class LossFrame : public Exchanger<Context, Exchanges> {
   bool is_recorded_;
 };
 
-/// A loss turns a prediction and a target into one number, the same on every rank, and into the
-/// gradient of the prediction. Like a layer it never sees a communicator: it names its exchanges.
+/// A loss computes from a prediction and a target one number, the same on every rank, and the
+/// gradient of the prediction. It has no access to a communicator, but lists its exchanges, as a
+/// layer does.
 ///
 ///     struct Mean {                                            // a minimal loss
 ///       template <Layout L>
@@ -139,10 +140,10 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 ///                       View<accumulate_t<T>, dual_t<L>> gradient) const;  // assigns it
 ///     };
 ///
-/// It returns a double, or a sum of the frame over a number, which a TrainingGraph can record.
-/// Loss and gradient are a mean over `frame.terms_of_step(terms)` terms, where `terms` counts those
-/// of the whole batch, not of a rank. The prediction is whole or in shards; `target` is Invariant
-/// or, if the loss knows how, laid out as the prediction.
+/// It returns a double, or a sum of the frame divided by a number, which a TrainingGraph can
+/// record. Loss and gradient are a mean over `frame.terms_of_step(terms)` terms; `terms` counts the
+/// terms of the whole batch, not of a rank. The prediction is whole or in shards; `target` is
+/// Invariant or, if the loss supports it, has the layout of the prediction.
 ///
 /// valid: `CrossEntropy`, `MeanSquaredError`      invalid: `int`, `Relu`
 template <class L>
@@ -154,7 +155,7 @@ concept Loss = requires(const L& loss, const Shape& prediction) {
         std::array<Shape, std::tuple_size_v<typename L::template exchanges<Invariant>>>>;
 };
 
-/// What `loss` sends for a prediction of global shape `prediction` laid out as L.
+/// The collectives of `loss` for a prediction of global shape `prediction` in the layout L.
 template <Layout L, Loss Chosen>
 constexpr collectives loss_plan(const Chosen& loss, const Shape& prediction,
                                 Dtype dtype = Dtype::float32) {

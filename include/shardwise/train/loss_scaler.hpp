@@ -1,5 +1,5 @@
 #pragma once
-// A factor on the loss that keeps small gradients from vanishing in a narrow dtype.
+// A factor on the loss that keeps small gradients from becoming 0 in a narrow dtype.
 
 #include <cmath>
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace shardwise {
 
-/// How a loss scale changes: times `backoff` after a step whose gradients overflowed, times
-/// `growth` after `interval` steps in a row that did not.
+/// The rule of a loss scale: times `backoff` after a step whose gradients overflowed, times
+/// `growth` after `interval` steps in a row without overflow.
 /// source   torch.amp.GradScaler, with its defaults
 struct DynamicLossScale {
   double initial = 65536;         ///< the first scale
@@ -24,29 +24,29 @@ struct DynamicLossScale {
   std::uint64_t interval = 2000;  ///< steps in a row before the scale grows
 };
 
-/// How a LossScaler stands, for checkpoints.
+/// The state of a LossScaler, for checkpoints.
 struct LossScaleState {
   double scale = 1;            ///< of the next step
-  std::uint64_t in_a_row = 0;  ///< steps since one overflowed or the scale grew
-  std::uint64_t skipped = 0;   ///< steps in all
+  std::uint64_t in_a_row = 0;  ///< steps since the last overflow or growth
+  std::uint64_t skipped = 0;   ///< steps skipped in total
 
   friend bool operator==(const LossScaleState&, const LossScaleState&) = default;
 };
 
-/// The factor that the gradient of the loss is multiplied by before it goes backward, in
-/// accumulate_t of the model's dtype. A `Step` divides it out of the gradients when it finishes, in
-/// their dtype. If one of them is then no finite number on any rank, all ranks skip the step.
+/// The factor of the loss's gradient before backward, in accumulate_t of the model's dtype. A
+/// `Step` divides the gradients by it when it finishes, in their dtype. If a gradient is then not
+/// finite on some rank, all ranks skip the step.
 ///
 ///     LossScaler scaler(DynamicLossScale{});
 ///     train_step(model, x, labels, loss, optimizer, {.scaler = &scaler});
 ///
-/// The loss itself is not scaled: one that is no finite number is an error with a scaler, too.
-/// A scale is a finite, normal number of float, a power of two if its options are: then nothing is
-/// rounded by it. Each rank has a scaler of its own, and they are always equal.
+/// The loss itself is not scaled, so a loss that is not finite is an error with a scaler, too. A
+/// scale is a finite, normal number of float. If its options are powers of two, so is the scale,
+/// and it rounds nothing. Each rank has its own scaler, and all are always equal.
 class LossScaler {
  public:
-  /// throws   argument_error for an initial scale that is no normal float above 0, growth not above
-  ///          1, backoff not between 0 and 1, and an interval of 0
+  /// throws   argument_error for an initial scale that is not a normal float above 0, a growth not
+  ///          above 1, a backoff not between 0 and 1, and an interval of 0
   explicit LossScaler(const DynamicLossScale& options) : options_(options) {
     check("initial", options.initial, is_scale(options.initial), "a normal float above 0");
     check("growth", options.growth, options.growth > 1 && std::isfinite(options.growth), "above 1");
@@ -56,8 +56,8 @@ class LossScaler {
     scale_ = options.initial;
   }
 
-  /// Always the same factor; steps that overflow are skipped.
-  /// throws   argument_error for a scale that is no normal float above 0
+  /// Keeps the factor constant; steps that overflow are skipped.
+  /// throws   argument_error for a scale that is not a normal float above 0
   static LossScaler fixed(double scale) {
     LossScaler scaler(DynamicLossScale{.initial = scale});
     scaler.options_.growth = 1;
@@ -68,14 +68,14 @@ class LossScaler {
   /// The factor for the next step.
   double scale() const { return scale_; }
 
-  /// Steps that were skipped so far.
+  /// Number of skipped steps so far.
   std::uint64_t skipped() const { return skipped_; }
 
-  /// How it stands, for a checkpoint.
+  /// The state for a checkpoint.
   LossScaleState state() const { return {scale_, in_a_row_, skipped_}; }
 
-  /// Goes on from `state`, with this scaler's own options.
-  /// throws   argument_error for a scale that is no normal float above 0
+  /// Continues from `state`, with this scaler's own options.
+  /// throws   argument_error for a scale that is not a normal float above 0
   void set_state(const LossScaleState& state) {
     check("scale", state.scale, is_scale(state.scale), "a normal float above 0");
     scale_ = state.scale;
@@ -83,8 +83,8 @@ class LossScaler {
     skipped_ = state.skipped;
   }
 
-  /// Takes note of how a step ended. A `Step` does it.
-  /// throws   numeric_error if there is no smaller scale to go to
+  /// Updates the scale after a step. A `Step` calls it.
+  /// throws   numeric_error if the scale would become too small
   void update(bool overflowed) {
     if (overflowed) {
       const double smaller = scale_ * options_.backoff;
@@ -120,8 +120,8 @@ class LossScaler {
 
 namespace detail {
 
-/// Multiplies a number by `factor`, rounds it once, and gives 0 if it then is a finite number, else
-/// NaN. So does the sum of all.
+/// Multiplies a number by `factor` and rounds it once; gives 0 if the result is finite, else NaN.
+/// So the sum of all is 0 or NaN.
 template <Real T>
 struct ScaleAndCheck {
   using A = accumulate_t<T>;
@@ -135,8 +135,8 @@ struct ScaleAndCheck {
   }
 };
 
-/// Divides `loss_scale` out of settled gradients. Returns whether any of them, on any rank, is
-/// then no finite number.
+/// Divides settled gradients by `loss_scale`. Returns whether any of them, on any rank, is then not
+/// finite.
 /// sends    an all-reduce (max) of one uint8
 template <class M>
 bool take_out_scale(M& model, double loss_scale) {

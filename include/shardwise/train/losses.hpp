@@ -15,14 +15,14 @@
 
 namespace shardwise {
 
-/// `loss` times `weight`, which all ranks give alike: what a head of a model counts beside others.
+/// `loss` times `weight`, which is the same on all ranks: the weight of one output among several.
 ///
 ///     std::tuple losses{CrossEntropy{}, Weighted{MeanSquaredError{}, 0.5}};
 ///
 /// layout, sends, throws    as the loss
 template <Loss Inner>
 struct Weighted {
-  Inner loss;     ///< of which this is a multiple
+  Inner loss;     ///< the loss without the weight
   double weight;  ///< any finite number
 
   ///@{
@@ -42,17 +42,17 @@ struct Weighted {
     const auto value = loss(frame, prediction, target, gradient);
     frame.backend().for_each(gradient.size(), detail::Scale<A, A>{gradient.data(), gradient.data(),
                                                                   static_cast<A>(weight)});
-    return value / (1 / weight);  // what a sum of the frame can be multiplied by
+    return value / (1 / weight);  // a sum of the frame supports only division
   }
   ///@}
 };
-/// `Weighted{loss, weight}` names no type.
+/// Deduces the type of the loss in `Weighted{loss, weight}`.
 template <class Inner>
 Weighted(Inner, double) -> Weighted<Inner>;
 
 namespace detail {
 
-/// The gradients of a model's outputs as losses write them.
+/// The gradients of a model's outputs, in the dtype that losses write.
 template <class M>
 using loss_gradient_t =
     values_t<accumulate_t<typename M::dtype>, duals_t<typename M::output_layout>>;
@@ -66,7 +66,7 @@ inline constexpr bool are_losses = Loss<L>;
 template <class... Ls>
 inline constexpr bool are_losses<std::tuple<Ls...>> = (Loss<Ls> && ...);
 
-/// The error for what is no loss, or not one for each output.
+/// The error for a type that is not a loss, or is not a loss for each output.
 template <class Chosen, std::size_t Outputs>
 consteval bool must_be_loss() {
   static_assert(are_losses<Chosen>,
@@ -79,7 +79,7 @@ consteval bool must_be_loss() {
   return true;
 }
 
-/// What `loss` gives for a prediction; writes the gradient.
+/// The result of `loss` for a prediction; writes the gradient.
 template <class Context, class T, Layout L, class Target, Loss Chosen>
 auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target& target,
              const Chosen& loss, BatchShare share, Value<accumulate_t<T>, dual_t<L>>& gradient,
@@ -90,7 +90,7 @@ auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target
   return loss(frame, prediction, target, gradient.writable());
 }
 
-/// The sum of what the losses give for the predictions, each with its target.
+/// The sum of the losses' results, each for its prediction and target.
 template <class Context, class... Predictions, class... Targets, class... Ls, class... Gradients>
 double loss_of(Run<Context>& run, const std::tuple<Predictions...>& predictions,
                const std::tuple<Targets...>& targets, const std::tuple<Ls...>& losses,
@@ -111,7 +111,7 @@ double loss_of(Run<Context>& run, const std::tuple<Predictions...>& predictions,
 
 }  // namespace detail
 
-/// What the losses of several outputs, of these global shapes, send.
+/// The collectives of the losses of several outputs of these global shapes.
 template <EndLayout Outputs, class... Ls>
 constexpr collectives loss_plan(const std::tuple<Ls...>& losses,
                                 const std::array<Shape, sizeof...(Ls)>& predictions,

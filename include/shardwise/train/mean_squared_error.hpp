@@ -17,7 +17,7 @@ namespace shardwise {
 
 namespace detail {
 
-/// Writes gradient = slope (prediction - target), and gives (prediction - target)² to be added up.
+/// Writes gradient = slope (prediction - target), and returns (prediction - target)².
 template <class T>
 struct SquaredDifference {
   using A = accumulate_t<T>;

@@ -1,5 +1,5 @@
 #pragma once
-// Turns gradients into new parameters, by a rule.
+// Updates parameters from their gradients, by a rule.
 
 #include <cmath>
 #include <concepts>
@@ -18,7 +18,7 @@
 
 namespace shardwise {
 
-/// How one parameter changes: options in a struct, and arithmetic for one element.
+/// The update of one parameter: options in a struct, and arithmetic for one element.
 ///
 ///     rule.learning_rate                    may change from step to step
 ///     rule.check()                          throws argument_error for options that make no sense
@@ -37,25 +37,25 @@ concept UpdateRule = requires(R rule, const R& constant, float* moments) {
 
 namespace detail {
 
-/// Throws argument_error unless `value` is a number of at least 0 (and below `end`).
+/// Throws argument_error unless `value` is at least 0 (and below `end`).
 inline void check_option(const char* rule, const char* option, double value, double end) {
   if (std::isfinite(value) && value >= 0 && value < end) return;
   throw argument_error({rule, ": ", option, " is ", value, "; it must be at least 0",
                         std::isfinite(end) ? " and below " + std::to_string(end) : std::string()});
 }
 
-/// What a step does to one element of a model of Precision P.
+/// The update of one element of a model of Precision P.
 template <class P, class Update, class Given>
 struct UpdateElement {
   using T = typename P::parameter;
   using A = accumulate_t<T>;
 
-  Update update;                          ///< *update is what the rule has for the step
-  std::size_t per_element;                ///< moments
+  Update update;                          ///< the rule's function for the step
+  std::size_t per_element;                ///< number of moments
   A* moments;                             ///< of all elements
   T* values;                              ///< the parameters
-  const Given* gradients;                 ///< of them, perhaps as a layer wrote them
-  typename P::compute* copies = nullptr;  ///< what layers read, if that is not `values`
+  const Given* gradients;                 ///< in the dtype in which layers wrote them
+  typename P::compute* copies = nullptr;  ///< the memory that layers read, if it is not `values`
 
   constexpr void operator()(std::size_t i) const {
     const auto gradient = rounded<typename P::gradient>(gradients[i]);
@@ -67,12 +67,12 @@ struct UpdateElement {
 
 }  // namespace detail
 
-/// Changes all parameters of a model by one rule, on the rank's own part of them:
+/// Updates a rank's parts of all parameters of a model by one rule:
 ///
 ///     Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
 ///
-/// Computes in accumulate_t of the dtype of the model's parameters and keeps moments in it;
-/// parameters are rounded to their dtype once a step. The model must outlive the optimizer.
+/// Computes in accumulate_t of the dtype of the model's parameters, and stores moments in it.
+/// Parameters are rounded to their dtype once a step. The model must outlive the optimizer.
 /// sends    nothing
 template <class Rule, class M>
 class Optimizer {
@@ -99,24 +99,24 @@ class Optimizer {
     detail::fill(model.backend(), moments_, count, A(0));
   }
 
-  /// Applies the model's gradients, which must be settled. The model's `next_step` comes after it.
+  /// Applies the model's gradients, which must be settled. Call the model's `next_step` after it.
   void step() {
     begin_update();
     update_values([this](std::size_t n, const auto& loop) { model_->backend().for_each(n, loop); });
     ++steps_;
   }
 
-  /// `step` and the model's `next_step` at once, with nothing between them that changes values:
-  /// layers then read what was rounded in the same pass.
+  /// `step` and the model's `next_step` together. Layers then read the parameters that were rounded
+  /// in the same pass, so nothing else may change values in between.
   void end_step() {
     step();
     end_model_step();
   }
 
   ///@{
-  /// `end_step` in three parts, of which the one in the middle can be recorded: what the next step
-  /// does to an element is put where loops find it; run(n, loop) is called for the loops that
-  /// change values; and steps are counted.
+  /// `end_step` in three parts; the second can be recorded. begin_update stores the update of the
+  /// next step where loops find it, update_values calls run(n, loop) for the loops that change
+  /// values, and end_update counts the step.
   void begin_update() { update_.set(model_->backend(), rule_.template update<A>(steps_ + 1)); }
   template <class Run>
   void update_values(Run&& run) {
@@ -137,8 +137,8 @@ class Optimizer {
   /// The rule and its options, with the learning rate of the next step.
   const Rule& rule() const { return rule_; }
 
-  /// For the steps from the next one on.
-  /// throws   argument_error for a rate that is negative or no number
+  /// Sets the learning rate from the next step on.
+  /// throws   argument_error for a rate that is negative or NaN
   void set_learning_rate(double rate) {
     Rule changed = rule_;
     changed.learning_rate = rate;
@@ -146,13 +146,13 @@ class Optimizer {
   }
 
   ///@{
-  /// Steps done so far. Setting them continues another optimizer's count, as from a checkpoint.
+  /// Number of steps so far. Set it to continue another optimizer's count, as from a checkpoint.
   std::uint64_t steps() const { return steps_; }
   void set_steps(std::uint64_t steps) { steps_ = steps; }
   ///@}
 
-  /// The numbers kept for the element `value` of the model's `values()`; those of the next element
-  /// follow, `rule().moments()` for each.
+  /// The moments of the element `value` of the model's `values()`; those of the next element
+  /// follow, `rule().moments()` for each element.
   A* moments_of(const T* value) {
     return moments_ + (value - model_->values().data()) * std::ptrdiff_t(rule_.moments());
   }
@@ -162,7 +162,7 @@ class Optimizer {
   using Update = decltype(std::declval<const Rule&>().template update<A>(1));
   using Changing = detail::Changing<typename M::backend_type, Update>;
 
-  /// Changes the values [first, last) by these of `gradients`, which holds those of all.
+  /// Updates the values [first, last). `gradients` has the gradients of all values.
   template <class Given, class Run>
   void apply(std::size_t first, std::size_t last, const Given* gradients, Run& run) {
     const auto& memory = model_->run().parameters;

@@ -1,6 +1,5 @@
 #pragma once
-// What recorded steps do besides those that are called: they note on the device what became of
-// them.
+// The results of recorded steps, which stay on the device until the host reads them.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,16 +9,16 @@
 
 namespace shardwise::detail {
 
-/// What became of recorded steps.
+/// The results of recorded steps.
 struct RecordedSteps {
-  double loss = 0;           ///< the last one's sum of terms
-  double norm = 0;           ///< of its gradients, if they are to be clipped
-  double factor = 1;         ///< which cuts them down
-  std::uint64_t count = 0;   ///< those that have changed parameters
-  bool has_stopped = false;  ///< a loss or norm was no finite number, so no step from it on counts
+  double loss = 0;           ///< the sum of terms of the last step
+  double norm = 0;           ///< the norm of its gradients, if they are clipped
+  double factor = 1;         ///< the factor that clips them
+  std::uint64_t count = 0;   ///< steps that have changed parameters
+  bool has_stopped = false;  ///< a loss or norm was not finite, so no later step counts
 };
 
-/// Takes note of the loss of a step.
+/// Stores the loss of a step.
 struct NoteLoss {
   const double* loss;
   RecordedSteps* steps;
@@ -32,9 +31,9 @@ struct NoteLoss {
   }
 };
 
-/// Takes note of the norm of a step's gradients, behind its loss.
+/// Stores the norm of a step's gradients, after its loss.
 struct NoteNorm {
-  const double* reduced;  ///< as `put_norm` leaves it
+  const double* reduced;  ///< as written by `put_norm`
   Norm kind;
   double max_norm;
   RecordedSteps* steps;

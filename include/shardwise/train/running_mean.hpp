@@ -1,5 +1,5 @@
 #pragma once
-// The mean of a number that each batch has.
+// The mean of a number over batches.
 
 #include <cstddef>
 
@@ -7,17 +7,17 @@
 
 namespace shardwise {
 
-/// The mean over samples of what batches report as their own mean, such as the loss: a batch counts
-/// as often as it has samples, so that a smaller last batch does not weigh more than it should.
+/// The mean over samples of a number that is a mean in each batch, such as the loss: a batch counts
+/// with the number of its samples, so a smaller last batch has a smaller weight.
 ///
 ///     RunningMean loss;
 ///     for (...) loss.add(train_step(model, x, labels, f, optimizer), samples);
 ///
-/// What `train_step` returns is the same on every rank, and so is this.
+/// `train_step` returns the same number on every rank, so this mean is the same too.
 /// sends    nothing
 class RunningMean {
  public:
-  /// The mean of one more batch, which has so many samples over all ranks.
+  /// Adds the mean of one more batch, which has this number of samples over all ranks.
   void add(double mean_of_batch, std::size_t samples) {
     sum_ += mean_of_batch * static_cast<double>(samples);
     samples_ += samples;

@@ -1,13 +1,13 @@
 #pragma once
 // Learning rates that change from step to step.
 //
-// A schedule is a pure function from the number of steps that are done to the rate of the next one:
+// A schedule is a pure function from the number of completed steps to the rate of the next one:
 //
 //     const CosineDecay schedule{.rate = 1e-3, .steps = 10'000, .warm_up = {.steps = 500}};
 //     schedule.check();
 //     optimizer.set_learning_rate(schedule(optimizer.steps()));     // before each step
 //
-// A step that was skipped (see loss_scaler.hpp) is not done, and comes again at the same rate.
+// A skipped step (see loss_scaler.hpp) is not completed, and is repeated at the same rate.
 
 #include <algorithm>
 #include <cmath>
@@ -21,13 +21,14 @@
 
 namespace shardwise {
 
-/// The first `steps` steps of a schedule: from `from` times its first rate, in a straight line, to
-/// that rate itself, which step number `steps` has. The schedule proper begins there.
+/// The first `steps` steps of a schedule: the rate rises linearly from `from` times the first rate
+/// of the schedule to this first rate, which step number `steps` has. There the schedule itself
+/// begins.
 /// source   torch.optim.lr_scheduler: SequentialLR of LinearLR(start_factor=from,
 ///          total_iters=steps) and the schedule
 struct WarmUp {
-  std::uint64_t steps = 0;  ///< 0 for none
-  double from = 0;          ///< share of the first rate, in [0, 1]
+  std::uint64_t steps = 0;  ///< 0 for no warm-up
+  double from = 0;          ///< fraction of the first rate, in [0, 1]
 
   /// throws   argument_error for a factor outside [0, 1]
   void check(const char* schedule) const {
@@ -36,19 +37,19 @@ struct WarmUp {
                           "; it is a share of the rate, and must be in [0, 1]"});
   }
 
-  /// The rate after `done` steps, fewer than `steps`, where the schedule begins with `rate`.
+  /// The rate after `done` steps, fewer than `steps`; `rate` is the first rate of the schedule.
   constexpr double operator()(double rate, std::uint64_t done) const {
     const double way = static_cast<double>(done) / static_cast<double>(steps);
     return rate * (from + (1 - from) * way);
   }
 };
 
-/// The same rate all the time, after warm-up.
+/// A constant rate, after warm-up.
 struct ConstantRate {
   double rate = 1e-3;  ///< of all steps
   WarmUp warm_up{};    ///< before them
 
-  /// throws   argument_error for a rate that is negative or no number
+  /// throws   argument_error for a rate that is negative or NaN
   void check() const {
     detail::check_option("ConstantRate", "rate", rate, std::numeric_limits<double>::infinity());
     warm_up.check("ConstantRate");
@@ -72,7 +73,7 @@ struct StepDecay {
   WarmUp warm_up{};
   ///@}
 
-  /// throws   argument_error for options that are negative or no number, and for `every` of 0
+  /// throws   argument_error for options that are negative or NaN, and for an `every` of 0
   void check() const {
     constexpr double any = std::numeric_limits<double>::infinity();
     detail::check_option("StepDecay", "rate", rate, any);
@@ -98,11 +99,12 @@ struct StepDecay {
   }
 };
 
-/// Half a cosine from `rate` at the end of warm-up down to `final_rate` at step `steps`, which
-/// counts warm-up in: final_rate + (rate - final_rate) (1 + cos(pi t / T)) / 2 with
-/// T = steps - warm_up.steps. Stays at `final_rate` from then on.
+/// Half a cosine from `rate` at the end of warm-up to `final_rate` at step `steps`, which includes
+/// warm-up: final_rate + (rate - final_rate) (1 + cos(pi t / T)) / 2 with T = steps -
+/// warm_up.steps. After that the rate is `final_rate`.
 /// source   Loshchilov and Hutter 2017, equation 5, without restarts;
-///          torch.optim.lr_scheduler.CosineAnnealingLR up to its T_max, where that turns back
+///          torch.optim.lr_scheduler.CosineAnnealingLR up to its T_max, after which that rises
+///          again
 struct CosineDecay {
   ///@{
   /// As above.
@@ -112,8 +114,8 @@ struct CosineDecay {
   WarmUp warm_up{};
   ///@}
 
-  /// throws   argument_error for rates that are negative or no numbers, and for a warm-up that
-  ///          leaves no step to the cosine
+  /// throws   argument_error for rates that are negative or NaN, and for a warm-up that leaves no
+  ///          step for the cosine
   void check() const {
     constexpr double any = std::numeric_limits<double>::infinity();
     detail::check_option("CosineDecay", "rate", rate, any);

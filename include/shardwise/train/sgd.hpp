@@ -14,7 +14,7 @@ namespace shardwise {
 ///                            with momentum     v = momentum v + g';   p -= learning_rate v
 ///                            with Nesterov's   v = momentum v + g';
 ///                                              p -= learning_rate (g' + momentum v)
-/// v begins as 0.
+/// v is 0 at first.
 /// source   torch.optim.SGD without dampening; Sutskever et al. 2013 for Nesterov's form
 struct Sgd {
   ///@{
@@ -61,7 +61,7 @@ struct Sgd {
     }
   };
 
-  /// What happens in any step.
+  /// The update, which is the same in every step.
   template <class A>
   constexpr Update<A> update(std::uint64_t) const {
     return {static_cast<A>(learning_rate), static_cast<A>(momentum), static_cast<A>(weight_decay),

@@ -20,19 +20,19 @@
 
 namespace shardwise {
 
-/// What a step does besides forward, backward and update. The same on every rank.
+/// Options of a step besides forward, backward and update. The same on every rank.
 struct StepOptions {
-  std::optional<double> clip_norm{};  ///< the most that the norm of all gradients may be
+  std::optional<double> clip_norm{};  ///< the largest allowed norm of all gradients
   Norm norm = Norm::euclidean;        ///< which norm that is
   LossScaler* scaler = nullptr;       ///< each rank's own, which outlives the step
 
-  /// What the scaler says, and 1 without one.
+  /// The scaler's scale, and 1 without a scaler.
   double scale() const { return scaler == nullptr ? 1 : scaler->scale(); }
 };
 
 namespace detail {
 
-/// Throws argument_error while a step of a model is under way.
+/// Throws argument_error while another step of the model is under way.
 inline void require_between_steps(GradientState gradients, const StepUnderWay* step,
                                   const char* who) {
   if (gradients == GradientState::none && step == nullptr) return;
@@ -42,7 +42,7 @@ inline void require_between_steps(GradientState gradients, const StepUnderWay* s
                         "discard_step() if the program called backward itself"});
 }
 
-/// Throws argument_error for a batch of `samples` samples that goes beyond those of its step.
+/// Throws argument_error for a batch of `samples` samples that exceeds the samples of its step.
 inline void require_room(std::size_t before, std::size_t samples, std::size_t of_step) {
   if (before + samples <= of_step) return;
   throw argument_error({"Step: this batch has ", samples, " samples after ", before,
@@ -50,7 +50,7 @@ inline void require_room(std::size_t before, std::size_t samples, std::size_t of
                         ": begin the Step with the sum of its batches"});
 }
 
-/// Throws argument_error unless all samples of a step, and at least one, have been added.
+/// Throws argument_error unless all samples of a step, and at least one, were added.
 inline void require_complete(std::size_t added, std::size_t of_step) {
   if (added == of_step && added > 0) return;
   throw argument_error({"Step: this step was said to have ", of_step,
@@ -84,8 +84,8 @@ auto scaled(Run<Context>& run, std::tuple<Values...>&& gradients, double scale) 
       gradients);
 }
 
-/// Runs the model forward, and returns what `loss` gives for its output, whose gradient it writes
-/// to `gradient`.
+/// Runs the model forward, and returns the result of `loss` for its output; writes the gradient of
+/// the output to `gradient`.
 template <class M, class Target, class Chosen>
 auto forward_to_loss(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
                      BatchShare share, loss_gradient_t<M>& gradient, bool is_recorded) {
@@ -95,7 +95,7 @@ auto forward_to_loss(M& model, typename M::input_view x, const Target& target, c
   return loss_of(run, prediction, target, loss, share, gradient, is_recorded);
 }
 
-/// The loss of one batch, and the gradients that belong to it, times `scale`.
+/// Returns the loss of one batch, and adds its gradients times `scale`.
 template <class M, class Target, class Chosen>
 double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
                           const Chosen& loss, BatchShare share, double scale) {
@@ -113,23 +113,23 @@ double loss_and_gradients(M& model, typename M::input_view x, const Target& targ
 
 }  // namespace detail
 
-/// How a step ended.
+/// The result of a step.
 struct StepEnd {
-  bool skipped = false;          ///< because gradients overflowed under a loss scale
-  std::optional<double> norm{};  ///< of the gradients before they were clipped, if they were to be
+  bool skipped = false;          ///< whether gradients overflowed with a loss scale
+  std::optional<double> norm{};  ///< of the gradients before clipping, if the step clips
 };
 
-/// One step of training, of one batch or of several, which may differ in size:
+/// One step of training, on one batch or on several, which may differ in size:
 ///
 ///     Step step(optimizer, 256);  // samples of all its batches
 ///     for (const auto& [x, labels] : parts) loss += step.add(x, labels, CrossEntropy{});
 ///     step.finish();
 ///
-/// A step that ends otherwise than by `finish`, by an error too, is forgotten: parameters,
-/// optimizer and the number of the step are as before it. A model has one Step at a time. Between
-/// batches it may be evaluated and its gradients looked at; its `next_step` and `discard_step` end
-/// the Step. Optimizer and model outlive it. Every rank makes it and calls its members, in the same
-/// order.
+/// A step that does not end by `finish` is discarded, also after an error: parameters, optimizer
+/// and the step number are as before it. A model has one Step at a time. Between batches a program
+/// may evaluate the model and read its gradients; the model's `next_step` and `discard_step` end
+/// the Step. Optimizer and model must outlive it. Every rank makes it and calls its members, in the
+/// same order.
 template <class M, class Rule>
 class Step {
  public:
@@ -147,11 +147,11 @@ class Step {
   ~Step() { discard(); }
 
   /// Adds the gradients of one batch, and returns its part of the step's loss, the same number on
-  /// every rank: the step's loss, a mean over all its samples, is the sum of what the calls return.
+  /// every rank. The step's loss, a mean over all its samples, is the sum of these parts.
   /// sends    the forward, loss and backward of `plan_step(model, x.global(), loss)`
   /// throws   argument_error for more samples than the step has, and after its end; numeric_error
-  ///          if the loss is no finite number, with the layer where that began; what layers and
-  ///          loss throw. The step is then forgotten
+  ///          if the loss is not finite, with the first layer that is not; errors of layers and
+  ///          loss. Each of them discards the step
   template <class Target, class Chosen>
   double add(typename M::input_view x, const Target& target, const Chosen& loss) {
     static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
@@ -167,13 +167,13 @@ class Step {
     }
   }
 
-  /// Makes the gradients whole, and changes the parameters. With a scaler, a step whose gradients
-  /// overflowed is skipped on all ranks: it is forgotten, and the scale is smaller from then on.
-  /// sends    `plan().settle`, and the finish of `plan_step` with the step's options; a step that
-  ///          is skipped leaves out the norm
-  /// throws   argument_error after its end, and while samples are missing: then the step goes on;
-  ///          numeric_error for a norm to clip that is no finite number, and if the scale cannot be
-  ///          any smaller: then the step is forgotten
+  /// Sums the gradients over the ranks, and changes the parameters. With a scaler, a step whose
+  /// gradients overflowed is skipped on all ranks: it is discarded, and the scale becomes smaller.
+  /// sends    `plan().settle`, and the finish of `plan_step` with the step's options; a skipped
+  ///          step does not send the norm
+  /// throws   argument_error after its end, and while samples are missing: then the step continues;
+  ///          numeric_error for a norm to clip that is not finite, and if the scale would become
+  ///          too small: then the step is discarded
   StepEnd finish() {
     M& model = open_model("finish");
     detail::require_complete(model.run().first_sample, samples_);
@@ -193,7 +193,7 @@ class Step {
     return end;
   }
 
-  /// Forgets the step; after its end it does nothing.
+  /// Discards the step; does nothing after its end.
   void discard() {
     if (is_under_way()) optimizer_.model().discard_step();
   }
@@ -224,14 +224,14 @@ class Step {
   Optimizer<Rule, M>& optimizer_;
   std::size_t samples_;
   StepOptions options_;
-  StepUnderWay under_way_;  // by whose address the model knows the step
+  StepUnderWay under_way_;  // the model identifies the step by its address
 };
 
 /// One step on one batch; returns its loss, the same number on every rank. A collective.
 /// sends    `plan_step(model, x.global(), loss, options)`
 /// throws   as `Step`, and argument_error for another model's optimizer; parameters and optimizer
-///          are then as before the step on every rank that throws. An error that only one rank
-///          meets (memory, its backend) reaches the others in their next call, and ends the job
+///          are then as before the step on every rank that throws. An error on only one rank
+///          (memory, its backend) reaches the other ranks in their next call, and ends the run
 template <class M, class Target, class Chosen, class Rule>
 double train_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
                   Optimizer<Rule, M>& optimizer, const StepOptions& options = {}) {
@@ -242,7 +242,7 @@ double train_step(M& model, typename M::input_view x, const Target& target, cons
   return value;
 }
 
-/// What one training step of `model` with `loss` sends for inputs of shape `in`.
+/// The collectives of one training step of `model` with `loss` for inputs of shape `in`.
 template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
                const StepOptions& options = {}) {

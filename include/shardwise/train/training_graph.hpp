@@ -22,7 +22,7 @@ namespace shardwise {
 
 namespace detail {
 
-/// Whether collectives of C are work of a backend, and nothing that ranks agree on beside it.
+/// Whether collectives of C run as work of a backend, without agreement of ranks on the host.
 template <class C>
 concept RecordableRanks = AloneByType<C> || requires {
   requires C::can_be_recorded;
@@ -43,7 +43,7 @@ consteval bool must_record() {
   return true;
 }
 
-/// What backends that cannot record have in its place, so that there is one error and no more.
+/// Replaces the recording of backends that cannot record, so that there is only one error.
 struct NoRecording {
   template <class B, class Work>
   NoRecording(B&, const Work&) {}
@@ -59,8 +59,8 @@ struct recording_of<B> {
   using type = typename B::Recording;
 };
 
-/// Does launch(), which enqueues recorded collectives of `ranks` and other work; ranks that are
-/// watched are told.
+/// Calls launch(), which enqueues recorded collectives of `ranks` and other work; a watchdog of the
+/// ranks is told.
 template <class C, class Launch>
 void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
   if constexpr (requires { ranks.launch_recorded(launch); })
@@ -71,8 +71,8 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 
 }  // namespace detail
 
-/// `train_step` again and again on the same x and target, whose contents change: recorded once, and
-/// then launched as a whole, which pays where kernels are short.
+/// Repeats `train_step` on the same x and target, whose contents change. The step is recorded once
+/// and then launched as a whole, which is faster if kernels are short.
 ///
 ///     TrainingGraph step(model, optimizer, CrossEntropy{}, x.view(), labels.view());
 ///     for (...) {
@@ -82,25 +82,26 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 ///     }
 ///     double last = step.loss();             // waits for the device; not needed in each step
 ///
-/// Launches come to the bits of train_step, dropout's masks and the optimizer's steps included, and
-/// `optimizer.steps()` and `model.step()` count them at once. The first two are calls of
-/// train_step, which make plans and take memory, and throw what it throws; then the step is
-/// recorded. Between launches the model may be run, changed and saved, while no step of it is under
-/// way; ask for `loss()` before a save or another step, since it undoes the count of steps that had
-/// none. It holds on to the memory that its recording uses, as long as it lives. Model, optimizer,
-/// x and target outlive it. One rank, or ranks over NCCL, which all launch; it goes before their
-/// `close()`, which waits for it. If NCCL's watchdog ends a launch, parameters are of no use.
+/// A launch gives the same bits as train_step, including dropout's masks and the optimizer's steps.
+/// `optimizer.steps()` and `model.step()` count it at once. The first two launches call train_step,
+/// which makes plans and takes memory, and they throw as train_step does; then the step is
+/// recorded. Between launches a program may run, change and save the model, while no step of it is
+/// under way. Call `loss()` before a save or another step, since it subtracts steps that changed
+/// nothing from the counts. A TrainingGraph keeps the memory of its recording until its end. Model,
+/// optimizer, x and target must outlive it. It is for one rank, or for ranks over NCCL, which all
+/// launch; destroy it before their `close()`, which waits for it. If NCCL's watchdog ends a launch,
+/// the parameters are undefined.
 ///
-/// Gradients are clipped as the options say. Not recorded, and so for a Step: loss scalers, several
-/// batches, and the losses of several outputs. A loss of your own is recorded if it returns a sum
-/// of its frame over a number.
+/// Gradients are clipped according to the options. Loss scalers, several batches, and losses of
+/// several outputs cannot be recorded: use a Step for them. Your own loss can be recorded if it
+/// returns a sum of its frame divided by a number.
 template <class M, class Rule, class Chosen, class Target>
 class TrainingGraph {
   static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>() &&
                 detail::must_record<M>());
 
  public:
-  /// x and target lie on the device. Does nothing there yet.
+  /// x and target are in the device's memory. Runs nothing on the device yet.
   /// throws   argument_error for another model's optimizer, a loss scaler, and a norm to clip to
   ///          that is not above 0; memory_error
   TrainingGraph(M& model, Optimizer<Rule, M>& optimizer, const Chosen& loss,
@@ -124,17 +125,17 @@ class TrainingGraph {
   TrainingGraph(const TrainingGraph&) = delete;
   TrainingGraph& operator=(const TrainingGraph&) = delete;
 
-  /// One step, of what x and target hold now. A collective.
-  /// sends    what train_step does
-  /// throws   argument_error while a step of the model is under way, and in the first two launches
-  ///          what train_step throws, all before anything is changed; behind the second step
-  ///          backend_error if it cannot be recorded
+  /// One step on the current contents of x and target. A collective.
+  /// sends    as train_step
+  /// throws   argument_error while a step of the model is under way; in the first two launches as
+  ///          train_step, before anything is changed; after the second step backend_error if it
+  ///          cannot be recorded
   void launch() {
     auto& run = model_.run();
     detail::require_between_steps(run.gradients, run.under_way, "TrainingGraph");
     if (plain_steps_ < steps_before_recording) {
       known_ = plain_step();
-      if (++plain_steps_ == steps_before_recording) record();  // the pool has what a step needs
+      if (++plain_steps_ == steps_before_recording) record();  // the pool has a step's memory now
       return;
     }
     run.parameters.update_copies(run.backend, run.version);
@@ -145,16 +146,16 @@ class TrainingGraph {
     known_.reset();
   }
 
-  /// The loss of the last step, the same number on every rank. Waits until it is there.
-  /// throws   argument_error if no launch gave one yet; numeric_error if that loss or the norm of
-  ///          its gradients, or those of an earlier step that nobody asked for, are no finite
-  ///          numbers. Parameters, optimizer and the numbers of the step are then as before that
-  ///          step, and the next launch goes on from there; what layers keep beside parameters,
-  ///          like running statistics, is not
+  /// The loss of the last step, the same number on every rank. Waits for it.
+  /// throws   argument_error before the first launch; numeric_error if the loss or the norm of the
+  ///          gradients is not finite in the last step, or in an earlier one since the last call.
+  ///          Parameters, optimizer and step numbers are then as before that step, and the next
+  ///          launch continues from there; other state of layers, such as running statistics, is
+  ///          not restored
   double loss() { return last().loss; }
 
-  /// The norm that the gradients of the last step had before they were clipped, if the options clip
-  /// them. Waits and throws as `loss`.
+  /// The norm of the gradients of the last step before clipping, if the options clip them. Waits
+  /// and throws as `loss`.
   std::optional<double> norm() { return last().norm; }
 
  private:
@@ -163,7 +164,7 @@ class TrainingGraph {
   using Recording = typename detail::recording_of<typename M::backend_type>::type;
   static constexpr int steps_before_recording = 2;
 
-  /// What the host knows of a step.
+  /// The results of a step that the host has.
   struct Known {
     double loss;
     std::optional<double> norm;
@@ -188,7 +189,7 @@ class TrainingGraph {
     return *known_;
   }
 
-  /// Takes back the count of steps that had none, and throws.
+  /// Subtracts the steps that changed nothing from the counts, and throws.
   [[noreturn]] void refuse(const Steps& steps) {
     const double loss = steps.loss / divisor_;
     const std::uint64_t undone = launched_ - steps.count;
@@ -221,14 +222,14 @@ class TrainingGraph {
       recording_.emplace(run.backend, [&] { step(); });
     } catch (...) {
       model_.discard_step();
-      --plain_steps_;  // the next launch is a plain step again, and then there is a next try
+      --plain_steps_;  // the next launch is a plain step again, and then tries to record again
       throw;
     }
     model_.discard_step();
     kept_ = run.pool.keep_free();
   }
 
-  /// What is recorded.
+  /// The work that is recorded.
   void step() {
     put_gradients();
     if (options_.clip_norm)
@@ -281,10 +282,10 @@ class TrainingGraph {
   Target target_;
   StepOptions options_;
   int plain_steps_ = 0;
-  Buffer memory_;               // of what became of recorded steps
-  double divisor_ = 1;          // of the sum that is a recorded loss
+  Buffer memory_;               // of the results of recorded steps
+  double divisor_ = 1;          // of the loss's recorded sum
   std::uint64_t launched_ = 0;  // recorded steps since `memory_` was cleared
-  std::optional<Known> known_;  // of the last step, if the host has it
+  std::optional<Known> known_;  // of the last step, if the host has read it
   Pool::Kept kept_;
   std::optional<Recording> recording_;
 };
