@@ -1,10 +1,10 @@
 #pragma once
 // Element-wise non-linearities: value and slope of each, as small function objects.
 //
-// They compute in accumulate_t<T>, that is float or double. Every finite or infinite input gives
-// a number, the limit where there is one; NaN gives NaN. A backend that fuses them into its product
-// keeps NaN too, but may give NaN for a sum that is minus infinity: oneDNN does so for GELU in both
-// forms and SiLU.
+// They compute in accumulate_t<T>, which is float or double. Every finite or infinite input gives a
+// number, or the limit if there is one; NaN gives NaN. A backend that fuses them into its product
+// keeps NaN too, but may give NaN for a sum of minus infinity: oneDNN does so for both forms of
+// GELU and for SiLU.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace shardwise {
 
-/// What a kernel may apply to the result of a product before it writes it.
+/// The functions that a kernel may apply to the result of a product before it writes it.
 enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 
 /// "gelu_tanh".
@@ -25,9 +25,9 @@ constexpr std::string_view name(Activation activation) {
   return names[static_cast<std::size_t>(activation)];
 }
 
-/// One type for each activation, of which a kernel is told by `kind`. `value` is the function of an
-/// input x, in float or double, and `slope` its derivative; that takes the output y where
-/// `slope_from_output` holds, so that the input need not be kept, and the input x elsewhere.
+/// One type for each activation; `kind` tells kernels which one it is. `value` is the function of
+/// an input x, in float or double, and `slope` its derivative. If `slope_from_output` is true,
+/// `slope` takes the output y, so that the input need not be saved; else it takes the input x.
 namespace activations {
 
 /// x.
@@ -89,7 +89,7 @@ struct Gelu {
 
  private:
   template <class A>
-  static constexpr A far = std::is_same_v<A, float> ? A(13) : A(37);  // P(-far) is all but zero
+  static constexpr A far = std::is_same_v<A, float> ? A(13) : A(37);  // P(-far) is almost zero
 
   template <class A>
   static constexpr A held(A x) {
@@ -98,7 +98,7 @@ struct Gelu {
 };
 
 /// x (1 + tanh u) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3): the approximation of the same
-/// paper. Written as x times the logistic function of 2 u, which keeps its accuracy for x < 0.
+/// paper. Computed as x times the logistic function of 2 u, which is accurate for x < 0 too.
 struct GeluTanh {
   ///@{
   /// As every function of `activations`.

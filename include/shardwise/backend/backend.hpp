@@ -1,5 +1,6 @@
 #pragma once
-// Who computes. A backend is an object: it owns handles, settings and caches of its library.
+// Backends. A backend is an object that computes: it owns handles, settings and caches of its
+// library.
 
 #include <concepts>
 #include <cstddef>
@@ -11,20 +12,20 @@
 
 namespace shardwise {
 
-/// A weight and the number of times that it has changed: a kernel that keeps a packed copy packs
-/// anew when the version differs from that of its copy.
+/// A weight and the number of its changes: a kernel that keeps a packed copy packs again if the
+/// version is not that of its copy.
 template <class T>
 struct Weight {
   const T* data = nullptr;    ///< [out, in], row-major
-  std::uint64_t version = 0;  ///< another one says that the numbers have changed
+  std::uint64_t version = 0;  ///< changes whenever the numbers change
 };
 
-/// Whether a result replaces what the output holds or is added to it.
+/// Whether a result replaces the old output or is added to it.
 enum class Write : bool { replace, add };
 
-/// The products of one linear layer, with what a library keeps for them (packed weights, plans for
-/// each number of rows, scratch memory). All matrices are row-major and dense; any of rows, in and
-/// out may be zero, and a sum over nothing writes zeros (or adds nothing).
+/// The products of one linear layer, with the state of a library (packed weights, plans for each
+/// number of rows, scratch memory). All matrices are row-major and dense. Each of rows, in and out
+/// may be zero; an empty sum writes zeros (or adds nothing).
 ///
 ///     forward         y[rows, out]  = activation(x[rows, in] · w[out, in]ᵀ + bias[out])
 ///     backward_input  dx[rows, in]  = dy[rows, out] · w[out, in]
@@ -39,14 +40,15 @@ concept LinearKernel = requires(K& kernel, std::size_t rows, const T* in, Weight
   kernel.backward_weight(rows, in, in, write, out, out);
 };
 
-/// A computing engine that offers the dtype T.
+/// A computing engine for the dtype T.
 ///
 ///     B::Linear<T>(backend, in, out)   the kernel of one linear layer
 ///     backend.for_each(n, f)           calls f(i) once for every i in [0, n), in any order
 ///
-/// A dtype that the backend lacks has no `B::Linear<T>`. A backend whose tensors lie on a device is
-/// a DeviceBackend too. valid: `Backend<Reference, double>`      invalid: `Backend<OneDnn, double>`
-/// (oneDNN has none)
+/// A dtype that the backend lacks has no `B::Linear<T>`. A backend whose tensors are on a device is
+/// also a DeviceBackend.
+/// valid: `Backend<Reference, double>`      invalid: `Backend<OneDnn, double>` (oneDNN has no
+/// double)
 template <class B, class T>
 concept Backend = Real<T> && requires(B& backend) {
   typename B::template Linear<T>;

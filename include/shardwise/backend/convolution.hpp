@@ -1,5 +1,5 @@
 #pragma once
-// What a backend offers for convolutions: a contract beside `Backend`, which one may lack.
+// The convolutions of a backend, an optional contract besides `Backend`.
 
 #include <array>
 #include <concepts>
@@ -10,24 +10,24 @@
 
 namespace shardwise {
 
-/// One axis of space in one call. Output o reads the elements  o stride - before + k dilation,
-/// k = 0 ... kernel - 1,  of the input that is here; what lies outside is zero. `before` is the
-/// padding in front of that input, so that a rank in the middle of a split axis has none; the
-/// padding behind follows. An axis of extent 1 that images lack is `SpatialAxis{}`.
+/// One axis of space in one call. Output o reads the elements  o stride - before + k dilation, k =
+/// 0 ... kernel - 1,  of the rank's input; elements outside it are zero. `before` is the padding
+/// before the rank's input, so a rank in the middle of a split axis has none; the padding after it
+/// follows from the other numbers. `SpatialAxis{}` is an axis that images lack.
 struct SpatialAxis {
   std::size_t input = 1;     ///< extent of the input in memory
   std::size_t output = 1;    ///< extent of the output in memory
   std::size_t kernel = 1;    ///< taps
-  std::size_t stride = 1;    ///< elements from the first tap of an output to that of the next
-  std::size_t dilation = 1;  ///< elements from one tap to the next
-  std::size_t before = 0;    ///< padding in front of the input
+  std::size_t stride = 1;    ///< distance of neighbouring outputs' first taps, in elements
+  std::size_t dilation = 1;  ///< distance of neighbouring taps, in elements
+  std::size_t before = 0;    ///< padding before the input
 
   friend constexpr bool operator==(const SpatialAxis&, const SpatialAxis&) = default;
 };
 
-/// What one call works on: images in memory and where the taps fall on them.
+/// The tensors of one call: images in memory, and the positions of the taps on them.
 struct ConvolutionCall {
-  std::size_t images = 0;              ///< that are here
+  std::size_t images = 0;              ///< number of images in memory
   std::array<SpatialAxis, 3> space{};  ///< depth, height and width
 
   ///@{
@@ -45,9 +45,9 @@ struct ConvolutionCall {
   }
 };
 
-/// Channels of the weight that is here. Each group reads inputs and writes outputs of its own.
+/// Channels of the weight in memory. Each group has its own inputs and outputs.
 struct ConvolutionChannels {
-  std::size_t groups = 1;  ///< that are here
+  std::size_t groups = 1;  ///< number of groups in memory
   std::size_t in = 0;      ///< input channels of one group
   std::size_t out = 0;     ///< output channels of one group
 
@@ -55,8 +55,8 @@ struct ConvolutionChannels {
                                    const ConvolutionChannels&) = default;
 };
 
-/// The products of one convolution, with what a library keeps for them. All tensors are row-major
-/// and dense; I = groups · in, O = groups · out, and D, H, W stand for the extents of `space`:
+/// The products of one convolution, with the state of a library. All tensors are row-major and
+/// dense; I = groups · in, O = groups · out, and D, H, W are the extents of `space`:
 ///
 ///     x, dx [images, I, D, H, W]     y, dy [images, O, D', H', W']     w, dw [O, in, kD, kH, kW]
 ///
@@ -65,8 +65,8 @@ struct ConvolutionChannels {
 ///                dx   = the adjoint of x -> x ⋆ w, applied to dy
 ///
 /// where (x ⋆ w)[n, o, p] = Σ x[n, i, p stride - before + k dilation] w[o, i, k] over the input
-/// channels i of o's group and the taps k. Any extent may be zero, and a sum over nothing writes
-/// zeros (or adds nothing). `bias`, `db` and `dx` may be null. Sums are kept in accumulate_t<T>.
+/// channels i of o's group and the taps k. Any extent may be zero, and an empty sum writes zeros
+/// (or adds nothing). `bias`, `db` and `dx` may be null. Sums are computed in accumulate_t<T>.
 /// Kernel, stride and dilation are the same in all calls; images, extents and padding may differ.
 template <class K, class T>
 concept ConvolutionKernel = requires(K& kernel, const ConvolutionCall& call, const T* in,

@@ -1,5 +1,5 @@
 #pragma once
-// What a backend offers for pooling: a contract beside `Backend`, which one may lack.
+// The pooling of a backend, an optional contract besides `Backend`.
 
 #include <concepts>
 #include <cstddef>
@@ -10,32 +10,32 @@
 
 namespace shardwise {
 
-/// What one call works on: images in memory, of so many channels, and where the taps of the windows
-/// fall on them.
+/// The tensors of one call: images with their channels in memory, and the positions of the windows'
+/// taps on them.
 struct PoolingCall : ConvolutionCall {
   std::size_t channels = 0;  ///< of each image
 
-  /// Images times channels: each plane is pooled by itself.
+  /// Images times channels: each plane is pooled separately.
   constexpr std::size_t planes() const { return images * channels; }
 
   friend constexpr bool operator==(const PoolingCall&, const PoolingCall&) = default;
 };
 
-/// What a sum over a window is divided by.
+/// The divisor of a sum over a window.
 enum class Divisor : std::uint8_t {
-  taps,     ///< how many taps it has, those on padding too
-  elements  ///< how many of them fall on an element
+  taps,     ///< the number of its taps, including those on padding
+  elements  ///< the number of its taps on elements
 };
 
-/// Maxima over windows, each plane by itself. With the shapes of PoolingCall:
+/// Maxima over windows, for each plane separately. With the shapes of PoolingCall:
 ///
 ///     forward    y[n, c, p] = the largest of x[n, c, p stride - before + k dilation] over the taps
 ///                k that fall on an element; -infinity if none does, a NaN if any is one
 ///     backward   dx = Σ dy over the outputs whose maximum lies there
 ///
-/// Of equal maxima the first one in memory counts, and it alone gets the gradient. Which one it was
-/// is in `record`, `record_bytes(call)` bytes that forward writes for backward; null if nobody asks
-/// for a gradient. Every element of y and dx is written; any extent may be zero.
+/// Of equal maxima the first one in memory counts, and only it gets the gradient. Forward stores
+/// its tap in `record`, `record_bytes(call)` bytes for backward; null if no backward follows. Every
+/// element of y and dx is written; any extent may be zero.
 template <class K, class T>
 concept MaxPoolingKernel = requires(K& kernel, const PoolingCall& call, const T* in, T* out,
                                     void* record, const void* recorded) {
@@ -44,12 +44,12 @@ concept MaxPoolingKernel = requires(K& kernel, const PoolingCall& call, const T*
   kernel.backward(call, in, recorded, out);
 };
 
-/// Means over windows, each plane by itself; an element outside counts as zero.
+/// Means over windows, for each plane separately; an element outside counts as zero.
 ///
 ///     forward    y[n, c, p] = Σ x[n, c, p stride - before + k dilation] / divisor
 ///     backward   dx = the adjoint, applied to dy
 ///
-/// Sums are kept in accumulate_t<T>, and a mean over no element is zero.
+/// Sums are computed in accumulate_t<T>, and a mean over no element is zero.
 template <class K, class T>
 concept AveragePoolingKernel = requires(K& kernel, const PoolingCall& call, Divisor divisor,
                                         const T* in, T* out) {
@@ -58,7 +58,7 @@ concept AveragePoolingKernel = requires(K& kernel, const PoolingCall& call, Divi
 };
 
 /// A backend with pooling in the dtype T: `B::MaxPooling<T>(backend)` and
-/// `B::AveragePooling<T>(backend)` are the kernels of one layer each.
+/// `B::AveragePooling<T>(backend)` are each the kernels of one layer.
 /// valid: `PoolingBackend<Reference, bf16>`
 template <class B, class T>
 concept PoolingBackend = Backend<B, T> && requires {

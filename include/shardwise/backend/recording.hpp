@@ -15,17 +15,15 @@ struct WorkArchetype {
 
 }  // namespace detail
 
-/// A backend of a device that can record what it is called for. Besides what DeviceBackend asks
-/// for:
+/// A backend of a device that can record its work. Besides the members of DeviceBackend it has:
 ///
 ///     B::Recording recording(backend, work)
 ///         calls work() once, which does nothing on the device
 ///     recording.launch()
 ///         does what work() had called for, in order with all other work of the backend
 ///
-/// A launch reads and writes the memory that the recorded calls were given, and gives loops the
-/// bytes that they were given. What waits for the device in work(), like `to_host`, throws
-/// backend_error.
+/// A launch uses the same memory as the recorded calls, and passes loops the same bytes. A call in
+/// work() that waits for the device, such as `to_host`, throws backend_error.
 template <class B>
 concept RecordingBackend = DeviceBackend<B> &&
     std::constructible_from<typename B::Recording, B&, detail::WorkArchetype> &&

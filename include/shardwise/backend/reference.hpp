@@ -1,5 +1,5 @@
 #pragma once
-// The backend that the others are checked against: plain loops, every dtype, nothing to install.
+// The backend that the others are compared with: plain loops, every dtype, no other library.
 
 #include <cstddef>
 #include <vector>
@@ -16,7 +16,7 @@ namespace shardwise {
 
 namespace detail {
 
-/// Σ a[k] b[k]. Every product of `Reference` over the innermost axis is summed here.
+/// Σ a[k] b[k]. All products of `Reference` over the innermost axis are summed here.
 template <Real T>
 accumulate_t<T> dot(const T* a, const T* b, std::size_t n) {
   using A = accumulate_t<T>;
@@ -33,8 +33,8 @@ void add_scaled(accumulate_t<T>* sums, T factor, const T* row, std::size_t n) {
 
 }  // namespace detail
 
-/// Readable loops on the calling thread. Sums are kept in accumulate_t<T>, in an order that
-/// depends on nothing but the sizes.
+/// Readable loops on the calling thread. Sums are computed in accumulate_t<T>, in an order that
+/// depends only on the sizes.
 class Reference {
  public:
   template <Real T>
@@ -52,15 +52,15 @@ class Reference {
   using AveragePooling = detail::AveragePoolingLoops<T>;
   ///@}
 
-  /// Calls f(i) for i = 0, ..., n - 1, in an order of the compiler's choice.
+  /// Calls f(i) for i = 0, ..., n - 1; the compiler chooses the order.
   template <class F>
   void for_each(std::size_t n, F f) {
     detail::independent_loop(n, f);
   }
 };
 
-/// The products of one linear layer; see LinearKernel for shapes. Packs nothing, so the version of
-/// a weight is of no concern, and allocates in its constructor only.
+/// The products of one linear layer; see LinearKernel for shapes. Packs nothing, so it ignores the
+/// version of a weight; allocates only in its constructor.
 template <Real T>
 class Reference::Linear {
  public:
@@ -117,7 +117,7 @@ class Reference::Linear {
 
   std::size_t in_;
   std::size_t out_;
-  std::vector<A> sums_;  // one row of a result before it is rounded
+  std::vector<A> sums_;  // one row of a result before rounding
 };
 
 }  // namespace shardwise

@@ -1,6 +1,6 @@
 #pragma once
-// Matrix products in double and float by whatever CBLAS is installed: OpenBLAS, BLIS, MKL, netlib.
-// Link what CMake's FindBLAS finds (and -ldl before glibc 2.34).
+// Matrix products in double and float by any CBLAS: OpenBLAS, BLIS, MKL, netlib. Link the library
+// that CMake's FindBLAS finds (and -ldl before glibc 2.34).
 
 #include <concepts>
 #include <cstddef>
@@ -22,21 +22,21 @@ namespace shardwise {
 template <class T>
 concept CblasReal = std::same_as<T, float> || std::same_as<T, double>;
 
-/// CBLAS with `threads` threads a product: one by default, because each rank computes on a thread
-/// of its own, and ranks that share the threads of one pool wait for each other. CBLAS has no call
-/// for this. For OpenBLAS the number is set here, for the whole process, so give every rank the
-/// same; for any other library set its environment variable (OMP_NUM_THREADS, BLIS_NUM_THREADS,
-/// MKL_NUM_THREADS) to 1.
+/// CBLAS with `threads` threads for a product: one by default, because each rank computes on its
+/// own thread, and ranks that share one thread pool wait for each other. CBLAS has no call for
+/// this. For OpenBLAS the number is set here, for the whole process, so it must be the same for
+/// every rank. For any other library set its environment variable (OMP_NUM_THREADS,
+/// BLIS_NUM_THREADS, MKL_NUM_THREADS) to 1.
 ///
-/// How products are summed is the library's own affair; it depends on nothing but the sizes as long
-/// as the number of threads stays the same.
+/// The library decides the order of sums; it depends only on the sizes while the number of threads
+/// stays the same.
 class Cblas {
  public:
   template <CblasReal T>
   class Linear;
 
   ///@{
-  /// CBLAS has no pooling: these are plain loops, as `PoolingBackend` says.
+  /// CBLAS has no pooling: these are plain loops. See `PoolingBackend`.
   template <CblasReal T>
   using MaxPooling = detail::MaxPoolingLoops<T>;
 
@@ -53,16 +53,16 @@ class Cblas {
     detail::cblas::set_threads(threads);
   }
 
-  /// Calls f(i) for i = 0, ..., n - 1, in an order of the compiler's choice.
+  /// Calls f(i) for i = 0, ..., n - 1; the compiler chooses the order.
   template <class F>
   void for_each(std::size_t n, F f) {
     detail::independent_loop(n, f);
   }
 };
 
-/// The products of one linear layer; see LinearKernel for shapes. Packs nothing, so the version of
-/// a weight is of no concern, and allocates in its constructor only. Throws backend_error for
-/// extents beyond an int.
+/// The products of one linear layer; see LinearKernel for shapes. Packs nothing, so it ignores the
+/// version of a weight; allocates only in its constructor. Throws backend_error for extents that do
+/// not fit into an int.
 template <CblasReal T>
 class Cblas::Linear {
  public:
@@ -96,7 +96,7 @@ class Cblas::Linear {
  private:
   std::size_t in_;
   std::size_t out_;
-  std::vector<T> sums_;  // a bias gradient while it is summed
+  std::vector<T> sums_;  // a bias gradient during summation
 };
 
 }  // namespace shardwise

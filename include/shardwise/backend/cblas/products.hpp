@@ -1,5 +1,5 @@
 #pragma once
-// The one function of CBLAS that is used, for both of its dtypes.
+// The only function of CBLAS that shardwise uses, for both of its dtypes.
 
 #include <cblas.h>
 
@@ -13,7 +13,7 @@
 
 namespace shardwise::detail::cblas {
 
-/// A matrix that lies row by row: as it is, or read as its transpose.
+/// A row-major matrix, or its transpose.
 template <class T>
 struct Factor {
   const T* data;
@@ -28,9 +28,9 @@ inline int checked_extent(std::size_t extent) {
   return static_cast<int>(extent);
 }
 
-/// c[m, n] (+)= a[m, k] b[k, n]; m, n and k are those of the product, after transposition. A sum
-/// over nothing is zero; CBLAS itself refuses the stride 0 of an empty matrix. throws backend_error
-/// for extents beyond an int
+/// c[m, n] (+)= a[m, k] b[k, n]; m, n and k are those of the product, after transposition. An empty
+/// sum is zero; CBLAS itself rejects the stride 0 of an empty matrix.
+/// throws   backend_error for extents that do not fit into an int
 template <class T>
 void multiply(std::size_t m, std::size_t n, std::size_t k, Factor<T> a, Factor<T> b, Write write,
               T* c) {

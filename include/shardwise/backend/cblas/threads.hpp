@@ -1,5 +1,5 @@
 #pragma once
-// How many threads a CBLAS may use for a product.
+// The number of threads of a CBLAS in a product.
 
 #include <dlfcn.h>
 
@@ -9,8 +9,8 @@
 
 namespace shardwise::detail::cblas {
 
-/// What OpenBLAS offers beyond CBLAS, looked up by name in what the program runs with; null where
-/// that is another library.
+/// Functions of OpenBLAS beyond CBLAS, looked up by name in the running program; null for another
+/// library.
 struct OpenBlas {
   int (*threads)() = find<int()>("openblas_get_num_threads");
   void (*set_threads)(int) = find<void(int)>("openblas_set_num_threads");
@@ -27,8 +27,8 @@ struct OpenBlas {
   }
 };
 
-/// From now on OpenBLAS computes with `threads` threads, in the whole process: it has no setting
-/// for a caller or a call.
+/// Sets the number of OpenBLAS's threads to `threads`, for the whole process: it has no setting for
+/// a caller or a call.
 inline void set_threads(int threads) {
   static std::mutex one_at_a_time;
   const std::scoped_lock lock(one_at_a_time);

@@ -1,5 +1,5 @@
 #pragma once
-// What is done behind a product that the library has not done in it.
+// The part of a product's epilogue that the library has not applied.
 
 #include <cstddef>
 
@@ -9,7 +9,7 @@
 namespace shardwise::detail::cuda {
 
 /// y[i] = F::value(y[i] + bias of its channel); `bias` may be null. Each channel has `plane`
-/// elements side by side.
+/// adjacent elements.
 template <Real T, class F>
 struct BiasAndActivation {
   T* y;
@@ -20,14 +20,14 @@ struct BiasAndActivation {
   constexpr void operator()(std::size_t i) const {
     using A = accumulate_t<T>;
     A sum = static_cast<A>(y[i]);
-    // Dividing costs more than all else here.
+    // The division is the most expensive operation here.
     if (bias != nullptr) sum += static_cast<A>(bias[(plane == 1 ? i : i / plane) % channels]);
     y[i] = static_cast<T>(F::value(sum));
   }
 };
 
-/// Adds the bias, which may be null, to the n elements of y and applies the activation: in one pass
-/// or, if there is neither, in none.
+/// Adds the bias, which may be null, to the n elements of y, and applies the activation: in one
+/// pass, or in none without bias and activation.
 template <Real T, class Backend>
 void finish(Backend& backend, T* y, std::size_t n, const T* bias, std::size_t channels,
             std::size_t plane, Activation activation) {

@@ -1,6 +1,6 @@
 #pragma once
-// Turns what CUDA and its libraries answer into an error that says which call failed with what, on
-// which device, and what to do.
+// Turns error codes of CUDA and its libraries into exceptions that name the call, the error, the
+// device and a remedy.
 
 #include <cuda_runtime_api.h>
 
@@ -11,7 +11,7 @@
 
 namespace shardwise::detail::cuda {
 
-/// " on device 0": where the calling thread works.
+/// " on device 0": the device of the calling thread.
 inline std::string on_device() {
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return "";
@@ -30,7 +30,7 @@ inline std::string refusal(const char* library, const char* call, const std::str
   throw backend_error(refusal(library, call, code, advice));
 }
 
-/// "3 of 80 bytes are free on device 0": where the calling thread works.
+/// "3 of 80 bytes are free on device 0": for the device of the calling thread.
 inline std::string free_memory() {
   std::size_t free = 0;
   std::size_t total = 0;
@@ -38,8 +38,8 @@ inline std::string free_memory() {
   return std::to_string(free) + " of " + std::to_string(total) + " bytes are free" + on_device();
 }
 
-/// throws  memory_error, with what is free. `asked` is 0 where a library does not tell what it
-///         asked for.
+/// throws   memory_error, with the free bytes. `asked` is 0 if a library does not say how much it
+///          requested.
 [[noreturn]] inline void refuse_memory(const char* library, const char* call,
                                        const std::string& code, std::size_t asked) {
   const std::string wish = asked == 0 ? "Its own memory could not be had"
@@ -78,9 +78,9 @@ inline const char* advice(cudaError_t code) {
   }
 }
 
-/// `asked` is what the call was to allocate, in bytes; 0 if it allocates nothing.
-/// throws  memory_error if memory could not be had, backend_error for every other failure; it takes
-///         the error off the thread, so that no later call reports it
+/// `asked` is the number of bytes that the call was to allocate; 0 if it allocates nothing.
+/// throws   memory_error if there is not enough memory, backend_error for every other failure; it
+///          clears the thread's last error, so that no later call reports it
 inline void check(cudaError_t code, const char* call, std::size_t asked = 0) {
   if (code == cudaSuccess) return;
   cudaGetLastError();

@@ -1,5 +1,5 @@
 #pragma once
-// Owners of cuBLASLt's objects, and what its return codes mean.
+// Owners of cuBLASLt's objects, and the meaning of its return codes.
 
 #include <cublasLt.h>
 
@@ -31,7 +31,7 @@ inline const char* advice(cublasStatus_t status) {
   }
 }
 
-/// throws  memory_error if the library found no memory, backend_error for every other failure
+/// throws   memory_error if the library has no memory, backend_error for every other failure
 inline void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   const std::string text =
@@ -40,7 +40,7 @@ inline void check(cublasStatus_t status, const char* call) {
   refuse("cuBLASLt", call, text, advice(status));
 }
 
-/// The library's context: one of its own, or the caller's.
+/// The library's context: its own, or the caller's.
 class CublasLtHandle {
  public:
   CublasLtHandle(int device, cublasLtHandle_t adopted) : handle_(adopted) {
@@ -57,7 +57,7 @@ class CublasLtHandle {
   std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, Destroyer<cublasLtDestroy>> own_;
 };
 
-/// How a matrix lies in memory: column-major and dense.
+/// The layout of a matrix in memory: column-major and dense.
 class MatrixLayout {
  public:
   MatrixLayout(cudaDataType_t type, std::size_t rows, std::size_t columns) {
@@ -73,7 +73,7 @@ class MatrixLayout {
   std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroyer<cublasLtMatrixLayoutDestroy>> layout_;
 };
 
-/// What is computed besides the product.
+/// The operations besides the product.
 class MatmulDescriptor {
  public:
   MatmulDescriptor(cublasComputeType_t compute, cudaDataType_t scale) {
@@ -82,7 +82,7 @@ class MatmulDescriptor {
     descriptor_.reset(descriptor);
   }
 
-  /// `Value` is of the type that the documentation of the attribute names.
+  /// `Value` has the type in the documentation of the attribute.
   template <class Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
     check(cublasLtMatmulDescSetAttribute(descriptor_.get(), attribute, &value, sizeof value),
@@ -95,7 +95,7 @@ class MatmulDescriptor {
   std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroyer<cublasLtMatmulDescDestroy>> descriptor_;
 };
 
-/// What an algorithm may use, and what it may rely on.
+/// The limits and requirements of an algorithm.
 class MatmulPreference {
  public:
   MatmulPreference() {
@@ -104,7 +104,7 @@ class MatmulPreference {
     preference_.reset(preference);
   }
 
-  /// `Value` is of the type that the documentation of the attribute names.
+  /// `Value` has the type in the documentation of the attribute.
   template <class Value>
   void set(cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
     check(cublasLtMatmulPreferenceSetAttribute(preference_.get(), attribute, &value, sizeof value),

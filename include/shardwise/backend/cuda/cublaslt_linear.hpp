@@ -23,18 +23,18 @@
 namespace shardwise::detail::cuda {
 
 /// See LinearKernel for shapes; all matrices are on the device, and a call returns when its work is
-/// on the stream. `Backend` has session(), and for_each(n, f), which puts f(i) for every i < n on
-/// the session's stream.
+/// on the stream. `Backend` has session(), and for_each(n, f), which enqueues f(i) for every i < n
+/// on the session's stream.
 ///
-/// Bias and GELU (the form with tanh), and ReLU if the options say so, are applied by the product
-/// where cuBLASLt has an algorithm that does, before it rounds; all else, and a bias that is not
-/// aligned to 16 bytes, in one pass over y behind it, so that the two-byte dtypes are rounded
-/// twice. ReLU is not by default, since NVIDIA does not say that a NaN passes max(x, 0). Plans are
-/// kept for the last shapes, and a call whose shape was seen before allocates nothing.
+/// The product applies bias and GELU (the form with tanh), and ReLU if the options allow it, before
+/// it rounds, if cuBLASLt has an algorithm for this. Everything else, and a bias that is not
+/// aligned to 16 bytes, takes one more pass over y, so the two-byte dtypes are rounded twice. ReLU
+/// is off by default, since NVIDIA does not say that max(x, 0) keeps NaN. Plans are kept for the
+/// last shapes; a call with one of these shapes allocates nothing.
 ///
-/// Bias gradients are summed by the product that gives the weight's (BGRADB).
+/// The product for the weight's gradient also sums the bias gradient (BGRADB).
 ///
-/// throws  backend_error if the library refuses or the device does not multiply in T, memory_error
+/// throws   backend_error if the library fails or the device does not multiply in T, memory_error
 template <class Backend, Real T>
 class CublasLtLinear {
  public:
@@ -91,8 +91,8 @@ class CublasLtLinear {
       }
       std::uint32_t done = 0;
       if (in_ != 0) {
-        // The epilogue replaces what db holds. It sums over the k of a matrix, which a single
-        // column is not to everybody.
+        // The epilogue replaces db. It sums over the k of a matrix; not every library treats a
+        // single column as one.
         const bool sums =
             db != nullptr && write == Write::replace && fits_epilogues(db) && out_ > 1;
         const std::uint32_t sum = sums ? CUBLASLT_EPILOGUE_BGRADB : 0;
@@ -109,7 +109,7 @@ class CublasLtLinear {
  private:
   struct Key {
     Product product;
-    std::uint32_t epilogue;  ///< the most that was wished for
+    std::uint32_t epilogue;  ///< the preferred one
     Alignments alignments;
 
     bool operator==(const Key&) const = default;
@@ -118,13 +118,13 @@ class CublasLtLinear {
 
   Session& session() const { return backend_->session(); }
 
-  /// The epilogue for a function that the product is to apply, or 0.
+  /// The epilogue for the activation of the product, or 0.
   std::uint32_t epilogue_for(Activation activation) const {
     if (activation == Activation::relu && !session().options().fused_relu) return 0;
     return epilogue_of(activation);
   }
 
-  /// Runs a product with the first of the epilogues (0 for none) that the library offers for it;
+  /// Runs a product with the first of the epilogues (0 for none) that the library supports for it;
   /// returns that one.
   std::uint32_t run(Plans& plans, const Product& product, const Operands& operands,
                     std::initializer_list<std::uint32_t> epilogues) {
@@ -135,7 +135,7 @@ class CublasLtLinear {
     return plan.epilogue();
   }
 
-  /// Calls f with the device as the thread's own, and says in errors what was computed.
+  /// Calls f on the thread's device, and adds the product to errors.
   template <class F>
   void in_place(const char* what, std::size_t rows, F f) {
     try {

@@ -15,7 +15,7 @@
 
 namespace shardwise::detail::cuda {
 
-/// 1 or 0, in the type in which the products of `dtype` are scaled.
+/// 1 or 0, in the type of the scale factors for products of `dtype`.
 inline const void* scalar(Dtype dtype, bool one) {
   static constexpr float floats[] = {0, 1};
   static constexpr double doubles[] = {0, 1};
@@ -24,13 +24,13 @@ inline const void* scalar(Dtype dtype, bool one) {
   return &floats[which];
 }
 
-/// The type in which the products of `dtype` are multiplied and summed.
+/// The type in which products of `dtype` are multiplied and summed.
 inline cublasComputeType_t compute_type(Dtype dtype, bool tf32) {
   if (dtype == Dtype::float64) return CUBLAS_COMPUTE_64F;
   return dtype == Dtype::float32 && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-/// Algorithms for a product. (Not a vector: nvcc 13.0 breaks off at one of structs without a name.)
+/// Algorithms for a product. (Not a vector: nvcc 13.0 crashes for a vector of unnamed structs.)
 struct MatmulProposals {
   static constexpr int most = 8;
 
@@ -41,7 +41,7 @@ struct MatmulProposals {
 /// D = epilogue(op(A) op(B)).
 class Matmul {
  public:
-  /// `epilogue` are bits of cublasLtEpilogue_t, 0 for none.
+  /// `epilogue` is bits of cublasLtEpilogue_t, 0 for none.
   Matmul(const Product& product, std::uint32_t epilogue, bool tf32)
       : product_(product),
         epilogue_(epilogue),
@@ -58,9 +58,8 @@ class Matmul {
   const Product& product() const { return product_; }
   std::uint32_t epilogue() const { return epilogue_; }
 
-  /// The best algorithms, `at_most` of them, for matrices that are aligned as `operands`, the best
-  /// first; none if the library has none. Partial sums are kept in the type in which products are
-  /// summed.
+  /// At most `at_most` algorithms for matrices that are aligned as `operands`, the best first; none
+  /// if the library has none. Partial sums have the type in which products are summed.
   MatmulProposals proposals(Session& session, const Operands& operands, int at_most) {
     const Alignments alignments = alignments_of(operands);
     MatmulPreference preference;
@@ -71,14 +70,14 @@ class Matmul {
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments.b);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments.d);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments.d);
-    set_pointers(operands);  // an epilogue without them is refused
+    set_pointers(operands);  // the library rejects an epilogue without pointers
 
     MatmulProposals result;
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         session.cublaslt(), descriptor_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
         preference.get(), at_most, result.all.data(), &count);
-    // An epilogue that it does not have for a dtype may be a value that it does not know.
+    // If the library has no such epilogue for a dtype, it may report an invalid value.
     const bool has_none = status == CUBLAS_STATUS_NOT_SUPPORTED ||
                           (status == CUBLAS_STATUS_INVALID_VALUE && epilogue_ != 0);
     if (has_none) return {};
@@ -90,7 +89,7 @@ class Matmul {
     return result;
   }
 
-  /// Puts the product on the session's stream; returns what the library says to that.
+  /// Enqueues the product on the session's stream; returns the library's status.
   cublasStatus_t launch(Session& session, const Operands& operands,
                         const cublasLtMatmulHeuristicResult_t& algorithm) {
     set_pointers(operands);

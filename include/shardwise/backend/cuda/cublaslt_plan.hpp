@@ -1,5 +1,5 @@
 #pragma once
-// A product with the algorithm that was chosen for it.
+// A product and its chosen algorithm.
 
 #include <cublasLt.h>
 
@@ -20,9 +20,9 @@
 
 namespace shardwise::detail::cuda {
 
-/// Which of the proposals is the fastest on these operands, which are not changed. Those that the
-/// library then refuses do not count. Waits for the stream. throws  backend_error if it refuses
-/// all, or while the stream is captured into a graph
+/// The fastest of the proposals on these operands, which stay unchanged. Proposals that the library
+/// rejects do not count. Waits for the stream.
+/// throws   backend_error if it rejects all, or while the stream is captured into a graph
 inline std::size_t fastest(Session& session, Matmul& matmul, const Operands& operands,
                            const MatmulProposals& proposals) {
   const Product& product = matmul.product();
@@ -42,8 +42,8 @@ inline std::size_t fastest(Session& session, Matmul& matmul, const Operands& ope
 /// A product, its epilogue, and algorithms for it.
 class MatmulPlan {
  public:
-  /// With the first of the epilogues that the library has an algorithm for.
-  /// throws  backend_error if it has none for any
+  /// Uses the first of the epilogues that the library has an algorithm for.
+  /// throws   backend_error if it has no algorithm for any of them
   static MatmulPlan make(Session& session, const Product& product, const Operands& operands,
                          std::initializer_list<std::uint32_t> epilogues) {
     for (const std::uint32_t epilogue : epilogues) {
@@ -60,11 +60,11 @@ class MatmulPlan {
            advice(CUBLAS_STATUS_NOT_SUPPORTED));
   }
 
-  /// Bits of cublasLtEpilogue_t: what the product does by itself.
+  /// Bits of cublasLtEpilogue_t: the operations of the product itself.
   std::uint32_t epilogue() const { return matmul_.epilogue(); }
 
-  /// By the best algorithm that the library does not refuse at a call; one that it has refused is
-  /// not tried again.
+  /// Uses the best algorithm that the library has not rejected in a call; a rejected one is not
+  /// tried again.
   void run(Session& session, const Operands& operands) {
     for (;; ++chosen_) {
       const cublasStatus_t status = matmul_.launch(session, operands, proposals_.all[chosen_]);

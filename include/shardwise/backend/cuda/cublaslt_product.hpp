@@ -1,7 +1,7 @@
 #pragma once
-// The products of a linear layer in the words of cuBLASLt.
+// The products of a linear layer, for cuBLASLt.
 //
-// Our matrices are row-major and cuBLASLt's column-major, so it sees each of them transposed:
+// Our matrices are row-major and cuBLASLt's are column-major, so it sees each of them transposed:
 //
 //                      in                                        rows
 //                  +--------+                                  +------+
@@ -10,8 +10,7 @@
 //                  +--------+                                  | 2  5 |
 //                                                              +------+
 //
-// What it computes is D[m, n] = op(A) op(B), summed over k; T is a matrix that it transposes
-// itself:
+// It computes D[m, n] = op(A) op(B), summed over k; T is a transposition by cuBLASLt:
 //
 // clang-format off
 //                                        D               op(A)            op(B)            m    n     k
@@ -21,8 +20,8 @@
 //     bias gradient    db = Σ_rows dy    db [out, 1]     dyᵀ [out, rows]  1 [rows, 1]      out  1     rows
 // clang-format on
 //
-// A bias is as long as D has rows, so it is added in `forward`; the gradient of one is what
-// `backward_weight` sums over its k, once for each of its n columns (BGRADB).
+// A bias has one element for each row of D, so `forward` adds it. `backward_weight` sums the
+// gradient of a bias over its k, once for each of its n columns (BGRADB).
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -72,36 +71,35 @@ constexpr Product column_sums_product(Dtype dtype, std::size_t rows, std::size_t
   return {dtype, CUBLAS_OP_N, CUBLAS_OP_N, columns, 1, rows, write};
 }
 
-/// The epilogue that is `activation`, or 0 if cuBLASLt has none. Its GELU is the form with tanh.
+/// The epilogue for `activation`, or 0 if cuBLASLt has none. Its GELU is the form with tanh.
 constexpr std::uint32_t epilogue_of(Activation activation) {
   if (activation == Activation::relu) return CUBLASLT_EPILOGUE_RELU;
   if (activation == Activation::gelu_tanh) return CUBLASLT_EPILOGUE_GELU;
   return 0;
 }
 
-/// Where a product finds its matrices on the device, in column-major order. D is not A or B.
+/// The matrices of a product on the device, in column-major order. D is not A or B.
 struct Operands {
   const void* a = nullptr;
   const void* b = nullptr;
   void* d = nullptr;
-  /// Of the epilogue, and fit for one: a bias, or where BGRADB puts its gradient.
+  /// Of the epilogue, and aligned for it: the bias, or its gradient for BGRADB.
   const void* vector = nullptr;
 };
 
-/// How far an address is aligned, in bytes, but for what is more than `most`; 16 is the widest that
-/// a thread reads at once.
+/// The alignment of an address in bytes, at most `most`; 16 is the widest access of a thread.
 inline std::uint32_t alignment_of(const void* address, std::uint32_t most = 16) {
   const auto bits = reinterpret_cast<std::uintptr_t>(address) | most;
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
-/// Whether an epilogue is given this vector, null for none. No preference tells the library how one
-/// is aligned, so it may read 16 bytes at once.
+/// Whether an epilogue may get this vector; null is allowed. No preference tells the library the
+/// alignment of the vector, so it may read 16 bytes at once.
 inline bool fits_epilogues(const void* vector) { return alignment_of(vector) == 16; }
 
-/// What an algorithm may rely on: those are chosen for it, so plans differ where it does. The
-/// library is told how far A, B and D are aligned, and sees by itself how far the pointers of an
-/// epilogue are; memory of a device is aligned to 256 bytes.
+/// The alignments that an algorithm is chosen for, so plans for different alignments differ. The
+/// library is told those of A, B and D, and reads those of an epilogue's pointers itself; memory of
+/// a device is aligned to 256 bytes.
 struct Alignments {
   std::uint32_t a = 16;
   std::uint32_t b = 16;

@@ -1,6 +1,6 @@
 #pragma once
-// The GPU engine. Needs a CUDA toolkit from 12 on and cuDNN 9; link cudart, cublasLt and, for
-// convolutions, cudnn.
+// The GPU engine. Needs a CUDA toolkit from version 12 on and cuDNN 9; link cudart, cublasLt and,
+// for convolutions, cudnn.
 
 #include <cuda_runtime_api.h>
 
@@ -22,11 +22,11 @@
 
 namespace shardwise {
 
-/// One device, with one stream on which all work of the object is put: calls return before it is
-/// done. All tensors are on the device. Products are cuBLASLt's and convolutions cuDNN's, in every
-/// dtype; bf16 needs compute capability 8.0.
+/// One device, with one stream for all work of the object: calls return before their work is done.
+/// All tensors are on the device. cuBLASLt computes the products and cuDNN the convolutions, in
+/// every dtype; bf16 needs compute capability 8.0.
 ///
-/// An object and its kernels belong to one thread at a time, and it outlives its kernels.
+/// An object and its kernels are for one thread at a time; it must outlive its kernels.
 class Cuda {
  public:
   /// The products of one linear layer; see LinearKernel for shapes.
@@ -45,35 +45,35 @@ class Cuda {
   using AveragePooling = detail::AveragePoolingElements<T, Cuda>;
   ///@}
 
-  /// throws  backend_error if there is no device or it lacks what the options ask for,
-  ///         argument_error if they name a device that is not there, or do not fit each other,
-  ///         memory_error
+  /// throws   backend_error if there is no device or it does not support the options,
+  ///          argument_error if they name a device that does not exist, or contradict each other,
+  ///          memory_error
   explicit Cuda(const CudaOptions& options = {}) : session_(options) {}
 
-  /// The device that was chosen.
+  /// The chosen device.
   const CudaDevice& device() const { return session_.device(); }
 
-  /// Where all work is put; what the caller puts there is ordered with it.
+  /// The stream of all work; the caller's work on it is ordered with it.
   cudaStream_t stream() { return session_.stream().get(); }
 
-  /// Waits until all work is done. Throws backend_error if some of it failed.
+  /// Waits until all work is done. Throws backend_error if any of it failed.
   void synchronize() { session_.stream().synchronize(); }
 
-  /// Of the device.
+  /// The device's memory.
   MemorySource& memory() { return session_.memory(); }
 
-  /// Whether kernels may read and write what lies there.
+  /// Whether kernels may read and write this memory.
   /// throws  backend_error
   bool reaches(const void* from) const { return detail::cuda::reaches(device(), from); }
 
-  /// Copies n elements from the device to the host, where they are when it returns.
+  /// Copies n elements from the device to the host; they are there when it returns.
   template <class T>
   void to_host(const T* from, std::size_t n, T* to) {
     const detail::cuda::OnDevice on(device().index);
     session_.staging().read(from, n * sizeof(T), to, session_.stream());
   }
 
-  /// Copies n elements of the host, which may change when it returns, to the device.
+  /// Copies n elements of the host to the device; the host may change them when it returns.
   template <class T>
   void to_device(const T* from, std::size_t n, T* to) {
     const detail::cuda::OnDevice on(device().index);
@@ -81,7 +81,7 @@ class Cuda {
                                      "copy them before the capture, or before the launch");
     detail::cuda::check(cudaMemcpyAsync(to, from, n * sizeof(T), cudaMemcpyHostToDevice, stream()),
                         "cudaMemcpyAsync");
-    synchronize();  // memory that is pinned is read later
+    synchronize();  // pinned memory is read later
   }
 
   /// Calls f(i) for every i in [0, n), see DeviceBackend: a kernel, so only nvcc compiles it.
@@ -90,7 +90,7 @@ class Cuda {
     detail::cuda::launch_each(session_, n, f);
   }
 
-  /// put(r, the terms of row r, combined) for every r < rows, see DeviceBackend. A kernel or two.
+  /// put(r, the combined terms of row r) for every r < rows, see DeviceBackend. One kernel or two.
   template <class A, class Terms, class Combine, class Put>
   void reduce_each(std::size_t rows, std::size_t n, Adjacent adjacent, A first, const Terms& terms,
                    const Combine& combine, const Put& put) {
@@ -100,10 +100,10 @@ class Cuda {
   /// An event in the work of this object, see OrderedBackend.
   class Event {
    public:
-    /// Not recorded yet: a wait for it ends at once.
+    /// Not recorded yet: a wait for it returns at once.
     explicit Event(Cuda& backend)
         : device_(backend.device().index), stream_(backend.stream()), event_(made_on(device_)) {}
-    /// Recorded after all work of the backend so far.
+    /// Records it after all work of the backend so far.
     /// throws  backend_error while the stream is captured: ranks that share memory meet on the host
     void record() {
       detail::cuda::require_no_capture(stream_, "ranks that share a device cannot meet",
@@ -124,20 +124,20 @@ class Cuda {
     detail::cuda::Event event_;
   };
 
-  /// Work of this object from now on begins after the event.
+  /// Later work of this object begins after the event.
   void wait_for(const Event& event) { session_.stream().wait_for(event.event_); }
 
-  /// Lets its kernels read and write memory of the event's device that cudaMalloc allocated; a
-  /// memory pool of yours has to allow it, see cudaMemPoolSetAccess.
-  /// throws  backend_error if this device has no access to that one
+  /// Allows its kernels to access memory of the event's device that cudaMalloc allocated; your own
+  /// memory pool must allow this, see cudaMemPoolSetAccess.
+  /// throws   backend_error if this device has no access to that one
   void enable_peer_access(const Event& event) {
     detail::cuda::enable_peer_access(device(), event.device_);
   }
 
-  /// What it is called for, as a CUDA graph, see RecordingBackend.
+  /// Its calls as a CUDA graph, see RecordingBackend.
   using Recording = CudaGraph;
 
-  /// What its kernels share.
+  /// The state that its kernels share.
   detail::cuda::Session& session() { return session_; }
 
  private:

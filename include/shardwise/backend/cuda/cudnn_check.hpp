@@ -1,5 +1,5 @@
 #pragma once
-// What cuDNN's return codes mean.
+// The meaning of cuDNN's return codes.
 
 #include <cudnn.h>
 
@@ -21,7 +21,7 @@ inline const char* advice(cudnnStatus_t status) {
          "say more";
 }
 
-/// throws  memory_error if the library found no memory, backend_error for every other failure
+/// throws   memory_error if the library has no memory, backend_error for every other failure
 inline void check(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   const std::string text = cudnnGetErrorString(status);

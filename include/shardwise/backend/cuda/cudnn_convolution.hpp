@@ -30,7 +30,7 @@
 
 namespace shardwise::detail::cuda {
 
-/// The elements of channel c of images [..., channels, plane], those of all images.
+/// The elements of channel c of images [..., channels, plane], over all images.
 template <Real T>
 struct ElementsOfChannel {
   const T* images;
@@ -67,17 +67,16 @@ inline const void*& result_among(ConvolutionPointers& pointers, ConvolutionProdu
 }
 
 /// See ConvolutionKernel for shapes; all tensors are on the device, and a call returns when its
-/// work is on the stream. `Backend` has session(), and loops and sums that are put on the session's
-/// stream, as `DeviceBackend` says.
+/// work is on the stream. `Backend` has session(), and loops and sums on the session's stream, as
+/// in `DeviceBackend`.
 ///
-/// The products are cuDNN's, by engines that give the same bits in every run, so that ranks which
-/// do the same work stay alike. Bias and activation are applied in one pass over y behind the
-/// product: the two-byte dtypes are rounded twice. Plans are kept for the last calls that differed,
-/// and a call like one of them allocates nothing of ours. A plan that a CUDA graph recorded stays
-/// as long as the object, since the graph may run code that belongs to it. `Plan` is cuDNN's but in
-/// tests.
+/// cuDNN computes the products, by engines that give the same bits in every run, so ranks that do
+/// the same work stay equal. Bias and activation take one more pass over y: the two-byte dtypes are
+/// rounded twice. Plans are kept for the last different calls; a call that has a plan does not
+/// allocate in shardwise. A plan in a recorded CUDA graph lives as long as the object, since the
+/// graph may run code of the plan. Tests replace `Plan`.
 ///
-/// throws  backend_error if the library refuses or the device does not compute in T, memory_error
+/// throws   backend_error if the library fails or the device does not compute in T, memory_error
 template <class Backend, Real T, class Plan = CudnnPlan>
 class CudnnConvolution {
  public:
@@ -119,7 +118,8 @@ class CudnnConvolution {
                 ElementsOfChannel<T>{dy, outputs(), plane}, Plus{}, PutBiasGradient<T>{db, write});
   }
 
-  /// A product by the library; zeros where that is not asked, or writes none.
+  /// A product by the library. For Write::replace, the result is cleared first if the library is
+  /// not called or does not write all of it.
   void multiply(ConvolutionProduct product, const ConvolutionCall& call, Write write,
                 ConvolutionPointers pointers) {
     const ConvolutionProblem problem{product, dtype_v<T>, channels_,
@@ -137,8 +137,8 @@ class CudnnConvolution {
     check(plan.launch(session(), pointers), "cudnnBackendExecute");
   }
 
-  /// The best plan by the library's heuristics or, where the options say so, by time, tried on the
-  /// tensors but for the result.
+  /// The best plan by the library's heuristics or, if the options say so, by time, measured on
+  /// these tensors and another result.
   Plan choose_plan(const ConvolutionProblem& problem, ConvolutionPointers pointers) {
     const bool times = session().options().time_candidates;
     std::vector<Plan> plans = Plan::usable(session(), problem, times ? 8 : 1);
@@ -152,7 +152,7 @@ class CudnnConvolution {
     return std::move(plans[chosen]);
   }
 
-  /// What the library may take the addresses to be multiples of.
+  /// The alignment of the addresses that the library may use.
   static std::int64_t alignment_of(const ConvolutionPointers& pointers) {
     constexpr std::size_t best = 16;
     const auto fits = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % best == 0; };

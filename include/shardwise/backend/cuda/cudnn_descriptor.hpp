@@ -2,7 +2,7 @@
 // Owners of cuDNN's objects.
 //
 // cuDNN's graph API describes everything by opaque descriptors with numbered attributes. The C
-// calls are wrapped here; NVIDIA's C++ front end over them would be one more thing to install.
+// calls are wrapped here; NVIDIA's C++ front end would be one more dependency.
 
 #include <cudnn.h>
 
@@ -17,8 +17,8 @@
 
 namespace shardwise::detail::cuda {
 
-/// The library's context on a device, which puts all work on one stream. It knows by a pointer how
-/// it ends: a program that makes none need not link the library.
+/// The library's context on a device, which puts all work on one stream. It is destroyed through a
+/// pointer, so a program that makes none need not link the library.
 class CudnnHandle {
  public:
   CudnnHandle(int device, cudaStream_t stream) : handle_(nullptr, cudnnDestroy) {
@@ -36,7 +36,7 @@ class CudnnHandle {
 };
 
 ///@{
-/// What the library calls the types of attributes.
+/// The library's types of attributes.
 constexpr cudnnBackendAttributeType_t cudnn_type(std::int64_t) { return CUDNN_TYPE_INT64; }
 constexpr cudnnBackendAttributeType_t cudnn_type(float) { return CUDNN_TYPE_FLOAT; }
 constexpr cudnnBackendAttributeType_t cudnn_type(double) { return CUDNN_TYPE_DOUBLE; }
@@ -54,8 +54,8 @@ constexpr cudnnBackendAttributeType_t cudnn_type(cudnnBackendNumericalNote_t) {
 }
 ///@}
 
-/// One descriptor: attributes are set, it is finalized, and then it can be named by others and
-/// asked.
+/// One descriptor: its attributes are set, then it is finalized, then other descriptors may use and
+/// read it.
 class CudnnDescriptor {
  public:
   explicit CudnnDescriptor(cudnnBackendDescriptorType_t type) {
@@ -67,7 +67,7 @@ class CudnnDescriptor {
   cudnnBackendDescriptor_t get() const { return descriptor_.get(); }
 
   ///@{
-  /// `Value` is of the type that the documentation of the attribute names.
+  /// `Value` has the type in the documentation of the attribute.
   template <class Value>
   void set(cudnnBackendAttributeName_t name, const Value* values, std::size_t count) {
     set(name, cudnn_type(Value{}), count, values);
@@ -84,16 +84,17 @@ class CudnnDescriptor {
 
   void finalize(const char* what) { check(cudnnBackendFinalize(get()), what); }
 
-  /// As the library answers: it refuses some plans that its heuristics propose.
+  /// Returns the status: the library rejects some plans that its heuristics propose.
   cudnnStatus_t try_finalize() { return cudnnBackendFinalize(get()); }
 
-  /// Up to `room` elements of an attribute go to `values`; the library says how many there are.
+  /// Copies at most `room` elements of an attribute to `values`; returns the library's count of
+  /// elements.
   template <class Value>
   std::size_t read(cudnnBackendAttributeName_t name, Value* values, std::size_t room) const {
     return read(name, cudnn_type(Value{}), room, values);
   }
 
-  /// Attributes that are descriptors are read into descriptors that are there already.
+  /// Reads attributes that are descriptors; the descriptors in `into` must exist.
   std::size_t read_descriptors(cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t* into,
                                std::size_t room) const {
     return read(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, into);

@@ -1,5 +1,5 @@
 #pragma once
-// One product of a convolution as cuDNN is told of it: a graph of one operation.
+// One product of a convolution for cuDNN: a graph of one operation.
 
 #include <cudnn.h>
 
@@ -30,51 +30,51 @@ constexpr cudnnDataType_t cudnn_dtype(Dtype dtype) {
   }
 }
 
-/// Which of the three products of a convolution. In all of them x, w and y stand for themselves or
-/// for their gradients, one of which is the result.
+/// The three products of a convolution. In all of them x, w and y are tensors or their gradients;
+/// the result is one of the three.
 enum class ConvolutionProduct { forward, backward_input, backward_weight };
 
-/// One product, with all that its plan depends on. All tensors are row-major as ConvolutionKernel
-/// has them.
+/// One product, with everything that its plan depends on. All tensors are row-major as in
+/// ConvolutionKernel.
 struct ConvolutionProblem {
   ConvolutionProduct product;
   Dtype dtype;
   ConvolutionChannels channels;
   ConvolutionCall call;
   Write write;             ///< whether the result is replaced or added to
-  std::int64_t alignment;  ///< what the addresses of the three tensors are multiples of, in bytes
+  std::int64_t alignment;  ///< alignment of the three tensors' addresses, in bytes
 
   bool operator==(const ConvolutionProblem&) const = default;
 };
 
-/// One past the last element, counted from the padding in front, that the windows of any output of
-/// an axis reach. There is an output.
+/// One past the last element that the windows of any output of an axis read, counted from the begin
+/// of the padding. There must be an output.
 constexpr std::size_t end_of_windows(const SpatialAxis& axis) {
   return (axis.output - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
 }
 
-/// Of an axis, how many elements the library is told of: all, but where more outputs would follow
-/// from them than there are, as on a rank with a part of them.
+/// The number of elements of an axis that the library sees. It is smaller than the extent if more
+/// outputs than the axis has would follow from all elements, as on a rank with a part of them.
 constexpr std::size_t extent_read(const SpatialAxis& axis) {
   const std::size_t end = end_of_windows(axis);
   const std::size_t padded = axis.before + axis.input;
   return end + axis.stride <= padded ? end - axis.before : axis.input;
 }
 
-/// How far windows reach behind the elements of an axis that the library is told of.
+/// The number of elements after those that the library sees that windows reach.
 constexpr std::size_t padding_behind(const SpatialAxis& axis) {
   const std::size_t padded = axis.before + extent_read(axis);
   return end_of_windows(axis) > padded ? end_of_windows(axis) - padded : 0;
 }
 
-/// Whether images have elements that the library is not told of, and so does not write.
+/// Whether images have elements that the library does not see, and so does not write.
 inline bool leaves_out(const ConvolutionCall& call) {
   return std::any_of(call.space.begin(), call.space.end(),
                      [](const SpatialAxis& axis) { return extent_read(axis) < axis.input; });
 }
 
-/// Whether every sum of a convolution is one over nothing, or over nothing but padding: the library
-/// is not asked then.
+/// Whether every sum of a convolution is empty, or over only padding: then the library is not
+/// called.
 inline bool has_no_products(const ConvolutionChannels& channels, const ConvolutionCall& call) {
   const auto sees_nothing = [](const SpatialAxis& axis) {
     return axis.input == 0 || axis.output == 0 || end_of_windows(axis) <= axis.before;
@@ -83,7 +83,7 @@ inline bool has_no_products(const ConvolutionChannels& channels, const Convoluti
          std::any_of(call.space.begin(), call.space.end(), sees_nothing);
 }
 
-/// Elements of the tensor that a product gives.
+/// Elements of the result of a product.
 constexpr std::size_t result_size(const ConvolutionProblem& problem) {
   const auto& [groups, in, out] = problem.channels;
   const ConvolutionCall& call = problem.call;
@@ -100,8 +100,8 @@ constexpr std::size_t result_size(const ConvolutionProblem& problem) {
 
 using CudnnNumbers = std::vector<std::int64_t>;
 
-/// `first`, and a number of each axis of space: of height and width, and of depth if images have
-/// one.
+/// `first`, then one number for each axis of space: for height and width, and for depth if images
+/// have it.
 template <class Number>
 CudnnNumbers with_space(std::initializer_list<std::size_t> first, const ConvolutionCall& call,
                         Number number) {
@@ -111,14 +111,14 @@ CudnnNumbers with_space(std::initializer_list<std::size_t> first, const Convolut
   return result;
 }
 
-/// How many elements lie from one to the next along each axis, if the last axis is innermost.
+/// The strides of a dense tensor whose last axis is innermost.
 inline CudnnNumbers row_major(const CudnnNumbers& sizes) {
   CudnnNumbers strides(sizes.size(), 1);
   for (std::size_t k = sizes.size() - 1; k-- > 0;) strides[k] = strides[k + 1] * sizes[k + 1];
   return strides;
 }
 
-/// A tensor that is named `id` when a plan is run.
+/// A tensor that has the name `id` in a run of a plan.
 inline CudnnDescriptor cudnn_tensor(std::int64_t id, Dtype dtype, std::int64_t alignment,
                                     const CudnnNumbers& sizes, const CudnnNumbers& strides) {
   CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -131,7 +131,7 @@ inline CudnnDescriptor cudnn_tensor(std::int64_t id, Dtype dtype, std::int64_t a
   return tensor;
 }
 
-/// Strides, dilation and padding; sums are kept in `sums`.
+/// Strides, dilation and padding; sums have the dtype `sums`.
 inline CudnnDescriptor cudnn_steps(const ConvolutionCall& call, Dtype sums) {
   CudnnDescriptor steps(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   const auto set = [&](cudnnBackendAttributeName_t name, auto number) {
@@ -150,7 +150,7 @@ inline CudnnDescriptor cudnn_steps(const ConvolutionCall& call, Dtype sums) {
   return steps;
 }
 
-/// What the library calls an operation and its attributes.
+/// The library's names of an operation and its attributes.
 struct ConvolutionNames {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t x, w, y, steps, alpha, beta;
@@ -186,8 +186,8 @@ constexpr ConvolutionNames names_of(ConvolutionProduct product) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
 }
 
-/// A problem as an operation, with all that it is described by. Groups follow from the channels of
-/// x and w.
+/// A problem as an operation with its descriptors. The number of groups follows from the channels
+/// of x and w.
 struct ConvolutionOperation {
   explicit ConvolutionOperation(const ConvolutionProblem& problem)
       : x(x_of(problem)),

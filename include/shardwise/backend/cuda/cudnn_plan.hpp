@@ -1,5 +1,5 @@
 #pragma once
-// A convolution with the engine that was chosen for it.
+// A convolution and its chosen engine.
 
 #include <cudnn.h>
 
@@ -20,37 +20,37 @@
 
 namespace shardwise::detail::cuda {
 
-/// Where the tensors of a convolution are. The library writes one of them.
+/// The tensors of a convolution on the device. The library writes one of them.
 struct ConvolutionPointers {
   const void* x;
   const void* w;
   const void* y;
 };
 
-/// Says for which device the library plans: that of a handle. Tests have another one of these,
-/// which describes a device that is not there.
+/// Tells the library the device to plan for: that of a handle. Tests replace it by the description
+/// of a device that does not exist.
 struct DeviceOfHandle {
   cudnnHandle_t handle;
 
   void tell_graph(CudnnDescriptor& graph) const {
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
   }
-  void tell_heuristic(CudnnDescriptor&) const {}  // which knows it from the graph
+  void tell_heuristic(CudnnDescriptor&) const {}  // the heuristic knows it from the graph
   void tell_plan(CudnnDescriptor& plan) const {
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
   }
 };
 
-/// What a plan may do: round factors of float to TF32, and take so much workspace.
+/// The limits of a plan: whether it may round float factors to TF32, and its workspace.
 struct PlanLimits {
   bool tf32;
   std::size_t workspace_bytes;
 };
 
-/// Whether an engine of which the library notes this gives the same bits in every run, so that
-/// ranks which do the same work stay alike, and sums in accumulate_t what it should: without FFT
-/// and Winograd's transforms, which round integers too, and without TF32 in float, unless that is
-/// allowed.
+/// Whether an engine with this numerical note is allowed. It must give the same bits in every run,
+/// so that ranks that do the same work stay equal, and sum in accumulate_t. So there is no FFT and
+/// no Winograd transform, which round integers too, and no TF32 in float unless the limits allow
+/// it.
 constexpr bool keeps_promises(cudnnBackendNumericalNote_t note, Dtype dtype, bool tf32) {
   switch (note) {
     case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
@@ -70,7 +70,7 @@ constexpr bool keeps_promises(cudnnBackendNumericalNote_t note, Dtype dtype, boo
   }
 }
 
-/// What the library notes of the engine of a proposal.
+/// The library's notes about the engine of a proposal.
 inline std::vector<cudnnBackendNumericalNote_t> notes_of(const CudnnDescriptor& proposal) {
   CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.get();
@@ -89,7 +89,7 @@ inline bool keeps_promises(const CudnnDescriptor& proposal, Dtype dtype, bool tf
   });
 }
 
-/// A graph of one operation, which outlives it.
+/// A graph of one operation; the operation must outlive it.
 template <class Device>
 CudnnDescriptor graph_of(const Device& device, const CudnnDescriptor& operation) {
   CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -99,7 +99,7 @@ CudnnDescriptor graph_of(const Device& device, const CudnnDescriptor& operation)
   return graph;
 }
 
-/// What the library proposes for a graph, the best first: engines with their settings.
+/// The library's proposals for a graph, the best first: engines with their settings.
 template <class Device>
 std::vector<CudnnDescriptor> proposals(const Device& device, const CudnnDescriptor& graph,
                                        cudnnBackendHeurMode_t mode) {
@@ -107,7 +107,7 @@ std::vector<CudnnDescriptor> proposals(const Device& device, const CudnnDescript
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
   device.tell_heuristic(heuristic);
-  // A heuristic that knows nothing about a graph fails, and the other one may still know.
+  // A heuristic without results fails; the other one may still have some.
   if (heuristic.try_finalize() != CUDNN_STATUS_SUCCESS) return {};
   std::vector<CudnnDescriptor> all;
   std::vector<cudnnBackendDescriptor_t> raw;
@@ -120,7 +120,7 @@ std::vector<CudnnDescriptor> proposals(const Device& device, const CudnnDescript
   return all;
 }
 
-/// The tensors of a call and its workspace, as a plan is told of them.
+/// The tensors of a call and its workspace, for a plan.
 inline CudnnDescriptor pointer_pack(const ConvolutionPointers& pointers, void* workspace) {
   const std::array<std::int64_t, 3> ids{'x', 'w', 'y'};
   const std::array<void*, 3> data{const_cast<void*>(pointers.x), const_cast<void*>(pointers.w),
@@ -142,10 +142,10 @@ inline CudnnDescriptor pointer_pack(const ConvolutionPointers& pointers, void* w
       "another dtype, other sizes, or a newer cuDNN");
 }
 
-/// What runs for a convolution. Running it allocates nothing of ours.
+/// The plan of a convolution. A run does not allocate in shardwise.
 class CudnnPlan {
  public:
-  /// Nothing if the library does not plan what it proposed.
+  /// Nothing if the library rejects its own proposal.
   template <class Device>
   static std::optional<CudnnPlan> of(const Device& device, CudnnDescriptor&& proposal) {
     CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -155,9 +155,9 @@ class CudnnPlan {
     return CudnnPlan(std::move(proposal), std::move(plan));
   }
 
-  /// Up to `most` plans for a problem that may be used, the best first by the library's heuristics;
-  /// engines that it falls back to are asked for where it proposes no others.
-  /// throws  backend_error if the library has none
+  /// Up to `most` allowed plans for a problem, the best first by the library's heuristics; if there
+  /// are none, from its fallback engines.
+  /// throws   backend_error if the library has none
   template <class Device>
   static std::vector<CudnnPlan> usable(const Device& device, const ConvolutionProblem& problem,
                                        const PlanLimits& limits, std::size_t most) {
@@ -182,11 +182,11 @@ class CudnnPlan {
                   {session.options().tf32, session.convolution_workspace_bytes()}, most);
   }
 
-  /// The engine with its settings, which the plan was made of.
+  /// The engine with its settings of this plan.
   const CudnnDescriptor& proposal() const { return proposal_; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
-  /// Puts the product on the session's stream; returns what the library says to that.
+  /// Enqueues the product on the session's stream; returns the library's status.
   cudnnStatus_t launch(Session& session, const ConvolutionPointers& pointers) const {
     const CudnnDescriptor pack = pointer_pack(pointers, session.scratch(workspace_bytes_));
     return cudnnBackendExecute(session.cudnn(), plan_.get(), pack.get());

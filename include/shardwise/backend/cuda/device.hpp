@@ -1,5 +1,5 @@
 #pragma once
-// The device that a rank works on, and what it can compute.
+// The device of a rank, and its capabilities.
 
 #include <cuda_runtime_api.h>
 
@@ -15,11 +15,11 @@ namespace shardwise {
 
 /// A GPU of this machine.
 struct CudaDevice {
-  int index = 0;          ///< among those that the process sees, see CUDA_VISIBLE_DEVICES
-  std::string name;       ///< as the driver calls it
-  int major = 0;          ///< compute capability, 9 of 9.0
-  int minor = 0;          ///< 0 of 9.0
-  std::size_t bytes = 0;  ///< of memory, free or not
+  int index = 0;          ///< among the devices of the process, see CUDA_VISIBLE_DEVICES
+  std::string name;       ///< the driver's name
+  int major = 0;          ///< compute capability: 9 for 9.0
+  int minor = 0;          ///< 0 for 9.0
+  std::size_t bytes = 0;  ///< of memory, free or used
 };
 
 namespace detail::cuda {
@@ -30,8 +30,8 @@ inline std::string to_string(const CudaDevice& device) {
          std::to_string(device.major) + '.' + std::to_string(device.minor) + ')';
 }
 
-/// throws  backend_error if the machine has no device or the driver does not answer,
-///         argument_error if `index` is none of its devices
+/// throws   backend_error if the machine has no device or the driver does not answer,
+///          argument_error if `index` is not one of its devices
 inline CudaDevice choose_device(int index) {
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
@@ -54,8 +54,8 @@ inline CudaDevice choose_device(int index) {
   return {index, properties.name, properties.major, properties.minor, properties.totalGlobalMem};
 }
 
-/// What the convolutions of a rank may use of scratch memory, at most.
-/// throws  argument_error if the options count no rank on the device
+/// The most scratch memory of a rank's convolutions.
+/// throws   argument_error if the options have no rank on the device
 inline std::size_t convolution_workspace_of(const CudaOptions& options, const CudaDevice& device) {
   if (options.ranks_on_device < 1)
     throw argument_error({"Cuda: CudaOptions::ranks_on_device is ", options.ranks_on_device,
@@ -80,7 +80,7 @@ inline void require_tf32(const CudaDevice& device) {
                          "CudaOptions::tf32 off, or use another device"});
 }
 
-/// While it lives, the calling thread works on this device.
+/// While it lives, this device is the calling thread's current one.
 class OnDevice {
  public:
   explicit OnDevice(int device) {
@@ -99,8 +99,8 @@ class OnDevice {
   bool is_other_ = false;
 };
 
-/// Whether kernels on `device` may read and write what lies there: its own memory, memory that CUDA
-/// manages or has pinned, and where the device walks the host's page tables, all of that.
+/// Whether kernels on `device` may read and write this memory: its own memory, memory that CUDA
+/// manages or has pinned, and all memory if the device uses the host's page tables.
 /// throws  backend_error
 inline bool reaches(const CudaDevice& device, const void* from) {
   const OnDevice on(device.index);
@@ -114,7 +114,7 @@ inline bool reaches(const CudaDevice& device, const void* from) {
   return all != 0;
 }
 
-/// Lets kernels on `device` read and write memory of the device `peer`.
+/// Allows kernels on `device` to read and write memory of the device `peer`.
 /// throws  backend_error if it has no access to that one
 inline void enable_peer_access(const CudaDevice& device, int peer) {
   if (peer == device.index) return;

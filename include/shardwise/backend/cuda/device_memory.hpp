@@ -1,5 +1,5 @@
 #pragma once
-// Memory of a device: where it comes from, one piece of it, and scratch memory that grows.
+// Memory of a device: its source, one piece of it, and scratch memory that grows.
 
 #include <cuda_runtime_api.h>
 
@@ -22,7 +22,7 @@ namespace shardwise::detail::cuda {
 /// cudaFree, or by the caller's functions.
 class DeviceMemory final : public MemorySource {
  public:
-  /// throws  argument_error if only one of the caller's functions is there
+  /// throws   argument_error if only one of the caller's functions is given
   DeviceMemory(const CudaOptions& options, cudaStream_t stream)
       : device_(options.device),
         stream_(stream),
@@ -45,11 +45,11 @@ class DeviceMemory final : public MemorySource {
       check(code, "cudaMalloc");
       return memory;
     }
-    cudaGetLastError();  // no later call is to report it
+    cudaGetLastError();  // clears the error, so that no later call reports it
     return nullptr;
   }
 
-  /// Waits for the stream, whose work may still name the memory.
+  /// Waits for the stream, whose work may still use the memory.
   void release(void* memory) noexcept override {
     if (cudaStreamSynchronize(stream_) != cudaSuccess) cudaGetLastError();
     if (release_ != nullptr)
@@ -75,7 +75,7 @@ class DeviceMemory final : public MemorySource {
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  /// Of any content. Throws memory_error if there is none.
+  /// Uninitialised. Throws memory_error if there is none.
   DeviceBuffer(DeviceMemory& memory, std::size_t bytes)
       : memory_(&memory), data_(memory.allocate(bytes)), bytes_(bytes) {
     if (data_ == nullptr) refuse_memory("Cuda", "an allocation", "no memory", bytes);
@@ -103,14 +103,14 @@ class DeviceBuffer {
   std::size_t bytes_ = 0;
 };
 
-/// Scratch memory that the calls on one stream use one after another. What it has outgrown stays
-/// until the end: work under way, or a captured graph, may still name it. It at least doubles, so
-/// that is less than what is in use.
+/// Scratch memory that the calls on one stream use one after another. Outgrown pieces stay until
+/// the end, since pending work or a captured graph may still use them. Each new piece is at least
+/// twice as large, so together they are smaller than the current one.
 class Scratch {
  public:
   explicit Scratch(DeviceMemory& memory) : memory_(&memory) {}
 
-  /// At least `bytes`, of any content; good until the next call of this.
+  /// At least `bytes` uninitialised bytes; valid until the next call of this.
   void* reserve(std::size_t bytes) {
     const std::size_t held = pieces_.empty() ? 0 : pieces_.back().bytes();
     if (bytes > held) pieces_.emplace_back(*memory_, std::max(bytes, 2 * held));

@@ -1,5 +1,5 @@
 #pragma once
-// Which of the algorithms that a library proposes runs fastest on this device.
+// The fastest of the algorithms that a library proposes, measured on this device.
 
 #include <cstddef>
 #include <limits>
@@ -12,9 +12,10 @@
 
 namespace shardwise::detail::cuda {
 
-/// Which of `count` algorithms it is: launch(i) puts one on the session's stream by the library's
-/// `call`, and returns what that says. Those that it refuses do not count. Waits for the stream.
-/// throws  backend_error if it refuses all
+/// The number of the fastest of `count` algorithms: launch(i) enqueues one on the session's stream
+/// by the library's `call`, and returns its status. Rejected ones do not count. Waits for the
+/// stream.
+/// throws   backend_error if the library rejects all
 template <class Launch>
 std::size_t fastest(Session& session, std::size_t count, const char* call, Launch launch) {
   constexpr int runs = 5;

@@ -12,22 +12,22 @@
 
 namespace shardwise {
 
-/// What `work()` puts on the backend's stream, as a CUDA graph: one launch instead of one for each
-/// kernel, which pays where kernels are short. A forward of a model, for example:
+/// The work that `work()` puts on the backend's stream, as a CUDA graph: one launch instead of one
+/// for each kernel, which is faster if kernels are short. For example, a model's forward:
 ///
 ///     model.evaluate(x);                                     // makes plans, takes memory
 ///     CudaGraph graph(backend, [&] { y = model.evaluate(x); });
 ///     graph.launch();                                        // y is of what x holds now
 ///
-/// It reads and writes the memory that the recorded calls did, so that memory stays, and nothing
-/// else uses it: the model is not run otherwise as long as the graph is used, and outlives it.
-/// Numbers that the host computed are those of the recording. Work that waits for the device cannot
-/// be recorded: a loss, which the host reads. A TrainingGraph (train/training_graph.hpp) takes care
-/// of all that, for whole training steps.
+/// It uses the memory of the recorded calls. That memory must stay, and no other work may use it:
+/// do not run the model otherwise while the graph is in use; the model must outlive it. Numbers
+/// that the host computed are those of the recording. Work that waits for the device cannot be
+/// recorded, such as a loss that the host reads. A TrainingGraph (train/training_graph.hpp) handles
+/// all this for whole training steps.
 class CudaGraph {
  public:
-  /// `work` runs once, without any effect on the device. `backend` is a Cuda.
-  /// throws   what work() throws; backend_error if it cannot be recorded
+  /// `work` runs once, without effect on the device. `backend` is a Cuda.
+  /// throws   as work(); backend_error if it cannot be recorded
   template <class Backend, class Work>
   CudaGraph(Backend& backend, Work&& work)
       : stream_(backend.stream()), device_(backend.device().index) {
@@ -51,7 +51,7 @@ class CudaGraph {
     executable_.reset(executable);
   }
 
-  /// Puts the recorded work on the backend's stream.
+  /// Enqueues the recorded work on the backend's stream.
   void launch() {
     const detail::cuda::OnDevice on(device_);
     detail::cuda::check(cudaGraphLaunch(executable_.get(), stream_), "cudaGraphLaunch");

@@ -1,5 +1,5 @@
 #pragma once
-// Loops and sums as kernels of a device. Programs that run them are compiled by nvcc, with
+// Loops and sums as kernels of a device. nvcc must compile programs that run them, with
 // --expt-relaxed-constexpr: a loop's body is a constexpr function of the host.
 
 #include <cuda_runtime_api.h>

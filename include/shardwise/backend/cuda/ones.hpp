@@ -14,15 +14,15 @@
 
 namespace shardwise::detail::cuda {
 
-/// Ones on the device, for the work of one stream. It grows by doubling, and waits for the stream
-/// when it does.
+/// Ones on the device, for the work of one stream. It grows by doubling, and then waits for the
+/// stream.
 template <Real T>
 class Ones {
  public:
   explicit Ones(DeviceMemory& memory) : memory_(memory) {}
 
-  /// At least n of them.
-  /// throws  backend_error if there are fewer and the stream is being captured into a graph
+  /// At least n ones.
+  /// throws   backend_error if it must grow while the stream is captured into a graph
   const T* get(std::size_t n, cudaStream_t stream) {
     if (n > n_) grow(std::max(n, 2 * n_), stream);
     return data_;
@@ -35,7 +35,7 @@ class Ones {
     void* const data = memory_.reserve(n * sizeof(T));
     check(cudaMemcpyAsync(data, ones.data(), n * sizeof(T), cudaMemcpyHostToDevice, stream),
           "cudaMemcpyAsync");
-    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");  // before `ones` goes
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");  // before `ones` is released
     data_ = static_cast<const T*>(data);
     n_ = n;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What all kernels of one backend object share.
+// The state that all kernels of one backend object share.
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -22,11 +22,11 @@
 namespace shardwise::detail::cuda {
 
 /// The device of one rank, its stream, cuBLASLt's handle, and memory. For one thread at a time:
-/// calls are put on the stream one after another and so can share their scratch memory.
+/// calls are enqueued on the stream one after another, so they can share scratch memory.
 class Session {
  public:
-  /// throws  backend_error if there is no device or it lacks what the options ask for,
-  ///         argument_error if they name one that is not there, or do not fit each other
+  /// throws   backend_error if there is no device or it does not support the options,
+  ///          argument_error if they name a device that does not exist, or contradict each other
   explicit Session(const CudaOptions& options)
       : options_(options),
         device_(choose_device(options.device)),
@@ -41,20 +41,20 @@ class Session {
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  /// Waits, since work under way may use the memory; what has failed is nobody's concern any more.
+  /// Waits, since pending work may use the memory; ignores its errors.
   ~Session() {
     if (cudaStreamSynchronize(stream_.get()) != cudaSuccess) cudaGetLastError();
   }
 
   const CudaOptions& options() const { return options_; }
   const CudaDevice& device() const { return device_; }
-  /// What a convolution may use of scratch memory, at most.
+  /// The most scratch memory of a convolution.
   std::size_t convolution_workspace_bytes() const { return convolution_workspace_bytes_; }
   DeviceMemory& memory() { return memory_; }
   Stream& stream() { return stream_; }
   cublasLtHandle_t cublaslt() const { return cublaslt_.get(); }
 
-  /// Made when it is first asked for: not every model has convolutions.
+  /// Made at its first use: not every model has convolutions.
   cudnnHandle_t cudnn() {
     if (!cudnn_) cudnn_.emplace(device_.index, stream_.get());
     return cudnn_->get();
@@ -68,7 +68,7 @@ class Session {
     return std::get<Ones<T>>(ones_);
   }
 
-  /// For numbers that come back to the host.
+  /// For numbers that are copied to the host.
   Staging& staging() { return staging_; }
 
  private:

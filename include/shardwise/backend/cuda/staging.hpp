@@ -1,6 +1,5 @@
 #pragma once
-// How numbers come back from a device: through pinned memory of the host, which its copies write
-// directly.
+// Copies from a device to the host through pinned memory, which the device writes directly.
 
 #include <cuda_runtime_api.h>
 
@@ -15,11 +14,10 @@
 
 namespace shardwise::detail::cuda {
 
-/// A piece of pinned memory, as large as the most that was read through it, up to 4 MiB.
+/// A piece of pinned memory, as large as the largest copy so far, up to 4 MiB.
 class Staging {
  public:
-  /// Copies `bytes` from the device to `to`, as they are when all that is on the stream is done;
-  /// waits for that.
+  /// Copies `bytes` from the device to `to` after all earlier work on the stream; waits for it.
   void read(const void* from, std::size_t bytes, void* to, const Stream& stream) {
     require_no_capture(stream.get(), "the host cannot wait for numbers",
                        "read them after the launch; a loss is a TrainingGraph's");

@@ -1,5 +1,5 @@
 #pragma once
-// Streams, and the events that order one behind another.
+// Streams, and the events that order their work.
 
 #include <cuda_runtime_api.h>
 
@@ -29,17 +29,17 @@ inline bool is_captured(cudaStream_t stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-/// throws  backend_error while the stream is being captured into a graph: `what` then cannot be
+/// throws   backend_error while the stream is captured into a graph; the message begins with `what`
 inline void require_no_capture(cudaStream_t stream, const char* what,
                                const char* advice = run_before_capture) {
   if (is_captured(stream))
     throw backend_error({"Cuda: ", what, " while the stream is captured into a graph: ", advice});
 }
 
-/// An event in the work of a stream, on the device that is current when it is made.
+/// An event in the work of a stream, on the device that is current at its creation.
 class Event {
  public:
-  enum class Use { order, time };  ///< an event that only orders costs less
+  enum class Use { order, time };  ///< an event without timing is cheaper
 
   explicit Event(Use use) {
     cudaEvent_t event = nullptr;
@@ -58,7 +58,7 @@ class Event {
   /// Waits on the host until the work before the event is done.
   void synchronize() { check(cudaEventSynchronize(handle_.get()), "cudaEventSynchronize"); }
 
-  /// Both were made to time, and the work before `end` is done.
+  /// Both must have Use::time, and the work before `end` must be done.
   static float milliseconds(const Event& begin, const Event& end) {
     float result = 0;
     check(cudaEventElapsedTime(&result, begin.get(), end.get()), "cudaEventElapsedTime");
@@ -69,10 +69,10 @@ class Event {
   EventHandle handle_;
 };
 
-/// A stream of a device: one of its own, or the caller's, which outlives it.
+/// A stream of a device: its own, or the caller's, which must outlive it.
 class Stream {
  public:
-  /// Its own one if `adopted` is null; it does not wait for CUDA's default stream.
+  /// Its own if `adopted` is null; that does not wait for CUDA's default stream.
   /// throws  argument_error if `adopted` belongs to another device
   Stream(int device, cudaStream_t adopted) : device_(device), stream_(adopted) {
     const OnDevice on(device);
@@ -88,17 +88,17 @@ class Stream {
   cudaStream_t get() const { return stream_; }
   int device() const { return device_; }
 
-  /// Waits on the host until all of it is done.
+  /// Waits on the host until all work is done.
   void synchronize() const { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
-  /// Work that is enqueued from now on begins after the event, which may be of another stream.
+  /// Later work begins after the event, which may be of another stream.
   void wait_for(const Event& event) {
     check(cudaStreamWaitEvent(stream_, event.get(), 0), "cudaStreamWaitEvent");
   }
 
  private:
   void check_device() const {
-#if CUDART_VERSION >= 12080  // before, the runtime does not tell
+#if CUDART_VERSION >= 12080  // older runtimes cannot tell
     int device = 0;
     check(cudaStreamGetDevice(stream_, &device), "cudaStreamGetDevice");
     if (device != device_)

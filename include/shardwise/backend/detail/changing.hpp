@@ -1,5 +1,5 @@
 #pragma once
-// Values of the host that change from step to step, as loops find them.
+// Values of the host that change from step to step, for loops.
 
 #include <optional>
 
@@ -8,29 +8,29 @@
 
 namespace shardwise::detail {
 
-/// A value that a loop carries with it.
+/// A value inside a loop's function object.
 template <class T>
 struct Held {
   T value;
   constexpr const T& operator*() const { return value; }
 };
 
-/// A value that loops read when they run, as `*here()`. On the host they carry it with them. On a
-/// device it lies in memory, so loops that were recorded once find the value of each launch.
+/// A value that loops read when they run, as `*here()`. On the host a loop has a copy of it. On a
+/// device it is in memory, so recorded loops read the current value at each launch.
 template <class B, class T>
 class Changing {
  public:
-  /// `value` is the first one; memory of a device is the pool's.
+  /// `value` is the first value; device memory comes from the pool.
   Changing(B&, Pool&, const T& value) : value_(value) {}
 
-  /// For what the backend is called for from now on.
+  /// Sets the value for later calls of the backend.
   void set(B&, const T& value) { value_.emplace(value); }
 
-  /// What a loop is given.
+  /// The object that a loop gets.
   Held<T> here() const { return {*value_}; }
 
  private:
-  std::optional<T> value_;  ///< always there: what need not be assignable is made anew in it
+  std::optional<T> value_;  ///< never empty; emplace() allows a T that is not assignable
 };
 
 template <DeviceBackend B, class T>
@@ -40,8 +40,8 @@ class Changing<B, T> {
     set(backend, value);
   }
 
-  /// The value travels as an argument of a loop, so the host waits for nothing, and work that was
-  /// called for before still finds the value before.
+  /// The value is an argument of a loop, so the host waits for nothing, and earlier work still
+  /// reads the old value.
   void set(B& backend, const T& value) { fill(backend, there(), 1, value); }
 
   const T* here() const { return there(); }

@@ -5,8 +5,8 @@
 
 namespace shardwise::detail {
 
-/// `std::unique_ptr<T, Destroyer<destroy_t>>` ends its object by `destroy_t(object)`, whatever that
-/// returns.
+/// `std::unique_ptr<T, Destroyer<destroy_t>>` destroys its object by `destroy_t(object)`, and
+/// ignores the result.
 template <auto Destroy>
 struct Destroyer {
   template <class Object>

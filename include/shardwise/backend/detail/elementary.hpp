@@ -1,12 +1,12 @@
 #pragma once
 // The exponential and its relatives, written so that a loop over them vectorises.
 //
-// Calls into the standard library do not vectorise, and an activation over a layer's output then
-// costs as much as the product in front of it. The float versions are therefore free of calls and
-// branches; they pass NaN on and neither overflow nor trap. The double versions are the library's.
+// Calls of the standard library do not vectorise, so an activation of a layer's output would take
+// as long as the product before it. So the float versions have no calls and no branches; they keep
+// NaN and neither overflow nor trap. The double versions call the library.
 //
-// All are constexpr, so that nvcc compiles them for a device too, and templates, since only those
-// may be constexpr and call what is not: the library's functions.
+// All are constexpr, so that nvcc compiles them for a device too. They are templates, since only a
+// template may be constexpr and call functions that are not constexpr: the library's.
 
 #include <bit>
 #include <cmath>
@@ -17,7 +17,7 @@
 
 namespace shardwise::detail {
 
-/// `condition ? a : b` on the bits. (g++ turns the plain form into a branch where a is a constant,
+/// `condition ? a : b` on the bits. (g++ compiles the plain form to a branch if a is a constant,
 /// and then the loop around it does not vectorise.)
 template <class A>
 constexpr A select(bool condition, A a, A b) {
@@ -38,7 +38,7 @@ constexpr A at_most(A x, A highest) {
   return select(x > highest, highest, x);
 }
 
-/// Beyond this magnitude exp leaves the normal numbers of A, or comes close to it.
+/// Above this magnitude exp leaves the normal numbers of A, or is close to it.
 template <class A>
 inline constexpr A exp_limit = std::is_same_v<A, float> ? A(87) : A(708);
 
@@ -48,13 +48,13 @@ struct SplitExp {
   float excess;
 };
 
-/// Writes x as n ln2 + r with |r| <= ln2 / 2 and sums e^r - 1 by its Taylor series to the seventh
-/// power, whose remainder is below 6e-9. x is held in [-87, 87] first.
+/// Writes x as n ln2 + r with |r| <= ln2 / 2, and sums e^r - 1 by its Taylor series to the seventh
+/// power, whose remainder is below 6e-9. x is clamped to [-87, 87] first.
 constexpr SplitExp split_exp(float x) {
   constexpr float log2e = 1.44269504F;
   constexpr float ln2_high = 0.693359375F;  // nine bits, so that n * ln2_high is exact
   constexpr float ln2_low = -2.12194440e-4F;
-  constexpr float rounder = 12582912.0F;  // 1.5 * 2^23: adding it leaves n in the lowest bits
+  constexpr float rounder = 12582912.0F;  // 1.5 * 2^23: its addition leaves n in the lowest bits
 
   const float held = at_least(at_most(x, exp_limit<float>), -exp_limit<float>);
   const float shifted = held * log2e + rounder;
@@ -72,7 +72,7 @@ constexpr SplitExp split_exp(float x) {
   return {std::bit_cast<float>(exponent), series * r};
 }
 
-/// e^x; in float for x in [-87, 87], and the value at the nearer end outside.
+/// e^x; in float for x in [-87, 87], and the value at the nearer end for other x.
 template <class A>
 constexpr A exponential(A x) {
   if constexpr (std::is_same_v<A, float>) {

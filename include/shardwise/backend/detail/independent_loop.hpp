@@ -1,5 +1,5 @@
 #pragma once
-// A loop whose rounds do not depend on each other.
+// A loop whose iterations do not depend on each other.
 
 #include <cstddef>
 
@@ -7,8 +7,9 @@
 
 namespace shardwise::detail {
 
-/// Calls f(i) for every i in [0, n). Tells g++ that no round reads what another writes, so that it
-/// vectorises work in place too, where input and output are the same memory; clang does by itself.
+/// Calls f(i) for every i in [0, n). Tells g++ that no iteration reads what another one writes, so
+/// that it vectorises the loop even if input and output are the same memory; clang does so without
+/// this.
 template <class F>
 void independent_loop(std::size_t n, F f) {
 #if defined(__GNUC__) && !defined(__clang__)

@@ -1,5 +1,5 @@
 #pragma once
-// Plans by what they were made for.
+// A cache of plans.
 
 #include <algorithm>
 #include <cstddef>
@@ -10,15 +10,14 @@
 
 namespace shardwise::detail {
 
-/// The `capacity` plans that were used last, the latest first, and those that are to stay. A
-/// training loop needs two (a full batch and the last one), so looking one up is a comparison or
-/// two.
+/// The last `capacity` plans in use, the latest first, and the permanent plans. A training loop
+/// needs two (for a full batch and for the last one), so a lookup takes one or two comparisons.
 template <class Key, class Plan>
 class PlanCache {
  public:
   static constexpr std::size_t capacity = 8;
 
-  /// The plan of `key`; made by make() if it is not there. If it `stays`, it is never dropped.
+  /// The plan of `key`; calls make() if there is none. If it `stays`, it is never dropped.
   template <class Make>
   Plan& get(const Key& key, Make make, bool stays = false) {
     if (const auto plan = find(staying_, key); plan != staying_.end()) return plan->second;

@@ -1,7 +1,7 @@
 #pragma once
-// Pooling as functions for a backend's `for_each`, one element of a result a call, made from all
-// that it depends on: no call adds to what another one writes. This is for devices of many threads;
-// a CPU makes vectors of the rows in pooling_loops.hpp, and a gradient ten times as fast.
+// Pooling as functions for a backend's `for_each`: each call computes one element of a result from
+// all its inputs, so no two calls write the same element. This is for devices with many threads. On
+// a CPU the loops of pooling_loops.hpp vectorise, and compute a gradient ten times as fast.
 
 #include <array>
 #include <cstddef>
@@ -15,13 +15,13 @@
 
 namespace shardwise::detail {
 
-/// a / b, in 32 bits if both have no more, in which processors divide several times as fast.
+/// a / b; in 32 bits if both fit, since processors divide those several times as fast.
 constexpr std::size_t quotient(std::size_t a, std::size_t b) {
   if (((a | b) >> 32) != 0) return a / b;
   return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
 }
 
-/// An element by its plane and its place there.
+/// An element by its plane and its position in it.
 struct PlaneElement {
   std::size_t plane;
   std::array<std::size_t, 3> place;
@@ -40,7 +40,7 @@ constexpr PlaneElement plane_element(const ConvolutionCall& call, std::size_t nu
   return element;
 }
 
-/// The output that reads `element` through a tap; axis.output if none does.
+/// The output that reads `element` through a tap; axis.output if there is none.
 constexpr std::size_t output_at(const SpatialAxis& axis, std::size_t element, std::size_t tap) {
   const std::size_t padded = element + axis.before;
   if (padded < tap * axis.dilation) return axis.output;
@@ -49,8 +49,8 @@ constexpr std::size_t output_at(const SpatialAxis& axis, std::size_t element, st
   return output * axis.stride == first_tap && output < axis.output ? output : axis.output;
 }
 
-/// Calls f(tap, in) for the taps of an output's window that fall on an element, and where that is
-/// among the elements of all planes.
+/// Calls f(tap, in) for the taps of an output's window on elements; `in` is the element's number
+/// over all planes.
 template <class F>
 constexpr void for_each_element_read(const ConvolutionCall& call, const PlaneElement& output, F f) {
   const auto& [depth, height, width] = call.space;
@@ -68,8 +68,8 @@ constexpr void for_each_element_read(const ConvolutionCall& call, const PlaneEle
   }
 }
 
-/// Calls f(tap, out, place) for the outputs that read an element, through which of their taps;
-/// `out` is the output's number among those of all planes, `place` that within its own.
+/// Calls f(tap, out, place) for the outputs that read an element through `tap`; `out` is the
+/// output's number over all planes, `place` its position in its plane.
 template <class F>
 constexpr void for_each_output_reading(const ConvolutionCall& call, const PlaneElement& input,
                                        F f) {
@@ -89,8 +89,8 @@ constexpr void for_each_output_reading(const ConvolutionCall& call, const PlaneE
   }
 }
 
-/// The maximum of one window; `record`, if not null, gets the tap through which it was read, or
-/// `none` if all of them fell on padding.
+/// The maximum of one window; `record`, if not null, gets its tap, or `none` if all taps are on
+/// padding.
 template <Real T, class Tap>
 struct MaximumOfWindow {
   static constexpr Tap none = std::numeric_limits<Tap>::max();
@@ -116,7 +116,7 @@ struct MaximumOfWindow {
   }
 };
 
-/// The gradient of one element: Σ dy over the outputs whose maximum it was.
+/// The gradient of one element: Σ dy over the outputs whose maximum is this element.
 template <Real T, class Tap>
 struct GradientOfMaxima {
   PoolingCall call;
@@ -135,7 +135,7 @@ struct GradientOfMaxima {
   }
 };
 
-/// What the sum over a window is divided by.
+/// The divisor of the sum over a window.
 struct WindowDivisor {
   PoolingCall call;
   Divisor divisor;
@@ -173,7 +173,7 @@ struct MeanOfWindow {
   }
 };
 
-/// The gradient of one element: its share of dy of each window that holds it.
+/// The gradient of one element: its share of dy of each window that contains it.
 template <Real T>
 struct GradientOfMeans {
   WindowDivisor divisor;
@@ -191,8 +191,8 @@ struct GradientOfMeans {
   }
 };
 
-/// See MaxPoolingKernel. The record is the number of the tap that the maximum was read through, as
-/// that of MaxPoolingLoops: one byte for each output, four if a window has more than 254 taps.
+/// See MaxPoolingKernel. The record is the number of the maximum's tap, as in MaxPoolingLoops: one
+/// byte for each output, four if a window has more than 254 taps.
 template <Real T, class B>
 class MaxPoolingElements {
  public:

@@ -1,5 +1,5 @@
 #pragma once
-// Pooling as loops over the taps of a window, each a row of outputs at a time.
+// Pooling as loops over the taps of a window, for one row of outputs at a time.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace shardwise::detail {
 
-/// Calls f with the stride: as a constant if it is 1 or 2, which compilers make vectors of.
+/// Calls f with the stride: as a constant if it is 1 or 2, so that compilers vectorise.
 template <class F>
 void with_stride(std::size_t stride, F f) {
   if (stride == 1) return f(std::integral_constant<std::size_t, 1>{});
@@ -22,10 +22,9 @@ void with_stride(std::size_t stride, F f) {
   f(stride);
 }
 
-/// See MaxPoolingKernel. The record is the number of the tap that the maximum was read through: one
-/// byte for each output, four if a window has more than 254 taps. To find the maxima again backward
-/// would need the whole input, of which there is a multiple. Allocates for larger planes than it
-/// has met only.
+/// See MaxPoolingKernel. The record is the number of the maximum's tap: one byte for each output,
+/// four if a window has more than 254 taps. Without it, backward would need the whole input, which
+/// is several times as large. Allocates only for larger planes than before.
 template <Real T>
 class MaxPoolingLoops {
  public:
@@ -67,7 +66,7 @@ class MaxPoolingLoops {
 
   static constexpr std::uint32_t no_tap = std::numeric_limits<std::uint32_t>::max();
 
-  /// One value of a byte is left for `no_tap`.
+  /// One value of a byte is reserved for `no_tap`.
   static bool fits_byte(const PoolingCall& call) { return call.taps() < 255; }
 
   template <class Memory, class F>
@@ -92,7 +91,7 @@ class MaxPoolingLoops {
           with_stride(call.space[2].stride, [=](auto stride) {
             independent_loop(length, [=](std::size_t k) {
               const A value = static_cast<A>(row[k * stride]);
-              // All three without a branch, so that it runs in vectors.
+              // All three without a branch, so that the loop vectorises.
               const bool takes = (value > largest[k]) | (value != value) | (taps[k] == no_tap);
               largest[k] = takes ? value : largest[k];
               taps[k] = takes ? this_tap : taps[k];
@@ -101,7 +100,7 @@ class MaxPoolingLoops {
         });
   }
 
-  /// How far each tap of a window lies from the first one, in elements of a plane.
+  /// The distance of each tap of a window from the first one, in elements of a plane.
   void find_offsets(const PoolingCall& call) {
     const auto& [depth, height, width] = call.space;
     offsets_.clear();
@@ -113,8 +112,8 @@ class MaxPoolingLoops {
                              c * width.dilation);
   }
 
-  /// Adds each element of dy to the sum of where its window's maximum was. A window that begins on
-  /// padding begins before the plane, which unsigned numbers wrap around to and back.
+  /// Adds each element of dy to the sum at its window's maximum. A window that begins on padding
+  /// begins before the plane: its unsigned offset wraps around, and wraps back.
   template <class Tap>
   void add_to_maxima(const PoolingCall& call, const Tap* taps, const T* dy) {
     const auto& [depth, height, width] = call.space;
@@ -132,12 +131,12 @@ class MaxPoolingLoops {
   }
 
   std::vector<A> largest_;            // of the windows of one plane
-  std::vector<std::uint32_t> taps_;   // through which those were read
+  std::vector<std::uint32_t> taps_;   // of those maxima
   std::vector<std::size_t> offsets_;  // of the taps
-  std::vector<A> sums_;               // a plane of a gradient before it is rounded
+  std::vector<A> sums_;               // a plane of a gradient before rounding
 };
 
-/// See AveragePoolingKernel. Sums run tap by tap. Allocates for larger planes than it has met only.
+/// See AveragePoolingKernel. Sums run tap by tap. Allocates only for larger planes than before.
 template <Real T>
 class AveragePoolingLoops {
  public:
@@ -200,8 +199,8 @@ class AveragePoolingLoops {
   }
 
   std::vector<A> divisors_;
-  std::vector<A> shares_;  // a plane of a gradient, divided
-  std::vector<A> sums_;    // a plane of a result before it is rounded
+  std::vector<A> shares_;  // a plane of a gradient, after division
+  std::vector<A> sums_;    // a plane of a result before rounding
 };
 
 }  // namespace shardwise::detail

@@ -1,5 +1,5 @@
 #pragma once
-// Convolutions as readable loops: what the kernels of other backends are checked against.
+// Convolutions as readable loops, which the kernels of other backends are compared with.
 
 #include <cstddef>
 #include <vector>
@@ -11,11 +11,10 @@
 
 namespace shardwise::detail {
 
-/// See ConvolutionKernel for shapes. Whole rows are worked on at once: a plane of a result is
-/// summed input channel by input channel and tap by tap; the gradient of a tap is summed for each
-/// place in a row, and then over these. An order that depends on nothing but the sizes. Packs
-/// nothing, so the version of a weight is of no concern; allocates only where sizes are larger than
-/// any before.
+/// See ConvolutionKernel for shapes. The loops work on whole rows: a plane of a result is summed by
+/// input channel and tap; the gradient of a tap is summed for each position in a row, and then over
+/// the positions. The order depends only on the sizes. Packs nothing, so it ignores the version of
+/// a weight; allocates only if sizes are larger than before.
 template <Real T>
 class ReferenceConvolution {
  public:
@@ -85,7 +84,7 @@ class ReferenceConvolution {
     const std::size_t width = call.space[2].output;
     for_each_output([&](std::size_t o, std::size_t first_input) {
       for (std::size_t i = 0; i < channels_.in; ++i) {
-        clear(call.taps() * width);  // a sum for each tap and each place in a row of outputs
+        clear(call.taps() * width);  // a sum for each tap and each position in a row of outputs
         for (std::size_t n = 0; n < call.images; ++n) {
           const T* input = x + (n * inputs() + first_input + i) * call.input_plane();
           const T* output = dy + (n * outputs() + o) * call.output_plane();
@@ -118,7 +117,7 @@ class ReferenceConvolution {
     for (std::size_t o = 0; o < outputs(); ++o) f(o, o / channels_.out * channels_.in);
   }
 
-  /// Calls f(input channel, its number in its group, first output channel of that group).
+  /// Calls f(input channel, its number in its group, first output channel of the group).
   template <class F>
   void for_each_input(F f) const {
     for (std::size_t i = 0; i < inputs(); ++i)
@@ -141,7 +140,7 @@ class ReferenceConvolution {
   void clear(std::size_t size) { sums_.assign(size, A(0)); }
 
   ConvolutionChannels channels_;
-  std::vector<A> sums_;  // of a plane, or of a kernel, before they are rounded
+  std::vector<A> sums_;  // of a plane, or of a kernel, before rounding
 };
 
 }  // namespace shardwise::detail

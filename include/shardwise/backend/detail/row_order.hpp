@@ -1,5 +1,5 @@
 #pragma once
-// In which order the blocks of a device combine the terms of each of many rows.
+// The order in which the blocks of a device combine the terms of each of many rows.
 
 #include <algorithm>
 #include <bit>
@@ -10,18 +10,18 @@
 namespace shardwise::detail {
 
 /// A row of n terms is combined by `lanes` threads in each of `parts` blocks: thread t of all these
-/// takes terms t, t + lanes * parts, ... The lanes of a part meet in halves, and leave one result,
-/// which is a term of the next round where a row has several parts.
+/// takes terms t, t + lanes * parts, ... The lanes of a part are combined by halves to one result.
+/// If a row has several parts, their results are the terms of a second round.
 ///
-/// A block has the lanes of as many rows as fit in, for one part. Neighbouring threads are lanes of
-/// a row if the terms of a row are adjacent, else rows, of which a block then has 32 or more.
+/// A block has the lanes of as many rows as fit, for one part. If the terms of a row are adjacent,
+/// neighbouring threads are lanes of a row; else they are rows, and a block has 32 or more rows.
 ///
-/// All of it depends on n and `adjacent` alone, and so do the bits of a result.
+/// All of this depends only on n and `adjacent`, and so do the bits of a result.
 class RowOrder {
  public:
   /// Threads of a block.
   static constexpr unsigned threads = 256;
-  /// Of a row. There is no second round behind the one that combines so many parts.
+  /// Of a row. The round that combines this many parts is the last one.
   static constexpr unsigned most_parts = 1024;
 
   constexpr RowOrder(std::size_t n, Adjacent adjacent)
@@ -35,7 +35,7 @@ class RowOrder {
   constexpr unsigned parts() const { return parts_; }
   constexpr unsigned rows_of_block() const { return threads / lanes_; }
 
-  /// Of which of the block's rows a thread is a lane, and of which number.
+  /// The row of a thread in its block, and the number of its lane.
   constexpr unsigned row_of(unsigned thread) const { return thread / row_step_ % rows_of_block(); }
   constexpr unsigned lane_of(unsigned thread) const { return thread / lane_step_ % lanes_; }
 
@@ -50,8 +50,9 @@ class RowOrder {
     return result;
   }
 
-  /// What a thread does when `half` lanes of each row meet the other half; results has a number of
-  /// every thread. Beginning with lanes / 2, each call is made by all threads before the next one.
+  /// One step of a thread: the first `half` lanes of each row combine with the next `half`;
+  /// `results` has one number for each thread. `half` begins with lanes / 2, and all threads make
+  /// each call before the next one.
   template <class A, class Combine>
   constexpr void meet(A* results, unsigned thread, unsigned half, const Combine& combine) const {
     if (lane_of(thread) < half)
@@ -59,11 +60,11 @@ class RowOrder {
   }
 
  private:
-  /// 16 terms a lane or more; a power of two.
+  /// At least 16 terms for each lane; a power of two.
   static constexpr unsigned lanes_for(std::size_t n, std::size_t most) {
     return static_cast<unsigned>(std::bit_floor(std::clamp<std::size_t>(n / 16, 1, most)));
   }
-  /// 32 terms a lane or fewer, as long as there may be more parts.
+  /// At most 32 terms for each lane, unless there are too many parts.
   static constexpr unsigned parts_for(std::size_t n, std::size_t lanes) {
     return static_cast<unsigned>(
         std::clamp<std::size_t>((n + 32 * lanes - 1) / (32 * lanes), 1, most_parts));
@@ -72,8 +73,8 @@ class RowOrder {
   std::size_t n_;
   unsigned lanes_;
   unsigned parts_;
-  unsigned lane_step_;  // from a thread to that of the next lane
-  unsigned row_step_;   // from a thread to that of the next row
+  unsigned lane_step_;  // from a thread to the one of the next lane
+  unsigned row_step_;   // from a thread to the one of the next row
 };
 
 static_assert(RowOrder(RowOrder::most_parts, Adjacent::terms).parts() == 1);

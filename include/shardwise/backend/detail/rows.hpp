@@ -1,5 +1,5 @@
 #pragma once
-// Work on the elements of a matrix, row by row.
+// Loops over the elements of a matrix, row by row.
 
 #include <cstddef>
 
@@ -16,8 +16,8 @@ struct InItsRow {
   constexpr void operator()(std::size_t element) const { f(element / n)(element % n); }
 };
 
-/// Calls f(r)(i) for every element i of n of every row r: on a device a thread each, on the host a
-/// row at a time, since f(r) may have something to compute.
+/// Calls f(r)(i) for every element i of n of every row r: with one thread for each element on a
+/// device, and by whole rows on the host, since f(r) itself may compute something.
 template <class B, class F>
 void for_each_in_rows(B& backend, std::size_t rows, std::size_t n, const F& f) {
   if constexpr (DeviceBackend<B>) {

@@ -1,5 +1,5 @@
 #pragma once
-// Sums in an order that depends on nothing but the number of their terms, and how they are written.
+// Sums in an order that depends only on the number of their terms, and how they are written.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace shardwise::detail {
 
-/// Σ term(k) over k in [0, n), summed in A, as `lane_reduce` does it.
+/// Σ term(k) over k in [0, n), summed in A, in the order of `lane_reduce`.
 template <class A, class Term>
 constexpr A lane_sum(std::size_t n, Term term) {
   return lane_reduce(n, A(0), term, Plus{});
 }
 
-/// How many neighbouring columns of a matrix a core sums at a time, row after row: as many as it
-/// reads in a run and keeps at hand.
+/// The number of neighbouring columns of a matrix that a core sums at a time, row by row: as many
+/// as it reads contiguously and keeps in registers or cache.
 inline constexpr std::size_t columns_at_once = 256;
 
-/// out = sum, or out += sum; rounded once either way.
+/// out = sum, or out += sum; rounded once in both cases.
 template <Real T>
 constexpr void store(T& out, accumulate_t<T> sum, Write write) {
   using A = accumulate_t<T>;
@@ -29,7 +29,7 @@ constexpr void store(T& out, accumulate_t<T> sum, Write write) {
 }
 
 /// out[columns] (+)= Σ_rows values[rows, columns], summed in the order of the rows. `sums` is
-/// memory for one row of them.
+/// memory for one row.
 template <Real T>
 void column_sums(std::size_t rows, std::size_t columns, const T* values, Write write,
                  std::vector<accumulate_t<T>>& sums, T* out) {

@@ -1,5 +1,5 @@
 #pragma once
-// Which elements the taps of a convolution or pooling fall on.
+// The elements under the taps of a convolution or pooling.
 
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace shardwise::detail {
 
-/// The outputs for which tap `tap` falls on an element, and not on padding.
+/// The outputs for which tap `tap` is on an element, and not on padding.
 constexpr Interval outputs_on_input(const SpatialAxis& axis, std::size_t tap) {
   // The first o with o stride >= bound.
   const auto first_at = [&](std::size_t bound) {
@@ -22,15 +22,14 @@ constexpr Interval outputs_on_input(const SpatialAxis& axis, std::size_t tap) {
   return {begin, std::max(begin, end) - begin};
 }
 
-/// The element that a tap of an output falls on; beyond the input, too, if that is padding in
-/// front.
+/// The element under a tap of an output; outside the input if the tap is on padding.
 constexpr std::size_t element_at(const SpatialAxis& axis, std::size_t output, std::size_t tap) {
   return output * axis.stride + tap * axis.dilation - axis.before;
 }
 
-/// Calls f(tap, in, out, length) for every tap and every row of outputs that it serves: the outputs
+/// Calls f(tap, in, out, length) for every tap and every row of outputs that use it: the outputs
 /// out, out + 1, ... out + length - 1 of a plane read through it the elements in, in + stride, ...
-/// of a plane, with the stride of the innermost axis. Padding is not visited.
+/// of a plane, with the stride of the innermost axis. Skips padding.
 template <class F>
 void for_each_tap_row(const ConvolutionCall& call, F&& f) {
   const auto& [depth, height, width] = call.space;

@@ -7,13 +7,13 @@
 
 namespace shardwise::detail {
 
-/// f'(x), whether f takes its slope from its input or from its output.
+/// f'(x), for an f that takes its slope from its input or from its output.
 template <class F, class A>
 constexpr A slope_at(A x) {
   return F::slope(F::slope_from_output ? F::value(x) : x);
 }
 
-/// dx = dy f', with f' from what is saved. dx may be dy.
+/// dx = dy f', with f' from the saved tensor. dx may be dy.
 template <class F, class T>
 struct TimesSlope {
   const T* saved;

@@ -1,5 +1,5 @@
 #pragma once
-// What a primitive does besides its product.
+// The attributes of a primitive besides its product.
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -19,8 +19,8 @@ inline void append(dnnl_post_ops_t post_ops, Activation activation, const ErrorC
     case Activation::none:
       return;
     case Activation::relu:
-      // x > 0 ? x : 0 (e^x - 1). The library's own relu is a maximum that makes a NaN 0, and
-      // training would go on with it. Costs 2 % of a product of 1024 inputs.
+      // x > 0 ? x : 0 (e^x - 1). The library's own relu is a maximum that turns NaN into 0, so
+      // training would not notice a NaN. Costs 2 % of a product of 1024 inputs.
       return eltwise(dnnl_eltwise_elu, 0.0F);
     case Activation::gelu:
       return eltwise(dnnl_eltwise_gelu_erf, 0.0F);
@@ -35,7 +35,7 @@ inline void append(dnnl_post_ops_t post_ops, Activation activation, const ErrorC
   }
 }
 
-/// Scratch memory is ours, what the output holds is added to for Write::add, then the activation.
+/// User-managed scratch memory; for Write::add the output is added to; then the activation.
 inline Attributes attributes(Write write, Activation activation, const ErrorContext& context) {
   dnnl_primitive_attr_t attr = nullptr;
   check(dnnl_primitive_attr_create(&attr), "dnnl_primitive_attr_create", context);

@@ -1,5 +1,5 @@
 #pragma once
-// Turns a refusal of oneDNN into an error that says which call refused what.
+// Turns an error of oneDNN into an exception that names the call and the product.
 
 #include <oneapi/dnnl/dnnl.h>
 #include <oneapi/dnnl/dnnl_debug.h>

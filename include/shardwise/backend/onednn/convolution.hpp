@@ -12,10 +12,10 @@
 
 namespace shardwise {
 
-/// The products of one convolution; see ConvolutionKernel for shapes. Tensors are copied into the
-/// layouts in which the library computes fastest, and back, where that pays. Plans are kept for the
-/// last calls that differed, and a call like one of them allocates nothing of ours; it copies a
-/// weight only if that has changed since the last one. Throws backend_error if the library refuses.
+/// The products of one convolution; see ConvolutionKernel for shapes. If it pays, tensors are
+/// copied into the layouts in which the library is fastest, and back. Plans are kept for the last
+/// different calls; a call that has a plan does not allocate in shardwise. A weight is copied only
+/// if it has changed since the last call. Throws backend_error if the library fails.
 template <OneDnnReal T>
 class OneDnn::Convolution {
  public:
@@ -74,8 +74,8 @@ class OneDnn::Convolution {
     bool operator==(const BackwardKey&) const = default;
   };
 
-  /// What is left to the readable loops: sums over nothing, or of nothing but padding, and what
-  /// oneDNN 2.6.3 works out wrong in float, too.
+  /// The cases of the readable loops: empty sums, sums over only padding, and cases that oneDNN
+  /// 2.6.3 computes wrongly, in float too.
   bool is_for_loops(const ConvolutionCall& call) const {
     return is_empty(call) || !detail::onednn::float_is_right(call);
   }

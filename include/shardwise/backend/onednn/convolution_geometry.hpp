@@ -1,5 +1,5 @@
 #pragma once
-// The tensors of a convolution or a pooling as oneDNN describes them.
+// The tensors of a convolution or a pooling, described for oneDNN.
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -14,18 +14,19 @@
 
 namespace shardwise::detail::onednn {
 
-/// Where the last window ends on the axis, counted from where the first one begins.
+/// The end of the last window on the axis, counted from the begin of the first one.
 constexpr std::size_t end_of_windows(const SpatialAxis& axis) {
   return (axis.output - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
 }
 
-/// How many elements of the axis lie within reach of a window, or before one that does.
+/// The number of elements of the axis up to the last one that a window reads.
 constexpr std::size_t elements_read(const SpatialAxis& axis) {
   const std::size_t end = end_of_windows(axis);
   return end < axis.before + axis.input ? end - axis.before : axis.input;
 }
 
-/// Whether an image is no shorter than a window along the axis, and every window meets it.
+/// Whether an image is at least as long as a window along the axis, and every window reads some of
+/// it.
 constexpr bool windows_fit(const SpatialAxis& axis) {
   const std::size_t reach = (axis.kernel - 1) * axis.dilation + 1;
   const std::size_t read = elements_read(axis);
@@ -37,22 +38,22 @@ constexpr bool windows_fit(const ConvolutionCall& call) {
   return windows_fit(call.space[0]) && windows_fit(call.space[1]) && windows_fit(call.space[2]);
 }
 
-/// Whether the images have a depth, and not height and width alone.
+/// Whether the images have a depth axis.
 constexpr bool has_depth(const ConvolutionCall& call) { return call.space[0] != SpatialAxis{}; }
 
-/// Whether the library's kernels for float can be trusted with it. Of 300,000 random convolutions
-/// oneDNN 2.6.3 worked out two wrong: images with a depth, strides above 1, and windows that do not
-/// fit.
+/// Whether the library's kernels for float are correct for this call. Of 300,000 random
+/// convolutions oneDNN 2.6.3 computed two wrongly: images with a depth, strides above 1, and
+/// windows that do not fit.
 constexpr bool float_is_right(const ConvolutionCall& call) {
   const auto strides = [](const SpatialAxis& axis) { return axis.stride > 1; };
   return !has_depth(call) || windows_fit(call) ||
          std::none_of(call.space.begin(), call.space.end(), strides);
 }
 
-/// Whether the library's kernels for bf16 can be trusted with it: one group, or one for each
-/// channel; images without a depth; windows that fit, without dilation and, unless of one tap, no
-/// shorter than their stride. Of 300,000 random convolutions, oneDNN 2.6.3 worked out ten wrong and
-/// refused five, all outside of that, and it crashed where a window lies in nothing but padding.
+/// Whether the library's kernels for bf16 are correct for this call: one group, or one for each
+/// channel; images without a depth; windows that fit, without dilation and, if they have several
+/// taps, at least as long as their stride. Of 300,000 random convolutions oneDNN 2.6.3 computed ten
+/// wrongly and rejected five, all of other kinds, and it crashed for a window on only padding.
 constexpr bool bf16_is_right(const ConvolutionChannels& channels, const ConvolutionCall& call) {
   const auto skips = [&](const SpatialAxis& axis) {
     return (axis.kernel > 1 && axis.dilation > 1) || (axis.kernel < axis.stride && call.taps() > 1);
@@ -63,10 +64,10 @@ constexpr bool bf16_is_right(const ConvolutionChannels& channels, const Convolut
          std::none_of(call.space.begin(), call.space.end(), skips);
 }
 
-/// The extents of a tensor, outermost axis first, and how far apart neighbours lie.
+/// The extents of a tensor, outermost axis first, and its strides.
 class TensorShape {
  public:
-  /// An axis further inwards: `extent` elements of the `in_memory` that lie there.
+  /// Adds the next inner axis: `extent` elements of the `in_memory` elements in memory.
   void append(std::size_t extent, std::size_t in_memory) {
     dims_[count_] = as_dim(extent);
     steps_[count_] = 1;
@@ -75,14 +76,14 @@ class TensorShape {
   }
   void append(std::size_t extent) { append(extent, extent); }
 
-  /// As it lies.
+  /// In the layout of its memory.
   MemoryDesc plain(dnnl_data_type_t dtype, const ErrorContext& context) const {
     MemoryDesc desc;
     check(desc.create(count_, dims_, dtype, steps_), "the descriptor of a tensor", context);
     return desc;
   }
 
-  /// In whatever layout the library likes best.
+  /// In the layout that the library chooses.
   MemoryDesc any(dnnl_data_type_t dtype, const ErrorContext& context) const {
     MemoryDesc desc;
     check(desc.create(count_, dims_, dtype, dnnl_format_tag_any), "the descriptor of a tensor",
@@ -96,10 +97,10 @@ class TensorShape {
   dnnl_dims_t steps_{};
 };
 
-/// Extents, steps and padding in oneDNN's terms; nothing is empty, and windows see some of the
-/// input. Images of fewer than three axes of space count as pictures. oneDNN wants every element of
-/// an image to be within reach of a window, but for less than a stride: rows behind that, which
-/// nobody reads on this rank, are left out of the tensor and stay in memory.
+/// Extents, steps and padding for oneDNN; no extent is empty, and windows read some of the input.
+/// Images with fewer than three axes of space are described with two. oneDNN requires that windows
+/// read all elements of an image, except fewer than a stride at its end. So rows after those that
+/// this rank reads are left out of the tensor, and stay in memory.
 class ConvolutionGeometry {
  public:
   ConvolutionGeometry(const ConvolutionChannels& channels, const ConvolutionCall& call) {
@@ -122,11 +123,11 @@ class ConvolutionGeometry {
   std::array<dnnl_dim_t, 3> kernel{};
   ConvolutionSteps steps;
   bool leaves_out = false;  ///< whether x lacks elements of the images in memory
-  /// Whether y is the product of a matrix with each image: one group of kernels of one tap, which
-  /// meets every element.
+  /// Whether y is the product of a matrix with each image: one group, and kernels of one tap that
+  /// read every element.
   bool multiplies_images = false;
   std::size_t plane = 1;       ///< elements of one channel of y
-  bool bf16_is_right = false;  ///< whether the library's kernels for bf16 can be trusted with it
+  bool bf16_is_right = false;  ///< whether the library's kernels for bf16 are correct
 
  private:
   void append(const SpatialAxis& axis, std::size_t i) {
@@ -138,7 +139,7 @@ class ConvolutionGeometry {
     w.append(axis.kernel);
     kernel[i] = as_dim(axis.kernel);
     steps.strides[i] = as_dim(axis.stride);
-    steps.dilates[i] = axis.kernel == 1 ? 0 : as_dim(axis.dilation) - 1;  // pooling refuses others
+    steps.dilates[i] = axis.kernel == 1 ? 0 : as_dim(axis.dilation) - 1;  // pooling needs this 0
     steps.before[i] = as_dim(axis.before);
     steps.after[i] = as_dim(end_of_windows(axis)) - as_dim(axis.before + read);
   }

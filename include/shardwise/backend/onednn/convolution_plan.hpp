@@ -1,6 +1,6 @@
 #pragma once
-// What runs for one call of a convolution: the primitive, and what brings tensors into the layouts
-// that it works fastest on.
+// The plan of one call of a convolution: the primitive, and the reorders between the caller's
+// layouts and those that it is fastest in.
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -22,8 +22,8 @@
 
 namespace shardwise::detail::onednn {
 
-/// The dtype in which the library multiplies: bf16 where the processor does and the library does it
-/// right, else float, and then the reorders convert.
+/// The dtype in which the library multiplies: bf16 if the processor supports it and the library is
+/// correct; else float, and the reorders convert.
 inline dnnl_data_type_t product_dtype(const ConvolutionGeometry& g, const ErrorContext& context) {
   constexpr int native = dnnl_cpu_isa_avx512_core_bf16;
   const bool multiplies_bf16 = (dnnl_get_effective_cpu_isa() & native) == native;
@@ -31,8 +31,8 @@ inline dnnl_data_type_t product_dtype(const ConvolutionGeometry& g, const ErrorC
                                                                                 : dnnl_f32;
 }
 
-/// A tensor of the caller that the primitive reads in a layout of its own: copied into memory of
-/// ours, unless the layouts are the same.
+/// A tensor of the caller that the primitive reads in another layout: copied into the plan's own
+/// memory, unless the layouts are equal.
 class Operand {
  public:
   Operand(Session& session, const TensorShape& shape, ConstDesc chosen, const ErrorContext& context)
@@ -49,7 +49,7 @@ class Operand {
     return copy;
   }
 
-  /// A weight: copied when it changed since the last time.
+  /// A weight: copied if it has changed since the last time.
   const void* read_weight(Session& session, const void* data, std::uint64_t version) {
     if (!reorder_) return data;
     if (data == data_ && version == version_) return copy_.reserve(bytes_);
@@ -67,7 +67,7 @@ class Operand {
   std::uint64_t version_ = 0;
 };
 
-/// A tensor of the caller that the primitive writes, or adds to, in a layout of its own.
+/// A tensor of the caller that the primitive writes, or adds to, in another layout.
 class Result {
  public:
   Result(Session& session, const TensorShape& shape, ConstDesc chosen, Write write,
@@ -78,10 +78,10 @@ class Result {
     reorder_.emplace(reorder(session, chosen, plain.get(), write, context));
   }
 
-  /// Where the primitive writes.
+  /// The memory that the primitive writes.
   void* memory(void* data) { return reorder_ ? copy_.reserve(bytes_) : data; }
 
-  /// To be called when it has written.
+  /// Call this after the primitive has written.
   void finish(Session& session, void* data) {
     if (reorder_) reorder_->run(session, {copy_.reserve(bytes_), data});
   }
@@ -96,34 +96,35 @@ inline ConstDesc queried(const Descriptor& desc, dnnl_query_t what) {
   return dnnl_primitive_desc_query_md(desc.get(), what, 0);
 }
 
-/// In which layout a primitive takes images and gives them: as they lie, or as the library likes
-/// them, which takes copies there and back.
+/// The layout in which a primitive takes and gives images: the caller's, or the one that the
+/// library chooses, which takes copies there and back.
 enum class Images : bool { as_they_lie, as_the_library_likes };
 
-/// Copies are what a product of a matrix with images has to win back. With ResNet-50's shapes and
-/// 4 images of float, forward and the input's gradient are faster without them by up to 40 % from
-/// 14 x 14 elements on and slower by up to 40 % at 7 x 7 (bench/kernels/convolution.cpp, AVX-512).
+/// A product of a matrix with images must save more time than the copies take. With ResNet-50's
+/// shapes and 4 images of float, forward and the input's gradient are faster without copies by up
+/// to 40 % from 14 x 14 elements on, and slower by up to 40 % at 7 x 7
+/// (bench/kernels/convolution.cpp, AVX-512).
 inline Images best_images(const ConvolutionGeometry& g, const ErrorContext& context) {
   const bool as_they_lie = g.multiplies_images && context.dtype == Dtype::float32 && g.plane > 128;
   return as_they_lie ? Images::as_they_lie : Images::as_the_library_likes;
 }
 
-/// The weight's gradient is faster without copies by 5 to 80 % at any extent: there are two of
-/// them, and the library takes long to bring its result of one tap into plain order.
+/// The weight's gradient is faster without copies by 5 to 80 % at any extent: it would need two,
+/// and for one tap the library takes long to copy its result to the plain layout.
 inline Images best_images_of_weight_gradient(const ConvolutionGeometry& g,
                                              const ErrorContext& context) {
   const bool as_they_lie = g.multiplies_images && context.dtype == Dtype::float32;
   return as_they_lie ? Images::as_they_lie : Images::as_the_library_likes;
 }
 
-/// The tensors of a convolution, with a weight in the layout of the library's choice.
+/// The tensors of a convolution, with a weight in the layout that the library chooses.
 class OpenTensors {
  public:
   OpenTensors(const ConvolutionGeometry& g, Images images, bool with_bias,
               const ErrorContext& context)
       : OpenTensors(g, images, with_bias, product_dtype(g, context), context) {}
 
-  /// With weight and bias in a dtype of their own.
+  /// With weight and bias in their own dtype.
   OpenTensors(const ConvolutionGeometry& g, Images images, bool with_bias,
               dnnl_data_type_t weight_dtype, const ErrorContext& context)
       : x_(offered(g.x, product_dtype(g, context), images, context)),
@@ -146,7 +147,7 @@ class OpenTensors {
   bool with_bias_;
 };
 
-/// The forward product, which is also what the library asks for when it plans a gradient.
+/// The forward product, which the library also needs to plan a gradient.
 inline Descriptor describe_forward(Session& session, const ConvolutionGeometry& g,
                                    const OpenTensors& tensors, Activation activation,
                                    const ErrorContext& context) {
@@ -207,7 +208,7 @@ class ForwardConvolution {
   Primitive product_;
 };
 
-/// Which gradients a plan works out, and what becomes of those of the weight and the bias.
+/// The gradients that a plan computes, and how those of the weight and the bias are written.
 struct ConvolutionGradients {
   Write write;
   bool of_bias;
@@ -216,7 +217,7 @@ struct ConvolutionGradients {
   bool operator==(const ConvolutionGradients&) const = default;
 };
 
-/// Where they go; null for those that nobody asked for.
+/// Their memory; null for gradients that are not needed.
 struct GradientsInMemory {
   void* dw;
   void* db;
@@ -238,7 +239,7 @@ class KernelGradient {
     db_.emplace(session, g.bias, db.get(), wanted.write, context);
   }
 
-  /// The layout in which run() expects dy.
+  /// The layout in which run() needs dy.
   ConstDesc dy_layout() const { return queried(desc_, dnnl_query_diff_dst_md); }
 
   void run(Session& session, const void* x, const void* dy, void* dw, void* db) {
@@ -299,7 +300,7 @@ class InputGradient {
                   {DNNL_ARG_DIFF_SRC, queried(desc_, dnnl_query_diff_src_md)}},
                  context) {}
 
-  /// The layout in which run() expects dy.
+  /// The layout in which run() needs dy.
   ConstDesc dy_layout() const { return queried(desc_, dnnl_query_diff_dst_md); }
 
   void run(Session& session, const void* dy, const void* w, std::uint64_t version, void* dx) {
@@ -326,7 +327,7 @@ class InputGradient {
   Primitive product_;
 };
 
-/// All gradients of a convolution. dy is copied once where both products want it in one layout.
+/// All gradients of a convolution. dy is copied once if both products need it in the same layout.
 class BackwardConvolution {
  public:
   BackwardConvolution(Session& session, const ConvolutionGeometry& g,

@@ -1,5 +1,5 @@
 #pragma once
-// What differs between oneDNN 2 and 3: how descriptors are made, and two post-operations.
+// The differences between oneDNN 2 and 3: how descriptors are made, and two post-operations.
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -14,16 +14,15 @@
 
 namespace shardwise::detail::onednn {
 
-/// How the library takes the layout of a tensor.
+/// The type in which the library takes the layout of a tensor.
 using ConstDesc = decltype(dnnl_primitive_desc_query_md(nullptr, dnnl_query_undef, 0));
 
-/// What a convolution is besides its tensors, in the library's terms.
+/// The options of a convolution besides its tensors, for the library.
 struct ConvolutionSteps {
   std::array<dnnl_dim_t, 3> strides{}, dilates{}, before{}, after{};
 };
 
-/// The tensors of a convolution; of a gradient, x, w or y is the gradient's own. `bias` may be
-/// null.
+/// The tensors of a convolution; for a gradient, x, w or y is its own gradient. `bias` may be null.
 struct ConvolutionDescs {
   ConstDesc x;
   ConstDesc w;
@@ -31,7 +30,7 @@ struct ConvolutionDescs {
   ConstDesc y;
 };
 
-/// What a pooling is besides its tensors, in the library's terms.
+/// The options of a pooling besides its tensors, for the library.
 struct PoolingSteps {
   dnnl_alg_kind_t algorithm = dnnl_alg_kind_undef;
   std::array<dnnl_dim_t, 3> kernel{};
@@ -40,7 +39,7 @@ struct PoolingSteps {
 
 #if DNNL_VERSION_MAJOR == 2
 
-/// The layout of a tensor, which nobody changes once it is made.
+/// The layout of a tensor, constant after its creation.
 class MemoryDesc {
  public:
   dnnl_status_t create(int axes, const dnnl_dims_t dims, dnnl_data_type_t dtype,
@@ -154,7 +153,7 @@ inline dnnl_status_t create_pooling_backward(dnnl_primitive_desc_t* made, dnnl_e
 
 #else
 
-/// The layout of a tensor, which nobody changes once it is made; copies share it.
+/// The layout of a tensor, constant after its creation; copies share it.
 class MemoryDesc {
  public:
   dnnl_status_t create(int axes, const dnnl_dims_t dims, dnnl_data_type_t dtype,

@@ -17,7 +17,7 @@ constexpr dnnl_data_type_t library_dtype(Dtype dtype) {
 
 inline dnnl_dim_t as_dim(std::size_t extent) { return static_cast<dnnl_dim_t>(extent); }
 
-/// How a [rows, columns] matrix lies.
+/// The layout of a [rows, columns] matrix.
 struct MatrixDesc {
   std::size_t rows;
   std::size_t columns;
@@ -36,17 +36,17 @@ inline MatrixDesc strided(std::size_t rows, std::size_t columns, dnnl_dim_t row_
   return desc;
 }
 
-/// Elements (r, c) and (r, c + 1) are neighbours.
+/// Elements (r, c) and (r, c + 1) are adjacent.
 inline MatrixDesc row_major(std::size_t rows, std::size_t columns, const ErrorContext& context) {
   return strided(rows, columns, as_dim(columns), 1, context);
 }
 
-/// The transpose of a row-major [columns, rows] matrix, as it lies.
+/// The transpose of a row-major [columns, rows] matrix, without a copy.
 inline MatrixDesc transposed(std::size_t rows, std::size_t columns, const ErrorContext& context) {
   return strided(rows, columns, 1, as_dim(rows), context);
 }
 
-/// A matrix in whatever layout the library likes best.
+/// A matrix in the layout that the library chooses.
 inline MatrixDesc library_chosen(std::size_t rows, std::size_t columns,
                                  const ErrorContext& context) {
   MatrixDesc desc{rows, columns, {}};

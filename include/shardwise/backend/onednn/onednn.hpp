@@ -1,6 +1,6 @@
 #pragma once
 // The CPU engine: matrix products and convolutions by oneDNN, for float and bf16. Link -ldnnl (and
-// -ldl before glibc 2.34). Needs oneDNN 2 or 3; library.hpp holds what differs.
+// -ldl before glibc 2.34). Needs oneDNN 2 or 3; library.hpp has their differences.
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -24,15 +24,15 @@
 
 namespace shardwise {
 
-/// The dtypes that are used of oneDNN; version 2 multiplies no others on a CPU.
+/// The dtypes of this backend; oneDNN 2 multiplies no others on a CPU.
 template <class T>
 concept OneDnnReal = std::same_as<T, float> || std::same_as<T, bf16>;
 
-/// oneDNN with `threads` OpenMP threads: one by default, because each rank computes on a thread of
-/// its own. The setting holds during calls of this object only; the program's own stays as it was.
+/// oneDNN with `threads` OpenMP threads: one by default, because each rank computes on its own
+/// thread. The setting applies only during calls of this object; the program's own setting stays.
 ///
-/// An object and its kernels belong to one thread at a time, and it outlives its kernels. bf16
-/// needs a processor with AVX-512; products are summed in float.
+/// An object and its kernels are for one thread at a time; it must outlive its kernels. bf16 needs
+/// a processor with AVX-512; products are summed in float.
 class OneDnn {
  public:
   template <OneDnnReal T>
@@ -40,21 +40,21 @@ class OneDnn {
   template <OneDnnReal T>
   class Convolution;
 
-  /// The library's maxima pass no NaN on, so that training would not notice one.
+  /// The library's maxima lose NaN, so training would not notice one.
   template <OneDnnReal T>
   using MaxPooling = detail::MaxPoolingLoops<T>;
 
   template <OneDnnReal T>
   class AveragePooling;
 
-  /// Throws argument_error for fewer than one thread, backend_error if the library refuses.
+  /// Throws argument_error for fewer than one thread, backend_error if the library fails.
   explicit OneDnn(int threads = 1) : threads_(threads) {
     if (threads < 1)
       throw argument_error(
           {"OneDnn: the number of threads is ", threads, "; it must be at least 1"});
   }
 
-  /// Calls f(i) for i = 0, ..., n - 1, in an order of the compiler's choice.
+  /// Calls f(i) for i = 0, ..., n - 1; the compiler chooses the order.
   template <class F>
   void for_each(std::size_t n, F f) {
     detail::independent_loop(n, f);
@@ -65,9 +65,9 @@ class OneDnn {
   detail::onednn::Session session_;
 };
 
-/// The products of one linear layer; see LinearKernel for shapes. Weights are packed where that
-/// pays (see PackedWeight), primitives are kept for the last row counts, and a call whose row count
-/// was seen before allocates nothing of ours. Throws backend_error if the library refuses.
+/// The products of one linear layer; see LinearKernel for shapes. Weights are packed if that pays
+/// (see PackedWeight). Primitives are kept for the last row counts; a call with one of these row
+/// counts does not allocate in shardwise. Throws backend_error if the library fails.
 template <OneDnnReal T>
 class OneDnn::Linear {
  public:
@@ -137,7 +137,7 @@ class OneDnn::Linear {
   detail::onednn::WeightProduct forward_;
   detail::onednn::WeightProduct backward_input_;
   detail::onednn::WeightGradient backward_weight_;
-  std::vector<float> sums_;  // a bias gradient before it is rounded
+  std::vector<float> sums_;  // a bias gradient before rounding
 };
 
 }  // namespace shardwise

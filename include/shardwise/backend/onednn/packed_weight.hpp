@@ -1,5 +1,5 @@
 #pragma once
-// A copy of a weight in the layout that the library computes fastest with.
+// A copy of a weight in the layout in which the library is fastest.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace shardwise::detail::onednn {
 
-/// Keeps the copy of one weight and decides when it pays.
+/// Keeps the copy of one weight, and decides when to make it.
 ///
-/// Packing 1024 x 4096 floats takes 4 to 5 ms; a product with the copy saves 0.5 ms (forward) to
-/// 2 ms (backward_input) at 16 rows, 1 to 3 ms at 128 (bench/kernels/linear.cpp shows both). So a
-/// weight that every training step changes is best used as it lies, and one that stays is worth a
-/// copy: it is packed when it is used for the `pack_at_use`-th time without a change. A change
-/// makes the copy stale; its memory is kept.
+/// Packing 1024 x 4096 floats takes 4 to 5 ms; a product with the copy saves 0.5 ms (forward) to 2
+/// ms (backward_input) at 16 rows, 1 to 3 ms at 128 (bench/kernels/linear.cpp shows both). So a
+/// weight that every training step changes should not be copied, and one that stays should be: it
+/// is packed when it is used for the `pack_at_use`-th time without a change. A change makes the
+/// copy stale; its memory is kept.
 class PackedWeight {
  public:
   static constexpr std::size_t pack_at_use = 8;
 
-  /// Counts a use of this weight. True if it has earned its copy.
+  /// Counts a use of this weight. Returns whether it should be packed.
   bool count_use(const void* data, std::uint64_t version) {
     if (data != data_ || version != version_) {
       data_ = data;
@@ -36,7 +36,7 @@ class PackedWeight {
     return uses_ == pack_at_use;
   }
 
-  /// The layout of the copy; asked of the library once, for `product`. It is the same for any
+  /// The layout of the copy; the library is asked once, for `product`. It is the same for any
   /// number of rows.
   const MatrixDesc& layout(Session& session, const MatrixProduct& product,
                            const ErrorContext& context) {
@@ -48,7 +48,8 @@ class PackedWeight {
     return *layout_;
   }
 
-  /// The copy of the weight that count_use() saw last, packed now if it is stale. After layout().
+  /// The copy of the weight of the last count_use(), packed now if it is stale. Call layout()
+  /// first.
   const void* copy(Session& session) {
     void* copy = memory_.reserve(dnnl_memory_desc_get_size(layout_->get()));
     if (!fresh_) {

@@ -1,5 +1,5 @@
 #pragma once
-// oneDNN's primitives by what they were made for.
+// A cache of oneDNN's primitives.
 
 #include "shardwise/backend/detail/plan_cache.hpp"
 #include "shardwise/backend/onednn/primitive.hpp"

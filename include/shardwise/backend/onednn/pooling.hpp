@@ -15,10 +15,10 @@
 
 namespace shardwise {
 
-/// Means over windows; see AveragePoolingKernel. Images stay as they lie. Windows that may see
-/// nothing but padding, which the library does not take or divides by zero for, are left to the
-/// loops of the other backends. Plans are kept for the last calls that differed, and a call like
-/// one of them allocates nothing of ours. Throws backend_error if the library refuses.
+/// Means over windows; see AveragePoolingKernel. Images keep their layout. The loops of the other
+/// backends handle windows that may contain only padding: the library rejects them or divides by
+/// zero. Plans are kept for the last different calls; a call that has a plan does not allocate in
+/// shardwise. Throws backend_error if the library fails.
 template <OneDnnReal T>
 class OneDnn::AveragePooling {
  public:
@@ -60,7 +60,7 @@ class OneDnn::AveragePooling {
   /// The library rounds a bf16 gradient after every window that it adds.
   static constexpr bool adds_in_float = std::same_as<T, float>;
 
-  /// No extent is empty, and padding is narrower than the window at either side.
+  /// No extent is empty, and padding is narrower than the window at both sides.
   static bool every_window_sees_some(const PoolingCall& call) {
     const auto sees_some = [](const SpatialAxis& axis) {
       if (axis.output == 0 || axis.input == 0) return false;
@@ -81,7 +81,7 @@ class OneDnn::AveragePooling {
     return {product, dtype_v<T>, call.images, call.channels, call.channels};
   }
 
-  /// What both directions are made of.
+  /// The input of the plans for both directions.
   struct Problem {
     MemoryDesc x;
     MemoryDesc y;

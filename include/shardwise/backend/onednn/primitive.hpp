@@ -20,8 +20,8 @@ struct Argument {
   ConstDesc desc;
 };
 
-/// Running it allocates nothing of ours: memory objects are made here, and a call only puts the
-/// caller's pointers into them.
+/// A run does not allocate in shardwise: the constructor makes the memory objects, and a call only
+/// sets the caller's pointers in them.
 class Primitive {
  public:
   Primitive(Session& session, const Descriptor& desc, std::initializer_list<Argument> arguments,
@@ -36,8 +36,9 @@ class Primitive {
     for (const Argument& argument : arguments) add(session, argument);
   }
 
-  /// Runs it on these addresses, in the order of the constructor's arguments, and waits. oneDNN
-  /// takes inputs and outputs as void*; which of them it writes follows from their kinds.
+  /// Runs the primitive on these addresses, in the order of the constructor's arguments, and waits.
+  /// oneDNN takes inputs and outputs as void*; the kinds of the arguments say which of them it
+  /// writes.
   void run(Session& session, std::initializer_list<const void*> data) {
     set(0, session.scratch().reserve(scratch_bytes_));
     std::size_t i = 1;

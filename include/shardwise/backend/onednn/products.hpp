@@ -33,7 +33,7 @@ inline Descriptor describe(Session& session, const MatrixProduct& product, const
   return Descriptor(desc);
 }
 
-/// Arguments to run: a, b, c and, with a bias, the bias.
+/// Arguments of run: a, b, c and, with a bias, the bias.
 inline Primitive matrix_product(Session& session, const MatrixProduct& product,
                                 const ErrorContext& context) {
   const MatrixDesc bias = row_major(1, product.c.columns, context);
@@ -54,7 +54,7 @@ inline Primitive matrix_product(Session& session, const MatrixProduct& product,
           context};
 }
 
-/// The layout of `b` that the library computes fastest with.
+/// The layout of `b` in which the library is fastest.
 inline MatrixDesc best_layout(Session& session, const MatrixProduct& product,
                               const ErrorContext& context) {
   MatrixProduct open = product;
@@ -67,8 +67,8 @@ inline MatrixDesc best_layout(Session& session, const MatrixProduct& product,
   return best;
 }
 
-/// y = activation(x wᵀ + bias) as the library's layer, w plain. Arguments: x, w, y and, with a
-/// bias, the bias.
+/// y = activation(x wᵀ + bias) by the library's inner product, w plain. Arguments: x, w, y and,
+/// with a bias, the bias.
 inline Primitive inner_product(Session& session, bool with_bias, Activation activation,
                                const ErrorContext& context) {
   const MatrixDesc x = row_major(context.rows, context.in, context);
@@ -95,7 +95,7 @@ inline Primitive inner_product(Session& session, bool with_bias, Activation acti
           context};
 }
 
-/// dx = dy w as the library's layer, w plain. Arguments: dy, w, dx.
+/// dx = dy w by the library's inner product, w plain. Arguments: dy, w, dx.
 inline Primitive inner_product_backward(Session& session, const ErrorContext& context) {
   const MatrixDesc dx = row_major(context.rows, context.in, context);
   const MatrixDesc w = row_major(context.out, context.in, context);

@@ -13,7 +13,7 @@
 
 namespace shardwise::detail::onednn {
 
-/// Copies, or adds, a tensor in one layout and dtype to one in another. Arguments to run: from, to.
+/// Copies, or adds, a tensor in one layout and dtype to one in another. Arguments of run: from, to.
 inline Primitive reorder(Session& session, ConstDesc from, ConstDesc to, Write write,
                          const ErrorContext& context) {
   dnnl_primitive_desc_t handle = nullptr;

@@ -10,11 +10,11 @@
 
 namespace shardwise::detail::onednn {
 
-/// Bytes at a 64-byte boundary, the length of a cache line and of the widest vector. It only ever
-/// grows, and growing does not keep the contents.
+/// Memory at a 64-byte boundary, the size of a cache line and of the widest vector. It only grows,
+/// and then loses its contents.
 class Scratch {
  public:
-  /// At least `bytes` bytes; null if none were ever asked for. Throws memory_error.
+  /// At least `bytes` bytes; null if all requests were for 0 bytes. Throws memory_error.
   void* reserve(std::size_t bytes) {
     if (bytes > size_) {
       size_ = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// What all primitives of one backend object share.
+// The state that all primitives of one backend object share.
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -9,8 +9,8 @@
 
 namespace shardwise::detail::onednn {
 
-/// Engine, stream and scratch memory. For one thread at a time: primitives run one after another
-/// and so can share their scratch.
+/// Engine, stream and scratch memory. For one thread at a time: primitives run one after another,
+/// so they can share scratch memory.
 class Session {
  public:
   Session() {

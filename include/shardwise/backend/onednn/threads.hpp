@@ -1,5 +1,5 @@
 #pragma once
-// How many OpenMP threads oneDNN may use for a call.
+// The number of OpenMP threads of oneDNN in a call.
 
 #include <dlfcn.h>
 
@@ -7,9 +7,9 @@
 
 namespace shardwise::detail::onednn {
 
-/// The OpenMP runtime that oneDNN itself is linked to, looked up by name: so a program that has no
-/// use for OpenMP needs neither its header nor its library. A oneDNN built without OpenMP leaves
-/// both functions null.
+/// The OpenMP runtime that oneDNN is linked to, looked up by name: so a program without OpenMP
+/// needs neither its header nor its library. If oneDNN was built without OpenMP, both functions are
+/// null.
 struct OpenMp {
   int (*max_threads)() = find<int()>("omp_get_max_threads");
   void (*set_threads)(int) = find<void(int)>("omp_set_num_threads");
@@ -26,8 +26,8 @@ struct OpenMp {
   }
 };
 
-/// While it lives, parallel regions that the calling thread opens have `threads` threads. The
-/// caller's own setting is put back at the end.
+/// While it lives, parallel regions of the calling thread have `threads` threads. The destructor
+/// restores the caller's setting.
 class ThreadLimit {
  public:
   explicit ThreadLimit(int threads) {

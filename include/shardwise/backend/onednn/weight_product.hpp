@@ -1,5 +1,5 @@
 #pragma once
-// Products of many rows with one weight: a layer's forward and its gradient towards the input.
+// Products of many rows with one weight: a layer's forward, and the gradient of its input.
 
 #include <cstddef>
 #include <cstdint>
@@ -60,16 +60,17 @@ class WeightProduct {
     return matrix_product(session, product, context);
   }
 
-  /// One row is bound by reading the weight, however it lies, and from 1024 float rows the best
-  /// plain product is as fast as a packed one; in between, packing gains up to two times at 16
-  /// rows and 2 to 25 % from 128 on (bench/kernels/linear.cpp, layers 1024 <-> 4096, AVX-512).
+  /// For one row, the time is that of reading the weight in any layout. From 1024 float rows on,
+  /// the best plain product is as fast as a packed one. In between, packing is faster: up to two
+  /// times at 16 rows, and 2 to 25 % from 128 on (bench/kernels/linear.cpp, layers 1024 <-> 4096,
+  /// AVX-512).
   bool gains_from_packing(std::size_t rows) const {
     return rows > 1 && (context_.dtype != Dtype::float32 || rows < 1024);
   }
 
-  /// Which of oneDNN's two primitives is the faster one on plain weights, by the same benchmark.
-  /// One row is a product of a matrix and a vector, which only `inner_product` treats as such. With
-  /// many float rows its kernel is ahead by 5 to 12 %, otherwise `matmul` is, by 5 to 20 %.
+  /// The faster of oneDNN's two primitives on plain weights, by the same benchmark. One row is a
+  /// product of a matrix and a vector, which only `inner_product` has a kernel for. With many float
+  /// rows `inner_product` is faster by 5 to 12 %, otherwise `matmul`, by 5 to 20 %.
   bool prefers_inner_product(std::size_t rows) const {
     const std::size_t many = direction_ == Direction::forward ? 1024 : 256;
     return rows == 1 || (rows >= many && context_.dtype == Dtype::float32);
