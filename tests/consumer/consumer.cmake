@@ -1,5 +1,5 @@
-# What is the same however a project got the library. -DPROGRAM=small is for ways that give the compiler
-# nothing which another way does not: the headers stand once in its program, and nothing is trained.
+# The common part of all ways to get the library. -DPROGRAM=small is for ways that give the compiler the
+# same as another way: its program includes the headers once, and trains nothing.
 
 if(NOT PROGRAM)
   set(PROGRAM main)
@@ -12,7 +12,7 @@ foreach(part IN LISTS parts)
   target_compile_definitions(consumer PRIVATE ${define})
 endforeach()
 
-# Nobody looks for a part that was not asked for, and no flag of ours is in the user's build.
+# The library searches only for requested parts, and adds no flag to the user's build.
 get_property(found GLOBAL PROPERTY PACKAGES_FOUND)
 get_property(missed GLOBAL PROPERTY PACKAGES_NOT_FOUND)
 list(REMOVE_ITEM found shardwise)

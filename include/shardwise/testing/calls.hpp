@@ -1,5 +1,5 @@
 #pragma once
-// What a model has sent, held against its plan.
+// Compares the calls of a model with its plan.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,9 +16,9 @@
 
 namespace shardwise {
 
-/// What a planned collective is called on ranks of the type C, and the elements that all of them
-/// pass in: where ranks cannot read each other's memory, halos travel by all-to-all, each rank's
-/// own block too.
+/// The call of a planned collective on ranks of the type C, and the elements that all of them pass
+/// in. Ranks that cannot read each other's memory send halos by all-to-all, which includes each
+/// rank's own block.
 template <Communicator C>
 CountedCall planned_call(const Collective& planned, int ranks) {
   const bool moves_halos =
@@ -30,7 +30,7 @@ CountedCall planned_call(const Collective& planned, int ranks) {
   return {planned.operation, planned.dtype, planned.elements_passed_in(ranks)};
 }
 
-/// The same for a list of them.
+/// The same for a list of collectives.
 template <Communicator C>
 std::vector<CountedCall> planned_calls(const collectives& planned, int ranks) {
   std::vector<CountedCall> calls;
@@ -38,8 +38,8 @@ std::vector<CountedCall> planned_calls(const collectives& planned, int ranks) {
   return calls;
 }
 
-/// The calls of `log`, each with the elements that all ranks passed in. A collective; the ranks'
-/// logs must have as many calls each.
+/// The calls of `log`, each with the elements that all ranks passed in. A collective; the logs of
+/// all ranks must have the same number of calls.
 /// throws   the communicator's errors if they have not
 template <Communicator C>
 std::vector<CountedCall> counted_calls(C& ranks, std::span<const CountedCall> log) {
@@ -57,8 +57,8 @@ inline std::string to_string(const CountedCall& call) {
   return to_string(Collective{call.operation, call.elements, call.dtype});
 }
 
-/// Where calls are others than planned, in a sentence; empty if they are those. `part` says when
-/// they were made.
+/// The first difference between the calls and the plan, as a sentence; empty if there is none.
+/// `part` names the part of the step.
 inline std::string difference_from_plan(std::string_view part, std::span<const CountedCall> planned,
                                         std::span<const CountedCall> counted) {
   const auto call = [](std::span<const CountedCall> calls, std::size_t i) {

@@ -1,16 +1,17 @@
 #pragma once
-// The laws of redistribution, for every pair of layouts on the ranks of any communicator. Made for
-// communicators of your own.
+// The laws of redistribution, for every pair of layouts on the ranks of any communicator. For your
+// own communicators.
 //
 //   adjoint      <R x, y> == <x, adjoint(R) y>, inner products on the global tensor
-//   value        R changes how a tensor lies and not what it is
+//   value        R changes the layout of a tensor, not its value
 //   round trip   R and then its reverse gives back the value
-//   input        R leaves its input alone
-//   in place     an all-reduce, and what moves nothing, may have one memory for both
+//   input        R does not change its input
+//   in place     an all-reduce, or an R that moves nothing, may work in place
 //   calls        R makes the one collective that it declares, or none
 //
-// The ranks only run redistributions and note what they hold; the oracle judges when all have
-// ended. All but `run_redistribution` sees layouts as values, because what is compiled for every
+// The ranks only run redistributions and record their parts; the oracle checks them after all have
+// ended. All functions but `run_redistribution` take layouts as values, so that the code for every
+// pair stays small.
 // pair has to stay small.
 
 #include <cstddef>
@@ -34,7 +35,7 @@ namespace shardwise {
 
 namespace oracle {
 
-/// out = R of in; where they are not the same, out begins as what no result may contain.
+/// out = R of in; if they are different memory, out begins with values that no result may have.
 template <class R, class T, class C>
 void run_redistribution(C& ranks, Pool& pool, const Shape& shape, const std::vector<T>& in,
                         std::vector<T>& out) {
@@ -55,13 +56,13 @@ struct Pair {
   /// The two layouts and their duals.
   Meaning from, to, dual_from, dual_to;
   ///@}
-  std::optional<Operation> operation;  ///< that it says it calls
+  std::optional<Operation> operation;  ///< the operation that R declares
   ///@{
-  /// It, and its adjoint.
+  /// R, and its adjoint.
   Run forward, adjoint;
   ///@}
-  Run reverse = nullptr;   ///< To -> From, where there is one
-  Run in_place = nullptr;  ///< forward, where its input may be its output
+  Run reverse = nullptr;   ///< To -> From; null if there is none
+  Run in_place = nullptr;  ///< forward with one memory for both; null if not allowed
 };
 
 /// The pair From -> To.
@@ -90,21 +91,21 @@ std::vector<Pair<T, C>> all_pairs() {
   return pairs;
 }
 
-/// One pair on one tensor: what every rank put in and got out.
+/// One pair on one tensor: the input and output of every rank.
 struct Trial {
   ///@{
-  /// As in Pair.
+  /// As Pair says.
   Meaning from, to, dual_from, dual_to;
   ///@}
   Shape shape;  ///< global
-  int ranks;    ///< how many
+  int ranks;    ///< number of ranks
   ///@{
-  /// Whether there is a redistribution To -> From, and whether R may write where it reads.
+  /// Whether there is a redistribution To -> From, and whether R may write to its input.
   bool has_reverse, may_share_memory;
   ///@}
 
   ///@{
-  /// The global tensors that are given to R and to its adjoint, and what the ranks hold of them.
+  /// The global tensors that R and its adjoint get, and the ranks' parts of them.
   Values value = small_integers(1, shape.elements());
   Values gradient = small_integers(2, shape.elements());
   PerRank x = lay_out(from, shape, ranks, value);
@@ -115,13 +116,13 @@ struct Trial {
   /// R x and adjoint(R) y.
   PerRank rx{x.size()}, ry{x.size()};
   ///@}
-  PerRank x_after{x.size()};                                       ///< x when R has run
+  PerRank x_after{x.size()};                                       ///< x after R
   PerRank back{x.size()};                                          ///< the reverse of R, on R x
   PerRank in_place{x.size()};                                      ///< R x in the memory of x
   std::vector<char> as_declared = std::vector<char>(x.size(), 1);  ///< whether the calls were
 };
 
-/// A pair on a tensor of global shape `shape`, before anybody has run it.
+/// A pair on a tensor of global shape `shape`, before it is run.
 template <class T, class C>
 Trial trial_of(const Pair<T, C>& pair, const Shape& shape, int ranks) {
   return {pair.from, pair.to, pair.dual_from,          pair.dual_to,
@@ -145,8 +146,8 @@ Values widen(const std::vector<T>& values) {
 }
 ///@}
 
-/// Whether a counting communicator has seen the collective of `pair`, on `elements` local ones, and
-/// nothing else.
+/// Whether a counting communicator has recorded the collective of `pair`, on `elements` local
+/// elements, and no other call.
 template <class T, class C>
 bool calls_as_declared(const Pair<T, C>& pair, const C& ranks, std::size_t elements) {
   if (!pair.operation) return ranks.log().empty();
@@ -154,8 +155,7 @@ bool calls_as_declared(const Pair<T, C>& pair, const C& ranks, std::size_t eleme
          ranks.log()[0] == CountedCall{*pair.operation, dtype_v<T>, elements};
 }
 
-/// Runs a pair on this rank. `note(notes, values)` writes down what each rank holds, for whoever
-/// judges.
+/// Runs a pair on this rank. `note(notes, values)` records the rank's part for the check.
 template <class T, class C, class Note>
 void run_trial(C& ranks, Pool& pool, const Pair<T, C>& pair, Trial& trial, Note note) {
   const auto rank = static_cast<std::size_t>(ranks.rank());
@@ -182,7 +182,7 @@ void run_trial(C& ranks, Pool& pool, const Pair<T, C>& pair, Trial& trial, Note 
   }
 }
 
-/// Holds a trial against the laws: the names of those that it breaks.
+/// Checks a trial against the laws: returns the names of those that it breaks.
 inline std::vector<std::string> broken_laws(const Trial& trial) {
   std::vector<std::string> broken;
   const auto holds = [&](bool held, std::string_view law) {
@@ -213,7 +213,7 @@ inline std::string broken_law(const Trial& trial, Dtype dtype, const std::string
 
 namespace detail {
 
-/// What all ranks hold, by a gather whose blocks differ in size. A collective.
+/// The parts of all ranks, by a gather whose blocks differ in size. A collective.
 template <class C>
 void note_from_all(C& ranks, oracle::PerRank& notes, const oracle::Values& mine) {
   std::vector<std::int64_t> sizes(notes.size());
@@ -249,22 +249,22 @@ CheckReport check_pairs(C& ranks, const std::vector<oracle::Pair<T, C>>& pairs,
 
 }  // namespace detail
 
-/// Holds the redistribution From -> To and its adjoint against the laws, on tensors of these
-/// shapes with integers for elements, exactly. T is any dtype that layers compute with.
+/// Checks the redistribution From -> To and its adjoint against the laws, on tensors of these
+/// shapes whose elements are integers, exactly. T is any dtype that layers compute with.
 ///
 ///     run_ranks(4, [](ThreadCommunicator& ranks) {
 ///       check_redistribution<Partial, Sharded<Axis::batch>>(ranks, {shape}).require();
 ///     });
 ///
-/// A collective: every rank calls it with equal arguments, and all get the same report. It judges
-/// by what `ranks` themselves gather and sum.
+/// A collective: every rank calls it with equal arguments, and all get the same report. It uses
+/// `ranks` for its own gathers and sums.
 template <Layout From, Layout To, Real T = float, Communicator C>
 CheckReport check_redistribution(C& ranks, const std::vector<Shape>& shapes) {
   return detail::check_pairs<T, C>(ranks, {oracle::pair_of<From, To, T, C>()}, shapes);
 }
 
 /// The same for every pair of layouts of a tensor with the axes batch, sequence and feature:
-/// `oracle::shapes_for(ranks.size())` has even, uneven and empty ones.
+/// `oracle::shapes_for(ranks.size())` has even, uneven and empty shapes.
 template <Real T = float, Communicator C>
 CheckReport check_all_redistributions(C& ranks, const std::vector<Shape>& shapes) {
   return detail::check_pairs<T, C>(ranks, oracle::all_pairs<T, C>(), shapes);

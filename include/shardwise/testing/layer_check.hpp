@@ -1,6 +1,6 @@
 #pragma once
-// Holds a layer on many ranks against itself on one, its messages against its plan, and its
-// backward against differences of its forward. Made for layers of your own.
+// Compares a layer on many ranks with itself on one, its messages with its plan, and its backward
+// with differences of its forward. For your own layers.
 
 #include <algorithm>
 #include <array>
@@ -30,21 +30,21 @@
 
 namespace shardwise {
 
-/// How `check_layer` looks at a layer.
+/// The options of `check_layer`.
 struct LayerChecks {
   /// Numbers of thread ranks to run it on.
   std::vector<int> ranks = {1, 2, 3, 4, 8};
-  /// Of parameters, inputs and masks.
+  /// The seed of parameters, inputs and masks.
   Seed seed{1};
-  /// Whether on small integers many ranks and one must agree bit by bit, because all sums are
-  /// exact. To be cleared for a layer that sums what is no integer in an order that depends on the
-  /// ranks: a linear layer behind GELU, for example.
+  /// Whether many ranks and one must agree bit by bit on small integers, because all sums are
+  /// exact. Set it to false for a layer that sums numbers that are not integers in an order that
+  /// depends on the ranks: a linear layer after GELU, for example.
   bool exact = true;
-  /// Else the largest difference that rounding may make, relative to the largest element of the
-  /// tensor, or to 1/1000 where all are smaller: sums that cancel leave as much. A sum of doubles
-  /// in another order changes by some 1e-15 for each of a few hundred terms.
+  /// Otherwise the largest allowed difference, relative to the largest element of the tensor, or to
+  /// 1/1000 if all are smaller. A sum of a few hundred doubles in another order changes by about
+  /// 1e-15 for each term.
   double bound = 1e-12;
-  /// Of the input and of each parameter, at most so many gradients are held against differences.
+  /// The most gradients of the input and of each parameter that are compared with differences.
   std::size_t gradients = 40;
 };
 
@@ -80,8 +80,7 @@ void make(View<double, L> tensor, MadeOf what, std::uint64_t seed) {
   }
 }
 
-/// A rank's part of a tensor, with the global number of each element, and what to look at if it is
-/// wrong.
+/// A rank's part of a tensor, with the global number of each element, and advice for an error.
 struct NumberedValues {
   std::string name;
   const char* advice;
@@ -99,7 +98,7 @@ NumberedValues numbered_values(std::string name, const char* advice, View<T, L> 
           {tensor.data(), tensor.data() + tensor.size()}};
 }
 
-// Where a mistake of each kind most often lies.
+// The most frequent cause of an error in each tensor.
 inline constexpr const char* advice_for_output =
     "Does each rank add what only one may add to a Partial, or use its part where all is needed?";
 inline constexpr const char* advice_for_input_gradient =
@@ -111,7 +110,7 @@ inline constexpr const char* advice_for_parameter =
 inline constexpr const char* advice_for_buffer =
     "Does each rank update it by what it holds, where all ranks' sum is needed?";
 
-/// A model of the layer on made-up data and parameters.
+/// A model of the layer on generated data and parameters.
 template <class E, class Use, class L, Communicator C>
 class LayerRun {
  public:
@@ -122,8 +121,8 @@ class LayerRun {
     for (const auto& [name, shape] : parameters) model_.set(name, made<Invariant>(shape).view());
   }
 
-  /// What this rank has after a step of two batches, one of a single batch, and an evaluation.
-  /// Calls sent(part, planned) when a part of a step has been run.
+  /// The rank's results of a step of two batches, a step of one batch, and an evaluation. Calls
+  /// sent(part, planned) after each part of a step.
   template <class Sent>
   std::vector<NumberedValues> run(Sent sent) {
     const Plan plan = model_.plan(in_);
@@ -209,7 +208,7 @@ class LayerRun {
   std::vector<NumberedValues> results_;
 };
 
-/// What check_layer does on one rank.
+/// The checks of check_layer on one rank.
 template <class E, class Use, class L, Communicator C>
 class LayerChecker {
   using Counted = CountingCommunicator<C>;
@@ -315,24 +314,24 @@ class LayerChecker {
 
 }  // namespace detail
 
-/// Runs a layer or composition in double on made-up data, forward, backward and in evaluation, and
-/// holds
+/// Runs a layer or composition in double on generated data, forward, backward and in evaluation,
+/// and compares
 ///
-/// - output, gradient of the input, settled gradients of parameters, and buffers on every rank
-///   against those of one rank alone, over a step of two batches and one of a single batch: on
-///   small integers exactly, on random numbers up to rounding; what all ranks hold, bit by bit on
-///   all;
-/// - what all ranks together send against the layer's plan;
-/// - backward against differences of forward, see `check_gradients`.
+/// - output, gradient of the input, settled gradients of parameters and buffers on every rank with
+///   those of one rank alone, over a step of two batches and a step of one: on small integers
+///   exactly, on random numbers up to rounding;
+/// - what all ranks hold alike, bit by bit on all of them;
+/// - the messages of all ranks together with the layer's plan;
+/// - backward with differences of forward, see `check_gradients`.
 ///
 ///     check_layer(ranks, MyLayer{}, {{Axis::batch, 5}, {Axis::feature, 6}}).require();
 ///
-/// `Offered` and `Wanted` lay out input and output; each is Invariant or Sharded. Uneven extents
-/// find more than even ones. With `Train` for `Use`, there is no gradient of the input, and
-/// backward is not held against differences. A collective: every rank calls it with equal
-/// arguments, and all get the same failures, those of the first rank that has found anything;
-/// `checked` counts a rank's own elements.
-/// throws   what the layer throws
+/// `Offered` and `Wanted` are the layouts of input and output; each is Invariant or Sharded. Uneven
+/// extents find more errors than even ones. With `Train` for `Use` there is no gradient of the
+/// input, and backward is not compared with differences. A collective: every rank calls it with
+/// equal arguments, and all get the failures of the first rank that has any; `checked` counts a
+/// rank's own elements.
+/// throws   as the layer
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = TrainWithInputGradient,
           class L, Communicator C>
 CheckReport check_layer(C& ranks, const L& layer, const Shape& in, const LayerChecks& checks = {}) {
@@ -344,8 +343,8 @@ CheckReport check_layer(C& ranks, const L& layer, const Shape& in, const LayerCh
   return detail::LayerChecker<Ends<Offered, Wanted>, Use, L, C>(ranks, layer, in, checks).run();
 }
 
-/// The same on threads, at each of `checks.ranks` until one fails; what a rank throws is a failure
-/// too.
+/// The same on threads, for each of `checks.ranks` until one fails; an exception of a rank is a
+/// failure too.
 ///
 ///     check_layer(MyLayer{}, {{Axis::batch, 5}, {Axis::feature, 6}}).require();
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = TrainWithInputGradient,

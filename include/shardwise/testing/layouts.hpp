@@ -1,5 +1,5 @@
 #pragma once
-// Every layout of a tensor [batch, sequence, feature], and every pair of them, as lists to walk.
+// Lists of all layouts of a tensor [batch, sequence, feature], and of all pairs of them.
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace shardwise::oracle {
 
-/// Layouts to be walked through.
+/// A list of layouts.
 template <Layout... Ls>
 struct LayoutList {
   static constexpr std::size_t size = sizeof...(Ls);  ///< layouts

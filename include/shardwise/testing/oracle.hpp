@@ -1,7 +1,7 @@
 #pragma once
-// What the layouts mean, said a second time and naively: one element at a time, from the list of
-// who owns which unit. Shares no code with the library's boxes, blocks and packing, so that one can
-// be held against the other.
+// A second, naive implementation of the layouts: one element at a time, from the list of the owners
+// of all units. It shares no code with the library's boxes, blocks and packing, so the two can be
+// compared.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,27 +14,26 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layout/layout.hpp"
 
-/// What layouts and redistributions mean, written a second time and in other words, to be held
-/// against the library.
+/// A second implementation of layouts and redistributions, for comparison with the library.
 namespace shardwise::oracle {
 
-/// Elements of a tensor: small integers, which every dtype holds exactly.
+/// Elements of a tensor: small integers, which every dtype represents exactly.
 using Values = std::vector<float>;
-/// What each rank holds.
+/// The part of each rank.
 using PerRank = std::vector<Values>;
 
 /// A layout as a value.
 struct Meaning {
-  /// How the global value follows from what ranks hold: each has it, and uses it for a share of its
-  /// own (`same`) or not (`once`); it is their sum; each has a block.
+  /// How the global value follows from the ranks' parts: every rank has all of it, and uses it for
+  /// its own share (`same`) or not (`once`); it is their sum; each rank has a block.
   enum class Kind { same, once, sum, block };
 
-  Kind kind;                ///< of these
-  Axis axis = Axis::batch;  ///< of a block
+  Kind kind;                ///< the kind
+  Axis axis = Axis::batch;  ///< for a block
   std::string name;         ///< of the layout, for messages
 };
 
-/// What L means.
+/// The meaning of L.
 template <Layout L>
 Meaning meaning_of() {
   Meaning meaning{Meaning::Kind::same, Axis::batch, layout_name<L>()};
@@ -47,7 +46,7 @@ Meaning meaning_of() {
   return meaning;
 }
 
-/// The rank that owns each unit: dealt out in turn to see how many each gets, then in order.
+/// The rank that owns each unit: units are dealt in turn to count each rank's, then given in order.
 inline std::vector<std::size_t> owners_of_units(std::size_t units, int ranks) {
   std::vector<std::size_t> held(static_cast<std::size_t>(ranks));
   for (std::size_t unit = 0; unit < units; ++unit) ++held[unit % held.size()];
@@ -57,7 +56,7 @@ inline std::vector<std::size_t> owners_of_units(std::size_t units, int ranks) {
   return owners;
 }
 
-/// The rank that owns each element of a tensor, in row-major order, when `axis` is split.
+/// The rank that owns each element of a tensor, in row-major order, if `axis` is split.
 inline std::vector<std::size_t> owners(const Shape& shape, Axis axis, int ranks) {
   std::size_t inner = 1;
   for (std::size_t i = shape.rank(); shape[i - 1].axis != axis; --i) inner *= shape[i - 1].extent();
@@ -88,8 +87,9 @@ inline Values small_integers(std::uint64_t seed, std::size_t count) {
   return values;
 }
 
-/// What each rank holds of `value`. As a sum: anything on the other ranks, the rest on the first;
-/// for 8 ranks no summand exceeds 120 and no sum of some 225, which bf16 holds exactly.
+/// The parts of `value` on each rank. For a sum: other integers on the other ranks, and the rest on
+/// rank 0; for 8 ranks no summand exceeds 120 and no partial sum 225, which bf16 represents
+/// exactly.
 inline PerRank lay_out(const Meaning& layout, const Shape& shape, int ranks, const Values& value) {
   PerRank held(static_cast<std::size_t>(ranks));
   if (layout.kind == Meaning::Kind::block) {
@@ -107,7 +107,8 @@ inline PerRank lay_out(const Meaning& layout, const Shape& shape, int ranks, con
   return held;
 }
 
-/// Whether `held` means `value`: as a sum by adding up, otherwise every rank's every element.
+/// Whether `held` represents `value`: for a sum the total is compared, else every element of every
+/// rank.
 inline bool means(const Meaning& layout, const Shape& shape, const PerRank& held,
                   const Values& value) {
   if (layout.kind != Meaning::Kind::sum)
@@ -120,10 +121,10 @@ inline bool means(const Meaning& layout, const Shape& shape, const PerRank& held
   return sum == value;
 }
 
-/// The inner product on the global tensor of `a`, laid out as `layout`, and `b`, laid out as its
-/// dual, from what the ranks hold. Invariant with Invariant counts once; Replicated with Partial is
-/// <a, b_0 + b_1 + ...>, and blocks tile the tensor, so that both are sums over the ranks. Not a
-/// number if the ranks' parts differ in size.
+/// The inner product on the global tensor of `a`, in the layout `layout`, and `b`, in its dual,
+/// from the ranks' parts. Invariant with Invariant counts once. Replicated with Partial is <a, b_0
+/// + b_1 + ...>, and blocks tile the tensor, so both are sums over the ranks. NaN if the ranks'
+/// parts differ in size.
 inline double inner_product(const Meaning& layout, const PerRank& a, const PerRank& b) {
   double sum = 0;
   for (std::size_t rank = 0; rank < a.size(); ++rank) {

@@ -1,5 +1,5 @@
 #pragma once
-// What a check found.
+// The result of a check.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,21 +14,21 @@
 
 namespace shardwise {
 
-/// A check that failed; the message holds a sentence for each thing that is wrong.
+/// A check that failed; the message has a sentence for each error.
 class check_error : public error {
  public:
   using error::error;
 };
 
-/// What a check found, for any test framework or none:
+/// The result of a check, for any test framework or none:
 ///
 ///     CHECK_MESSAGE(report.passed(), report.text());
 ///     report.require();
 struct CheckReport {
-  std::vector<std::string> failures;  ///< a sentence each, which names what was checked
-  std::size_t checked = 0;            ///< things that were compared
+  std::vector<std::string> failures;  ///< one sentence each, which names the check
+  std::size_t checked = 0;            ///< number of comparisons
 
-  /// Whether anything was compared, and nothing failed.
+  /// Whether there was a comparison, and none failed.
   bool passed() const { return checked > 0 && failures.empty(); }
 
   /// All failures, one a line.
@@ -44,7 +44,7 @@ struct CheckReport {
     if (!passed()) throw check_error(text());
   }
 
-  /// Takes in what another check found.
+  /// Adds the result of another check.
   void add(const CheckReport& other) {
     checked += other.checked;
     failures.insert(failures.end(), other.failures.begin(), other.failures.end());

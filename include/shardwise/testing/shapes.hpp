@@ -1,6 +1,6 @@
 #pragma once
-// Shapes with the axes batch, sequence and feature, each of them outermost, in the middle and
-// innermost, chosen for a number of ranks.
+// Shapes for a number of ranks, with the axes batch, sequence and feature, each of them outermost,
+// in the middle and innermost.
 
 #include <array>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace shardwise::oracle {
 
-/// Even, uneven and empty ones, of few units and of large ones.
+/// Even, uneven and empty shapes, with few units and with large units.
 inline std::vector<Shape> shapes_for(int ranks) {
   const auto p = static_cast<std::size_t>(ranks);
   const std::array<std::array<Dim, 3>, 8> sizes{{
@@ -26,7 +26,7 @@ inline std::vector<Shape> shapes_for(int ranks) {
   for (const auto& dims : sizes)
     for (std::size_t first = 0; first < 3; ++first)
       shapes.push_back({dims[first], dims[(first + 1) % 3], dims[(first + 2) % 3]});
-  // With an axis between that nobody splits.
+  // With an axis between that is never split.
   shapes.push_back({{Axis::batch, 3}, {Axis::channel, 2}, {Axis::sequence, 4}, {Axis::feature, 5}});
   return shapes;
 }

@@ -1,15 +1,15 @@
 #pragma once
-// Checks for layers and communicators of your own, for any test framework or none. Each gives a
-// report, whose `require()` throws a check_error with a sentence for each thing that is wrong.
+// Checks for your own layers and communicators, for any test framework or none. Each returns a
+// report, whose `require()` throws a check_error with a sentence for each error.
 //
-//   check_layer(layer, shape)               many ranks against one, messages against the plan, and
-//                                           backward against forward
-//   check_gradients(ranks, layer, shape)    the last of these alone
-//   check_redistribution<From, To>(ranks, shapes)   the adjoint law and its neighbours
-//   check_all_redistributions(ranks, shapes)        for every pair of layouts: for a communicator
-//   difference_from_plan(part, planned, counted)    what a run has sent against its plan
+//   check_layer(layer, shape)               compares many ranks with one, messages with the plan,
+//                                           and backward with forward
+//   check_gradients(ranks, layer, shape)    only the last of these
+//   check_redistribution<From, To>(ranks, shapes)   the laws of redistributions
+//   check_all_redistributions(ranks, shapes)        for every pair of layouts, for a communicator
+//   difference_from_plan(part, planned, counted)    compares the messages of a run with its plan
 //
-// A layer that passes shards as the library's own do: the same numbers at any number of ranks.
+// A layer that passes gives the same numbers at any number of ranks, like the library's own layers.
 
 #include "shardwise/testing/calls.hpp"
 #include "shardwise/testing/laws.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// Two branches, of which one is used twice: y = a * b + b.
+// Two branches, one of them used twice: y = a * b + b.
 
 #include <array>
 #include <cstddef>

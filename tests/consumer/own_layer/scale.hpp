@@ -12,8 +12,8 @@
 namespace sw = shardwise;
 
 // begin: parameters
-/// Where features are split, a rank has the factors of its own; where rows are, all of them, and
-/// the gradients of its rows alone.
+/// If features are split, a rank has the factors of its features. If rows are split, it has all
+/// factors, and the gradients of its own rows.
 struct ScaleParameters {
   using Split = sw::Sharded<sw::Axis::feature>;
 
@@ -59,7 +59,7 @@ struct Scale : sw::KeepsLayout {
 };
 // end: layer
 
-/// The mistake that a test is to find: gradients of a rank's own rows, said to be whole.
+/// An error for a test to find: the gradients of a rank's own rows are declared complete.
 struct WrongScale : Scale {
   template <sw::Layout>
   using parameters = std::tuple<sw::ParameterUse<sw::Invariant, sw::Invariant>>;

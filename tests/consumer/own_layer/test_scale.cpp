@@ -1,4 +1,4 @@
-// Holds a layer to the library's laws, without a test framework, and a wrong one too.
+// Checks a layer with the library's laws, without a test framework, and a wrong layer too.
 #include <cstdio>
 #include <string>
 
@@ -13,7 +13,7 @@ using Features = sw::Sharded<sw::Axis::feature>;
 struct Mlp : sw::Sequential<sw::ColumnParallelLinear<7, 5>, Scale, sw::RowParallelLinear<5, 3>> {};
 
 // begin: asked
-// Asked of the compiler: the layer sends nothing of its own, and its factors are split.
+// The compiler checks that the layer itself sends nothing, and that its factors are split.
 static_assert(sw::plan<Mlp, 4>(sw::batch{64}).forward == sw::collectives{sw::all_reduce(64 * 3)});
 static_assert(sw::memory_of<Mlp, 4>(sw::batch{64})[0].parameters == 2 * 7 + 2 + 2 + 3 * 2 + 3);
 static_assert(sw::plan<Mlp, 4>(sw::batch{64}).bytes_sent() < 5_KiB);

@@ -1,5 +1,5 @@
-// A user's program, one process for each GPU: the ranks meet where the launcher says, and add up
-// one number each. Then the same with a communicator of NCCL that the program has made itself.
+// A user's program with one process for each GPU: the ranks meet at the launcher's address, and add
+// one number each. Then the same with the program's own NCCL communicator.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -15,7 +15,7 @@ namespace sw = shardwise;
 void add_up_with(ncclComm_t comm, cudaStream_t stream, std::span<float> values) {
   // begin: adopt
   sw::NcclCommunicator ranks(comm, stream);  // both stay yours
-  ranks.all_reduce(values, values);          // has its turn among the kernels of your stream
+  ranks.all_reduce(values, values);          // runs in order on your stream
   ranks.close();                             // waits for it; then you may destroy `comm`
   // end: adopt
 }
@@ -42,7 +42,7 @@ int main() try {
   ranks.all_reduce(sum, sum);
   cudaMemcpyAsync(&one, sum.data(), sizeof one, cudaMemcpyDeviceToHost, stream);
   cudaStreamSynchronize(stream);
-  ranks.check();  // if the watchdog has ended the call, the sum is none
+  ranks.check();  // throws if the watchdog has ended the call
   if (ranks.rank() == 0) std::printf("%d rank(s) on GPUs, sum %g\n", ranks.size(), double{one});
   ranks.close();
   // end: sum
