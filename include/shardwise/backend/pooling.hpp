@@ -30,8 +30,8 @@ enum class Divisor : std::uint8_t {
 /// Maxima over windows, for each plane separately. With the shapes of PoolingCall:
 ///
 ///     forward    y[n, c, p] = the largest of x[n, c, p stride - before + k dilation] over the taps
-///                k that fall on an element; -infinity if none does, a NaN if any is one
-///     backward   dx = Σ dy over the outputs whose maximum lies there
+///                k on elements; -infinity if there are none, NaN if an element is NaN
+///     backward   dx = Σ dy over the outputs whose maximum is this element
 ///
 /// Of equal maxima the first one in memory counts, and only it gets the gradient. Forward stores
 /// its tap in `record`, `record_bytes(call)` bytes for backward; null if no backward follows. Every

@@ -23,7 +23,7 @@ template <class Context>
 struct Binder {
   Run<Context>& run;                                 ///< of the model
   std::vector<detail::ListedParameter>& parameters;  ///< of the model, to be filled
-  std::string path{};                                ///< in front of a parameter's name: "3.1."
+  std::string path{};                                ///< prefix of a parameter's name: "3.1."
   std::uint64_t next_ordinal = 0;  ///< of the next layer with parameters or randomness
 };
 

@@ -9,11 +9,11 @@ namespace shardwise {
 ///
 ///     Context<Precision<bf16, float>, OneDnn, ThreadCommunicator>
 ///
-///     Compute    what layers take, give and save, and the copies of parameters that they read
-///     Parameter  parameters themselves; initial values are drawn in it, optimizers change them in
-///                accumulate_t of it, and keep moments in that
+///     Compute    inputs, outputs and saved values of layers, and their copies of parameters
+///     Parameter  parameters themselves, and their initial values; optimizers compute and store
+///                moments in accumulate_t of it
 ///     Gradient   the sums of parameters' gradients, over the batches of a step
-///     Reduce     in which gradients travel when they are settled
+///     Reduce     gradients in the collectives that settle them
 ///
 /// Copies are rounded again when parameters have changed. A layer computes the gradients of one
 /// batch in Compute, from sums in accumulate_t of it; these rounded gradients are added in

@@ -11,14 +11,14 @@
 //     static_assert(memory_of<Mlp, 8>(batch{512}).imbalance() < 1.01);
 //
 //   question                                     answer
-//   output_layout_t<M, Offered, Wanted>          the layout that a model gives by itself
-//   layer_input_layout_t<M, I>                   what layer I of a Sequential takes
-//   layer_output_layout_t<M, I>                  what it gives
-//   input_shape<M>(batch)                        the global shape of what it takes
-//   M{}.output_shape(shape)                      the global shape of what it gives
-//   local_shape<L>(shape, place)                 what one rank holds of a tensor laid out as L
+//   output_layout_t<M, Offered, Wanted>          the layout of a model's output
+//   layer_input_layout_t<M, I>                   the input layout of layer I of a Sequential
+//   layer_output_layout_t<M, I>                  its output layout
+//   input_shape<M>(batch)                        the global shape of the input
+//   M{}.output_shape(shape)                      the global shape of the output
+//   local_shape<L>(shape, place)                 the shape of a rank's part of a tensor in layout L
 //   plan<M, P>(batch or shape, dtypes)           the collectives of a step, and their bytes
-//   memory_of<M, P>(batch or shape)              what each rank keeps, and how evenly
+//   memory_of<M, P>(batch or shape)              the memory of each rank, and its balance
 //
 // All take the layouts of the two ends after their other arguments; the default is Invariant. They
 // also work for your own layers if output_shape, parameter_specs and exchange_shapes are constexpr.

@@ -13,11 +13,10 @@ namespace shardwise::detail {
 
 /// The default of a visitor: it does nothing. Most visitors have
 ///
-///     redistribution<R, returns, X>(shape)   R in front of what comes next, and whether its
-///                                            adjoint runs in backward; X is the dtype, void for
-///                                            the model's
-///     layer<L, In, returns>(layer, in, out)  a layer that takes `in`, laid out as In, and whether
-///                                            its own backward runs
+///     redistribution<R, returns, X>(shape)   R before the next visit, and whether its adjoint runs
+///                                            in backward; X is the dtype, void for the model's
+///     layer<L, In, returns>(layer, in, out)  a layer with an input of shape `in` and layout In,
+///                                            and whether its own backward runs
 ///
 /// and some of the members below.
 struct WalkVisitor {

@@ -5,7 +5,7 @@
 //
 //                      in                                        rows
 //                  +--------+                                  +------+
-//     x [rows, in] |  0 1 2 | rows   lies as 0 1 2 3 4 5,      | 0  3 |
+//     x [rows, in] |  0 1 2 | rows   in memory 0 1 2 3 4 5,    | 0  3 |
 //                  |  3 4 5 |        which the library reads   | 1  4 | in    = xᵀ
 //                  +--------+                                  | 2  5 |
 //                                                              +------+
