@@ -15,7 +15,7 @@ struct RecordedSteps {
   double norm = 0;           ///< the norm of its gradients, if they are clipped
   double factor = 1;         ///< the factor that clips them
   std::uint64_t count = 0;   ///< steps that have changed parameters
-  bool has_stopped = false;  ///< a loss or norm was not finite, so no later step counts
+  bool has_stopped = false;  ///< a loss or norm was not finite: this and later steps do not count
 };
 
 /// Stores the loss of a step.

@@ -150,8 +150,8 @@ class Step {
   /// every rank. The step's loss, a mean over all its samples, is the sum of these parts.
   /// sends    the forward, loss and backward of `plan_step(model, x.global(), loss)`
   /// throws   argument_error for more samples than the step has, and after its end; numeric_error
-  ///          if the loss is not finite, with the first layer that is not; errors of layers and
-  ///          loss. Each of them discards the step
+  ///          if the loss is not finite, with the first layer whose output is not; errors of layers
+  ///          and loss. Each of them discards the step
   template <class Target, class Chosen>
   double add(typename M::input_view x, const Target& target, const Chosen& loss) {
     static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
