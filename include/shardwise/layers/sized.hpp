@@ -38,9 +38,9 @@ struct GivenSizes<0> {
 
 }  // namespace detail
 
-/// The sizes of a layer's input and output over all ranks, such as their features: `Sized<In, Out>`,
-/// or `Sized<N>` if both are equal. Each is in the type or, if it is `dynamic` there, in the object.
-/// The constructor takes the dynamic sizes in their order, and layers inherit it:
+/// The sizes of a layer's input and output over all ranks, such as their features: `Sized<In,
+/// Out>`, or `Sized<N>` if both are equal. Each is in the type or, if it is `dynamic` there, in the
+/// object. The constructor takes the dynamic sizes in their order, and layers inherit it:
 /// `Linear<split::output, dynamic, 10>(512)`.
 template <std::size_t... Ns>
 class Sized {
