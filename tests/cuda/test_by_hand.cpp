@@ -11,7 +11,6 @@
 
 #include "cuda/host_cuda.hpp"
 #include "cuda/stand_in.hpp"
-#include "gpu/convolution_by_hand.hpp"
 #include "gpu/linear_by_hand.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "unit/backend/linear_problem.hpp"
@@ -116,22 +115,6 @@ TEST_CASE("by hand: the fastest of eight algorithms runs, and none is an error")
   stand_in::refusing = 0xff;
   CHECK_THROWS_AS(Both<float>(cuda, false), std::runtime_error);
   stand_in::refusing = 0;
-}
-
-TEST_CASE(
-    "by hand: the fastest engine of a convolution is taken that is right, and none is an error") {
-  struct Engine {
-    int number;
-    float milliseconds;
-    bool is_right;
-  };
-  const auto taken = [](std::vector<Engine> engines) {
-    return by_hand::fastest_right(engines, [](const Engine& e) { return e.is_right; }).number;
-  };
-  CHECK(taken({{0, 3, true}, {1, 1, true}, {2, 2, true}}) == 1);
-  CHECK(taken({{0, 3, true}, {1, 1, false}, {2, 2, true}}) == 2);
-  CHECK_THROWS_AS(taken({{0, 1, false}}), std::runtime_error);
-  CHECK_THROWS_AS(taken({}), std::runtime_error);
 }
 
 TEST_CASE("by hand: partial sums are kept in the type of sums, as ours are") {

@@ -10,12 +10,10 @@
 #include <cstdlib>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cudnn/described_device.hpp"
 #include "cudnn/told_convolution.hpp"
-#include "gpu/convolution_by_hand.hpp"
 #include "shardwise/backend/cuda/cudnn_graph.hpp"
 #include "shardwise/backend/cuda/cudnn_plan.hpp"
 #include "support/effort.hpp"
@@ -247,22 +245,6 @@ TEST_CASE("tensors that are less aligned get an engine that can read them") {
   CHECK(is_fast());
   problem.alignment = 2;
   CHECK(!is_fast());
-}
-
-TEST_CASE_TEMPLATE("by hand: convolutions of the benchmarks have plans", T, float, bf16, fp16) {
-  const DescribedDevice device = DescribedDevice::h200();
-  for (const bench::ConvolutionShape& shape : bench::resnet50())
-    for (const auto order : {bench::Innermost::space, bench::Innermost::channels})
-      for (const auto product : {ConvolutionProduct::forward, ConvolutionProduct::backward_input,
-                                 ConvolutionProduct::backward_weight}) {
-        const bench::ConvolutionTensors<T> tensors{shape,   32,      order,   nullptr, nullptr,
-                                                   nullptr, nullptr, nullptr, nullptr};
-        const CudnnDescriptor graph =
-            by_hand::graph_of(device, product, cudnn_dtype(dtype_v<T>), tensors);
-        std::vector<CudnnDescriptor> all = proposals(device, graph, CUDNN_HEUR_MODE_A);
-        REQUIRE(!all.empty());
-        CHECK(CudnnPlan::of(device, std::move(all[0])));
-      }
 }
 
 TEST_CASE("many large images keep to tensor cores in the share of memory that is the default") {

@@ -1,7 +1,6 @@
 // The loops of benchmarks as kernels.
 
 #include "gpu/linear_by_hand.hpp"
-#include "gpu/sampled_convolution.hpp"
 #include "gpu/sampled_product.hpp"
 #include "gpu/uniform.hpp"
 #include "shardwise/backend/cuda/launch.hpp"
@@ -11,7 +10,6 @@ template <class T>
 void use(detail::cuda::Session& s) {
   detail::cuda::launch_each(s, 5, bench::Uniform<T>{});
   detail::cuda::launch_each(s, 5, bench::TakeSample<T>{});
-  detail::cuda::launch_each(s, 5, bench::TakeConvolutionSample<T>{});
   detail::cuda::launch_each(s, 5, by_hand::ReluGradient<T>{});
 }
 template void use<float>(detail::cuda::Session&);
