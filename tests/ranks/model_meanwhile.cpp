@@ -8,16 +8,21 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "ranks/model_observe.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
+#include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/times.hpp"
+#include "shardwise/model/join.hpp"
 #include "shardwise/model/repeat.hpp"
+#include "shardwise/model/sum.hpp"
 #include "shardwise/observe/tracer.hpp"
 #include "support/plain_communicator.hpp"
 
@@ -111,6 +116,15 @@ struct Mlp : Sequential<ColumnParallelLinear<7, 11>, Relu, RowParallelLinear<11,
 struct Deep : Sequential<ColumnParallelLinear<7, 11>, Relu, RowParallelLinear<11, 5>, Relu,
                          ColumnParallelLinear<5, 3, false>, To<Invariant>, Relu,
                          Linear<split::none, 3, 4>, ColumnParallelLinear<4, 9>> {};
+/// Branches that read one sum: directly, behind another layer, and in a composition of their own.
+struct Gated
+    : Sequential<
+          Join<Times<activations::Silu>, ColumnParallelLinear<7, 11>, ColumnParallelLinear<7, 11>>,
+          RowParallelLinear<11, 5>> {};
+struct Branched
+    : Join<Concat<Axis::feature>, Sequential<ColumnParallelLinear<7, 6>, Tanh>,
+           Sequential<Sequential<ColumnParallelLinear<7, 9>, Relu>, RowParallelLinear<9, 4>>,
+           ColumnParallelLinear<7, 5>> {};
 struct Block : Residual<Sequential<ColumnParallelLinear<6, 9>, Relu, RowParallelLinear<9, 6>>> {};
 
 }  // namespace
@@ -132,6 +146,12 @@ TEST_CASE("blocks on a whole stream and on one that is split") {
   check_starting<float>(Block{}, whole_numbers, 1);
   check_starting<float>(Repeat<3, Block>{}, whole_numbers, 3);
   check_starting<float, Ends<Sequence, Sequence>>(Repeat<3, Block>{}, whole_numbers, 0);
+}
+
+TEST_CASE_TEMPLATE("branches that read one input", T, float, double, bf16, fp16) {
+  check_starting<T>(Gated{}, {rows, Data::reals, true, 2, 2}, 1);
+  check_starting<T>(Branched{}, {rows, Data::reals, true, 2, 2}, 1);
+  check_starting<T, Ends<Invariant, Invariant>, Train>(Gated{}, {rows}, 0);
 }
 
 namespace {
@@ -157,19 +177,17 @@ struct Told : ColumnParallelLinear<7, 5> {
   bool fails = false;
 };
 
-template <class C>
-using ToldModel = Model<Told, Context<float, Reference, C, Tracer>, Ends<Invariant, Invariant>,
-                        TrainWithInputGradient>;
+template <class Architecture, class C>
+using ToldModel = Model<Architecture, Context<float, Reference, C, Tracer>,
+                        Ends<Invariant, Invariant>, TrainWithInputGradient>;
 
 /// What a rank does in a backward, and the kinds of work that its observer is told.
-template <class C>
-std::vector<std::string> told(bool fails) {
+template <class C, class Architecture>
+std::vector<std::string> told(const Architecture& architecture) {
   std::vector<std::string> done;
   testing::run_on_ranks(2, [&](testing::Ranks& inner) {
     C ranks(inner);
-    Told layer;
-    layer.fails = fails;
-    ToldModel<C> model(layer, ranks, Seed{1}, rows);
+    ToldModel<Architecture, C> model(architecture, ranks, Seed{1}, rows);
     const Tensor<float, Invariant> x(rows, place_of(ranks));
     const auto y = model.forward(x.view());
     const Tensor<float, Invariant> dy(y.global(), place_of(ranks));
@@ -177,8 +195,10 @@ std::vector<std::string> told(bool fails) {
     model.observer().reserve(20);
     try {
       model.backward(dy.view());
-    } catch (const argument_error&) {
+    } catch (const argument_error& e) {
       order.emplace_back("error");
+      if (std::string_view(e.what()).find("1: ") != std::string_view::npos)
+        order.emplace_back("in part 1");
     }
     for (const auto& event : model.observer().events())
       order.push_back(std::to_string(static_cast<int>(event.work.kind)));
@@ -191,9 +211,11 @@ std::vector<std::string> told(bool fails) {
 
 TEST_CASE("the parts are called around the start, and an error between ends the sum") {
   using Words = std::vector<std::string>;
-  const Words plain = told<Plain>(false);
-  const Words starting = told<Starting>(false);
-  const Words failed = told<Starting>(true);
+  Told fails;
+  fails.fails = true;
+  const Words plain = told<Plain>(Told{});
+  const Words starting = told<Starting>(Told{});
+  const Words failed = told<Starting>(fails);
   const Words work{"0", "3", "2", "4"};  // the phase, a slice of dy, the layer, the sum
   const auto joined = [](Words words, const Words& more) {
     words.insert(words.end(), more.begin(), more.end());
@@ -202,4 +224,19 @@ TEST_CASE("the parts are called around the start, and an error between ends the 
   CHECK(plain == joined({"backward"}, work));
   CHECK(starting == joined({"input", "start", "parameters", "end"}, work));
   CHECK(failed == joined({"input", "start", "parameters", "end", "error"}, work));
+}
+
+TEST_CASE("branches compute the gradients of their parameters while the ranks sum") {
+  const auto of = [](const std::vector<std::string>& words) {
+    return std::vector(words.begin(), std::ranges::find(words, "0"));
+  };
+  using Words = std::vector<std::string>;
+  using Nested = Sequential<Told, Relu>;
+  Told fails;
+  fails.fails = true;
+  CHECK(of(told<Plain>(Join<Sum, Nested, Told>{})) == Words{"backward", "backward"});
+  const Words starting{"input", "input", "start", "parameters", "parameters", "end"};
+  CHECK(of(told<Starting>(Join<Sum, Nested, Told>{})) == starting);
+  const Words failed{"input", "input", "start", "parameters", "end", "error", "in part 1"};
+  CHECK(of(told<Starting>(Join<Sum, Nested, Told>(Nested{}, fails))) == failed);
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -151,6 +152,9 @@ class Bound {
     } else if constexpr (detail::sums_meanwhile<L, S, E>()) {
       return backward_in_parts(run, dy.view());
     } else {
+      if constexpr (can_postpone) {
+        if (run.postpones) return backward_input(run, std::move(dy));
+      }
       const Saved saved = std::exchange(saved_, {});
       const View<const T, dual_t<Out>> in = dy.view();
       Value<T, dual_t<In>> dx;
@@ -177,6 +181,17 @@ class Bound {
     }
   }
 
+  /// Writes the gradients of parameters that backward left for later.
+  void backward_parameters([[maybe_unused]] Run<Ctx>& run) {
+    if constexpr (can_postpone) {
+      if (!postponed_) return;
+      const Saved x = std::exchange(saved_, {});
+      const auto dy = *std::exchange(postponed_, {});
+      Call at = call(run, in_shape_);
+      layer_.backward_parameters(at.frame, x.view(), dy.view());
+    }
+  }
+
   /// Calls f(NamedBuffer) for each tensor that the layer keeps from step to step; `path` ends in
   /// ".".
   template <class Visitor>
@@ -189,9 +204,18 @@ class Bound {
   }
 
   /// Releases the tensors that forward saved.
-  void forget() { saved_ = {}; }
+  void forget() {
+    saved_ = {};
+    postponed_ = {};
+  }
 
  private:
+  /// Whether the gradients of its parameters can be left for later, see Run::postpones. Those of
+  /// shared parameters are written in the order of the model.
+  static constexpr bool can_postpone = StartsAllReduce<typename Ctx::communicator> &&
+                                       S::input_gradient && detail::goes_backward_in_parts<L> &&
+                                       !detail::is_shared<L> &&
+                                       std::same_as<In, typename E::offered>;
   static constexpr bool has_state = requires(const L& layer, F& frame) { layer.make_state(frame); };
   static constexpr bool saves_output = L::saves == Saves::output;
 
@@ -229,6 +253,14 @@ class Bound {
     layer_.backward_input(at.frame, dy, dx.writable());
     return detail::moved_while<dual_t<typename E::offered>>(
         run, std::move(dx), [&] { layer_.backward_parameters(at.frame, x.view(), dy); });
+  }
+
+  Value<T, dual_t<In>> backward_input(Run<Ctx>& run, Value<T, dual_t<Out>>&& dy) {
+    Value<T, dual_t<In>> dx(run.pool, in_shape_, run.place());
+    Call at = call(run, in_shape_);
+    layer_.backward_input(at.frame, dy.view(), dx.writable());
+    postponed_ = std::move(dy);
+    return dx;
   }
 
   static BoundParameters<parameter_count> reserve(const L& layer, const Shape& in,
@@ -309,6 +341,10 @@ class Bound {
   BoundParameters<parameter_count> parameters_;
   State state_;
   Saved saved_;
+  /// The gradient of the output while the gradients of parameters are left for later.
+  [[no_unique_address]] std::conditional_t<can_postpone, std::optional<Value<T, dual_t<Out>>>,
+                                           Nothing>
+      postponed_;
 };
 
 }  // namespace shardwise

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/type_set.hpp"
 #include "shardwise/model/binder.hpp"
@@ -199,6 +200,7 @@ class Bound<L, S, E> {
   using Numbers = std::make_index_sequence<L::size>;
   using Parts = detail::BoundParts<L, S, E, Numbers>;
   using Position = detail::Position<L>;
+  static constexpr bool starts = StartsAllReduce<typename Ctx::communicator>;
 
   template <std::size_t I>
   using At = detail::SettingAt<L, S, E, I>;
@@ -261,6 +263,11 @@ class Bound<L, S, E> {
     return input_gradients(run, gradients, InputNumbers{});
   }
 
+  /// Writes the gradients of parameters that the parts left for later.
+  void backward_parameters(Run<Ctx>& run) {
+    placed([&](Position& at) { parameters(run, at, Numbers{}); });
+  }
+
   template <class Visitor>
   void visit_buffers(const std::string& path, Visitor&& f) {
     buffers(path, f, Numbers{});
@@ -307,8 +314,8 @@ class Bound<L, S, E> {
 
   /// From the last to the first: the reverse of forward's order.
   template <std::size_t... Ks>
-  static input_gradients_t<T, E, S> input_gradients(Run<Ctx>& run, Gradients& gradients,
-                                                    std::index_sequence<Ks...>) {
+  input_gradients_t<T, E, S> input_gradients(Run<Ctx>& run, Gradients& gradients,
+                                             std::index_sequence<Ks...>) {
     constexpr std::size_t last = L::inputs - 1;
     input_gradients_t<T, E, S> dx;
     if constexpr (last == 0) {
@@ -319,10 +326,48 @@ class Bound<L, S, E> {
     return dx;
   }
   template <std::size_t K, class DX>
-  static void bring_back([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] Gradients& gradients,
-                         [[maybe_unused]] DX& dx) {
-    if constexpr (!std::same_as<DX, Nothing>)
+  void bring_back([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] Gradients& gradients,
+                  [[maybe_unused]] DX& dx) {
+    if constexpr (sums_meanwhile<K>) {
+      dx = detail::moved_while<typename DX::layout>(
+          run, std::move(detail::held<gradient_in<K>>(gradients)),
+          [&] { backward_parameters(run); });
+    } else if constexpr (!std::same_as<DX, Nothing>) {
       dx = converted<typename DX::layout>(run, std::move(detail::held<gradient_in<K>>(gradients)));
+    }
+  }
+
+  /// Whether the ranks sum the gradient of input K while its readers compute those of their
+  /// parameters.
+  template <std::size_t K>
+  static constexpr bool sums_meanwhile =
+      StartsAllReduce<typename Ctx::communicator>&& S::input_gradients.has(K) &&
+      Redistribute<dual_t<slot_layout<K>>, dual_t<nth_layout_t<typename E::offered, K>>>::movement
+          == Movement::all_reduce;
+
+  /// Whether part I reads nothing but an input, and which. It may leave the gradients of its
+  /// parameters for later if that input's gradient is summed here, or by the composition around.
+  template <std::size_t I>
+  static constexpr bool reads_input =
+      part_type<I>::arity == 1 && part_type<I>::slots[0] < L::inputs;
+  template <std::size_t I>
+  static constexpr std::size_t input_of = reads_input<I> ? part_type<I>::slots[0] : 0;
+  template <std::size_t I>
+  static constexpr bool sums_behind = reads_input<I>&& sums_meanwhile<input_of<I>>;
+  template <std::size_t I>
+  static constexpr bool reads_as_offered = reads_input<I>&&
+      std::same_as<slot_layout<input_of<I>>, nth_layout_t<typename E::offered, input_of<I>>>;
+
+  template <std::size_t... Is>
+  void parameters(Run<Ctx>& run, Position& at, std::index_sequence<Is...>) {
+    (parameters_of<L::size - 1 - Is>(run, at), ...);
+  }
+  template <std::size_t I>
+  void parameters_of(Run<Ctx>& run, Position& at) {
+    if constexpr (reads_input<I>) {
+      [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
+      bound<I>().backward_parameters(run);
+    }
   }
 
   template <std::size_t... Is>
@@ -359,6 +404,8 @@ class Bound<L, S, E> {
     if constexpr (goes_backward<typename Part::Layer, typename Part::Use, typename Part::Here>) {
       auto& dy = detail::held<gradient_in<given_slot<I>>>(gradients);
       [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
+      const detail::Postponing<starts> later(
+          run.postpones, sums_behind<I> || (reads_as_offered<I> && run.postpones));
       if constexpr (part_type<I>::arity > 1) {
         typename B::Gradients dx;
         detail::backward_into<Back>(bound<I>(), run, dy, dx);

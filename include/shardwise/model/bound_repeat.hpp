@@ -57,6 +57,8 @@ class Bound<L, S, E> {
   }
 
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>>&& dy) {
+    const detail::Postponing<StartsAllReduce<typename Ctx::communicator>> none(run.postpones,
+                                                                               false);
     for (std::size_t i = L::times; i-- > 1;) {
       dy = at_block(run, i, [&] {
         return later_[i - 1].backward(run, converted<dual_t<BlockOutput>>(run, std::move(dy)));
@@ -71,6 +73,9 @@ class Bound<L, S, E> {
       return dx;
     }
   }
+
+  /// Blocks leave nothing for later.
+  void backward_parameters(Run<Ctx>&) {}
 
   template <class Visitor>
   void visit_buffers(const std::string& path, Visitor&& f) {

@@ -65,6 +65,9 @@ struct Run {
   const StepUnderWay* under_way = nullptr;        ///< null between Steps, or if a program uses none
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients that are settled at a time
   Pass pass = Pass::train;                          ///< the purpose of this forward
+  /// Whether the layer that runs backward may leave the gradients of its parameters for later:
+  /// until a composition around it has started to sum the gradient of its input over the ranks.
+  bool postpones = false;
   [[no_unique_address]] typename Context::observer observer{};  ///< of the work of a rank
 
   /// Sets the step number, also for later work of the backend.
@@ -96,6 +99,26 @@ struct Run {
 
 namespace detail {
 
+/// Sets Run::postpones while it lives, for a communicator that can start a sum.
+template <bool CanStart>
+class Postponing {
+ public:
+  Postponing(bool& postpones, bool now)
+      : postpones_(postpones), before_(std::exchange(postpones, now)) {}
+  Postponing(const Postponing&) = delete;
+  Postponing& operator=(const Postponing&) = delete;
+  ~Postponing() { postpones_ = before_; }
+
+ private:
+  bool& postpones_;
+  bool before_;
+};
+template <>
+class Postponing<false> {
+ public:
+  constexpr Postponing(bool&, bool) {}
+};
+
 template <Layout To, class Context, class T, Layout From>
 Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
   using R = Redistribute<From, To>;
@@ -121,15 +144,16 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
   }
 }
 
-/// The same for an all-reduce that the communicator can start, on memory that may be written to.
-/// meanwhile() is called while the ranks add.
+/// The same for an all-reduce that the communicator can start. meanwhile() is called while the
+/// ranks add.
 template <Layout To, class Context, class T, Layout From, class Meanwhile>
 Value<T, To> moved_while(Run<Context>& run, Value<T, From>&& value, Meanwhile&& meanwhile) {
   const Observation here(run.observer, [&] {
     return redistributing<Redistribute<From, To>>(value.global(), dtype_v<T>);
   });
   const View<const T, From> in = value.view();
-  Value<T, To> sum(std::move(value));
+  Value<T, To> sum = value.may_write() ? Value<T, To>(std::move(value))
+                                       : Value<T, To>(run.pool, in.global(), run.place());
   const auto started = run.ranks.start_all_reduce(in.span(), sum.writable().span());
   meanwhile();
   return sum;
