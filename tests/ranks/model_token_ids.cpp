@@ -14,6 +14,7 @@
 
 #include "ranks/model_linear_cases.hpp"
 #include "ranks/model_observe.hpp"
+#include "shardwise/layers/embedding.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/composition.hpp"
 #include "shardwise/model/sum.hpp"
@@ -44,7 +45,7 @@ struct Lookup {
       ParameterUse<Invariant, std::conditional_t<ShardedLayout<In>, Replicated, Invariant>>>;
 
   constexpr auto parameter_specs(const Shape&) const {
-    return std::array{ParameterSpec{"table", {{Axis::output, ids}, {Axis::feature, wide}}}};
+    return std::array{ParameterSpec{"weight", {{Axis::output, ids}, {Axis::feature, wide}}}};
   }
   constexpr Shape output_shape(Shape in) const {
     in.append({Axis::feature, wide});
@@ -66,8 +67,9 @@ struct Lookup {
   }
 };
 
-template <bool TakesWhole>
-struct Net : Graph<2, At<Lookup<TakesWhole>, 0>, At<Linear<split::none, 3, wide>, 1>, At<Sum, 2, 3>,
+/// Its table is a Lookup or an Embedding.
+template <class Table>
+struct Net : Graph<2, At<Table, 0>, At<Linear<split::none, 3, wide>, 1>, At<Sum, 2, 3>,
                    At<RowParallelLinear<wide, 4>, 4>> {};
 
 using Batch = Sharded<Axis::batch>;
@@ -106,14 +108,14 @@ Expected by_formula() {
   return expected;
 }
 
-template <bool TakesWhole, class E>
+template <class Table, class E>
 testing::Observed run(int ranks) {
   testing::Recorder recorder(ranks);
   testing::on_ranks<testing::Counted>(ranks, [&](testing::Counted& c) {
     using Ids = nth_layout_t<typename E::offered, 0>;
     using Features = nth_layout_t<typename E::offered, 1>;
-    Model<Net<TakesWhole>, Context<double, Reference, testing::Counted>, E, TrainWithGradientOf<1>>
-        model(Net<TakesWhole>{}, c, Seed{1}, shapes);
+    Model<Net<Table>, Context<double, Reference, testing::Counted>, E, TrainWithGradientOf<1>>
+        model(Net<Table>{}, c, Seed{1}, shapes);
     testing::set_parameters(model, Data::integers);
     recorder.put_calls("set", c);
     recorder.with([&](testing::Observed& o) { o.plan = model.plan(shapes); });
@@ -130,17 +132,17 @@ testing::Observed run(int ranks) {
     recorder.put("dx", dx);
     model.settle_gradients();
     recorder.put_calls("settle", c);
-    recorder.put("dtable", model.gather_gradient("0.table").view());
+    recorder.put("dtable", model.gather_gradient("0.weight").view());
   });
   return recorder.take();
 }
 
-template <bool TakesWhole, class E>
+template <class Table, class E>
 void check() {
   const Expected expected = by_formula();
   for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
     CAPTURE(ranks);
-    const testing::Observed seen = run<TakesWhole, E>(ranks);
+    const testing::Observed seen = run<Table, E>(ranks);
     CHECK(seen["y"] == expected.y);
     CHECK(seen["dx"] == expected.dx);
     CHECK(seen["dtable"] == expected.dtable);
@@ -150,18 +152,24 @@ void check() {
 }
 
 /// Whether the ids are gathered as what they are, first of all.
-template <bool TakesWhole, class E>
-constexpr bool gathers_ids = plan_of<E, Train>(Net<TakesWhole>{}, 4, shapes).forward[0] ==
+template <class Table, class E>
+constexpr bool gathers_ids = plan_of<E, Train>(Net<Table>{}, 4, shapes).forward[0] ==
                              all_gather(rows, Dtype::int32);
 
 }  // namespace
 
 TEST_CASE("token ids beside features, whole on each rank") {
-  check<false, InAndOut<Invariant, Invariant>>();
+  check<Lookup<false>, InAndOut<Invariant, Invariant>>();
 }
-TEST_CASE("token ids and features, rows split") { check<false, InAndOut<Batch, Batch>>(); }
+TEST_CASE("token ids and features, rows split") { check<Lookup<false>, InAndOut<Batch, Batch>>(); }
 TEST_CASE("token ids that are gathered are gathered as integers") {
-  check<true, InAndOut<Batch, Invariant>>();
-  CHECK(gathers_ids<true, InAndOut<Batch, Invariant>>);
-  CHECK(!gathers_ids<false, InAndOut<Batch, Batch>>);
+  check<Lookup<true>, InAndOut<Batch, Invariant>>();
+  CHECK(gathers_ids<Lookup<true>, InAndOut<Batch, Invariant>>);
+  CHECK(!gathers_ids<Lookup<false>, InAndOut<Batch, Batch>>);
+}
+TEST_CASE_TEMPLATE("an embedding beside features", Split, split::output, split::input,
+                   split::none) {
+  check<Embedding<ids, wide, Split>, InAndOut<Invariant, Invariant>>();
+  check<Embedding<ids, wide, Split>, InAndOut<Batch, Batch>>();
+  check<Embedding<ids, wide, Split>, InAndOut<Replicated, Batch>>();
 }

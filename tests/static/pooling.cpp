@@ -68,7 +68,8 @@ static_assert(Max{}.output_shape(images) ==
 static_assert(GlobalAveragePool{}.output_shape(images) ==
               Shape{{Axis::batch, 4}, {Axis::channel, 6}, {Axis::height, 1}, {Axis::width, 1}});
 
-// So a model sees through pooling whether shards could end within a group of a convolution behind it.
+// So a model sees through pooling whether shards could end within a group of a convolution behind
+// it.
 static_assert(Max::keeps_features && Average::keeps_features && GlobalAveragePool::keeps_features);
 
 // Windows that leave nothing are no constant, and so an error where the compiler is asked.

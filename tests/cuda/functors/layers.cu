@@ -9,6 +9,7 @@
 #include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/embedding.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/row_norm.hpp"
@@ -76,6 +77,7 @@ void layers() {
           OnPiece<UniformValues<T>>, OnPiece<NormalValues<T>>>();
   compile_sums<A, PlaneTerms<T>, PutPlaneMean<T>>();
   compile<InItsRow<PlaneShares<T>>, Summed<T, 2>, Fill<T>, Copy<T>>();
+  compile<InItsRow<TakenRows<T>>, AddedRows<T>, StoredSums<T>>();
   compile<ScaleElement<T>, FactorGradient<T>>();  // of a user's layer
 }
 

@@ -1,0 +1,266 @@
+#pragma once
+// A table of rows, one for each token id.
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "shardwise/backend/detail/rows.hpp"
+#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layers/initializer.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/sized.hpp"
+#include "shardwise/layers/split.hpp"
+#include "shardwise/layers/weight_and_bias.hpp"
+#include "shardwise/layout/view.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// The layouts of a table, by split. The weight is laid out as that of a linear layer with this
+/// split whose outputs are the ids.
+template <class S>
+struct TableLayouts : ProductLayouts<S, Axis::feature> {};
+template <>
+struct TableLayouts<split::output> : ProductLayouts<split::output, Axis::feature> {
+  template <Layout In>
+  using output_layout = Partial;
+};
+template <>
+struct TableLayouts<split::input> : ProductLayouts<split::output, Axis::feature> {
+  template <Layout In>
+  using weight = ProductLayouts<split::input, Axis::feature>::weight<In>;
+};
+
+/// The rows of a table that a rank has.
+struct RowsHere {
+  std::size_t all;      ///< rows of the table, over all ranks
+  std::size_t first;    ///< number of the rank's first row
+  std::size_t count;    ///< number of the rank's rows
+  std::size_t columns;  ///< the rank's elements of a row
+
+  /// The row among those of the rank, not below `count` if another rank or none has it.
+  constexpr std::size_t of(std::int32_t id) const { return static_cast<std::size_t>(id) - first; }
+  /// Whether the table has a row of this id.
+  constexpr bool have(std::int32_t id) const { return static_cast<std::size_t>(id) < all; }
+};
+
+/// to[i] = from[i], or `otherwise` if the rank has no such row.
+template <class T>
+struct TakenRow {
+  const T* from;
+  T otherwise;
+  T* to;
+
+  constexpr void operator()(std::size_t i) const { to[i] = from == nullptr ? otherwise : from[i]; }
+};
+
+/// y[r] = table[ids[r]]: zeros if another rank has the row, and NaN if none has it.
+template <class T>
+struct TakenRows {
+  RowsHere rows;
+  const std::int32_t* ids;
+  const T* table;
+  T* y;
+
+  constexpr TakenRow<T> operator()(std::size_t r) const {
+    using A = accumulate_t<T>;
+    const std::size_t row = rows.of(ids[r]);
+    const A otherwise = rows.have(ids[r]) ? A(0) : std::numeric_limits<A>::quiet_NaN();
+    return {row < rows.count ? table + row * rows.columns : nullptr, static_cast<T>(otherwise),
+            y + r * rows.columns};
+  }
+};
+
+/// sums[ids[r]] += dy[r] for each of `count` ids in order, for a block of `width` columns.
+template <class T>
+struct AddedRows {
+  RowsHere rows;
+  const std::int32_t* ids;
+  std::size_t count;
+  std::size_t width;
+  const T* dy;
+  accumulate_t<T>* sums;
+
+  constexpr void operator()(std::size_t block) const {
+    const std::size_t begin = block * width;
+    const std::size_t end = std::min(begin + width, rows.columns);
+    for (std::size_t r = 0; r < count; ++r) {
+      const std::size_t row = rows.of(ids[r]);
+      if (row >= rows.count) continue;
+      for (std::size_t c = begin; c < end; ++c)
+        sums[row * rows.columns + c] += static_cast<accumulate_t<T>>(dy[r * rows.columns + c]);
+    }
+  }
+};
+
+/// gradient[i] (+)= sums[i].
+template <class T>
+struct StoredSums {
+  Write write;
+  const accumulate_t<T>* sums;
+  T* gradient;
+
+  constexpr void operator()(std::size_t i) const { store(gradient[i], sums[i], write); }
+};
+
+}  // namespace detail
+
+/// y[..., :] = W[x[...], :] for token ids x: row x of a table of V rows and N features.
+///
+///                split::output             split::input              split::none
+/// x per rank     [...] ids                 [...]                     [...]
+/// W per rank     [V/P, N]                  [V, N/P]                  [V, N]
+/// y per rank     [..., N], a summand       [..., N/P]                [..., N]
+/// layout         Replicated -> Partial     Replicated ->             L -> L for Invariant,
+///                                          Sharded<feature>          Sharded<batch>, <sequence>
+/// gradient owes  nothing                   nothing                   all-reduce unless Invariant
+///
+/// Ids are std::int32_t and have no gradient. W begins as N(0, 1), as torch.nn.Embedding does. It
+/// is laid out as the weight of `Linear<S, N, V>`, so both can share it:
+/// `Owns<Tag, Embedding<V, N>>` and `Borrows<Tag, ColumnParallelLinear<N, V, false>>`. The gradient
+/// adds the rows of equal ids in accumulate_t; for bf16 and fp16 that takes memory of V/P rows.
+/// sends    nothing
+/// throws   argument_error for an id that is not in [0, V), if the tensors are on the host; on a
+///          device the row is NaN, since to look there would wait for the device in every forward.
+///          shape_error if x has an axis feature
+/// source   Shoeybi et al. 2019, section 3
+template <std::size_t V, std::size_t N, class S = split::output>
+class Embedding : public detail::TableLayouts<S>, public Sized<V, N>, public WeightAndBias<1> {
+ public:
+  using Sized<V, N>::Sized;
+  using Sized<V, N>::in;
+  using Sized<V, N>::out;
+
+  /// The same layer with its sizes in the object.
+  constexpr auto as_dynamic() const {
+    return Embedding<dynamic, dynamic, S>(in(), out()).initialized_by(rule_);
+  }
+
+  /// The same layer with other initial values.
+  constexpr Embedding initialized_by(init::Rule rule) const {
+    Embedding other = *this;
+    other.rule_ = rule;
+    return other;
+  }
+
+  ///@{
+  /// As `Layer` says.
+  using input_element = std::int32_t;
+  static constexpr Saves saves = Saves::input;
+  static constexpr std::size_t in_features = dynamic;
+
+  template <Layout In>
+  using parameters = std::tuple<typename detail::TableLayouts<S>::template weight<In>>;
+
+  constexpr Shape output_shape(const Shape& x) const {
+    if (x.rank() > 0 && x.back().axis == Axis::feature) {
+      throw shape_error({"the input is a tensor ", x,
+                         ", but an Embedding takes one id in place of features: an input without "
+                         "the axis feature"});
+    }
+    Shape y = x;
+    y.append({Axis::feature, out()});
+    return y;
+  }
+
+  constexpr auto parameter_specs(const Shape&) const {
+    return std::array{ParameterSpec{
+        "weight", {{Axis::output, in()}, {Axis::input, out()}}, rule_, {in(), out()}}};
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    using T = typename Frame::dtype;
+    if constexpr (!DeviceBackend<typename Frame::backend_type>) require_ids(x);
+    const auto [table] = frame.parameters();
+    detail::for_each_in_rows(
+        frame.backend(), x.size(), y.columns(),
+        detail::TakenRows<T>{rows_of(table), x.data(), table.data(), y.data()});
+  }
+
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, const X& x, const DY& dy, const DX&) const {
+    using T = typename Frame::dtype;
+    const auto [gradient] = frame.gradients();
+    if constexpr (std::same_as<T, accumulate_t<T>>) {
+      if (frame.write() == Write::replace)
+        detail::fill(frame.backend(), gradient.data(), gradient.size(), T(0));
+      add_rows(frame, x, dy, rows_of(gradient), gradient.data());
+    } else {
+      const Buffer memory = frame.take(gradient.size() * sizeof(accumulate_t<T>));
+      auto* const sums = static_cast<accumulate_t<T>*>(memory.data());
+      detail::fill(frame.backend(), sums, gradient.size(), accumulate_t<T>(0));
+      add_rows(frame, x, dy, rows_of(gradient), sums);
+      frame.backend().for_each(gradient.size(),
+                               detail::StoredSums<T>{frame.write(), sums, gradient.data()});
+    }
+  }
+  ///@}
+
+ private:
+  template <class Table>
+  static detail::RowsHere rows_of(const Table& table) {
+    const Shape here = table.local();
+    const std::size_t first =
+        std::same_as<S, split::output> ? block_of(table.global()[0], table.place()).offset : 0;
+    return {table.global()[0].extent(), first, here[0].extent(), here[1].extent()};
+  }
+
+  /// On a device one thread adds a column; on the host one loop adds whole rows.
+  template <class Frame, class X, class DY, class Sum>
+  static void add_rows(Frame& frame, const X& x, const DY& dy, const detail::RowsHere& rows,
+                       Sum* sums) {
+    using T = typename Frame::dtype;
+    constexpr bool is_device = DeviceBackend<typename Frame::backend_type>;
+    frame.backend().for_each(is_device ? rows.columns : 1,
+                             detail::AddedRows<T>{rows, x.data(), x.size(),
+                                                  is_device ? 1 : rows.columns, dy.data(), sums});
+  }
+
+  template <class X>
+  void require_ids(const X& x) const {
+    for_each_global_run(x, [&](std::size_t global, std::size_t local, std::size_t length) {
+      for (std::size_t i = 0; i < length; ++i) {
+        const std::int32_t id = x[local + i];
+        if (static_cast<std::size_t>(id) < in()) continue;
+        throw argument_error(
+            {"token id ", id, " at element ", global + i,
+             " of the input is not in the table: it has ", in(),
+             " rows, numbered from 0. Look at the ids, or at the size of the table"});
+      }
+    });
+  }
+
+  init::Rule rule_ = init::torch_embedding;
+};
+
+namespace detail {
+
+template <std::size_t V, std::size_t N, class S>
+inline constexpr bool runs_as_dynamic<Embedding<V, N, S>> = true;
+
+}  // namespace detail
+
+/// "Embedding<50257, 768>", "Embedding<50257, 768, split::input>".
+template <std::size_t V, std::size_t N, class S>
+struct NameOf<Embedding<V, N, S>> {
+  static std::string name() {
+    constexpr const char* end = std::same_as<S, split::output>  ? ">"
+                                : std::same_as<S, split::input> ? ", split::input>"
+                                                                : ", split::none>";
+    return "Embedding<" + detail::size_name(V) + ", " + detail::size_name(N) + end;
+  }
+};
+
+}  // namespace shardwise
