@@ -93,8 +93,7 @@ TEST_CASE("one and three axes of space are two: only who has which channel matte
   check_on_ranks<Depth>(BatchNorm<3>{}, volumes, up_to_rounding);
   const auto alone = [](const Shape& shape) {
     return testing::observe<BatchNorm<3>, double, SingleRank, Both<Invariant>,
-                            TrainWithInputGradient>(BatchNorm<3>{}, 1,
-                                                    {shape, Data::reals, true, 2});
+                            TrainWithInputGradient>(BatchNorm<3>{}, 1, {shape, Data::reals, 2});
   };
   CHECK(alone(volumes).tensors == alone(pictures(2, three, 10, 3)).tensors);
   CHECK(alone(lines).tensors == alone(pictures(2, three, 7, 1)).tensors);

@@ -98,7 +98,7 @@ struct TwoInputs
 const Shape images{{Axis::batch, 3}, {Axis::channel, 3}, {Axis::height, 16}, {Axis::width, 16}};
 const Shape records{images[0], {Axis::feature, 6}};
 
-const testing::Workload work{images, Data::reals, true, 1, 1, {records}};
+const testing::Workload work{images, Data::reals, 1, 1, {records}};
 
 /// What one step does, and nothing else that was observed.
 testing::Observed only_step(testing::Observed seen) {

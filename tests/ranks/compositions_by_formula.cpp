@@ -100,7 +100,7 @@ template <class Model, class E, class Use, class C, class Formula>
 void check_at(int ranks, Formula formula) {
   CAPTURE(ranks);
   const testing::Observed seen =
-      testing::observe<Model, double, C, E, Use>(Model{}, ranks, {text, Data::integers, true, 1});
+      testing::observe<Model, double, C, E, Use>(Model{}, ranks, {text, Data::integers, 1});
   const Whole x = testing::elements(Data::integers, testing::number_of_input(0), rows * 6);
   const Whole dy = testing::elements(Data::integers, testing::number_of_output_gradient(0),
                                      seen["output 0"].size());
@@ -331,7 +331,7 @@ TEST_CASE("a second batch of the second step is added to all uses of shared para
   using Stream = Ends<Invariant, Invariant>;
   const testing::Observed seen =
       testing::observe<Two, double, testing::Ranks, Stream, TrainWithInputGradient>(
-          Two{}, 2, {text, Data::integers, true, 2, 2});
+          Two{}, 2, {text, Data::integers, 2, 2});
   Tensors t;
   for (const int pass : {0, 1}) {
     const Whole x = testing::elements(Data::integers, testing::number_of_input(pass), rows * 6);

@@ -59,7 +59,7 @@ void check_convolution(const Layer& layer, int ranks, const ConvolutionCase& c) 
   CAPTURE(ranks);
   const int passes = 2;
   const Data data = c.data;
-  const Observed run = observe<Layer, T, C, E, Use>(layer, ranks, {c.in, data, true, passes});
+  const Observed run = observe<Layer, T, C, E, Use>(layer, ranks, {c.in, data, passes});
 
   const auto formula = formula_of(Layer::form, c.in, c.out);
   const Whole weight = elements(data, number_of_parameter(0), formula.w_size());

@@ -75,7 +75,7 @@ void check_linear(const Layer& layer, int ranks, const LinearCase& c, bool has_b
   CAPTURE(ranks);
   const int passes = 2;
   const Data data = Data::integers;
-  const Observed run = observe<Layer, T, C, E, Use>(layer, ranks, {c.in, data, true, passes});
+  const Observed run = observe<Layer, T, C, E, Use>(layer, ranks, {c.in, data, passes});
 
   LinearFormula formula{c.in.rows(), c.in.back().extent(), c.out};
   formula.weight = elements(data, number_of_parameter(0), formula.out * formula.in);

@@ -130,27 +130,27 @@ struct Block : Residual<Sequential<ColumnParallelLinear<6, 9>, Relu, RowParallel
 }  // namespace
 
 TEST_CASE_TEMPLATE("a perceptron", T, float, double, bf16, fp16) {
-  check_starting<T>(Mlp{}, {rows, Data::reals, true, 2, 2}, 1);
+  check_starting<T>(Mlp{}, {rows, Data::reals, 2, 2}, 1);
   check_starting<T>(Mlp{}, {{{Axis::batch, 0}, {Axis::feature, 7}}}, 1);
   check_starting<T, Ends<Invariant, Invariant>, Train>(Mlp{}, {rows}, 0);
 }
 
 TEST_CASE("several layers, some of which start no sum") {
-  check_starting<double>(Deep{}, {rows, Data::integers, true, 2, 2}, 3);
+  check_starting<double>(Deep{}, {rows, Data::integers, 2, 2}, 3);
   check_starting<double, Ends<Replicated, Invariant>>(Deep{}, {rows}, 2);
   check_starting<double, Ends<Invariant, Invariant>, Train>(Deep{}, {rows}, 2);
 }
 
 TEST_CASE("blocks on a whole stream and on one that is split") {
-  const Workload whole_numbers{text, Data::integers, true, 2};
+  const Workload whole_numbers{text, Data::integers, 2};
   check_starting<float>(Block{}, whole_numbers, 1);
   check_starting<float>(Repeat<3, Block>{}, whole_numbers, 3);
   check_starting<float, Ends<Sequence, Sequence>>(Repeat<3, Block>{}, whole_numbers, 0);
 }
 
 TEST_CASE_TEMPLATE("branches that read one input", T, float, double, bf16, fp16) {
-  check_starting<T>(Gated{}, {rows, Data::reals, true, 2, 2}, 1);
-  check_starting<T>(Branched{}, {rows, Data::reals, true, 2, 2}, 1);
+  check_starting<T>(Gated{}, {rows, Data::reals, 2, 2}, 1);
+  check_starting<T>(Branched{}, {rows, Data::reals, 2, 2}, 1);
   check_starting<T, Ends<Invariant, Invariant>, Train>(Gated{}, {rows}, 0);
 }
 

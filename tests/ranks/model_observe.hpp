@@ -32,8 +32,7 @@ using Whole = std::vector<double>;  ///< a global tensor
 struct Observed {
   std::map<std::string, Whole> tensors;
   std::map<std::string, std::vector<std::vector<shardwise::CountedCall>>> calls;  ///< by rank
-  std::map<std::string, std::string> layouts;  ///< of parameters: "stored, used"
-  std::vector<std::size_t> values;             ///< parameter elements allocated, by rank
+  std::vector<std::size_t> values;  ///< parameter elements allocated, by rank
   shardwise::Plan plan;
   bool copies_are_equal = true;  ///< of what is Invariant or Replicated, bit by bit
 
@@ -189,9 +188,8 @@ inline std::uint64_t number_of_parameter(std::size_t i) { return 30 + i; }
 struct Workload {
   Shape in;
   Data data = Data::integers;
-  bool sets_parameters = true;  ///< else they stay as they were initialised
-  int passes = 1;               ///< forward and backward, before gradients are settled
-  int steps = 1;                ///< only the last one is written down
+  int passes = 1;  ///< forward and backward, before gradients are settled
+  int steps = 1;   ///< only the last one is written down
   std::vector<Shape> more_inputs{};
 };
 
@@ -234,7 +232,7 @@ void run_model(const Architecture& architecture, C& ranks, const Workload& work,
   const auto shapes = input_shapes<typename E::offered>(work);
   const auto& in = for_model(shapes);
   Model<Architecture, Context<T, B, C>, E, Use> model(architecture, ranks, Seed{5}, in);
-  if (work.sets_parameters) set_parameters(model, work.data);
+  set_parameters(model, work.data);
   recorder.put_calls("set", ranks);
   recorder.with([&](Observed& o) { o.plan = model.plan(in); });
   recorder.put_values(place_of(ranks), model.values().size());
@@ -272,13 +270,8 @@ void run_model(const Architecture& architecture, C& ranks, const Workload& work,
     if (!last) model.next_step();
   }
   model.visit_parameters([&](auto& p) {
-    using P = std::remove_reference_t<decltype(p)>;
     recorder.put(p.name, p.value);
     if constexpr (Use::trains) recorder.put(p.name + " gradient", p.gradient);
-    recorder.with([&](Observed& o) {
-      o.layouts[p.name] =
-          layout_name<typename P::stored>() + ", " + layout_name<typename P::used>();
-    });
   });
   const auto x = x_of(0);
   recorder.put("evaluated", model.evaluate(views_of(x)));

@@ -118,12 +118,12 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
 
   /// If the number of channels is in the type.
   constexpr explicit BatchNorm(Epsilon epsilon, Momentum momentum = {}) requires(N != dynamic)
-      : epsilon_(checked(epsilon)), momentum_(checked(momentum)) {}
+      : epsilon_(detail::checked(epsilon)), momentum_(checked(momentum)) {}
 
   /// If it is `dynamic`.
   constexpr BatchNorm(std::size_t channels, Epsilon epsilon,
                       Momentum momentum = {}) requires(N == dynamic)
-      : Sized<N>(channels), epsilon_(checked(epsilon)), momentum_(checked(momentum)) {}
+      : Sized<N>(channels), epsilon_(detail::checked(epsilon)), momentum_(checked(momentum)) {}
 
   /// The same layer with its size in the object.
   constexpr auto as_dynamic() const {
@@ -222,14 +222,6 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
   ///@}
 
  private:
-  static constexpr double checked(Epsilon epsilon) {
-    if (!(epsilon.value >= 0)) {
-      throw argument_error(
-          {"the epsilon of a normalisation is ", epsilon.value, ": it must be at least 0"});
-    }
-    return epsilon.value;
-  }
-
   static constexpr double checked(Momentum momentum) {
     if (!(momentum.value >= 0 && momentum.value <= 1)) {
       throw argument_error(

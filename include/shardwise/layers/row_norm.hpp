@@ -35,6 +35,15 @@ struct Epsilon {
 
 namespace detail {
 
+/// throws  argument_error for an epsilon below 0, or NaN
+constexpr double checked(Epsilon epsilon) {
+  if (!(epsilon.value >= 0)) {
+    throw argument_error({"the epsilon of a normalisation is ", epsilon.value,
+                          "; it is added to a mean of squares and must be at least 0"});
+  }
+  return epsilon.value;
+}
+
 /// The parameters of a normalisation for an input in the layout In.
 template <Layout In>
 using NormParameter = ParameterUse<
@@ -154,14 +163,6 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
   }
 
  private:
-  static constexpr double checked(Epsilon epsilon) {
-    if (!(epsilon.value >= 0)) {
-      throw argument_error({"a normalisation's epsilon is ", epsilon.value,
-                            "; it is added to a mean of squares and must be at least 0"});
-    }
-    return epsilon.value;
-  }
-
   template <class Frame>
   using Rows = NormStatistics<Centred, accumulate_t<typename Frame::dtype>>;
 

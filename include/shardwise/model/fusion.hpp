@@ -54,13 +54,14 @@ consteval Activation applied_by() {
 template <bool Trains, class E, std::size_t I, class L>
 constexpr auto running(const L& list) {
   const auto& layer = list.template layer<I>();
+  constexpr std::size_t before = I == 0 ? 0 : I - 1;
   constexpr Activation behind = applied_by<L, Trains, E, I>();
+  constexpr bool is_applied = I != before && applied_by<L, Trains, E, before>() != Activation::none;
   if constexpr (behind != Activation::none) {
     using Layer = typename L::template layer_type<I>;
     using Here = typename L::template ends_of<I, typename E::offered, typename E::wanted>;
     return as_dynamic(layer).template with_activation<input_layout_at_t<Layer, Here>>(behind);
-  } else if constexpr (I > 0 && applied_by < L, Trains, E,
-                       I == 0 ? 0 : I - 1 > () != Activation::none) {
+  } else if constexpr (is_applied) {
     return AlreadyApplied(layer);
   } else {
     return as_dynamic(layer);
