@@ -105,11 +105,13 @@ constexpr A row_loss(const RowSums<A>& sums, const TargetShares<A>& shares) {
   return std::log(sums.exponentials) - shares.label * sums.label - smoothed;
 }
 
-/// gradient_k = (softmax_k - target_k) / terms, for the rank's logits k of one row.
+/// gradient_k = (softmax_k - target_k) / terms, for the rank's logits k of one row; 0 if the row
+/// does not count.
 template <class T>
 struct GradientOfRow {
   using A = accumulate_t<T>;
 
+  bool counts;
   const T* logits;
   std::size_t label;
   A largest;
@@ -121,7 +123,7 @@ struct GradientOfRow {
   constexpr void operator()(std::size_t k) const {
     const A probability = std::exp(static_cast<A>(logits[k]) - largest) / exponentials;
     const A target = k == label ? shares.label + shares.other : shares.other;
-    gradient[k] = (probability - target) / terms;
+    gradient[k] = counts ? (probability - target) / terms : A(0);
   }
 };
 
@@ -136,14 +138,12 @@ struct LossOutput {
   A* losses;
   A* gradient;
 
+  constexpr void put_loss(std::size_t row, const RowSums<A>& sums) const {
+    losses[row] = rows.counts(row) ? row_loss(sums, shares) : A(0);
+  }
   constexpr GradientOfRow<T> gradient_of(std::size_t row, A largest, A exponentials) const {
-    return {rows.of(row),
-            rows.label(row),
-            largest,
-            exponentials,
-            shares,
-            terms,
-            gradient + row * rows.classes};
+    return {rows.counts(row), rows.of(row), rows.label(row), largest,
+            exponentials,     shares,       terms,           gradient + row * rows.classes};
   }
 };
 
@@ -157,7 +157,7 @@ struct WholeRow {
     const LogitRows<T>& rows = out.rows;
     const A largest = largest_of(rows.of(row), rows.classes);
     const auto sums = sum_in_order<A>(rows.classes, LogitTerms<T>::of(rows.of(row), largest));
-    out.losses[row] = row_loss(with_label(rows, row, largest, sums), out.shares);
+    out.put_loss(row, with_label(rows, row, largest, sums));
     const GradientOfRow<T> put = out.gradient_of(row, largest, sums.exponentials);
     for (std::size_t k = 0; k < rows.classes; ++k) put(k);
   }
@@ -200,9 +200,7 @@ struct PutRowLoss {
   LossOutput<T> out;
   WholeRows<accumulate_t<T>> whole;
 
-  constexpr void operator()(std::size_t row) const {
-    out.losses[row] = row_loss(whole[row], out.shares);
-  }
+  constexpr void operator()(std::size_t row) const { out.put_loss(row, whole[row]); }
 };
 
 /// The gradient of the rank's logits of a row.
@@ -224,6 +222,194 @@ struct LossOfRow {
   constexpr double operator()(std::size_t row) const {
     constexpr double none = std::numeric_limits<double>::quiet_NaN();
     return is_no_class(row) == 0 ? static_cast<double>(losses[row]) : none;
+  }
+};
+
+/// 1 for a row whose label is not ignored.
+struct CountsRow {
+  const std::int32_t* labels;
+  std::int64_t ignored;
+  constexpr double operator()(std::size_t row) const { return labels[row] == ignored ? 0 : 1; }
+};
+
+/// What CrossEntropy and MaskedCrossEntropy compute.
+template <bool Masked>
+struct SoftmaxLoss {
+  using SumOfRanks = Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>;
+  static constexpr std::size_t of_loss = Masked ? 1 : 0;  // behind that of the counted rows
+
+  double label_smoothing;
+  std::int64_t ignored = none_ignored;
+  std::size_t counted = 0;
+
+  template <Layout L>
+  using exchanges = std::conditional_t<
+      std::same_as<L, Invariant>, std::tuple<>,
+      std::conditional_t<
+          std::same_as<L, Sharded<Axis::feature>>,
+          std::tuple<Exchange<Redistribute<Partial, Invariant>, Reduction::max>,
+                     Exchange<Redistribute<Partial, Invariant>>>,
+          std::conditional_t<Masked, std::tuple<SumOfRanks, SumOfRanks>, std::tuple<SumOfRanks>>>>;
+
+  template <Layout L>
+  constexpr auto exchange_shapes(const Shape& logits) const {
+    std::array<Shape, std::tuple_size_v<exchanges<L>>> shapes{};
+    if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
+      shapes[0] = logits.with_back({Axis::feature, 1});
+      shapes[1] = logits.with_back({Axis::feature, sums_per_row()});
+    }
+    return shapes;
+  }
+
+  template <class Frame, Real T, Layout L, class Labels>
+  auto operator()(Frame& frame, View<const T, L> logits, const Labels& given_labels,
+                  View<accumulate_t<T>, dual_t<L>> gradient) const {
+    static_assert(
+        std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
+            std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::sequence>>,
+        "CrossEntropy takes logits that are Invariant, or Sharded by feature (classes), "
+        "batch or sequence. Let the model end in one of those: Ends<Offered, Invariant>.");
+    check_smoothing();
+    double terms = frame.terms_of_step(logits.global().rows());
+    const auto labels = labels_along<L>(given_labels);
+    check_place(logits, labels);
+    require_reach(
+        frame.backend(), labels, [] { return "CrossEntropy"; }, "labels");
+    if (frame.is_recorded()) {
+      check_label_shape(logits.global(), labels);
+    } else {
+      check_labels(frame.backend(), frame.pool(), logits.global(), labels, ignored);
+    }
+    const auto here =
+        part_here<rows_layout_t<L>>(frame.backend(), frame.pool(), labels, logits.place());
+    if constexpr (Masked) terms = counted_rows<L>(frame, labels, here.view());
+    const LogitRows<T> rows(logits, here.view(), ignored);
+    const std::size_t count = here.view().size();
+    const Buffer memory = frame.pool().take(count * sizeof(accumulate_t<T>));
+    auto* const losses = static_cast<accumulate_t<T>*>(memory.data());
+    const LossOfRow<accumulate_t<T>> loss{
+        losses, {here.view().data(), logits.global().back().extent(), ignored}};
+    const LossOutput<T> out{rows, shares_of<T>(logits.global()),
+                            static_cast<accumulate_t<T>>(terms), losses, gradient.data()};
+    if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
+      split_rows(frame, count, out);
+      return frame.sum(count, loss) / terms;
+    } else {
+      whole_rows(frame, count, out);
+      if constexpr (ShardedLayout<L>) {
+        return frame.template sum_of_ranks<of_loss>(count, loss) / terms;
+      } else {
+        return frame.sum(count, loss) / terms;
+      }
+    }
+  }
+
+ private:
+  constexpr std::size_t sums_per_row() const { return label_smoothing > 0 ? 3 : 2; }
+
+  void check_smoothing() const {
+    if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
+      throw argument_error({"cross-entropy: label_smoothing is ", label_smoothing,
+                            "; it is a share of the target and must be in [0, 1]"});
+    }
+  }
+
+  /// The number of labels of the whole step that are not ignored.
+  template <Layout L, class Frame, class Labels, class Here>
+  double counted_rows(Frame& frame, const Labels& labels, const Here& here) const {
+    check_counted(frame.is_whole_step(), frame.is_recorded());
+    double count = static_cast<double>(counted);
+    if constexpr (ShardedLayout<L> && !std::same_as<L, Sharded<Axis::feature>>) {
+      auto mine = frame.template exchange_input<0>();
+      reduce(frame.backend(), here.size(), 0.0, CountsRow{here.data(), ignored}, Plus{},
+             mine.writable().data());
+      const auto all = frame.template exchange<0>(std::move(mine));
+      if (counted == 0) to_host(frame.backend(), all.view().data(), 1, &count);
+    } else if (counted == 0) {
+      count = reduced(frame.backend(), frame.pool(), labels.size(), 0.0,
+                      CountsRow{labels.data(), ignored}, Plus{});
+    }
+    if (count > 0) return count;
+    throw argument_error(
+        "cross-entropy: the loss is a mean over the labels that are not ignored, and there are "
+        "none in this step: leave it out");
+  }
+
+  void check_counted(bool is_whole_step, bool is_recorded) const {
+    if (counted > 0 || (is_whole_step && !is_recorded)) return;
+    throw argument_error(
+        {"cross-entropy: some labels may be ignored, and ",
+         is_recorded ? "a recorded step cannot read how many" : "this batch is a part of its step",
+         ": set `counted` to the number of labels of the whole step that are not ignored"});
+  }
+
+  template <class T>
+  TargetShares<accumulate_t<T>> shares_of(const Shape& logits) const {
+    return {label_smoothing, logits.back().extent()};
+  }
+
+  /// The losses of `count` rows and the gradients of their logits: on the host row by row, on a
+  /// device in several passes over all rows.
+  template <class Frame, class T>
+  void whole_rows(Frame& frame, std::size_t count, const LossOutput<T>& out) const {
+    using A = accumulate_t<T>;
+    auto& backend = frame.backend();
+    if constexpr (DeviceBackend<std::remove_cvref_t<decltype(backend)>>) {
+      const Buffer memory = frame.pool().take(count * (1 + sums_per_row()) * sizeof(A));
+      A* const largest = static_cast<A*>(memory.data());
+      A* const sums = largest + count;
+      put_largest(backend, count, out.rows, largest);
+      put_sums(backend, count, out.rows, largest, sums);
+      put_loss(backend, count, out, largest, sums);
+    } else {
+      backend.for_each(count, WholeRow<T>{out});
+    }
+  }
+
+  /// The same for a rank with some classes of each row. A rank without classes takes part with
+  /// minus infinity as its largest logit, and with sums of 0.
+  template <class Frame, class T>
+  void split_rows(Frame& frame, std::size_t count, const LossOutput<T>& out) const {
+    auto& backend = frame.backend();
+    auto largest_here = frame.template exchange_input<0>();
+    put_largest(backend, count, out.rows, largest_here.writable().data());
+    const auto largest = frame.template exchange<0>(std::move(largest_here));
+
+    auto sums_here = frame.template exchange_input<1>();
+    put_sums(backend, count, out.rows, largest.view().data(), sums_here.writable().data());
+    const auto sums = frame.template exchange<1>(std::move(sums_here));
+    put_loss(backend, count, out, largest.view().data(), sums.view().data());
+  }
+
+  template <class B, class T>
+  static void put_largest(B& backend, std::size_t count, const LogitRows<T>& rows,
+                          accumulate_t<T>* largest) {
+    using A = accumulate_t<T>;
+    reduce_each(backend, count, rows.classes, -std::numeric_limits<A>::infinity(),
+                LogitValues<T>{rows}, Largest{}, PutInto<A>{largest});
+  }
+
+  /// On the host the exponentials are added in order, as for whole rows.
+  template <class B, class T>
+  void put_sums(B& backend, std::size_t count, const LogitRows<T>& rows,
+                const accumulate_t<T>* largest, accumulate_t<T>* sums) const {
+    using A = accumulate_t<T>;
+    const LogitTerms<T> terms{rows, largest};
+    const PutRowSums<T> put{rows, largest, sums_per_row(), sums};
+    if constexpr (DeviceBackend<B>) {
+      reduce_each(backend, count, rows.classes, LogitSums<A>{}, terms, Plus{}, put);
+    } else {
+      backend.for_each(
+          count, [=](std::size_t row) { put(row, sum_in_order<A>(rows.classes, terms(row))); });
+    }
+  }
+
+  template <class B, class T>
+  void put_loss(B& backend, std::size_t count, const LossOutput<T>& out,
+                const accumulate_t<T>* largest, const accumulate_t<T>* sums) const {
+    const WholeRows<accumulate_t<T>> whole{largest, sums, sums_per_row()};
+    backend.for_each(count, PutRowLoss<T>{out, whole});
+    for_each_in_rows(backend, count, out.rows.classes, PutGradient<T>{out, whole});
   }
 };
 
@@ -251,148 +437,59 @@ struct CrossEntropy {
   ///@{
   /// As `Loss` says.
   template <Layout L>
-  using exchanges = std::conditional_t<
-      std::same_as<L, Invariant>, std::tuple<>,
-      std::conditional_t<
-          std::same_as<L, Sharded<Axis::feature>>,
-          std::tuple<Exchange<Redistribute<Partial, Invariant>, Reduction::max>,
-                     Exchange<Redistribute<Partial, Invariant>>>,
-          std::tuple<Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>>>>;
+  using exchanges = detail::SoftmaxLoss<false>::exchanges<L>;
 
   template <Layout L>
   constexpr auto exchange_shapes(const Shape& logits) const {
-    std::array<Shape, std::tuple_size_v<exchanges<L>>> shapes{};
-    if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
-      shapes[0] = logits.with_back({Axis::feature, 1});
-      shapes[1] = logits.with_back({Axis::feature, sums_per_row()});
-    }
-    return shapes;
+    return loss().exchange_shapes<L>(logits);
   }
 
   template <class Frame, Real T, Layout L, class Labels>
-  auto operator()(Frame& frame, View<const T, L> logits, const Labels& given_labels,
+  auto operator()(Frame& frame, View<const T, L> logits, const Labels& labels,
                   View<accumulate_t<T>, dual_t<L>> gradient) const {
-    static_assert(
-        std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
-            std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::sequence>>,
-        "CrossEntropy takes logits that are Invariant, or Sharded by feature (classes), "
-        "batch or sequence. Let the model end in one of those: Ends<Offered, Invariant>.");
-    check_smoothing();
-    const double terms = frame.terms_of_step(logits.global().rows());
-    const auto labels = detail::labels_along<L>(given_labels);
-    detail::check_place(logits, labels);
-    detail::require_reach(
-        frame.backend(), labels, [] { return "CrossEntropy"; }, "labels");
-    if (frame.is_recorded()) {
-      detail::check_label_shape(logits.global(), labels);
-    } else {
-      detail::check_labels(frame.backend(), frame.pool(), logits.global(), labels);
-    }
-    const auto here = detail::part_here<detail::rows_layout_t<L>>(frame.backend(), frame.pool(),
-                                                                  labels, logits.place());
-    const detail::LogitRows<T> rows(logits, here.view());
-    const std::size_t count = here.view().size();
-    const Buffer memory = frame.pool().take(count * sizeof(accumulate_t<T>));
-    auto* const losses = static_cast<accumulate_t<T>*>(memory.data());
-    const detail::LossOfRow<accumulate_t<T>> loss{
-        losses, {here.view().data(), logits.global().back().extent()}};
-    const detail::LossOutput<T> out{rows, shares_of<T>(logits.global()),
-                                    static_cast<accumulate_t<T>>(terms), losses, gradient.data()};
-    if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
-      split_rows(frame, count, out);
-      return frame.sum(count, loss) / terms;
-    } else {
-      whole_rows(frame, count, out);
-      if constexpr (ShardedLayout<L>) {
-        return frame.template sum_of_ranks<0>(count, loss) / terms;
-      } else {
-        return frame.sum(count, loss) / terms;
-      }
-    }
+    return loss()(frame, logits, labels, gradient);
   }
   ///@}
 
  private:
-  constexpr std::size_t sums_per_row() const { return label_smoothing > 0 ? 3 : 2; }
+  constexpr detail::SoftmaxLoss<false> loss() const { return {label_smoothing}; }
+};
 
-  void check_smoothing() const {
-    if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
-      throw argument_error({"cross-entropy: label_smoothing is ", label_smoothing,
-                            "; it is a share of the target and must be in [0, 1]"});
-    }
+/// CrossEntropy without the rows whose label is `ignored`, such as padding: they have no loss and
+/// no gradient, and the mean is over all other rows of the whole step.
+///
+///     train_step(model, ids, labels, MaskedCrossEntropy{}, optimizer);
+///     step.add(ids, labels, MaskedCrossEntropy{.counted = n});  // n of all batches of the step
+///
+/// layout   as CrossEntropy
+/// sends    as CrossEntropy; for logits whose rows are split also an all-reduce of one double
+/// throws   as CrossEntropy; argument_error if no label counts, and without `counted` for a batch
+///          that is a part of its step and for a recorded step
+/// source   `ignore_index` of torch.nn.CrossEntropyLoss
+struct MaskedCrossEntropy {
+  double label_smoothing = 0;   ///< as in the formula, in [0, 1]
+  std::int32_t ignored = -100;  ///< the label of rows that do not count
+  std::size_t counted = 0;      ///< labels of the whole step that are not ignored; 0 to count them
+
+  ///@{
+  /// As `Loss` says.
+  template <Layout L>
+  using exchanges = detail::SoftmaxLoss<true>::exchanges<L>;
+
+  template <Layout L>
+  constexpr auto exchange_shapes(const Shape& logits) const {
+    return loss().exchange_shapes<L>(logits);
   }
 
-  template <class T>
-  detail::TargetShares<accumulate_t<T>> shares_of(const Shape& logits) const {
-    return {label_smoothing, logits.back().extent()};
+  template <class Frame, Real T, Layout L, class Labels>
+  auto operator()(Frame& frame, View<const T, L> logits, const Labels& labels,
+                  View<accumulate_t<T>, dual_t<L>> gradient) const {
+    return loss()(frame, logits, labels, gradient);
   }
+  ///@}
 
-  /// The losses of `count` rows and the gradients of their logits: on the host row by row, on a
-  /// device in several passes over all rows.
-  template <class Frame, class T>
-  void whole_rows(Frame& frame, std::size_t count, const detail::LossOutput<T>& out) const {
-    using A = accumulate_t<T>;
-    auto& backend = frame.backend();
-    if constexpr (DeviceBackend<std::remove_cvref_t<decltype(backend)>>) {
-      const Buffer memory = frame.pool().take(count * (1 + sums_per_row()) * sizeof(A));
-      A* const largest = static_cast<A*>(memory.data());
-      A* const sums = largest + count;
-      put_largest(backend, count, out.rows, largest);
-      put_sums(backend, count, out.rows, largest, sums);
-      put_loss(backend, count, out, largest, sums);
-    } else {
-      backend.for_each(count, detail::WholeRow<T>{out});
-    }
-  }
-
-  /// The same for a rank with some classes of each row. A rank without classes takes part with
-  /// minus infinity as its largest logit, and with sums of 0.
-  template <class Frame, class T>
-  void split_rows(Frame& frame, std::size_t count, const detail::LossOutput<T>& out) const {
-    auto& backend = frame.backend();
-    auto largest_here = frame.template exchange_input<0>();
-    put_largest(backend, count, out.rows, largest_here.writable().data());
-    const auto largest = frame.template exchange<0>(std::move(largest_here));
-
-    auto sums_here = frame.template exchange_input<1>();
-    put_sums(backend, count, out.rows, largest.view().data(), sums_here.writable().data());
-    const auto sums = frame.template exchange<1>(std::move(sums_here));
-    put_loss(backend, count, out, largest.view().data(), sums.view().data());
-  }
-
-  template <class B, class T>
-  static void put_largest(B& backend, std::size_t count, const detail::LogitRows<T>& rows,
-                          accumulate_t<T>* largest) {
-    using A = accumulate_t<T>;
-    detail::reduce_each(backend, count, rows.classes, -std::numeric_limits<A>::infinity(),
-                        detail::LogitValues<T>{rows}, detail::Largest{},
-                        detail::PutInto<A>{largest});
-  }
-
-  /// On the host the exponentials are added in order, as for whole rows.
-  template <class B, class T>
-  void put_sums(B& backend, std::size_t count, const detail::LogitRows<T>& rows,
-                const accumulate_t<T>* largest, accumulate_t<T>* sums) const {
-    using A = accumulate_t<T>;
-    const detail::LogitTerms<T> terms{rows, largest};
-    const detail::PutRowSums<T> put{rows, largest, sums_per_row(), sums};
-    if constexpr (DeviceBackend<B>) {
-      detail::reduce_each(backend, count, rows.classes, detail::LogitSums<A>{}, terms,
-                          detail::Plus{}, put);
-    } else {
-      backend.for_each(count, [=](std::size_t row) {
-        put(row, detail::sum_in_order<A>(rows.classes, terms(row)));
-      });
-    }
-  }
-
-  template <class B, class T>
-  void put_loss(B& backend, std::size_t count, const detail::LossOutput<T>& out,
-                const accumulate_t<T>* largest, const accumulate_t<T>* sums) const {
-    const detail::WholeRows<accumulate_t<T>> whole{largest, sums, sums_per_row()};
-    backend.for_each(count, detail::PutRowLoss<T>{out, whole});
-    detail::for_each_in_rows(backend, count, out.rows.classes, detail::PutGradient<T>{out, whole});
-  }
+ private:
+  constexpr detail::SoftmaxLoss<true> loss() const { return {label_smoothing, ignored, counted}; }
 };
 
 }  // namespace shardwise

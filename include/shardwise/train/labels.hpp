@@ -60,12 +60,17 @@ void check_place(View<T, L> prediction, View<Label, Along> target) {
                         ": make both with place_of(ranks) of the model's communicator"});
 }
 
-/// Whether the label of a row is not one of `classes` classes.
+/// No label is ignored.
+inline constexpr std::int64_t none_ignored = std::numeric_limits<std::int64_t>::min();
+
+/// Whether the label of a row is neither one of `classes` classes nor ignored.
 struct IsNoClass {
   const std::int32_t* labels;
   std::size_t classes;
+  std::int64_t ignored = none_ignored;
 
   constexpr std::uint8_t operator()(std::size_t row) const {
+    if (labels[row] == ignored) return 0;
     return static_cast<std::size_t>(labels[row]) < classes ? 0 : 1;  // a negative one becomes large
   }
 };
@@ -73,10 +78,11 @@ struct IsNoClass {
 /// Throws argument_error that names the first label that is not a class; there must be one.
 /// labels.data() is memory of the host.
 template <Layout Along>
-void refuse_labels(std::size_t classes, View<const std::int32_t, Along> labels) {
+void refuse_labels(std::size_t classes, View<const std::int32_t, Along> labels,
+                   std::int64_t ignored) {
   for_each_global_run(labels, [&](std::size_t global, std::size_t local, std::size_t length) {
     for (std::size_t i = 0; i < length; ++i) {
-      const IsNoClass is_no_class{labels.data() + local, classes};
+      const IsNoClass is_no_class{labels.data() + local, classes, ignored};
       if (is_no_class(i) == 0) continue;
       throw argument_error({"label ", labels[local + i], " of row ", global + i,
                             " is no class: there are ", classes,
@@ -99,19 +105,19 @@ void check_label_shape(const Shape& logits, View<const std::int32_t, Along> labe
   }
 }
 
-/// The same, and argument_error for a label that is not a class. If labels are whole, every rank
-/// throws the same error.
+/// The same, and argument_error for a label that is neither a class nor ignored. If labels are
+/// whole, every rank throws the same error.
 template <class B, Layout Along>
 void check_labels(B& backend, Pool& pool, const Shape& logits,
-                  View<const std::int32_t, Along> labels) {
+                  View<const std::int32_t, Along> labels, std::int64_t ignored = none_ignored) {
   check_label_shape(logits, labels);
   const std::size_t classes = logits.back().extent();
-  const IsNoClass is_no_class{labels.data(), classes};
+  const IsNoClass is_no_class{labels.data(), classes, ignored};
   if (reduced(backend, pool, labels.size(), std::uint8_t{0}, is_no_class, Largest{}) == 0) return;
   const Buffer memory = pool.take_on_host(labels.size() * sizeof(std::int32_t));
   auto* const here = static_cast<std::int32_t*>(memory.data());
   to_host(backend, labels.data(), labels.size(), here);
-  refuse_labels(classes, labels.in_memory(static_cast<const std::int32_t*>(here)));
+  refuse_labels(classes, labels.in_memory(static_cast<const std::int32_t*>(here)), ignored);
 }
 
 /// The rank's part of labels or targets in the layout L: the given view, or a slice of it if it is
@@ -142,15 +148,23 @@ struct LogitRows {
   const std::int32_t* labels;  ///< [rows]
   std::size_t classes;         ///< number of the rank's classes
   std::size_t first;           ///< number of the first of these classes
+  std::int64_t ignored;        ///< the label of rows that do not count
 
   template <Layout L, Layout Along>
-  LogitRows(View<const T, L> all, View<const std::int32_t, Along> of_rows)
-      : logits(all.data()), labels(of_rows.data()), classes(all.columns()), first(0) {
+  LogitRows(View<const T, L> all, View<const std::int32_t, Along> of_rows,
+            std::int64_t ignored_label = none_ignored)
+      : logits(all.data()),
+        labels(of_rows.data()),
+        classes(all.columns()),
+        first(0),
+        ignored(ignored_label) {
     if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
       first = local_block<L>(all.global(), all.place()).offset;
     }
   }
 
+  /// Whether a row counts.
+  constexpr bool counts(std::size_t row) const { return labels[row] != ignored; }
   /// The logits of a row.
   constexpr const T* of(std::size_t row) const { return logits + row * classes; }
   /// The index of its label among these logits; not below `classes` if another rank has it.

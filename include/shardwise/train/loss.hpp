@@ -86,6 +86,9 @@ class LossFrame : public Exchanger<Context, Exchanges> {
   /// Memory of the backend.
   Pool& pool() { return run_.pool; }
 
+  /// Whether this batch is all of its step.
+  bool is_whole_step() const { return share_.samples == share_.of_step; }
+
   /// Whether the loss is recorded: then it must not read from a device, and for a wrong target it
   /// must make the sum of its terms NaN.
   bool is_recorded() const { return is_recorded_; }

@@ -26,6 +26,7 @@ void losses(cuda::Session& s, T* a, accumulate_t<T>* sums, double* sum) {
                              PutRowSums<T>{rows, sums, 3, sums});
   cuda::launch_each(s, 5, PutRowLoss<T>{out, whole});
   cuda::launch_each(s, 5, InItsRow<PutGradient<T>>{3, {out, whole}});
+  compile_sum(s, 0.0, CountsRow{nullptr, -100}, Plus{}, sum);
   compile_sum(s, 0.0, LossOfRow<A>{sums, {nullptr, 3}}, Plus{}, sum);
   compile_sum(s, 0.0, SquaredDifference<T>{a, a, A(2), sums}, Plus{}, sum);
   compile_sum(s, A(0), ScaleAndCheck<T>{a, A(2)}, Plus{}, sums);

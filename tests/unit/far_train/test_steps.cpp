@@ -41,6 +41,7 @@ struct WholeLogits {
         backend, ranks, AdamW{.learning_rate = 0.05});
     Bits bits;
     note_steps(bits, t, t.labels, CrossEntropy{0.1}, Norm::euclidean);
+    note(bits, t.step(t.labels, MaskedCrossEntropy{.ignored = 1}));
     note(bits, static_cast<double>(count_correct(t.model, t.x.view(), t.labels.view())));
     note_steps(bits, t, t.target, MeanSquaredError{}, Norm::infinity);
     return bits;
@@ -55,6 +56,7 @@ struct SplitClasses {
         backend, ranks, Sgd{.learning_rate = 0.1, .momentum = 0.9});
     Bits bits;
     note_steps(bits, t, t.labels, CrossEntropy{0.1}, Norm::euclidean);
+    note(bits, t.step(t.labels, MaskedCrossEntropy{.ignored = 1}));
     note_steps(bits, t, t.labels, CrossEntropy{}, Norm::infinity);
     note(bits, static_cast<double>(count_top_k(t.model, t.x.view(), t.labels.view(), 3)));
     note_steps(bits, t, t.target, MeanSquaredError{}, Norm::euclidean);
@@ -70,6 +72,7 @@ struct SplitRows {
         backend, ranks, Sgd{.learning_rate = 0.1, .weight_decay = 0.01});
     Bits bits;
     note_steps(bits, t, t.labels, CrossEntropy{}, Norm::infinity);
+    note(bits, t.step(t.labels, MaskedCrossEntropy{.ignored = 1}));
     note(bits, static_cast<double>(count_correct(t.model, t.x.view(), t.labels.view())));
     note_steps(bits, t, t.target, MeanSquaredError{}, Norm::euclidean);
     return bits;
