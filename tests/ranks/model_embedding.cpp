@@ -1,8 +1,6 @@
 // Embeddings at 1 to 8 ranks against their formula: every dtype and split, tables with fewer rows
 // than ranks, a table that the last layer shares, and ids that no row has.
 
-#include "shardwise/layers/embedding.hpp"
-
 #include <doctest/doctest.h>
 
 #include <array>
@@ -16,6 +14,7 @@
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layers/embedding.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/shared.hpp"
