@@ -18,6 +18,7 @@ namespace shardwise {}
 // How a tensor lies over ranks
 #include "shardwise/layout/layout.hpp"
 #include "shardwise/layout/layouts.hpp"
+#include "shardwise/layout/sequences.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/layout/view.hpp"
 
@@ -33,6 +34,7 @@ namespace shardwise {}
 #include "shardwise/redistribute/run.hpp"
 
 // Layers
+#include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/average_pool.hpp"
 #include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/concat.hpp"
@@ -43,6 +45,7 @@ namespace shardwise {}
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/head_linear.hpp"
 #include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/layer_norm.hpp"

@@ -44,7 +44,7 @@ inline std::string linear_name(const char* kind, std::size_t in, std::size_t out
 /// gradient owes  nothing                   nothing                   all-reduce unless Invariant
 ///
 /// In and Out are features, as `Sized` says. Shards follow the units and grain of the input's
-/// features; `block_of` cuts Out.
+/// features; `block_of` cuts Out, or the units of `in_units_of`.
 /// sends    nothing
 /// throws   shape_error if x has another innermost axis or extent than In features
 /// source   Shoeybi et al. 2019, section 3
@@ -61,7 +61,16 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
   /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
     return Linear<S, dynamic, dynamic, Bias>(in(), out())
+        .in_units_of(unit_)
         .initialized_by(this->weight_rule_, this->bias_rule_);
+  }
+
+  /// The same layer, whose outputs are units of `size` neighbouring features, such as the heads of
+  /// an attention: a rank holds whole units. `size` divides Out.
+  constexpr Linear in_units_of(std::size_t size) const {
+    Linear other = *this;
+    other.unit_ = size;
+    return other;
   }
 
   ///@{
@@ -71,16 +80,16 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
 
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() > 0) check_input(x);
-    return x.with_back({Axis::feature, out()});
+    return x.with_back(outputs(Axis::feature));
   }
 
   constexpr auto parameter_specs(const Shape& x) const {
     const Dim inputs = x.rank() > 0 ? x.back() : Dim{Axis::feature, in()};
     const Fans fans{in(), out()};
-    const Dim outputs{Axis::output, out()};
+    const Dim rows = outputs(Axis::output);
     return Linear::specs(
-        {"weight", {outputs, {Axis::input, inputs.units, inputs.grain}}, this->weight_rule_, fans},
-        {"bias", {outputs}, this->bias_rule_, fans});
+        {"weight", {rows, {Axis::input, inputs.units, inputs.grain}}, this->weight_rule_, fans},
+        {"bias", {rows}, this->bias_rule_, fans});
   }
 
   /// The products with the rank's part of the weight.
@@ -121,12 +130,16 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
   ///@}
 
  private:
+  constexpr Dim outputs(Axis axis) const { return {axis, out() / unit_, unit_}; }
+
   constexpr void check_input(const Shape& x) const {
     const Dim& last = x.back();
     if (last.axis != Axis::feature || (last.known() && last.extent() != in())) {
       detail::throw_wrong_features(x, in(), out());
     }
   }
+
+  std::size_t unit_ = 1;  // features that a split keeps together
 };
 
 namespace detail {

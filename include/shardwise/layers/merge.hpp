@@ -28,14 +28,15 @@ namespace shardwise {
 ///     template <std::size_t J, Layout In> using operand;   the layout of operand J, from 1 on,
 ///                                                          if the first one is laid out as In
 ///     static constexpr bool in_place = true;         y may be the memory of any operand
+///     static constexpr bool random = true;           draws random numbers: `frame.random()`
 ///     static constexpr bool passes_gradient = true;  each dx is dy: there is no backward
 ///     static constexpr bool keeps_shape = true;      all operands and y have the same shape
 ///     static constexpr bool keeps_features = true;   all have as many features or channels
 ///     static constexpr bool adds_features = true;    y has the sum of those of the operands
 ///
-/// valid: `Sum`      invalid: `Relu`
-template <class Op>
-concept Merge = requires(const Op& op, const std::array<Shape, 2>& in) {
+/// valid: `Sum`, for two operands      invalid: `Relu`
+template <class Op, std::size_t N = 2>
+concept Merge = requires(const Op& op, const std::array<Shape, N>& in) {
   typename Op::template input_layout<Invariant, Invariant>;
   typename Op::template output_layout<typename Op::template input_layout<Invariant, Invariant>>;
   typename Op::template desired_input_layout<Invariant>;

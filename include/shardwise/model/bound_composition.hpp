@@ -131,7 +131,7 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
     } else if constexpr (Part::arity == 1) {
       return B(running<S::trains, E, I>(list), shapes[Part::slots[0]], binder, name_of<Layer>);
     } else {
-      return B(layer, operand_shapes<Part>(shapes));
+      return B(layer, operand_shapes<Part>(shapes), binder);
     }
   }
 };

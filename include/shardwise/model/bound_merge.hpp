@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/type_set.hpp"
 #include "shardwise/layers/merge.hpp"
+#include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound.hpp"
 #include "shardwise/model/layer_checks.hpp"
 
@@ -49,7 +51,10 @@ class BoundMerge {
 
   /// Throws shape_error if the merge cannot take operands of these shapes, as far as they are
   /// known.
-  BoundMerge(const Op& op, const std::array<Shape, arity>& in) : op_(op) { op.output_shape(in); }
+  BoundMerge(const Op& op, const std::array<Shape, arity>& in, Binder<Ctx>& binder)
+      : op_(op), ordinal_(draws_random<Op> ? binder.next_ordinal++ : 0) {
+    op.output_shape(in);
+  }
 
   /// Converts the operands to the layouts that Op takes, and saves what backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename Operands::offered>&&... offered) {
@@ -120,9 +125,10 @@ class BoundMerge {
     [[no_unique_address]] Observation<typename Ctx::observer> here;
     F frame;
   };
-  static Call call(Run<Ctx>& run) {
+  Call call(Run<Ctx>& run) const {
     static constexpr BoundParameters<0> none{};
-    return {{run.observer, Work{Work::Kind::compute, name_of<Op>, 0, {}}}, {run, none, 0, {}, 0}};
+    return {{run.observer, Work{Work::Kind::compute, name_of<Op>, 0, {}}},
+            {run, none, ordinal_, {}, 0}};
   }
 
   static Nothing views_of(Nothing) { return {}; }
@@ -158,6 +164,7 @@ class BoundMerge {
   }
 
   [[no_unique_address]] Op op_;
+  std::uint64_t ordinal_;
   std::array<Shape, arity> in_shapes_{};  // of the last forward
   Saved saved_;
 };

@@ -12,6 +12,7 @@
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layout/sequences.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/run.hpp"
 
@@ -131,6 +132,14 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
       return stream;
     }
   }
+
+  /// Samples of earlier batches of this step.
+  std::uint64_t first_sample() const { return run_.first_sample; }
+
+  /// The sequences of the batch, for a tensor [batch, sequence, ...] or [sequence, ...] of this
+  /// global shape: the positions of its tokens, and which tokens belong together.
+  /// throws   shape_error for other axes, or for another number of rows than the batch has
+  Sequences sequences(const Shape& global) const { return run_.sequences.of(global); }
 
   /// Elements of earlier batches of this step that went through this layer.
   std::uint64_t first_element() const { return run_.first_sample * sample_elements_; }

@@ -73,7 +73,7 @@ consteval bool must_be_part() {
     return must_be_layer<Number, L>();
   } else {
     static_assert(
-        Merge<L>,
+        Merge<L, Arity>,
         "L reads several slots and is no Merge: Sum is one. A Merge has input_layout, "
         "desired_input_layout, output_layout, saves and `output_shape(const "
         "std::array<Shape, N>&) const`. (L is part Number of its composition, counted from 0.)");

@@ -16,6 +16,7 @@
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/type_set.hpp"
+#include "shardwise/layout/sequences.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound_composition.hpp"
@@ -108,9 +109,14 @@ class Model {
   /// x again, so x must stay unchanged until then. If no backward follows, the next forward
   /// discards what this one saved. The result is valid until the next call that runs the model or
   /// ends the step.
+  /// `segments` are the sequences of the batch; without them each sample is one sequence.
   /// sends    `plan().forward`
-  /// throws   shape_error and others, with the layer's place
-  output_view forward(input_view x) requires(Use::trains) { return forward_for(Pass::train, x); }
+  /// throws   argument_error for segments that overlap or leave their sample; shape_error and
+  ///          others, with the layer's place
+  output_view forward(input_view x, std::span<const Segment> segments = {}) requires(Use::trains) {
+    set_sequences(x, segments);
+    return forward_for(Pass::train, x);
+  }
 
   /// The error for an argument that is not such a view.
   template <class Given>
@@ -130,9 +136,10 @@ class Model {
   /// The model's output for evaluation: saves nothing, drops nothing. It is valid as long as that
   /// of forward.
   /// sends    `plan().forward`, without the exchanges of layers in training only
-  /// throws   shape_error and others, with the layer's place
-  output_view evaluate(input_view x) {
+  /// throws   as forward
+  output_view evaluate(input_view x, std::span<const Segment> segments = {}) {
     const Observation here(run_.observer, detail::phases::evaluate);
+    set_sequences(x, segments);
     run_.pass = Pass::evaluate;
     return run_forward(x);
   }
@@ -200,9 +207,10 @@ class Model {
     run_.forget_step();
   }
 
-  /// Runs forward again on the same numbers. Throws numeric_error with the name of the first layer
-  /// whose output is not finite on some rank; returns if there is none. Discards the step.
-  /// sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each sum of ranks
+  /// Runs forward again on the same numbers and sequences. Throws numeric_error with the name of
+  /// the first layer whose output is not finite on some rank; returns if there is none. Discards
+  /// the step. sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each
+  /// sum of ranks
   void find_non_finite(input_view x) requires(Use::trains) {
     const std::uint64_t first_sample = run_.first_sample;
     discard_step();
@@ -349,6 +357,12 @@ class Model {
     may_go_backward_ = true;
     forward_samples_ = detail::samples_of(x);
     return y;
+  }
+
+  void set_sequences(const input_view& x, std::span<const Segment> segments) {
+    at_model([&] {
+      run_.sequences.set(run_.backend, run_.pool, segments, detail::global_shapes(x)[0]);
+    });
   }
 
   output_view run_forward(input_view x) {

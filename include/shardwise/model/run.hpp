@@ -19,6 +19,7 @@
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/sending.hpp"
+#include "shardwise/model/sequence_table.hpp"
 #include "shardwise/model/shared_parameters.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/number.hpp"
@@ -65,6 +66,7 @@ struct Run {
   const StepUnderWay* under_way = nullptr;        ///< null between Steps, or if a program uses none
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients that are settled at a time
   Pass pass = Pass::train;                          ///< the purpose of this forward
+  detail::SequenceTable sequences{};                ///< of the batch
   /// Whether the layer that runs backward may leave the gradients of its parameters for later:
   /// until a composition around it has started to sum the gradient of its input over the ranks.
   bool postpones = false;

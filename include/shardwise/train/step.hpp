@@ -5,11 +5,13 @@
 #include <concepts>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/layout/sequences.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/train/clip.hpp"
@@ -88,8 +90,9 @@ auto scaled(Run<Context>& run, std::tuple<Values...>&& gradients, double scale) 
 /// the output to `gradient`.
 template <class M, class Target, class Chosen>
 auto forward_to_loss(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
-                     BatchShare share, loss_gradient_t<M>& gradient, bool is_recorded) {
-  const auto prediction = model.forward(x);
+                     BatchShare share, loss_gradient_t<M>& gradient, bool is_recorded,
+                     std::span<const Segment> segments = {}) {
+  const auto prediction = model.forward(x, segments);
   auto& run = model.run();
   const Observation here(run.observer, detail::phases::loss);
   return loss_of(run, prediction, target, loss, share, gradient, is_recorded);
@@ -98,9 +101,10 @@ auto forward_to_loss(M& model, typename M::input_view x, const Target& target, c
 /// Returns the loss of one batch, and adds its gradients times `scale`.
 template <class M, class Target, class Chosen>
 double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
-                          const Chosen& loss, BatchShare share, double scale) {
+                          const Chosen& loss, BatchShare share, double scale,
+                          std::span<const Segment> segments) {
   loss_gradient_t<M> gradient;
-  const double value = forward_to_loss(model, x, target, loss, share, gradient, false);
+  const double value = forward_to_loss(model, x, target, loss, share, gradient, false, segments);
   if (!std::isfinite(value)) {
     model.find_non_finite(x);
     throw numeric_error({"the loss is ", value,
@@ -148,19 +152,21 @@ class Step {
 
   /// Adds the gradients of one batch, and returns its part of the step's loss, the same number on
   /// every rank. The step's loss, a mean over all its samples, is the sum of these parts.
+  /// `segments` are the sequences of the batch, see Model::forward.
   /// sends    the forward, loss and backward of `plan_step(model, x.global(), loss)`
   /// throws   argument_error for more samples than the step has, and after its end; numeric_error
   ///          if the loss is not finite, with the first layer whose output is not; errors of layers
   ///          and loss. Each of them discards the step
   template <class Target, class Chosen>
-  double add(typename M::input_view x, const Target& target, const Chosen& loss) {
+  double add(typename M::input_view x, const Target& target, const Chosen& loss,
+             std::span<const Segment> segments = {}) {
     static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
     M& model = open_model("add");
     try {
       const std::size_t samples = detail::samples_of(x);
       detail::require_room(model.run().first_sample, samples, samples_);
       return detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
-                                        under_way_.loss_scale);
+                                        under_way_.loss_scale, segments);
     } catch (...) {
       discard();
       throw;
@@ -227,17 +233,19 @@ class Step {
   StepUnderWay under_way_;  // the model identifies the step by its address
 };
 
-/// One step on one batch; returns its loss, the same number on every rank. A collective.
+/// One step on one batch; returns its loss, the same number on every rank. `segments` are the
+/// sequences of the batch, see Model::forward. A collective.
 /// sends    `plan_step(model, x.global(), loss, options)`
 /// throws   as `Step`, and argument_error for another model's optimizer; parameters and optimizer
 ///          are then as before the step on every rank that throws. An error on only one rank
 ///          (memory, its backend) reaches the other ranks in their next call, and ends the run
 template <class M, class Target, class Chosen, class Rule>
 double train_step(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
-                  Optimizer<Rule, M>& optimizer, const StepOptions& options = {}) {
+                  Optimizer<Rule, M>& optimizer, const StepOptions& options = {},
+                  std::span<const Segment> segments = {}) {
   detail::require_own(model, optimizer, "train_step");
   Step step(optimizer, detail::samples_of(x), options);
-  const double value = step.add(x, target, loss);
+  const double value = step.add(x, target, loss, segments);
   step.finish();
   return value;
 }

@@ -1,0 +1,233 @@
+#pragma once
+// Attention: each token takes a weighted mean of the values of the tokens that it sees.
+
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "shardwise/backend/attention.hpp"
+#include "shardwise/backend/detail/attention_loops.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/merge.hpp"
+#include "shardwise/layout/layout.hpp"
+#include "shardwise/layout/sequences.hpp"
+
+namespace shardwise {
+
+/// What an attention reads. A value that can be a template argument:
+/// `Attend<AttentionForm{.readers = 4}>`.
+struct AttentionForm {
+  std::size_t readers = 1;    ///< query heads that read one key head: 1 is multi-head attention,
+                              ///< as many as there are query heads is multi-query attention
+  bool causal = true;         ///< whether a token sees no later ones
+  std::size_t window = 0;     ///< tokens that a token sees, with itself; 0 for all. Needs `causal`
+  std::uint32_t dropped = 0;  ///< of the weights, `dropped` in `of` are set to 0 in training
+  std::uint32_t of = 1;       ///< see `dropped`
+
+  friend constexpr bool operator==(const AttentionForm&, const AttentionForm&) = default;
+};
+
+namespace detail {
+
+/// The layouts of queries with which an attention runs.
+template <class L>
+inline constexpr bool attends_as =
+    std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
+    std::same_as<L, Sharded<Axis::sequence>> || std::same_as<L, Sharded<Axis::batch>>;
+
+/// The layout of keys and values for queries in the layout In.
+template <class In, AttentionForm Form>
+struct keys_for {
+  using type = In;
+};
+template <AttentionForm Form>
+requires(Form.readers > 1) struct keys_for<Sharded<Axis::feature>, Form> {
+  using type = Haloed<Axis::feature, Window{.repeats = Form.readers}>;
+};
+template <AttentionForm Form>
+struct keys_for<Sharded<Axis::sequence>, Form> {
+  using type = std::conditional_t<
+      Form.window == 0, Replicated,
+      Haloed<Axis::sequence, Window{.kernel = Form.window, .before = Form.window - 1}>>;
+};
+
+}  // namespace detail
+
+/// y = softmax(scale · q kᵀ) v for each head, over the tokens that a token sees. It merges three
+/// values: queries, keys and values, each [batch, sequence, heads × size] or [sequence, heads ×
+/// size], where the grain of the features is the size of a head, see HeadLinear:
+///
+///     Join<Attend<>, HeadLinear<E, H, D>, HeadLinear<E, H, D>, HeadLinear<E, H, D>>
+///
+/// q and y             k and v                            each rank computes
+/// Sharded<feature>    Haloed<feature, readers>           its block of the query heads; it gets the
+///                                                        key heads that they read
+/// Sharded<sequence>   Replicated, or with a window       its block of the tokens
+///                     Haloed<sequence, window>
+/// Sharded<batch>      Sharded<batch>                     its samples
+/// Invariant           Invariant                          everything
+///
+/// A token sees tokens of its own segment only, see `Segment`; a token in no segment sees nothing
+/// and its y is zero. Dropout is drawn by query, head and key over all ranks, so it is the same at
+/// every number of ranks. Memory is linear in the sequence.
+/// saves    q, k and v
+/// sends    nothing
+/// throws   shape_error if the tensors do not have such axes, different rows, or numbers of heads
+///          that do not fit `readers`
+/// source   Vaswani et al. 2017, section 3.2; Ainslie et al. 2023 (GQA); Beltagy et al. 2020,
+///          section 3.1 (window); Gemma Team 2024, section 2 (soft cap)
+template <AttentionForm Form = AttentionForm{}>
+class Attend {
+  static_assert(Form.readers > 0 && Form.dropped < Form.of,
+                "An attention has at least one query head for each key head, and drops less than "
+                "all of its weights: AttentionForm{.readers = 4, .dropped = 1, .of = 10}.");
+  static_assert(Form.causal || Form.window == 0,
+                "AttentionForm: a window counts the last tokens that a token sees, and so needs "
+                "`causal`.");
+
+ public:
+  constexpr Attend() = default;
+  /// With another scale, or with a soft cap.
+  /// throws  argument_error for a scale or cap below 0, or NaN
+  constexpr explicit Attend(const AttentionScores& scores) : scores_(scores) {
+    if (!(scores.scale >= 0 && scores.soft_cap >= 0)) {
+      throw argument_error({"Attend: scale ", scores.scale, " and soft cap ", scores.soft_cap,
+                            " must be numbers above 0, or 0 for the default"});
+    }
+  }
+
+  ///@{
+  /// As `Merge` says.
+  static constexpr Saves saves = Saves::input;
+  static constexpr bool random = Form.dropped > 0;
+
+  template <Layout Wanted>
+  using desired_input_layout = std::conditional_t<detail::attends_as<Wanted>, Wanted, Invariant>;
+
+  template <Layout Offered, Layout Wanted>
+  using input_layout =
+      std::conditional_t<detail::attends_as<Offered>, Offered, desired_input_layout<Wanted>>;
+
+  template <Layout In>
+  using output_layout = In;
+
+  template <std::size_t J, Layout In>
+  using operand = typename detail::keys_for<In, Form>::type;
+
+  constexpr Shape output_shape(const std::array<Shape, 3>& x) const {
+    const auto& [q, k, v] = x;
+    for (const Shape& one : x)
+      if (one.rank() == 0) return q;
+    check_heads(q, k, v);
+    return q;
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    using T = typename Frame::dtype;
+    const auto of = operands<T>(frame, x);
+    frame.backend().for_each(of.tokens.queries.count() * of.heads.queries,
+                             detail::AttentionForward<T, decltype(draws(frame))>{of, y.data()});
+  }
+
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
+    using T = typename Frame::dtype;
+    using Stream = decltype(draws(frame));
+    const auto& [dq, dk, dv] = dx;
+    const auto of = operands<T>(frame, x);
+    const std::size_t rows = of.tokens.queries.count() * of.heads.queries;
+    const Buffer memory = frame.take(rows * sizeof(detail::SoftmaxRow<accumulate_t<T>>));
+    const detail::AttentionSlopes<T, Stream> slopes{
+        of, dy.data(), static_cast<detail::SoftmaxRow<accumulate_t<T>>*>(memory.data())};
+    frame.backend().for_each(rows, detail::AttentionBackwardQueries<T, Stream>{slopes, dq.data()});
+    frame.backend().for_each(
+        of.tokens.keys.count() * of.heads.keys,
+        detail::AttentionBackwardKeys<T, Stream>{slopes, dk.data(), dv.data()});
+  }
+  ///@}
+
+ private:
+  static constexpr void check_heads(const Shape& q, const Shape& k, const Shape& v) {
+    const bool features = q.back().axis == Axis::feature && q.back().grain == k.back().grain &&
+                          q.back().units == k.back().units * Form.readers;
+    const bool rows =
+        detail::sequence_position(q) + 2 == q.rank() && q.without_back() == k.without_back();
+    if (features && rows && k == v) return;
+    throw shape_error({"an attention is given queries ", q, ", keys ", k, " and values ", v,
+                       ": they must have the same rows [batch, sequence] and heads of the same "
+                       "size, and ",
+                       Form.readers, " times as many query heads as key heads"});
+  }
+
+  template <class Frame>
+  static auto draws(Frame& frame) {
+    if constexpr (random) {
+      return frame.random();
+    } else {
+      return detail::NoDraws{};
+    }
+  }
+
+  template <class T, class Frame, class X>
+  auto operands(Frame& frame, const X& x) const {
+    using A = accumulate_t<T>;
+    const auto& [q, k, v] = x;
+    const TokenRows queries = token_rows(q);
+    const AttentionHeads heads = heads_of(q, k);
+    const double scale =
+        scores_.scale != 0
+            ? scores_.scale
+            : 1 / std::sqrt(static_cast<double>(std::max<std::size_t>(1, heads.size)));
+    const double dropped = frame.training() ? static_cast<double>(Form.dropped) / Form.of : 0.0;
+    return detail::AttentionOperands<T, decltype(draws(frame))>{
+        {queries, token_rows(k), frame.sequences(q.global()), Form.causal, Form.window},
+        heads,
+        static_cast<A>(scale),
+        static_cast<A>(scores_.soft_cap),
+        {draws(frame), dropped, frame.first_sample() * queries.length},
+        q.data(),
+        k.data(),
+        v.data()};
+  }
+
+  template <class Q, class K>
+  static AttentionHeads heads_of(const Q& q, const K& k) {
+    const std::size_t size = q.global().back().grain;
+    AttentionHeads heads{size,
+                         Form.readers,
+                         q.global().back().units,
+                         q.local().back().units,
+                         0,
+                         k.local().back().units,
+                         0};
+    if constexpr (std::same_as<typename Q::layout, Sharded<Axis::feature>>) {
+      heads.first = local_block<typename Q::layout>(q.global(), q.place()).offset / size;
+      heads.first_key = local_block<typename K::layout>(k.global(), k.place()).offset / size;
+    }
+    return heads;
+  }
+
+  AttentionScores scores_{};
+};
+
+/// "Attend<causal>", "Attend<causal, 4 readers, window 128, dropout 1/10>".
+template <AttentionForm Form>
+struct NameOf<Attend<Form>> {
+  static std::string name() {
+    std::string text = Form.causal ? "Attend<causal" : "Attend<all";
+    if (Form.readers > 1) text += detail::sentence({", ", Form.readers, " readers"});
+    if (Form.window > 0) text += detail::sentence({", window ", Form.window});
+    if (Form.dropped > 0) text += detail::sentence({", dropout ", Form.dropped, "/", Form.of});
+    return text + '>';
+  }
+};
+
+}  // namespace shardwise

@@ -1,0 +1,50 @@
+#pragma once
+// The linear layer whose outputs are the heads of an attention.
+
+#include <cstddef>
+#include <string>
+
+#include "shardwise/core/names.hpp"
+#include "shardwise/layers/linear.hpp"
+
+namespace shardwise {
+
+/// A `Linear` of In features to `Heads` heads of `Size` features each. A rank holds whole heads:
+/// those of its block of the heads, see `block_of`. With sizes that are given at run time it is
+/// `Linear<S, dynamic, dynamic, Bias>(in, heads * size).in_units_of(size)`.
+///
+///     HeadLinear<768, 12, 64>      query, key or value of 12 heads
+///     HeadLinear<4096, 8, 128>     the 8 key heads of an attention with 32 query heads
+template <std::size_t In, std::size_t Heads, std::size_t Size, bool Bias = true,
+          class S = split::output>
+struct HeadLinear : Linear<S, In, Heads * Size, Bias> {
+  static_assert(In != dynamic && Size > 0 && Heads != dynamic && Size != dynamic,
+                "HeadLinear<In, Heads, Size> takes numbers: at least one feature for each head, "
+                "and no `dynamic`. For sizes at run time take Linear<S, dynamic, dynamic>(in, "
+                "heads * size).in_units_of(size).");
+
+  constexpr HeadLinear() : Linear<S, In, Heads * Size, Bias>(units()) {}
+
+ private:
+  static constexpr Linear<S, In, Heads * Size, Bias> units() {
+    return Linear<S, In, Heads * Size, Bias>{}.in_units_of(Size);
+  }
+};
+
+namespace detail {
+
+template <std::size_t In, std::size_t Heads, std::size_t Size, bool Bias, class S>
+inline constexpr bool runs_as_dynamic<HeadLinear<In, Heads, Size, Bias, S>> = true;
+
+}  // namespace detail
+
+/// "HeadLinear<768, 12, 64>".
+template <std::size_t In, std::size_t Heads, std::size_t Size, bool Bias, class S>
+struct NameOf<HeadLinear<In, Heads, Size, Bias, S>> {
+  static std::string name() {
+    return detail::sentence(
+        {"HeadLinear<", detail::size_name(In), ", ", Heads, ", ", Size, Bias ? ">" : ", no bias>"});
+  }
+};
+
+}  // namespace shardwise

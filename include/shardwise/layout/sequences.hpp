@@ -1,0 +1,112 @@
+#pragma once
+// The tokens of a batch: which of them belong together, at which positions, and which a rank holds.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/layout/view.hpp"
+
+namespace shardwise {
+
+/// Neighbouring rows of a batch [batch, sequence, ...] that are one sequence: a packed document, or
+/// the tokens of a sample without its padding. It lies within one sample.
+struct Segment {
+  std::size_t row = 0;       ///< the first one; rows are counted over batch and sequence
+  std::size_t rows = 0;      ///< their number
+  std::size_t position = 0;  ///< of the first row in its sequence
+};
+
+/// The place of a row in its sequence.
+struct TokenPlace {
+  std::uint32_t begin = 0;     ///< the first row of its segment
+  std::uint32_t end = 0;       ///< one past the last row of its segment; 0 for padding
+  std::uint32_t position = 0;  ///< in its sequence, from 0 on
+
+  /// Whether the row is in no segment.
+  constexpr bool is_padding() const { return end == 0; }
+};
+
+/// The sequences of a batch. The only source of positions and of what a token may see. A value that
+/// loops on a device may use.
+class Sequences {
+ public:
+  Sequences() = default;
+  /// Each sample of `length` rows is one sequence, if `places` is null; otherwise `places` has one
+  /// element for each row of the batch, in the memory of the loops that use it.
+  constexpr explicit Sequences(std::size_t length, const TokenPlace* places = nullptr)
+      : length_(length), places_(places) {}
+
+  /// The place of a row, counted over the whole batch.
+  constexpr TokenPlace operator[](std::size_t row) const {
+    if (places_ != nullptr) return places_[row];
+    const std::size_t begin = row / length_ * length_;
+    return {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(begin + length_),
+            static_cast<std::uint32_t>(row - begin)};
+  }
+
+ private:
+  std::size_t length_ = 1;
+  const TokenPlace* places_ = nullptr;
+};
+
+/// The rows that a rank holds of a tensor [batch, sequence, ...], or of one sample [sequence, ...].
+struct TokenRows {
+  std::size_t samples = 1;       ///< on the rank
+  std::size_t here = 0;          ///< rows of each sample that the rank holds
+  std::size_t length = 0;        ///< rows of a whole sample
+  std::size_t first_sample = 0;  ///< the number of the rank's first sample
+  std::size_t first_row = 0;     ///< the number, in its sample, of the first row of each
+
+  /// Rows on the rank.
+  constexpr std::size_t count() const { return samples * here; }
+  /// The number of the rank's row `row` in the whole batch.
+  constexpr std::size_t global(std::size_t row) const {
+    return (first_sample + row / here) * length + first_row + row % here;
+  }
+  /// The rank's rows among the rows [begin, end) of the whole batch, all of sample `sample` of the
+  /// rank.
+  constexpr Interval local(std::size_t sample, std::size_t begin, std::size_t end) const {
+    const std::size_t first = (first_sample + sample) * length + first_row;
+    const Interval held = overlap({first, here}, {begin, end > begin ? end - begin : 0});
+    return {sample * here + (held.size == 0 ? 0 : held.offset - first), held.size};
+  }
+};
+
+namespace detail {
+
+/// The position of the axis sequence in a tensor of tokens.
+/// throws  shape_error if it is not the first axis, or the second one behind batch
+constexpr std::size_t sequence_position(const Shape& shape) {
+  const std::size_t position = shape.find(Axis::sequence);
+  const bool behind_batch = position == 1 && shape[0].axis == Axis::batch;
+  if (position == shape.rank() || (position != 0 && !behind_batch)) {
+    throw shape_error({"a tensor ", shape,
+                       " has no rows of tokens: its axes must begin with batch and sequence, or "
+                       "with sequence alone"});
+  }
+  return position;
+}
+
+}  // namespace detail
+
+/// The rows of tokens of a view.
+/// throws  shape_error if its axes do not begin with batch and sequence, or with sequence
+template <class T, Layout L, class E>
+constexpr TokenRows token_rows(const View<T, L, E>& view) {
+  const Shape& whole = view.global();
+  const std::size_t position = detail::sequence_position(whole);
+  TokenRows rows;
+  rows.length = whole[position].extent();
+  rows.here = view.local()[position].extent();
+  rows.samples = view.local().elements(0, position);
+  if constexpr (SplitLayout<L>) {
+    const Interval block = local_block<L>(whole, view.place());
+    if (L::axis == Axis::batch) rows.first_sample = block.offset;
+    if (L::axis == Axis::sequence) rows.first_row = block.offset;
+  }
+  return rows;
+}
+
+}  // namespace shardwise

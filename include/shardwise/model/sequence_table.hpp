@@ -1,0 +1,85 @@
+#pragma once
+// The sequences of the batch that a model runs on.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layout/sequences.hpp"
+
+namespace shardwise::detail {
+
+/// Throws argument_error for segment `number`, which is `one`.
+[[noreturn]] inline void refuse_segment(std::size_t number, const Segment& one, const Shape& batch,
+                                        const char* why) {
+  throw argument_error({"segment ", number, " is rows ", one.row, " to ", one.row + one.rows,
+                        " (without the last) of a batch ", batch, why});
+}
+
+/// Writes the place of every row of a batch [batch, sequence, ...].
+/// throws   argument_error for segments that overlap, or that do not lie within one sample
+inline void find_places(std::span<const Segment> segments, const Shape& batch, TokenPlace* places) {
+  const std::size_t position = sequence_position(batch);
+  const std::size_t length = batch[position].extent();
+  const std::size_t rows = batch.elements(0, position + 1);
+  std::fill_n(places, rows, TokenPlace{});
+  for (std::size_t number = 0; number < segments.size(); ++number) {
+    const Segment& one = segments[number];
+    const auto refuse = [&](const char* why) { refuse_segment(number, one, batch, why); };
+    if (one.rows == 0) refuse(": it has no rows; leave it out");
+    if (one.rows > rows || one.row > rows - one.rows)
+      refuse(": it leaves the batch. Rows are counted over batch and sequence");
+    if (one.row / length != (one.row + one.rows - 1) / length)
+      refuse(": it lies in several samples. Cut it where a sample ends");
+    for (std::size_t row = one.row; row < one.row + one.rows; ++row) {
+      if (!places[row].is_padding()) refuse(": it overlaps an earlier segment");
+      places[row] = {static_cast<std::uint32_t>(one.row),
+                     static_cast<std::uint32_t>(one.row + one.rows),
+                     static_cast<std::uint32_t>(one.position + (row - one.row))};
+    }
+  }
+}
+
+/// The sequences of a batch, in the memory of the backend's tensors. Without segments each sample
+/// is one sequence.
+class SequenceTable {
+ public:
+  /// throws  as find_places, and shape_error for segments of a batch without the axis sequence
+  template <class B>
+  void set(B& backend, Pool& pool, std::span<const Segment> segments, const Shape& batch) {
+    rows_ = 0;
+    memory_ = {};
+    if (segments.empty()) return;
+    const std::size_t rows = batch.elements(0, sequence_position(batch) + 1);
+    const Buffer host = pool.take_on_host(rows * sizeof(TokenPlace));
+    auto* const places = static_cast<TokenPlace*>(host.data());
+    find_places(segments, batch, places);
+    memory_ = pool.take(rows * sizeof(TokenPlace));
+    to_device(backend, places, rows, static_cast<TokenPlace*>(memory_.data()));
+    rows_ = rows;
+  }
+
+  /// For a tensor of this global shape.
+  /// throws   shape_error if it does not have the rows of the batch for which segments were given
+  Sequences of(const Shape& shape) const {
+    const std::size_t position = sequence_position(shape);
+    const std::size_t length = shape[position].extent();
+    if (rows_ == 0) return Sequences(length);
+    const std::size_t rows = shape.elements(0, position + 1);
+    if (rows != rows_) {
+      throw shape_error({"a tensor ", shape, " has ", rows,
+                         " rows of tokens, but the segments were given for a batch of ", rows_});
+    }
+    return Sequences(length, static_cast<const TokenPlace*>(memory_.data()));
+  }
+
+ private:
+  std::size_t rows_ = 0;
+  Buffer memory_;
+};
+
+}  // namespace shardwise::detail

@@ -1,0 +1,365 @@
+// Attention at 1 to 8 ranks against its formula, and its gradients against differences of that
+// formula: every layout, shared key heads, windows, segments, a soft cap, dropout, and every dtype.
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/core/philox.hpp"
+#include "shardwise/layers/attend.hpp"
+#include "shardwise/layout/layouts.hpp"
+#include "shardwise/model/composition.hpp"
+#include "shardwise/model/model.hpp"
+#include "support/filled.hpp"
+#include "support/largest_difference.hpp"
+#include "support/ranks.hpp"
+
+using namespace shardwise;
+using testing::filled;
+using testing::Ranks;
+
+namespace {
+
+using Numbers = std::vector<double>;
+using Feature = Sharded<Axis::feature>;
+using Sequence = Sharded<Axis::sequence>;
+using Batch = Sharded<Axis::batch>;
+
+constexpr std::size_t samples = 2, length = 7, heads = 6, size = 3;
+
+constexpr Shape tokens(std::size_t some_heads) {
+  return {{Axis::batch, samples}, {Axis::sequence, length}, {Axis::feature, some_heads, size}};
+}
+
+/// Numbers between -1 and 1 that no two operands share.
+Numbers drawn(std::size_t count, std::uint64_t ordinal) {
+  Numbers numbers(count);
+  const RandomStream stream(Seed{7}, ordinal, 0);
+  for (std::size_t i = 0; i < count; ++i) numbers[i] = 2.0 * stream.uniform(i) - 1;
+  return numbers;
+}
+
+struct Case {
+  AttentionForm form{};
+  AttentionScores scores{};
+  std::vector<Segment> segments{};
+
+  std::size_t key_heads() const { return heads / form.readers; }
+};
+
+/// Query, key and value of every token and head, and the gradient of the output.
+struct Operands {
+  Numbers q, k, v, dy;
+
+  explicit Operands(const Case& of)
+      : q(drawn(tokens(heads).elements(), 1)),
+        k(drawn(tokens(of.key_heads()).elements(), 2)),
+        v(drawn(k.size(), 3)),
+        dy(drawn(q.size(), 4)) {}
+};
+
+/// Whether token `query` of the batch sees token `key`.
+bool sees(const Case& of, std::size_t query, std::size_t key) {
+  if (of.form.causal && key > query) return false;
+  if (of.form.window > 0 && key + of.form.window <= query) return false;
+  if (of.segments.empty()) return query / length == key / length;
+  for (const Segment& one : of.segments) {
+    const auto has = [&](std::size_t row) { return row >= one.row && row < one.row + one.rows; };
+    if (has(query)) return has(key);
+  }
+  return false;
+}
+
+/// The definition: softmax(scale q kᵀ) v with all weights in one row of memory.
+Numbers expected(const Case& of, const Operands& x) {
+  const double scale =
+      of.scores.scale > 0 ? of.scores.scale : 1 / std::sqrt(static_cast<double>(size));
+  Numbers y(x.q.size());
+  for (std::size_t query = 0; query < samples * length; ++query)
+    for (std::size_t head = 0; head < heads; ++head) {
+      const std::size_t key_head = head / of.form.readers;
+      const auto key_at = [&](std::size_t key) { return (key * of.key_heads() + key_head) * size; };
+      const std::size_t at = (query * heads + head) * size;
+      Numbers weights(samples * length);
+      double sum = 0;
+      for (std::size_t key = 0; key < weights.size(); ++key) {
+        if (!sees(of, query, key)) continue;
+        double score = 0;
+        for (std::size_t d = 0; d < size; ++d) score += scale * x.q[at + d] * x.k[key_at(key) + d];
+        if (of.scores.soft_cap > 0)
+          score = of.scores.soft_cap * std::tanh(score / of.scores.soft_cap);
+        sum += weights[key] = std::exp(score);
+      }
+      for (std::size_t key = 0; sum > 0 && key < weights.size(); ++key)
+        for (std::size_t d = 0; d < size; ++d)
+          y[at + d] += weights[key] / sum * x.v[key_at(key) + d];
+    }
+  return y;
+}
+
+/// By central differences of Σ y dy; `of_operand` is one of x's.
+Numbers slopes(const Case& of, Operands x, Numbers Operands::*of_operand) {
+  const double step = 1e-5;
+  const auto total = [&] {
+    const Numbers y = expected(of, x);
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * x.dy[i];
+    return sum;
+  };
+  Numbers slope((x.*of_operand).size());
+  for (std::size_t i = 0; i < slope.size(); ++i) {
+    double& number = (x.*of_operand)[i];
+    const double before = number;
+    number = before + step;
+    const double above = total();
+    number = before - step;
+    slope[i] = (above - total()) / (2 * step);
+    number = before;
+  }
+  return slope;
+}
+
+template <class L, Layout In>
+using ModelOf = Model<L, Context<double, Reference, Ranks>, Ends<Layouts<In, In, In>, In>,
+                      TrainWithInputGradient>;
+
+double number(double x) { return x; }
+double number(float x) { return static_cast<double>(x); }
+
+/// The largest difference of the rank's part from the whole tensor.
+template <class V>
+double difference(const V& view, const Numbers& whole) {
+  testing::Largest largest;
+  for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i)
+      largest.see(std::abs(number(view[local + i]) - whole[global + i]));
+  });
+  return largest;
+}
+
+template <class T, Layout L>
+auto part(const Numbers& whole, std::size_t some_heads, Place place) {
+  using Given = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  return filled<T, L>(tokens(some_heads), place,
+                      [&](std::size_t i) { return static_cast<Given>(whole[i]); });
+}
+
+template <AttentionForm Form, Layout In>
+void check_layout(const Case& of, const Operands& x, const std::array<Numbers, 4>& right) {
+  struct Net : Graph<3, At<Attend<Form>, 0, 1, 2>> {
+    using Graph<3, At<Attend<Form>, 0, 1, 2>>::Graph;
+  };
+  const std::size_t keys = of.key_heads();
+  for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
+    CAPTURE(ranks);
+    CAPTURE(layout_name<In>());
+    testing::run_on_ranks(ranks, [&](Ranks& group) {
+      const Place place = place_of(group);
+      ModelOf<Net, In> model(Net(Attend<Form>(of.scores)), group, Seed{1},
+                             {tokens(heads), tokens(keys), tokens(keys)});
+      const auto q = part<double, In>(x.q, heads, place);
+      const auto k = part<double, In>(x.k, keys, place);
+      const auto v = part<double, In>(x.v, keys, place);
+      const auto dy = part<double, In>(x.dy, heads, place);
+      const auto y = model.forward({q.view(), k.view(), v.view()}, of.segments);
+      CHECK(difference(y, right[0]) < 1e-14);
+      const auto [dq, dk, dv] = model.backward(dy.view());
+      CHECK(difference(dq, right[1]) < 1e-9);
+      CHECK(difference(dk, right[2]) < 1e-9);
+      CHECK(difference(dv, right[3]) < 1e-9);
+    });
+  }
+}
+
+template <AttentionForm Form>
+void check(AttentionScores scores = {}, const std::vector<Segment>& segments = {}) {
+  const Case of{Form, scores, segments};
+  const Operands x(of);
+  const std::array<Numbers, 4> right{expected(of, x), slopes(of, x, &Operands::q),
+                                     slopes(of, x, &Operands::k), slopes(of, x, &Operands::v)};
+  check_layout<Form, Invariant>(of, x, right);
+  check_layout<Form, Feature>(of, x, right);
+  check_layout<Form, Sequence>(of, x, right);
+  check_layout<Form, Batch>(of, x, right);
+}
+
+/// Two packed documents and two rows of padding in the first sample, one document in the second.
+const std::vector<Segment> documents{{0, 2}, {2, 3, 5}, {8, 6}};
+
+std::string error_of(const std::vector<Segment>& segments, const Shape& keys = tokens(heads)) {
+  struct Net : Graph<3, At<Attend<>, 0, 1, 2>> {};
+  std::string text;
+  try {
+    SingleRank alone;
+    Model<Net, Context<float, Reference, SingleRank>,
+          Ends<Layouts<Invariant, Invariant, Invariant>, Invariant>>
+        model(Net{}, alone, Seed{1}, {tokens(heads), keys, keys});
+    const Tensor<float, Invariant> q(tokens(heads));
+    model.evaluate({q.view(), q.view(), q.view()}, segments);
+  } catch (const error& e) {
+    text = e.what();
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("attention and its gradients by formula, in every layout") {
+  check<AttentionForm{}>();
+  check<AttentionForm{.causal = false}>();
+  check<AttentionForm{.readers = 3}>();
+  check<AttentionForm{.readers = heads, .causal = false}>();
+  check<AttentionForm{.readers = 2, .window = 3}>();
+  check<AttentionForm{.window = 1}>();
+  check<AttentionForm{.readers = 2}>({.scale = 1.5, .soft_cap = 0.75});
+}
+
+TEST_CASE("a token sees its own document, and padding nothing") {
+  check<AttentionForm{.readers = 3}>({}, documents);
+  check<AttentionForm{.readers = 2, .causal = false}>({}, documents);
+  check<AttentionForm{.window = 2}>({}, documents);
+}
+
+namespace {
+
+using Dropping = Graph<3, At<Attend<AttentionForm{.readers = 2, .dropped = 1, .of = 4}>, 0, 1, 2>>;
+struct Drops : Dropping {};
+
+/// Output, dq, dk and dv of the second batch of a step.
+template <Layout In>
+std::array<Numbers, 4> with_dropout(int ranks, const Operands& x) {
+  std::array<Numbers, 4> all{Numbers(x.q.size()), Numbers(x.q.size()), Numbers(x.k.size()),
+                             Numbers(x.k.size())};
+  run_ranks(ranks, [&](ThreadCommunicator& group) {
+    const Place place = place_of(group);
+    Model<Drops, Context<double, Reference, ThreadCommunicator>, Ends<Layouts<In, In, In>, In>,
+          TrainWithInputGradient>
+        model(Drops{}, group, Seed{1}, {tokens(heads), tokens(3), tokens(3)});
+    const auto q = part<double, In>(x.q, heads, place);
+    const auto k = part<double, In>(x.k, 3, place);
+    const auto v = part<double, In>(x.v, 3, place);
+    const auto dy = part<double, In>(x.dy, heads, place);
+    const auto note = [](const auto& view, Numbers& whole) {
+      for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) whole[global + i] = view[local + i];
+      });
+    };
+    for (int batch = 0; batch < 2; ++batch) {
+      note(model.forward({q.view(), k.view(), v.view()}), all[0]);
+      const auto [dq, dk, dv] = model.backward(dy.view());
+      note(dq, all[1]);
+      note(dk, all[2]);
+      note(dv, all[3]);
+    }
+  });
+  return all;
+}
+
+double product(const Numbers& a, const Numbers& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("dropped weights are the same at every number of ranks, and in backward") {
+  Operands x({.form = {.readers = 2}});
+  const std::array<Numbers, 4> alone = with_dropout<Invariant>(1, x);
+  CHECK(testing::largest_difference(alone[0], expected({.form = {.readers = 2}}, x)) > 0.1);
+  for (const int ranks : {2, 3, 4, 8}) {
+    CAPTURE(ranks);
+    const std::array<Numbers, 4> by_head = with_dropout<Feature>(ranks, x);
+    const std::array<Numbers, 4> by_token = with_dropout<Sequence>(ranks, x);
+    for (std::size_t i = 0; i < 4; ++i) {
+      CAPTURE(i);
+      CHECK(testing::largest_difference(by_head[i], alone[i]) < 1e-14);
+      CHECK(testing::largest_difference(by_token[i], alone[i]) < 1e-14);
+    }
+  }
+  // y is linear in v, so <y, dy> is <v, dv> with the same mask.
+  CHECK(std::abs(product(alone[0], x.dy) - product(x.v, alone[3])) < 1e-12);
+  Operands moved = x;
+  for (std::size_t i = 0; i < x.q.size(); ++i) moved.q[i] += 1e-6 * x.dy[i];
+  const double slope =
+      (product(with_dropout<Invariant>(1, moved)[0], x.dy) - product(alone[0], x.dy)) / 1e-6;
+  CHECK(std::abs(slope - product(alone[1], x.dy)) < 1e-5);
+}
+
+TEST_CASE("a dropped weight is zero, and the others are larger") {
+  constexpr std::size_t many = 64;
+  constexpr Shape shape{{Axis::sequence, many}, {Axis::feature, 1, many}};
+  struct Net
+      : Graph<3, At<Attend<AttentionForm{.causal = false, .dropped = 1, .of = 4}>, 0, 1, 2>> {};
+  SingleRank alone;
+  Model<Net, Context<double, Reference, SingleRank>,
+        Ends<Layouts<Invariant, Invariant, Invariant>, Invariant>>
+      model(Net{}, alone, Seed{1}, {shape, shape, shape});
+  const Tensor<double, Invariant> zeros(shape);
+  const auto one_of_each = filled<double, Invariant>(
+      shape, {}, [](std::size_t i) { return i / many == i % many ? 1.0 : 0.0; });
+  const auto y = model.forward({zeros.view(), zeros.view(), one_of_each.view()});
+  std::size_t dropped = 0, wrong = 0;
+  for (const double weight : y.span()) {
+    if (weight == 0) ++dropped;
+    if (weight != 0 && std::abs(weight - 4.0 / 3 / many) > 1e-15) ++wrong;
+  }
+  CHECK(wrong == 0);
+  CHECK(std::abs(static_cast<double>(dropped) / (many * many) - 0.25) < 0.03);
+  const auto all = model.evaluate({zeros.view(), zeros.view(), one_of_each.view()});
+  CHECK(std::abs(all[5] - 1.0 / many) < 1e-15);
+}
+
+TEST_CASE_TEMPLATE("sums of short dtypes are rounded once", T, float, bf16, fp16) {
+  struct Net : Graph<3, At<Attend<AttentionForm{.readers = 2}>, 0, 1, 2>> {};
+  // Half a unit in the last place of numbers below 1, of which float needs some for its sums.
+  const double bound = std::same_as<T, float> ? 1e-6 : std::same_as<T, bf16> ? 0x1p-9 : 0x1p-12;
+  const Case of{.form = {.readers = 2}};
+  Operands x(of);
+  for (Numbers* numbers : {&x.q, &x.k, &x.v, &x.dy})
+    for (double& number : *numbers)
+      number = static_cast<double>(static_cast<float>(static_cast<T>(static_cast<float>(number))));
+  const std::array<Numbers, 4> right{expected(of, x), slopes(of, x, &Operands::q),
+                                     slopes(of, x, &Operands::k), slopes(of, x, &Operands::v)};
+  run_ranks(4, [&](ThreadCommunicator& group) {
+    const Place place = place_of(group);
+    Model<Net, Context<T, Reference, ThreadCommunicator>,
+          Ends<Layouts<Feature, Feature, Feature>, Feature>, TrainWithInputGradient>
+        model(Net{}, group, Seed{1}, {tokens(heads), tokens(3), tokens(3)});
+    const auto q = part<T, Feature>(x.q, heads, place);
+    const auto k = part<T, Feature>(x.k, 3, place);
+    const auto v = part<T, Feature>(x.v, 3, place);
+    const auto dy = part<T, Feature>(x.dy, heads, place);
+    CHECK(difference(model.forward({q.view(), k.view(), v.view()}), right[0]) <= bound);
+    const auto [dq, dk, dv] = model.backward(dy.view());
+    CHECK(difference(dq, right[1]) <= bound);
+    CHECK(difference(dk, right[2]) <= 4 * bound);  // ranks sum rounded summands
+    CHECK(difference(dv, right[3]) <= 4 * bound);
+  });
+}
+
+TEST_CASE("wrong segments and heads are told") {
+  CHECK(error_of({{0, 7}, {6, 1}})
+            .find("segment 1 is rows 6 to 7 (without the last) of a batch "
+                  "[batch 2, sequence 7, feature 6*3]: it overlaps") != std::string::npos);
+  CHECK(error_of({{5, 3}}).find("lies in several samples") != std::string::npos);
+  CHECK(error_of({{13, 2}}).find("leaves the batch") != std::string::npos);
+  CHECK(error_of({{13, std::numeric_limits<std::size_t>::max()}}).find("leaves the batch") !=
+        std::string::npos);
+  CHECK(error_of({{3, 0}}).find("has no rows") != std::string::npos);
+  CHECK(error_of({}, tokens(2)).find("1 times as many query heads as key heads") !=
+        std::string::npos);
+  CHECK(error_of({{0, 7}}) == "");
+}

@@ -1,0 +1,92 @@
+// What attention takes, gives and sends, known to the compiler.
+
+#include <concepts>
+
+#include "shardwise/layers/attend.hpp"
+#include "shardwise/layers/head_linear.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/join.hpp"
+#include "shardwise/model/plan.hpp"
+#include "shardwise/model/queries.hpp"
+#include "shardwise/model/sequential.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using Batch = Sharded<Axis::batch>;
+using Sequence = Sharded<Axis::sequence>;
+using Feature = Sharded<Axis::feature>;
+
+static_assert(Merge<Attend<>, 3> && !Merge<Attend<>, 2>);
+
+// The layouts of keys and values follow from those of queries.
+constexpr AttentionForm grouped{.readers = 3}, windowed{.window = 4};
+static_assert(std::same_as<operand_t<Attend<>, 1, Feature>, Feature>);
+static_assert(std::same_as<operand_t<Attend<grouped>, 1, Feature>,
+                           Haloed<Axis::feature, Window{.repeats = 3}>>);
+static_assert(std::same_as<operand_t<Attend<grouped>, 2, Sequence>, Replicated>);
+static_assert(std::same_as<operand_t<Attend<windowed>, 2, Sequence>,
+                           Haloed<Axis::sequence, Window{.kernel = 4, .before = 3}>>);
+static_assert(std::same_as<operand_t<Attend<grouped>, 1, Batch>, Batch>);
+
+// Each query head finds its key head on its rank, no rank holds a key head that it does not read,
+// and fewer than one copy for each key head and rank is held, at every number of ranks.
+consteval bool heads_meet(std::size_t groups, std::size_t readers, int ranks) {
+  const Window window{.repeats = readers};
+  std::size_t copies = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Place place{rank, ranks};
+    const Interval queries = block_of(groups * readers, place);
+    const Interval keys = window.held_by(place, groups);
+    copies += keys.size;
+    if (queries.size == 0 && keys.size > 0) return false;
+    if (queries.size == 0) continue;
+    if (keys.offset != queries.offset / readers) return false;
+    if (keys.end() != (queries.end() - 1) / readers + 1) return false;
+  }
+  return copies < groups + static_cast<std::size_t>(ranks);
+}
+
+consteval bool all_heads_meet() {
+  for (const std::size_t groups : {1, 2, 3, 4, 5, 8, 12})
+    for (const std::size_t readers : {1, 2, 3, 4, 7, 8})
+      for (int ranks = 1; ranks <= 16; ++ranks)
+        if (!heads_meet(groups, readers, ranks)) return false;
+  return true;
+}
+static_assert(all_heads_meet());
+
+// A block sends what two linear layers send: the ranks add the gradients of x for queries, keys and
+// values once.
+template <std::size_t E, std::size_t H, std::size_t G, std::size_t D, class S = split::output>
+using Heads = Join<Attend<AttentionForm{.readers = H / G}>, HeadLinear<E, H, D, false, S>,
+                   HeadLinear<E, G, D, false, S>, HeadLinear<E, G, D, false, S>>;
+
+struct ByHead : Sequential<Heads<8, 6, 6, 4>, RowParallelLinear<24, 8, false>> {};
+struct ByToken : Sequential<Heads<8, 6, 2, 4, split::none>, Linear<split::none, 24, 8, false>> {};
+
+constexpr Shape rows{{Axis::batch, 2}, {Axis::sequence, 10}, {Axis::feature, 8}};
+constexpr std::size_t stream = 2 * 10 * 8, key = 2 * 10 * 2 * 4;
+
+template <class L, Layout Ends>
+constexpr Plan plan_on() {
+  return plan<L, 4, Ends, Ends, true>(rows);
+}
+
+static_assert(plan_on<ByHead, Invariant>().forward == collectives{all_reduce(stream)});
+static_assert(plan_on<ByHead, Invariant>().backward == collectives{all_reduce(stream)});
+static_assert(plan_on<ByHead, Sequence>().forward ==
+              collectives{all_gather(stream), reduce_scatter(stream)});
+static_assert(plan_on<ByHead, Sequence>().backward ==
+              collectives{all_gather(stream), reduce_scatter(stream)});
+
+// Ranks that have their own tokens gather keys and values alone.
+static_assert(plan_on<ByToken, Sequence>().forward ==
+              collectives{all_gather(key), all_gather(key)});
+static_assert(plan_on<ByToken, Sequence>().backward ==
+              collectives{reduce_scatter(key), reduce_scatter(key)});
+
+static_assert(HeadLinear<8, 6, 4>{}.output_shape(rows).back() == Dim{Axis::feature, 6, 4});
+
+}  // namespace
