@@ -237,9 +237,9 @@ namespace {
 using Dropping = Graph<3, At<Attend<AttentionForm{.readers = 2, .dropped = 1, .of = 4}>, 0, 1, 2>>;
 struct Drops : Dropping {};
 
-/// Output, dq, dk and dv of the second batch of a step.
+/// Output, dq, dk and dv of the last of some batches of a step.
 template <Layout In>
-std::array<Numbers, 4> with_dropout(int ranks, const Operands& x) {
+std::array<Numbers, 4> with_dropout(int ranks, const Operands& x, int batches = 2) {
   std::array<Numbers, 4> all{Numbers(x.q.size()), Numbers(x.q.size()), Numbers(x.k.size()),
                              Numbers(x.k.size())};
   run_ranks(ranks, [&](ThreadCommunicator& group) {
@@ -256,7 +256,7 @@ std::array<Numbers, 4> with_dropout(int ranks, const Operands& x) {
         for (std::size_t i = 0; i < count; ++i) whole[global + i] = view[local + i];
       });
     };
-    for (int batch = 0; batch < 2; ++batch) {
+    for (int batch = 0; batch < batches; ++batch) {
       note(model.forward({q.view(), k.view(), v.view()}), all[0]);
       const auto [dq, dk, dv] = model.backward(dy.view());
       note(dq, all[1]);
@@ -289,6 +289,7 @@ TEST_CASE("dropped weights are the same at every number of ranks, and in backwar
       CHECK(testing::largest_difference(by_token[i], alone[i]) < 1e-14);
     }
   }
+  CHECK(testing::largest_difference(with_dropout<Invariant>(1, x, 1)[0], alone[0]) > 0.1);
   // y is linear in v, so <y, dy> is <v, dv> with the same mask.
   CHECK(std::abs(product(alone[0], x.dy) - product(x.v, alone[3])) < 1e-12);
   Operands moved = x;

@@ -49,8 +49,8 @@ consteval bool heads_meet(std::size_t groups, std::size_t readers, int ranks) {
 }
 
 consteval bool all_heads_meet() {
-  for (const std::size_t groups : {1, 2, 3, 4, 5, 8, 12})
-    for (const std::size_t readers : {1, 2, 3, 4, 7, 8})
+  for (const std::size_t groups : {1U, 2U, 3U, 4U, 5U, 8U, 12U})
+    for (const std::size_t readers : {1U, 2U, 3U, 4U, 7U, 8U})
       for (int ranks = 1; ranks <= 16; ++ranks)
         if (!heads_meet(groups, readers, ranks)) return false;
   return true;

@@ -12,10 +12,10 @@
 #include <type_traits>
 
 #include "shardwise/backend/detail/rows.hpp"
-#include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layers/detail/table_loops.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/sized.hpp"
@@ -40,78 +40,6 @@ template <>
 struct TableLayouts<split::input> : ProductLayouts<split::output, Axis::feature> {
   template <Layout In>
   using weight = ProductLayouts<split::input, Axis::feature>::weight<In>;
-};
-
-/// The rows of a table that a rank has.
-struct RowsHere {
-  std::size_t all;      ///< rows of the table, over all ranks
-  std::size_t first;    ///< number of the rank's first row
-  std::size_t count;    ///< number of the rank's rows
-  std::size_t columns;  ///< the rank's elements of a row
-
-  /// The row among those of the rank, not below `count` if another rank or none has it.
-  constexpr std::size_t of(std::int32_t id) const { return static_cast<std::size_t>(id) - first; }
-  /// Whether the table has a row of this id.
-  constexpr bool have(std::int32_t id) const { return static_cast<std::size_t>(id) < all; }
-};
-
-/// to[i] = from[i], or `otherwise` if the rank has no such row.
-template <class T>
-struct TakenRow {
-  const T* from;
-  T otherwise;
-  T* to;
-
-  constexpr void operator()(std::size_t i) const { to[i] = from == nullptr ? otherwise : from[i]; }
-};
-
-/// y[r] = table[ids[r]]: zeros if another rank has the row, and NaN if none has it.
-template <class T>
-struct TakenRows {
-  RowsHere rows;
-  const std::int32_t* ids;
-  const T* table;
-  T* y;
-
-  constexpr TakenRow<T> operator()(std::size_t r) const {
-    using A = accumulate_t<T>;
-    const std::size_t row = rows.of(ids[r]);
-    const A otherwise = rows.have(ids[r]) ? A(0) : std::numeric_limits<A>::quiet_NaN();
-    return {row < rows.count ? table + row * rows.columns : nullptr, static_cast<T>(otherwise),
-            y + r * rows.columns};
-  }
-};
-
-/// sums[ids[r]] += dy[r] for each of `count` ids in order, for a block of `width` columns.
-template <class T>
-struct AddedRows {
-  RowsHere rows;
-  const std::int32_t* ids;
-  std::size_t count;
-  std::size_t width;
-  const T* dy;
-  accumulate_t<T>* sums;
-
-  constexpr void operator()(std::size_t block) const {
-    const std::size_t begin = block * width;
-    const std::size_t end = std::min(begin + width, rows.columns);
-    for (std::size_t r = 0; r < count; ++r) {
-      const std::size_t row = rows.of(ids[r]);
-      if (row >= rows.count) continue;
-      for (std::size_t c = begin; c < end; ++c)
-        sums[row * rows.columns + c] += static_cast<accumulate_t<T>>(dy[r * rows.columns + c]);
-    }
-  }
-};
-
-/// gradient[i] (+)= sums[i].
-template <class T>
-struct StoredSums {
-  Write write;
-  const accumulate_t<T>* sums;
-  T* gradient;
-
-  constexpr void operator()(std::size_t i) const { store(gradient[i], sums[i], write); }
 };
 
 }  // namespace detail
@@ -191,20 +119,8 @@ class Embedding : public detail::TableLayouts<S>, public Sized<V, N>, public Wei
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX&) const {
-    using T = typename Frame::dtype;
     const auto [gradient] = frame.gradients();
-    if constexpr (std::same_as<T, accumulate_t<T>>) {
-      if (frame.write() == Write::replace)
-        detail::fill(frame.backend(), gradient.data(), gradient.size(), T(0));
-      add_rows(frame, x, dy, rows_of(gradient), gradient.data());
-    } else {
-      const Buffer memory = frame.take(gradient.size() * sizeof(accumulate_t<T>));
-      auto* const sums = static_cast<accumulate_t<T>*>(memory.data());
-      detail::fill(frame.backend(), sums, gradient.size(), accumulate_t<T>(0));
-      add_rows(frame, x, dy, rows_of(gradient), sums);
-      frame.backend().for_each(gradient.size(),
-                               detail::StoredSums<T>{frame.write(), sums, gradient.data()});
-    }
+    detail::add_rows(frame, rows_of(gradient), x.data(), x.size(), dy.data(), gradient.data());
   }
   ///@}
 
@@ -215,17 +131,6 @@ class Embedding : public detail::TableLayouts<S>, public Sized<V, N>, public Wei
     const std::size_t first =
         std::same_as<S, split::output> ? block_of(table.global()[0], table.place()).offset : 0;
     return {table.global()[0].extent(), first, here[0].extent(), here[1].extent()};
-  }
-
-  /// On a device one thread adds a column; on the host one loop adds whole rows.
-  template <class Frame, class X, class DY, class Sum>
-  static void add_rows(Frame& frame, const X& x, const DY& dy, const detail::RowsHere& rows,
-                       Sum* sums) {
-    using T = typename Frame::dtype;
-    constexpr bool is_device = DeviceBackend<typename Frame::backend_type>;
-    frame.backend().for_each(is_device ? rows.columns : 1,
-                             detail::AddedRows<T>{rows, x.data(), x.size(),
-                                                  is_device ? 1 : rows.columns, dy.data(), sums});
   }
 
   template <class X>

@@ -58,7 +58,7 @@ constexpr A inner_product(const T* a, const T* b, std::size_t n) {
 template <class A>
 struct SoftmaxRow {
   A highest = 0;
-  A inverse = 0;  ///< 1 / Σ exp(score - highest); 0 if the row sees nothing
+  A inverse = 0;  ///< 1 / Σ exp(score - highest)
   A mean = 0;     ///< Σ weight · its gradient; in backward only
 
   constexpr A weight(A score) const { return exponential(score - highest) * inverse; }
@@ -105,7 +105,6 @@ struct AttentionOperands {
   /// Without `mean`.
   constexpr SoftmaxRow<A> softmax(std::size_t row, std::size_t head) const {
     const Interval seen = tokens.keys_of(row);
-    if (seen.size == 0) return {};
     A highest = -std::numeric_limits<A>::infinity(), sum = 0;
     for (std::size_t key = seen.offset; key < seen.end(); ++key) {
       const A s = score(row, head, key);

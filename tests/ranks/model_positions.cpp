@@ -1,0 +1,250 @@
+// Positions of tokens at 1 to 8 ranks, against their formula: rotary and learned ones, in every
+// layout, with packed documents and padding.
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/layers/position_embedding.hpp"
+#include "shardwise/layers/rope.hpp"
+#include "shardwise/layers/rope_frequencies.hpp"
+#include "shardwise/model/model.hpp"
+#include "support/filled.hpp"
+#include "support/largest_difference.hpp"
+#include "support/ranks.hpp"
+
+using namespace shardwise;
+using testing::filled;
+using testing::Ranks;
+
+namespace {
+
+using Feature = Sharded<Axis::feature>;
+using Sequence = Sharded<Axis::sequence>;
+using Batch = Sharded<Axis::batch>;
+
+constexpr std::size_t samples = 2, length = 7, heads = 3, size = 6, wide = heads * size;
+constexpr Shape tokens{
+    {Axis::batch, samples}, {Axis::sequence, length}, {Axis::feature, heads, size}};
+
+/// Two packed documents and two rows of padding in the first sample, one document in the second.
+const std::vector<Segment> documents{{0, 2}, {2, 3, 5}, {8, 6}};
+
+/// The position of a token; -1 for padding.
+int position_of(const std::vector<Segment>& segments, std::size_t row) {
+  if (segments.empty()) return static_cast<int>(row % length);
+  for (const Segment& one : segments)
+    if (row >= one.row && row < one.row + one.rows)
+      return static_cast<int>(one.position + row - one.row);
+  return -1;
+}
+
+/// Whole numbers.
+double number_of(std::size_t i) { return static_cast<double>(i % 9) - 4; }
+
+/// The largest difference of the rank's part from element(i) of the whole tensor.
+template <class V, class F>
+double difference(const V& view, F&& element) {
+  testing::Largest largest;
+  for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto found = static_cast<accumulate_t<typename V::value_type>>(view[local + i]);
+      largest.see(std::abs(static_cast<double>(found) - element(global + i)));
+    }
+  });
+  return largest;
+}
+
+/// Element i of x, turned by position · theta^(-2 p / n), or back.
+double turned(const RopeOptions& options, const std::vector<Segment>& segments, std::size_t i,
+              double direction) {
+  const std::size_t n = options.features == 0 ? size : options.features;
+  const std::size_t in_head = i % size;
+  if (in_head >= n) return number_of(i);
+  const bool halves = options.pairs == RopePairs::halves;
+  const bool is_first = halves ? in_head < n / 2 : in_head % 2 == 0;
+  const std::size_t pair = halves ? in_head % (n / 2) : in_head / 2;
+  const std::size_t apart = halves ? n / 2 : 1;
+  const double frequency =
+      std::pow(options.theta, -2.0 * static_cast<double>(pair) / static_cast<double>(n)) /
+      options.scaling.factor;
+  const int position = position_of(segments, i / wide);
+  const double angle = direction * (position < 0 ? 0 : position) * frequency;
+  return is_first ? number_of(i) * std::cos(angle) - number_of(i + apart) * std::sin(angle)
+                  : number_of(i) * std::cos(angle) + number_of(i - apart) * std::sin(angle);
+}
+
+template <Layout L>
+void check_rope(const RopeOptions& options, const std::vector<Segment>& segments) {
+  for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
+    CAPTURE(ranks);
+    testing::run_on_ranks(ranks, [&](Ranks& group) {
+      Model<Rope, Context<double, Reference, Ranks>, Ends<L, L>, TrainWithInputGradient> model(
+          Rope(options), group, Seed{1}, tokens);
+      const auto x = filled<double, L>(tokens, place_of(group), number_of);
+      const auto y = model.forward(x.view(), segments);
+      CHECK(difference(y, [&](std::size_t i) { return turned(options, segments, i, 1); }) < 1e-14);
+      const auto dx = model.backward(x.view());
+      CHECK(difference(dx, [&](std::size_t i) { return turned(options, segments, i, -1); }) <
+            1e-14);
+    });
+  }
+}
+
+void check_rope_everywhere(const RopeOptions& options) {
+  for (const auto& segments : {std::vector<Segment>{}, documents}) {
+    check_rope<Invariant>(options, segments);
+    check_rope<Feature>(options, segments);
+    check_rope<Sequence>(options, segments);
+    check_rope<Batch>(options, segments);
+  }
+}
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("Rope turns each head by the position of its token, in every layout") {
+  check_rope_everywhere({});
+  check_rope_everywhere({.theta = 100, .pairs = RopePairs::neighbours});
+  check_rope_everywhere({.features = 4, .scaling = RopeScaling::linear(2)});
+}
+
+TEST_CASE("frequencies for long sequences are those of transformers") {
+  // Computed by the formulas of its modeling_rope_utils.py, written out in Python.
+  const RopeFrequencies<> llama3{500000, 128, RopeScaling::llama3(8, 1, 4, 8192)};
+  const RopeFrequencies<> yarn{10000, 128, RopeScaling::yarn(4, 4096)};
+  struct Row {
+    std::size_t pair;
+    double of_llama3, of_yarn;
+  };
+  const Row rows[] = {{0, 1, 1},
+                      {1, 0.814617233856545, 0.865964323360065},
+                      {28, 0.00321144599475259, 0.0136790723849148},
+                      {30, 0.00137189356776114, 0.00948851788270058},
+                      {31, 0.000856751412919632, 0.00788360778009149},
+                      {35, 9.55621235396468e-05, 0.00368399194836505},
+                      {40, 3.42810219595259e-05, 0.00133788670237893},
+                      {63, 3.06892598891451e-07, 2.88695496172365e-05}};
+  for (const Row& row : rows) {
+    CAPTURE(row.pair);
+    CHECK(std::abs(llama3(row.pair) / row.of_llama3 - 1) < 1e-13);
+    CHECK(std::abs(yarn(row.pair) / row.of_yarn - 1) < 1e-13);
+  }
+  CHECK(std::abs(yarn.scaling.amplitude - 1.13862943611199) < 1e-14);
+}
+
+TEST_CASE("yarn lengthens every pair") {
+  SingleRank alone;
+  const RopeScaling scaling = RopeScaling::yarn(4, 64);
+  Model<Rope, Context<double, Reference, SingleRank>> model(Rope({.scaling = scaling}), alone,
+                                                            Seed{1}, tokens);
+  const auto x = filled<double, Invariant>(tokens, {}, number_of);
+  const auto y = model.evaluate(x.view());
+  double of_x = 0, of_y = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    of_x += x[i] * x[i];
+    of_y += y[i] * y[i];
+  }
+  CHECK(std::abs(of_y / of_x - scaling.amplitude * scaling.amplitude) < 1e-13);
+}
+
+namespace {
+
+constexpr std::size_t rows = 11;
+using Table = PositionEmbedding<rows, wide>;
+
+template <class T>
+auto number(std::size_t i) {
+  return static_cast<accumulate_t<T>>(number_of(i));
+}
+
+template <class T, Layout L>
+void check_table(const std::vector<Segment>& segments) {
+  std::vector<double> slope(rows * wide);
+  const auto row_of = [&](std::size_t i) { return position_of(segments, i / wide); };
+  for (std::size_t i = 0; i < tokens.elements(); ++i)
+    if (row_of(i) >= 0)
+      slope[static_cast<std::size_t>(row_of(i)) * wide + i % wide] += 2 * number_of(i);
+  for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
+    CAPTURE(ranks);
+    CAPTURE(layout_name<L>());
+    testing::run_on_ranks(ranks, [&](Ranks& group) {
+      const Place place = place_of(group);
+      Model<Table, Context<T, Reference, Ranks>, Ends<L, Invariant>, TrainWithInputGradient> model(
+          Table{}, group, Seed{1}, tokens);
+      const auto table =
+          filled<T, Invariant>({{Axis::output, rows}, {Axis::input, heads, size}}, place,
+                               [](std::size_t i) { return number<T>(i + 5); });
+      model.set("weight", table.view());
+      auto x = filled<T, L>(tokens, place, number<T>);
+      if (std::same_as<L, Partial> && place.rank > 0) x = Tensor<T, L>(tokens, place);
+      const auto dy = filled<T, Invariant>(tokens, place, number<T>);
+      for (int batch = 0; batch < 2; ++batch) {
+        const auto y = model.forward(x.view(), segments);
+        CHECK(difference(y, [&](std::size_t i) {
+                const auto at = static_cast<std::size_t>(row_of(i));
+                return number_of(i) + (row_of(i) < 0 ? 0 : number_of(at * wide + i % wide + 5));
+              }) == 0);
+        const auto dx = model.backward(dy.view());
+        CHECK(difference(dx, number_of) == 0);
+      }
+      model.settle_gradients();
+      const auto gradient = model.gather_gradient("weight");
+      CHECK(difference(gradient.view(), [&](std::size_t i) { return slope[i]; }) == 0);
+    });
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("learned positions and their gradients", T, float, double, bf16, fp16) {
+  for (const auto& segments : {std::vector<Segment>{}, documents}) {
+    check_table<T, Invariant>(segments);
+    check_table<T, Partial>(segments);
+    check_table<T, Feature>(segments);
+    check_table<T, Sequence>(segments);
+    check_table<T, Batch>(segments);
+  }
+}
+
+TEST_CASE("wrong positions, heads and options are told") {
+  SingleRank alone;
+  const Tensor<float, Invariant> x(tokens);
+  const auto run = [&](auto layer, const Shape& shape, const std::vector<Segment>& segments) {
+    return error_of([&] {
+      Model<decltype(layer), Context<float, Reference, SingleRank>> model(layer, alone, Seed{1},
+                                                                          shape);
+      model.evaluate(x.view(), segments);
+    });
+  };
+  CHECK(run(Table{}, tokens, {{7, 4, 8}})
+            .find("row 10 of the input is at position 11, but the "
+                  "table has 11 positions") != std::string::npos);
+  CHECK(run(PositionEmbedding<6, wide>{}, tokens, {}).find("row 6 of the input is at position 6") !=
+        std::string::npos);
+  CHECK(run(PositionEmbedding<6, 5>{}, tokens, {}).find("adds to tokens of 5 features") !=
+        std::string::npos);
+  const Shape odd{{Axis::sequence, 2}, {Axis::feature, 2, 3}};
+  CHECK(run(Rope{}, odd, {}).find("heads of an even number of features") != std::string::npos);
+  CHECK(run(Rope({.features = 8}), tokens, {}).find("of which 8 turn") != std::string::npos);
+  CHECK(run(Rope{}, {{Axis::batch, 2}, {Axis::feature, 2, 2}}, {}).find("no rows of tokens") !=
+        std::string::npos);
+  CHECK(error_of([] { Rope({.theta = 1}); }).find("theta must be above 1") != std::string::npos);
+  CHECK(error_of([] { Rope({.scaling = RopeScaling::llama3(8, 4, 4, 8192)}); }).find("low below") !=
+        std::string::npos);
+}
