@@ -46,6 +46,7 @@ namespace shardwise {}
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
 #include "shardwise/layers/head_linear.hpp"
+#include "shardwise/layers/head_norm.hpp"
 #include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/layer_norm.hpp"

@@ -1,10 +1,19 @@
 // Normalisations on whole, shared-out and split rows, and between other layers.
 
+#include <cstddef>
+#include <vector>
+
 #include "ranks/layer_on_ranks.hpp"
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/single_rank.hpp"
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/head_norm.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/rms_norm.hpp"
+#include "shardwise/model/model.hpp"
+#include "support/filled.hpp"
+#include "support/largest_difference.hpp"
 
 using namespace shardwise;
 using testing::check_on_ranks;
@@ -46,6 +55,49 @@ TEST_CASE("RmsNorm") {
   SUBCASE("over split features, with weights") { check_norm<RmsNorm, Affine::weight, Features>(); }
   SUBCASE("over split features, without the gradient of the input") {
     check_norm<RmsNorm, Affine::weight, Features, Train>();
+  }
+}
+
+namespace {
+
+/// Output, and gradients of the input and of the weight, one after another.
+template <class L>
+std::vector<double> on_one_rank(const L& layer, const Shape& shape) {
+  SingleRank alone;
+  Model<L, Context<double, Reference, SingleRank>, Ends<Invariant, Invariant>,
+        TrainWithInputGradient>
+      model(layer, alone, Seed{1}, shape);
+  const auto number = [](std::size_t i) { return static_cast<double>(i * i % 11) - 4.5; };
+  const auto weight = testing::filled<double, Invariant>({{Axis::feature, 4}}, {}, number);
+  model.set("weight", weight.view());
+  const auto x = testing::filled<double, Invariant>(shape, {}, number);
+  const auto dy =
+      testing::filled<double, Invariant>(shape, {}, [&](std::size_t i) { return number(i + 3); });
+  std::vector<double> all;
+  const auto note = [&](const auto& view) {
+    all.insert(all.end(), view.data(), view.data() + view.size());
+  };
+  note(model.forward(x.view()));
+  note(model.backward(dy.view()));
+  note(model.gather_gradient("weight").view());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("HeadNorm is RmsNorm whose rows are heads") {
+  CHECK(testing::largest_difference(
+            on_one_rank(HeadNorm<4>(Epsilon{1e-3}), text(5, {Axis::feature, 3, 4})),
+            on_one_rank(RmsNorm<4>(Epsilon{1e-3}), text(15, {Axis::feature, 4}))) < 1e-14);
+  CHECK_THROWS_WITH_AS(HeadNorm<4>{}.output_shape(text(5, {Axis::feature, 12})),
+                       doctest::Contains("the innermost axis must be feature heads*4"),
+                       shape_error);
+  for (const Shape& shape : {text(8, {Axis::feature, 8, 3}), text(3, {Axis::feature, 2, 3}),
+                             text(0, {Axis::feature, 2, 3})}) {
+    const HeadNorm<dynamic> norm(3, Epsilon{1e-3});
+    check_on_ranks<Features, Features>(norm, shape, up_to_rounding);
+    check_on_ranks<Sequence, Sequence>(norm, shape, up_to_rounding);
+    check_on_ranks<Invariant, Invariant>(norm, shape, up_to_rounding);
   }
 }
 
