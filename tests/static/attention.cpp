@@ -81,6 +81,14 @@ static_assert(plan_on<ByHead, Sequence>().forward ==
 static_assert(plan_on<ByHead, Sequence>().backward ==
               collectives{all_gather(stream), reduce_scatter(stream)});
 
+// Key heads are exchanged only if a rank needs those of another.
+struct Grouped : Sequential<Heads<8, 6, 2, 4>, RowParallelLinear<24, 8, false>> {};
+static_assert(plan<Grouped, 2>(rows).forward == collectives{all_reduce(stream)});
+static_assert(plan<Grouped, 2>(rows).backward.empty());
+static_assert(plan<Grouped, 4>(rows).forward.size() == 3 &&
+              plan<Grouped, 4>(rows).forward[0].operation == Operation::halo_exchange &&
+              plan<Grouped, 4>(rows).forward[0].elements == key);
+
 // Ranks that have their own tokens gather keys and values alone.
 static_assert(plan_on<ByToken, Sequence>().forward ==
               collectives{all_gather(key), all_gather(key)});

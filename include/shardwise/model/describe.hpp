@@ -31,7 +31,7 @@ class Describer : public WalkVisitor {
   void redistribution(const Shape& shape) {
     using To = typename R::to;
     if constexpr (!std::is_same_v<typename R::from, To>) {
-      PlanVisitor calls(sending_, trains_);
+      PlanVisitor calls(sending_, trains_, place_.size);
       calls.redistribution<R, Returns, X>(shape);
       Row row{};
       row[1] = layout_name<typename R::from>() + " -> " + layout_name<To>();
@@ -62,7 +62,7 @@ class Describer : public WalkVisitor {
     row[0] = path_.with(name_of<Op>());
     row[1] = layout_name<In>();
     row[2] = to_string(local_shape<typename Op::template output_layout<In>>(out, place_));
-    add(std::move(row), PlanVisitor(sending_, trains_));
+    add(std::move(row), PlanVisitor(sending_, trains_, place_.size));
   }
 
   void enter(std::size_t number) { path_.enter(number); }

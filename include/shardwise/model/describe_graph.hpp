@@ -78,7 +78,7 @@ class GraphDrawer : public WalkVisitor {
   void redistribution(const Shape& shape) {
     if constexpr (!std::is_same_v<typename R::from, typename R::to>) {
       if (skipped_ > 0) return;
-      PlanVisitor calls(sending_, trains_);
+      PlanVisitor calls(sending_, trains_, place_.size);
       calls.redistribution<R, Returns, X>(shape);
       here_.layout = layout_name<typename R::to>();
       here_.way += " -> " + here_.layout;

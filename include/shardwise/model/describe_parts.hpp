@@ -59,7 +59,7 @@ struct LayerFacts {
 template <class L, Layout In, bool Returns>
 LayerFacts facts_of(const L& layer, const Shape& in, const Shape& out, Place place,
                     const Sending& sending, bool trains) {
-  LayerFacts facts{PlanVisitor(sending, trains), 0, 0};
+  LayerFacts facts{PlanVisitor(sending, trains, place.size), 0, 0};
   ParameterCounter here(place);
   ParameterCounter alone({0, 1});
   facts.calls.layer<L, In, Returns>(layer, in, out);

@@ -26,7 +26,8 @@ struct batch {
 };
 
 /// The collectives of one training step on `ranks` ranks. Lists do not depend on the number of
-/// ranks; a model on `SingleRank` calls none of them.
+/// ranks, but for exchanges of halos that are not needed at this number, see `stays_in_place`; a
+/// model on `SingleRank` calls none of them.
 struct Plan {
   int ranks = 1;         ///< of the model
   collectives forward;   ///< of layers and between them
@@ -86,16 +87,19 @@ constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
 /// Lists the collectives of forward, and in the same order their adjoints, which backward calls in
 /// reverse order.
 struct PlanVisitor : WalkVisitor {
-  constexpr PlanVisitor(const Sending& sent, bool is_trained) : sending(sent), trains(is_trained) {}
+  constexpr PlanVisitor(const Sending& sent, bool is_trained, int on_ranks)
+      : sending(sent), trains(is_trained), ranks(on_ranks) {}
 
   Sending sending;
   bool trains;
+  int ranks;
   collectives forward{};
   collectives returning{};
   std::size_t owed = 0;  ///< elements of gradients that are summands
 
   template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape& shape) {
+    if (stays_in_place<R>(shape, ranks)) return;
     Dtype dtype = sending.values;
     if constexpr (!std::is_void_v<X>) dtype = dtype_v<X>;
     add_redistribution<R>(forward, shape, dtype);
@@ -144,7 +148,7 @@ struct ParameterCounter : WalkVisitor {
 template <class E, class Use, class L>
 constexpr Plan plan_of(const L& model, int ranks, const shapes_t<typename E::offered>& in,
                        const Sending& sending = {}) {
-  detail::PlanVisitor visitor(sending, Use::trains);
+  detail::PlanVisitor visitor(sending, Use::trains, ranks);
   detail::walk<E, Use>(model, in, visitor);
   Plan plan;
   plan.ranks = ranks;

@@ -129,6 +129,7 @@ Value<T, To> moved(Run<Context>& run, Value<T, From>&& value) {
   } else if constexpr (moves_nothing<R, typename Context::communicator>) {
     return Value<T, To>(std::move(value));
   } else {
+    if (stays_in_place<R>(value.global(), run.place().size)) return Value<T, To>(std::move(value));
     const Observation here(run.observer,
                            [&] { return redistributing<R>(value.global(), dtype_v<T>); });
     if constexpr (R::movement == Movement::all_reduce) {

@@ -7,7 +7,10 @@
 #include <type_traits>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/core/partition.hpp"
+#include "shardwise/core/shape.hpp"
 #include "shardwise/layout/layout.hpp"
+#include "shardwise/layout/local_shape.hpp"
 
 namespace shardwise {
 
@@ -131,6 +134,26 @@ struct Redistribute {
     }
   }
 };
+
+/// Whether, on so many ranks, each rank holds the same elements in both layouts of R, so that R
+/// sends nothing: a window that reads no unit of a neighbour, such as that of query heads whose key
+/// heads are on the same rank. All ranks find the same.
+template <class R>
+constexpr bool stays_in_place(const Shape& shape, int ranks) {
+  if constexpr (R::movement == Movement::halo_exchange || R::movement == Movement::halo_sum) {
+    const Dim& dim = shape[split_position<typename R::from>(shape)];
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Place place{rank, ranks};
+      const Interval before = held_interval<typename R::from>(dim, place);
+      const Interval after = held_interval<typename R::to>(dim, place);
+      if (before.size != after.size || (before.size > 0 && before.offset != after.offset))
+        return false;
+    }
+    return true;
+  } else {
+    return false;
+  }
+}
 
 namespace detail {
 template <class R>
