@@ -1,0 +1,187 @@
+// Transformers that train: a GPT-2 and a Llama, small, in a tensor, a sequence and a context plan.
+// Losses at 1 to 8 ranks are those of one rank; gradients of a block are those of differences.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/layers/attend.hpp"
+#include "shardwise/layers/dropout.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/embedding.hpp"
+#include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/head_linear.hpp"
+#include "shardwise/layers/head_norm.hpp"
+#include "shardwise/layers/layer_norm.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/position_embedding.hpp"
+#include "shardwise/layers/rms_norm.hpp"
+#include "shardwise/layers/rope.hpp"
+#include "shardwise/layers/times.hpp"
+#include "shardwise/model/join.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/model/repeat.hpp"
+#include "shardwise/model/residual.hpp"
+#include "shardwise/model/sequential.hpp"
+#include "shardwise/model/shared.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/gradient_check.hpp"
+#include "shardwise/train/step.hpp"
+#include "support/filled.hpp"
+#include "support/largest_difference.hpp"
+#include "support/ranks.hpp"
+
+using namespace shardwise;
+using testing::filled;
+using testing::Ranks;
+
+namespace {
+
+using Sequence = Sharded<Axis::sequence>;
+
+constexpr std::size_t vocabulary = 13, wide = 12, heads = 6, size = 2, positions = 11;
+
+/// How ranks share the work: the splits of the layers of a block, the layout of its stream, and the
+/// layouts of ids and logits.
+struct TensorPlan {
+  using first = split::output;
+  using second = split::input;
+  using stream = Invariant;
+  using ids = Invariant;
+  using logits = Sharded<Axis::feature>;
+};
+struct SequencePlan : TensorPlan {
+  using stream = Sequence;
+};
+struct ContextPlan {
+  using first = split::none;
+  using second = split::none;
+  using stream = Sequence;
+  using ids = Sequence;
+  using logits = Sequence;
+};
+
+template <class P, std::size_t Count, bool Bias>
+using Heads = HeadLinear<wide, Count, size, Bias, typename P::first>;
+
+template <class P, std::size_t Groups>
+using Gpt2Attention = Join<Attend<AttentionForm{.readers = heads / Groups, .dropped = 1, .of = 10}>,
+                           Heads<P, heads, true>, Heads<P, Groups, true>, Heads<P, Groups, true>>;
+
+template <class P, std::size_t Groups>
+struct Gpt2Block
+    : Sequential<
+          Residual<Sequential<LayerNorm<wide>, Gpt2Attention<P, Groups>,
+                              Linear<typename P::second, heads * size, wide>, Dropout<1, 10>>>,
+          Residual<Sequential<LayerNorm<wide>, Linear<typename P::first, wide, 4 * wide>, GeluTanh,
+                              Linear<typename P::second, 4 * wide, wide>, Dropout<1, 10>>>> {};
+
+template <class P, std::size_t Groups>
+using LlamaAttention =
+    Join<Attend<AttentionForm{.readers = heads / Groups, .window = 5}>,
+         Sequential<Heads<P, heads, false>, HeadNorm<size>, Rope>,
+         Sequential<Heads<P, Groups, false>, HeadNorm<size>, Rope>, Heads<P, Groups, false>>;
+
+template <class P, std::size_t Groups>
+struct LlamaBlock
+    : Sequential<Residual<Sequential<RmsNorm<wide>, LlamaAttention<P, Groups>,
+                                     Linear<typename P::second, heads * size, wide, false>>>,
+                 Residual<Sequential<RmsNorm<wide>,
+                                     Join<Times<activations::Silu>,
+                                          Linear<typename P::first, wide, 2 * wide, false>,
+                                          Linear<typename P::first, wide, 2 * wide, false>>,
+                                     Linear<typename P::second, 2 * wide, wide, false>>>> {};
+
+struct Tokens;
+
+template <class P, std::size_t Groups>
+struct Gpt2 : Sequential<Owns<Tokens, Embedding<vocabulary, wide, typename P::first>>,
+                         PositionEmbedding<positions, wide>, To<typename P::stream>,
+                         Repeat<2, Gpt2Block<P, Groups>>, LayerNorm<wide>,
+                         Borrows<Tokens, Linear<typename P::first, wide, vocabulary, false>>> {};
+
+template <class P, std::size_t Groups>
+struct Llama : Sequential<Embedding<vocabulary, wide, typename P::first>, To<typename P::stream>,
+                          Repeat<2, LlamaBlock<P, Groups>>, RmsNorm<wide>,
+                          Linear<typename P::first, wide, vocabulary, false>> {};
+
+constexpr Shape text{{Axis::batch, 2}, {Axis::sequence, positions}};
+const std::vector<Segment> documents{{0, 4}, {4, 6}, {positions, positions}};
+
+/// The losses of 20 steps of AdamW with clipping, on packed documents with padding.
+template <template <class, std::size_t> class Net, class P, std::size_t Groups, class T, class C>
+std::vector<double> losses_of(C& group) {
+  using L = Net<P, Groups>;
+  Model<L, Context<T, Reference, C>, Ends<typename P::ids, typename P::logits>> model(
+      L{}, group, Seed{3}, text);
+  const auto token = [](std::size_t i) { return static_cast<std::int32_t>(i * i % vocabulary); };
+  const auto ids = filled<std::int32_t, typename P::ids>(text, place_of(group), token);
+  const auto labels = filled<std::int32_t, Invariant>(text, place_of(group), [&](std::size_t i) {
+    return i == positions - 1 ? -100 : token(i + 1);  // row 10 is in no document
+  });
+  Optimizer optimizer(model, AdamW{.learning_rate = 1e-2});
+  std::vector<double> losses;
+  for (int step = 0; step < 20; ++step)
+    losses.push_back(train_step(model, ids.view(), labels.view(), MaskedCrossEntropy{}, optimizer,
+                                {.clip_norm = 1.0}, documents));
+  return losses;
+}
+
+template <template <class, std::size_t> class Net, class P, std::size_t Groups, class T>
+void check_plan(const std::vector<double>& alone, double bound) {
+  for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
+    CAPTURE(ranks);
+    testing::run_on_ranks(ranks, [&](Ranks& group) {
+      CHECK(testing::largest_difference(losses_of<Net, P, Groups, T>(group), alone) < bound);
+    });
+  }
+}
+
+template <template <class, std::size_t> class Net, std::size_t Groups, class T>
+void check_plans(double bound) {
+  std::vector<double> alone;
+  run_ranks(
+      1, [&](ThreadCommunicator& group) { alone = losses_of<Net, TensorPlan, Groups, T>(group); });
+  CHECK(alone.front() > 2.0);
+  CHECK(alone.back() < 0.75 * alone.front());
+  check_plan<Net, TensorPlan, Groups, T>(alone, bound);
+  check_plan<Net, SequencePlan, Groups, T>(alone, bound);
+  check_plan<Net, ContextPlan, Groups, T>(alone, bound);
+}
+
+}  // namespace
+
+TEST_CASE("GPT-2 has the losses of one rank in every plan") {
+  check_plans<Gpt2, 2, double>(1e-12);
+  check_plans<Gpt2, heads, double>(1e-12);
+}
+
+TEST_CASE("Llama has the losses of one rank in every plan") {
+  check_plans<Llama, 1, double>(1e-12);
+  check_plans<Llama, 3, double>(1e-12);
+}
+
+TEST_CASE("in float the losses agree to its rounding") { check_plans<Gpt2, 3, float>(1e-4); }
+
+TEST_CASE("gradients of a block are those of differences") {
+  constexpr Shape rows{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, wide}};
+  for (const int ranks : {1, 4}) {
+    run_ranks(ranks, [&](ThreadCommunicator& group) {
+      const auto check = [](const GradientReport& report) {
+        CAPTURE(report.where);
+        CHECK(report.passed());
+      };
+      check(check_gradients(group, Gpt2Block<TensorPlan, 2>{}, rows));
+      check(check_gradients(group, LlamaBlock<TensorPlan, 2>{}, rows));
+      check(check_gradients<Sequence, Sequence>(group, LlamaBlock<ContextPlan, 3>{}, rows));
+    });
+  }
+}
