@@ -44,6 +44,9 @@ struct ParameterSpec {
   Shape shape;                      ///< global
   init::Rule begins = init::zeros;  ///< the rule of its initial values
   Fans fans{};                      ///< of the layer over all ranks, for rules that need them
+  /// Whether weight decay applies with Decay::chosen: by default to all but vectors, such as
+  /// biases and the weights of normalisations.
+  bool decays = shape.rank() > 1;
 };
 
 /// An exchange between ranks inside a layer or loss. It is listed so that it is run, transposed and

@@ -2,6 +2,7 @@
 // The memory of a rank's parameters and of their gradients.
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +36,8 @@ inline constexpr Holding holding_of = ShardedLayout<typename Use::stored> ? Hold
 /// The place of a parameter in the memory of all parameters.
 struct ParameterSlot {
   Holding holding = Holding::alike;  ///< its group
-  std::size_t offset = 0;            ///< elements before it in its group
+  bool decays = true;                ///< its half of the group, see ParameterSpec::decays
+  std::size_t offset = 0;            ///< elements before it in its half
 };
 
 namespace detail {
@@ -58,7 +60,8 @@ struct Collect {
 
 /// All parameters of a rank in one piece of memory, and all gradients in another, in the same
 /// order: first those with an owed reduction, without gaps, so that they are settled together; then
-/// those that all ranks hold alike; then the split ones. Each parameter of the last two groups is
+/// those that all ranks hold alike; then the split ones. In each group, those that decay come
+/// first, see ParameterSpec::decays. Each parameter of the last two groups is
 /// padded with zeros to whole cache lines.
 ///
 /// Layers read and write this memory, or other memory in the compute dtype if dtypes differ:
@@ -81,11 +84,10 @@ class ParameterMemory {
   static constexpr bool collects = !std::same_as<compute, gradient>;
 
   /// Reserves memory for a parameter of `elements` local elements, while a model is bound.
-  ParameterSlot reserve(std::size_t elements, Holding holding) {
-    std::size_t& end = holding == Holding::owing   ? owing_
-                       : holding == Holding::alike ? alike_
-                                                   : split_;
-    const ParameterSlot slot{holding, end};
+  ParameterSlot reserve(std::size_t elements, Holding holding, bool decays) {
+    Group& group = groups_[static_cast<std::size_t>(holding)];
+    std::size_t& end = decays ? group.decaying : group.others;
+    const ParameterSlot slot{holding, decays, end};
     end += holding == Holding::owing ? elements : padded(elements);
     return slot;
   }
@@ -107,7 +109,18 @@ class ParameterMemory {
   }
 
   /// Elements of all parameters, gaps included.
-  std::size_t size() const { return padded(owing_) + alike_ + split_; }
+  std::size_t size() const { return begin_of(Holding::split) + group(Holding::split).size(); }
+
+  /// Calls f(first, last, decays) for runs of the elements [first, last) of parameters that decay,
+  /// or that do not.
+  template <class F>
+  void for_each_decay(F&& f) const {
+    for (const Holding holding : {Holding::owing, Holding::alike, Holding::split}) {
+      const std::size_t begin = begin_of(holding), middle = begin + group(holding).decaying;
+      f(begin, middle, true);
+      f(middle, begin + group(holding).size(), false);
+    }
+  }
 
   /// All parameters.
   std::span<parameter> values() const { return {values_, size()}; }
@@ -117,8 +130,10 @@ class ParameterMemory {
   ///@{
   /// The gradients with an owed reduction, and those that are split over the ranks. Valid after
   /// they are collected.
-  std::span<gradient> owing() const { return {gradients_, owing_}; }
-  std::span<gradient> split() const { return {gradients_ + padded(owing_) + alike_, split_}; }
+  std::span<gradient> owing() const { return {gradients_, group(Holding::owing).size()}; }
+  std::span<gradient> split() const {
+    return {gradients_ + begin_of(Holding::split), group(Holding::split).size()};
+  }
   ///@}
 
   ///@{
@@ -192,7 +207,7 @@ class ParameterMemory {
   }
   template <class Backend>
   void collect_owing(Backend& backend) {
-    collect_to(backend, owing_, Write::replace);
+    collect_to(backend, group(Holding::owing).size(), Write::replace);
   }
   ///@}
 
@@ -223,14 +238,25 @@ class ParameterMemory {
     }
   }
 
+  /// Elements of the parameters of one group, with what they are padded by.
+  struct Group {
+    std::size_t decaying = 0;
+    std::size_t others = 0;
+
+    std::size_t size() const { return decaying + others; }
+  };
+
+  const Group& group(Holding holding) const { return groups_[static_cast<std::size_t>(holding)]; }
+  std::size_t begin_of(Holding holding) const {
+    if (holding == Holding::owing) return 0;
+    return padded(group(Holding::owing).size()) +
+           (holding == Holding::split ? group(Holding::alike).size() : 0);
+  }
   std::size_t position(const ParameterSlot& slot) const {
-    return slot.offset + (slot.holding == Holding::owing ? 0 : padded(owing_)) +
-           (slot.holding == Holding::split ? alike_ : 0);
+    return begin_of(slot.holding) + (slot.decays ? 0 : group(slot.holding).decaying) + slot.offset;
   }
 
-  std::size_t owing_ = 0;
-  std::size_t alike_ = 0;
-  std::size_t split_ = 0;
+  std::array<Group, 3> groups_{};  // by Holding
   std::size_t collected_ = 0;
   std::uint64_t copied_version_ = 0;
   parameter* values_ = nullptr;

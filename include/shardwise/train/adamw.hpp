@@ -23,6 +23,7 @@ struct AdamW {
   double epsilon = 1e-8;
   double weight_decay = 0.01;
   ///@}
+  Decay decay = Decay::all;  ///< the parameters to which weight_decay applies
 
   /// throws   argument_error for negative options, and for a beta of 1 or more
   void check() const {

@@ -1,6 +1,7 @@
 #pragma once
 // Updates parameters from their gradients, by a rule.
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -35,7 +36,30 @@ concept UpdateRule = requires(R rule, const R& constant, float* moments) {
   { constant.template update<float>(std::uint64_t{1})(1.0F, 1.0F, moments) } -> std::same_as<float>;
 };
 
+/// The parameters to which the weight decay of a rule applies.
+enum class Decay : std::uint8_t {
+  all,    ///< all of them, as in torch.optim
+  chosen  ///< those whose ParameterSpec says so: by default all but biases and weights of norms
+};
+
 namespace detail {
+
+/// The rule without weight decay.
+template <class Rule>
+Rule without_decay(Rule rule) {
+  if constexpr (requires { rule.decay == Decay::chosen; }) rule.weight_decay = 0;
+  return rule;
+}
+
+/// Whether the weight decay of the rule applies to some parameters only.
+template <class Rule>
+bool decays_chosen([[maybe_unused]] const Rule& rule) {
+  if constexpr (requires { rule.decay == Decay::chosen; }) {
+    return rule.decay == Decay::chosen;
+  } else {
+    return false;
+  }
+}
 
 /// Throws argument_error unless `value` is at least 0 (and below `end`).
 inline void check_option(const char* rule, const char* option, double value, double end) {
@@ -92,7 +116,8 @@ class Optimizer {
       : model_(&model),
         rule_(checked(rule)),
         pool_(detail::memory_of(model.backend())),
-        update_(model.backend(), pool_, rule_.template update<A>(1)) {
+        update_(model.backend(), pool_, rule_.template update<A>(1)),
+        update_undecayed_(model.backend(), pool_, rule_.template update<A>(1)) {
     const std::size_t count = model.values().size() * rule_.moments();
     memory_ = pool_.take(count * sizeof(A));
     moments_ = static_cast<A*>(memory_.data());
@@ -117,7 +142,12 @@ class Optimizer {
   /// `end_step` in three parts; the second can be recorded. begin_update stores the update of the
   /// next step where loops find it, update_values calls run(n, loop) for the loops that change
   /// values, and end_update counts the step.
-  void begin_update() { update_.set(model_->backend(), rule_.template update<A>(steps_ + 1)); }
+  void begin_update() {
+    update_.set(model_->backend(), rule_.template update<A>(steps_ + 1));
+    if (detail::decays_chosen(rule_))
+      update_undecayed_.set(model_->backend(),
+                            detail::without_decay(rule_).template update<A>(steps_ + 1));
+  }
   template <class Run>
   void update_values(Run&& run) {
     auto& memory = model_->run().parameters;
@@ -165,10 +195,20 @@ class Optimizer {
   /// Updates the values [first, last). `gradients` has the gradients of all values.
   template <class Given, class Run>
   void apply(std::size_t first, std::size_t last, const Given* gradients, Run& run) {
+    if (!detail::decays_chosen(rule_)) return apply(first, last, gradients, run, update_);
+    model_->run().parameters.for_each_decay([&](std::size_t begin, std::size_t end, bool decays) {
+      apply(std::max(begin, first), std::min(end, last), gradients, run,
+            decays ? update_ : update_undecayed_);
+    });
+  }
+  template <class Given, class Run>
+  void apply(std::size_t first, std::size_t last, const Given* gradients, Run& run,
+             const Changing& update) {
+    if (first >= last) return;
     const auto& memory = model_->run().parameters;
     const std::size_t per_element = rule_.moments();
-    detail::UpdateElement<typename M::precision, decltype(update_.here()), Given> loop{
-        update_.here(), per_element, moments_ + first * per_element, memory.values().data() + first,
+    detail::UpdateElement<typename M::precision, decltype(update.here()), Given> loop{
+        update.here(), per_element, moments_ + first * per_element, memory.values().data() + first,
         gradients + first};
     if constexpr (Memory::copies) loop.copies = memory.rounded_copies() + first;
     run(last - first, loop);
@@ -189,6 +229,7 @@ class Optimizer {
   Rule rule_;
   Pool pool_;
   Changing update_;
+  Changing update_undecayed_;  // for parameters without weight decay
   Buffer memory_;
   A* moments_ = nullptr;
   std::uint64_t steps_ = 0;

@@ -24,6 +24,7 @@ struct Sgd {
   bool nesterov = false;
   double weight_decay = 0;
   ///@}
+  Decay decay = Decay::all;  ///< the parameters to which weight_decay applies
 
   /// throws   argument_error for negative options, and for nesterov without momentum
   void check() const {

@@ -10,7 +10,9 @@
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/rms_norm.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/model/sequential.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "support/messages.hpp"
@@ -114,4 +116,52 @@ TEST_CASE("options that make no sense are refused by name") {
   CHECK(refusal(AdamW{.beta1 = 1}).find("beta1") != std::string::npos);
   CHECK(refusal(AdamW{.beta2 = -0.1}).find("beta2") != std::string::npos);
   CHECK(refusal(AdamW{.epsilon = -1}).find("epsilon") != std::string::npos);
+}
+
+namespace {
+
+/// Parameters of all kinds: split ones, whole ones with a whole gradient, and summands.
+struct Several : Sequential<ColumnParallelLinear<3, 5>, RowParallelLinear<5, 4>, RmsNorm<4>,
+                            Linear<split::none, 4, 2>> {};
+
+/// One step without gradients: what decays is multiplied by 1 - 0.5 · 0.25.
+template <class P, class Rule>
+void check_decay(const Rule& rule, bool vectors_decay) {
+  for (const int ranks : {1, 2, 3, 8}) {
+    CAPTURE(ranks);
+    run_ranks(ranks, [&](ThreadCommunicator& group) {
+      using Rows = Sharded<Axis::batch>;
+      constexpr Shape in{{Axis::batch, 3}, {Axis::feature, 3}};
+      Model<Several, Context<P, Reference, ThreadCommunicator>, Ends<Invariant, Rows>> model(
+          Several{}, group, Seed{1}, in);
+      model.visit_parameters([](auto& p) {
+        for (auto& value : p.value.span()) value = 8;
+      });
+      model.values_changed();
+      Optimizer optimizer(model, rule);
+      const Tensor<typename decltype(model)::dtype, Invariant> x(in, place_of(group));
+      const auto y = model.forward(x.view());
+      const Tensor<typename decltype(model)::dtype, Rows> dy(y.global(), place_of(group));
+      model.backward(dy.view());
+      model.settle_gradients();
+      optimizer.end_step();
+      model.visit_parameters([&](auto& p) {
+        CAPTURE(p.name);
+        const bool decays = vectors_decay || p.spec.shape.rank() > 1;
+        CHECK(p.spec.decays == (p.spec.shape.rank() > 1));
+        for (const auto& value : p.value.span()) CHECK(value == (decays ? 7 : 8));
+      });
+    });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("weight decay of chosen parameters leaves out biases and weights of norms") {
+  const AdamW adamw{.learning_rate = 0.5, .weight_decay = 0.25, .decay = Decay::chosen};
+  check_decay<double>(adamw, false);
+  check_decay<Precision<bf16, float>>(adamw, false);
+  check_decay<double>(Sgd{.learning_rate = 0.5, .weight_decay = 0.25, .decay = Decay::chosen},
+                      false);
+  check_decay<double>(AdamW{.learning_rate = 0.5, .weight_decay = 0.25}, true);
 }
