@@ -48,8 +48,7 @@ template <class F>
 void run_over_nccl(int ranks, F f) {
   run_ranks(ranks, [&](ThreadCommunicator& threads) {
     const auto device = std::make_shared<Device>(CudaOptions{.device = threads.rank()});
-    CommunicatorRendezvous place(threads);
-    NcclCommunicator nccl(place, {.device = threads.rank(), .stream = device->backend.stream()});
+    NcclCommunicator nccl(threads, {.device = threads.rank(), .stream = device->backend.stream()});
     Staged staged(device, nccl);
     f(staged);
     CHECK(nccl.close());
@@ -104,8 +103,7 @@ TEST_CASE("nccl: parts of a group are groups") {
 
 TEST_CASE("nccl: a device that there is not") {
   run_ranks(1, [](ThreadCommunicator& threads) {
-    CommunicatorRendezvous place(threads);
-    CHECK_THROWS_AS(NcclCommunicator(place, {.device = 4096}), argument_error);
+    CHECK_THROWS_AS(NcclCommunicator(threads, {.device = 4096}), argument_error);
   });
 }
 

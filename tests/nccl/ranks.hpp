@@ -11,7 +11,6 @@
 #include "nccl/stand_in.hpp"
 #include "shardwise/backend/cuda/graph.hpp"
 #include "shardwise/comm/nccl.hpp"
-#include "shardwise/comm/rendezvous.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 
 namespace testing {
@@ -89,8 +88,7 @@ void run_nccl_ranks(int ranks, std::chrono::milliseconds timeout, F&& f) {
   shardwise::run_ranks(ranks, [&](shardwise::ThreadCommunicator& threads) {
     const Stream stream;
     {
-      shardwise::CommunicatorRendezvous place(threads);
-      shardwise::NcclCommunicator nccl(place, {threads.rank(), stream.get(), timeout});
+      shardwise::NcclCommunicator nccl(threads, {threads.rank(), stream.get(), timeout});
       f(nccl, threads);
     }
   });

@@ -1,4 +1,4 @@
-// How groups of NcclCommunicator begin, fail and end, on a stand-in for NCCL.
+// How groups of NcclCommunicator fail and end, on a stand-in for NCCL.
 
 #include <doctest/doctest.h>
 
@@ -29,19 +29,6 @@ void check_text(const std::string& text, const std::string& part) {
   CAPTURE(part);
   CHECK(text.find(part) != std::string::npos);
 }
-
-/// The payloads of the other ranks.
-struct Table {
-  int number;
-  std::vector<RendezvousPayload> others;
-
-  int rank() const { return number; }
-  int size() const { return static_cast<int>(others.size()); }
-  std::vector<RendezvousPayload> meet(const RendezvousPayload& mine) {
-    others[static_cast<std::size_t>(number)] = mine;
-    return others;
-  }
-};
 
 }  // namespace
 
@@ -253,55 +240,4 @@ TEST_CASE("nccl: launches of captured calls are watched") {
     threads.barrier();
   });
   CHECK(nothing_is_left());
-}
-
-TEST_CASE("nccl: a rank without a device is named on every rank") {
-  stand_in::devices = 1;
-  run_ranks(2, [](ThreadCommunicator& threads) {
-    CommunicatorRendezvous place(threads);
-    const std::string text = error_of([&] {
-      NcclCommunicator(place, {threads.rank(), nullptr, 20s});
-    });
-    const std::string why =
-        "NCCL: device 1 was asked for; this process sees 1, 0 to 0. Start no "
-        "more ranks on a machine";
-    check_text(text, threads.rank() == 1
-                         ? "argument_error: rank 1: " + why
-                         : "peer_error: rank 1 cannot take part: " + why.substr(0, 84));
-  });
-  for (const bool has_driver : {true, false}) {
-    stand_in::devices = 0;
-    stand_in::has_driver = has_driver;
-    Table alone{0, std::vector<RendezvousPayload>(1)};
-    check_text(error_of([&] { NcclCommunicator nccl(alone); }),
-               std::string("backend_error: rank 0: NCCL: no device: cudaGetDeviceCount says ") +
-                   (has_driver ? "0. Run on" : "cudaErrorOfStandIn"));
-  }
-  stand_in::has_driver = true;
-  stand_in::devices = 8;
-}
-
-TEST_CASE("nccl: two ranks on one GPU are told so before NCCL hears of them") {
-  run_ranks(3, [](ThreadCommunicator& threads) {
-    CommunicatorRendezvous place(threads);
-    check_text(error_of([&] {
-                 NcclCommunicator(place, {threads.rank() % 2, nullptr, 20s});
-               }),
-               "argument_error: NCCL: ranks 0 and 2 are both on the GPU 0000:00:00.0");
-  });
-  CHECK(stand_in::alive == 0);
-}
-
-TEST_CASE("nccl: ranks that do not connect are given up after the time-out") {
-  detail::PeerInfo other;
-  other.machine = 1;
-  other.version = NCCL_VERSION_CODE;
-  other.device = "0000:00:00.0";
-  Table table{0, {RendezvousPayload{}, other.encode()}};
-  const Stream stream;
-  check_text(error_of([&] {
-               NcclCommunicator(table, {0, stream.get(), 100ms});
-             }),
-             "peer_error: NCCL: ncclCommInitRankConfig did not connect the ranks within 100 ms");
-  CHECK(stand_in::alive == 1);  // the stream
 }

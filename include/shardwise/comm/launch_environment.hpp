@@ -31,7 +31,6 @@ struct LaunchEnvironment {
   std::optional<int> local_rank;   ///< among the processes of this machine, if known
   std::string master_address;      ///< name or number of the machine of rank 0; empty if not known
   std::optional<int> master_port;  ///< where rank 0 listens, if known
-  std::string token;               ///< known only to processes of this job; empty if not set
 };
 
 namespace detail {
@@ -133,7 +132,7 @@ inline void check_agreement(const Lookup& lookup, const LaunchEnvironment& manua
 ///
 /// If the first has no local rank, it is that of a later one whose rank and size agree. Reads also
 /// MASTER_ADDR, and SHARDWISE_PORT or else MASTER_PORT, because torchrun's own store may use the
-/// latter. The token is SHARDWISE_TOKEN, or else the number of the SLURM step.
+/// latter.
 ///
 /// throws  argument_error if no launcher has set its variables; if those of the first one are
 ///         incomplete, are not integers, or have a rank that is not below the size; if RANK and MPI
@@ -160,11 +159,6 @@ inline LaunchEnvironment read_launch_environment(const Lookup& lookup = process_
   found->master_port = detail::number_variable(lookup, "SHARDWISE_PORT", 1, 65535);
   if (!found->master_port)
     found->master_port = detail::number_variable(lookup, "MASTER_PORT", 1, 65535);
-  found->token = lookup("SHARDWISE_TOKEN").value_or("");
-  const std::optional<std::string> job = lookup("SLURM_JOB_ID");
-  if (found->token.empty() && job)
-    found->token = "slurm " + *job + '.' + lookup("SLURM_STEP_ID").value_or("") + '.' +
-                   lookup("SLURM_RESTART_COUNT").value_or("0");
   return *found;
 }
 

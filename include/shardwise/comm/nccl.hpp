@@ -14,9 +14,9 @@
 #include "shardwise/comm/detail/nccl_group_handle.hpp"
 #include "shardwise/comm/detail/nccl_moves.hpp"
 #include "shardwise/comm/detail/watchdog.hpp"
+#include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/nccl_options.hpp"
-#include "shardwise/comm/rendezvous.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
@@ -60,11 +60,34 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   /// They can be captured into a CUDA graph, see `RecordableRanks`.
   static constexpr bool can_be_recorded = true;
 
-  /// The ranks that meet at `place` become a group; all of them call.
-  /// throws  on all ranks, if a rank does not have its device, if two ranks are on one GPU, if the
-  ///         versions of NCCL differ (peer_info.hpp), or if the ranks do not connect in time
-  template <Rendezvous R>
-  explicit NcclCommunicator(R& place, NcclOptions options = {});
+  /// The ranks of `ranks`, a communicator for memory of the host such as threads or MPI, become a
+  /// group. Sends one all-gather over `ranks`, and does not use it later.
+  /// throws  on all ranks, naming the rank, if a rank does not have its device; also what the next
+  ///         constructor throws
+  template <detail::nccl::HostRanks C>
+  explicit NcclCommunicator(C& ranks, NcclOptions options = {});
+
+  /// The ranks with this id, which rank 0 has from ncclGetUniqueId, become a group.
+  /// throws  backend_error with NCCL's text if NCCL refuses, for example because two ranks use one
+  ///         GPU or, from NCCL 2.23 on, because the versions differ
+  ///         peer_error if the ranks do not connect in time, or if another rank has failed
+  NcclCommunicator(const ncclUniqueId& id, int rank, int size, NcclOptions options = {});
+
+  /// The processes of a launcher become a group, without another communicator: rank 0 listens at
+  /// MASTER_ADDR and SHARDWISE_PORT, and the others connect there. NCCL reads the address from the
+  /// variable NCCL_COMM_ID. This constructor sets it until the ranks are connected, unless you have
+  /// set it. This has limits, which the other constructors do not have:
+  /// - Meanwhile no other thread may read or set variables, nor make an id of NCCL.
+  /// - Use one address for one group, and make smaller groups by split. NCCL shares the port
+  ///   between groups, also of different jobs, so a rank may connect to the wrong one and wait.
+  /// - NCCL has no secret. Each process that reaches the port can disturb the start.
+  /// - Each machine needs a network interface in the subnet of the address. NCCL then uses this
+  ///   interface to connect all groups of the process.
+  /// - The other ranks do not learn that a rank cannot take part: they wait for the time-out. Then
+  ///   end the process, because a thread of NCCL still listens on rank 0.
+  /// throws  argument_error if the address or the port is not set; also what the constructor for
+  ///         an id throws, with the address
+  explicit NcclCommunicator(const LaunchEnvironment& launch, NcclOptions options = {});
 
   /// The group of `comm`, which the caller keeps and has to destroy, unless it was aborted.
   NcclCommunicator(ncclComm_t comm, cudaStream_t stream,
@@ -155,9 +178,16 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
 
 static_assert(StartsAllReduce<NcclCommunicator>);
 
-template <Rendezvous R>
-NcclCommunicator::NcclCommunicator(R& place, NcclOptions options)
-    : NcclCommunicator(new_watchdog(), detail::nccl::connect(place, options)) {}
+template <detail::nccl::HostRanks C>
+NcclCommunicator::NcclCommunicator(C& ranks, NcclOptions options)
+    : NcclCommunicator(new_watchdog(), detail::nccl::connect(ranks, options)) {}
+
+inline NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int rank, int size,
+                                          NcclOptions options)
+    : NcclCommunicator(new_watchdog(), detail::nccl::connect(id, rank, size, options)) {}
+
+inline NcclCommunicator::NcclCommunicator(const LaunchEnvironment& launch, NcclOptions options)
+    : NcclCommunicator(new_watchdog(), detail::nccl::connect(launch, options)) {}
 
 inline NcclCommunicator::NcclCommunicator(ncclComm_t comm, cudaStream_t stream,
                                           std::chrono::milliseconds timeout)

@@ -13,7 +13,6 @@
 #include "shardwise/comm/device_threads.hpp"
 #include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/comm/nccl.hpp"
-#include "shardwise/comm/rendezvous.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/run/device.hpp"
 
@@ -84,8 +83,7 @@ struct CudaDevices {
   template <Communicator C, class F>
   static void over_nccl(C& ranks, int device, F&& f) {
     Cuda backend(options_of(ranks, device, 1));
-    CommunicatorRendezvous<C> place(ranks);
-    NcclCommunicator group(place, {.device = device, .stream = backend.stream()});
+    NcclCommunicator group(ranks, {.device = device, .stream = backend.stream()});
     f(group, backend);
     backend.synchronize();
     group.close();

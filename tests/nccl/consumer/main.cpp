@@ -1,5 +1,5 @@
-// A user's program with one process for each GPU: the ranks meet at the launcher's address, and add
-// one number each. Then the same with the program's own NCCL communicator.
+// A user's program with one process for each GPU: the ranks connect at the launcher's address, and
+// add one number each. Then the same with the program's own NCCL communicator.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -8,7 +8,6 @@
 
 #include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/comm/nccl.hpp"
-#include "shardwise/comm/tcp_rendezvous.hpp"
 
 namespace sw = shardwise;
 
@@ -21,16 +20,15 @@ void add_up_with(ncclComm_t comm, cudaStream_t stream, std::span<float> values) 
 }
 
 int main() try {
-  // begin: meet
+  // begin: connect
   const sw::LaunchEnvironment launch = sw::read_launch_environment();
   const int device = launch.local_rank.value_or(0);
   cudaStream_t stream = nullptr;
   cudaSetDevice(device);
   cudaStreamCreate(&stream);
 
-  sw::TcpRendezvous place(launch);
-  sw::NcclCommunicator ranks(place, {.device = device, .stream = stream});
-  // end: meet
+  sw::NcclCommunicator ranks(launch, {.device = device, .stream = stream});
+  // end: connect
 
   // begin: sum
   float one = 1;

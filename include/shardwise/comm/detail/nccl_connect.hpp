@@ -1,44 +1,91 @@
 #pragma once
-// How a group of NCCL is made: from ranks that meet in a rendezvous, or from a communicator of the
-// caller.
+// How a group of NCCL is made: from an id, by ranks that have a communicator, at the address of a
+// launcher, or from a communicator of the caller.
 
-#include <cstring>
-#include <exception>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <vector>
 
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/detail/comm_id_variable.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
 #include "shardwise/comm/detail/nccl_library.hpp"
-#include "shardwise/comm/detail/peer_info.hpp"
 #include "shardwise/comm/detail/rank_failure.hpp"
+#include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/comm/nccl_options.hpp"
-#include "shardwise/comm/rendezvous.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::nccl {
 
-/// A rank that cannot take part tells the others before it throws.
-template <Rendezvous R>
-std::unique_ptr<NcclGroup> connect(R& place, NcclOptions options) {
-  std::exception_ptr failure;
-  const PeerInfo mine = make_peer_info(place.rank(), options.device, failure);
-  std::vector<PeerInfo> peers;
-  for (const RendezvousPayload& payload : place.meet(mine.encode()))
-    peers.push_back(PeerInfo::decode(payload));
-  if (failure) {
-    try {
-      std::rethrow_exception(failure);
-    } catch (...) {
-      rethrow_with_rank(place.rank());
-    }
-  }
-  check_peers(peers);
-  ncclUniqueId id;
-  std::memcpy(&id, peers[0].id.data(), sizeof id);
+/// Ranks whose collectives take memory of the host.
+template <class C>
+concept HostRanks = !requires {
+  requires C::takes_device_memory;
+}
+&&Communicator<C>;
+
+/// All ranks with this id call.
+inline std::unique_ptr<NcclGroup> connect(const ncclUniqueId& id, int rank, int size,
+                                          const NcclOptions& options) try {
   auto group = std::make_unique<NcclGroup>(
-      NcclGroup::Settings{options.device, options.stream, options.timeout, true});
-  group->connect(place.rank(), place.size(), id);
+      NcclGroup::Settings{choose_device(options.device), options.stream, options.timeout, true});
+  group->connect(rank, size, id);
   return group;
+} catch (...) {
+  rethrow_with_rank(rank);
+}
+
+/// What a rank tells the others before NCCL connects them.
+struct Greeting {
+  ncclUniqueId id{};                ///< that of rank 0 is used
+  std::array<char, 256> problem{};  ///< why the rank cannot take part; empty if it can
+};
+
+template <HostRanks C>
+std::vector<Greeting> exchange(C& ranks, const Greeting& mine) {
+  const auto size = static_cast<std::size_t>(ranks.size());
+  std::vector<Greeting> all(size);
+  const std::vector<std::size_t> counts(size, sizeof mine);
+  ranks.all_gather(std::span(reinterpret_cast<const std::uint8_t*>(&mine), sizeof mine),
+                   std::span(reinterpret_cast<std::uint8_t*>(all.data()), size * sizeof mine),
+                   counts);
+  return all;
+}
+
+/// A rank that cannot take part tells the others before it throws.
+template <HostRanks C>
+std::unique_ptr<NcclGroup> connect(C& ranks, NcclOptions options) {
+  Greeting mine;
+  try {
+    options.device = choose_device(options.device);
+    if (ranks.rank() == 0) mine.id = new_id();
+  } catch (const error& e) {
+    std::string_view(e.what()).copy(mine.problem.data(), mine.problem.size() - 1);
+    exchange(ranks, mine);
+    rethrow_with_rank(ranks.rank());
+  }
+  const std::vector<Greeting> all = exchange(ranks, mine);
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all[r].problem[0] != '\0')
+      throw peer_error({"rank ", r, " cannot take part: ", all[r].problem.data()});
+  return connect(all[0].id, ranks.rank(), ranks.size(), options);
+}
+
+/// A job of one process needs no address.
+inline std::unique_ptr<NcclGroup> connect(const LaunchEnvironment& launch,
+                                          const NcclOptions& options) {
+  if (launch.size == 1) return connect(new_id(), launch.rank, launch.size, options);
+  const CommIdVariable variable(launch);
+  try {
+    return connect(new_id(), launch.rank, launch.size, options);
+  } catch (error& e) {
+    e.add_place(variable.text());
+    throw;
+  }
 }
 
 inline std::unique_ptr<NcclGroup> adopt(ncclComm_t comm, NcclGroup::Settings settings) {

@@ -269,7 +269,10 @@ class NcclGroup {
       pause(attempt);
     }
     if (result != ncclSuccess) {
-      const std::string why = text_of(result, comm_, call);
+      const std::string why =
+          text_of(result, comm_, call) +
+          ". Every rank has to call it once, with matching arguments, on a GPU of its own and with "
+          "the same version of NCCL. NCCL_DEBUG=INFO prints what NCCL does";
       if (result != ncclInProgress && result != ncclRemoteError) throw backend_error(why);
       throw peer_error({"NCCL: ", call, " did not connect the ranks within ",
                         settings_.timeout.count(), " ms. ", why});

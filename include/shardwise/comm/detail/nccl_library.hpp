@@ -5,16 +5,11 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <exception>
 #include <string>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/call_watch.hpp"
-#include "shardwise/comm/detail/peer_info.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -85,31 +80,15 @@ inline int choose_device(int wanted) {
   return wanted;
 }
 
-/// The payload of this rank. If it cannot take part, the reason goes into the result, so that the
-/// others do not wait for it, and into `failure`.
-inline PeerInfo make_peer_info(int rank, int& device, std::exception_ptr& failure) {
-  PeerInfo info;
-  try {
-    device = choose_device(device);
-    std::array<char, 32> bus{};
-    check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device),
-          "cudaDeviceGetPCIBusId");
-    info.device = bus.data();
-    info.machine = this_machine();
-    int version = 0;
-    check(ncclGetVersion(&version), "ncclGetVersion");
-    info.version = static_cast<std::uint32_t>(version);
-    if (rank == 0) {
-      ncclUniqueId id;
-      check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-      static_assert(sizeof id == sizeof info.id);
-      std::memcpy(info.id.data(), &id, sizeof id);
-    }
-  } catch (const error& e) {
-    info.problem = e.what();
-    failure = std::current_exception();
-  }
-  return info;
+/// A new id; where NCCL_COMM_ID is set, that of its address.
+inline ncclUniqueId new_id() {
+  ncclUniqueId id;
+  const ncclResult_t code = ncclGetUniqueId(&id);
+  if (code != ncclSuccess)
+    throw backend_error({text_of(code, nullptr, "ncclGetUniqueId"),
+                         ". Where NCCL_COMM_ID is set, it must be <host>:<port>, and this machine "
+                         "needs a network interface in the subnet of that host"});
+  return id;
 }
 
 /// While it lives, the calling thread works on this device.

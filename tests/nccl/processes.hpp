@@ -1,9 +1,6 @@
 #pragma once
-// Processes of a test, made by fork, and a port for them.
+// Processes of a test, made by fork.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,19 +44,6 @@ inline int run_in_processes(int ranks, const std::function<bool(int)>& f) {
   }
   if (thrown) std::rethrow_exception(thrown);
   return successes;
-}
-
-/// A port that is free at the moment.
-inline int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  ::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address);
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
-  ::close(socket);
-  return ntohs(address.sin_port);
 }
 
 }  // namespace testing
