@@ -49,6 +49,7 @@ using Sequence = Sharded<Axis::sequence>;
 
 constexpr std::size_t vocabulary = 13, wide = 12, heads = 6, size = 2, positions = 11;
 
+// begin: plans
 /// How ranks share the work: the splits of the layers of a block, the layout of its stream, and the
 /// layouts of ids and logits.
 struct TensorPlan {
@@ -68,6 +69,7 @@ struct ContextPlan {
   using ids = Sequence;
   using logits = Sequence;
 };
+// end: plans
 
 template <class P, std::size_t Count, bool Bias>
 using Heads = HeadLinear<wide, Count, size, Bias, typename P::first>;
@@ -84,6 +86,7 @@ struct Gpt2Block
           Residual<Sequential<LayerNorm<wide>, Linear<typename P::first, wide, 4 * wide>, GeluTanh,
                               Linear<typename P::second, 4 * wide, wide>, Dropout<1, 10>>>> {};
 
+// begin: llama
 template <class P, std::size_t Groups>
 using LlamaAttention =
     Join<Attend<AttentionForm{.readers = heads / Groups, .window = 5}>,
@@ -99,6 +102,7 @@ struct LlamaBlock
                                           Linear<typename P::first, wide, 2 * wide, false>,
                                           Linear<typename P::first, wide, 2 * wide, false>>,
                                      Linear<typename P::second, 2 * wide, wide, false>>>> {};
+// end: llama
 
 struct Tokens;
 
@@ -114,7 +118,10 @@ struct Llama : Sequential<Embedding<vocabulary, wide, typename P::first>, To<typ
                           Linear<typename P::first, wide, vocabulary, false>> {};
 
 constexpr Shape text{{Axis::batch, 2}, {Axis::sequence, positions}};
+// begin: documents
+// The first row of each, and the number of its rows; row 10 is padding.
 const std::vector<Segment> documents{{0, 4}, {4, 6}, {positions, positions}};
+// end: documents
 
 /// The losses of 20 steps of AdamW with clipping, on packed documents with padding.
 template <template <class, std::size_t> class Net, class P, std::size_t Groups, class T, class C>
@@ -125,13 +132,15 @@ std::vector<double> losses_of(C& group) {
   const auto token = [](std::size_t i) { return static_cast<std::int32_t>(i * i % vocabulary); };
   const auto ids = filled<std::int32_t, typename P::ids>(text, place_of(group), token);
   const auto labels = filled<std::int32_t, Invariant>(text, place_of(group), [&](std::size_t i) {
-    return i == positions - 1 ? -100 : token(i + 1);  // row 10 is in no document
+    return i == positions - 1 ? -100 : token(i + 1);
   });
   Optimizer optimizer(model, AdamW{.learning_rate = 1e-2});
   std::vector<double> losses;
+  // begin: step
   for (int step = 0; step < 20; ++step)
     losses.push_back(train_step(model, ids.view(), labels.view(), MaskedCrossEntropy{}, optimizer,
                                 {.clip_norm = 1.0}, documents));
+  // end: step
   return losses;
 }
 
