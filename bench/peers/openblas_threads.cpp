@@ -3,14 +3,16 @@
 //
 //     peer_openblas_threads FOLDER
 
+#include <cblas.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
 
-#include "kernels/cblas_layer.hpp"
+#include "kernels/column_sums.hpp"
 #include "peers/perceptron_by_hand.hpp"
 #include "peers/turns.hpp"
 #include "shardwise/backend/cblas/cblas.hpp"
@@ -28,19 +30,37 @@ F* openblas(const char* name) {
                            name + ". On Debian, update-alternatives chooses libopenblas");
 }
 
+/// to[m, n] = op(a) op(b), all of them row-major.
+void gemm(CBLAS_TRANSPOSE op_a, CBLAS_TRANSPOSE op_b, std::size_t m, std::size_t n, std::size_t k,
+          const Values& a, const Values& b, Values& to) {
+  const auto i = [](std::size_t number) { return static_cast<int>(number); };
+  cblas_sgemm(CblasRowMajor, op_a, op_b, i(m), i(n), i(k), 1, a.data(),
+              i(op_a == CblasNoTrans ? k : m), b.data(), i(op_b == CblasNoTrans ? n : k), 0,
+              to.data(), i(n));
+}
+
+void add_bias(const Values& bias, bool relu, Values& y) {
+  for (std::size_t i = 0; i < y.size(); i += bias.size())
+    for (std::size_t o = 0; o < bias.size(); ++o)
+      y[i + o] = relu ? std::max(0.0F, y[i + o] + bias[o]) : y[i + o] + bias[o];
+}
+
 void run(Part& part, bool training) {
-  auto& p = part.by_onednn;  // its matrices
-  using Layer = by_hand::CblasLayer<float>;
-  using enum bench::LinearProduct;
+  constexpr std::size_t in = Part::in, hidden = Part::hidden, out = Part::out;
   const std::size_t rows = part.count();
-  const auto at = [](Values& values) { return values.data(); };
-  Layer{rows, Part::in, Part::hidden, at(p.x), at(p.w1), at(p.b1), at(p.h)}(forward, true);
-  Layer{rows, Part::hidden, Part::out, at(p.h), at(p.w2), at(p.b2), at(p.y)}(forward);
+  auto& p = part.by_onednn;  // its matrices
+  gemm(CblasNoTrans, CblasTrans, rows, hidden, in, p.x, p.w1, p.h);
+  add_bias(p.b1, true, p.h);
+  gemm(CblasNoTrans, CblasTrans, rows, out, hidden, p.h, p.w2, p.y);
+  add_bias(p.b2, false, p.y);
   if (!training) return;
-  Layer{rows, Part::hidden, Part::out, at(p.h), at(p.dw2), at(p.db2), at(p.dy)}(backward_weight);
-  Layer{rows, Part::hidden, Part::out, at(p.dh), at(p.w2), nullptr, at(p.dy)}(backward_input);
-  p.take_slope(p.dh.size(), at(p.h), at(p.dh));
-  Layer{rows, Part::in, Part::hidden, at(p.x), at(p.dw1), at(p.db1), at(p.dh)}(backward_weight);
+  by_hand::ColumnSums<float> add_up;
+  gemm(CblasTrans, CblasNoTrans, out, hidden, rows, p.dy, p.h, p.dw2);
+  add_up(p.dy, p.db2);
+  gemm(CblasNoTrans, CblasNoTrans, rows, hidden, out, p.dy, p.w2, p.dh);
+  p.take_slope(p.dh.size(), p.h.data(), p.dh.data());
+  gemm(CblasTrans, CblasNoTrans, hidden, in, rows, p.dh, p.x, p.dw1);
+  add_up(p.dh, p.db1);
 }
 
 }  // namespace
