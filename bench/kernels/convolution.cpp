@@ -1,20 +1,19 @@
-// One rank's part of ResNet-50's convolutions in float and bf16: oneDNN called by hand,
-// OneDnn::Convolution, and the layer in a model. One thread, and the time of that thread alone.
+// One rank's part of ResNet-50's convolutions in float and bf16: oneDNN called by hand, and the
+// layer in a model. One thread, and the time of that thread alone.
 //
 //     bench_kernels_convolution [--rounds=N] [--quick] [--benchmark_filter=REGEX] ...
 //
 // Every way has its images as they lie, channel by channel, and gives them so. By hand there are
 // three of them: without copies of images; with copies into the layouts that oneDNN likes best,
 // each made once; and with channels innermost. Ours is to be held against the fastest of them.
-// Beside them, the primitives in oneDNN's own layouts alone, which no layer with plain images
-// reaches. Forward keeps its weights; in training they change in every step.
+// Forward keeps its weights; in training they change in every step.
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "kernels/convolution_by_hand.hpp"
-#include "kernels/convolution_kernel.hpp"
+#include "kernels/convolution_oracle.hpp"
 #include "layers/split_layer.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "support/interleaved.hpp"
@@ -28,6 +27,8 @@ using bench::ConvolutionShard;
 
 constexpr std::size_t images = 4;
 
+using Whole = bench::SplitWay<sw::split::none, sw::Invariant, sw::Invariant>;
+
 template <class T, sw::Kernel Form>
 std::vector<bench::Timing> measure(const ConvolutionShard& shard, bool training,
                                    const bench::Effort& effort) {
@@ -36,31 +37,22 @@ std::vector<bench::Timing> measure(const ConvolutionShard& shard, bool training,
   by_hand::ConvolutionOf<T> plain(library, shard, Images::as_they_lie);
   by_hand::ConvolutionOf<T> copied(library, shard, Images::as_the_library_likes);
   by_hand::ConvolutionOf<T> last(library, shard, Images::channels_last);
-  bench::ConvolutionKernel<sw::OneDnn, T> kernel(plain, shard);
   sw::SingleRank alone;
   using Layer = sw::Conv2d<sw::split::none, sw::dynamic, sw::dynamic, Form>;
-  bench::SplitLayer<bench::NotSplit, Layer, T, sw::SingleRank> layer(
+  bench::SplitLayer<Whole, Layer, T, sw::SingleRank> layer(
       alone, Layer(shard.inputs(), shard.outputs()), shard.x_shape(), plain);
   const auto run = [training](auto& way) { training ? way.train() : way.forward(); };
 
-  run(plain), run(copied), run(last), run(kernel);
+  run(plain), run(copied), run(last);
   const bench::ConvolutionOracle<T> oracle(plain, shard, training);
   oracle.require("images as they lie", plain);
   oracle.require("images copied", copied);
   oracle.require("channels last", last);
-  oracle.require("kernel", kernel);
   for (int use = 0; !training && use < 10; ++use) layer.forward();  // until weights are packed
-  layer.require_results(alone, oracle.exact(),
-                        {shard.y_terms(), shard.dx_terms(), shard.dw_terms()}, training);
-
-  const auto without_copies = [&] {
-    training ? copied.train_without_copies() : copied.forward_without_copies();
-  };
+  layer.require_results(alone, oracle);
   return bench::interleave({{"by hand, images as they lie", [&] { run(plain); }},
                             {"by hand, images copied", [&] { run(copied); }},
                             {"by hand, channels last", [&] { run(last); }},
-                            {"(primitives without copies)", without_copies},
-                            {"kernel", [&] { run(kernel); }},
                             {"layer", [&] { run(layer); }}},
                            effort);
 }

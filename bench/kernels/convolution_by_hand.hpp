@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <list>
 #include <utility>
 #include <vector>
 
@@ -18,38 +17,24 @@ namespace by_hand {
 /// case; what differs is copied there and back.
 enum class Images { as_they_lie, as_the_library_likes, channels_last };
 
-/// A tensor in the caller's memory and its copies in other layouts, each made by one call.
+/// A tensor in the caller's memory and its copies in other layouts.
 class Tensor {
  public:
-  Tensor(const dnnl_memory_desc_t& plain, void* data) : plain_(plain), data_(data) {}
+  Tensor(const Library& library, const Desc& desc, void* data)
+      : memories_{{desc, library.engine, data}} {}
 
-  const dnnl_memory_desc_t& plain() const { return plain_; }
+  const dnnl::memory& plain() const { return memories_.front(); }
 
-  /// Memory in this layout; the caller's own if it lies so. `is_new` says whether nobody had asked
-  /// for it before.
-  void* in(const dnnl_memory_desc_t& layout, bool& is_new) {
-    is_new = false;
-    if (dnnl_memory_desc_equal(&layout, &plain_) != 0) return data_;
-    for (Copy& copy : copies_) {
-      if (dnnl_memory_desc_equal(&layout, &copy.layout) != 0) return copy.memory.get();
-    }
-    is_new = true;
-    const std::size_t bytes = (dnnl_memory_desc_get_size(&layout) + 64) / 64 * 64;
-    copies_.push_back({layout, std::unique_ptr<void, FreeMemory>(std::aligned_alloc(64, bytes))});
-    return copies_.back().memory.get();
+  /// Memory in this layout; the caller's own if it lies so. And whether nobody had asked for it
+  /// before.
+  std::pair<dnnl::memory, bool> in(const Desc& layout) {
+    for (const dnnl::memory& memory : memories_)
+      if (memory.get_desc() == layout) return {memory, false};
+    return {memories_.emplace_back(layout, plain().get_engine()), true};
   }
 
-  void* data() const { return data_; }
-
  private:
-  struct Copy {
-    dnnl_memory_desc_t layout;
-    std::unique_ptr<void, FreeMemory> memory;
-  };
-
-  dnnl_memory_desc_t plain_;
-  void* data_;
-  std::list<Copy> copies_;
+  std::vector<dnnl::memory> memories_;  // the caller's first
 };
 
 /// x, w, y and their gradients as the caller has them, all row-major, and the calls that compute
@@ -57,7 +42,7 @@ class Tensor {
 template <class T>
 class ConvolutionOf {
  public:
-  ConvolutionOf(Library& library, const bench::ConvolutionShard& shard, Images images)
+  ConvolutionOf(const Library& library, const bench::ConvolutionShard& shard, Images images)
       : x(bench::random_values<T>(shard.x_size(), 1)),
         w(bench::random_values<T>(shard.w_size(), 2)),
         bias(bench::random_values<T>(shard.outputs(), 3)),
@@ -66,193 +51,131 @@ class ConvolutionOf {
         dx(shard.x_size()),
         dw(shard.w_size()),
         db(shard.outputs()),
-        library_(&library),
+        library_(library),
         shard_(shard),
         images_(images) {
-    for (const Step& step : forward_) step.call();
+    pack_();
   }
+  ConvolutionOf(const ConvolutionOf&) = delete;
 
   std::vector<T> x, w, bias, y, dy, dx, dw, db;
 
   /// y, with weights that are where the primitive wants them.
-  void forward() const {
-    for (const Step& step : forward_) {
-      if (step.kind != Kind::weight) step.call();
-    }
-  }
+  void forward() const { forward_(); }
 
   /// y, dw, db and dx, with weights that changed since the last time.
-  void train() const {
-    train_without_dx();
-    for (const Step& step : backward_input_) step.call();
-  }
+  void train() const { train_without_dx(), backward_input_(); }
 
   /// y, dw and db, as in the first layer of a network.
-  void train_without_dx() const {
-    for (const Step& step : forward_) step.call();
-    for (const Step& step : backward_weight_) step.call();
-  }
-
-  /// The same with no copy at all, as in a network in which every tensor keeps the layouts that
-  /// the library likes.
-  void forward_without_copies() const { run_products(forward_); }
-  void train_without_copies() const {
-    run_products(forward_);
-    run_products(backward_weight_);
-    run_products(backward_input_);
-  }
+  void train_without_dx() const { pack_(), forward_(), backward_weight_(); }
 
  private:
-  enum class Kind { product, images, weight };
-  struct Step {
-    Kind kind;
-    Call call;
-  };
-  using Steps = std::list<Step>;
+  using Dims = dnnl::memory::dims;
 
-  static void run_products(const Steps& steps) {
-    for (const Step& step : steps) {
-      if (step.kind == Kind::product) step.call();
-    }
-  }
+  static Dim dim(std::size_t n) { return static_cast<Dim>(n); }
 
-  static dnnl_dim_t dim(std::size_t n) { return static_cast<dnnl_dim_t>(n); }
-
-  static dnnl_memory_desc_t tagged(const std::vector<dnnl_dim_t>& dims, dnnl_format_tag_t tag) {
-    return by_hand::tagged(dims, tag, type_of<T>);
-  }
-
-  using Dims = std::vector<dnnl_dim_t>;
+  const shardwise::SpatialAxis& space(std::size_t i) const { return shard_.call.space[1 + i]; }
   Dims x_dims() const {
-    const auto& s = shard_.call.space;
-    return {dim(shard_.call.images), dim(shard_.inputs()), dim(s[1].input), dim(s[2].input)};
+    return {dim(shard_.call.images), dim(shard_.inputs()), dim(space(0).input),
+            dim(space(1).input)};
   }
   Dims y_dims() const {
-    const auto& s = shard_.call.space;
-    return {dim(shard_.call.images), dim(shard_.outputs()), dim(s[1].output), dim(s[2].output)};
+    return {dim(shard_.call.images), dim(shard_.outputs()), dim(space(0).output),
+            dim(space(1).output)};
   }
   Dims w_dims() const {
-    const auto& s = shard_.call.space;
-    return {dim(shard_.outputs()), dim(shard_.inputs()), dim(s[1].kernel), dim(s[2].kernel)};
+    return {dim(shard_.outputs()), dim(shard_.inputs()), dim(space(0).kernel),
+            dim(space(1).kernel)};
   }
-  dnnl_memory_desc_t bias_desc() const { return tagged({dim(shard_.outputs())}, dnnl_a); }
+  Desc bias_desc() const { return {{dim(shard_.outputs())}, type_of<T>, Tag::a}; }
 
   /// How a primitive is offered images.
-  dnnl_memory_desc_t offered(const std::vector<dnnl_dim_t>& dims) const {
-    return tagged(dims, images_ == Images::as_they_lie            ? dnnl_nchw
-                        : images_ == Images::as_the_library_likes ? dnnl_format_tag_any
-                                                                  : dnnl_nhwc);
+  Desc offered(const Dims& dims) const {
+    const Tag tag = images_ == Images::as_they_lie            ? Tag::nchw
+                    : images_ == Images::as_the_library_likes ? Tag::any
+                                                              : Tag::nhwc;
+    return {dims, type_of<T>, tag};
   }
 
-  /// Strides, dilation and padding in oneDNN's terms.
-  struct Geometry {
-    dnnl_dims_t strides{}, dilates{}, before{}, after{};
-  };
-  Geometry geometry() const {
-    Geometry g;
-    for (std::size_t i = 0; i < 2; ++i) {
-      const shardwise::SpatialAxis& axis = shard_.call.space[1 + i];
-      const dnnl_dim_t end = dim((axis.output - 1) * axis.stride + axis.kernel);
-      g.strides[i] = dim(axis.stride);
-      g.before[i] = dim(axis.before);
-      g.after[i] = std::max<dnnl_dim_t>(0, end - dim(axis.before + axis.input));
-    }
-    return g;
-  }
-
-  dnnl_primitive_desc_t described(Pass pass) const {
-    const dnnl_memory_desc_t x_any = offered(x_dims());
-    const dnnl_memory_desc_t w_any = tagged(w_dims(), dnnl_format_tag_any);
-    const dnnl_memory_desc_t y_any = offered(y_dims());
-    const dnnl_memory_desc_t b = bias_desc();
-    const Geometry g = geometry();
-    constexpr auto direct = dnnl_convolution_direct;
-    dnnl_convolution_desc_t op;
-    must(dnnl_dilated_convolution_forward_desc_init(
-             &op, dnnl_forward_training, direct, &x_any, &w_any,
-             pass == Pass::backward_input ? nullptr : &b, &y_any, g.strides, g.dilates, g.before,
-             g.after),
-         "convolution");
-    const dnnl_primitive_desc_t forward = describe(*library_, &op);
+  dnnl::primitive_desc_base described(Pass pass) const {
+    const auto after_of = [](const shardwise::SpatialAxis& axis) {
+      const std::size_t end = (axis.output - 1) * axis.stride + axis.kernel;
+      return std::max<Dim>(0, dim(end) - dim(axis.before + axis.input));
+    };
+    const Dims strides{dim(space(0).stride), dim(space(1).stride)};
+    const Dims before{dim(space(0).before), dim(space(1).before)};
+    const Dims after{after_of(space(0)), after_of(space(1))};
+    const Desc of_x = offered(x_dims()), of_y = offered(y_dims()), of_b = bias_desc(),
+               of_w(w_dims(), type_of<T>, Tag::any);
+    constexpr auto direct = dnnl::algorithm::convolution_direct;
+    const dnnl::convolution_forward::primitive_desc forward(
+        {dnnl::prop_kind::forward_training, direct, of_x, of_w, of_b, of_y, strides, before, after},
+        attributes(), library_.engine);
     if (pass == Pass::forward) return forward;
-    must(pass == Pass::backward_weight
-             ? dnnl_dilated_convolution_backward_weights_desc_init(
-                   &op, direct, &x_any, &w_any, &b, &y_any, g.strides, g.dilates, g.before, g.after)
-             : dnnl_dilated_convolution_backward_data_desc_init(
-                   &op, direct, &x_any, &w_any, &y_any, g.strides, g.dilates, g.before, g.after),
-         "convolution backward");
-    const dnnl_primitive_desc_t backward = describe(*library_, &op, false, forward);
-    dnnl_primitive_desc_destroy(forward);
-    return backward;
-  }
-
-  static dnnl_memory_desc_t layout(const Call& call, dnnl_query_t what) {
-    return *dnnl_primitive_desc_query_md(call.desc(), what, 0);
+    if (pass == Pass::backward_weight)
+      return dnnl::convolution_backward_weights::primitive_desc(
+          {direct, of_x, of_w, of_b, of_y, strides, before, after}, attributes(), library_.engine,
+          forward);
+    return dnnl::convolution_backward_data::primitive_desc(
+        {direct, of_x, of_w, of_y, strides, before, after}, attributes(), library_.engine, forward);
   }
 
   /// Binds a tensor that the product reads, after a copy where there is none yet.
-  void reads(Steps& steps, Call& product, int argument, Tensor& tensor, dnnl_query_t what,
-             Kind kind) const {
-    const dnnl_memory_desc_t wanted = layout(product, what);
-    bool is_new;
-    void* const memory = tensor.in(wanted, is_new);
-    if (is_new)
-      steps.push_back({kind, reorder(*library_, tensor.plain(), tensor.data(), wanted, memory)});
-    product.bind(argument, wanted, memory);
+  void reads(Product& before, Call& product, int argument, Tensor& tensor, const Desc& wanted) {
+    const auto [memory, is_new] = tensor.in(wanted);
+    if (is_new) before.calls.push_back(reorder(library_, tensor.plain(), memory));
+    product.bind(argument, memory);
   }
 
-  /// Binds a tensor that the product writes; returns what copies it to the caller afterwards.
-  Steps writes(Call& product, int argument, Tensor& tensor, dnnl_query_t what, Kind kind) const {
-    const dnnl_memory_desc_t written = layout(product, what);
-    bool is_new;
-    void* const memory = tensor.in(written, is_new);
-    Steps after;
-    if (is_new)
-      after.push_back({kind, reorder(*library_, written, memory, tensor.plain(), tensor.data())});
-    product.bind(argument, written, memory);
-    return after;
+  /// Binds a tensor that the product writes, and copies it to the caller afterwards.
+  void writes(Product& after, Call& product, int argument, Tensor& tensor, const Desc& written) {
+    const auto [memory, is_new] = tensor.in(written);
+    if (is_new) after.calls.push_back(reorder(library_, memory, tensor.plain()));
+    product.bind(argument, memory);
   }
 
-  Steps steps_of(Pass pass) {
-    Steps steps, after;
-    Call product(*library_, described(pass));
-    if (pass != Pass::backward_input)
-      reads(steps, product, DNNL_ARG_SRC, x_, dnnl_query_src_md, Kind::images);
+  Product calls_of(Pass pass) {
+    using dnnl::query;
+    const dnnl::primitive_desc_base desc = described(pass);
+    const auto layout = [&](query what) { return desc.query_md(what); };
+    Call product(library_, desc);
+    Product all, after;
+    if (pass != Pass::backward_input) reads(all, product, DNNL_ARG_SRC, x_, layout(query::src_md));
     if (pass != Pass::forward)
-      reads(steps, product, DNNL_ARG_DIFF_DST, dy_, dnnl_query_diff_dst_md, Kind::images);
+      reads(all, product, DNNL_ARG_DIFF_DST, dy_, layout(query::diff_dst_md));
     if (pass != Pass::backward_weight)
-      reads(steps, product, DNNL_ARG_WEIGHTS, w_, dnnl_query_weights_md, Kind::weight);
+      reads(pass == Pass::forward ? pack_ : all, product, DNNL_ARG_WEIGHTS, w_,
+            layout(query::weights_md));
     switch (pass) {
       case Pass::forward:
-        product.bind(DNNL_ARG_BIAS, bias_desc(), bias.data());
-        after = writes(product, DNNL_ARG_DST, y_, dnnl_query_dst_md, Kind::images);
+        product.bind(DNNL_ARG_BIAS, {bias_desc(), library_.engine, bias.data()});
+        writes(after, product, DNNL_ARG_DST, y_, layout(query::dst_md));
         break;
       case Pass::backward_weight:
-        product.bind(DNNL_ARG_DIFF_BIAS, bias_desc(), db.data());
-        after =
-            writes(product, DNNL_ARG_DIFF_WEIGHTS, dw_, dnnl_query_diff_weights_md, Kind::weight);
+        product.bind(DNNL_ARG_DIFF_BIAS, {bias_desc(), library_.engine, db.data()});
+        writes(after, product, DNNL_ARG_DIFF_WEIGHTS, dw_, layout(query::diff_weights_md));
         break;
       case Pass::backward_input:
-        after = writes(product, DNNL_ARG_DIFF_SRC, dx_, dnnl_query_diff_src_md, Kind::images);
+        writes(after, product, DNNL_ARG_DIFF_SRC, dx_, layout(query::diff_src_md));
     }
-    steps.push_back({Kind::product, std::move(product)});
-    steps.splice(steps.end(), after);
-    return steps;
+    all.calls.push_back(product);
+    all.calls.insert(all.calls.end(), after.calls.begin(), after.calls.end());
+    return all;
   }
 
-  Library* library_;
+  Tensor tensor(const Dims& dims, std::vector<T>& values) {
+    return {library_, {dims, type_of<T>, Tag::abcd}, values.data()};
+  }
+
+  Library library_;
   bench::ConvolutionShard shard_;
   Images images_;
-
-  Tensor x_{tagged(x_dims(), dnnl_nchw), x.data()};
-  Tensor w_{tagged(w_dims(), dnnl_oihw), w.data()};
-  Tensor y_{tagged(y_dims(), dnnl_nchw), y.data()};
-  Tensor dy_{tagged(y_dims(), dnnl_nchw), dy.data()};
-  Tensor dx_{tagged(x_dims(), dnnl_nchw), dx.data()};
-  Tensor dw_{tagged(w_dims(), dnnl_oihw), dw.data()};
-  Steps forward_ = steps_of(Pass::forward);
-  Steps backward_weight_ = steps_of(Pass::backward_weight);
-  Steps backward_input_ = steps_of(Pass::backward_input);
+  Tensor x_ = tensor(x_dims(), x), w_ = tensor(w_dims(), w), y_ = tensor(y_dims(), y),
+         dy_ = tensor(y_dims(), dy), dx_ = tensor(x_dims(), dx), dw_ = tensor(w_dims(), dw);
+  Product pack_;  // the weight for forward
+  Product forward_ = calls_of(Pass::forward);
+  Product backward_weight_ = calls_of(Pass::backward_weight);
+  Product backward_input_ = calls_of(Pass::backward_input);
 };
 using Convolution = ConvolutionOf<float>;
 

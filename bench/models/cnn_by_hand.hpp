@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/convolution_by_hand.hpp"
-#include "kernels/convolution_kernel.hpp"
+#include "kernels/convolution_oracle.hpp"
 #include "models/cnn_model.hpp"
 #include "models/mlp_by_hand.hpp"
 
@@ -23,9 +23,9 @@ class CnnProducts {
         second_(library, second_shape_, layout),
         linear_(library, problem_, By::matmul),
         dx_(problem_.x.size()),
-        input_gradient_(matmul(library, {linear_.dh.data(), dim(images), 128},
-                               {linear_.w1.data(), 128, dim(problem_.in)},
-                               {dx_.data(), dim(images), dim(problem_.in)})) {}
+        input_gradient_(Linear<float>{static_cast<Dim>(images), static_cast<Dim>(problem_.in), 128,
+                                      dx_.data(), linear_.w1.data(), nullptr, linear_.dh.data()}
+                            .matmul(library, Pass::backward_input)) {}
 
   void forward() { first_.forward(), second_.forward(), linear_.forward_packed(); }
 
@@ -46,8 +46,6 @@ class CnnProducts {
   }
 
  private:
-  static dnnl_dim_t dim(std::size_t n) { return static_cast<dnnl_dim_t>(n); }
-
   /// 3x3 to 32 channels, without padding.
   static bench::ConvolutionShard convolution(std::size_t images, std::size_t in,
                                              std::size_t extent) {

@@ -80,10 +80,11 @@ std::vector<bench::Timing> layer_call(int rounds) {
   std::vector<float> x = bench::random_values(rows * features), y(x.size());
   const auto weights = model.values();
   by_hand::Library library;
+  const by_hand::Linear<float> matrices{
+      rows,    features, features, x.data(), weights.data(), weights.data() + features * features,
+      y.data()};
   const auto hand =
-      by_hand::matmul(library, {x.data(), rows, features},
-                      {weights.data(), features, features, true}, {y.data(), rows, features},
-                      weights.data() + features * features, false, by_hand::Weights::packed);
+      matrices.matmul(library, by_hand::Pass::forward, false, by_hand::Weights::packed);
   const sw::View<const float, sw::Invariant> input(x.data(), bench::batch_of(rows, features),
                                                    sw::place_of(alone));
   hand();
@@ -92,9 +93,9 @@ std::vector<bench::Timing> layer_call(int rounds) {
     bench::require_near<float>("layer", {y.begin(), y.end()},
                                [&](std::size_t e) { return got.data()[e]; });
   }
-  auto timings = bench::interleave(
-      {{"matmul by hand", [&] { hand(); }}, {"layer", [&] { model.evaluate(input); }}},
-      {rounds, sample_seconds, bench::Clock::thread});
+  auto timings =
+      bench::interleave({{"matmul by hand", hand}, {"layer", [&] { model.evaluate(input); }}},
+                        {rounds, sample_seconds, bench::Clock::thread});
   timings[1].also.emplace_back("ns more than by hand",
                                (timings[1].seconds.median - timings[0].seconds.median) * 1e9);
   return timings;

@@ -37,36 +37,27 @@ class Mlp {
         db1(b1.size()),
         dw2(w2.size()),
         db2(b2.size()) {
-    const auto m = static_cast<dnnl_dim_t>(problem.rows);
-    const auto i = static_cast<dnnl_dim_t>(problem.in);
-    const auto n = static_cast<dnnl_dim_t>(problem.hidden);
-    const auto o = static_cast<dnnl_dim_t>(problem.out);
+    const auto dim = [](std::size_t n) { return static_cast<Dim>(n); };
+    const Dim m = dim(problem.rows), i = dim(problem.in), n = dim(problem.hidden),
+              o = dim(problem.out);
     // The matrices of each of the two layers.
-    using Sides = std::array<InnerProduct, 2>;
-    const Sides values{{{m, i, n, x.data(), w1.data(), b1.data(), h.data()},
-                        {m, n, o, h.data(), w2.data(), b2.data(), y.data()}}};
-    const Sides gradients{{{m, i, n, x.data(), dw1.data(), db1.data(), dh.data()},
-                           {m, n, o, h.data(), dw2.data(), db2.data(), dy.data()}}};
+    using Layers = std::array<Linear<T>, 2>;
+    const Layers values{{{m, i, n, x.data(), w1.data(), b1.data(), h.data()},
+                         {m, n, o, h.data(), w2.data(), b2.data(), y.data()}}};
+    const Layers gradients{{{m, i, n, x.data(), dw1.data(), db1.data(), dh.data()},
+                            {m, n, o, h.data(), dw2.data(), db2.data(), dy.data()}}};
     for (std::size_t k = 0; k < 2; ++k) {
-      const InnerProduct& l = values[k];
-      const auto forward = [&](Weights weights) {
-        return matmul(library, {l.x, m, l.in}, {l.w, l.in, l.out, true}, {l.y, m, l.out}, l.b,
-                      k == 0, weights, type);
-      };
-      packed_[k] = forward(Weights::packed);
-      forward_[k] = by == By::inner_product ? l.product(library, Pass::forward, k == 0, type)
-                                            : forward(Weights::plain);
-      const InnerProduct& g = gradients[k];
+      const bool relu = k == 0;
+      packed_[k] = values[k].matmul(library, Pass::forward, relu, Weights::packed);
+      forward_[k] = by == By::inner_product ? values[k].inner_product(library, Pass::forward, relu)
+                                            : values[k].matmul(library, Pass::forward, relu);
       weight_[k] = std::same_as<T, float>
-                       ? g.product(library, Pass::backward_weight)
-                       : matmul(library, {g.y, g.out, m, true}, {g.x, m, g.in}, {g.w, g.out, g.in},
-                                nullptr, false, Weights::plain, type);
+                       ? gradients[k].inner_product(library, Pass::backward_weight)
+                       : gradients[k].matmul(library, Pass::backward_weight);
     }
-    const InnerProduct input{m, n, o, dh.data(), w2.data(), nullptr, dy.data()};
-    input_ = by == By::inner_product
-                 ? input.product(library, Pass::backward_input, false, type)
-                 : matmul(library, {dy.data(), m, o}, {w2.data(), o, n}, {dh.data(), m, n}, nullptr,
-                          false, Weights::plain, type);
+    const Linear<T> input{m, n, o, dh.data(), w2.data(), nullptr, dy.data()};
+    input_ = by == By::inner_product ? input.inner_product(library, Pass::backward_input)
+                                     : input.matmul(library, Pass::backward_input);
   }
 
   /// y, with weights that were packed when this was made.
@@ -115,8 +106,6 @@ class Mlp {
   std::vector<T> x, w1, b1, h, w2, b2, y, dy, dh, dw1, db1, dw2, db2;
 
  private:
-  static constexpr dnnl_data_type_t type = type_of<T>;
-
   std::array<Product, 2> packed_, forward_, weight_;
   Product input_;
   ColumnSums<T> add_up_;
