@@ -4,13 +4,13 @@
 //     shardwise-split --shapes=512x4096x1024 --ranks=1,2,4 --benchmark_out=results.json
 //     mpiexec -n 2 shardwise-split-mpi --shapes=512x4096x1024 --benchmark_out=results.json
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -25,46 +25,35 @@
 
 namespace {
 
-constexpr const char* usage = R"(usage: %s --shapes=LIST | --preset=LIST [options]
-
-  --shapes=512x4096x1024  rows x in x out
-  --preset=mlp            shapes of a network: %s
-  --rows=512              rows of the presets gpt3, llama-70b and mlp
-  --shrink=1              divide in and out of presets by this
-  --ranks=1,2             how many; processes are as many as mpiexec has started
-  --dtypes=float          float, bf16 or double
-  --backends=             onednn, cblas or reference; else the fastest of each dtype
-  --rounds=15             how often everything is measured, in turns
-  --benchmark_filter=     comparisons whose name this regular expression finds
-  --benchmark_out=        also write JSON, which bench/tables.py and docs/plots/split.py read
-
-Lists have commas between their members. docs/splitting.md says what is measured.
-)";
-
+/// What the command line says.
 struct Options {
-  std::vector<split::NamedShape> shapes;
-  std::vector<int> ranks;
-  std::vector<const split::Engine*> engines;
+  std::vector<std::string> shapes, presets;
+  split::PresetSizes sizes;
+  std::vector<int> ranks;  // none: as many as the launcher has
+  std::vector<std::string> dtypes{"float"}, backends{""};
 };
 
-std::vector<std::string> listed(int& argc, char** argv, const char* option) {
-  std::istringstream list{std::string(bench::take_option(argc, argv, option).value_or(""))};
-  std::vector<std::string> words;
-  for (std::string word; std::getline(list, word, ',');) words.push_back(word);
-  return words;
-}
-
-/// throws   std::runtime_error for what is no number from 1 to `most`
-template <class T>
-std::vector<T> numbers(int& argc, char** argv, const std::string& option, int most) {
-  std::vector<T> all;
-  for (const std::string& word : listed(argc, argv, option.c_str())) {
-    const int number = bench::number_of(word);
-    if (number < 1 || number > most)
-      throw std::runtime_error(option + word + " is no number from 1 to " + std::to_string(most));
-    all.push_back(static_cast<T>(number));
-  }
-  return all;
+void add_options(CLI::App& app, Options& o) {
+  const auto list = [&](const std::string& name, auto& values, const std::string& text) {
+    return app.add_option(name, values, text)->delimiter(',');
+  };
+  list("--shapes", o.shapes, "rows x in x out, such as 512x4096x1024");
+  list("--preset", o.presets, "shapes of a network: " + split::names_of_presets());
+  list("--rows", o.sizes.rows, "rows of the presets gpt3, llama-70b and mlp [512]")
+      ->check(CLI::Range(1, 999999999));
+  app.add_option("--shrink", o.sizes.shrink, "divide in and out of presets by this [1]")
+      ->check(CLI::Range(1, 1000000));
+  list("--ranks", o.ranks, "how many [1,2]; processes are as many as mpiexec has started")
+      ->check(CLI::Range(1, 1024));
+  list("--dtypes", o.dtypes, "float, bf16 or double [float]");
+  list("--backends", o.backends, "onednn, cblas or reference; else the fastest of each dtype");
+  app.allow_extras();  // for Google Benchmark
+  app.footer(
+      "  --rounds=15              how often everything is measured, in turns\n"
+      "  --benchmark_filter=      comparisons whose name this regular expression finds\n"
+      "  --benchmark_out=         also write JSON, which bench/tables.py and docs/plots/split.py "
+      "read\n\n"
+      "Lists have commas between their members. docs/splitting.md says what is measured.");
 }
 
 /// The engine of a dtype by this backend, or if it is empty the fastest one.
@@ -81,29 +70,22 @@ const split::Engine& engine_of(const std::string& dtype, const std::string& back
   return *best;
 }
 
-Options options_of(int& argc, char** argv, const std::vector<int>& counts) {
-  Options o;
-  for (const std::string& text : listed(argc, argv, "--shapes="))
-    o.shapes.push_back(split::parse_shape(text));
-  split::PresetSizes sizes;
-  if (const auto rows = numbers<std::size_t>(argc, argv, "--rows=", 1000000000); !rows.empty())
-    sizes.rows = rows;
-  if (const auto by = numbers<std::size_t>(argc, argv, "--shrink=", 1000000); !by.empty())
-    sizes.shrink = by.back();
-  for (const std::string& name : listed(argc, argv, "--preset="))
-    for (const split::NamedShape& shape : split::preset(name, sizes)) o.shapes.push_back(shape);
-  if (o.shapes.empty())
+std::vector<split::NamedShape> shapes_of(const Options& o) {
+  std::vector<split::NamedShape> shapes;
+  for (const std::string& text : o.shapes) shapes.push_back(split::parse_shape(text));
+  for (const std::string& name : o.presets)
+    for (const split::NamedShape& shape : split::preset(name, o.sizes)) shapes.push_back(shape);
+  if (shapes.empty())
     throw std::runtime_error("no shape to measure: name some by --shapes= or --preset= (" +
                              split::names_of_presets() + ")");
-  o.ranks = numbers<int>(argc, argv, "--ranks=", 1024);
-  if (o.ranks.empty()) o.ranks = counts;
-  std::vector<std::string> dtypes = listed(argc, argv, "--dtypes=");
-  std::vector<std::string> backends = listed(argc, argv, "--backends=");
-  if (dtypes.empty()) dtypes = {"float"};
-  if (backends.empty()) backends = {""};
-  for (const std::string& dtype : dtypes)
-    for (const std::string& backend : backends) o.engines.push_back(&engine_of(dtype, backend));
-  return o;
+  return shapes;
+}
+
+std::vector<const split::Engine*> engines_of(const Options& o) {
+  std::vector<const split::Engine*> engines;
+  for (const std::string& dtype : o.dtypes)
+    for (const std::string& backend : o.backends) engines.push_back(&engine_of(dtype, backend));
+  return engines;
 }
 
 /// Bytes that measuring takes at most: three models, whose weights backends may pack once more, and
@@ -149,20 +131,24 @@ std::vector<bench::Timing> measure(split::Transport& transport, const split::Eng
   return engine.measure(ranks, problem, rounds, is_first ? peaks[key] : peak);
 }
 
-int run(int argc, char** argv, const split::Launcher& launcher) try {
-  const Options options = options_of(argc, argv, launcher.counts());
-  if (!launcher.is_first()) bench::take_option(argc, argv, "--benchmark_out=");
-  bench::Program program(argc, argv, 15);
+/// `words` are those of the command line that are Google Benchmark's, behind the program's name.
+int run(const Options& options, std::vector<char*> words, const split::Launcher& launcher) try {
+  const std::vector<split::NamedShape> shapes = shapes_of(options);
+  const std::vector<const split::Engine*> engines = engines_of(options);
+  const std::vector<int> counts = options.ranks.empty() ? launcher.counts() : options.ranks;
+  int argc = static_cast<int>(words.size());
+  words.push_back(nullptr);
+  if (!launcher.is_first()) bench::take_option(argc, words.data(), "--benchmark_out=");
+  bench::Program program(argc, words.data(), 15);
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   program.note("ranks are", split::communicator);
   program.note("cores", std::to_string(cores));
-  if (options.ranks.end() != std::find_if(options.ranks.begin(), options.ranks.end(),
-                                          [&](int n) { return static_cast<unsigned>(n) > cores; }))
+  if (static_cast<unsigned>(*std::max_element(counts.begin(), counts.end())) > cores)
     program.note("more ranks than cores", "their times tell how crowded it is");
   Peaks peaks;
-  for (const int count : options.ranks)
-    for (const split::Engine* engine : options.engines)
-      for (const split::NamedShape& shape : options.shapes)
+  for (const int count : counts)
+    for (const split::Engine* engine : engines)
+      for (const split::NamedShape& shape : shapes)
         for (const bool is_pair : {false, true}) {
           const split::Problem problem{shape.rows, shape.in, shape.out, is_pair};
           program.add(shape.title() + (is_pair ? ", pair, " : ", layer, ") + std::to_string(count) +
@@ -175,16 +161,20 @@ int run(int argc, char** argv, const split::Launcher& launcher) try {
         }
   return program.run(!launcher.is_first());
 } catch (const std::exception& e) {
-  std::fprintf(stderr, "%s: %s\n", argv[0], e.what());
+  std::fprintf(stderr, "%s: %s\n", words[0], e.what());
   return 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (bench::take_option(argc, argv, "-h") || bench::take_option(argc, argv, "--help")) {
-    std::printf(usage, argv[0], split::names_of_presets().c_str());
-    return 0;
-  }
-  return split::launch([&](const split::Launcher& launcher) { return run(argc, argv, launcher); });
+  Options options;
+  CLI::App app("Measures ways to split a matrix product over ranks.");
+  add_options(app, options);
+  CLI11_PARSE(app, argc, argv);
+  std::vector<std::string> rest = app.remaining();
+  std::vector<char*> words{argv[0]};
+  for (std::string& word : rest) words.push_back(word.data());
+  return split::launch(
+      [&](const split::Launcher& launcher) { return run(options, words, launcher); });
 }

@@ -2,8 +2,8 @@
 // Which shapes to measure: written out, or by the name of a network.
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
+#include <regex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -28,29 +28,15 @@ struct NamedShape {
 };
 
 /// "512x4096x1024".
-/// throws   std::runtime_error for anything else, extents below 1 or above 10^9 among it
+/// throws   std::runtime_error for anything else
 inline NamedShape parse_shape(const std::string& text) {
-  constexpr std::size_t largest = 1'000'000'000;
-  const auto refuse = [&](const std::string& why) {
-    throw std::runtime_error("the shape '" + text + "' " + why +
-                             ": write rows x in x out, such as 512x4096x1024");
-  };
-  NamedShape shape;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (std::size_t* extent : {&shape.rows, &shape.in, &shape.out}) {
-    if (extent != &shape.rows && (at == end || *at++ != 'x')) refuse("has not three extents");
-    const auto [behind, problem] = std::from_chars(at, end, *extent);
-    if (problem == std::errc::result_out_of_range)
-      *extent = largest + 1;
-    else if (problem != std::errc())
-      refuse("is no list of three whole numbers");
-    if (*extent == 0) refuse("has an extent of 0, which leaves nothing to measure");
-    if (*extent > largest) refuse("has an extent above 1000000000");
-    at = behind;
-  }
-  if (at != end) refuse("goes on behind its three extents");
-  return shape;
+  std::smatch extents;
+  if (!std::regex_match(text, extents,
+                        std::regex(R"(([1-9]\d{0,8})x([1-9]\d{0,8})x([1-9]\d{0,8}))")))
+    throw std::runtime_error("'" + text +
+                             "' is no shape: write rows x in x out, such as 512x4096x1024, each "
+                             "above 0 and below 10^9");
+  return {"", std::stoul(extents[1]), std::stoul(extents[2]), std::stoul(extents[3])};
 }
 
 /// What presets leave open.

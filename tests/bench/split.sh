@@ -22,17 +22,15 @@ command=$*
 shapes=--shapes=8x8x8
 refuses 'no shape to measure.*gpt3, grid, llama-70b, mlp, resnet50'
 refuses "there is no preset 'gpt5'; there are gpt3, grid" --preset=gpt5
-refuses "the shape '512x0x1024' has an extent of 0" --shapes=512x0x1024
-refuses "the shape '512x4096' has not three extents" --shapes=512x4096
-refuses "the shape 'wide' is no list of three whole numbers" --shapes=wide
-refuses "the shape '4x4x4x4' goes on behind its three extents" --shapes=8x8x8,4x4x4x4
-refuses 'has an extent above 1000000000' --shapes=99999999999999999999999x4x4
+refuses "'512x0x1024' is no shape: write rows x in x out" --shapes=512x0x1024
+refuses "'4x4x4x4' is no shape" --shapes=8x8x8,4x4x4x4
+refuses "'1000000000x4x4' is no shape" --shapes=1000000000x4x4
 refuses "'mkl' of this program computes in 'float'" $shapes --backends=mkl
 refuses "'reference' of this program computes in 'half'" $shapes --dtypes=half --backends=reference
 refuses '--rounds takes a number of at least 1' $shapes --rounds=0
 refuses 'unrecognized command-line flag: --no-such-option' $shapes --no-such-option
 refuses 'it may take .* GiB, and the machine has' --shapes=1000000x1000000x1000000
-refuses '--ranks=0 is no number from 1 to 1024' $shapes --ranks=0
+refuses '--ranks: Value 0 not in range 1 to 1024' $shapes --ranks=0
 
 # Outputs that are even over three ranks, and an empty shard.
 "$@" --shapes=4x8x12,3x5x2 --dtypes=float,double --backends=reference --rounds=2 \
