@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "gpu/program.hpp"
-#include "gpu/rotation.hpp"
 #include "gpu/uniform.hpp"
 #include "shardwise/backend/cuda/cuda.hpp"
 #include "shardwise/comm/device_threads.hpp"
@@ -37,6 +36,15 @@ T exact(std::size_t i, int ranks) {
   for (int r = 0; r < ranks; ++r)
     sum += static_cast<A>(static_cast<T>(bench::uniform(static_cast<std::uint32_t>(r), i)));
   return static_cast<T>(sum);
+}
+
+/// How many sets of tensors to go around in, so that none is in the device's cache when its turn
+/// comes again. `bytes` are those that a call reads and writes.
+std::size_t sets_beyond_cache(std::size_t bytes) {
+  int cache = 0;
+  bench::cuda::check(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, 0),
+                     "cudaDeviceGetAttribute");
+  return 1 + 2 * static_cast<std::size_t>(cache) / bytes;
 }
 
 /// A rank's inputs and outputs, in sets that take turns.
@@ -99,7 +107,7 @@ std::vector<bench::Timing> measure(sw::ThreadCommunicator& threads, std::size_t 
   sw::Cuda backend;
   Ranks ranks(threads, backend);
   const auto size = static_cast<std::size_t>(ranks.size());
-  const std::size_t sets = bench::sets_beyond_cache(2 * size * bytes, bench::cache_bytes());
+  const std::size_t sets = sets_beyond_cache(2 * size * bytes);
   Tensors<T> tensors(backend, ranks.rank(), bytes / sizeof(T), sets);
   // The first rank copies for all.
   const std::size_t copied = ranks.rank() == 0 ? size * bytes / sizeof(T) : 0;

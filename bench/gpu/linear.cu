@@ -67,7 +67,9 @@ std::vector<Timing> measure(sw::Cuda& backend, const LinearSizes& sizes, Part pa
   const std::function<void()> run_hand = [&] { trains ? hand.train() : hand.forward(); };
   const std::function<void()> run_layer = [&] { trains ? layer.train() : layer.forward(); };
   run_hand();
-  bench::require_right(backend, "by hand", hand.products(), trains, factor_epsilon);
+  const auto right_by_hand = bench::required(backend, "by hand, ", factor_epsilon);
+  right_by_hand("y", hand.products().y());
+  if (trains) hand.products().each_gradient(right_by_hand);
   layer.require_right(trains, factor_epsilon);
   run_layer();
 
@@ -81,10 +83,10 @@ std::vector<Timing> measure(sw::Cuda& backend, const LinearSizes& sizes, Part pa
     of_hand.emplace(backend, run_hand);
     bench::poison(backend, hand.products().at.y, sizes.rows * sizes.out);
     of_hand->launch();
-    bench::require_right(backend, "by hand, graph", hand.products(), false, factor_epsilon);
+    right_by_hand("y of the graph", hand.products().y());
     of_layer.emplace(backend, run_layer);
     layer.result_of_forward([&] { of_layer->launch(); },
-                            layer.required("layer, graph, ", factor_epsilon));
+                            bench::required(backend, "layer, graph, ", factor_epsilon));
     candidates.push_back({"cuBLASLt by hand, graph", [&] { of_hand->launch(); }});
     candidates.push_back({"layer, graph", [&] { of_layer->launch(); }});
   }

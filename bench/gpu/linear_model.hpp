@@ -78,21 +78,23 @@ struct LinearProducts {
   SampledProduct<T> db() const {
     return {sizes.out, 1, sizes.rows, {at.dy, 1, sizes.out}, {}, open, nullptr, false, at.db};
   }
+
+  /// Calls f(name, product) for each gradient.
+  template <class F>
+  void each_gradient(F f) const {
+    f("grad.x", dx());
+    f("grad.weight", dw());
+    f("grad.bias", db());
+  }
 };
 
-/// Throws std::runtime_error unless these results are right: y, and with `training` all gradients.
-template <class Backend, class T>
-void require_right(Backend& backend, const std::string& who, const LinearProducts<T>& products,
-                   bool training, double factor_epsilon) {
-  const auto require = [&](const char* name, const SampledProduct<T>& product) {
-    require_right<T>(who + ", " + name, samples_of(backend, product), product.terms,
-                     factor_epsilon);
-  };
-  require("y", products.y());
-  if (!training) return;
-  require("grad.x", products.dx());
-  require("grad.weight", products.dw());
-  require("grad.bias", products.db());
+/// What may be done with a result: throws std::runtime_error unless the product of `who` is right.
+template <class Backend>
+auto required(Backend& backend, const std::string& who, double factor_epsilon) {
+  return
+      [&backend, who, factor_epsilon]<class T>(const char* name, const SampledProduct<T>& product) {
+        require_right<T>(who + name, samples_of(backend, product), product.terms, factor_epsilon);
+      };
 }
 
 /// One layer, its input and the gradient of its output.
@@ -113,8 +115,6 @@ class LinearModel {
     });
     model_.values_changed();
   }
-
-  const LinearSizes& sizes() const { return sizes_; }
 
   /// For use.
   void forward() { y_ = model_.evaluate(x()).data(); }
@@ -169,26 +169,13 @@ class LinearModel {
     poison(backend_, const_cast<T*>(dx_), x_.size());
     poison(backend_, model_.gradients().data(), model_.gradients().size());
     run();
-    const LinearProducts<T> all = products();
-    f("grad.x", all.dx());
-    f("grad.weight", all.dw());
-    f("grad.bias", all.db());
+    products().each_gradient(f);
   }
 
   /// Throws std::runtime_error unless the model computes what it should.
   void require_right(bool training, double factor_epsilon) {
-    each_result(training, required("", factor_epsilon));
+    each_result(training, required(backend_, "", factor_epsilon));
   }
-
-  /// What f may be: throws std::runtime_error unless the product of `who` is right.
-  auto required(const std::string& who, double factor_epsilon) {
-    return [this, who, factor_epsilon](const char* name, const SampledProduct<T>& product) {
-      bench::require_right<T>(who + name, samples_of(backend_, product), product.terms,
-                              factor_epsilon);
-    };
-  }
-
-  Backend& backend() { return backend_; }
 
  private:
   using Model = sw::Model<Architecture, sw::Context<T, Backend, sw::SingleRank>,

@@ -9,16 +9,12 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "shardwise/backend/cuda/check.hpp"
 #include "shardwise/backend/cuda/cuda.hpp"
 #include "shardwise/backend/cuda/stream.hpp"
-#include "shardwise/backend/detail/destroyer.hpp"
 #include "support/interleaved.hpp"
 #include "support/program.hpp"
 
@@ -63,13 +59,6 @@ int run_on_gpu(int argc, char** argv, int rounds, Add add) {
   }
 }
 
-/// Of the cache that all of the device's memory goes through.
-inline std::size_t cache_bytes() {
-  int bytes = 0;
-  cuda::check(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, 0), "cudaDeviceGetAttribute");
-  return static_cast<std::size_t>(bytes);
-}
-
 /// Seconds of a call from an event before the first to one behind the last: the device's time, and
 /// where launching takes longer than computing, that of launching.
 inline double seconds_on(cudaStream_t stream, const std::function<void()>& run, int calls) {
@@ -82,43 +71,12 @@ inline double seconds_on(cudaStream_t stream, const std::function<void()>& run, 
   return 1e-3 * static_cast<double>(cuda::Event::milliseconds(begin, end)) / calls;
 }
 
-/// How many kernels, copies and fills `run` puts on the stream, as a graph has them; nothing if its
-/// work cannot be captured into one. `run` has run before.
-inline std::optional<std::size_t> launches_of(cudaStream_t stream,
-                                              const std::function<void()>& run) {
-  using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>,
-                                shardwise::detail::Destroyer<cudaGraphDestroy>>;
-  cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-              "cudaStreamBeginCapture");
-  bool captured = true;
-  try {
-    run();
-  } catch (const shardwise::error&) {
-    captured = false;
-  }
-  cudaGraph_t raw = nullptr;
-  const cudaError_t code = cudaStreamEndCapture(stream, &raw);
-  const Graph graph(raw);
-  if (!captured || code != cudaSuccess) {
-    cudaGetLastError();
-    return std::nullopt;
-  }
-  std::size_t nodes = 0;
-  cuda::check(cudaGraphGetNodes(graph.get(), nullptr, &nodes), "cudaGraphGetNodes");
-  return nodes;
-}
-
-/// Times candidates in turns, all of which put their work on this stream, and says with each how
-/// much it launches, where that can be counted.
+/// Times candidates in turns, all of which put their work on this stream.
 inline std::vector<Timing> interleave_on(cudaStream_t stream,
                                          const std::vector<Candidate>& candidates, int rounds) {
-  std::vector<Timing> timings = interleave(
+  return interleave(
       candidates, {rounds, 10e-3, Clock::wall},
       [&](const std::function<void()>& run, int calls) { return seconds_on(stream, run, calls); });
-  for (std::size_t i = 0; i < candidates.size(); ++i)
-    if (const auto launches = launches_of(stream, candidates[i].run))
-      timings[i].also.emplace_back("launches", static_cast<double>(*launches));
-  return timings;
 }
 
 }  // namespace bench

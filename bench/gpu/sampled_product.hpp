@@ -99,44 +99,29 @@ void poison(Backend& backend, T* data, std::size_t n) {
                           static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
 }
 
-/// What `Take` finds, where the backend's tensors lie.
-template <class Take, class Backend, class Of>
-std::vector<Sample> samples_by(Backend& backend, const Of& of) {
+/// Places of a product, as they are where the backend's tensors lie.
+template <class Backend, class T>
+std::vector<Sample> samples_of(Backend& backend, const SampledProduct<T>& product) {
   constexpr std::size_t count = 256;
   shardwise::Pool pool(backend.memory());
   const shardwise::Buffer memory = pool.take(count * sizeof(Sample));
   auto* const there = static_cast<Sample*>(memory.data());
-  backend.for_each(count, Take{of, there});
+  backend.for_each(count, TakeSample<T>{product, there});
   std::vector<Sample> samples(count);
   backend.to_host(there, count, samples.data());
   return samples;
-}
-
-/// Places of a product.
-template <class Backend, class T>
-std::vector<Sample> samples_of(Backend& backend, const SampledProduct<T>& product) {
-  return samples_by<TakeSample<T>>(backend, product);
-}
-
-/// The first sample that is not what it should be; null if all are.
-template <class T>
-const Sample* first_wrong(const std::vector<Sample>& samples, std::size_t terms,
-                          double factor_epsilon = 0) {
-  const auto wrong = std::find_if(samples.begin(), samples.end(), [&](const Sample& sample) {
-    return !(std::abs(sample.got - sample.exact) <=
-             allowed<T>(terms, sample.exact, factor_epsilon));  // a NaN is wrong
-  });
-  return wrong == samples.end() ? nullptr : &*wrong;
 }
 
 /// Throws std::runtime_error unless every sample is what it should be.
 template <class T>
 void require_right(const std::string& what, const std::vector<Sample>& samples, std::size_t terms,
                    double factor_epsilon = 0) {
-  const Sample* const wrong = first_wrong<T>(samples, terms, factor_epsilon);
-  if (wrong == nullptr) return;
-  throw std::runtime_error(what + ": element " + std::to_string(wrong->place) + " is " +
-                           std::to_string(wrong->got) + ", not " + std::to_string(wrong->exact));
+  for (const auto& [place, exact, got] : samples) {
+    const double apart = std::abs(got - exact);
+    if (apart <= allowed<T>(terms, exact, factor_epsilon)) continue;  // a NaN is wrong
+    throw std::runtime_error(what + ": element " + std::to_string(place) + " is " +
+                             std::to_string(got) + ", not " + std::to_string(exact));
+  }
 }
 
 }  // namespace bench

@@ -58,9 +58,9 @@ void contend(bool in_graphs, const bench::LinearSizes& sizes, const std::string&
   std::optional<sw::CudaGraph> forward, training;
   if (in_graphs) {
     forward.emplace(backend, [&] { layer.forward(); });
-    layer.result_of_forward([&] { forward->launch(); }, layer.required("graph, ", 0));
+    layer.result_of_forward([&] { forward->launch(); }, bench::required(backend, "graph, ", 0));
     training.emplace(backend, [&] { layer.train(); });
-    layer.results_of_training([&] { training->launch(); }, layer.required("graph, ", 0));
+    layer.results_of_training([&] { training->launch(); }, bench::required(backend, "graph, ", 0));
   }
   peers::take_blocks(true, peers::read_turn, [&](bool trains, std::int64_t calls) {
     backend.synchronize();

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "gpu/linear_model.hpp"
-#include "gpu/rotation.hpp"
 #include "support/far.hpp"
 
 using namespace shardwise;
@@ -84,7 +83,7 @@ TEST_CASE("what a recording computes is looked at, and not what was there before
   using Model = bench::LinearModel<bench::Expand, Far, float>;
   Model model(far, {5, 16, 24});
   model.require_right(true, 0);
-  const auto required = model.required("recorded, ", 0);
+  const auto required = bench::required(far, "recorded, ", 0);
   const auto nothing = [] {};
 
   Far::Recording forward(far, [&] { model.forward(); });
@@ -113,14 +112,6 @@ TEST_CASE("what a place may differ by is less than a bias, for the largest sums"
   CHECK(bench::allowed<float>(49152, 70) < 0.1);
   CHECK(bench::allowed<bf16>(49152, 70) < 1);
   CHECK(bench::allowed<fp16>(49152, 70) < 1);
-}
-
-TEST_CASE("between two turns of a tensor the cache is filled twice, or the tensor is larger") {
-  for (const std::size_t bytes : {1UL, 1000UL, 999999UL, 1000000UL, 3000000UL}) {
-    const std::size_t sets = bench::sets_beyond_cache(bytes, 1000000);
-    CHECK((sets == 1 ? bytes >= 2000000 : (sets - 1) * bytes + bytes > 2000000));
-  }
-  CHECK(bench::sets_beyond_cache(0, 5) == 11);
 }
 
 namespace {
