@@ -83,7 +83,7 @@ class ByHand {
 int main(int argc, char** argv) {
   bench::Program program(argc, argv, 41);
   ByHand hand;
-  const bench::Collective what{shardwise::Operation::all_reduce};
+  constexpr auto what = shardwise::Operation::all_reduce;
   const std::vector<bench::Way<Ranks>> ways{
       {"by hand", bench::by<Ranks>(what,
                                    [&hand](Ranks&, bench::Buffers& b) {

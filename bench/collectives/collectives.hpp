@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -16,37 +15,20 @@
 
 namespace bench {
 
-/// What is called; equal blocks for each rank, or blocks of which each is larger than the one
-/// before.
-struct Collective {
-  shardwise::Operation operation;
-  shardwise::Reduction reduction = shardwise::Reduction::sum;
-  bool uneven = false;
-};
-
-/// `floats` in a block for each rank.
-inline std::vector<std::size_t> blocks_of(std::size_t floats, std::size_t ranks, bool uneven) {
-  std::vector<std::size_t> counts(ranks, floats / ranks);
-  if (!uneven) return counts;
-  for (std::size_t i = 0; i < ranks; ++i) counts[i] = floats * (i + 1) * 2 / (ranks * (ranks + 1));
-  counts.back() += floats - std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  return counts;
-}
-
 /// One rank's buffers for a collective on `floats` floats, a multiple of the number of ranks, and
 /// what it must find in `out`. Root is the first rank.
 struct Buffers {
-  Collective collective;
+  shardwise::Operation operation;
   int rank, ranks;
-  std::vector<std::size_t> counts;
+  std::vector<std::size_t> counts;  // equal blocks
   std::vector<float> in, out;
   std::function<float(std::size_t)> exact;
 
-  Buffers(const Collective& what, shardwise::Place me, std::size_t floats)
-      : collective(what),
+  Buffers(shardwise::Operation what, shardwise::Place me, std::size_t floats)
+      : operation(what),
         rank(me.rank),
         ranks(me.size),
-        counts(blocks_of(floats, static_cast<std::size_t>(me.size), what.uneven)) {
+        counts(static_cast<std::size_t>(me.size), floats / static_cast<std::size_t>(me.size)) {
     prepare(floats);
   }
   Buffers(const Buffers&) = delete;
@@ -56,40 +38,36 @@ struct Buffers {
 
   bool is_right() const { return all_equal(out, exact); }
 
-  /// Of a gather of uneven blocks, the rank of the smallest one must receive all others.
   Traffic traffic(std::size_t floats) const {
     const double bytes = static_cast<double>(floats * sizeof(float));
-    if (!collective.uneven) return {bytes, least_bytes(collective.operation, ranks, bytes), 0};
-    const std::size_t smallest = *std::min_element(counts.begin(), counts.end());
-    return {bytes, static_cast<double>((floats - smallest) * sizeof(float)), 0};
+    return {bytes, least_bytes(operation, ranks, bytes), 0};
   }
 
  private:
   void prepare(std::size_t floats) {
     using enum shardwise::Operation;
-    const auto mine = counts.begin() + rank;
-    const std::size_t before = std::accumulate(counts.begin(), mine, std::size_t{0});
+    const std::size_t mine = counts.front(), before = mine * static_cast<std::size_t>(rank);
     const auto own = [this](std::size_t i) { return number(rank, i); };
     const auto whole = [](std::size_t i) { return number(0, i); };
     const auto block = [before](std::size_t i) { return number(0, before + i); };
-    switch (collective.operation) {
+    switch (operation) {
       case all_reduce:
-        return set(floats, own, floats, [this](std::size_t i) { return reduced(i); });
+        return set(floats, own, floats, [this](std::size_t i) { return sum_at(i); });
       case all_gather:
-        return set(*mine, block, floats, whole);
+        return set(mine, block, floats, whole);
       case reduce_scatter:
-        return set(floats, own, *mine, [=, this](std::size_t i) { return reduced(before + i); });
+        return set(floats, own, mine, [=, this](std::size_t i) { return sum_at(before + i); });
       case broadcast:
         set(0, own, floats, whole);
         if (rank == 0) fill(out, whole);
         return;
       case gather:
-        return set(*mine, block, rank == 0 ? floats : 0, whole);
+        return set(mine, block, rank == 0 ? floats : 0, whole);
       case scatter:
-        return set(rank == 0 ? floats : 0, whole, *mine, block);
-      case all_to_all:  // the blocks are equal
-        return set(floats, own, floats, [=, n = *mine](std::size_t i) {
-          return number(static_cast<int>(i / n), before + i % n);
+        return set(rank == 0 ? floats : 0, whole, mine, block);
+      case all_to_all:
+        return set(floats, own, floats, [=](std::size_t i) {
+          return number(static_cast<int>(i / mine), before + i % mine);
         });
       case send:
         return set(floats, own, floats, [this](std::size_t i) { return number(previous(), i); });
@@ -111,14 +89,10 @@ struct Buffers {
     exact = result;
   }
 
-  float reduced(std::size_t i) const {
-    float result = number(0, i);
-    for (int other = 1; other < ranks; ++other) {
-      const float term = number(other, i);
-      result = collective.reduction == shardwise::Reduction::max ? std::max(result, term)
-                                                                 : result + term;
-    }
-    return result;
+  float sum_at(std::size_t i) const {
+    float sum = 0;
+    for (int other = 0; other < ranks; ++other) sum += number(other, i);
+    return sum;
   }
 };
 
@@ -128,9 +102,9 @@ void call(C& ranks, Buffers& b) {
   using enum shardwise::Operation;
   const std::span<const float> in(b.in);
   const std::span<float> out(b.out);
-  switch (b.collective.operation) {
+  switch (b.operation) {
     case all_reduce:
-      return ranks.all_reduce(in, out, b.collective.reduction);
+      return ranks.all_reduce(in, out);
     case all_gather:
       return ranks.all_gather(in, out, b.counts);
     case reduce_scatter:
@@ -153,7 +127,7 @@ void call(C& ranks, Buffers& b) {
 
 /// The collective by `f(ranks, buffers)`: the communicator's own, or one by hand.
 template <class C, class F>
-std::function<Move(C&, std::size_t)> by(const Collective& what, F f) {
+std::function<Move(C&, std::size_t)> by(shardwise::Operation what, F f) {
   return [=](C& ranks, std::size_t floats) {
     const auto buffers =
         std::make_shared<Buffers>(what, shardwise::Place{ranks.rank(), ranks.size()}, floats);

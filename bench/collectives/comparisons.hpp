@@ -25,7 +25,7 @@ struct Comparison {
 
 /// Ways to a collective besides the communicator's.
 template <class C>
-using ByHand = std::function<std::vector<Way<C>>(const Collective&)>;
+using ByHand = std::function<std::vector<Way<C>>(sw::Operation)>;
 
 /// Of `ranks` ranks; ours is called as the ranks are.
 template <class C>
@@ -34,17 +34,15 @@ class Comparisons {
   Comparisons(std::string ours, int ranks, ByHand<C> by_hand)
       : ours_(std::move(ours)), by_hand_(std::move(by_hand)) {
     using enum sw::Operation;
-    add("all_reduce, sum", {all_reduce});
-    add("all_reduce, max", {all_reduce, sw::Reduction::max});
-    add("all_gather", {all_gather});
-    add("all_gather, uneven blocks", {all_gather, sw::Reduction::sum, true});
-    add("reduce_scatter", {reduce_scatter});
-    add("broadcast", {broadcast});
-    add("gather", {gather});
-    add("scatter", {scatter});
-    add("all_to_all", {all_to_all});
-    if (ranks > 1) add("send and receive", {send});
-    add("barrier", {barrier});
+    add("all_reduce", all_reduce);
+    add("all_gather", all_gather);
+    add("reduce_scatter", reduce_scatter);
+    add("broadcast", broadcast);
+    add("gather", gather);
+    add("scatter", scatter);
+    add("all_to_all", all_to_all);
+    if (ranks > 1) add("send and receive", send);
+    add("barrier", barrier);
     all_.back().has_sizes = false;
     add_redistributions();
   }
@@ -52,7 +50,7 @@ class Comparisons {
   const std::vector<Comparison<C>>& all() const { return all_; }
 
  private:
-  void add(const std::string& name, const Collective& what) {
+  void add(const std::string& name, sw::Operation what) {
     std::vector<Way<C>> ways = by_hand_ ? by_hand_(what) : std::vector<Way<C>>{};
     ways.push_back({ours_, by<C>(what, call<C>)});
     all_.push_back({name, std::move(ways)});

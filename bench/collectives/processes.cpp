@@ -1,5 +1,5 @@
 // Every collective and redistribution on ranks that are processes; beside all_reduce,
-// reduce_scatter and the all_gather of equal blocks MPI's own, called by hand.
+// reduce_scatter and all_gather MPI's own, called by hand.
 //
 //     mpiexec -n 2 bench_collectives_processes [--rounds=31] [options of Google Benchmark]
 
@@ -17,15 +17,10 @@ namespace {
 
 using Ranks = shardwise::MpiCommunicator;
 
-MPI_Op op_of(shardwise::Reduction reduction) {
-  return reduction == shardwise::Reduction::max ? MPI_MAX : MPI_SUM;
-}
-
 int int_of(std::size_t n) { return static_cast<int>(n); }
 
 void mpi_all_reduce(Ranks&, bench::Buffers& b) {
-  MPI_Allreduce(b.in.data(), b.out.data(), int_of(b.in.size()), MPI_FLOAT,
-                op_of(b.collective.reduction), MPI_COMM_WORLD);
+  MPI_Allreduce(b.in.data(), b.out.data(), int_of(b.in.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
 void mpi_all_gather(Ranks&, bench::Buffers& b) {
@@ -34,19 +29,18 @@ void mpi_all_gather(Ranks&, bench::Buffers& b) {
 }
 
 void mpi_reduce_scatter(Ranks&, bench::Buffers& b) {
-  MPI_Reduce_scatter_block(b.in.data(), b.out.data(), int_of(b.out.size()), MPI_FLOAT,
-                           op_of(b.collective.reduction), MPI_COMM_WORLD);
+  MPI_Reduce_scatter_block(b.in.data(), b.out.data(), int_of(b.out.size()), MPI_FLOAT, MPI_SUM,
+                           MPI_COMM_WORLD);
 }
 
 /// What a program without this library would call.
-std::vector<bench::Way<Ranks>> by_hand(const bench::Collective& what) {
+std::vector<bench::Way<Ranks>> by_hand(shardwise::Operation what) {
   const auto way = [&](auto f) {
     return std::vector{bench::Way<Ranks>{"MPI by hand", bench::by<Ranks>(what, f)}};
   };
-  if (what.operation == shardwise::Operation::all_reduce) return way(mpi_all_reduce);
-  if (what.operation == shardwise::Operation::all_gather && !what.uneven)
-    return way(mpi_all_gather);
-  if (what.operation == shardwise::Operation::reduce_scatter) return way(mpi_reduce_scatter);
+  if (what == shardwise::Operation::all_reduce) return way(mpi_all_reduce);
+  if (what == shardwise::Operation::all_gather) return way(mpi_all_gather);
+  if (what == shardwise::Operation::reduce_scatter) return way(mpi_reduce_scatter);
   return {};
 }
 

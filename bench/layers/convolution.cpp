@@ -18,9 +18,9 @@
 #include "kernels/convolution_by_hand.hpp"
 #include "kernels/convolution_oracle.hpp"
 #include "layers/split_layer.hpp"
-#include "models/one_and_two_ranks.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/moves.hpp"
+#include "support/one_and_two_ranks.hpp"
 #include "support/program.hpp"
 #include "support/resnet50.hpp"
 

@@ -10,8 +10,8 @@
 
 #include "models/cnn_by_hand.hpp"
 #include "models/cnn_model.hpp"
-#include "models/one_and_two_ranks.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
+#include "support/one_and_two_ranks.hpp"
 #include "support/program.hpp"
 
 namespace {

@@ -10,7 +10,7 @@
 #include "models/bf16_registers.hpp"
 #include "models/mlp_by_hand.hpp"
 #include "models/mlp_model.hpp"
-#include "models/one_and_two_ranks.hpp"
+#include "support/one_and_two_ranks.hpp"
 #include "support/program.hpp"
 
 namespace {

@@ -17,7 +17,7 @@
 
 #include "models/mlp_model.hpp"
 #include "models/mlp_step_by_hand.hpp"
-#include "models/one_and_two_ranks.hpp"
+#include "support/one_and_two_ranks.hpp"
 #include "support/program.hpp"
 
 namespace {
