@@ -1,6 +1,8 @@
 // The perceptron 1024 -> 4096 -> 1024 as a model: against the same oneDNN calls written by hand on
 // one rank (time of the thread), and on two thread ranks (wall time) against two independent halves
-// of it, which is the most that two cores can give. Also what one more layer call costs.
+// of it, which is the most that two cores can give. Also bf16 against float, and against as many
+// multiplications of bf16 in registers alone, the most that a core can do; and what one more layer
+// call costs.
 //
 //     bench_models_mlp [--rounds=N] [--benchmark_filter=forward/bf16]
 
@@ -10,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "models/bf16_registers.hpp"
 #include "models/mlp_by_hand.hpp"
 #include "models/mlp_model.hpp"
 #include "support/one_and_two_ranks.hpp"
@@ -71,6 +74,27 @@ std::vector<bench::Timing> on_two_ranks(sw::ThreadCommunicator& ranks, std::size
       rounds, sample_seconds);
 }
 
+/// Forward on one rank.
+std::vector<bench::Timing> bf16_and_float(std::size_t rows, int rounds) {
+  const bench::MlpProblem<float> in_float(rows, in, hidden, out);
+  const bench::MlpProblem<sw::bf16> in_bf16(rows, in, hidden, out);
+  sw::SingleRank alone;
+  bench::Ours<float, float, sw::SingleRank> of_float(alone, in_float);
+  bench::Ours<sw::bf16, sw::bf16, sw::SingleRank> of_bf16(alone, in_bf16);
+  of_float.require_results("float", in_float);
+  of_bf16.require_results("bf16", in_bf16);
+  std::vector<bench::Candidate> candidates{{"float", [&] { of_float.forward(); }}};
+  const std::size_t operations = 2 * rows * hidden * (in + out);
+  if (bench::bf16_registers_are_the_peak())
+    candidates.push_back({"bf16 in registers", [=] { bench::multiply_in_registers(operations); }});
+  candidates.push_back({"bf16", [&] { of_bf16.forward(); }});
+  auto timings = bench::interleave(candidates, {rounds, sample_seconds, bench::Clock::thread});
+  for (bench::Timing& timing : timings)
+    timing.also.emplace_back("GFLOP/s",
+                             1e-9 * static_cast<double>(operations) / timing.seconds.median);
+  return timings;
+}
+
 /// A layer so small that little but the call is left, against its primitive called alone.
 std::vector<bench::Timing> layer_call(int rounds) {
   constexpr std::size_t rows = 4, features = 16;
@@ -121,10 +145,16 @@ void add(bench::Program& program, const std::string& dtype) {
 int main(int argc, char** argv) {
   bench::Program program(argc, argv, 11);
   program.note("oneDNN instruction set", by_hand::instruction_set());
-  const int rounds = 10 * program.rounds();  // of a call that takes next to nothing
-  program.add("layer call/rows:4/16 -> 16",
-              [=] { return bench::on_one_rank([=] { return layer_call(rounds); }); });
+  const int rounds = program.rounds();
+  program.add("layer call/rows:4/16 -> 16", [=] {  // takes next to nothing
+    return bench::on_one_rank([=] { return layer_call(10 * rounds); });
+  });
   add<float>(program, "float");
-  if (by_hand::multiplies_bf16()) add<sw::bf16>(program, "bf16");
+  if (by_hand::multiplies_bf16()) {
+    add<sw::bf16>(program, "bf16");
+    for (const std::size_t rows : program.sizes<std::size_t>({512, 128}))
+      program.add("bf16 and float, forward/rows:" + std::to_string(rows),
+                  [=] { return bench::on_one_rank([=] { return bf16_and_float(rows, rounds); }); });
+  }
   return program.run();
 }
