@@ -54,21 +54,18 @@ template <class C>
 std::vector<Timing> compare(C& ranks, const std::vector<Way<C>>& ways, std::size_t floats,
                             int rounds, double sample_seconds = 1e-3) {
   std::vector<Move> moves;
-  std::vector<Run> runs;
-  std::vector<std::string> names;
+  std::vector<Candidate> candidates;
   for (const Way<C>& way : ways) {
     moves.push_back(way.make(ranks, floats));
-    runs.push_back(moves.back().run);
-    names.push_back(way.name);
-    runs.back()();
+    candidates.push_back({way.name, moves.back().run});
+    moves.back().run();
     require_on_all(ranks, moves.back().is_right(), way.name);
   }
-  const auto seconds = in_turns(ranks, runs, rounds, sample_seconds);
-  for (std::size_t i = 0; i < moves.size(); ++i)
-    require_on_all(ranks, moves[i].is_right(), names[i] + ", when timed");
-  std::vector<Timing> timings = timings_of(names, seconds);
-  for (std::size_t i = 0; i < timings.size(); ++i)
+  std::vector<Timing> timings = interleave(ranks, candidates, rounds, sample_seconds);
+  for (std::size_t i = 0; i < timings.size(); ++i) {
+    require_on_all(ranks, moves[i].is_right(), timings[i].name + ", when timed");
     timings[i].also = described(moves[i].traffic, timings[i].seconds.median);
+  }
   return timings;
 }
 

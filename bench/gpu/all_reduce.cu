@@ -129,8 +129,8 @@ std::vector<bench::Timing> measure(sw::ThreadCommunicator& threads, std::size_t 
   bench::require_on_all(threads, tensors.right(ranks.size()), "all-reduce");
 
   Synchronised all{threads, backend};
-  const auto seconds = bench::in_turns(all, {copy, all_reduce}, rounds, 10e-3);
-  auto timings = bench::timings_of({"copy of as many bytes", "all-reduce"}, seconds);
+  auto timings = bench::interleave(
+      all, {{"copy of as many bytes", copy}, {"all-reduce", all_reduce}}, rounds, 10e-3);
   for (bench::Timing& timing : timings)
     timing.also.emplace_back("GB/s read and written",
                              2e-9 * static_cast<double>(size * bytes) / timing.seconds.median);

@@ -37,20 +37,6 @@ void add_one_and_two(Program& program, const std::string& name, One one, Two two
   program.add(name + "/two ranks", [=] { return on_two_ranks(two); });
 }
 
-/// `interleave` for what the ranks do at the same time. Every rank gives the same candidates. A
-/// collective.
-inline std::vector<Timing> interleave(shardwise::ThreadCommunicator& ranks,
-                                      const std::vector<Candidate>& candidates, int rounds,
-                                      double sample_seconds) {
-  std::vector<std::string> names;
-  std::vector<Run> runs;
-  for (const Candidate& candidate : candidates) {
-    names.push_back(candidate.name);
-    runs.push_back(candidate.run);
-  }
-  return timings_of(names, in_turns(ranks, runs, rounds, sample_seconds));
-}
-
 /// A candidate that keeps only rank 0 busy.
 inline Candidate on_first(const shardwise::ThreadCommunicator& ranks, std::string name,
                           std::function<void()> run) {

@@ -77,4 +77,17 @@ std::vector<std::vector<double>> in_turns(C& ranks, const std::vector<Run>& runs
                    [&](std::size_t i) { return seconds_together(ranks, calls[i], runs[i]); });
 }
 
+/// `interleave` for what the ranks do together. Every rank gives the same candidates.
+template <class C>
+std::vector<Timing> interleave(C& ranks, const std::vector<Candidate>& candidates, int rounds,
+                               double sample_seconds) {
+  std::vector<std::string> names;
+  std::vector<Run> runs;
+  for (const Candidate& candidate : candidates) {
+    names.push_back(candidate.name);
+    runs.push_back(candidate.run);
+  }
+  return timings_of(names, in_turns(ranks, runs, rounds, sample_seconds));
+}
+
 }  // namespace bench
