@@ -14,20 +14,6 @@ namespace peers {
 
 using Values = std::vector<float>;
 
-/// Columns [first, first + count) of a matrix with `width` of them.
-inline Values columns(const Values& all, std::size_t width, std::size_t first, std::size_t count) {
-  Values part;
-  for (std::size_t row = 0; row < all.size(); row += width) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row + first);
-    part.insert(part.end(), begin, begin + static_cast<std::ptrdiff_t>(count));
-  }
-  return part;
-}
-inline Values rows(const Values& all, std::size_t width, std::size_t first, std::size_t count) {
-  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first * width);
-  return {begin, begin + static_cast<std::ptrdiff_t>(count * width)};
-}
-
 /// What one of some ranks has of a problem: an equal part of the hidden features. y is a summand.
 class Part {
  public:
@@ -35,10 +21,9 @@ class Part {
 
   Part(int rank, int ranks, const std::filesystem::path& problem)
       : folder_(problem),
-        mine_(hidden / static_cast<std::size_t>(ranks)),
-        first_(static_cast<std::size_t>(rank) * mine_),
+        place_{rank, ranks},
         count_(shape_of_x(folder_)[0].extent()),
-        by_onednn(library_, problem_of(rank), by_hand::By::inner_product) {}
+        by_onednn(library_, problem_here(), by_hand::By::inner_product) {}
 
   std::size_t count() const { return count_; }
 
@@ -57,42 +42,41 @@ class Part {
     require("y of evaluate", m.y, exact_y);
     run(true);
     require("y", m.y, exact_y);
-    require("grad.0.weight", m.dw1, rows_of("grad.0.weight", in));
-    require("grad.0.bias", m.db1, rows_of("grad.0.bias", 1));
-    require("grad.2.weight", m.dw2, columns_of("grad.2.weight"));
-    require("grad.2.bias", m.db2, load("grad.2.bias", matrix(out, 1)));
+    require("grad.0.weight", m.dw1, load<Outputs>("grad.0.weight", matrix(hidden, in)));
+    require("grad.0.bias", m.db1, load<Outputs>("grad.0.bias", vector(hidden)));
+    require("grad.2.weight", m.dw2, load<Inputs>("grad.2.weight", matrix(out, hidden)));
+    require("grad.2.bias", m.db2, load("grad.2.bias", vector(out)));
   }
 
  private:
+  using Outputs = sw::Sharded<sw::Axis::output>;
+  using Inputs = sw::Sharded<sw::Axis::input>;
+
+  static sw::Shape vector(std::size_t extent) { return {{sw::Axis::output, extent}}; }
   static sw::Shape matrix(std::size_t rows, std::size_t columns) {
-    if (columns == 1) return {{sw::Axis::output, rows}};
     return {{sw::Axis::output, rows}, {sw::Axis::input, columns}};
   }
 
+  template <class L = sw::Invariant>
   Values load(const char* name, const sw::Shape& shape) const {
-    return peers::load(folder_, name, shape);
-  }
-  Values rows_of(const char* name, std::size_t width) const {
-    return rows(load(name, matrix(hidden, width)), width, first_, mine_);
-  }
-  Values columns_of(const char* name) const {
-    return columns(load(name, matrix(out, hidden)), hidden, first_, mine_);
+    return peers::load<L>(folder_, name, shape, place_);
   }
 
-  bench::MlpProblem<float> problem_of(int rank) const {
-    bench::MlpProblem<float> p(count_, in, mine_, out);
+  bench::MlpProblem<float> problem_here() const {
+    bench::MlpProblem<float> p(count_, in, hidden / static_cast<std::size_t>(place_.size), out);
     p.x = load("x", matrix(count_, in));
     p.dy = load("dy", matrix(count_, out));
-    p.w1 = rows_of("0.weight", in);
-    p.b1 = rows_of("0.bias", 1);
-    p.w2 = columns_of("2.weight");
-    p.b2 = load("2.bias", matrix(out, 1));
-    if (rank != 0) std::fill(p.b2.begin(), p.b2.end(), 0.0F);  // the sum has it once
+    p.w1 = load<Outputs>("0.weight", matrix(hidden, in));
+    p.b1 = load<Outputs>("0.bias", vector(hidden));
+    p.w2 = load<Inputs>("2.weight", matrix(out, hidden));
+    p.b2 = load("2.bias", vector(out));
+    if (place_.rank != 0) std::fill(p.b2.begin(), p.b2.end(), 0.0F);  // the sum has it once
     return p;
   }
 
   std::filesystem::path folder_;
-  std::size_t mine_, first_, count_;
+  sw::Place place_;
+  std::size_t count_;
   by_hand::Library library_;
 
  public:

@@ -39,12 +39,13 @@ inline sw::Shape shape_of_x(const std::filesystem::path& folder) {
   return shape;
 }
 
-/// The numbers of one tensor.
-inline std::vector<float> load(const std::filesystem::path& folder, const std::string& name,
-                               const sw::Shape& shape) {
-  std::vector<float> values(shape.elements());
-  sw::read_npy(file_of(folder, name), sw::View<float, sw::Invariant>(values, shape, sw::Place{}));
-  return values;
+/// The numbers of one tensor, or of the part that a rank has of it.
+template <class L = sw::Invariant>
+std::vector<float> load(const std::filesystem::path& folder, const std::string& name,
+                        const sw::Shape& shape, sw::Place place = {}) {
+  sw::Tensor<float, L> tensor(shape, place);
+  sw::read_npy(file_of(folder, name), tensor.view());
+  return {tensor.data(), tensor.data() + tensor.size()};
 }
 
 /// Whole numbers from -2 to 2; `number` tells the tensors of a problem apart.
