@@ -13,13 +13,14 @@ namespace shardwise {}
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/core/shape.hpp"
 
 // How a tensor lies over ranks
 #include "shardwise/layout/layout.hpp"
 #include "shardwise/layout/layouts.hpp"
-#include "shardwise/layout/sequences.hpp"
 #include "shardwise/layout/tensor.hpp"
+#include "shardwise/layout/token_rows.hpp"
 #include "shardwise/layout/view.hpp"
 
 // Who talks, and who computes

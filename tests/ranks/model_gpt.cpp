@@ -6,11 +6,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/dropout.hpp"
@@ -35,6 +37,7 @@
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/gradient_check.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/far.hpp"
 #include "support/filled.hpp"
 #include "support/largest_difference.hpp"
 #include "support/ranks.hpp"
@@ -155,30 +158,38 @@ void check_plan(const std::vector<double>& alone, double bound) {
 }
 
 template <template <class, std::size_t> class Net, std::size_t Groups, class T>
-void check_plans(double bound) {
-  std::vector<double> alone;
+std::vector<double> losses_alone() {
+  std::vector<double> losses;
   run_ranks(
-      1, [&](ThreadCommunicator& group) { alone = losses_of<Net, TensorPlan, Groups, T>(group); });
-  CHECK(alone.front() > 2.0);
-  CHECK(alone.back() < 0.75 * alone.front());
-  check_plan<Net, TensorPlan, Groups, T>(alone, bound);
-  check_plan<Net, SequencePlan, Groups, T>(alone, bound);
-  check_plan<Net, ContextPlan, Groups, T>(alone, bound);
+      1, [&](ThreadCommunicator& group) { losses = losses_of<Net, TensorPlan, Groups, T>(group); });
+  CHECK(losses.front() > 2.0);
+  CHECK(losses.back() < 0.75 * losses.front());
+  return losses;
+}
+
+template <template <class, std::size_t> class Net, std::size_t Groups>
+void check_plans() {
+  const std::vector<double> alone = losses_alone<Net, Groups, double>();
+  check_plan<Net, TensorPlan, Groups, double>(alone, 1e-12);
+  check_plan<Net, SequencePlan, Groups, double>(alone, 1e-12);
+  check_plan<Net, ContextPlan, Groups, double>(alone, 1e-12);
 }
 
 }  // namespace
 
 TEST_CASE("GPT-2 has the losses of one rank in every plan") {
-  check_plans<Gpt2, 2, double>(1e-12);
-  check_plans<Gpt2, heads, double>(1e-12);
+  check_plans<Gpt2, 2>();
+  check_plans<Gpt2, heads>();
 }
 
 TEST_CASE("Llama has the losses of one rank in every plan") {
-  check_plans<Llama, 1, double>(1e-12);
-  check_plans<Llama, 3, double>(1e-12);
+  check_plans<Llama, 1>();
+  check_plans<Llama, 3>();
 }
 
-TEST_CASE("in float the losses agree to its rounding") { check_plans<Gpt2, 3, float>(1e-4); }
+TEST_CASE("in float the losses agree to its rounding") {
+  check_plan<Gpt2, TensorPlan, 3, float>(losses_alone<Gpt2, 3, float>(), 1e-4);
+}
 
 TEST_CASE("gradients of a block are those of differences") {
   constexpr Shape rows{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, wide}};
@@ -193,4 +204,42 @@ TEST_CASE("gradients of a block are those of differences") {
       check(check_gradients<Sequence, Sequence>(group, LlamaBlock<ContextPlan, 3>{}, rows));
     });
   }
+}
+
+namespace {
+
+/// The logits of one batch, and all gradients for them as the gradient of the output.
+template <class L, class Backend>
+std::vector<double> numbers_of(Backend& backend) {
+  SingleRank alone;
+  Model<L, Context<double, Backend, SingleRank>> model(L{}, alone, Seed{3}, text, backend);
+  const auto ids = filled<std::int32_t, Invariant>(
+      text, {}, [](std::size_t i) { return static_cast<std::int32_t>(i * i % vocabulary); });
+  const Tensor<std::int32_t, Invariant>& given = ids;
+  const auto x = model.to_device(given.view());
+  const auto logits = model.to_host(model.forward(x.view(), documents));
+  std::vector<double> numbers(logits.data(), logits.data() + logits.size());
+  model.backward(model.to_device(logits.view()).view());
+  model.settle_gradients();
+  std::vector<std::string> names;
+  model.visit_parameters([&](const auto& p) { names.push_back(p.name); });
+  for (const std::string& name : names) {
+    const auto gradient = model.gather_gradient(name);
+    numbers.insert(numbers.end(), gradient.data(), gradient.data() + gradient.size());
+  }
+  return numbers;
+}
+
+template <class L>
+void check_on_device() {
+  Reference host;
+  testing::Far device(std::make_shared<testing::FarMemory>());
+  CHECK(testing::largest_difference(numbers_of<L>(host), numbers_of<L>(device)) < 1e-12);
+}
+
+}  // namespace
+
+TEST_CASE("a device has the numbers of the host, in loops that reach its memory alone") {
+  check_on_device<Gpt2<TensorPlan, 2>>();
+  check_on_device<Llama<TensorPlan, 3>>();
 }

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "shardwise/core/partition.hpp"
-#include "shardwise/layout/sequences.hpp"
+#include "shardwise/core/sequences.hpp"
 
 namespace shardwise {
 

@@ -1,6 +1,7 @@
 #pragma once
 // Attention: each token takes a weighted mean of the values of the tokens that it sees.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
@@ -12,12 +13,16 @@
 
 #include "shardwise/backend/attention.hpp"
 #include "shardwise/backend/detail/attention_loops.hpp"
+#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
 #include "shardwise/core/names.hpp"
+#include "shardwise/core/sequences.hpp"
+#include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layout/layout.hpp"
-#include "shardwise/layout/sequences.hpp"
+#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise {
 

@@ -9,6 +9,13 @@
 
 namespace shardwise {
 
+namespace detail {
+
+template <class S, std::size_t In, std::size_t Heads, std::size_t Size, bool Bias>
+using linear_to_heads = Linear<S, In, Heads * Size, Bias>;
+
+}  // namespace detail
+
 /// A `Linear` of In features to `Heads` heads of `Size` features each. A rank holds whole heads:
 /// those of its block of the heads, see `block_of`. With sizes that are given at run time it is
 /// `Linear<S, dynamic, dynamic, Bias>(in, heads * size).in_units_of(size)`.
@@ -17,18 +24,16 @@ namespace shardwise {
 ///     HeadLinear<4096, 8, 128>     the 8 key heads of an attention with 32 query heads
 template <std::size_t In, std::size_t Heads, std::size_t Size, bool Bias = true,
           class S = split::output>
-struct HeadLinear : Linear<S, In, Heads * Size, Bias> {
+struct HeadLinear : detail::linear_to_heads<S, In, Heads, Size, Bias> {
   static_assert(In != dynamic && Size > 0 && Heads != dynamic && Size != dynamic,
                 "HeadLinear<In, Heads, Size> takes numbers: at least one feature for each head, "
                 "and no `dynamic`. For sizes at run time take Linear<S, dynamic, dynamic>(in, "
                 "heads * size).in_units_of(size).");
 
-  constexpr HeadLinear() : Linear<S, In, Heads * Size, Bias>(units()) {}
+  constexpr HeadLinear() : Base(Base{}.in_units_of(Size)) {}
 
  private:
-  static constexpr Linear<S, In, Heads * Size, Bias> units() {
-    return Linear<S, In, Heads * Size, Bias>{}.in_units_of(Size);
-  }
+  using Base = detail::linear_to_heads<S, In, Heads, Size, Bias>;
 };
 
 namespace detail {

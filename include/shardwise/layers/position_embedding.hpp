@@ -5,19 +5,23 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <type_traits>
 
 #include "shardwise/backend/detail/rows.hpp"
+#include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
 #include "shardwise/core/names.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/layers/detail/table_loops.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/sized.hpp"
 #include "shardwise/layout/layout.hpp"
-#include "shardwise/layout/sequences.hpp"
+#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise {
 

@@ -9,10 +9,12 @@
 
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
 #include "shardwise/core/names.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/rope_frequencies.hpp"
-#include "shardwise/layout/sequences.hpp"
+#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise {
 
@@ -98,7 +100,9 @@ struct TurnedHeads {
 /// source   Su et al. 2021, section 3.2
 class Rope : public KeepsLayout {
  public:
+  /// All features of a head turn, by frequencies from 10000 on.
   constexpr Rope() = default;
+  /// throws   argument_error for options outside their range
   constexpr explicit Rope(const RopeOptions& options) : options_(options) {
     const RopeScaling& s = options.scaling;
     const bool is_ramp = s.kind == RopeScaling::Kind::llama3 || s.kind == RopeScaling::Kind::yarn;

@@ -57,7 +57,8 @@ template <class Use, class Context>
 ParameterSlot reserve(Binder<Context>& binder, const ParameterSpec& spec, std::uint64_t ordinal,
                       std::uint64_t number) {
   const Shape local = local_shape<typename Use::stored>(spec.shape, binder.run.place());
-  const ParameterSlot slot = binder.run.parameters.reserve(local.elements(), holding_of<Use>, spec.decays);
+  const ParameterSlot slot =
+      binder.run.parameters.reserve(local.elements(), holding_of<Use>, spec.decays);
   binder.parameters.push_back({sentence({binder.path, spec.name}), spec, slot, ordinal, number,
                                &identity_of<parameter_of<Context, Use>>});
   return slot;

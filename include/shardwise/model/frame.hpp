@@ -11,8 +11,8 @@
 #include "shardwise/core/device_random_stream.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/core/tensor_memory.hpp"
-#include "shardwise/layout/sequences.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/run.hpp"
 

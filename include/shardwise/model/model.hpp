@@ -15,8 +15,8 @@
 
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/core/type_set.hpp"
-#include "shardwise/layout/sequences.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound_composition.hpp"

@@ -8,8 +8,8 @@
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/core/tensor_memory.hpp"
-#include "shardwise/layout/sequences.hpp"
 
 namespace shardwise::detail {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "shardwise/core/error.hpp"
-#include "shardwise/layout/sequences.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/train/clip.hpp"

@@ -6,7 +6,8 @@
 #include <cstdint>
 
 #include "shardwise/core/error.hpp"
-#include "shardwise/layout/view.hpp"
+#include "shardwise/core/partition.hpp"
+#include "shardwise/core/shape.hpp"
 
 namespace shardwise {
 
@@ -90,23 +91,5 @@ constexpr std::size_t sequence_position(const Shape& shape) {
 }
 
 }  // namespace detail
-
-/// The rows of tokens of a view.
-/// throws  shape_error if its axes do not begin with batch and sequence, or with sequence
-template <class T, Layout L, class E>
-constexpr TokenRows token_rows(const View<T, L, E>& view) {
-  const Shape& whole = view.global();
-  const std::size_t position = detail::sequence_position(whole);
-  TokenRows rows;
-  rows.length = whole[position].extent();
-  rows.here = view.local()[position].extent();
-  rows.samples = view.local().elements(0, position);
-  if constexpr (SplitLayout<L>) {
-    const Interval block = local_block<L>(whole, view.place());
-    if (L::axis == Axis::batch) rows.first_sample = block.offset;
-    if (L::axis == Axis::sequence) rows.first_row = block.offset;
-  }
-  return rows;
-}
 
 }  // namespace shardwise
