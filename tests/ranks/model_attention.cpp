@@ -19,8 +19,11 @@
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/layers/attend.hpp"
+#include "shardwise/layers/head_linear.hpp"
+#include "shardwise/layers/identity.hpp"
 #include "shardwise/layout/layouts.hpp"
 #include "shardwise/model/composition.hpp"
+#include "shardwise/model/join.hpp"
 #include "shardwise/model/model.hpp"
 #include "support/filled.hpp"
 #include "support/largest_difference.hpp"
@@ -234,12 +237,13 @@ TEST_CASE("a token sees its own document, and padding nothing") {
 
 namespace {
 
-using Dropping = Graph<3, At<Attend<AttentionForm{.readers = 2, .dropped = 1, .of = 4}>, 0, 1, 2>>;
-struct Drops : Dropping {};
+constexpr AttentionForm dropping{.readers = 2, .dropped = 1, .of = 4};
+constexpr AttentionForm in_window{.readers = 2, .window = 3, .dropped = 1, .of = 4};
 
 /// Output, dq, dk and dv of the last of some batches of a step.
-template <Layout In>
+template <Layout In, AttentionForm Form = dropping>
 std::array<Numbers, 4> with_dropout(int ranks, const Operands& x, int batches = 2) {
+  struct Drops : Graph<3, At<Attend<Form>, 0, 1, 2>> {};
   std::array<Numbers, 4> all{Numbers(x.q.size()), Numbers(x.q.size()), Numbers(x.k.size()),
                              Numbers(x.k.size())};
   run_ranks(ranks, [&](ThreadCommunicator& group) {
@@ -278,16 +282,20 @@ double product(const Numbers& a, const Numbers& b) {
 TEST_CASE("dropped weights are the same at every number of ranks, and in backward") {
   Operands x({.form = {.readers = 2}});
   const std::array<Numbers, 4> alone = with_dropout<Invariant>(1, x);
+  const std::array<Numbers, 4> alone_in_window = with_dropout<Invariant, in_window>(1, x);
   CHECK(testing::largest_difference(alone[0], expected({.form = {.readers = 2}}, x)) > 0.1);
   for (const int ranks : {2, 3, 4, 8}) {
     CAPTURE(ranks);
-    const std::array<Numbers, 4> by_head = with_dropout<Feature>(ranks, x);
-    const std::array<Numbers, 4> by_token = with_dropout<Sequence>(ranks, x);
-    for (std::size_t i = 0; i < 4; ++i) {
-      CAPTURE(i);
-      CHECK(testing::largest_difference(by_head[i], alone[i]) < 1e-14);
-      CHECK(testing::largest_difference(by_token[i], alone[i]) < 1e-14);
-    }
+    const auto check_same = [](const auto& found, const auto& right) {
+      for (std::size_t i = 0; i < 4; ++i) {
+        CAPTURE(i);
+        CHECK(testing::largest_difference(found[i], right[i]) < 1e-14);
+      }
+    };
+    check_same(with_dropout<Feature>(ranks, x), alone);
+    check_same(with_dropout<Sequence>(ranks, x), alone);
+    check_same(with_dropout<Batch>(ranks, x), alone);
+    check_same(with_dropout<Sequence, in_window>(ranks, x), alone_in_window);
   }
   CHECK(testing::largest_difference(with_dropout<Invariant>(1, x, 1)[0], alone[0]) > 0.1);
   // y is linear in v, so <y, dy> is <v, dv> with the same mask.
@@ -362,5 +370,68 @@ TEST_CASE("wrong segments and heads are told") {
   CHECK(error_of({{3, 0}}).find("has no rows") != std::string::npos);
   CHECK(error_of({}, tokens(2)).find("1 times as many query heads as key heads") !=
         std::string::npos);
+  CHECK(error_of({{0, 2, std::numeric_limits<std::size_t>::max()}}).find("too large") !=
+        std::string::npos);
   CHECK(error_of({{0, 7}}) == "");
+  const Shape narrow{{Axis::batch, samples}, {Axis::sequence, length}, {Axis::feature, 18}};
+  CHECK_THROWS_WITH_AS((Attend<>{}.output_shape({narrow, narrow, narrow})),
+                       doctest::Contains("heads of the same size, which HeadLinear gives"),
+                       shape_error);
+  for (const double wrong : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    CHECK_THROWS_WITH_AS(Attend<>({.scale = wrong}), doctest::Contains("finite numbers"),
+                         argument_error);
+    CHECK_THROWS_AS(Attend<>({.soft_cap = wrong}), argument_error);
+  }
+  CHECK_THROWS_WITH_AS((HeadLinear<3, 2, 2>{}.in_units_of(3)),
+                       doctest::Contains("4 output features are no whole number of units of 3"),
+                       argument_error);
+}
+
+namespace {
+
+/// Attention of one input with itself.
+struct Alone : Join<Attend<>, Identity, Identity, Identity> {};
+
+}  // namespace
+
+TEST_CASE("segments are those of one batch") {
+  SingleRank alone;
+  Model<Alone, Context<double, Reference, SingleRank>> model(Alone{}, alone, Seed{1},
+                                                             tokens(heads));
+  const auto x = part<double, Invariant>(drawn(tokens(heads).elements(), 1), heads, {});
+  const auto numbers = [&](const auto& view) {
+    return Numbers(view.data(), view.data() + view.size());
+  };
+  const Numbers whole = numbers(model.evaluate(x.view()));
+  const Numbers packed = numbers(model.evaluate(x.view(), documents));
+  CHECK(testing::largest_difference(whole, packed) > 0.1);
+  CHECK(numbers(model.evaluate(x.view())) == whole);
+  model.evaluate(x.view(), documents);
+  const Shape shorter{{Axis::batch, samples}, {Axis::sequence, 2}, {Axis::feature, heads, size}};
+  CHECK_THROWS_AS(model.run().sequences.of(shorter), shape_error);
+}
+
+TEST_CASE("segments that are refused leave no forward to go back from") {
+  SingleRank alone;
+  Model<Alone, Context<double, Reference, SingleRank>, Ends<Invariant, Invariant>,
+        TrainWithInputGradient>
+      model(Alone{}, alone, Seed{1}, tokens(heads));
+  const auto x = part<double, Invariant>(drawn(tokens(heads).elements(), 1), heads, {});
+  model.forward(x.view(), documents);
+  CHECK_THROWS_AS(model.forward(x.view(), std::vector<Segment>{{0, 100}}), argument_error);
+  CHECK_THROWS_AS(model.backward(x.view()), argument_error);
+}
+
+TEST_CASE("the search for a NaN runs on the segments of the batch") {
+  SingleRank alone;
+  Model<Alone, Context<double, Reference, SingleRank>, Ends<Invariant, Invariant>,
+        TrainWithInputGradient>
+      model(Alone{}, alone, Seed{1}, tokens(heads));
+  auto x = part<double, Invariant>(Numbers(tokens(heads).elements()), heads, {});
+  x[0] = std::numeric_limits<double>::quiet_NaN();  // row 0
+  const std::vector<Segment> without_row_0{{1, length - 1}};
+  model.forward(x.view(), without_row_0);
+  CHECK_NOTHROW(model.find_non_finite(x.view()));
+  model.forward(x.view());
+  CHECK_THROWS_AS(model.find_non_finite(x.view()), numeric_error);
 }

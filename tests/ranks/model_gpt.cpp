@@ -89,12 +89,18 @@ struct Gpt2Block
           Residual<Sequential<LayerNorm<wide>, Linear<typename P::first, wide, 4 * wide>, GeluTanh,
                               Linear<typename P::second, 4 * wide, wide>, Dropout<1, 10>>>> {};
 
+// begin: options
+struct LongRope : Rope {
+  LongRope() : Rope({.theta = 500000, .scaling = RopeScaling::llama3(8, 1, 4, 8192)}) {}
+};
+// end: options
+
 // begin: llama
 template <class P, std::size_t Groups>
 using LlamaAttention =
     Join<Attend<AttentionForm{.readers = heads / Groups, .window = 5}>,
-         Sequential<Heads<P, heads, false>, HeadNorm<size>, Rope>,
-         Sequential<Heads<P, Groups, false>, HeadNorm<size>, Rope>, Heads<P, Groups, false>>;
+         Sequential<Heads<P, heads, false>, HeadNorm<size>, LongRope>,
+         Sequential<Heads<P, Groups, false>, HeadNorm<size>, LongRope>, Heads<P, Groups, false>>;
 
 template <class P, std::size_t Groups>
 struct LlamaBlock

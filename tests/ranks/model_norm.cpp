@@ -61,21 +61,23 @@ TEST_CASE("RmsNorm") {
 namespace {
 
 /// Output, and gradients of the input and of the weight, one after another.
-template <class L>
+template <class T = double, class L>
 std::vector<double> on_one_rank(const L& layer, const Shape& shape) {
   SingleRank alone;
-  Model<L, Context<double, Reference, SingleRank>, Ends<Invariant, Invariant>,
-        TrainWithInputGradient>
+  Model<L, Context<T, Reference, SingleRank>, Ends<Invariant, Invariant>, TrainWithInputGradient>
       model(layer, alone, Seed{1}, shape);
-  const auto number = [](std::size_t i) { return static_cast<double>(i * i % 11) - 4.5; };
-  const auto weight = testing::filled<double, Invariant>({{Axis::feature, 4}}, {}, number);
+  const auto number = [](std::size_t i) {
+    return static_cast<accumulate_t<T>>(static_cast<double>(i * i % 11) - 4.5);
+  };
+  const auto weight = testing::filled<T, Invariant>({{Axis::feature, 4}}, {}, number);
   model.set("weight", weight.view());
-  const auto x = testing::filled<double, Invariant>(shape, {}, number);
+  const auto x = testing::filled<T, Invariant>(shape, {}, number);
   const auto dy =
-      testing::filled<double, Invariant>(shape, {}, [&](std::size_t i) { return number(i + 3); });
+      testing::filled<T, Invariant>(shape, {}, [&](std::size_t i) { return number(i + 3); });
   std::vector<double> all;
   const auto note = [&](const auto& view) {
-    all.insert(all.end(), view.data(), view.data() + view.size());
+    for (const T& value : view.span())
+      all.push_back(static_cast<double>(static_cast<accumulate_t<T>>(value)));
   };
   note(model.forward(x.view()));
   note(model.backward(dy.view()));
@@ -89,6 +91,14 @@ TEST_CASE("HeadNorm is RmsNorm whose rows are heads") {
   CHECK(testing::largest_difference(
             on_one_rank(HeadNorm<4>(Epsilon{1e-3}), text(5, {Axis::feature, 3, 4})),
             on_one_rank(RmsNorm<4>(Epsilon{1e-3}), text(15, {Axis::feature, 4}))) < 1e-14);
+  const auto check_dtype = [&](auto zero) {
+    using T = decltype(zero);
+    CHECK(on_one_rank<T>(HeadNorm<4>(Epsilon{1e-3}), text(5, {Axis::feature, 3, 4})) ==
+          on_one_rank<T>(RmsNorm<4>(Epsilon{1e-3}), text(15, {Axis::feature, 4})));
+  };
+  check_dtype(float{});
+  check_dtype(bf16{});
+  check_dtype(fp16{});
   CHECK_THROWS_WITH_AS(HeadNorm<4>{}.output_shape(text(5, {Axis::feature, 12})),
                        doctest::Contains("the innermost axis must be feature heads*4"),
                        shape_error);

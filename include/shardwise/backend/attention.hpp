@@ -46,7 +46,7 @@ struct AttentionTokens {
     const TokenPlace place = sequences[token];
     if (place.is_padding()) return {};
     std::size_t begin = place.begin;
-    if (window != 0 && token + 1 > begin + window) begin = token + 1 - window;
+    if (window != 0 && token - begin >= window) begin = token + 1 - window;
     return keys.local(row / queries.here, begin, causal ? token + 1 : place.end);
   }
 
@@ -56,13 +56,12 @@ struct AttentionTokens {
     const TokenPlace place = sequences[token];
     if (place.is_padding()) return {};
     std::size_t end = place.end;
-    if (window != 0 && end > token + window) end = token + window;
+    if (window != 0 && end - token > window) end = token + window;
     return queries.local(row / keys.here, causal ? token : place.begin, end);
   }
 };
 
-/// Softmax of which scores: scale · q·k, and if `soft_cap` is not 0 then soft_cap · tanh of that
-/// over soft_cap.
+/// The score of a query and a key: s = scale · q·k, and with a soft cap c then c · tanh(s / c).
 struct AttentionScores {
   double scale = 0;     ///< 0 for 1 / sqrt(features of a head)
   double soft_cap = 0;  ///< 0 for none

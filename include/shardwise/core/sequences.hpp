@@ -1,9 +1,7 @@
 #pragma once
 // The tokens of a batch: which of them belong together, at which positions, and which a rank holds.
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
@@ -12,7 +10,8 @@
 namespace shardwise {
 
 /// Neighbouring rows of a batch [batch, sequence, ...] that are one sequence: a packed document, or
-/// the tokens of a sample without its padding. It lies within one sample.
+/// the tokens of a sample without its padding. It lies within one sample. Segments are those of the
+/// batch of all ranks, in a list that is the same on every rank.
 struct Segment {
   std::size_t row = 0;       ///< the first one; rows are counted over batch and sequence
   std::size_t rows = 0;      ///< their number
@@ -21,9 +20,9 @@ struct Segment {
 
 /// The place of a row in its sequence.
 struct TokenPlace {
-  std::uint32_t begin = 0;     ///< the first row of its segment
-  std::uint32_t end = 0;       ///< one past the last row of its segment; 0 for padding
-  std::uint32_t position = 0;  ///< in its sequence, from 0 on
+  std::size_t begin = 0;     ///< the first row of its segment
+  std::size_t end = 0;       ///< one past the last row of its segment; 0 for padding
+  std::size_t position = 0;  ///< in its sequence, from 0 on
 
   /// Whether the row is in no segment.
   constexpr bool is_padding() const { return end == 0; }
@@ -43,8 +42,7 @@ class Sequences {
   constexpr TokenPlace operator[](std::size_t row) const {
     if (places_ != nullptr) return places_[row];
     const std::size_t begin = row / length_ * length_;
-    return {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(begin + length_),
-            static_cast<std::uint32_t>(row - begin)};
+    return {begin, begin + length_, row - begin};
   }
 
  private:

@@ -100,11 +100,12 @@ class Attend {
  public:
   constexpr Attend() = default;
   /// With another scale, or with a soft cap.
-  /// throws  argument_error for a scale or cap below 0, or NaN
-  constexpr explicit Attend(const AttentionScores& scores) : scores_(scores) {
-    if (!(scores.scale >= 0 && scores.soft_cap >= 0)) {
+  /// throws  argument_error for a scale or cap that is below 0 or not finite
+  explicit Attend(const AttentionScores& scores) : scores_(scores) {
+    if (!(std::isfinite(scores.scale) && std::isfinite(scores.soft_cap) && scores.scale >= 0 &&
+          scores.soft_cap >= 0)) {
       throw argument_error({"Attend: scale ", scores.scale, " and soft cap ", scores.soft_cap,
-                            " must be numbers above 0, or 0 for the default"});
+                            " must be finite numbers above 0, or 0 for the default"});
     }
   }
 
@@ -161,14 +162,15 @@ class Attend {
 
  private:
   static constexpr void check_heads(const Shape& q, const Shape& k, const Shape& v) {
-    const bool features = q.back().axis == Axis::feature && q.back().grain == k.back().grain &&
+    const bool features = q.back().axis == Axis::feature && q.back().grain > 1 &&
+                          q.back().grain == k.back().grain &&
                           q.back().units == k.back().units * Form.readers;
     const bool rows =
         detail::sequence_position(q) + 2 == q.rank() && q.without_back() == k.without_back();
     if (features && rows && k == v) return;
     throw shape_error({"an attention is given queries ", q, ", keys ", k, " and values ", v,
                        ": they must have the same rows [batch, sequence] and heads of the same "
-                       "size, and ",
+                       "size, which HeadLinear gives, and ",
                        Form.readers, " times as many query heads as key heads"});
   }
 

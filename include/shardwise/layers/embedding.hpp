@@ -1,12 +1,10 @@
 #pragma once
 // A table of rows, one for each token id.
 
-#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <tuple>
 #include <type_traits>

@@ -107,14 +107,14 @@ class HeadNorm : public KeepsLayout, public Sized<Size> {
     const auto [gradient] = frame.gradients();
     const Buffer memory = sums(frame, x);
     const Rows rows = scales<T>(memory);
-    const detail::NormSlope<true, T> slope{dy.data(), weight.data(), in()};
-    const Buffer along =
-        row_sums(frame, x, detail::NormSlopeAlong<true, Rows, T>{rows, slope, x.data()});
     detail::put_norm_gradients(
         frame.backend(), heads(x),
         detail::NormGradientTerms<Rows, T>{rows, in(), x.data(), dy.data()},
         detail::PutNormGradient<false, T>{frame.write(), gradient.data(), nullptr});
     if constexpr (Frame::input_gradient) {
+      const detail::NormSlope<true, T> slope{dy.data(), weight.data(), in()};
+      const Buffer along =
+          row_sums(frame, x, detail::NormSlopeAlong<true, Rows, T>{rows, slope, x.data()});
       detail::for_each_in_rows(
           frame.backend(), heads(x), in(),
           detail::NormInputGradient<false, true, Rows, T>{rows, slope, static_cast<A>(in()),

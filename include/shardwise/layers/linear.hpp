@@ -66,8 +66,15 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
   }
 
   /// The same layer, whose outputs are units of `size` neighbouring features, such as the heads of
-  /// an attention: a rank holds whole units. `size` divides Out.
+  /// an attention: a rank holds whole units.
+  /// throws   argument_error if `size` does not divide Out
   constexpr Linear in_units_of(std::size_t size) const {
+    if (size == 0 || out() % size != 0) {
+      throw argument_error({"in_units_of: ", out(),
+                            " output features are no whole number of units "
+                            "of ",
+                            size, "; give a size that divides them"});
+    }
     Linear other = *this;
     other.unit_ = size;
     return other;

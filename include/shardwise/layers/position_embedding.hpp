@@ -16,6 +16,7 @@
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/sequences.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/detail/table_loops.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
@@ -32,7 +33,7 @@ template <class L>
 inline constexpr bool takes_positions =
     std::same_as<L, Invariant> || std::same_as<L, Partial> || ShardedLayout<L>;
 
-/// positions[r] is the position of row r; -1 for padding.
+/// positions[r] is the position of row r, or the largest number if it is larger; -1 for padding.
 struct PositionOfRow {
   TokenRows rows;
   Sequences sequences;
@@ -40,7 +41,9 @@ struct PositionOfRow {
 
   constexpr void operator()(std::size_t r) const {
     const TokenPlace place = sequences[rows.global(r)];
-    positions[r] = place.is_padding() ? -1 : static_cast<std::int32_t>(place.position);
+    constexpr std::size_t largest = std::numeric_limits<std::int32_t>::max();
+    const std::size_t position = place.position < largest ? place.position : largest;
+    positions[r] = place.is_padding() ? -1 : static_cast<std::int32_t>(position);
   }
 };
 

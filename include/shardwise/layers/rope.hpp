@@ -50,7 +50,8 @@ struct RopeTurns {
   Turn<A>* turns;
 
   constexpr void operator()(std::size_t i) const {
-    const double angle = sequences[rows.global(i / pairs)].position * frequencies(i % pairs);
+    const auto position = static_cast<double>(sequences[rows.global(i / pairs)].position);
+    const double angle = position * frequencies(i % pairs);
     turns[i] = {static_cast<A>(std::cos(angle) * frequencies.scaling.amplitude),
                 static_cast<A>(std::sin(angle) * frequencies.scaling.amplitude)};
   }

@@ -8,8 +8,6 @@
 #include <cstdint>
 #include <numbers>
 
-#include "shardwise/core/error.hpp"
-
 namespace shardwise {
 
 /// How frequencies change for longer sequences. Made by `linear`, `llama3` and `yarn`.

@@ -74,6 +74,21 @@ consteval bool sums_meanwhile() {
   }
 }
 
+/// The distance between the random numbers of two neighbouring samples of L's input, in elements.
+template <class L, class Context>
+std::uint64_t sample_elements([[maybe_unused]] const Run<Context>& run,
+                              [[maybe_unused]] const Shape& in) {
+  if constexpr (draws_random<L>) {
+    if (in.rank() > 0 && in[0].axis == Axis::batch) return in.elements(1, in.rank());
+    if (run.trains() && run.first_sample > 0) {
+      throw shape_error({"the input is a tensor ", in,
+                         ", and an earlier batch of this step has drawn the random numbers of its "
+                         "elements: a step of several batches needs the batch as outermost axis"});
+    }
+  }
+  return 0;
+}
+
 }  // namespace detail
 
 /// The gradients that go back from a model: one input_gradient_t for one input, a std::tuple of
@@ -299,28 +314,11 @@ class Bound {
     const Work work{Work::Kind::compute, name_, 0, {}};
     typename F::Shapes exchange_shapes{};
     if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
-    const F frame(run, parameters_, ordinal_, exchange_shapes, sample_elements(run, in));
+    const F frame(run, parameters_, ordinal_, exchange_shapes, detail::sample_elements<L>(run, in));
     if constexpr (has_state) {
       return {{run.observer, work}, {frame, state_}};
     } else {
       return {{run.observer, work}, frame};
-    }
-  }
-
-  /// The distance between the random numbers of two neighbouring samples, in elements.
-  static std::uint64_t sample_elements([[maybe_unused]] const Run<Ctx>& run,
-                                       [[maybe_unused]] const Shape& in) {
-    if constexpr (detail::draws_random<L>) {
-      if (in.rank() > 0 && in[0].axis == Axis::batch) return in.elements(1, in.rank());
-      if (run.trains() && run.first_sample > 0) {
-        throw shape_error(
-            {"the input is a tensor ", in,
-             ", and an earlier batch of this step has drawn the random numbers of its "
-             "elements: a step of several batches needs the batch as outermost axis"});
-      }
-      return 0;
-    } else {
-      return 0;
     }
   }
 

@@ -128,7 +128,7 @@ class BoundMerge {
   Call call(Run<Ctx>& run) const {
     static constexpr BoundParameters<0> none{};
     return {{run.observer, Work{Work::Kind::compute, name_of<Op>, 0, {}}},
-            {run, none, ordinal_, {}, 0}};
+            {run, none, ordinal_, {}, sample_elements<Op>(run, in_shapes_[0])}};
   }
 
   static Nothing views_of(Nothing) { return {}; }

@@ -27,7 +27,8 @@ using join_t = typename join<Op, std::index_sequence_for<Branches...>, Branches.
 
 /// y = Op(branch(x), branch(x), ...). x is converted once, to the layout that all branches take or
 /// else to its `stream_t`. The outputs of the branches are converted to the layout in which Op
-/// takes the first one. The gradients of the branches are added before they are converted back.
+/// takes the first one, or to `operand<J, In>` of Op. The gradients of the branches are added
+/// before they are converted back.
 ///
 ///     Join<Sum, Identity, Block>              what Residual<Block> is, with other names
 ///     Join<Sum, Shortcut, Block>              a projection on the short way
@@ -42,8 +43,10 @@ class Join : public detail::join_t<Op, Branches...> {
   constexpr Join() requires(detail::HasAllSizes<Op> &&
                             (detail::HasAllSizes<Branches> && ...)) = default;
   /// All branches in order, if some sizes are not in the types.
-  constexpr explicit Join(const Branches&... branches)
-      : detail::join_t<Op, Branches...>(branches..., Op{}) {}
+  constexpr explicit Join(const Branches&... branches) : Join(Op{}, branches...) {}
+  /// The merge and all branches in order: `Join(Attend<>({.soft_cap = 50}), q, k, v)`.
+  constexpr explicit Join(const Op& op, const Branches&... branches)
+      : detail::join_t<Op, Branches...>(branches..., op) {}
 };
 
 }  // namespace shardwise

@@ -34,8 +34,8 @@ namespace shardwise {
 /// ends, `Use` one of Train, TrainWithInputGradient and ForwardOnly.
 ///
 /// Initial weights depend on the seed and the architecture, not on the number of ranks. Of a
-/// sharded parameter, a rank holds only its part. After the first steps, steps allocate no memory.
-/// more.
+/// sharded parameter, a rank holds only its part. After the first steps, steps allocate no
+/// memory.
 template <class Architecture, class Ctx, class E = Ends<Invariant, Invariant>, class Use = Train>
 class Model {
   static_assert(detail::must_be_model<Ctx, E, Use>());
@@ -109,7 +109,8 @@ class Model {
   /// x again, so x must stay unchanged until then. If no backward follows, the next forward
   /// discards what this one saved. The result is valid until the next call that runs the model or
   /// ends the step.
-  /// `segments` are the sequences of the batch; without them each sample is one sequence.
+  /// `segments` are the sequences of the whole batch, the same on every rank; without them each
+  /// sample is one sequence. If the model has several inputs, the rows are those of the first one.
   /// sends    `plan().forward`
   /// throws   argument_error for segments that overlap or leave their sample; shape_error and
   ///          others, with the layer's place
@@ -120,15 +121,17 @@ class Model {
 
   /// The error for an argument that is not such a view.
   template <class Given>
-  requires(Use::trains &&
-           !std::convertible_to<const Given&, input_view>) void forward(const Given&) {
+  requires(Use::trains && !std::convertible_to<const Given&, input_view>) void forward(
+      const Given&, std::span<const Segment> = {}) {
     detail::input_must_fit<Given, input_view>();
   }
 
   ///@{
   /// The error for a model that is not trained.
   template <class Given>
-  requires(!Use::trains) void forward(const Given&) { detail::must_train<Use>(); }
+  requires(!Use::trains) void forward(const Given&, std::span<const Segment> = {}) {
+    detail::must_train<Use>();
+  }
   template <class Given>
   requires(!Use::trains) void backward(const Given&) { detail::must_train<Use>(); }
   ///@}
@@ -146,7 +149,8 @@ class Model {
 
   /// The error for an argument that is not such a view.
   template <class Given>
-  requires(!std::convertible_to<const Given&, input_view>) void evaluate(const Given&) {
+  requires(!std::convertible_to<const Given&, input_view>) void evaluate(
+      const Given&, std::span<const Segment> = {}) {
     detail::input_must_fit<Given, input_view>();
   }
 
@@ -209,8 +213,8 @@ class Model {
 
   /// Runs forward again on the same numbers and sequences. Throws numeric_error with the name of
   /// the first layer whose output is not finite on some rank; returns if there is none. Discards
-  /// the step. sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each
-  /// sum of ranks
+  /// the step.
+  /// sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each sum of ranks
   void find_non_finite(input_view x) requires(Use::trains) {
     const std::uint64_t first_sample = run_.first_sample;
     discard_step();
@@ -360,6 +364,7 @@ class Model {
   }
 
   void set_sequences(const input_view& x, std::span<const Segment> segments) {
+    may_go_backward_ = false;
     at_model([&] {
       run_.sequences.set(run_.backend, run_.pool, segments, detail::global_shapes(x)[0]);
     });

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "shardwise/core/error.hpp"
@@ -33,13 +32,12 @@ inline void find_places(std::span<const Segment> segments, const Shape& batch, T
     if (one.rows == 0) refuse(": it has no rows; leave it out");
     if (one.rows > rows || one.row > rows - one.rows)
       refuse(": it leaves the batch. Rows are counted over batch and sequence");
+    if (one.position > dynamic - one.rows) refuse(": its positions are too large to be counted");
     if (one.row / length != (one.row + one.rows - 1) / length)
       refuse(": it lies in several samples. Cut it where a sample ends");
     for (std::size_t row = one.row; row < one.row + one.rows; ++row) {
       if (!places[row].is_padding()) refuse(": it overlaps an earlier segment");
-      places[row] = {static_cast<std::uint32_t>(one.row),
-                     static_cast<std::uint32_t>(one.row + one.rows),
-                     static_cast<std::uint32_t>(one.position + (row - one.row))};
+      places[row] = {one.row, one.row + one.rows, one.position + (row - one.row)};
     }
   }
 }

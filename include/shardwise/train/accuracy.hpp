@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/run.hpp"
@@ -119,7 +121,8 @@ inline void check_k(std::size_t k, std::size_t classes) {
 
 /// The number of rows of the whole batch whose label has one of the k largest logits of the model,
 /// in evaluation. Of equal logits the first counts as larger; a NaN counts as larger than any
-/// number, and a label with a NaN is never counted. A collective; the same number on every rank.
+/// number, and a label with a NaN is never counted. `segments` are the sequences of the batch, see
+/// Model::forward. A collective; the same number on every rank.
 /// layout   logits Invariant, Sharded<feature>, Sharded<batch> or Sharded<sequence>; labels
 ///          Invariant, or split along with the rows of logits
 /// sends    the collectives of forward, and for logits that are
@@ -129,7 +132,7 @@ inline void check_k(std::size_t k, std::size_t classes) {
 /// throws   argument_error for k = 0 or above the number of classes; for labels as CrossEntropy
 template <class M, class Labels>
 std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_labels,
-                        std::size_t k) {
+                        std::size_t k, std::span<const Segment> segments = {}) {
   using L = typename M::output_layout;
   static_assert(std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
                     std::same_as<L, Sharded<Axis::batch>> ||
@@ -137,7 +140,7 @@ std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_
                 "count_top_k and count_correct take logits that are Invariant, or Sharded by "
                 "feature (classes), batch or sequence. Let the model end in one of those: "
                 "Ends<Offered, Invariant>.");
-  const auto logits = model.evaluate(x);
+  const auto logits = model.evaluate(x, segments);
   const auto labels = detail::labels_along<L>(given_labels);
   detail::check_place(logits, labels);
   auto& run = model.run();
@@ -163,8 +166,9 @@ std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_
 
 /// The number of rows whose largest logit is the label's: `count_top_k` with k = 1.
 template <class M, class Labels>
-std::size_t count_correct(M& model, typename M::input_view x, const Labels& labels) {
-  return count_top_k(model, x, labels, 1);
+std::size_t count_correct(M& model, typename M::input_view x, const Labels& labels,
+                          std::span<const Segment> segments = {}) {
+  return count_top_k(model, x, labels, 1, segments);
 }
 
 }  // namespace shardwise

@@ -92,9 +92,9 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 /// launch; destroy it before their `close()`, which waits for it. If NCCL's watchdog ends a launch,
 /// the parameters are undefined.
 ///
-/// Gradients are clipped according to the options. Loss scalers, several batches, and losses of
-/// several outputs cannot be recorded: use a Step for them. Your own loss can be recorded if it
-/// returns a sum of its frame divided by a number.
+/// Gradients are clipped according to the options. Loss scalers, several batches, batches with
+/// segments, and losses of several outputs cannot be recorded: use a Step for them. Your own loss
+/// can be recorded if it returns a sum of its frame divided by a number.
 template <class M, class Rule, class Chosen, class Target>
 class TrainingGraph {
   static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>() &&

@@ -26,7 +26,8 @@ template <class Stream>
 struct WeightDropout {
   Stream stream;
   double probability = 0;
-  std::uint64_t first_row = 0;  ///< rows of the earlier batches of this step
+  /// Rows of the earlier batches of this step, if they have as many rows in a sample as this one.
+  std::uint64_t first_row = 0;
 
   template <class A>
   constexpr A factor(const AttentionTokens& tokens, const AttentionHeads& heads, std::size_t row,
@@ -54,12 +55,12 @@ constexpr A inner_product(const T* a, const T* b, std::size_t n) {
   return lane_reduce(n, A(0), ProductTerm<A, T>{a, b}, Plus{});
 }
 
-/// The softmax of a row of scores, and of its gradient: a weight is exp(score - highest) · inverse.
+/// The softmax of a row of scores: a weight is exp(score - highest) · inverse.
 template <class A>
 struct SoftmaxRow {
   A highest = 0;
   A inverse = 0;  ///< 1 / Σ exp(score - highest)
-  A mean = 0;     ///< Σ weight · its gradient; in backward only
+  A mean = 0;     ///< the mean, by weight, of the gradients of the weights; in backward only
 
   constexpr A weight(A score) const { return exponential(score - highest) * inverse; }
 };
@@ -122,7 +123,8 @@ struct AttentionOperands {
 /// Features of a head that are summed at a time.
 inline constexpr std::size_t attention_piece = 64;
 
-/// to[d] = Σ weight · from(d) over terms that add(d-th sums, first feature, number) adds.
+/// to[d] = sums[d] for the features d of a head, in pieces: add(sums, first, count) sums the
+/// features [first, first + count).
 template <class A, class T, class Add>
 constexpr void write_in_pieces(T* to, std::size_t size, const Add& add) {
   for (std::size_t first = 0; first < size; first += attention_piece) {
@@ -161,7 +163,7 @@ struct AttentionForward {
   }
 };
 
-/// The gradient of a score by its weight, and by q·k.
+/// The gradients of Σ y dy by a weight after the softmax, and by the product q·k.
 template <class T, class Stream>
 struct AttentionSlopes {
   using A = accumulate_t<T>;
