@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <numbers>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise {
 
 /// How frequencies change for longer sequences. Made by `linear`, `llama3` and `yarn`.
