@@ -27,6 +27,7 @@
 #include "shardwise/model/model.hpp"
 #include "support/filled.hpp"
 #include "support/largest_difference.hpp"
+#include "support/messages.hpp"
 #include "support/ranks.hpp"
 
 using namespace shardwise;
@@ -138,18 +139,10 @@ template <class L, Layout In>
 using ModelOf = Model<L, Context<double, Reference, Ranks>, Ends<Layouts<In, In, In>, In>,
                       TrainWithInputGradient>;
 
-double number(double x) { return x; }
-double number(float x) { return static_cast<double>(x); }
-
 /// The largest difference of the rank's part from the whole tensor.
 template <class V>
 double difference(const V& view, const Numbers& whole) {
-  testing::Largest largest;
-  for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i)
-      largest.see(std::abs(number(view[local + i]) - whole[global + i]));
-  });
-  return largest;
+  return testing::largest_difference_of_part(view, [&](std::size_t i) { return whole[i]; });
 }
 
 template <class T, Layout L>
@@ -203,18 +196,14 @@ const std::vector<Segment> documents{{0, 2}, {2, 3, 5}, {8, 6}};
 
 std::string error_of(const std::vector<Segment>& segments, const Shape& keys = tokens(heads)) {
   struct Net : Graph<3, At<Attend<>, 0, 1, 2>> {};
-  std::string text;
-  try {
+  return testing::message_of([&] {
     SingleRank alone;
     Model<Net, Context<float, Reference, SingleRank>,
           Ends<Layouts<Invariant, Invariant, Invariant>, Invariant>>
         model(Net{}, alone, Seed{1}, {tokens(heads), keys, keys});
     const Tensor<float, Invariant> q(tokens(heads));
     model.evaluate({q.view(), q.view(), q.view()}, segments);
-  } catch (const error& e) {
-    text = e.what();
-  }
-  return text;
+  });
 }
 
 }  // namespace

@@ -17,10 +17,13 @@
 #include "shardwise/model/model.hpp"
 #include "support/filled.hpp"
 #include "support/largest_difference.hpp"
+#include "support/messages.hpp"
 #include "support/ranks.hpp"
 
 using namespace shardwise;
 using testing::filled;
+using testing::largest_difference_of_part;
+using testing::message_of;
 using testing::Ranks;
 
 namespace {
@@ -53,19 +56,6 @@ auto number(std::size_t i) {
   return static_cast<accumulate_t<T>>(number_of(i));
 }
 
-/// The largest difference of the rank's part from element(i) of the whole tensor.
-template <class V, class F>
-double difference(const V& view, F&& element) {
-  testing::Largest largest;
-  for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto found = static_cast<accumulate_t<typename V::value_type>>(view[local + i]);
-      largest.see(std::abs(static_cast<double>(found) - element(global + i)));
-    }
-  });
-  return largest;
-}
-
 /// Element i of x, turned by position · theta^(-2 p / n), or back.
 double turned(const RopeOptions& options, const std::vector<Segment>& segments, std::size_t i,
               double direction) {
@@ -95,10 +85,11 @@ void check_rope(const RopeOptions& options, const std::vector<Segment>& segments
           Rope(options), group, Seed{1}, tokens);
       const auto x = filled<T, L>(tokens, place_of(group), number<T>);
       const auto y = model.forward(x.view(), segments);
-      CHECK(difference(y, [&](std::size_t i) { return turned(options, segments, i, 1); }) <= bound);
+      CHECK(largest_difference_of_part(
+                y, [&](std::size_t i) { return turned(options, segments, i, 1); }) <= bound);
       const auto dx = model.backward(x.view());
-      CHECK(difference(dx, [&](std::size_t i) { return turned(options, segments, i, -1); }) <=
-            bound);
+      CHECK(largest_difference_of_part(
+                dx, [&](std::size_t i) { return turned(options, segments, i, -1); }) <= bound);
     });
   }
 }
@@ -110,16 +101,6 @@ void check_rope_everywhere(const RopeOptions& options) {
     check_rope<Sequence>(options, segments);
     check_rope<Batch>(options, segments);
   }
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "";
 }
 
 }  // namespace
@@ -205,16 +186,17 @@ void check_table(const std::vector<Segment>& segments) {
       const auto dy = filled<T, Invariant>(tokens, place, number<T>);
       for (int batch = 0; batch < 2; ++batch) {
         const auto y = model.forward(x.view(), segments);
-        CHECK(difference(y, [&](std::size_t i) {
+        CHECK(largest_difference_of_part(y, [&](std::size_t i) {
                 const auto at = static_cast<std::size_t>(row_of(i));
                 return number_of(i) + (row_of(i) < 0 ? 0 : number_of(at * wide + i % wide + 5));
               }) == 0);
         const auto dx = model.backward(dy.view());
-        CHECK(difference(dx, number_of) == 0);
+        CHECK(largest_difference_of_part(dx, number_of) == 0);
       }
       model.settle_gradients();
       const auto gradient = model.gather_gradient("weight");
-      CHECK(difference(gradient.view(), [&](std::size_t i) { return slope[i]; }) == 0);
+      CHECK(largest_difference_of_part(gradient.view(), [&](std::size_t i) { return slope[i]; }) ==
+            0);
     });
   }
 }
@@ -235,7 +217,7 @@ TEST_CASE("wrong positions, heads and options are told") {
   SingleRank alone;
   const Tensor<float, Invariant> x(tokens);
   const auto run = [&](auto layer, const Shape& shape, const std::vector<Segment>& segments) {
-    return error_of([&] {
+    return message_of([&] {
       Model<decltype(layer), Context<float, Reference, SingleRank>> model(layer, alone, Seed{1},
                                                                           shape);
       model.evaluate(x.view(), segments);
@@ -253,7 +235,8 @@ TEST_CASE("wrong positions, heads and options are told") {
   CHECK(run(Rope({.features = 8}), tokens, {}).find("of which 8 turn") != std::string::npos);
   CHECK(run(Rope{}, {{Axis::batch, 2}, {Axis::feature, 2, 2}}, {}).find("no rows of tokens") !=
         std::string::npos);
-  CHECK(error_of([] { Rope({.theta = 1}); }).find("theta must be above 1") != std::string::npos);
-  CHECK(error_of([] { Rope({.scaling = RopeScaling::llama3(8, 4, 4, 8192)}); }).find("low below") !=
-        std::string::npos);
+  CHECK(message_of([] { Rope({.theta = 1}); }).find("theta must be above 1") != std::string::npos);
+  CHECK(message_of([] {
+          Rope({.scaling = RopeScaling::llama3(8, 4, 4, 8192)});
+        }).find("low below") != std::string::npos);
 }

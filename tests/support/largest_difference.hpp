@@ -6,6 +6,9 @@
 #include <iterator>
 #include <limits>
 
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/layout/view.hpp"
+
 namespace testing {
 
 /// The largest of the numbers it was shown. A NaN stays, so that no bound holds; `std::max` would
@@ -28,6 +31,20 @@ double largest_difference(const A& a, const B& b) {
   Largest largest;
   for (std::size_t i = 0; i < std::size(a); ++i)
     largest.see(std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  return largest;
+}
+
+/// The largest difference of the rank's part of a tensor from element(i) of the whole one.
+template <class V, class F>
+double largest_difference_of_part(const V& view, F&& element) {
+  Largest largest;
+  for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto found =
+          static_cast<shardwise::accumulate_t<typename V::value_type>>(view[local + i]);
+      largest.see(std::abs(static_cast<double>(found) - element(global + i)));
+    }
+  });
   return largest;
 }
 
