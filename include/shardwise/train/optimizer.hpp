@@ -44,17 +44,23 @@ enum class Decay : std::uint8_t {
 
 namespace detail {
 
+/// A rule whose weight decay may apply to some parameters only.
+template <class Rule>
+concept ChoosesDecay = requires(const Rule& rule) {
+  { rule.decay } -> std::convertible_to<Decay>;
+};
+
 /// The rule without weight decay.
 template <class Rule>
 Rule without_decay(Rule rule) {
-  if constexpr (requires { rule.decay == Decay::chosen; }) rule.weight_decay = 0;
+  if constexpr (ChoosesDecay<Rule>) rule.weight_decay = 0;
   return rule;
 }
 
 /// Whether the weight decay of the rule applies to some parameters only.
 template <class Rule>
 bool decays_chosen([[maybe_unused]] const Rule& rule) {
-  if constexpr (requires { rule.decay == Decay::chosen; }) {
+  if constexpr (ChoosesDecay<Rule>) {
     return rule.decay == Decay::chosen;
   } else {
     return false;
