@@ -14,25 +14,6 @@
 
 namespace shardwise {
 
-namespace detail {
-
-/// Σ a[k] b[k]. All products of `Reference` over the innermost axis are summed here.
-template <Real T>
-accumulate_t<T> dot(const T* a, const T* b, std::size_t n) {
-  using A = accumulate_t<T>;
-  return lane_sum<A>(n, [=](std::size_t k) { return static_cast<A>(a[k]) * static_cast<A>(b[k]); });
-}
-
-/// sums[k] += factor * row[k].
-template <Real T>
-void add_scaled(accumulate_t<T>* sums, T factor, const T* row, std::size_t n) {
-  using A = accumulate_t<T>;
-  const A scale = static_cast<A>(factor);
-  for (std::size_t k = 0; k < n; ++k) sums[k] += scale * static_cast<A>(row[k]);
-}
-
-}  // namespace detail
-
 /// Readable loops on the calling thread. Sums are computed in accumulate_t<T>, in an order that
 /// depends only on the sizes.
 class Reference {
@@ -85,7 +66,8 @@ class Reference::Linear {
     for (std::size_t r = 0; r < rows; ++r) {
       clear();
       for (std::size_t o = 0; o < out_; ++o)
-        detail::add_scaled(sums_.data(), dy[r * out_ + o], weight.data + o * in_, in_);
+        detail::add_scaled(sums_.data(), static_cast<A>(dy[r * out_ + o]), weight.data + o * in_,
+                           in_);
       write(dx + r * in_, Write::replace);
     }
   }
@@ -94,7 +76,7 @@ class Reference::Linear {
     for (std::size_t o = 0; o < out_; ++o) {
       clear();
       for (std::size_t r = 0; r < rows; ++r)
-        detail::add_scaled(sums_.data(), dy[r * out_ + o], x + r * in_, in_);
+        detail::add_scaled(sums_.data(), static_cast<A>(dy[r * out_ + o]), x + r * in_, in_);
       write(dw + o * in_, write_mode);
     }
     if (db == nullptr) return;

@@ -1,7 +1,6 @@
 #pragma once
 // Attention: each token takes a weighted mean of the values of the tokens that it sees.
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
@@ -140,13 +139,13 @@ class Attend {
     using T = typename Frame::dtype;
     const auto of = operands<T>(frame, x);
     frame.backend().for_each(of.tokens.queries.count() * of.heads.queries,
-                             detail::AttentionForward<T, decltype(draws(frame))>{of, y.data()});
+                             detail::AttentionForward<T, decltype(frame.random())>{of, y.data()});
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
-    using Stream = decltype(draws(frame));
+    using Stream = decltype(frame.random());
     const auto& [dq, dk, dv] = dx;
     const auto of = operands<T>(frame, x);
     const std::size_t rows = of.tokens.queries.count() * of.heads.queries;
@@ -174,15 +173,6 @@ class Attend {
                        Form.readers, " times as many query heads as key heads"});
   }
 
-  template <class Frame>
-  static auto draws(Frame& frame) {
-    if constexpr (random) {
-      return frame.random();
-    } else {
-      return detail::NoDraws{};
-    }
-  }
-
   template <class T, class Frame, class X>
   auto operands(Frame& frame, const X& x) const {
     using A = accumulate_t<T>;
@@ -190,16 +180,14 @@ class Attend {
     const TokenRows queries = token_rows(q);
     const AttentionHeads heads = heads_of(q, k);
     const double scale =
-        scores_.scale != 0
-            ? scores_.scale
-            : 1 / std::sqrt(static_cast<double>(std::max<std::size_t>(1, heads.size)));
+        scores_.scale != 0 ? scores_.scale : 1 / std::sqrt(static_cast<double>(heads.size));
     const double dropped = frame.training() ? static_cast<double>(Form.dropped) / Form.of : 0.0;
-    return detail::AttentionOperands<T, decltype(draws(frame))>{
+    return detail::AttentionOperands<T, decltype(frame.random())>{
         {queries, token_rows(k), frame.sequences(q.global()), Form.causal, Form.window},
         heads,
         static_cast<A>(scale),
         static_cast<A>(scores_.soft_cap),
-        {draws(frame), dropped, frame.first_sample() * queries.length},
+        {frame.random(), dropped, frame.first_sample() * queries.length},
         q.data(),
         k.data(),
         v.data()};

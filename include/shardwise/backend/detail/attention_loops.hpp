@@ -10,15 +10,10 @@
 
 #include "shardwise/backend/attention.hpp"
 #include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
-#include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail {
-
-/// In place of a random stream where nothing is dropped.
-struct NoDraws {
-  constexpr float uniform(std::uint64_t) const { return 0; }
-};
 
 /// The factor of a weight after the softmax: 0 with this probability, else 1 / (1 - probability).
 /// It is drawn by sample of the step, query row, head and key row, all counted over all ranks.
@@ -41,20 +36,6 @@ struct WeightDropout {
   }
 };
 
-template <class A, class T>
-struct ProductTerm {
-  const T* a;
-  const T* b;
-  constexpr A operator()(std::size_t i) const {
-    return static_cast<A>(a[i]) * static_cast<A>(b[i]);
-  }
-};
-
-template <class A, class T>
-constexpr A inner_product(const T* a, const T* b, std::size_t n) {
-  return lane_reduce(n, A(0), ProductTerm<A, T>{a, b}, Plus{});
-}
-
 /// The softmax of a row of scores: a weight is exp(score - highest) · inverse.
 template <class A>
 struct SoftmaxRow {
@@ -64,6 +45,21 @@ struct SoftmaxRow {
 
   constexpr A weight(A score) const { return exponential(score - highest) * inverse; }
 };
+
+/// Features of a head that are summed at a time.
+inline constexpr std::size_t attention_piece = 64;
+
+/// to[d] = sums[d] for the features d of a head, in pieces: add(sums, first, count) sums the
+/// features [first, first + count).
+template <class A, class T, class Add>
+constexpr void write_in_pieces(T* to, std::size_t size, const Add& add) {
+  for (std::size_t first = 0; first < size; first += attention_piece) {
+    std::array<A, attention_piece> sums{};
+    const std::size_t count = std::min(attention_piece, size - first);
+    add(sums, first, count);
+    for (std::size_t d = 0; d < count; ++d) to[first + d] = static_cast<T>(sums[d]);
+  }
+}
 
 /// The operands of an attention; rows are [row, head, feature of the head].
 template <class T, class Stream>
@@ -90,8 +86,8 @@ struct AttentionOperands {
   ///@}
 
   constexpr A score(std::size_t row, std::size_t head, std::size_t key) const {
-    const A product = scale * inner_product<A>(q + query_at(row, head),
-                                               k + key_at(key, heads.key_of(head)), heads.size);
+    const A product =
+        scale * dot(q + query_at(row, head), k + key_at(key, heads.key_of(head)), heads.size);
     return soft_cap == A(0) ? product : soft_cap * hyperbolic_tangent(product / soft_cap);
   }
   /// The slope of a score by q·k.
@@ -118,29 +114,36 @@ struct AttentionOperands {
     }
     return {highest, A(1) / sum};
   }
-};
 
-/// Features of a head that are summed at a time.
-inline constexpr std::size_t attention_piece = 64;
-
-/// to[d] = sums[d] for the features d of a head, in pieces: add(sums, first, count) sums the
-/// features [first, first + count).
-template <class A, class T, class Add>
-constexpr void write_in_pieces(T* to, std::size_t size, const Add& add) {
-  for (std::size_t first = 0; first < size; first += attention_piece) {
-    std::array<A, attention_piece> sums{};
-    const std::size_t count = std::min(attention_piece, size - first);
-    add(sums, first, count);
-    for (std::size_t d = 0; d < count; ++d) to[first + d] = static_cast<T>(sums[d]);
+  /// to[d] = Σ factor(key) · values[key, d] over the keys that a row sees, for one of its heads.
+  template <class Factor>
+  constexpr void sum_over_keys(std::size_t row, std::size_t head, const T* values,
+                               const Factor& factor, T* to) const {
+    const Interval seen = tokens.keys_of(row);
+    write_in_pieces<A>(to + query_at(row, head), heads.size,
+                       [&](auto& sums, std::size_t first, std::size_t count) {
+                         for (std::size_t key = seen.offset; key < seen.end(); ++key)
+                           add_scaled(sums.data(), factor(key),
+                                      values + key_at(key, heads.key_of(head)) + first, count);
+                       });
   }
-}
 
-/// sums[d] += factor · from[d].
-template <class A, class T>
-constexpr void add_scaled(std::array<A, attention_piece>& sums, A factor, const T* from,
-                          std::size_t count) {
-  for (std::size_t d = 0; d < count; ++d) sums[d] += factor * static_cast<A>(from[d]);
-}
+  /// to[d] = Σ factor(row, head) · values[row, head, d] over the queries in memory that see a key,
+  /// for one of its heads.
+  template <class Factor>
+  constexpr void sum_over_queries(std::size_t key, std::size_t key_head, const T* values,
+                                  const Factor& factor, T* to) const {
+    const Interval rows = tokens.queries_of(key);
+    const Interval readers = heads.readers_of(key_head);
+    write_in_pieces<A>(to + key_at(key, key_head), heads.size,
+                       [&](auto& sums, std::size_t first, std::size_t count) {
+                         for (std::size_t row = rows.offset; row < rows.end(); ++row)
+                           for (std::size_t h = readers.offset; h < readers.end(); ++h)
+                             add_scaled(sums.data(), factor(row, h),
+                                        values + query_at(row, h) + first, count);
+                       });
+  }
+};
 
 /// y[i] = Σ weight · v for row and head i; zeros for a row that sees nothing.
 template <class T, class Stream>
@@ -152,14 +155,10 @@ struct AttentionForward {
   constexpr void operator()(std::size_t i) const {
     const std::size_t row = i / of.heads.queries, head = i % of.heads.queries;
     const SoftmaxRow<A> softmax = of.softmax(row, head);
-    const Interval seen = of.tokens.keys_of(row);
-    write_in_pieces<A>(
-        y + of.query_at(row, head), of.heads.size,
-        [&](auto& sums, std::size_t first, std::size_t count) {
-          for (std::size_t key = seen.offset; key < seen.end(); ++key)
-            add_scaled(sums, softmax.weight(of.score(row, head, key)) * of.drawn(row, head, key),
-                       of.v + of.key_at(key, of.heads.key_of(head)) + first, count);
-        });
+    const auto weight = [&](std::size_t key) {
+      return softmax.weight(of.score(row, head, key)) * of.drawn(row, head, key);
+    };
+    of.sum_over_keys(row, head, of.v, weight, y);
   }
 };
 
@@ -175,9 +174,9 @@ struct AttentionSlopes {
     return rows[row * of.heads.queries + head];
   }
   constexpr A of_weight(std::size_t row, std::size_t head, std::size_t key) const {
-    return of.drawn(row, head, key) * inner_product<A>(dy + of.query_at(row, head),
-                                                       of.v + of.key_at(key, of.heads.key_of(head)),
-                                                       of.heads.size);
+    return of.drawn(row, head, key) * dot(dy + of.query_at(row, head),
+                                          of.v + of.key_at(key, of.heads.key_of(head)),
+                                          of.heads.size);
   }
   constexpr A of_product(std::size_t row, std::size_t head, std::size_t key) const {
     const A score = of.score(row, head, key);
@@ -201,13 +200,8 @@ struct AttentionBackwardQueries {
     for (std::size_t key = seen.offset; key < seen.end(); ++key)
       softmax.mean += softmax.weight(of.score(row, head, key)) * slopes.of_weight(row, head, key);
     slopes.rows[i] = softmax;
-    if (dq == nullptr) return;
-    write_in_pieces<A>(dq + of.query_at(row, head), of.heads.size,
-                       [&](auto& sums, std::size_t first, std::size_t count) {
-                         for (std::size_t key = seen.offset; key < seen.end(); ++key)
-                           add_scaled(sums, slopes.of_product(row, head, key),
-                                      of.k + of.key_at(key, of.heads.key_of(head)) + first, count);
-                       });
+    const auto slope = [&](std::size_t key) { return slopes.of_product(row, head, key); };
+    if (dq != nullptr) of.sum_over_keys(row, head, of.k, slope, dq);
   }
 };
 
@@ -223,35 +217,14 @@ struct AttentionBackwardKeys {
   constexpr void operator()(std::size_t i) const {
     const auto& of = slopes.of;
     const std::size_t key = i / of.heads.keys, key_head = i % of.heads.keys;
-    const std::size_t at = of.key_at(key, key_head);
-    if (dk != nullptr) {
-      write_in_pieces<A>(dk + at, of.heads.size,
-                         [&](auto& sums, std::size_t first, std::size_t count) {
-                           for_each_query(key, key_head, [&](std::size_t row, std::size_t head) {
-                             add_scaled(sums, slopes.of_product(row, head, key),
-                                        of.q + of.query_at(row, head) + first, count);
-                           });
-                         });
-    }
-    if (dv != nullptr) {
-      write_in_pieces<A>(
-          dv + at, of.heads.size, [&](auto& sums, std::size_t first, std::size_t count) {
-            for_each_query(key, key_head, [&](std::size_t row, std::size_t head) {
-              const A weight = slopes.softmax(row, head).weight(of.score(row, head, key));
-              add_scaled(sums, weight * of.drawn(row, head, key),
-                         slopes.dy + of.query_at(row, head) + first, count);
-            });
-          });
-    }
-  }
-
- private:
-  template <class F>
-  constexpr void for_each_query(std::size_t key, std::size_t key_head, const F& f) const {
-    const Interval rows = slopes.of.tokens.queries_of(key);
-    const Interval heads = slopes.of.heads.readers_of(key_head);
-    for (std::size_t row = rows.offset; row < rows.end(); ++row)
-      for (std::size_t head = heads.offset; head < heads.end(); ++head) f(row, head);
+    const auto slope = [&](std::size_t row, std::size_t head) {
+      return slopes.of_product(row, head, key);
+    };
+    const auto weight = [&](std::size_t row, std::size_t head) {
+      return slopes.softmax(row, head).weight(of.score(row, head, key)) * of.drawn(row, head, key);
+    };
+    if (dk != nullptr) of.sum_over_queries(key, key_head, of.q, slope, dk);
+    if (dv != nullptr) of.sum_over_queries(key, key_head, slopes.dy, weight, dv);
   }
 };
 

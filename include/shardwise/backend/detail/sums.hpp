@@ -17,6 +17,21 @@ constexpr A lane_sum(std::size_t n, Term term) {
   return lane_reduce(n, A(0), term, Plus{});
 }
 
+/// Σ a[k] b[k]. All products of `Reference` over the innermost axis are summed here.
+template <Real T>
+constexpr accumulate_t<T> dot(const T* a, const T* b, std::size_t n) {
+  using A = accumulate_t<T>;
+  return lane_sum<A>(n, [=](std::size_t k) { return static_cast<A>(a[k]) * static_cast<A>(b[k]); });
+}
+
+/// sums[k] += factor * row[k].
+template <Real T>
+constexpr void add_scaled(accumulate_t<T>* sums, accumulate_t<T> factor, const T* row,
+                          std::size_t n) {
+  using A = accumulate_t<T>;
+  for (std::size_t k = 0; k < n; ++k) sums[k] += factor * static_cast<A>(row[k]);
+}
+
 /// The number of neighbouring columns of a matrix that a core sums at a time, row by row: as many
 /// as it reads contiguously and keeps in registers or cache.
 inline constexpr std::size_t columns_at_once = 256;
