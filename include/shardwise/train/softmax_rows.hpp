@@ -1,0 +1,224 @@
+#pragma once
+// Softmax cross-entropy of rows of logits, as functions for a backend's loops: what one row adds,
+// its loss, and the gradient of its logits.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/train/labels.hpp"
+
+namespace shardwise::detail {
+
+/// Sums over the logits of a row, after the largest logit of the whole row is subtracted.
+template <class A>
+struct LogitSums {
+  A exponentials;
+  A all;
+
+  friend constexpr LogitSums operator+(const LogitSums& a, const LogitSums& b) {
+    return {a.exponentials + b.exponentials, a.all + b.all};
+  }
+};
+
+/// The sums that give the loss of a row.
+template <class A>
+struct RowSums {
+  A exponentials;
+  A label;  // the label's logit minus the largest one; 0 if another rank has it
+  A all;    // 0 without label smoothing
+};
+
+/// The target distribution of a row: `other` for every class, plus `label` for the label.
+template <class A>
+struct TargetShares {
+  A label;
+  A other;
+
+  constexpr TargetShares(double smoothing, std::size_t classes)
+      : label(static_cast<A>(1 - smoothing)),
+        other(static_cast<A>(smoothing / static_cast<double>(classes))) {}
+};
+
+/// The rank's logits of a row.
+template <class T>
+struct LogitValues {
+  LogitRows<T> rows;
+
+  constexpr auto operator()(std::size_t row) const {
+    return
+        [logits = rows.of(row)](std::size_t k) { return static_cast<accumulate_t<T>>(logits[k]); };
+  }
+};
+
+/// The terms of the rank's logits in the sums of the row.
+template <class T>
+struct LogitTerms {
+  using A = accumulate_t<T>;
+
+  LogitRows<T> rows;
+  const A* largest;  // of whole rows
+
+  static constexpr auto of(const T* logits, A of_row) {
+    return [logits, of_row](std::size_t k) {
+      const A shifted = static_cast<A>(logits[k]) - of_row;
+      return LogitSums<A>{std::exp(shifted), shifted};
+    };
+  }
+  constexpr auto operator()(std::size_t row) const { return of(rows.of(row), largest[row]); }
+};
+
+/// Σ terms(k) over k in [0, count), in order.
+template <class A, class Terms>
+constexpr LogitSums<A> sum_in_order(std::size_t count, const Terms& terms) {
+  LogitSums<A> sums{};
+  for (std::size_t k = 0; k < count; ++k) sums = sums + terms(k);
+  return sums;
+}
+
+/// With the label's logit, if the rank has it.
+template <class A, class T>
+constexpr RowSums<A> with_label(const LogitRows<T>& rows, std::size_t row, A largest,
+                                const LogitSums<A>& sums) {
+  const std::size_t label = rows.label(row);
+  const A of_label = label < rows.classes ? static_cast<A>(rows.of(row)[label]) - largest : A(0);
+  return {sums.exponentials, of_label, sums.all};
+}
+
+/// -Σ_k target_k log softmax_k, with log softmax_k = shifted_k - log Σ exp(shifted).
+template <class A>
+constexpr A row_loss(const RowSums<A>& sums, const TargetShares<A>& shares) {
+  const A smoothed = shares.other > 0 ? shares.other * sums.all : A(0);
+  return std::log(sums.exponentials) - shares.label * sums.label - smoothed;
+}
+
+/// gradient_k = (softmax_k - target_k) / terms, for the rank's logits k of one row; 0 if the row
+/// does not count.
+template <class T>
+struct GradientOfRow {
+  using A = accumulate_t<T>;
+
+  bool counts;
+  const T* logits;
+  std::size_t label;
+  A largest;
+  A exponentials;
+  TargetShares<A> shares;
+  A terms;
+  A* gradient;
+
+  constexpr void operator()(std::size_t k) const {
+    const A probability = std::exp(static_cast<A>(logits[k]) - largest) / exponentials;
+    const A target = k == label ? shares.label + shares.other : shares.other;
+    gradient[k] = counts ? (probability - target) / terms : A(0);
+  }
+};
+
+/// The output of a loss: the loss of each row, and the gradient of the rank's logits.
+template <class T>
+struct LossOutput {
+  using A = accumulate_t<T>;
+
+  LogitRows<T> rows;
+  TargetShares<A> shares;
+  A terms;
+  A* losses;
+  A* gradient;
+
+  constexpr void put_loss(std::size_t row, const RowSums<A>& sums) const {
+    losses[row] = rows.counts(row) ? row_loss(sums, shares) : A(0);
+  }
+  constexpr GradientOfRow<T> gradient_of(std::size_t row, A largest, A exponentials) const {
+    return {rows.counts(row), rows.of(row), rows.label(row), largest,
+            exponentials,     shares,       terms,           gradient + row * rows.classes};
+  }
+};
+
+/// Loss and gradient of a row whose logits are all on this rank.
+template <class T>
+struct WholeRow {
+  LossOutput<T> out;
+
+  constexpr void operator()(std::size_t row) const {
+    using A = accumulate_t<T>;
+    const LogitRows<T>& rows = out.rows;
+    const A largest = largest_of(rows.of(row), rows.classes);
+    const auto sums = sum_in_order<A>(rows.classes, LogitTerms<T>::of(rows.of(row), largest));
+    out.put_loss(row, with_label(rows, row, largest, sums));
+    const GradientOfRow<T> put = out.gradient_of(row, largest, sums.exponentials);
+    for (std::size_t k = 0; k < rows.classes; ++k) put(k);
+  }
+};
+
+/// Stores the sums of a row for an exchange.
+template <class T>
+struct PutRowSums {
+  using A = accumulate_t<T>;
+
+  LogitRows<T> rows;
+  const A* largest;   // of each whole row
+  std::size_t width;  // numbers for each row: exponentials, label and, if it is 3, all
+  A* sums;
+
+  constexpr void operator()(std::size_t row, const LogitSums<A>& here) const {
+    const RowSums<A> of_row = with_label(rows, row, largest[row], here);
+    sums[row * width] = of_row.exponentials;
+    sums[row * width + 1] = of_row.label;
+    if (width > 2) sums[row * width + 2] = of_row.all;
+  }
+};
+
+/// The numbers of whole rows.
+template <class A>
+struct WholeRows {
+  const A* largest;
+  const A* sums;
+  std::size_t width;
+
+  constexpr RowSums<A> operator[](std::size_t row) const {
+    const A* const of_row = sums + row * width;
+    return {of_row[0], of_row[1], width > 2 ? of_row[2] : A(0)};
+  }
+};
+
+/// The loss of a row.
+template <class T>
+struct PutRowLoss {
+  LossOutput<T> out;
+  WholeRows<accumulate_t<T>> whole;
+
+  constexpr void operator()(std::size_t row) const { out.put_loss(row, whole[row]); }
+};
+
+/// The gradient of the rank's logits of a row.
+template <class T>
+struct PutGradient {
+  LossOutput<T> out;
+  WholeRows<accumulate_t<T>> whole;
+
+  constexpr GradientOfRow<T> operator()(std::size_t row) const {
+    return out.gradient_of(row, whole.largest[row], whole[row].exponentials);
+  }
+};
+
+/// The loss of a row as a summand; NaN if its label is not a class.
+template <class A>
+struct LossOfRow {
+  const A* losses;
+  IsNoClass is_no_class;
+  constexpr double operator()(std::size_t row) const {
+    constexpr double none = std::numeric_limits<double>::quiet_NaN();
+    return is_no_class(row) == 0 ? static_cast<double>(losses[row]) : none;
+  }
+};
+
+/// 1 for a row whose label is not ignored.
+struct CountsRow {
+  const std::int32_t* labels;
+  std::int64_t ignored;
+  constexpr double operator()(std::size_t row) const { return labels[row] == ignored ? 0 : 1; }
+};
+
+}  // namespace shardwise::detail
