@@ -1,0 +1,201 @@
+// A GPT learns to write, character by character. It is written once; `--plan` chooses how ranks
+// share the work.
+//
+//                --plan tensor            --plan sequence           --plan context
+//     stream     whole on each rank       each rank its tokens      each rank its tokens
+//                                         └ all-gather ┐
+//     q, k, v    each rank its heads      each rank its heads       each rank its tokens
+//                                                                   └ keys are gathered ┐
+//     attention  each rank its heads      each rank its heads       each rank its tokens
+//     output     summands                 summands                  each rank its tokens
+//                └ all-reduce ┐           └ reduce-scatter ┐
+//     stream     whole on each rank       each rank its tokens      each rank its tokens
+//
+// The perceptron of a block is split likewise. The losses agree in all plans, at any number of
+// ranks.
+//
+// test: --text /usr/share/common-licenses/Apache-2.0 -s 2 --steps 4 --write 8
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/shardwise.hpp"
+#include "support/launch.hpp"
+#include "support/print_plan.hpp"
+#include "support/progress_bar.hpp"
+#include "support/text.hpp"
+
+namespace sw = shardwise;
+
+namespace {
+
+using Tokens = sw::Sharded<sw::Axis::sequence>;
+
+// begin: plans
+struct TensorPlan {
+  using first = sw::split::output;
+  using second = sw::split::input;
+  using stream = sw::Invariant;
+  using logits = sw::Sharded<sw::Axis::feature>;
+};
+struct SequencePlan : TensorPlan {
+  using stream = Tokens;
+};
+struct ContextPlan {
+  using first = sw::split::none;
+  using second = sw::split::none;
+  using stream = Tokens;
+  using logits = Tokens;
+};
+// end: plans
+
+constexpr std::size_t length = 64, width = 96, heads = 6, head = width / heads, blocks = 3;
+
+// begin: network
+template <class Plan>
+using Heads = sw::HeadLinear<width, heads, head, true, typename Plan::first>;
+
+template <class Plan>
+using Attention =
+    sw::Sequential<sw::LayerNorm<width>,
+                   sw::Join<sw::Attend<>, Heads<Plan>, Heads<Plan>, Heads<Plan>>,
+                   sw::Linear<typename Plan::second, width, width>, sw::Dropout<1, 20>>;
+
+template <class Plan>
+using Perceptron =
+    sw::Sequential<sw::LayerNorm<width>, sw::Linear<typename Plan::first, width, 4 * width>,
+                   sw::GeluTanh, sw::Linear<typename Plan::second, 4 * width, width>,
+                   sw::Dropout<1, 20>>;
+
+template <class Plan>
+struct Block : sw::Sequential<sw::Residual<Attention<Plan>>, sw::Residual<Perceptron<Plan>>> {};
+
+template <class Plan>
+struct Gpt : sw::Sequential<sw::Embedding<example::characters, width, typename Plan::first>,
+                            sw::PositionEmbedding<length, width>, sw::To<typename Plan::stream>,
+                            sw::Repeat<blocks, Block<Plan>>, sw::LayerNorm<width>,
+                            sw::Linear<typename Plan::first, width, example::characters, false>> {};
+// end: network
+
+struct Options {
+  std::string plan = "tensor";
+  int ranks = 1;
+  std::string text = "/usr/share/doc/jargon-text/jargon.txt.gz";
+  std::size_t batch = 16;
+  int steps = 300;
+  std::size_t characters = 200;  // to write at the end
+  std::string log;               // a line for each step, for curves
+};
+
+/// One of all characters, by their logits: the sharper ones more often than in the text.
+std::int32_t draw(const float* logits, double u) {
+  constexpr double temperature = 0.8;
+  const double largest = *std::max_element(logits, logits + example::characters);
+  std::vector<double> sums;
+  for (std::size_t c = 0; c < example::characters; ++c) {
+    const double weight = std::exp((static_cast<double>(logits[c]) - largest) / temperature);
+    sums.push_back(weight + (sums.empty() ? 0.0 : sums.back()));
+  }
+  const auto chosen = std::upper_bound(sums.begin(), sums.end() - 1, u * sums.back());
+  return static_cast<std::int32_t>(chosen - sums.begin());
+}
+
+/// Writes `count` characters. For each of them the model reads the last `length` ones again.
+template <class M>
+std::string write_text(M& model, example::Ranks& group, const std::string& begin,
+                       std::size_t count) {
+  const sw::Shape one{{sw::Axis::batch, 1}, {sw::Axis::sequence, length}};
+  const sw::RandomStream random(sw::Seed{2}, 0, 0);
+  std::string text = begin.substr(0, length);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t known = std::min(text.size(), length);
+    std::vector<std::int32_t> ids(length);  // a token sees none of those behind it
+    std::transform(text.end() - static_cast<std::ptrdiff_t>(known), text.end(), ids.begin(),
+                   [](char c) { return static_cast<unsigned char>(c); });
+    const auto logits = model.evaluate(
+        sw::View<const std::int32_t, sw::Invariant>(ids.data(), one, place_of(group)));
+    sw::Tensor<float, sw::Invariant> whole(logits.global(), place_of(group));
+    redistribute(group, model.run().pool, logits, whole.view());
+    const float* const last = whole.data() + (known - 1) * example::characters;
+    text += static_cast<char>(draw(last, static_cast<double>(random.uniform(i))));
+  }
+  return text;
+}
+
+template <class Plan>
+void train(example::Ranks& ranks, const Options& options) {
+  const bool speaks = ranks.rank() == 0;
+  const std::string text = example::broadcast_text(ranks, options.text);
+  example::TextBatches batches(text, options.batch, length, sw::place_of(ranks));
+  const sw::Shape in{{sw::Axis::batch, sw::dynamic}, {sw::Axis::sequence, length}};
+  sw::OneDnn backend;
+  sw::Model<Gpt<Plan>, sw::Context<float, sw::OneDnn, example::Ranks>,
+            sw::Ends<sw::Invariant, typename Plan::logits>>
+      model(Gpt<Plan>{}, ranks, sw::Seed{1}, in, backend);
+  sw::Optimizer optimizer(model, sw::AdamW{.learning_rate = 3e-3, .decay = sw::Decay::chosen});
+  const sw::CrossEntropy loss;
+  if (speaks) example::print_plan(plan_step(model, batches.ids().global(), loss));
+
+  std::ofstream log;
+  if (speaks && !options.log.empty()) {
+    log.open(options.log);
+    if (!log) throw std::runtime_error("the log " + options.log + " cannot be written");
+    log << "plan,ranks,step,loss\n";
+  }
+  {
+    example::ProgressBar bar(options.plan, static_cast<std::size_t>(options.steps), speaks);
+    for (int step = 0; step < options.steps; ++step) {
+      batches.choose(sw::RandomStream(sw::Seed{3}, 0, static_cast<std::uint64_t>(step)));
+      const double value =
+          train_step(model, batches.ids(), batches.labels(), loss, optimizer, {.clip_norm = 1.0});
+      if (log) log << options.plan << ',' << options.ranks << ',' << step << ',' << value << '\n';
+      bar.show(static_cast<std::size_t>(step) + 1);
+      const bool is_last = step + 1 == options.steps;
+      if (speaks && (is_last || (step + 1) % 50 == 0))
+        std::printf("step %d   loss %.6f nats a character\n", step + 1, value);
+    }
+  }
+  const std::string written = write_text(model, ranks, "The ", options.characters);
+  if (speaks) std::printf("%s\n", written.c_str());
+}
+
+using Trainer = void (*)(example::Ranks&, const Options&);
+const std::map<std::string, Trainer> plans{{"tensor", train<TensorPlan>},
+                                           {"sequence", train<SequencePlan>},
+                                           {"context", train<ContextPlan>}};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  Options options;
+  CLI::App app("Trains a GPT on a text, split over ranks in one of three ways.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--plan", options.plan, "how the network is split")
+      ->check(CLI::IsMember({"tensor", "sequence", "context"}));
+  app.add_option("-s,--split", options.ranks, "over how many ranks");
+  app.add_option("--text", options.text,
+                 "a file to learn from, plain or gzip'd; the default is in Debian's jargon-text");
+  app.add_option("-b,--batch", options.batch, "pieces of the text in one step")
+      ->check(CLI::Range(1, 100000));
+  app.add_option("--steps", options.steps, "steps of training")->check(CLI::Range(1, 10000000));
+  app.add_option("--write", options.characters, "characters to write at the end");
+  app.add_option("--log", options.log, "a file for the loss of each step");
+  CLI11_PARSE(app, argc, argv);
+
+  example::launch(options.ranks,
+                  [&](example::Ranks& ranks) { plans.at(options.plan)(ranks, options); });
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "13_train_gpt: %s\n", e.what());
+  return 1;
+}
