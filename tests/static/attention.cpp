@@ -97,4 +97,39 @@ static_assert(plan_on<ByToken, Sequence>().backward ==
 
 static_assert(HeadLinear<8, 6, 4>{}.output_shape(rows).back() == Dim{Axis::feature, 6, 4});
 
+// Readers that are known at run time stand in the axis of keys, and a rank holds and sends what it
+// does if they are in the type.
+constexpr AttentionForm open_form{.readers = dynamic};
+using AnyKeys = operand_t<Attend<open_form>, 1, Feature>;
+static_assert(std::same_as<AnyKeys, Haloed<Axis::feature, Window{.repeats = dynamic}>>);
+static_assert(std::same_as<operand_t<Attend<open_form>, 1, Sequence>, Replicated>);
+
+using Open = Linear<split::output, dynamic, dynamic, false>;
+static_assert(Open(8, 8).in_units_of(4, 3).output_shape(rows).back() ==
+              Dim{Axis::feature, 2, 4, 3});
+static_assert(Open(8, 8).in_units_of(4, 3).as_dynamic().output_shape(rows).back().readers == 3);
+static_assert(local_shape<AnyKeys>({{Axis::feature, 2, 4, 3}}, {1, 4}) ==
+              Shape{{Axis::feature, 2, 4, 3}});
+
+template <std::size_t H, std::size_t G, int Ranks>
+consteval bool sends_as_typed() {
+  const auto keys = Open(8, G * 4).in_units_of(4, H / G);
+  const Sequential net(Join(Attend<open_form>{}, Open(8, H * 4).in_units_of(4), keys, keys),
+                       RowParallelLinear<dynamic, dynamic, false>(H * 4, 8));
+  struct Typed : Sequential<Heads<8, H, G, 4>, RowParallelLinear<H * 4, 8, false>> {};
+  using Between = Ends<Invariant, Invariant>;
+  const Plan open = plan_of<Between, TrainWithInputGradient>(net, Ranks, rows);
+  const Plan typed = plan_of<Between, TrainWithInputGradient>(Typed{}, Ranks, rows);
+  return open.forward == typed.forward && open.backward == typed.backward &&
+         open.settle == typed.settle && open.bytes_sent() == typed.bytes_sent();
+}
+
+template <int... Ranks>
+consteval bool all_send_as_typed() {
+  return ((sends_as_typed<6, 2, Ranks>() && sends_as_typed<6, 3, Ranks>() &&
+           sends_as_typed<6, 1, Ranks>() && sends_as_typed<6, 6, Ranks>()) &&
+          ...);
+}
+static_assert(all_send_as_typed<1, 2, 3, 4, 5, 8>());
+
 }  // namespace

@@ -44,7 +44,7 @@ constexpr Interval block_of(const Dim& dim, Place place) {
 
 /// `dim` with another extent, a multiple of its grain.
 constexpr Dim with_extent(const Dim& dim, std::size_t extent) {
-  return {dim.axis, extent / (dim.grain == 0 ? 1 : dim.grain), dim.grain};
+  return {dim.axis, extent / (dim.grain == 0 ? 1 : dim.grain), dim.grain, dim.readers};
 }
 
 /// The rank's part of `dim` as a separate axis.

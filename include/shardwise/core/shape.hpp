@@ -37,11 +37,13 @@ constexpr std::string_view name(Axis axis) {
 inline constexpr std::size_t dynamic = static_cast<std::size_t>(-1);
 
 /// One axis: `units` units that a split keeps whole, each of `grain` neighbouring elements. A plain
-/// feature has grain 1, a flattened channel has grain height * width.
+/// feature has grain 1, a flattened channel has grain height * width. `readers` is for values of
+/// which several units of another value read one, such as the key heads of an attention.
 struct Dim {
   Axis axis = Axis::batch;  ///< its meaning
   std::size_t units = 0;    ///< or `dynamic`, if the size is not known yet
   std::size_t grain = 1;    ///< elements of one unit
+  std::size_t readers = 1;  ///< neighbouring units of another value that read one unit
 
   /// Whether the size is known.
   constexpr bool known() const { return units != dynamic; }
@@ -151,13 +153,15 @@ class Shape {
   std::size_t rank_ = 0;
 };
 
-/// "[batch 64, feature 32*49]": units, and the grain if it is not 1; "?" for `dynamic`.
+/// "[batch 64, feature 32*49]": units, and the grain if it is not 1; "?" for `dynamic`. Readers are
+/// printed if they are not 1: "[batch 64, feature 2*16 read by 4]".
 inline std::string to_string(const Shape& shape) {
   std::string text = "[";
   for (const Dim& dim : shape) {
     text += detail::sentence({text.size() > 1 ? ", " : "", name(dim.axis), " "});
     text += dim.known() ? std::to_string(dim.units) : "?";
     if (dim.grain != 1) text += detail::sentence({"*", dim.grain});
+    if (dim.readers != 1) text += detail::sentence({" read by ", dim.readers});
   }
   return detail::sentence({text, "]"});
 }

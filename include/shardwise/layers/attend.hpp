@@ -20,6 +20,7 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/merge.hpp"
+#include "shardwise/layers/sized.hpp"
 #include "shardwise/layout/layout.hpp"
 #include "shardwise/layout/token_rows.hpp"
 
@@ -29,7 +30,8 @@ namespace shardwise {
 /// `Attend<AttentionForm{.readers = 4}>`.
 struct AttentionForm {
   std::size_t readers = 1;    ///< query heads that read one key head: 1 is multi-head attention,
-                              ///< as many as there are query heads is multi-query attention
+                              ///< as many as there are query heads is multi-query attention;
+                              ///< `dynamic` if the keys say it at run time, by `Dim::readers`
   bool causal = true;         ///< whether a token sees no later ones
   std::size_t window = 0;     ///< tokens that a token sees, with itself; 0 for all. Needs `causal`
   std::uint32_t dropped = 0;  ///< of the weights, `dropped` in `of` are set to 0 in training
@@ -69,6 +71,14 @@ struct keys_for<Sharded<Axis::sequence>, Form> {
 /// size], where the grain of the features is the size of a head, see HeadLinear:
 ///
 ///     Join<Attend<>, HeadLinear<E, H, D>, HeadLinear<E, H, D>, HeadLinear<E, H, D>>
+///
+/// With sizes at run time, keys and values say how many query heads read each of their heads:
+///
+///     Join(Attend<AttentionForm{.readers = dynamic}>{}, Linear(E, H * D).in_units_of(D),
+///          Linear(E, G * D).in_units_of(D, H / G), Linear(E, G * D).in_units_of(D, H / G))
+///
+/// where `Linear` is `Linear<split::output, dynamic, dynamic>`. A type that names its readers takes
+/// keys that say the same number, or nothing.
 ///
 /// q and y             k and v                            each rank computes
 /// Sharded<feature>    Haloed<feature, readers>           its block of the query heads; it gets the
@@ -163,14 +173,23 @@ class Attend {
   static constexpr void check_heads(const Shape& q, const Shape& k, const Shape& v) {
     const bool features = q.back().axis == Axis::feature && q.back().grain > 1 &&
                           q.back().grain == k.back().grain &&
-                          q.back().units == k.back().units * Form.readers;
+                          q.back().units == k.back().units * readers_of(k.back()) &&
+                          (k.back().readers == 1 || k.back().readers == readers_of(k.back()));
     const bool rows =
         detail::sequence_position(q) + 2 == q.rank() && q.without_back() == k.without_back();
     if (features && rows && k == v) return;
     throw shape_error({"an attention is given queries ", q, ", keys ", k, " and values ", v,
                        ": they must have the same rows [batch, sequence] and heads of the same "
                        "size, which HeadLinear gives, and ",
-                       Form.readers, " times as many query heads as key heads"});
+                       readers_of(k.back()), " times as many query heads as key heads",
+                       Form.readers == dynamic ? ", the readers that in_units_of(size, readers) of "
+                                                 "the layers of keys and values says"
+                                               : ""});
+  }
+
+  /// Query heads that read one of these key heads.
+  static constexpr std::size_t readers_of(const Dim& keys) {
+    return Form.readers == dynamic ? keys.readers : Form.readers;
   }
 
   template <class T, class Frame, class X>
@@ -197,7 +216,7 @@ class Attend {
   static AttentionHeads heads_of(const Q& q, const K& k) {
     const std::size_t size = q.global().back().grain;
     AttentionHeads heads{size,
-                         Form.readers,
+                         readers_of(k.global().back()),
                          q.global().back().units,
                          q.local().back().units,
                          0,
@@ -213,12 +232,14 @@ class Attend {
   AttentionScores scores_{};
 };
 
-/// "Attend<causal>", "Attend<causal, 4 readers, window 128, dropout 1/10>".
+/// "Attend<causal>", "Attend<causal, 4 readers, window 128, dropout 1/10>", "Attend<causal, dynamic
+/// readers>".
 template <AttentionForm Form>
 struct NameOf<Attend<Form>> {
   static std::string name() {
     std::string text = Form.causal ? "Attend<causal" : "Attend<all";
-    if (Form.readers > 1) text += detail::sentence({", ", Form.readers, " readers"});
+    if (Form.readers > 1)
+      text += detail::sentence({", ", detail::size_name(Form.readers), " readers"});
     if (Form.window > 0) text += detail::sentence({", window ", Form.window});
     if (Form.dropped > 0) text += detail::sentence({", dropout ", Form.dropped, "/", Form.of});
     return text + '>';

@@ -18,7 +18,8 @@ using linear_to_heads = Linear<S, In, Heads * Size, Bias>;
 
 /// A `Linear` of In features to `Heads` heads of `Size` features each. A rank holds whole heads:
 /// those of its block of the heads, see `block_of`. With sizes that are given at run time it is
-/// `Linear<S, dynamic, dynamic, Bias>(in, heads * size).in_units_of(size)`.
+/// `Linear<S, dynamic, dynamic, Bias>(in, heads * size).in_units_of(size)`; keys and values add the
+/// number of query heads that read each head, `.in_units_of(size, readers)`.
 ///
 ///     HeadLinear<768, 12, 64>      query, key or value of 12 heads
 ///     HeadLinear<4096, 8, 128>     the 8 key heads of an attention with 32 query heads

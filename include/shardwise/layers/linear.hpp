@@ -61,22 +61,26 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
   /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
     return Linear<S, dynamic, dynamic, Bias>(in(), out())
-        .in_units_of(unit_)
+        .in_units_of(unit_, readers_)
         .initialized_by(this->weight_rule_, this->bias_rule_);
   }
 
   /// The same layer, whose outputs are units of `size` neighbouring features, such as the heads of
-  /// an attention: a rank holds whole units.
-  /// throws   argument_error if `size` does not divide Out
-  constexpr Linear in_units_of(std::size_t size) const {
+  /// an attention: a rank holds whole units. `readers` is the number of query heads that read each
+  /// of these key heads, for an `Attend` whose readers are `dynamic`; it stands in the `Dim` of y.
+  /// throws   argument_error if `size` does not divide Out, or there are no readers
+  constexpr Linear in_units_of(std::size_t size, std::size_t readers = 1) const {
     if (size == 0 || out() % size != 0) {
       throw argument_error({"in_units_of: ", out(),
                             " output features are no whole number of units "
                             "of ",
                             size, "; give a size that divides them"});
     }
+    if (readers == 0)
+      throw argument_error("in_units_of: each unit needs at least one reader, but 0 are given");
     Linear other = *this;
     other.unit_ = size;
+    other.readers_ = readers;
     return other;
   }
 
@@ -87,13 +91,13 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
 
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() > 0) check_input(x);
-    return x.with_back(outputs(Axis::feature));
+    return x.with_back({Axis::feature, out() / unit_, unit_, readers_});
   }
 
   constexpr auto parameter_specs(const Shape& x) const {
     const Dim inputs = x.rank() > 0 ? x.back() : Dim{Axis::feature, in()};
     const Fans fans{in(), out()};
-    const Dim rows = outputs(Axis::output);
+    const Dim rows{Axis::output, out() / unit_, unit_};
     return Linear::specs(
         {"weight", {rows, {Axis::input, inputs.units, inputs.grain}}, this->weight_rule_, fans},
         {"bias", {rows}, this->bias_rule_, fans});
@@ -137,8 +141,6 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
   ///@}
 
  private:
-  constexpr Dim outputs(Axis axis) const { return {axis, out() / unit_, unit_}; }
-
   constexpr void check_input(const Shape& x) const {
     const Dim& last = x.back();
     if (last.axis != Axis::feature || (last.known() && last.extent() != in())) {
@@ -146,7 +148,8 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
     }
   }
 
-  std::size_t unit_ = 1;  // features that a split keeps together
+  std::size_t unit_ = 1;     // features that a split keeps together
+  std::size_t readers_ = 1;  // of each unit
 };
 
 namespace detail {

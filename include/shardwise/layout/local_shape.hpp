@@ -26,7 +26,7 @@ constexpr Interval held_interval(const Dim& dim, Place place) {
   if constexpr (ShardedLayout<L>) {
     return block_of(dim, place);
   } else {
-    const Interval units = L::window.held_by(place, dim.units);
+    const Interval units = L::window.on(dim).held_by(place, dim.units);
     return {units.offset * dim.grain, units.size * dim.grain};
   }
 }

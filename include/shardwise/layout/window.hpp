@@ -13,7 +13,7 @@ namespace shardwise {
 /// where p is o / repeats, rounded down; units outside the axis are padding. Kernel, stride,
 /// dilation and repeats are at least 1. A value that can be a template argument:
 /// `Window{.kernel = 3, .stride = 2, .before = 1, .after = 1}`, and `Window{.repeats = 2}` for
-/// nearest upsampling.
+/// nearest upsampling. With `Window{.repeats = dynamic}` each axis says how often, see `on`.
 /// source   ONNX operator Conv and torch.nn.Conv2d, which agree on it; they do not repeat
 struct Window {
   std::size_t kernel = 1;    ///< taps
@@ -21,10 +21,17 @@ struct Window {
   std::size_t dilation = 1;  ///< units from one tap to the next
   std::size_t before = 0;    ///< padding in front of the first unit
   std::size_t after = 0;     ///< padding after the last unit
-  std::size_t repeats = 1;   ///< neighbouring outputs that read the same units
+  std::size_t repeats = 1;   ///< neighbouring outputs that read the same units, or `dynamic`
 
   /// Whether kernel, stride, dilation and repeats are all at least 1.
   constexpr bool valid() const { return kernel > 0 && stride > 0 && dilation > 0 && repeats > 0; }
+
+  /// The window on this axis: repeats that are `dynamic` are the readers of the axis.
+  constexpr Window on(const Dim& dim) const {
+    Window here = *this;
+    if (repeats == dynamic) here.repeats = dim.readers;
+    return here;
+  }
 
   /// Whether output o reads only unit o.
   constexpr bool is_pointwise() const {
@@ -74,6 +81,7 @@ struct Window {
 
 /// "kernel 3 stride 2 dilation 1 padding 1+1", or "repeats 2" for an upsampling.
 inline std::string to_string(const Window& window) {
+  if (window.repeats == dynamic) return "repeats dynamic";
   if (window.repeats > 1) return "repeats " + std::to_string(window.repeats);
   return "kernel " + std::to_string(window.kernel) + " stride " + std::to_string(window.stride) +
          " dilation " + std::to_string(window.dilation) + " padding " +

@@ -15,7 +15,8 @@ namespace shardwise::detail {
 
 template <SplitLayout L>
 constexpr HaloOf halo_of(const Shape& shape) {
-  return {L::window, shape[split_position<L>(shape)].units};
+  const Dim& dim = shape[split_position<L>(shape)];
+  return {L::window.on(dim), dim.units};
 }
 
 /// Of R on a tensor of global shape `shape`; nothing if R does not communicate.

@@ -68,6 +68,8 @@ TEST_CASE("shapes print units, grains and what is not known") {
   CHECK(to_string(Shape{{Axis::batch, 64}, {Axis::feature, 32, 49}}) ==
         "[batch 64, feature 32*49]");
   CHECK(to_string(Shape{{Axis::batch, dynamic}, {Axis::height, 3}}) == "[batch ?, height 3]");
+  CHECK(to_string(Shape{{Axis::batch, 1}, {Axis::feature, 2, 16, 4}}) ==
+        "[batch 1, feature 2*16 read by 4]");
 }
 
 TEST_CASE("every axis has its own name") {

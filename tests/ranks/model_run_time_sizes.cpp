@@ -1,0 +1,135 @@
+// Transformers whose sizes are known at run time only have the numbers of those whose sizes are in
+// their types, bit for bit.
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/layers/attend.hpp"
+#include "shardwise/layers/head_linear.hpp"
+#include "shardwise/layers/head_norm.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/rope.hpp"
+#include "shardwise/model/join.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/model/plan.hpp"
+#include "shardwise/model/sequential.hpp"
+#include "support/filled.hpp"
+#include "support/messages.hpp"
+#include "support/ranks.hpp"
+
+using namespace shardwise;
+using testing::filled;
+using testing::Ranks;
+
+namespace {
+
+constexpr std::size_t wide = 6, size = 2;
+constexpr Shape rows{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, wide}};
+
+template <class S, std::size_t Count>
+using Turned = Sequential<HeadLinear<wide, Count, size, true, S>, HeadNorm<size>, Rope>;
+
+template <class First, class Second, std::size_t Heads, std::size_t Groups>
+struct Typed
+    : Sequential<
+          Join<Attend<AttentionForm{.readers = Heads / Groups, .window = 3}>, Turned<First, Heads>,
+               Turned<First, Groups>, HeadLinear<wide, Groups, size, true, First>>,
+          Linear<Second, Heads * size, wide>> {};
+
+// begin: readers
+constexpr AttentionForm grouped{.readers = dynamic, .window = 3};
+
+template <class First, class Second>
+auto attention_of(std::size_t heads, std::size_t groups) {
+  using Projection = Linear<First, dynamic, dynamic>;
+  const HeadNorm<dynamic> norm(size);
+  const auto q = Projection(wide, heads * size).in_units_of(size);
+  const auto kv = Projection(wide, groups * size).in_units_of(size, heads / groups);
+  return Sequential(
+      Join(Attend<grouped>{}, Sequential(q, norm, Rope{}), Sequential(kv, norm, Rope{}), kv),
+      Linear<Second, dynamic, dynamic>(heads * size, wide));
+}
+// end: readers
+
+/// Output, gradient of the input, and gradients of all parameters, on rank 0.
+template <Layout Stream, class L>
+std::vector<float> numbers_of(const L& net, int ranks) {
+  std::vector<float> numbers;
+  testing::run_on_ranks(ranks, [&](Ranks& group) {
+    Model<L, Context<float, Reference, Ranks>, Ends<Stream, Stream>, TrainWithInputGradient> model(
+        net, group, Seed{3}, rows);
+    const auto x = filled<float, Stream>(rows, place_of(group), [](std::size_t i) {
+      return static_cast<float>(i * i % 11) / 11 - 0.5F;
+    });
+    const bool first = group.rank() == 0;
+    const auto note = [&](const auto& some) {
+      if (first) numbers.insert(numbers.end(), some.data(), some.data() + some.size());
+    };
+    const auto y = model.forward(x.view());
+    note(y);
+    note(model.backward(x.view()));
+    model.settle_gradients();
+    std::vector<std::string> names;
+    model.visit_parameters([&](const auto& p) { names.push_back(p.name); });
+    for (const std::string& name : names) note(model.gather_gradient(name));
+  });
+  return numbers;
+}
+
+template <class First, class Second, Layout Stream, std::size_t Heads, std::size_t Groups>
+void check_readers() {
+  const Typed<First, Second, Heads, Groups> typed;
+  const auto open = attention_of<First, Second>(Heads, Groups);
+  for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 8})) {
+    CAPTURE(ranks);
+    CAPTURE(Groups);
+    const auto numbers = numbers_of<Stream>(typed, ranks);
+    CHECK(numbers.size() > rows.elements() / 8);
+    CHECK(numbers_of<Stream>(open, ranks) == numbers);
+  }
+}
+
+template <std::size_t Heads, std::size_t Groups>
+void check_readers_by_head() {
+  check_readers<split::output, split::input, Invariant, Heads, Groups>();
+}
+
+}  // namespace
+
+TEST_CASE("readers that are known at run time give the numbers of those in the type") {
+  check_readers_by_head<6, 2>();
+  check_readers_by_head<6, 1>();
+  check_readers_by_head<6, 6>();
+  check_readers_by_head<4, 2>();
+  check_readers<split::none, split::none, Sharded<Axis::sequence>, 6, 2>();
+}
+
+TEST_CASE("readers that do not fit are an error") {
+  using Open = Linear<split::output, dynamic, dynamic>;
+  CHECK_THROWS_WITH_AS(Open(6, 4).in_units_of(2, 0),
+                       "in_units_of: each unit needs at least one reader, but 0 are given",
+                       argument_error);
+  const auto q = Open(6, 12).in_units_of(2);
+  const auto message = [&](const auto& attend, const auto& keys) {
+    return testing::message_of([&] { Join(attend, q, keys, keys).output_shape(rows); });
+  };
+  CHECK(message(Attend<AttentionForm{.readers = dynamic}>{}, Open(6, 4).in_units_of(2)) ==
+        "an attention is given queries [batch 2, sequence 5, feature 6*2], keys [batch 2, sequence "
+        "5, feature 2*2] and values [batch 2, sequence 5, feature 2*2]: they must have the same "
+        "rows [batch, sequence] and heads of the same size, which HeadLinear gives, and 1 times as "
+        "many query heads as key heads, the readers that in_units_of(size, readers) of the layers "
+        "of keys and values says");
+  CHECK(message(Attend<AttentionForm{.readers = 3}>{}, Open(6, 4).in_units_of(2, 2)) ==
+        "an attention is given queries [batch 2, sequence 5, feature 6*2], keys [batch 2, sequence "
+        "5, feature 2*2 read by 2] and values [batch 2, sequence 5, feature 2*2 read by 2]: they "
+        "must have the same rows [batch, sequence] and heads of the same size, which HeadLinear "
+        "gives, and 3 times as many query heads as key heads");
+  CHECK(message(Attend<AttentionForm{.readers = 3}>{}, Open(6, 4).in_units_of(2, 3)).empty());
+  CHECK(name_of<Attend<AttentionForm{.readers = dynamic}>>() == "Attend<causal, dynamic readers>");
+}
