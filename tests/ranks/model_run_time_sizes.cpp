@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
@@ -15,10 +16,19 @@
 #include "shardwise/layers/head_norm.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/rope.hpp"
+#include "shardwise/layout/layout.hpp"
+#include "shardwise/model/describe.hpp"
+#include "shardwise/model/describe_graph.hpp"
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/plan.hpp"
+#include "shardwise/model/repeat.hpp"
+#include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/step.hpp"
 #include "support/filled.hpp"
 #include "support/messages.hpp"
 #include "support/ranks.hpp"
@@ -42,20 +52,31 @@ struct Typed
                Turned<First, Groups>, HeadLinear<wide, Groups, size, true, First>>,
           Linear<Second, Heads * size, wide>> {};
 
-// begin: readers
+// begin: sizes
+/// What a program reads from a file or from its arguments.
+struct Sizes {
+  std::size_t features, heads, groups, size, layers;
+};
+
 constexpr AttentionForm grouped{.readers = dynamic, .window = 3};
 
 template <class First, class Second>
-auto attention_of(std::size_t heads, std::size_t groups) {
+auto attention_of(const Sizes& of) {
   using Projection = Linear<First, dynamic, dynamic>;
-  const HeadNorm<dynamic> norm(size);
-  const auto q = Projection(wide, heads * size).in_units_of(size);
-  const auto kv = Projection(wide, groups * size).in_units_of(size, heads / groups);
+  const HeadNorm<dynamic> norm(of.size);
+  const auto q = Projection(of.features, of.heads * of.size).in_units_of(of.size);
+  const auto kv =
+      Projection(of.features, of.groups * of.size).in_units_of(of.size, of.heads / of.groups);
   return Sequential(
       Join(Attend<grouped>{}, Sequential(q, norm, Rope{}), Sequential(kv, norm, Rope{}), kv),
-      Linear<Second, dynamic, dynamic>(heads * size, wide));
+      Linear<Second, dynamic, dynamic>(of.heads * of.size, of.features));
 }
-// end: readers
+
+template <class First, class Second>
+auto stack_of(const Sizes& of) {
+  return Repeat(of.layers, Residual(attention_of<First, Second>(of)));
+}
+// end: sizes
 
 /// Output, gradient of the input, and gradients of all parameters, on rank 0.
 template <Layout Stream, class L>
@@ -85,7 +106,7 @@ std::vector<float> numbers_of(const L& net, int ranks) {
 template <class First, class Second, Layout Stream, std::size_t Heads, std::size_t Groups>
 void check_readers() {
   const Typed<First, Second, Heads, Groups> typed;
-  const auto open = attention_of<First, Second>(Heads, Groups);
+  const auto open = attention_of<First, Second>({wide, Heads, Groups, size, 1});
   for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 8})) {
     CAPTURE(ranks);
     CAPTURE(Groups);
@@ -132,4 +153,80 @@ TEST_CASE("readers that do not fit are an error") {
         "gives, and 3 times as many query heads as key heads");
   CHECK(message(Attend<AttentionForm{.readers = 3}>{}, Open(6, 4).in_units_of(2, 3)).empty());
   CHECK(name_of<Attend<AttentionForm{.readers = dynamic}>>() == "Attend<causal, dynamic readers>");
+}
+
+namespace {
+
+constexpr Sizes sizes{wide, 6, 2, size, 3};
+const auto open_stack = stack_of<split::output, split::input>(sizes);
+using Block = std::remove_cvref_t<decltype(open_stack.block())>;
+const Repeat<3, Block> typed_stack(open_stack.block());
+
+using Between = Ends<Invariant, Invariant>;
+
+/// The description without the name of the type, and the graph.
+template <class L>
+std::string pictures_of(const L& net, int ranks) {
+  const Place first{0, ranks};
+  const std::string table = describe<Between, Train>(net, first, rows);
+  const std::string graph = describe_graph<Between, Train>(net, first, rows);
+  return table.substr(table.find(" on [")) + graph.substr(graph.find("labelloc"));
+}
+
+/// The names of all parameters and the losses of some steps, on rank 0.
+struct Training {
+  std::vector<std::string> names;
+  std::vector<double> losses;
+};
+
+template <class L>
+Training trained(const L& net, int ranks) {
+  Training result;
+  testing::run_on_ranks(ranks, [&](Ranks& group) {
+    Model<L, Context<float, Reference, Ranks>, Between> model(net, group, Seed{3}, rows);
+    const auto x = filled<float, Invariant>(rows, place_of(group), [](std::size_t i) {
+      return static_cast<float>(i * i % 11) / 11 - 0.5F;
+    });
+    Optimizer optimizer(model, AdamW{.learning_rate = 1e-2});
+    std::vector<double> losses;
+    const Tensor<float, Invariant> zeros(rows, place_of(group));
+    for (int step = 0; step < 4; ++step)
+      losses.push_back(train_step(model, x.view(), zeros.view(), MeanSquaredError{}, optimizer));
+    if (group.rank() != 0) return;
+    model.visit_parameters([&](const auto& p) { result.names.push_back(p.name); });
+    result.losses = losses;
+  });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a number of blocks that is known at run time is that in the type") {
+  CHECK(open_stack.times() == 3);
+  CHECK(typed_stack.times() == 3);
+  for (const int ranks : {1, 3}) {
+    CAPTURE(ranks);
+    const Plan open = plan_of<Between, Train>(open_stack, ranks, rows);
+    const Plan typed = plan_of<Between, Train>(typed_stack, ranks, rows);
+    CHECK(open.forward.size() >= 3);
+    CHECK(open.forward == typed.forward);
+    CHECK(open.backward == typed.backward);
+    CHECK(open.settle == typed.settle);
+    const Place last{ranks - 1, ranks};
+    CHECK(parameters_of_rank<Between>(open_stack, last, rows) ==
+          parameters_of_rank<Between>(typed_stack, last, rows));
+    CHECK(pictures_of(open_stack, ranks) == pictures_of(typed_stack, ranks));
+    CHECK(numbers_of<Invariant>(open_stack, ranks) == numbers_of<Invariant>(typed_stack, ranks));
+    const Training one = trained(open_stack, ranks), other = trained(typed_stack, ranks);
+    CHECK(one.names.size() == 3 * 10);
+    CHECK(one.names == other.names);
+    CHECK(one.losses == other.losses);
+    CHECK(one.losses.back() < one.losses.front());
+  }
+}
+
+TEST_CASE("no blocks are an error") {
+  CHECK_THROWS_WITH_AS(Repeat(0, open_stack.block()),
+                       "Repeat: a block is repeated at least once, not 0 times", argument_error);
+  CHECK(name_of<Repeat<dynamic, Rope>>() == "Repeat<dynamic, Rope>");
 }

@@ -38,8 +38,8 @@ class Bound<L, S, E> {
           const detail::InPart inside(binder.path, 0, true);
           return First(repeat.block(), in, binder);
         })) {
-    repeat.output_shape(in);
-    for (std::size_t i = 1; i < L::times; ++i) {
+    repeat_.output_shape(in);
+    for (std::size_t i = 1; i < repeat_.times(); ++i) {
       const detail::InPart inside(binder.path, i, true);
       later_.emplace_back(repeat.block(), in, binder);
     }
@@ -49,7 +49,7 @@ class Bound<L, S, E> {
     Value<T, Stream> x = converted<Stream>(run, std::move(offered));
     repeat_.output_shape(x.global());
     x = at_block(run, 0, [&] { return converted<Stream>(run, first_.forward(run, std::move(x))); });
-    for (std::size_t i = 1; i < L::times; ++i) {
+    for (std::size_t i = 1; i < repeat_.times(); ++i) {
       x = at_block(
           run, i, [&] { return converted<Stream>(run, later_[i - 1].forward(run, std::move(x))); });
     }
@@ -59,7 +59,7 @@ class Bound<L, S, E> {
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Stream>>&& dy) {
     const detail::Postponing<StartsAllReduce<typename Ctx::communicator>> none(run.postpones,
                                                                                false);
-    for (std::size_t i = L::times; i-- > 1;) {
+    for (std::size_t i = repeat_.times(); i-- > 1;) {
       dy = at_block(run, i, [&] {
         return later_[i - 1].backward(run, converted<dual_t<BlockOutput>>(run, std::move(dy)));
       });
@@ -80,7 +80,7 @@ class Bound<L, S, E> {
   template <class Visitor>
   void visit_buffers(const std::string& path, Visitor&& f) {
     first_.visit_buffers(detail::path_of_part(path, 0), f);
-    for (std::size_t i = 1; i < L::times; ++i) {
+    for (std::size_t i = 1; i < repeat_.times(); ++i) {
       later_[i - 1].visit_buffers(detail::path_of_part(path, i), f);
     }
   }

@@ -127,11 +127,11 @@ class GraphDrawer : public WalkVisitor {
   }
 
   template <class L>
-  void open() {
+  void open([[maybe_unused]] const L& composition) {
     if (skipped_ > 0) return;
     Composition here;
     if constexpr (RepeatsBlock<L>) {
-      here.times = L::times;
+      here.times = composition.times();
       here.block = short_name<typename L::repeated_block>();
     } else {
       here.has_box = begin_box(short_name<L>());

@@ -2,9 +2,12 @@
 // The same block many times, each time with its own parameters.
 
 #include <cstddef>
+#include <string>
 #include <type_traits>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/core/shape.hpp"
 #include "shardwise/layers/stream.hpp"
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/extents.hpp"
@@ -14,8 +17,13 @@ namespace shardwise {
 
 /// block(block(...block(x))), N times. The stream is converted once, before the first block, to a
 /// layout that the block keeps: the `stream_t` of the layouts that the block gives and prefers. So
-/// all blocks have one type, which is compiled once.
-/// throws   shape_error if the block gives another shape than it takes; if the features are in the
+/// all blocks have one type, which is compiled once. N is in the type, or `dynamic`:
+///
+///     Repeat<12, Block>
+///     Repeat(layers, block)        a Repeat<dynamic, Block>
+///
+/// throws   argument_error for a number of 0 at run time
+///          shape_error if the block gives another shape than it takes; if the features are in the
 ///          types, this is an error of the compiler
 template <std::size_t N, class Block>
 class Repeat {
@@ -28,8 +36,7 @@ class Repeat {
       stream_t<output_layout_at_t<Block, Ends<L, Wanted>>, desired_input_layout_t<Block, Wanted>>;
 
  public:
-  using repeated_block = Block;            ///< marks a Repeat, also a type derived from one
-  static constexpr std::size_t times = N;  ///< number of blocks
+  using repeated_block = Block;  ///< marks a Repeat, also a type derived from one
   ///@{
   /// Features of the input and of the output, `dynamic` if the types do not have them.
   static constexpr std::size_t in_features = detail::static_features_in<Block>();
@@ -53,11 +60,17 @@ class Repeat {
   template <Layout L>
   using block_ends = Ends<L, desired_input_layout_t<Block, L>>;
 
-  constexpr Repeat() requires detail::HasAllSizes<Block>
-  = default;
+  constexpr Repeat() requires(detail::HasAllSizes<Block>&& N != dynamic) = default;
   /// A block whose sizes are not in its type; all blocks are made like it.
-  constexpr explicit Repeat(const Block& block) : block_(block) {}
+  constexpr explicit Repeat(const Block& block) requires(N != dynamic) : block_(block) {}
+  /// A number of blocks that is not in the type. Throws argument_error if it is 0.
+  constexpr Repeat(std::size_t times, const Block& block) requires(N == dynamic)
+      : times_(times), block_(block) {
+    if (times == 0) throw argument_error("Repeat: a block is repeated at least once, not 0 times");
+  }
 
+  /// The number of blocks.
+  constexpr std::size_t times() const { return times_; }
   /// The block that all blocks are made like.
   constexpr const Block& block() const { return block_; }
   /// Features of its input, or `dynamic` if any number is allowed.
@@ -67,7 +80,7 @@ class Repeat {
   /// block has another shape than the next one takes.
   constexpr Shape output_shape(const Shape& in) const {
     const Shape out = block_.output_shape(in);
-    if (N > 1 && in.rank() > 0 && !(in == out)) {
+    if (times_ > 1 && in.rank() > 0 && !(in == out)) {
       throw shape_error({"a block that is repeated takes ", in, " and gives ", out,
                          ": the two shapes must be equal"});
     }
@@ -75,7 +88,17 @@ class Repeat {
   }
 
  private:
+  std::size_t times_ = N;
   [[no_unique_address]] Block block_;
+};
+
+template <class Block>
+Repeat(std::size_t, const Block&) -> Repeat<dynamic, Block>;
+
+/// "Repeat<dynamic, Block>".
+template <class Block>
+struct NameOf<Repeat<dynamic, Block>> {
+  static std::string name() { return "Repeat<dynamic, " + name_of<Block>() + '>'; }
 };
 
 }  // namespace shardwise

@@ -49,7 +49,7 @@ struct WalkVisitor {
   ///@{
   /// The visits between the two are inside L, a composition; its input already has its layout.
   template <class L>
-  constexpr void open() {}
+  constexpr void open(const L&) {}
   template <class L>
   constexpr void close() {}
   ///@}
@@ -103,7 +103,7 @@ struct Walk<L, S, E> {
                               Visitor& visitor) {
     [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
       (bring_input<Ks>(shapes[Ks], positions[Ks], visitor), ...);
-      visitor.template open<L>();
+      visitor.open(list);
       ((visitor.go_to(positions[Ks]), keep<Ks>(positions, visitor)), ...);
     }
     (std::make_index_sequence<L::inputs>{});
@@ -202,9 +202,9 @@ struct Walk<L, S, E> {
   template <class Visitor>
   static constexpr Shape visit(const L& repeat, const Shape& in, Visitor& visitor) {
     visitor.template redistribution<Enter, S::input_gradient, void>(in);
-    visitor.template open<L>();
+    visitor.open(repeat);
     Shape shape = in;
-    for (std::size_t i = 0; i < L::times; ++i) {
+    for (std::size_t i = 0; i < repeat.times(); ++i) {
       visitor.enter(i);
       shape = i == 0 ? Walk<Block, S, BlockEnds>::visit(repeat.block(), shape, visitor)
                      : Walk<Block, Later, BlockEnds>::visit(repeat.block(), shape, visitor);
