@@ -92,6 +92,7 @@ class Repeat {
   [[no_unique_address]] Block block_;
 };
 
+/// `Repeat(layers, block)` takes the number of blocks at run time.
 template <class Block>
 Repeat(std::size_t, const Block&) -> Repeat<dynamic, Block>;
 
