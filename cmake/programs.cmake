@@ -43,7 +43,7 @@ set(SHARDWISE_NEED_onednn "/onednn[./]|<oneapi/|<dnnl|support/device.hpp" shardw
 set(SHARDWISE_NEED_onednn2 "by_hand.hpp" shardwise::onednn2 "libdnnl-dev (oneDNN 2)")
 set(SHARDWISE_NEED_cblas "/cblas[./]|<cblas.h>" shardwise::cblas
     "libopenblas-dev (cblas.h, and a BLAS of CMake's FindBLAS that has cblas_dgemm)")
-set(SHARDWISE_NEED_data "/data/|<zlib.h>" shardwise::data "zlib1g-dev")
+set(SHARDWISE_NEED_data "/data/|<zlib.h>|support/text.hpp" shardwise::data "zlib1g-dev")
 set(SHARDWISE_NEED_mpi "comm/(detail/)?mpi|<mpi.h>" shardwise::mpi "libopenmpi-dev or libmpich-dev")
 set(SHARDWISE_NEED_checkpoint
     "/checkpoint/|<nlohmann/" shardwise::checkpoint "nlohmann-json3-dev")
