@@ -1,8 +1,10 @@
 #pragma once
 // One call of an attention: the rows and heads in memory, and what each row sees.
 
+#include <concepts>
 #include <cstddef>
 
+#include "shardwise/backend/backend.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/sequences.hpp"
 
@@ -65,6 +67,30 @@ struct AttentionTokens {
 struct AttentionScores {
   double scale = 0;     ///< 0 for 1 / sqrt(features of a head)
   double soft_cap = 0;  ///< 0 for none
+};
+
+/// The products of one attention, with the state of a library. `of` are the operands: `tokens`,
+/// `heads`, `scale`, `soft_cap`, `dropout`, and the tensors q [rows, query heads, size], k and v
+/// [key rows, key heads, size], all row-major and dense:
+///
+///     forward    y = softmax(scores) v for each head, zeros for rows that see nothing
+///     backward   dq, dk, dv = the gradients of Σ y dy over the rows and heads in memory
+///
+/// Any extent may be zero. dq, dk and dv may be null, and share no memory with the operands.
+template <class K, class T, class Operands>
+concept AttentionKernel = requires(K& kernel, const Operands& of, const T* in, T* out) {
+  kernel.forward(of, out);
+  kernel.backward(of, in, out, out, out);
+};
+
+/// A backend with a kernel of its own for attention in the dtype T, which it makes for each call:
+/// `B::Attention<T>(backend)`. An attention runs by plain loops on other backends.
+/// valid: `AttentionBackend<OneDnn, float, Operands>` with the operands that `Attend` gives
+template <class B, class T, class Operands>
+concept AttentionBackend = Backend<B, T> && requires {
+  typename B::template Attention<T>;
+  requires AttentionKernel<typename B::template Attention<T>, T, Operands>;
+  requires std::constructible_from<typename B::template Attention<T>, B&>;
 };
 
 }  // namespace shardwise

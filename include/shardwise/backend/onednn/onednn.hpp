@@ -47,6 +47,9 @@ class OneDnn {
   template <OneDnnReal T>
   class AveragePooling;
 
+  template <std::same_as<float> T>
+  class Attention;
+
   /// Throws argument_error for fewer than one thread, backend_error if the library fails.
   explicit OneDnn(int threads = 1) : threads_(threads) {
     if (threads < 1)
@@ -142,5 +145,6 @@ class OneDnn::Linear {
 
 }  // namespace shardwise
 
+#include "shardwise/backend/onednn/attention.hpp"
 #include "shardwise/backend/onednn/convolution.hpp"
 #include "shardwise/backend/onednn/pooling.hpp"
