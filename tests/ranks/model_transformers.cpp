@@ -9,22 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "ranks/model_gpt.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
-#include "shardwise/layers/attend.hpp"
-#include "shardwise/layers/elementwise.hpp"
-#include "shardwise/layers/embedding.hpp"
-#include "shardwise/layers/gather_policy.hpp"
-#include "shardwise/layers/head_linear.hpp"
-#include "shardwise/layers/layer_norm.hpp"
-#include "shardwise/layers/linear.hpp"
-#include "shardwise/layers/position_embedding.hpp"
-#include "shardwise/model/join.hpp"
 #include "shardwise/model/model.hpp"
-#include "shardwise/model/repeat.hpp"
-#include "shardwise/model/residual.hpp"
-#include "shardwise/model/sequential.hpp"
-#include "shardwise/model/shared.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/sgd.hpp"
@@ -36,45 +24,11 @@
 #include "witness/values.hpp"
 
 using namespace shardwise;
+using namespace testing::gpt;
 using testing::filled;
 using testing::Ranks;
 
 namespace {
-
-constexpr std::size_t vocabulary = 13, wide = 12, heads = 6, size = 2, positions = 11;
-
-struct TensorPlan {
-  using first = split::output;
-  using second = split::input;
-  using stream = Invariant;
-  using logits = Sharded<Axis::feature>;
-};
-struct ContextPlan {
-  using first = split::none;
-  using second = split::none;
-  using stream = Sharded<Axis::sequence>;
-  using logits = stream;
-};
-
-template <class P>
-using Heads = HeadLinear<wide, heads, size, true, typename P::first>;
-
-template <class P>
-struct Block
-    : Sequential<Residual<Sequential<LayerNorm<wide>, Join<Attend<>, Heads<P>, Heads<P>, Heads<P>>,
-                                     Linear<typename P::second, wide, wide>>>,
-                 Residual<Sequential<LayerNorm<wide>, Linear<typename P::first, wide, 4 * wide>,
-                                     GeluTanh, Linear<typename P::second, 4 * wide, wide>>>> {};
-
-struct Tokens;
-
-template <class P>
-struct Gpt2 : Sequential<Owns<Tokens, Embedding<vocabulary, wide, typename P::first>>,
-                         PositionEmbedding<positions, wide>, To<typename P::stream>,
-                         Repeat<2, Block<P>>, LayerNorm<wide>,
-                         Borrows<Tokens, Linear<typename P::first, wide, vocabulary, false>>> {};
-
-constexpr Shape text{{Axis::batch, 2}, {Axis::sequence, positions}};
 
 /// Parameters are made by formula, in the order in which the model visits them. A step of SGD with
 /// rate 1 takes their gradients away from them.
@@ -83,10 +37,10 @@ void check(int ranks) {
   CAPTURE(ranks);
   const witness::Values theirs("transformers/gpt2");
   testing::run_on_ranks(ranks, [&](Ranks& group) {
-    using Ids = typename P::stream;
     const Place place = place_of(group);
-    Model<Gpt2<P>, Context<double, Reference, Ranks>, Ends<Ids, typename P::logits>> model(
-        Gpt2<P>{}, group, Seed{3}, text);
+    using Net = Gpt2<P, heads, 0>;
+    Model<Net, Context<double, Reference, Ranks>, Ends<typename P::ids, typename P::logits>> model(
+        Net{}, group, Seed{3}, text);
     std::vector<std::pair<std::string, Shape>> parameters;
     model.visit_parameters([&](auto& p) { parameters.emplace_back(p.name, p.spec.shape); });
     const auto value = [](std::size_t number, std::size_t i) {
@@ -99,8 +53,7 @@ void check(int ranks) {
           filled<double, Invariant>(shape, place, [&](std::size_t i) { return value(n, i); });
       model.set(name, whole.view());
     }
-    const auto token = [](std::size_t i) { return static_cast<std::int32_t>(i * i % vocabulary); };
-    const auto ids = filled<std::int32_t, Ids>(text, place, token);
+    const auto ids = filled<std::int32_t, typename P::ids>(text, place, token);
     const auto labels = filled<std::int32_t, Invariant>(text, place, [&](std::size_t i) {
       return i == 3 || i == positions - 1 ? -100 : token(i + 1);
     });
