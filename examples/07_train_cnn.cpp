@@ -26,9 +26,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -38,6 +36,7 @@
 #include "support/cnn_data.hpp"
 #include "support/device.hpp"
 #include "support/launch.hpp"
+#include "support/log.hpp"
 #include "support/print_plan.hpp"
 #include "support/progress_bar.hpp"
 #include "support/training_options.hpp"
@@ -51,27 +50,6 @@ struct Options : example::TrainingOptions {
 };
 
 using Batches = example::BroadcastBatches<float, example::Ranks>;
-
-/// Writes a line for each step and one for each epoch, for curves; on rank 0, if a name was given.
-class Log {
- public:
-  Log(const std::string& path, std::string plan, const example::Ranks& ranks)
-      : plan_(std::move(plan)), ranks_(ranks.size()) {
-    if (path.empty() || ranks.rank() != 0) return;
-    file_.open(path);
-    if (!file_) throw std::runtime_error("the log " + path + " cannot be written");
-    file_ << "plan,ranks,images,what,value\n";
-  }
-  void write(std::size_t images, const char* what, double value) {
-    if (file_.is_open())
-      file_ << plan_ << ',' << ranks_ << ',' << images << ',' << what << ',' << value << '\n';
-  }
-
- private:
-  std::string plan_;
-  int ranks_;
-  std::ofstream file_;
-};
 
 /// Prints a line with one number of every rank.
 void print_of_each(example::Ranks& ranks, const char* what, std::size_t mine) {
@@ -95,7 +73,7 @@ void train(example::Ranks& ranks, Group& group, Backend& backend, const Options&
                   {.batch_size = options.batch, .seed = seed, .last = sw::LastBatch::drop});
   Batches test_batches(ranks, options.data, sw::Part::test,
                        {.batch_size = 500, .order = sw::SampleOrder::stored});
-  Log log(options.log, options.plan, ranks);
+  example::Log log(options.log, options.plan, "images,what,value", ranks);
 
   using Counted = sw::CountingCommunicator<Group>;
   Counted counted(group);  // counts what the model sends

@@ -22,15 +22,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/launch.hpp"
+#include "support/log.hpp"
 #include "support/print_plan.hpp"
 #include "support/progress_bar.hpp"
 #include "support/text.hpp"
@@ -146,19 +145,14 @@ void train(example::Ranks& ranks, const Options& options) {
   const sw::CrossEntropy loss;
   if (speaks) example::print_plan(plan_step(model, batches.ids().global(), loss));
 
-  std::ofstream log;
-  if (speaks && !options.log.empty()) {
-    log.open(options.log);
-    if (!log) throw std::runtime_error("the log " + options.log + " cannot be written");
-    log << "plan,ranks,step,loss\n";
-  }
+  example::Log log(options.log, options.plan, "step,loss", ranks);
   {
     example::ProgressBar bar(options.plan, static_cast<std::size_t>(options.steps), speaks);
     for (int step = 0; step < options.steps; ++step) {
       batches.choose(sw::RandomStream(sw::Seed{3}, 0, static_cast<std::uint64_t>(step)));
       const double value =
           train_step(model, batches.ids(), batches.labels(), loss, optimizer, {.clip_norm = 1.0});
-      if (log) log << options.plan << ',' << options.ranks << ',' << step << ',' << value << '\n';
+      log.write(step, value);
       bar.show(static_cast<std::size_t>(step) + 1);
       const bool is_last = step + 1 == options.steps;
       if (speaks && (is_last || (step + 1) % 50 == 0))

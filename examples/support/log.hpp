@@ -1,0 +1,41 @@
+#pragma once
+// A log of a run, for curves.
+
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "launch.hpp"
+
+namespace example {
+
+/// Lines of comma-separated values: the plan, the number of ranks, and what the program adds. On
+/// rank 0, if a name was given.
+class Log {
+ public:
+  /// `columns` names what the program adds to each line: "step,loss".
+  /// throws   std::runtime_error if the file cannot be written
+  Log(const std::string& path, std::string plan, const std::string& columns, const Ranks& ranks)
+      : plan_(std::move(plan)), ranks_(ranks.size()) {
+    if (path.empty() || ranks.rank() != 0) return;
+    file_.open(path);
+    if (!file_) throw std::runtime_error("the log " + path + " cannot be written");
+    file_ << "plan,ranks," << columns << '\n';
+  }
+
+  template <class... Values>
+  void write(const Values&... values) {
+    if (!file_.is_open()) return;
+    file_ << plan_ << ',' << ranks_;
+    ((file_ << ',' << values), ...);
+    file_ << '\n';
+  }
+
+ private:
+  std::string plan_;
+  int ranks_;
+  std::ofstream file_;
+};
+
+}  // namespace example
