@@ -19,15 +19,18 @@ constexpr std::string_view raw_type_name() {
   return text.substr(begin, end - begin);
 }
 
-/// The name without the namespaces of this library and its parts.
-inline std::string without_namespaces(std::string_view raw) {
+inline void replace_all(std::string& text, std::string_view what, std::string_view by) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what))
+    text.replace(at, what.size(), by);
+}
+
+/// The name without the namespaces of this library and its parts, and with the word `dynamic` for
+/// sizes that are given at run time.
+inline std::string readable_name(std::string_view raw) {
   std::string text(raw);
-  for (const std::string_view prefix :
-       {"shardwise::", "(anonymous namespace)::", "{anonymous}::"}) {
-    for (std::size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix)) {
-      text.erase(at, prefix.size());
-    }
-  }
+  for (const std::string_view prefix : {"shardwise::", "(anonymous namespace)::", "{anonymous}::"})
+    replace_all(text, prefix, "");
+  replace_all(text, "18446744073709551615", "dynamic");
   return text;
 }
 
@@ -37,7 +40,7 @@ inline std::string without_namespaces(std::string_view raw) {
 template <class L>
 struct NameOf {
   /// "Relu", without the namespaces of the library.
-  static std::string name() { return detail::without_namespaces(detail::raw_type_name<L>()); }
+  static std::string name() { return detail::readable_name(detail::raw_type_name<L>()); }
 };
 
 /// `NameOf<L>::name()`.

@@ -2,11 +2,9 @@
 // The same block many times, each time with its own parameters.
 
 #include <cstddef>
-#include <string>
 #include <type_traits>
 
 #include "shardwise/core/error.hpp"
-#include "shardwise/core/names.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/stream.hpp"
 #include "shardwise/model/decide.hpp"
@@ -95,11 +93,5 @@ class Repeat {
 /// `Repeat(layers, block)` takes the number of blocks at run time.
 template <class Block>
 Repeat(std::size_t, const Block&) -> Repeat<dynamic, Block>;
-
-/// "Repeat<dynamic, Block>".
-template <class Block>
-struct NameOf<Repeat<dynamic, Block>> {
-  static std::string name() { return "Repeat<dynamic, " + name_of<Block>() + '>'; }
-};
 
 }  // namespace shardwise
