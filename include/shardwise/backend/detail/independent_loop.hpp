@@ -7,8 +7,9 @@
 
 namespace shardwise::detail {
 
-/// Tells g++ that no iteration reads what another one writes, so that it vectorises the loop even
-/// if input and output are the same memory; clang does so without this.
+/// Calls f(i) for every i in [0, n), in any order. Tells g++ that no iteration reads what another
+/// one writes, so that it vectorises the loop even if input and output are the same memory; clang
+/// does so without this.
 template <class F>
 void plain_loop(std::size_t n, const F& f) {
 #if defined(__GNUC__) && !defined(__clang__)

@@ -62,7 +62,7 @@ struct AttentionBlock {
   }
 };
 
-inline AttentionBlock block_of(const AttentionTokens& tokens, Interval queries) {
+inline AttentionBlock attention_block(const AttentionTokens& tokens, Interval queries) {
   std::size_t begin = std::numeric_limits<std::size_t>::max(), end = 0;
   for (std::size_t row = queries.offset; row < queries.end(); ++row) {
     const Interval seen = tokens.keys_of(row);
@@ -86,7 +86,7 @@ void for_each_block(const AttentionTokens& tokens, const F& f) {
   for (std::size_t sample = 0; sample < tokens.queries.samples; ++sample)
     for (std::size_t row = 0; row < here; row += rows_of_block(tokens)) {
       const std::size_t count = std::min(rows_of_block(tokens), here - row);
-      f(block_of(tokens, {sample * here + row, count}));
+      f(attention_block(tokens, {sample * here + row, count}));
     }
 }
 
