@@ -104,19 +104,20 @@ struct Plus {
   }
 };
 
-/// The larger one, or NaN if one of them is NaN.
+/// The larger one, or NaN if one of them is NaN. Without a branch, so that g++ vectorises it.
 struct Largest {
   template <class A>
   constexpr A operator()(A a, A b) const {
-    return b > a || b != b ? b : a;
+    const bool replaces = (static_cast<int>(b > a) | static_cast<int>(b != b)) != 0;
+    return replaces ? b : a;
   }
 };
 
-/// first, term(0), ..., term(n - 1), combined: in 16 lanes, which the compiler vectorises, and the
-/// lanes in order at the end. `first` is the neutral element.
-template <class A, class Term, class Combine>
+/// first, term(0), ..., term(n - 1), combined: in lanes, which the compiler vectorises, and the
+/// lanes in order at the end. `first` is the neutral element. A sum has the bits of its number of
+/// lanes; a maximum is the same with any, and g++ -O3 vectorises it with 32 only.
+template <std::size_t lanes = 16, class A, class Term, class Combine>
 constexpr A lane_reduce(std::size_t n, A first, const Term& term, const Combine& combine) {
-  constexpr std::size_t lanes = 16;
   std::array<A, lanes> results{};
   for (A& result : results) result = first;
   std::size_t k = 0;

@@ -190,7 +190,7 @@ class AttentionOfHead {
       independent_loop(count, [scores, cap = of_.soft_cap](std::size_t k) {
         scores[k] = cap * hyperbolic_tangent(scores[k] / cap);
       });
-    return lane_reduce(
+    return lane_reduce<32>(
         count, -std::numeric_limits<float>::infinity(),
         [scores](std::size_t k) { return scores[k]; }, Largest{});
   }
