@@ -36,18 +36,24 @@ PROBLEMS = {
     "perceptron": [(f"{rows} rows", [str(rows)]) for rows in (16, 128, 512)],
     "convolutions": [(f"{channels} channels, {extent}x{extent}", ["4", str(channels), str(extent)])
                      for channels, extent in ((64, 56), (256, 14))],
+    "attention": [(f"{rows} rows, {mask}{who}", [str(rows), mask, keys])
+                  for rows in (512, 1024, 2048) for mask in ("full", "causal")
+                  for who, keys in (("", "8"), (", one key head", "1"))],
 }
 MODES = ["forward", "training"]
 
 
 def problems():
-    """[(name, kind, what peer_make_problem makes, dtype)]"""
+    """[(name, kind, the sizes that its folder is made of, dtype)]"""
     return [(f"{kind}, {shape}, {dtype}", kind, sizes, dtype) for kind, shapes in PROBLEMS.items()
-            for shape, sizes in shapes for dtype in ("float", "bf16")]
+            for shape, sizes in shapes
+            for dtype in (("float",) if kind == "attention" else ("float", "bf16"))]
 
 
-def contenders_of(kind, dtype, folder, build, python, mpiexec):
+def contenders_of(problem, folder, build, python, mpiexec):
     """(name, command, modes) of each; the names that begin with `ours` are what others stand over."""
+    _, kind, sizes, dtype = problem
+
     def ours(program, plan):
         return [str(build / program), plan, dtype, str(folder)]
 
@@ -71,6 +77,11 @@ def contenders_of(kind, dtype, folder, build, python, mpiexec):
         return listed + [("PyTorch, 2 threads", torch("threads"), both),
                          ("PyTorch, 2 threads, prepacked", torch("prepacked"), forward),
                          ("PyTorch, 2 processes, gloo", torch("gloo"), both)]
+    if kind == "attention":
+        return [("ours, one thread",
+                 [str(build / "peer_attention"), "contend", str(folder), *sizes], both),
+                ("PyTorch, one thread",
+                 [str(python), str(HERE / "torch_attention.py"), str(folder), sizes[1]], both)]
     return [("ours by output, threads", ours("peer_threads", "output"), both),
             ("ours by height, threads", ours("peer_threads", "height"), both),
             ("PyTorch, 2 threads", torch("threads"), both),
@@ -86,7 +97,7 @@ def results_of(folder, modes):
 
 def missing_of(command, mpiexec, torch_problem):
     """Why this contender cannot be there, or nothing."""
-    if "torch_peer.py" in " ".join(command):
+    if str(HERE / "torch_") in " ".join(command):
         return torch_problem
     program = Path(command[0])
     if command[0] == mpiexec:
@@ -112,10 +123,16 @@ def two_cpus(cpus=Path("/sys/devices/system/cpu")):
     return (list(first_of_core.values()) if len(first_of_core) > 1 else allowed)[:2]
 
 
-def make_problem(program, folder, sizes):
+def maker_of(kind, build):
+    """What writes a problem of this kind into the folder that follows, of the sizes behind it."""
+    return [build / "peer_attention", "make"] if kind == "attention" else [build / "peer_make_problem"]
+
+
+def make_problem(maker, folder, sizes):
     """Writes a problem's folder, or ends with what is wrong."""
+    program = maker[0]
     try:
-        made = subprocess.run([program, folder, *sizes], capture_output=True, text=True,
+        made = subprocess.run([*maker, folder, *sizes], capture_output=True, text=True,
                               errors="replace")
     except OSError as problem:
         driver.leave(f"{program} cannot be started: {problem.strerror}; `./dev peers` builds it "
@@ -127,9 +144,8 @@ def make_problem(program, folder, sizes):
 
 def measure(report, problem, folder, arguments, mpiexec, torch_problem):
     """One problem by all that can be there. Returns who spun in others' turns, and how much."""
-    name, kind, _, dtype = problem
-    commands = {}
-    for who, command, modes in contenders_of(kind, dtype, folder, arguments.build, arguments.python,
+    name, commands = problem[0], {}
+    for who, command, modes in contenders_of(problem, folder, arguments.build, arguments.python,
                                              mpiexec):
         missing = missing_of(command, mpiexec, torch_problem)
         if missing:
@@ -158,9 +174,9 @@ def main(words=None):
     mpiexec, made, spun = driver.mpiexec_of(arguments.build.resolve()), set(), {}
     with tempfile.TemporaryDirectory(prefix="peers-") as work:
         for problem in chosen:
-            folder = Path(work) / "-".join(problem[2])
+            folder = Path(work) / "-".join(problem[1:2] + tuple(problem[2]))
             if folder not in made:
-                make_problem(maker, folder, problem[2])
+                make_problem(maker_of(problem[1], arguments.build), folder, problem[2])
                 made.add(folder)
             for who, share in measure(report, problem, folder, arguments, mpiexec,
                                       torch_problem).items():
