@@ -6,10 +6,9 @@ usage: torch_attention.py FOLDER full|causal
 
 import os
 import sys
-import time
 from pathlib import Path
 
-from turns import require_difference, take_turns
+from turns import require_difference, take_turns, timed_by_call
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -57,15 +56,7 @@ def main(folder, mask):
     for name, operand in operands.items():
         require_close(f"grad.{name}", operand.grad)
 
-    def block(training, calls):
-        times = []
-        for _ in range(calls):
-            begin = time.perf_counter_ns()
-            (train if training else forward)()
-            times.append(time.perf_counter_ns() - begin)
-        return times
-
-    take_turns(block, lambda turn: turn, True)
+    take_turns(timed_by_call(forward, train))
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ DTYPE  float or bf16
 import os
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
-from turns import require_difference, take_turns
+from turns import require_difference, take_turns, timed_by_call
 
 RANKS = 2
 THREADS = 1 if sys.argv[1:2] == ["gloo"] else 2
@@ -167,15 +166,7 @@ def main(how, dtype_name, folder):
         for name, parameter in model.named_parameters():
             require_exact(folder, f"grad.{name}", parameter.grad, dtype, speaks)
 
-    def block(training, calls):
-        times = []
-        for _ in range(calls):
-            begin = time.perf_counter_ns()
-            (train if training else forward)()
-            times.append(time.perf_counter_ns() - begin)
-        return times
-
-    take_turns(block, ranks.share, speaks)
+    take_turns(timed_by_call(forward, train), ranks.share, speaks)
     ranks.end()
 
 

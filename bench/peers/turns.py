@@ -1,6 +1,7 @@
 """What contenders in Python have in common; see turns.hpp for what they read and print."""
 
 import sys
+import time
 
 
 def require_difference(name, difference, is_short, of_float, speaks=True):
@@ -18,6 +19,19 @@ def read_turn():
     """[1 if training else 0, calls]; no calls at the end of the input."""
     words = sys.stdin.readline().split()
     return [int(words[0] == "training"), int(words[1])] if words else [0, 0]
+
+
+def timed_by_call(forward, train):
+    """A block for take_turns, in which each call has a time of its own."""
+    def block(training, calls):
+        times = []
+        for _ in range(calls):
+            begin = time.perf_counter_ns()
+            (train if training else forward)()
+            times.append(time.perf_counter_ns() - begin)
+        return times
+
+    return block
 
 
 def take_turns(block, share=lambda turn: turn, speaks=True):
