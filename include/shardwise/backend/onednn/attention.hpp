@@ -184,23 +184,22 @@ class AttentionOfHead {
     for (std::size_t r = 0; r < m.rows; ++r) std::fill_n(m.row(r), m.columns, 0.0F);
   }
 
-  /// Bends scores by the soft cap, and gives the highest one.
-  float highest(float* scores, std::size_t count) const {
+  void bend_by_soft_cap(float* scores, std::size_t count) const {
     if (of_.soft_cap != 0)
       independent_loop(count, [scores, cap = of_.soft_cap](std::size_t k) {
         scores[k] = cap * hyperbolic_tangent(scores[k] / cap);
       });
-    return lane_reduce<32>(
-        count, -std::numeric_limits<float>::infinity(),
-        [scores](std::size_t k) { return scores[k]; }, Largest{});
   }
 
-  /// weights[k] = exp(scores[k] - the highest) / their sum. Both may be the same memory.
-  void softmax(float* scores, std::size_t count, float* weights) const {
-    const float most = highest(scores, count);
-    independent_loop(count, [=](std::size_t k) { weights[k] = exponential(scores[k] - most); });
-    const float inverse = 1 / lane_sum<float>(count, [=](std::size_t k) { return weights[k]; });
-    independent_loop(count, [=](std::size_t k) { weights[k] *= inverse; });
+  /// row[k] becomes exp(row[k] - the highest) / their sum. One pointer: clang vectorises no loop
+  /// that reads and writes the same memory through two.
+  static void softmax(float* row, std::size_t count) {
+    const float highest = lane_reduce<32>(
+        count, -std::numeric_limits<float>::infinity(), [row](std::size_t k) { return row[k]; },
+        Largest{});
+    independent_loop(count, [=](std::size_t k) { row[k] = exponential(row[k] - highest); });
+    const float inverse = 1 / lane_sum<float>(count, [=](std::size_t k) { return row[k]; });
+    independent_loop(count, [=](std::size_t k) { row[k] *= inverse; });
   }
 
   bool drops() const { return of_.dropout.probability != 0; }
@@ -220,7 +219,8 @@ class AttentionOfHead {
     clear_outside(scores_.row(row), scores_.columns, seen);
     if (seen.size == 0) return;
     float* const scores = scores_.row(row) + seen.offset;
-    softmax(scores, seen.size, scores);
+    bend_by_soft_cap(scores, seen.size);
+    softmax(scores, seen.size);
     if (!drops()) return;
     draw(row, seen);
     multiply_by_factors(scores, seen.size);
@@ -236,7 +236,9 @@ class AttentionOfHead {
     float* const scores = scores_.row(row) + seen.offset;
     float* const slopes = slopes_.row(row) + seen.offset;
     float* const weights = weights_;
-    softmax(scores, seen.size, weights);
+    bend_by_soft_cap(scores, seen.size);
+    std::copy_n(scores, seen.size, weights);
+    softmax(weights, seen.size);
     if (drops()) {
       draw(row, seen);
       multiply_by_factors(slopes, seen.size);
