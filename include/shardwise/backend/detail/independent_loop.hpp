@@ -8,8 +8,8 @@
 namespace shardwise::detail {
 
 /// Calls f(i) for every i in [0, n), in any order. Tells g++ that no iteration reads what another
-/// one writes, so that it vectorises the loop even if input and output are the same memory. At -O2, g++ 12 vectorises only loops of a known number of iterations, so
-/// the loop runs in blocks.
+/// one writes, so that it vectorises the loop even if input and output are the same memory. At -O2,
+/// g++ 12 vectorises only loops of a known number of iterations, so the loop runs in blocks.
 template <class F>
 void plain_loop(std::size_t n, const F& f) {
   std::size_t i = 0;
