@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstddef>
@@ -457,4 +458,59 @@ TEST_CASE("runs that are none, or another optimizer's") {
   for (const auto& text : refusals(2, path)) {
     check_mentions(text, {"no shardwise.step", "load_weights loads it"});
   }
+}
+
+TEST_CASE("rows that do not fit together as one tensor are refused") {
+  const TemporaryFolder folder("shardwise_rows");
+  const auto path = folder.path() / "rows.safetensors";
+  SingleRank alone;
+  Model<Mlp, Context<float, Reference, SingleRank>> model(alone, Seed{1});
+  struct Case {
+    TensorNames names;
+    std::vector<std::string> said;
+  };
+  for (const Case& c :
+       std::vector<Case>{{{{"0.bias", "b"}, {"2.bias", {"b", 11}}},
+                          {"row 10 of 'b' belongs to no tensor", "row 11 does"}},
+                         {{{"0.bias", "b"}, {"2.bias", {"b", 9}}}, {"'b' or the same rows of it"}},
+                         {{{"0.weight", "w"}, {"2.weight", {"w", 10}}},
+                          {"F32 [10, 6]", "F32 [4, 10]", "rows of 'w'", "alike"}},
+                         {{{"0.weight", "w"}, {"2.weight", {"w", 10, true}}},
+                          {"F32 [10, 4] transposed", "alike"}},
+                         {{{"0.bias", {"b", 0, true}}}, {"'b' transposed", "only a matrix"}}}) {
+    check_mentions(
+        message_of<argument_error>([&] { save_weights(path, model, {.names = c.names}); }), c.said);
+  }
+  CHECK(folder.names().empty());
+
+  save_weights(path, model, {.names = {{"0.bias", "b"}, {"2.bias", {"b", 10}}}});
+  const TensorNames overlapping{{"0.bias", "b"}, {"2.bias", {"b", 9}}};
+  check_mentions(message_of<data_error>([&] { load_weights(path, model, {.names = overlapping}); }),
+                 {"'b' is [14] in the file and [13] here"});
+}
+
+TEST_CASE("ranks that save other rows of one tensor are told so") {
+  const TemporaryFolder folder("shardwise_other_rows");
+  run_ranks(2, [&](ThreadCommunicator& ranks) {
+    ModelOf<Mlp> model(ranks, Seed{1});
+    const TensorNames names = ranks.rank() == 0
+                                  ? TensorNames{{"0.bias", "b"}, {"2.bias", {"b", 10}}}
+                                  : TensorNames{{"2.bias", "b"}, {"0.bias", {"b", 4}}};
+    const auto path = folder.path() / "rows.safetensors";
+    check_mentions(message_of<argument_error>([&] { save_weights(path, model, {.names = names}); }),
+                   {"ranks do not save the same"});
+  });
+}
+
+TEST_CASE("a tensor of a file is loaded into several of the model") {
+  struct Twice : Sequential<ColumnParallelLinear<6, 6, false>, RowParallelLinear<6, 6, false>> {};
+  const TemporaryFolder folder("shardwise_twice");
+  const auto path = folder.path() / "twice.safetensors";
+  run_ranks(2, [&](ThreadCommunicator& ranks) {
+    ModelOf<Twice> model(ranks, Seed{1});
+    save_weights(path, model);
+    load_weights(path, model, {.names = {{"0.weight", "1.weight"}}, .ignore_unexpected = true});
+    const auto first = model.gather("0.weight"), second = model.gather("1.weight");
+    CHECK(std::equal(first.data(), first.data() + first.size(), second.data()));
+  });
 }

@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -19,9 +18,12 @@
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/adamw.hpp"
+#include "support/file_tensors.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace shardwise;
+using testing::bytes_of_tensor;
+using testing::numbers_of;
 using testing::TemporaryFolder;
 
 namespace {
@@ -37,22 +39,6 @@ const TensorNames names{{"0.weight", "fc1.weight"},
 
 const std::filesystem::path values =
     std::filesystem::path(__FILE__).parent_path().parent_path() / "witness" / "values";
-
-/// A tensor of a file as it lies there.
-std::string bytes_of_tensor(const TensorFiles& files, const std::string& name) {
-  const auto& place = files.tensors().at(name);
-  std::string bytes(place.info.end - place.info.begin, '\0');
-  files.open(place.file).read(files.begin_of(place), std::as_writable_bytes(std::span(bytes)));
-  return bytes;
-}
-
-template <class T>
-std::vector<double> numbers_of(const TensorFiles& files, const std::string& name) {
-  const std::string bytes = bytes_of_tensor(files, name);
-  std::vector<T> numbers(bytes.size() / sizeof(T));
-  std::memcpy(numbers.data(), bytes.data(), bytes.size());
-  return {numbers.begin(), numbers.end()};
-}
 
 /// The largest difference between PyTorch's outputs and those of the model at `size` ranks with the
 /// weights of `file`.

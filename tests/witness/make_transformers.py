@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""Makes values/transformers.safetensors: what transformers computes, all in F64. Needs torch, transformers, safetensors."""
+"""Makes values/hugging_face, directories of small models as transformers writes them, and
+values/transformers.safetensors, what transformers computes with them, all in F64. Needs torch,
+transformers, safetensors."""
 
+import copy
 import pathlib
+import shutil
+from unittest import mock
 
 import torch
 import transformers
@@ -9,48 +14,63 @@ from safetensors.torch import save_file
 
 from make_witness import made
 
+VALUES = pathlib.Path(__file__).parent / "values"
 
-def gpt2():
-    """A GPT-2 of 2 blocks of width 12, 6 heads, 13 tokens, its table tied. Parameter i, in the order of
-    `order`, is made(30 + i) / 2; weights are [out, in]. ids: i^2 mod 13 of [2, 11]; the label of a row is
-    the id of the next row, and -100 in rows 3 and 10. `gradient i` is that of parameter i."""
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
-        vocab_size=13, n_positions=11, n_embd=12, n_layer=2, n_head=6, resid_pdrop=0.0, embd_pdrop=0.0,
-        attn_pdrop=0.0, attn_implementation="eager")).double()
-    inner = model.transformer
-    order = [(inner.wte.weight, None), (inner.wpe.weight, None)]
-    for block in inner.h:
-        order += [(block.ln_1.weight, None), (block.ln_1.bias, None)]
-        for k in range(3):
-            order += [(block.attn.c_attn.weight, k), (block.attn.c_attn.bias, k)]
-        order += [(block.attn.c_proj.weight, 0), (block.attn.c_proj.bias, None)]
-        order += [(block.ln_2.weight, None), (block.ln_2.bias, None)]
-        for layer in (block.mlp.c_fc, block.mlp.c_proj):
-            order += [(layer.weight, 0), (layer.bias, None)]
-    order += [(inner.ln_f.weight, None), (inner.ln_f.bias, None)]
+SHARED = {"vocab_size": 13, "attn_implementation": "eager"}
+LLAMA = SHARED | {"hidden_size": 16, "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "max_position_embeddings": 32, "rms_norm_eps": 1e-5,
+                  "bos_token_id": 0, "eos_token_id": 0,
+                  "pad_token_id": None}  # the table of transformers has no gradient in the row of this id
+FAMILIES = {
+    "gpt2": (transformers.GPT2Config, SHARED | {
+        "n_positions": 11, "n_embd": 12, "n_layer": 2, "n_head": 6, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}),
+    "llama": (transformers.LlamaConfig, LLAMA | {"rope_scaling": {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16}}),
+    "mistral": (transformers.MistralConfig, LLAMA | {"sliding_window": 4}),
+    "phi3": (transformers.Phi3Config, LLAMA | {"sliding_window": 4}),
+    "qwen2": (transformers.Qwen2Config, LLAMA),
+    "qwen3": (transformers.Qwen3Config, LLAMA | {"head_dim": 4}),
+}
 
-    def ours(tensor, part):
-        """The part as [out, in]: Conv1D of transformers holds [in, out], and q, k, v side by side."""
-        if part is None:
-            return tensor
-        size = 12 if tensor.shape[-1] == 36 else tensor.shape[-1]
-        return tensor[..., size * part:size * (part + 1)].T if tensor.dim() == 2 else tensor[size * part:size * (part + 1)]
 
-    with torch.no_grad():
-        for i, (parameter, part) in enumerate(order):
-            view = ours(parameter, part)
-            view.copy_(made(30 + i, *view.shape) / 2)
-    ids = (torch.arange(22) ** 2 % 13).reshape(2, 11)
-    labels = torch.arange(1, 23) ** 2 % 13
-    labels[3] = labels[10] = -100
-    logits = model(ids).logits
-    loss = torch.nn.functional.cross_entropy(logits.reshape(22, 13), labels)
-    loss.backward()
-    return {"logits": logits, "loss": loss} | {
-        f"gradient {i}": ours(p.grad, part) for i, (p, part) in enumerate(order)}
+def in_double():
+    """transformers computes norms, softmax and rotations in float, whatever the model's dtype: here in double."""
+    return (mock.patch.object(torch, "float32", torch.float64), mock.patch.object(torch, "float", torch.float64),
+            mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
+
+
+def computed(family):
+    """Two blocks of one family. Parameter i, in transformers' order, is made(30 + i) / 2. ids: i^2 mod 13 of
+    [2, 11]; the label of a row is the id of the next row, and -100 in rows 3 and 10. `gradient NAME` is that of
+    the mean loss over the other rows by parameter NAME."""
+    config_type, options = FAMILIES[family]
+    first, second, third = in_double()
+    with first, second, third:
+        model = transformers.AutoModelForCausalLM.from_config(config_type(**options)).double()
+        with torch.no_grad():
+            for i, parameter in enumerate(model.parameters()):
+                parameter.copy_(made(30 + i, *parameter.shape) / 2)
+        ids = (torch.arange(22) ** 2 % 13).reshape(2, 11)
+        labels = torch.arange(1, 23) ** 2 % 13
+        labels[3] = labels[10] = -100
+        logits = model(ids).logits
+        loss = torch.nn.functional.cross_entropy(logits.reshape(22, 13), labels)
+        loss.backward()
+    folder = VALUES / "hugging_face" / family
+    shutil.rmtree(folder, ignore_errors=True)
+    saved = copy.deepcopy(model).to(torch.float32)
+    saved.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    (folder / "model.safetensors").chmod(0o644)
+    return {"logits": logits, "loss": loss} | {f"gradient {n}": p.grad for n, p in model.named_parameters()}
 
 
 if __name__ == "__main__":
-    tensors = {f"gpt2/{name}": t.detach().contiguous().clone() for name, t in gpt2().items()}
-    path = pathlib.Path(__file__).parent / "values" / "transformers.safetensors"
-    save_file(tensors, path, {"made_with": f"PyTorch {torch.__version__}, transformers {transformers.__version__}"})
+    tensors = {f"{family}/{name}": t.detach().contiguous().clone()
+               for family in FAMILIES for name, t in computed(family).items()}
+    path = VALUES / "transformers.safetensors"
+    save_file(tensors, path,
+              {"made_with": f"PyTorch {torch.__version__}, transformers {transformers.__version__}"})
+    path.chmod(0o644)

@@ -15,8 +15,9 @@
 
 #include "shardwise/checkpoint/agree.hpp"
 #include "shardwise/checkpoint/part.hpp"
-#include "shardwise/checkpoint/save_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
+#include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/checkpoint/whole_tensor.hpp"
 #include "shardwise/core/checked_size.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
@@ -58,17 +59,17 @@ class Mismatches {
   std::map<std::string, std::vector<std::string>> found_;
 };
 
-inline void compare(const TensorPart& part, const TensorInfo& info, bool convert,
+inline void compare(const WholeTensor& tensor, const TensorInfo& info, bool convert,
                     Mismatches& found) {
-  const std::vector<std::uint64_t> shape = file_shape(part.whole);
+  const std::vector<std::uint64_t> shape = file_shape(tensor.shape);
   if (info.shape != shape) {
-    found.add("of another shape", in_quotes(part.name) + " is " + shape_text(info.shape) +
+    found.add("of another shape", in_quotes(tensor.name()) + " is " + shape_text(info.shape) +
                                       " in the file and " + shape_text(shape) + " here");
   }
-  if (info.dtype == part.dtype || (convert && is_loadable(info.dtype))) return;
+  if (info.dtype == tensor.dtype() || (convert && is_loadable(info.dtype))) return;
   found.add("of another dtype",
-            in_quotes(part.name) + " is " + std::string(info.dtype.name) + " in the file and " +
-                std::string(part.dtype.name) + " here" +
+            in_quotes(tensor.name()) + " is " + std::string(info.dtype.name) + " in the file and " +
+                std::string(tensor.dtype().name) + " here" +
                 (is_loadable(info.dtype) ? " (LoadOptions::convert loads it)" : ""));
 }
 
@@ -77,17 +78,17 @@ using IsExpected = bool(const std::string& name);
 
 /// Compares the tensors of the files with the requested ones.
 /// throws   data_error with all tensors that are missing, unexpected, or of another shape or dtype
-inline void check_parts(const TensorFiles& files, const std::vector<TensorPart>& parts,
-                        const LoadOptions& options, IsExpected* is_expected) {
+inline void check_tensors(const TensorFiles& files, const std::vector<WholeTensor>& tensors,
+                          const LoadOptions& options, IsExpected* is_expected) {
   Mismatches found;
   std::set<std::string> asked;
-  for (const TensorPart& part : parts) {
-    asked.insert(part.name);
-    const auto tensor = files.tensors().find(part.name);
-    if (tensor == files.tensors().end()) {
-      found.add("missing", in_quotes(part.name));
+  for (const WholeTensor& tensor : tensors) {
+    asked.insert(tensor.name());
+    const auto there = files.tensors().find(tensor.name());
+    if (there == files.tensors().end()) {
+      found.add("missing", in_quotes(tensor.name()));
     } else {
-      compare(part, tensor->second.info, options.convert, found);
+      compare(tensor, there->second.info, options.convert, found);
     }
   }
   for (const auto& [name, place] : files.tensors()) {
@@ -117,7 +118,8 @@ inline void store(const StagedPart& from) {
   part.to_device(there, part.memory);
 }
 
-/// Reads the rank's elements of one tensor, which begins at `begin` in the file.
+/// Reads the rank's elements of one tensor of the model. The file's tensor begins at `begin` in the
+/// file.
 inline std::unique_ptr<std::byte[]> read_part(const File& file, std::uint64_t begin,
                                               const TensorPart& part, const FileDtype& dtype) {
   const std::size_t size = dtype.bits / 8;
@@ -125,20 +127,26 @@ inline std::unique_ptr<std::byte[]> read_part(const File& file, std::uint64_t be
   for_each_run_of(part, [&](std::size_t whole, std::size_t local, std::size_t count) {
     file.read(begin + whole * size, {bytes.get() + local * size, count * size});
   });
-  return bytes;
+  if (!part.file.transposed) return bytes;
+  auto transposed = std::make_unique_for_overwrite<std::byte[]>(part.elements() * size);
+  transpose(bytes.get(), part.local[0].extent(), part.local[1].extent(), size, size,
+            transposed.get());
+  return transposed;
 }
 
 /// Reads this rank's elements of all tensors.
 inline std::vector<StagedPart> read_parts(const TensorFiles& files,
-                                          const std::vector<TensorPart>& parts) {
+                                          const std::vector<WholeTensor>& tensors) {
   std::vector<StagedPart> staged;
   for (std::size_t i = 0; i < files.file_count(); ++i) {
     const File file = files.open(i);
-    for (const TensorPart& part : parts) {
-      const TensorFiles::Place& place = files.tensors().at(part.name);
+    for (const WholeTensor& tensor : tensors) {
+      const TensorFiles::Place& place = files.tensors().at(tensor.name());
       if (place.file != i) continue;
       const FileDtype dtype = place.info.dtype;
-      staged.push_back({&part, dtype, read_part(file, files.begin_of(place), part, dtype)});
+      for (const TensorPart& part : tensor.parts) {
+        staged.push_back({&part, dtype, read_part(file, files.begin_of(place), part, dtype)});
+      }
     }
   }
   return staged;
@@ -168,14 +176,17 @@ TensorFiles open_checkpoint(const std::filesystem::path& path, R& ranks) {
 /// sends    an all-reduce of one number: whether all ranks have read their elements
 /// throws   data_error for tensors that are missing, unexpected (unless `is_expected(name)`), of
 ///          another shape or dtype, all in one message, and for files that cannot be read;
+///          argument_error if parts do not fit together as rows of one tensor of the file;
 ///          memory_error
 template <AgreeingRanks R>
 void load_parts(const TensorFiles& files, R& ranks, const std::vector<TensorPart>& parts,
                 const LoadOptions& options, detail::IsExpected* is_expected) {
+  std::vector<detail::WholeTensor> tensors;
   std::vector<detail::StagedPart> staged;
   detail::on_all_ranks(ranks, [&] {
-    detail::check_parts(files, parts, options, is_expected);
-    staged = detail::read_parts(files, parts);
+    tensors = detail::whole_tensors(parts);
+    detail::check_tensors(files, tensors, options, is_expected);
+    staged = detail::read_parts(files, tensors);
   });
   for (const detail::StagedPart& from : staged) detail::store(from);
 }

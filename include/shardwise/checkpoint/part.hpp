@@ -1,17 +1,21 @@
 #pragma once
 // A rank's part of one tensor of a checkpoint: its position in the tensor and in memory.
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "shardwise/checkpoint/dtype.hpp"
+#include "shardwise/checkpoint/json.hpp"
+#include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/core/box.hpp"
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
@@ -19,13 +23,13 @@
 namespace shardwise {
 
 /// A rank's part of a named tensor, a box. Its elements are `stride` bytes apart, in row-major
-/// order.
+/// order of the model's tensor. Shapes and positions have their axes in the order of the file.
 struct TensorPart {
-  std::string name;             ///< in the file
+  FileTensor file;              ///< where the file has the tensor
   FileDtype dtype;              ///< in memory, and in the file once it is saved
   Shape whole;                  ///< of the tensor
   Shape local;                  ///< of the box that this rank holds
-  BoxIn box;                    ///< the position of the box in the tensor
+  BoxIn box;                    ///< the position of the box in the file's tensor
   bool is_split = false;        ///< if not, every rank holds the same whole tensor
   std::byte* memory = nullptr;  ///< the first element of the box
   std::size_t stride = 0;       ///< in bytes
@@ -42,6 +46,12 @@ struct TensorPart {
   bool is_on_host() const { return to_host == nullptr; }
 
   ///@{
+  /// The axis of the tensor's rows, and their number.
+  std::size_t row_axis() const { return file.transposed ? 1 : 0; }
+  std::size_t rows() const { return whole.rank() == 0 ? 1 : whole[row_axis()].extent(); }
+  ///@}
+
+  ///@{
   /// Bytes of one element; elements of the box; bytes from the first of `count` elements to the end
   /// of the last.
   std::size_t element_bytes() const { return dtype.bits / 8; }
@@ -52,14 +62,36 @@ struct TensorPart {
   ///@}
 };
 
-/// The part in `view`, as a tensor called `name`. The memory has `per_element` numbers for each
-/// element of the view; `memory` is the first number of this tensor.
+namespace detail {
+
+/// Sets the order of axes and the first row that `part.file` says, of a part that is like the view.
+inline void move_into_file(TensorPart& part) {
+  if (part.file.transposed) {
+    if (part.whole.rank() != 2) {
+      throw argument_error({"checkpoint: a tensor ", part.whole, " is to be ",
+                            in_quotes(part.file.name),
+                            " transposed, and only a matrix can be; look at the names in the "
+                            "options"});
+    }
+    for (Shape* shape : {&part.whole, &part.local, &part.box.whole}) {
+      std::swap((*shape)[0], (*shape)[1]);
+    }
+    std::swap(part.box.begin[0], part.box.begin[1]);
+  }
+  part.box.begin[part.row_axis()] += part.file.first_row;
+}
+
+}  // namespace detail
+
+/// The part in `view`, as the tensor `file` of a file. The memory has `per_element` numbers for
+/// each element of the view; `memory` is the first number of this tensor.
+/// throws   argument_error if it is to be transposed and is no matrix
 template <class A, class T, Layout L>
-TensorPart part_of(std::string name, const View<T, L>& view, A* memory,
+TensorPart part_of(FileTensor file, const View<T, L>& view, A* memory,
                    std::size_t per_element = 1) {
   static_assert(ShardedLayout<L> || std::same_as<L, Invariant>,
                 "a checkpoint holds values, and summands or uses of a value are none");
-  TensorPart part{std::move(name),
+  TensorPart part{std::move(file),
                   file_dtype_v<A>,
                   view.global(),
                   view.local(),
@@ -72,6 +104,7 @@ TensorPart part_of(std::string name, const View<T, L>& view, A* memory,
     part.box = part.box.at(split_position<L>(view.global()),
                            local_block<L>(view.global(), view.place()).offset);
   }
+  detail::move_into_file(part);
   return part;
 }
 
@@ -99,8 +132,8 @@ inline std::vector<std::uint64_t> file_shape(const Shape& shape) {
   return extents;
 }
 
-/// Calls f(element of the tensor, element of the part, count) for every run of elements that is
-/// contiguous in both.
+/// Calls f(element of the file's tensor, element of the part, count) for every run of elements that
+/// is contiguous in both. The part is in the order of the file.
 template <class F>
 void for_each_run_of(const TensorPart& part, F&& f) {
   for_each_run(part.local, part.box, BoxIn{part.local, {}}, f);
@@ -110,9 +143,29 @@ void for_each_run_of(const TensorPart& part, F&& f) {
 /// that all ranks hold.
 template <class F>
 void for_each_written_run(const TensorPart& part, Place place, F&& f) {
-  if (part.is_split) return for_each_run_of(part, f);
-  const Interval share = block_of(part.elements(), place);
-  if (share.size > 0) f(share.offset, share.offset, share.size);
+  const std::size_t all = part.elements();
+  const Interval mine = part.is_split ? Interval{0, all} : block_of(all, place);
+  for_each_run_of(part, [&](std::size_t whole, std::size_t local, std::size_t count) {
+    const std::size_t first = std::max(local, mine.offset);
+    const std::size_t end = std::min(local + count, mine.end());
+    if (first < end) f(whole + (first - local), first, end - first);
+  });
+}
+
+/// Copies a matrix of elements of `bytes` bytes, `stride` bytes apart, to a dense one with
+/// `columns` rows.
+inline void transpose(const std::byte* in, std::size_t rows, std::size_t columns,
+                      std::size_t stride, std::size_t bytes, std::byte* out) {
+  constexpr std::size_t block = 32;  // of rows and columns: both sides stay in the cache
+  for (std::size_t r0 = 0; r0 < rows; r0 += block) {
+    for (std::size_t c0 = 0; c0 < columns; c0 += block) {
+      for (std::size_t r = r0; r < std::min(rows, r0 + block); ++r) {
+        for (std::size_t c = c0; c < std::min(columns, c0 + block); ++c) {
+          std::memcpy(out + (c * rows + r) * bytes, in + (r * columns + c) * stride, bytes);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace detail

@@ -27,14 +27,12 @@
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
+#include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/checkpoint/whole_tensor.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
 
 namespace shardwise {
-
-/// Names in a file, by the model's names; other names are the same in both. For example,
-/// with {{"0.weight", "fc1.weight"}} the file calls 0.weight fc1.weight.
-using TensorNames = std::map<std::string, std::string>;
 
 /// Options of saving, the same on all ranks.
 struct SaveOptions {
@@ -52,45 +50,47 @@ namespace detail {
 struct NewFile {
   std::filesystem::path path;
   SafetensorsHeader header;
-  std::string first_bytes;               // length and header
-  std::vector<const TensorPart*> parts;  // in order of their offsets
+  std::string first_bytes;           // length and header
+  std::vector<WholeTensor> tensors;  // in order of their offsets
 
   std::uint64_t data_bytes() const {
-    return parts.empty() ? 0 : header.tensors.at(parts.back()->name).end;
+    return tensors.empty() ? 0 : header.tensors.at(tensors.back().name()).end;
   }
 };
 
-/// Throws argument_error if a file cannot have tensors of these names.
-inline void check_names(const std::vector<TensorPart>& parts) {
-  std::set<std::string> names{"__metadata__"};
-  for (const TensorPart& part : parts) {
-    if (names.insert(part.name).second) continue;
-    throw argument_error({"checkpoint: two tensors are to be called ", in_quotes(part.name),
-                          ", or that name is the format's own; look at the names in the options"});
+/// Throws argument_error if a file cannot have tensors of these names and rows.
+inline void check_names(const std::vector<WholeTensor>& tensors) {
+  for (const WholeTensor& tensor : tensors) {
+    std::size_t end = 0;  // of the rows so far
+    const bool is_once =
+        std::all_of(tensor.parts.begin(), tensor.parts.end(), [&](const auto& part) {
+          return std::exchange(end, end + part.rows()) == part.file.first_row;
+        });
+    if (is_once && tensor.name() != "__metadata__") continue;
+    throw argument_error({"checkpoint: two tensors are to be ", in_quotes(tensor.name()),
+                          " or the same rows of it, or that name is the format's own; look at the "
+                          "names in the options"});
   }
 }
 
 /// Distributes the tensors over files, those of wide dtypes first, so that all are aligned.
-inline std::vector<NewFile> cut_into_files(const std::vector<TensorPart>& parts,
+inline std::vector<NewFile> cut_into_files(std::vector<WholeTensor> tensors,
                                            const SaveOptions& options) {
-  std::vector<const TensorPart*> order;
-  order.reserve(parts.size());
-  for (const TensorPart& part : parts) order.push_back(&part);
-  std::stable_sort(order.begin(), order.end(), [](const TensorPart* a, const TensorPart* b) {
-    return a->dtype.bits > b->dtype.bits;
+  std::stable_sort(tensors.begin(), tensors.end(), [](const WholeTensor& a, const WholeTensor& b) {
+    return a.dtype().bits > b.dtype().bits;
   });
   std::vector<NewFile> files(1);
-  for (const TensorPart* part : order) {
-    const std::uint64_t bytes = part->whole.elements() * part->element_bytes();
+  for (WholeTensor& tensor : tensors) {
+    const std::uint64_t bytes = tensor.bytes();
     std::uint64_t begin = files.back().data_bytes();
     if (begin > 0 && begin + bytes > options.max_shard_bytes) {
       files.emplace_back();
       begin = 0;
     }
     NewFile& file = files.back();
-    const TensorInfo info{part->dtype, file_shape(part->whole), begin, begin + bytes};
-    file.header.tensors.emplace(part->name, info);
-    file.parts.push_back(part);
+    const TensorInfo info{tensor.dtype(), file_shape(tensor.shape), begin, begin + bytes};
+    file.header.tensors.emplace(tensor.name(), info);
+    file.tensors.push_back(std::move(tensor));
   }
   for (NewFile& file : files) {
     file.header.metadata = options.metadata;
@@ -142,8 +142,28 @@ inline std::span<std::byte> gathered(const TensorPart& part, std::size_t first, 
   return scratch.first(count * bytes);
 }
 
-/// Writes the elements that the rank at `place` writes of one tensor, which begins at `begin` in
-/// the file.
+/// The part with its elements in the order of the file. If that is another order than in memory,
+/// they are copied to `turned`.
+inline TensorPart in_order_of_file(const TensorPart& part, std::vector<std::byte>& turned) {
+  TensorPart ordered = part;
+  if (!part.file.transposed) return ordered;
+  std::vector<std::byte> there;
+  if (!part.is_on_host()) {
+    there.resize(part.span_of(part.elements()));
+    part.to_host(part.memory, there);
+  }
+  const std::size_t bytes = part.element_bytes();
+  turned.resize(part.elements() * bytes);
+  transpose(part.is_on_host() ? part.memory : there.data(), part.local[1].extent(),
+            part.local[0].extent(), part.stride, bytes, turned.data());
+  ordered.memory = turned.data();
+  ordered.stride = bytes;
+  ordered.to_host = nullptr;
+  return ordered;
+}
+
+/// Writes the elements that the rank at `place` writes of one tensor of the model, in the order of
+/// the file. The file's tensor begins at `begin` in the file.
 inline void write_part(const File& file, std::uint64_t begin, const TensorPart& part, Place place,
                        std::span<std::byte> scratch) {
   const std::size_t bytes = part.element_bytes();
@@ -194,11 +214,15 @@ class Saving {
   /// Writes this rank's elements, and returns when they are on the disk.
   void write(Place place) const {
     std::vector<std::byte> scratch(std::size_t{1} << 18);
+    std::vector<std::byte> turned;
     for (const NewFile& file : files_) {
       const auto opened = File::open_to_write(file.path, "checkpoint");
-      for (const TensorPart* part : file.parts) {
-        const std::uint64_t begin = file.header.tensors.at(part->name).begin;
-        write_part(opened, file.first_bytes.size() + begin, *part, place, scratch);
+      for (const WholeTensor& tensor : file.tensors) {
+        const std::uint64_t begin =
+            file.first_bytes.size() + file.header.tensors.at(tensor.name()).begin;
+        for (const TensorPart& part : tensor.parts) {
+          write_part(opened, begin, in_order_of_file(part, turned), place, scratch);
+        }
       }
       opened.sync();
     }
@@ -237,8 +261,8 @@ class Saving {
     std::uint64_t total = 0;
     for (const NewFile& file : files_) {
       total += file.data_bytes();
-      for (const TensorPart* part : file.parts) {
-        index.files.emplace(part->name, file.path.filename().string());
+      for (const WholeTensor& tensor : file.tensors) {
+        index.files.emplace(tensor.name(), file.path.filename().string());
       }
     }
     const std::string text = safetensors_index_text(index, total);
@@ -260,14 +284,19 @@ inline std::vector<NewFile> plan_save(const std::filesystem::path& path,
     throw argument_error(
         {"checkpoint ", path.string(), ": the name of a checkpoint ends in .safetensors"});
   }
-  check_names(parts);
-  return cut_into_files(parts, options);
+  std::vector<WholeTensor> tensors = whole_tensors(parts);
+  check_names(tensors);
+  return cut_into_files(std::move(tensors), options);
 }
 
-/// A hash of all headers.
-inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files) {
+/// A hash of all headers, and of the rows of all parts.
+inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files,
+                                    const std::vector<TensorPart>& parts) {
   std::uint64_t value = 0;
   for (const NewFile& file : files) value = fingerprint(file.first_bytes, value);
+  for (const TensorPart& part : parts) {
+    value = fingerprint(part.file.name + ' ' + std::to_string(part.file.first_row), value);
+  }
   return value;
 }
 
@@ -280,13 +309,14 @@ inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files) {
 /// sends    only whether each step succeeded on all ranks
 /// throws   data_error on every rank if any of them cannot write: the disk is full, the folder not
 ///          there; the old checkpoint is then as it was. argument_error for another ending, for two
-///          tensors of one name, and for ranks that do not save the same
+///          tensors of one name and rows, for rows that do not fit together as one tensor, and for
+///          ranks that do not save the same
 template <AgreeingRanks R>
 void save_parts(const std::filesystem::path& path, R& ranks, const std::vector<TensorPart>& parts,
                 const SaveOptions& options) {
   std::vector<detail::NewFile> files;
   detail::on_all_ranks(ranks, [&] { files = detail::plan_save(path, parts, options); });
-  if (!detail::same_on_all_ranks(ranks, detail::fingerprint_of(files))) {
+  if (!detail::same_on_all_ranks(ranks, detail::fingerprint_of(files, parts))) {
     throw argument_error({"checkpoint ", path.string(),
                           ": the ranks do not save the same tensors with the same metadata; give "
                           "each of them equal arguments"});

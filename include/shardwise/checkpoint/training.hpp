@@ -132,9 +132,9 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
   model.visit_parameters([&](auto& parameter) {
     auto* moments = optimizer.moments_of(parameter.value.data());
     for (std::size_t i = 0; i < count; ++i) {
-      parts.push_back(part_of(
-          optimizer_prefix + name_in_file(names, parameter.name) + ".moment" + std::to_string(i),
-          parameter.value, moments + i, count));
+      FileTensor file = in_file(names, parameter.name);
+      file.name = optimizer_prefix + file.name + ".moment" + std::to_string(i);
+      parts.push_back(part_of(file, parameter.value, moments + i, count));
     }
   });
   reach(model.backend(), parts);

@@ -21,9 +21,9 @@ inline constexpr const char* optimizer_prefix = "optimizer.";
 
 namespace detail {
 
-inline std::string name_in_file(const TensorNames& names, const std::string& name) {
+inline FileTensor in_file(const TensorNames& names, const std::string& name) {
   const auto found = names.find(name);
-  return found == names.end() ? name : found->second;
+  return found == names.end() ? FileTensor(name) : found->second;
 }
 
 /// This rank's parts of all parameters and of the buffers of layers. Throws argument_error if
@@ -34,7 +34,7 @@ std::vector<TensorPart> model_parts(M& model, const TensorNames& names) {
   TensorNames unused = names;
   const auto add = [&](auto& tensor) {
     unused.erase(tensor.name);
-    parts.push_back(part_of(name_in_file(names, tensor.name), tensor.value, tensor.value.data()));
+    parts.push_back(part_of(in_file(names, tensor.name), tensor.value, tensor.value.data()));
   };
   model.visit_parameters(add);
   model.visit_buffers(add);
@@ -52,7 +52,7 @@ inline bool is_of_optimizer(const std::string& name) { return name.starts_with(o
 inline void check_has_parameters(const TensorFiles& files,
                                  const std::vector<TensorPart>& parameters) {
   const auto is_there = [&files](const TensorPart& part) {
-    return files.tensors().contains(part.name);
+    return files.tensors().contains(part.file.name);
   };
   const bool has_moments =
       std::any_of(files.tensors().begin(), files.tensors().end(),

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "shardwise/checkpoint/tensor_files.hpp"
+#include "support/file_tensors.hpp"
 #include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/checkpoint/texts.hpp"
 
 using namespace shardwise;
+using testing::bytes_of_tensor;
 using testing::check_mentions;
 using testing::entry;
 using testing::file_of;
@@ -39,14 +41,6 @@ std::string index_of(const std::string& map) {
   return R"({"metadata":{"total_size":4},"weight_map":{)" + map + "}}";
 }
 
-/// The bytes of a tensor.
-std::string read(const TensorFiles& files, const std::string& name) {
-  const TensorFiles::Place& place = files.tensors().at(name);
-  std::string bytes(place.info.end - place.info.begin, '\0');
-  files.open(place.file).read(files.begin_of(place), std::as_writable_bytes(std::span(bytes)));
-  return bytes;
-}
-
 }  // namespace
 
 TEST_CASE("tensors are found by name, in one file and in several") {
@@ -57,13 +51,13 @@ TEST_CASE("tensors are found by name, in one file and in several") {
   const auto index =
       folder.write("model.safetensors.index.json",
                    "\n" + index_of(R"("b":"second.safetensors","a":"first.safetensors")") + "\n");
-  CHECK(read(TensorFiles(single), "a") == "1234");
+  CHECK(bytes_of_tensor(TensorFiles(single), "a") == "1234");
   for (const auto& path : {index, folder.path() / "model.safetensors"}) {
     const TensorFiles files(path);
     CHECK(files.tensors().size() == 2);
     CHECK(files.metadata().at("format") == "pt");
-    CHECK(read(files, "a") == "1234");
-    CHECK(read(files, "b") == "567");
+    CHECK(bytes_of_tensor(files, "a") == "1234");
+    CHECK(bytes_of_tensor(files, "b") == "567");
     CHECK(files.fingerprint() != TensorFiles(single).fingerprint());
   }
   folder.write("model.safetensors", one("c", "x"));
@@ -74,7 +68,7 @@ TEST_CASE("links are followed") {
   const TemporaryFolder folder("shardwise_files_links");
   folder.write("blob", one("a", "1234"));
   std::filesystem::create_symlink("blob", folder.path() / "model.safetensors");
-  CHECK(read(TensorFiles(folder.path() / "model.safetensors"), "a") == "1234");
+  CHECK(bytes_of_tensor(TensorFiles(folder.path() / "model.safetensors"), "a") == "1234");
 }
 
 TEST_CASE("what is no regular file is refused at once") {
@@ -112,7 +106,7 @@ TEST_CASE("a file that is changed while it is read is noticed") {
   const TensorFiles files(path);
   folder.write("b", one("a", "1235"));
   std::filesystem::rename(folder.path() / "b", path);
-  check_mentions(message_of<data_error>([&] { read(files, "a"); }), {"was changed"});
+  check_mentions(message_of<data_error>([&] { bytes_of_tensor(files, "a"); }), {"was changed"});
   const auto file = detail::File::open(path, "checkpoint");
   folder.shorten(path, 2);
   std::string bytes(4, '\0');

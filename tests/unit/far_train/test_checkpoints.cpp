@@ -46,9 +46,11 @@ struct SavedRun {
 
     note(bits, text_of(path));
     const Shape bias_shape{{Axis::output, classes}};
-    save_weights(path, other.model, {.metadata = {{"of", "whom"}}});
+    const TensorNames names{{"0.weight", {"transposed", 0, true}}};
+    save_weights(path, other.model, {.names = names, .metadata = {{"of", "whom"}}});
+    note(bits, text_of(path));
     run.model.set("2.bias", Tensor<float, Invariant>(bias_shape, place_of(ranks)).view());
-    load_weights(path, run.model);
+    load_weights(path, run.model, {.names = names});
     run.note_values(bits);
     note(bits, message_of([&] { load_checkpoint(path, other.model, other.optimizer); }));
     return bits;

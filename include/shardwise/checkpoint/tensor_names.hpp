@@ -1,0 +1,38 @@
+#pragma once
+// The names of a model's tensors in a file, and their rows of the file's tensors.
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "shardwise/version.hpp"
+
+namespace shardwise {
+
+/// Where a file has a tensor of the model: as a tensor of its own, or as some rows of a larger one.
+/// Rows are elements of the outermost axis of the model's tensor: of a weight [output, input] those
+/// are its outputs.
+///
+///     FileTensor{"fc1.weight"}
+///     FileTensor{"qkv_proj.weight", 48}             from row 48 on
+///     FileTensor{"c_attn.weight", 48, true}         [input, output] in the file: from column 48 on
+struct FileTensor {
+  std::string name;           ///< of the file's tensor
+  std::size_t first_row = 0;  ///< of the file's tensor that belongs to the model's tensor
+  bool transposed = false;    ///< whether the file has the two axes of a matrix in the other order
+
+  ///@{
+  /// A name converts to the whole tensor of that name.
+  FileTensor(std::string in_file, std::size_t first = 0, bool is_transposed = false)
+      : name(std::move(in_file)), first_row(first), transposed(is_transposed) {}
+  FileTensor(const char* in_file, std::size_t first = 0, bool is_transposed = false)
+      : FileTensor(std::string(in_file), first, is_transposed) {}
+  ///@}
+};
+
+/// Where a file has the tensors of a model, by the model's names; other names are the same in both.
+/// For example, with {{"0.weight", "fc1.weight"}} the file calls 0.weight fc1.weight.
+using TensorNames = std::map<std::string, FileTensor>;
+
+}  // namespace shardwise
