@@ -19,6 +19,7 @@ declare -A may=(
   [data]="core data"
   [interop]="core layout interop"
   [run]="core comm backend run"
+  [models]="core layout backend layers model models checkpoint"
   [checkpoint]="core layout comm model/run.hpp train data checkpoint"
 )
 
@@ -30,7 +31,7 @@ foreign=(
   '(oneapi/)?dnnl.*'              'backend/onednn/.*'
   'c?blas.*\.h'                   'backend/cblas/.*'
   'zlib\.h'                       'data/.*'
-  'nlohmann/.*'                   'checkpoint/json\.hpp'
+  'nlohmann/.*'                   'checkpoint/(json|config_file)\.hpp'
   'nvtx3/.*'                      'observe/nvtx\.hpp'
 )
 

@@ -38,26 +38,6 @@ namespace sw = shardwise;
 
 namespace {
 
-using Tokens = sw::Sharded<sw::Axis::sequence>;
-
-// begin: plans
-struct TensorPlan {
-  using first = sw::split::output;
-  using second = sw::split::input;
-  using stream = sw::Invariant;
-  using logits = sw::Sharded<sw::Axis::feature>;
-};
-struct SequencePlan : TensorPlan {
-  using stream = Tokens;
-};
-struct ContextPlan {
-  using first = sw::split::none;
-  using second = sw::split::none;
-  using stream = Tokens;
-  using logits = Tokens;
-};
-// end: plans
-
 constexpr std::size_t length = 64, width = 96, heads = 6, head = width / heads, blocks = 3;
 
 // begin: network
@@ -164,9 +144,9 @@ void train(example::Ranks& ranks, const Options& options) {
 }
 
 using Trainer = void (*)(example::Ranks&, const Options&);
-const std::map<std::string, Trainer> plans{{"tensor", train<TensorPlan>},
-                                           {"sequence", train<SequencePlan>},
-                                           {"context", train<ContextPlan>}};
+const std::map<std::string, Trainer> plans{{"tensor", train<sw::TensorPlan>},
+                                           {"sequence", train<sw::SequencePlan>},
+                                           {"context", train<sw::ContextPlan>}};
 
 }  // namespace
 

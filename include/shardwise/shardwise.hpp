@@ -72,6 +72,11 @@ namespace shardwise {}
 #include "shardwise/model/shared.hpp"
 #include "shardwise/model/sum.hpp"
 
+// Whole models
+#include "shardwise/models/gpt2.hpp"
+#include "shardwise/models/llama.hpp"
+#include "shardwise/models/plan.hpp"
+
 // Models that run, and what is known of them before
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/plan.hpp"

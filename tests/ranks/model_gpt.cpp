@@ -157,7 +157,8 @@ TEST_CASE("gradients of a block are those of differences") {
       };
       check(check_gradients(group, Gpt2Block<TensorPlan, 2, 1>{}, rows));
       check(check_gradients(group, LlamaBlock<TensorPlan, 2>{}, rows));
-      check(check_gradients<Sequence, Sequence>(group, LlamaBlock<ContextPlan, 3>{}, rows));
+      check(check_gradients<ContextPlan::stream, ContextPlan::stream>(
+          group, LlamaBlock<ContextPlan, 3>{}, rows));
     });
   }
 }

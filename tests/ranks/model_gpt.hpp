@@ -18,36 +18,13 @@
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/shared.hpp"
+#include "shardwise/models/plan.hpp"
 
 namespace testing::gpt {
 
 using namespace shardwise;
 
-using Sequence = Sharded<Axis::sequence>;
-
 inline constexpr std::size_t vocabulary = 13, wide = 12, heads = 6, size = 2, positions = 11;
-
-// begin: plans
-/// How ranks share the work: the splits of the layers of a block, the layout of its stream, and the
-/// layouts of ids and logits.
-struct TensorPlan {
-  using first = split::output;
-  using second = split::input;
-  using stream = Invariant;
-  using ids = Invariant;
-  using logits = Sharded<Axis::feature>;
-};
-struct SequencePlan : TensorPlan {
-  using stream = Sequence;
-};
-struct ContextPlan {
-  using first = split::none;
-  using second = split::none;
-  using stream = Sequence;
-  using ids = Sequence;
-  using logits = Sequence;
-};
-// end: plans
 
 template <class P, std::size_t Count, bool Bias>
 using Heads = HeadLinear<wide, Count, size, Bias, typename P::first>;

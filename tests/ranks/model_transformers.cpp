@@ -12,12 +12,15 @@
 #include <string>
 #include <vector>
 
-#include "ranks/model_gpt.hpp"
-#include "ranks/model_llama.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/checkpoint/training.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/models/gpt2.hpp"
+#include "shardwise/models/gpt2_files.hpp"
+#include "shardwise/models/llama.hpp"
+#include "shardwise/models/llama_files.hpp"
+#include "shardwise/models/plan.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/step.hpp"
@@ -30,100 +33,34 @@
 using namespace shardwise;
 using testing::filled;
 using testing::numbers_of;
-using testing::gpt::text;
-using testing::gpt::token;
-
-namespace gpt = testing::gpt;
-namespace llama = testing::llama;
 
 namespace {
 
-/// Of all parameters, in the order in which a model visits them.
-using Places = std::vector<FileTensor>;
+constexpr Shape text{{Axis::batch, 2}, {Axis::sequence, 11}};
 
-void append_weight_and_bias(Places& places, const std::string& name, bool transposed = false,
-                            std::size_t first_row = 0) {
-  places.emplace_back(name + ".weight", first_row, transposed);
-  places.emplace_back(name + ".bias", first_row);
-}
+constexpr std::int32_t token(std::size_t i) { return static_cast<std::int32_t>(i * i % 13); }
 
-// begin: gpt2
-/// GPT-2 has all weights of linear layers transposed, and those of queries, keys and values in one.
-Places places_of_gpt2() {
-  Places places{"transformer.wte.weight", "transformer.wpe.weight"};
-  for (const std::string block : {"transformer.h.0.", "transformer.h.1."}) {
-    append_weight_and_bias(places, block + "ln_1");
-    for (std::size_t i = 0; i < 3; ++i) {
-      append_weight_and_bias(places, block + "attn.c_attn", true, i * gpt::wide);
-    }
-    append_weight_and_bias(places, block + "attn.c_proj", true);
-    append_weight_and_bias(places, block + "ln_2");
-    append_weight_and_bias(places, block + "mlp.c_fc", true);
-    append_weight_and_bias(places, block + "mlp.c_proj", true);
-  }
-  append_weight_and_bias(places, "transformer.ln_f");
-  return places;
-}
-// end: gpt2
-
-/// Queries, keys and values of a block.
-void append_heads(Places& places, const std::string& block, llama::Form form, bool fused) {
-  const std::string attention = block + "self_attn.";
-  const std::size_t queries = llama::heads * llama::size, keys = llama::groups * llama::size;
-  const std::size_t first_rows[] = {0, queries, queries + keys};
-  const std::string letters = "qkv";
-  for (std::size_t i = 0; i < 3; ++i) {
-    const std::string one = attention + letters[i];
-    if (fused) {
-      places.emplace_back(attention + "qkv_proj.weight", first_rows[i]);
-    } else {
-      places.emplace_back(one + "_proj.weight");
-    }
-    if (form.bias) places.emplace_back(one + "_proj.bias");
-    if (form.head_norms && i < 2) places.emplace_back(one + "_norm.weight");
-  }
-}
-
-/// Phi-3 is `fused`: it has queries, keys and values in one weight, and the gate with its factor.
-Places places_of_llama(llama::Form form, bool fused) {
-  Places places{"model.embed_tokens.weight"};
-  for (const std::string block : {"model.layers.0.", "model.layers.1."}) {
-    places.emplace_back(block + "input_layernorm.weight");
-    append_heads(places, block, form, fused);
-    places.emplace_back(block + "self_attn.o_proj.weight");
-    places.emplace_back(block + "post_attention_layernorm.weight");
-    if (fused) {
-      places.emplace_back(block + "mlp.gate_up_proj.weight");
-      places.emplace_back(block + "mlp.gate_up_proj.weight", llama::hidden);
-    } else {
-      places.emplace_back(block + "mlp.gate_proj.weight");
-      places.emplace_back(block + "mlp.up_proj.weight");
-    }
-    places.emplace_back(block + "mlp.down_proj.weight");
-  }
-  places.emplace_back("model.norm.weight");
-  places.emplace_back("lm_head.weight");
-  return places;
+std::filesystem::path directory(const std::string& family) {
+  return std::filesystem::path(__FILE__).parent_path().parent_path() / "witness" / "values" /
+         "hugging_face" / family;
 }
 
 /// Loads a model, runs a step, and saves it to `path`. With a rate of 0 the step leaves weights as
 /// they are, and the moments of AdamW tell the gradients.
-template <class Net, class Ids, class Logits>
-void run(ThreadCommunicator& ranks, const std::filesystem::path& original, const Places& places,
-         const witness::Values& theirs, const std::filesystem::path& path) {
+template <class P, class Net>
+void run(ThreadCommunicator& ranks, const Net& net, const std::filesystem::path& original,
+         const std::vector<FileTensor>& places, const witness::Values& theirs,
+         const std::filesystem::path& path) {
   const Place place = place_of(ranks);
-  Model<Net, Context<double, Reference, ThreadCommunicator>, Ends<Ids, Logits>> model(
-      Net{}, ranks, Seed{3}, text);
-  TensorNames names;
-  auto next = places.begin();
-  model.visit_parameters([&](auto& p) { names.emplace(p.name, *next++); });
-  REQUIRE(next == places.end());
+  Model<Net, Context<double, Reference, ThreadCommunicator>,
+        Ends<typename P::ids, typename P::logits>>
+      model(net, ranks, Seed{3}, text);
+  const TensorNames names = names_in_order(model, places);
   load_weights(original, model, {.names = names, .convert = true});
 
-  const auto ids = filled<std::int32_t, Ids>(text, place, token);
-  const auto labels = filled<std::int32_t, Invariant>(text, place, [&](std::size_t i) {
-    return i == 3 || i == gpt::positions - 1 ? -100 : token(i + 1);
-  });
+  const auto ids = filled<std::int32_t, typename P::ids>(text, place, token);
+  const auto labels = filled<std::int32_t, Invariant>(
+      text, place, [&](std::size_t i) { return i == 3 || i == 10 ? -100 : token(i + 1); });
   const auto logits = model.evaluate(ids.view());
   CHECK(testing::largest_difference_of_part(
             logits, [&](std::size_t i) { return theirs["logits"][i]; }) < 1e-11);
@@ -133,18 +70,17 @@ void run(ThreadCommunicator& ranks, const std::filesystem::path& original, const
   save_checkpoint(path, model, optimizer, {}, {.names = names});
 }
 
-template <class Net, class Ids = Invariant, class Logits = Sharded<Axis::feature>>
-void check(const std::string& family, const Places& places, int size) {
+template <class P, class Net>
+void check(const std::string& family, const Net& net, const std::vector<FileTensor>& places,
+           int size) {
   CAPTURE(family);
   CAPTURE(size);
   const witness::Values theirs("transformers/" + family);
-  const auto original = std::filesystem::path(__FILE__).parent_path().parent_path() / "witness" /
-                        "values" / "hugging_face" / family / "model.safetensors";
+  const auto original = directory(family) / "model.safetensors";
   const testing::TemporaryFolder folder("shardwise_transformers");
   const auto path = folder.path() / "ours.safetensors";
-  run_ranks(size, [&](ThreadCommunicator& ranks) {
-    run<Net, Ids, Logits>(ranks, original, places, theirs, path);
-  });
+  run_ranks(size,
+            [&](ThreadCommunicator& ranks) { run<P>(ranks, net, original, places, theirs, path); });
   const TensorFiles before(original), ours(path);
   CHECK(ours.tensors().size() == 3 * before.tensors().size());
   for (const auto& tensor : before.tensors()) {
@@ -165,28 +101,53 @@ void check(const std::string& family, const Places& places, int size) {
   }
 }
 
+template <class P>
+void check_gpt2(int size) {
+  const Gpt2Config config = read_gpt2_config(directory("gpt2"));
+  check<P>("gpt2", gpt2<P>(config), gpt2_tensors(config), size);
+}
+
+template <class P, LlamaForm Form>
+void check_llama(const std::string& family, int size) {
+  const LlamaConfig config = read_llama_config(directory(family));
+  check<P>(family, llama<P, Form>(config), llama_tensors(config), size);
+}
+
 }  // namespace
 
 TEST_CASE("a GPT-2 of transformers") {
-  using gpt::ContextPlan;
-  using gpt::TensorPlan;
-  for (const int size : {1, 2, 3, 4, 7}) {
-    check<gpt::Gpt2<TensorPlan, gpt::heads, 0>>("gpt2", places_of_gpt2(), size);
-  }
-  for (const int size : {1, 3}) {
-    check<gpt::Gpt2<ContextPlan, gpt::heads, 0>, ContextPlan::ids, ContextPlan::logits>(
-        "gpt2", places_of_gpt2(), size);
-  }
+  for (const int size : {1, 2, 3, 4, 7}) check_gpt2<TensorPlan>(size);
+  for (const int size : {1, 3}) check_gpt2<ContextPlan>(size);
 }
 
 TEST_CASE("models of the Llama family of transformers") {
-  constexpr llama::Form scaled{.scaled = true}, windowed{.window = 4}, biased{.bias = true},
+  constexpr LlamaForm plain{}, windowed{.window = 4}, tied{.bias = true, .tied = true},
       normed{.head_norms = true};
   for (const int size : {1, 2, 3, 5, 8}) {
-    check<llama::Llama<scaled>>("llama", places_of_llama(scaled, false), size);
-    check<llama::Llama<windowed>>("mistral", places_of_llama(windowed, false), size);
-    check<llama::Llama<windowed>>("phi3", places_of_llama(windowed, true), size);
-    check<llama::Llama<biased>>("qwen2", places_of_llama(biased, false), size);
-    check<llama::Llama<normed>>("qwen3", places_of_llama(normed, false), size);
+    check_llama<TensorPlan, plain>("llama", size);
+    check_llama<TensorPlan, windowed>("mistral", size);
+    check_llama<TensorPlan, windowed>("phi3", size);
+    check_llama<TensorPlan, tied>("qwen2", size);
+    check_llama<TensorPlan, normed>("qwen3", size);
   }
+}
+
+TEST_CASE("a directory in float, as it lies there") {
+  const witness::Values theirs("transformers/qwen3");
+  run_ranks(2, [&](ThreadCommunicator& ranks) {
+    const std::filesystem::path qwen3 = directory("qwen3");
+    // begin: directory
+    const LlamaConfig config = read_llama_config(qwen3);  // its config.json
+    auto net = llama<TensorPlan, LlamaForm{.head_norms = true}>(config);
+    Model<decltype(net), Context<float, Reference, ThreadCommunicator>,
+          Ends<TensorPlan::ids, TensorPlan::logits>, ForwardOnly>
+        model(net, ranks, Seed{3}, text);
+    load_weights(qwen3 / "model.safetensors", model,
+                 {.names = names_in_order(model, llama_tensors(config))});
+    // end: directory
+    const auto ids = filled<std::int32_t, Invariant>(text, place_of(ranks), token);
+    CHECK(testing::largest_difference_of_part(model.evaluate(ids.view()), [&](std::size_t i) {
+            return theirs["logits"][i];
+          }) < 1e-5);  // numbers up to 3, rounded in each layer
+  });
 }

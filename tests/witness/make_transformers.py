@@ -30,7 +30,7 @@ FAMILIES = {
         "original_max_position_embeddings": 16}}),
     "mistral": (transformers.MistralConfig, LLAMA | {"sliding_window": 4}),
     "phi3": (transformers.Phi3Config, LLAMA | {"sliding_window": 4}),
-    "qwen2": (transformers.Qwen2Config, LLAMA),
+    "qwen2": (transformers.Qwen2Config, LLAMA | {"tie_word_embeddings": True}),
     "qwen3": (transformers.Qwen3Config, LLAMA | {"head_dim": 4}),
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The JSON of checkpoints: an object of objects. The only header that includes nlohmann-json.
+// The JSON of checkpoints: an object of objects.
 
 #include <cstddef>
 #include <cstdint>

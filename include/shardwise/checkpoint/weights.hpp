@@ -2,6 +2,7 @@
 // The tensors of a model in safetensors files, under their names.
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -64,6 +65,22 @@ inline void check_has_parameters(const TensorFiles& files,
 }
 
 }  // namespace detail
+
+/// The names of a model whose parameters are `places` in a file, in the order in which
+/// `visit_parameters` visits them.
+/// throws   argument_error if the model has another number of parameters
+template <class M>
+TensorNames names_in_order(M& model, const std::vector<FileTensor>& places) {
+  TensorNames names;
+  std::size_t count = 0;
+  model.visit_parameters([&](auto& parameter) {
+    if (count < places.size()) names.emplace(parameter.name, places[count]);
+    ++count;
+  });
+  if (count == places.size()) return names;
+  throw argument_error({"checkpoint: ", places.size(), " names are given for a model of ", count,
+                        " parameters; give one for each"});
+}
 
 /// Writes a model's parameters and the buffers of its layers (running statistics) as the
 /// safetensors file `path`, or as several with an index (`SaveOptions::max_shard_bytes`). A linear

@@ -1,0 +1,84 @@
+#pragma once
+// GPT-2.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/layers/attend.hpp"
+#include "shardwise/layers/dropout.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/embedding.hpp"
+#include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/layer_norm.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/position_embedding.hpp"
+#include "shardwise/layers/row_norm.hpp"
+#include "shardwise/model/join.hpp"
+#include "shardwise/model/repeat.hpp"
+#include "shardwise/model/residual.hpp"
+#include "shardwise/model/sequential.hpp"
+#include "shardwise/model/shared.hpp"
+#include "shardwise/models/plan.hpp"
+
+namespace shardwise {
+
+/// What the type of a GPT-2 says: in training `dropped` in `of` are set to 0, of the first stream,
+/// of the weights of attention, and of what each attention and perceptron adds to the stream.
+struct Gpt2Form {
+  std::uint32_t dropped = 0;  ///< see above
+  std::uint32_t of = 1;       ///< see above
+};
+
+/// The sizes of a GPT-2.
+struct Gpt2Config {
+  std::size_t vocabulary = 0;  ///< tokens
+  std::size_t positions = 0;   ///< tokens of the longest sequence
+  std::size_t features = 0;    ///< of a token; a multiple of `heads`
+  std::size_t hidden = 0;      ///< features of the perceptron
+  std::size_t heads = 0;       ///< of an attention
+  std::size_t layers = 0;      ///< blocks
+  double epsilon = 1e-5;       ///< of norms
+};
+
+namespace detail {
+
+struct Gpt2Table;
+
+}  // namespace detail
+
+/// A GPT-2: token ids [batch, sequence] to logits [batch, sequence, vocabulary]. Its ends are
+/// `Ends<typename Plan::ids, typename Plan::logits>`.
+///
+///     x = x + attention(norm(x)), x = x + down(gelu(up(norm(x)))), in each block
+///
+/// throws   argument_error if `heads` does not divide `features`
+/// source   Radford et al. 2019, section 2.3
+template <class Plan = TensorPlan, Gpt2Form Form = Gpt2Form{}>
+auto gpt2(const Gpt2Config& config) {
+  using First = Linear<typename Plan::first, dynamic, dynamic>;
+  using Second = Linear<typename Plan::second, dynamic, dynamic>;
+  using Table = Embedding<dynamic, dynamic, typename Plan::first>;
+  using Logits = Linear<typename Plan::first, dynamic, dynamic, false>;
+  using Dropped = Dropout<Form.dropped, Form.of>;
+  const std::size_t wide = config.features;
+  if (config.heads == 0 || wide % config.heads != 0) {
+    throw argument_error({"gpt2: ", wide, " features do not divide over ", config.heads,
+                          " heads; give a divisor of the features"});
+  }
+  constexpr AttentionForm attention{.dropped = Form.dropped, .of = Form.of};
+  const LayerNorm<dynamic> norm(wide, Epsilon{config.epsilon});
+  const First heads = First(wide, wide).in_units_of(wide / config.heads);
+  const auto block =
+      Sequential(Residual(Sequential(norm, Join(Attend<attention>{}, heads, heads, heads),
+                                     Second(wide, wide), Dropped{})),
+                 Residual(Sequential(norm, First(wide, config.hidden), GeluTanh{},
+                                     Second(config.hidden, wide), Dropped{})));
+  return Sequential(Owns<detail::Gpt2Table, Table>(Table(config.vocabulary, wide)),
+                    PositionEmbedding<dynamic, dynamic>(config.positions, wide),
+                    To<typename Plan::stream>{}, Dropped{}, Repeat(config.layers, block), norm,
+                    Borrows<detail::Gpt2Table, Logits>(Logits(wide, config.vocabulary)));
+}
+
+}  // namespace shardwise

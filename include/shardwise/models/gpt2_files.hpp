@@ -1,0 +1,71 @@
+#pragma once
+// The directories in which transformers, versions 4 and 5, keep a GPT-2.
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "shardwise/checkpoint/config_file.hpp"
+#include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/models/gpt2.hpp"
+
+namespace shardwise {
+
+/// Reads config.json in a directory of transformers. The rates of dropout in it are those of a
+/// training, and are not read: `Gpt2Form` chooses yours.
+/// throws   data_error that names the field, for a file that cannot be read, for fields that are
+///          missing or of another kind, and for models that cannot be built here
+inline Gpt2Config read_gpt2_config(const std::filesystem::path& directory) {
+  const ConfigFile config(directory);
+  if (config.text("model_type") != "gpt2") config.refuse("model_type", "only gpt2 can be read");
+  if (config.text("activation_function", "gelu_new") != "gelu_new") {
+    config.refuse("activation_function", "only gelu_new can be read");
+  }
+  for (const char* needed : {"scale_attn_weights", "tie_word_embeddings"}) {
+    if (!config.flag(needed, true)) config.refuse(needed, "only models with it can be read");
+  }
+  for (const char* other : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
+    if (config.flag(other, false)) config.refuse(other, "models with it cannot be read");
+  }
+  Gpt2Config made;
+  made.vocabulary = config.size("vocab_size");
+  made.positions = config.size("n_positions");
+  made.features = config.size("n_embd");
+  made.hidden = config.size("n_inner", 4 * made.features);
+  made.heads = config.size("n_head");
+  made.layers = config.size("n_layer");
+  made.epsilon = config.number("layer_norm_epsilon");
+  if (made.features % made.heads != 0) config.refuse("n_head", "it must divide n_embd");
+  return made;
+}
+
+/// Where files of transformers have the parameters of a GPT-2, in the order in which the model
+/// visits them, see `names_in_order`. All weights of linear layers are transposed, and those of
+/// queries, keys and values are one. Names begin with `prefix`, which is empty in files of a
+/// GPT2Model without a head.
+inline std::vector<FileTensor> gpt2_tensors(const Gpt2Config& config,
+                                            const std::string& prefix = "transformer.") {
+  std::vector<FileTensor> tensors{prefix + "wte.weight", prefix + "wpe.weight"};
+  const auto add_norm = [&](const std::string& name) {
+    tensors.emplace_back(name + ".weight");
+    tensors.emplace_back(name + ".bias");
+  };
+  const auto add_linear = [&](const std::string& name, std::size_t first_row = 0) {
+    tensors.emplace_back(name + ".weight", first_row, true);
+    tensors.emplace_back(name + ".bias", first_row);
+  };
+  for (std::size_t layer = 0; layer < config.layers; ++layer) {
+    const std::string block = prefix + "h." + std::to_string(layer) + '.';
+    add_norm(block + "ln_1");
+    for (std::size_t i = 0; i < 3; ++i) add_linear(block + "attn.c_attn", i * config.features);
+    add_linear(block + "attn.c_proj");
+    add_norm(block + "ln_2");
+    add_linear(block + "mlp.c_fc");
+    add_linear(block + "mlp.c_proj");
+  }
+  add_norm(prefix + "ln_f");
+  return tensors;
+}
+
+}  // namespace shardwise

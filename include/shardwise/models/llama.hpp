@@ -1,0 +1,123 @@
+#pragma once
+// Models of the Llama family: Llama, Mistral, Phi-3, Qwen2 and Qwen3.
+
+#include <cstddef>
+#include <string>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/layers/attend.hpp"
+#include "shardwise/layers/embedding.hpp"
+#include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/head_norm.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/rms_norm.hpp"
+#include "shardwise/layers/rope.hpp"
+#include "shardwise/layers/row_norm.hpp"
+#include "shardwise/layers/times.hpp"
+#include "shardwise/model/join.hpp"
+#include "shardwise/model/repeat.hpp"
+#include "shardwise/model/residual.hpp"
+#include "shardwise/model/sequential.hpp"
+#include "shardwise/model/shared.hpp"
+#include "shardwise/models/plan.hpp"
+
+namespace shardwise {
+
+/// What the type of a Llama says.
+struct LlamaForm {
+  bool bias = false;        ///< whether queries, keys and values have a bias, as in Qwen2
+  bool head_norms = false;  ///< whether each query and key is normalised, as in Qwen3
+  bool tied = false;        ///< whether the logits use the table of the embedding
+  std::size_t window = 0;   ///< tokens that a token sees, with itself; 0 for all before it
+
+  friend constexpr bool operator==(const LlamaForm&, const LlamaForm&) = default;
+};
+
+/// Everything that describes one model of the family.
+struct LlamaConfig {
+  LlamaForm form{};            ///< must be that of the type
+  std::size_t vocabulary = 0;  ///< tokens
+  std::size_t features = 0;    ///< of a token
+  std::size_t hidden = 0;      ///< features of the perceptron
+  std::size_t heads = 0;       ///< of queries
+  std::size_t groups = 0;      ///< heads of keys and values; a divisor of `heads`
+  std::size_t head_size = 0;   ///< features of a head
+  std::size_t layers = 0;      ///< blocks
+  double epsilon = 1e-5;       ///< of norms
+  RopeOptions rope{};          ///< of positions
+  bool fused = false;          ///< whether files have q, k, v in one weight, and gate and factor
+};
+
+namespace detail {
+
+struct LlamaTable;
+
+inline void check_llama(const LlamaForm& type, const LlamaConfig& config) {
+  if (config.groups == 0 || config.heads % config.groups != 0) {
+    throw argument_error({"llama: ", config.heads, " query heads do not divide over ",
+                          config.groups, " key heads; give a divisor of the query heads"});
+  }
+  if (type == config.form) return;
+  const auto text = [](const LlamaForm& form) {
+    const auto flag = [](bool set) { return set ? "true" : "false"; };
+    return sentence({"{.bias = ", flag(form.bias), ", .head_norms = ", flag(form.head_norms),
+                     ", .tied = ", flag(form.tied), ", .window = ", form.window, "}"});
+  };
+  throw argument_error({"llama: the type has the LlamaForm", text(type),
+                        ", but this model needs the LlamaForm", text(config.form)});
+}
+
+}  // namespace detail
+
+/// A model of the Llama family: token ids [batch, sequence] to logits [batch, sequence,
+/// vocabulary]. Its ends are `Ends<typename Plan::ids, typename Plan::logits>`.
+///
+///     x = x + attention(norm(x)), x = x + down(silu(gate(norm(x))) · up(norm(x))), in each block
+///
+/// throws   argument_error if the form of the type is not that of `config`, or `groups` does not
+///          divide `heads`
+/// source   Touvron et al. 2023, section 2.2; Jiang et al. 2023 (Mistral 7B), section 2
+template <class Plan = TensorPlan, LlamaForm Form = LlamaForm{}>
+auto llama(const LlamaConfig& config) {
+  using Heads = Linear<typename Plan::first, dynamic, dynamic, Form.bias>;
+  using First = Linear<typename Plan::first, dynamic, dynamic, false>;
+  using Second = Linear<typename Plan::second, dynamic, dynamic, false>;
+  using Table = Embedding<dynamic, dynamic, typename Plan::first>;
+  detail::check_llama(Form, config);
+  const std::size_t wide = config.features, size = config.head_size;
+  const RmsNorm<dynamic> norm(wide, Epsilon{config.epsilon});
+
+  const Heads queries = Heads(wide, config.heads * size).in_units_of(size);
+  const Heads keys =
+      Heads(wide, config.groups * size).in_units_of(size, config.heads / config.groups);
+  const auto turned = [&](const Heads& heads) {
+    if constexpr (Form.head_norms) {
+      return Sequential(heads, HeadNorm<dynamic>(size, Epsilon{config.epsilon}), Rope(config.rope));
+    } else {
+      return Sequential(heads, Rope(config.rope));
+    }
+  };
+  constexpr AttentionForm attention{.readers = dynamic, .window = Form.window};
+  const auto block = Sequential(
+      Residual(Sequential(norm, Join(Attend<attention>{}, turned(queries), turned(keys), keys),
+                          Second(config.heads * size, wide))),
+      Residual(Sequential(
+          norm,
+          Join(Times<activations::Silu>{}, First(wide, config.hidden), First(wide, config.hidden)),
+          Second(config.hidden, wide))));
+
+  const To<typename Plan::stream> stream;
+  const Repeat blocks(config.layers, block);
+  const Table table(config.vocabulary, wide);
+  const First logits(wide, config.vocabulary);
+  if constexpr (Form.tied) {
+    return Sequential(Owns<detail::LlamaTable, Table>(table), stream, blocks, norm,
+                      Borrows<detail::LlamaTable, First>(logits));
+  } else {
+    return Sequential(table, stream, blocks, norm, logits);
+  }
+}
+
+}  // namespace shardwise

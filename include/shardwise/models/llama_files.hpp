@@ -1,0 +1,148 @@
+#pragma once
+// The directories in which transformers, versions 4 and 5, keep models of the Llama family.
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "shardwise/checkpoint/config_file.hpp"
+#include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/layers/rope.hpp"
+#include "shardwise/layers/rope_frequencies.hpp"
+#include "shardwise/models/llama.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// `original` stands for a field that is not there.
+inline RopeScaling rope_scaling(const ConfigFile& rope, double original) {
+  const std::string field = rope.has("rope_type") ? "rope_type" : "type";
+  const std::string kind = rope.text(field, "default");
+  if (kind == "default") return {};
+  const double factor = rope.number("factor");
+  original = rope.number("original_max_position_embeddings", original);
+  if (kind == "linear") return RopeScaling::linear(factor);
+  if (kind == "llama3") {
+    return RopeScaling::llama3(factor, rope.number("low_freq_factor"),
+                               rope.number("high_freq_factor"), original);
+  }
+  if (kind != "yarn") rope.refuse(field, "default, linear, llama3 and yarn can be read");
+  for (const char* other : {"mscale", "mscale_all_dim", "truncate"}) {
+    if (rope.has(other)) rope.refuse(other, "a yarn with this field cannot be read");
+  }
+  RopeScaling yarn = RopeScaling::yarn(factor, original, rope.number("beta_fast", 32),
+                                       rope.number("beta_slow", 1));
+  yarn.amplitude = rope.number("attention_factor", yarn.amplitude);
+  return yarn;
+}
+
+/// transformers 5 has all in rope_parameters, and 4 has rope_theta beside rope_scaling.
+inline RopeOptions rope_options(const ConfigFile& config, std::size_t head_size) {
+  const auto original = static_cast<double>(config.size("max_position_embeddings"));
+  const bool is_new = config.has("rope_parameters");
+  const ConfigFile rope = is_new ? config.section("rope_parameters") : config;
+  RopeOptions options;
+  options.theta = is_new ? rope.number("rope_theta") : rope.number("rope_theta", options.theta);
+  const double part = rope.number("partial_rotary_factor", 1);
+  if (!(part > 0 && part <= 1)) rope.refuse("partial_rotary_factor", "it must be above 0, up to 1");
+  options.features = static_cast<std::size_t>(static_cast<double>(head_size) * part);
+  if (is_new) {
+    options.scaling = rope_scaling(rope, original);
+  } else if (config.has("rope_scaling")) {
+    options.scaling = rope_scaling(config.section("rope_scaling"), original);
+  }
+  return options;
+}
+
+/// Throws data_error for fields that ask for what the family's models here do not do.
+inline void refuse_other_forms(const ConfigFile& config) {
+  if (config.text("hidden_act") != "silu") config.refuse("hidden_act", "only silu can be read");
+  for (const char* flag : {"attention_bias", "mlp_bias"}) {
+    if (config.flag(flag, false)) config.refuse(flag, "models with these biases cannot be read");
+  }
+  for (const char* dropout : {"attention_dropout", "embd_pdrop", "resid_pdrop"}) {
+    if (config.number(dropout, 0) != 0)
+      config.refuse(dropout, "models with dropout cannot be read");
+  }
+  if (!config.is_uniform("layer_types")) {
+    config.refuse("layer_types", "only models whose layers are alike can be read");
+  }
+}
+
+}  // namespace detail
+
+/// Reads config.json in a directory of transformers: of Llama, Mistral, Phi-3, Qwen2 or Qwen3.
+/// throws   data_error that names the field, for a file that cannot be read, for fields that are
+///          missing or of another kind, and for models that cannot be built here
+inline LlamaConfig read_llama_config(const std::filesystem::path& directory) {
+  const ConfigFile config(directory);
+  const std::string type = config.text("model_type");
+  const bool is_qwen = type == "qwen2" || type == "qwen3";
+  if (type != "llama" && type != "mistral" && type != "phi3" && !is_qwen) {
+    config.refuse("model_type", "llama, mistral, phi3, qwen2 and qwen3 can be read");
+  }
+  detail::refuse_other_forms(config);
+  LlamaConfig made;
+  made.vocabulary = config.size("vocab_size");
+  made.features = config.size("hidden_size");
+  made.hidden = config.size("intermediate_size");
+  made.heads = config.size("num_attention_heads");
+  made.groups = config.size("num_key_value_heads", made.heads);
+  made.layers = config.size("num_hidden_layers");
+  made.epsilon = config.number("rms_norm_eps");
+  if (made.heads % made.groups != 0) {
+    config.refuse("num_key_value_heads", "it must divide num_attention_heads");
+  }
+  if (!config.has("head_dim") && made.features % made.heads != 0) {
+    config.refuse("num_attention_heads", "it must divide hidden_size where head_dim is missing");
+  }
+  made.head_size = config.size("head_dim", made.features / made.heads);
+  made.rope = detail::rope_options(config, made.head_size);
+  made.fused = type == "phi3";
+  made.form.bias = type == "qwen2";
+  made.form.head_norms = type == "qwen3";
+  made.form.tied = config.flag("tie_word_embeddings", false);
+  if (!is_qwen || config.flag("use_sliding_window", false)) {
+    made.form.window = config.size("sliding_window", 0);
+  }
+  return made;
+}
+
+/// Where files of transformers have the parameters of a Llama, in the order in which the model
+/// visits them, see `names_in_order`.
+inline std::vector<FileTensor> llama_tensors(const LlamaConfig& config) {
+  std::vector<FileTensor> tensors{"model.embed_tokens.weight"};
+  const std::size_t queries = config.heads * config.head_size;
+  const std::size_t first_rows[] = {0, queries, queries + config.groups * config.head_size};
+  const std::string letters = "qkv";
+  for (std::size_t layer = 0; layer < config.layers; ++layer) {
+    const std::string block = "model.layers." + std::to_string(layer) + '.';
+    const std::string attention = block + "self_attn.";
+    const auto add = [&](const std::string& own, const std::string& fused, std::size_t first_row) {
+      if (config.fused) {
+        tensors.emplace_back(fused + ".weight", first_row);
+      } else {
+        tensors.emplace_back(own + ".weight");
+      }
+    };
+    tensors.emplace_back(block + "input_layernorm.weight");
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::string own = attention + letters[i];
+      add(own + "_proj", attention + "qkv_proj", first_rows[i]);
+      if (config.form.bias) tensors.emplace_back(own + "_proj.bias");
+      if (config.form.head_norms && i < 2) tensors.emplace_back(own + "_norm.weight");
+    }
+    tensors.emplace_back(attention + "o_proj.weight");
+    tensors.emplace_back(block + "post_attention_layernorm.weight");
+    add(block + "mlp.gate_proj", block + "mlp.gate_up_proj", 0);
+    add(block + "mlp.up_proj", block + "mlp.gate_up_proj", config.hidden);
+    tensors.emplace_back(block + "mlp.down_proj.weight");
+  }
+  tensors.emplace_back("model.norm.weight");
+  if (!config.form.tied) tensors.emplace_back("lm_head.weight");
+  return tensors;
+}
+
+}  // namespace shardwise

@@ -1,0 +1,35 @@
+#pragma once
+// How ranks share the work of a transformer.
+
+#include "shardwise/layers/split.hpp"
+#include "shardwise/layout/layout.hpp"
+
+namespace shardwise {
+
+/// Each rank has its heads, and its features of the perceptron.
+struct TensorPlan {
+  using first = split::output;            ///< of the layers that make heads and hidden features
+  using second = split::input;            ///< of the layers behind them
+  using stream = Invariant;               ///< layout of the values between blocks
+  using ids = Invariant;                  ///< layout of token ids
+  using logits = Sharded<Axis::feature>;  ///< layout of the result
+};
+
+/// As TensorPlan, but between blocks each rank has its tokens.
+struct SequencePlan : TensorPlan {
+  using stream = Sharded<Axis::sequence>;  ///< see TensorPlan
+};
+
+/// Each rank has its tokens everywhere, and all parameters.
+struct ContextPlan {
+  ///@{
+  /// See TensorPlan.
+  using first = split::none;
+  using second = split::none;
+  using stream = Sharded<Axis::sequence>;
+  using ids = Sharded<Axis::sequence>;
+  using logits = Sharded<Axis::sequence>;
+  ///@}
+};
+
+}  // namespace shardwise
