@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Makes values/hugging_face, directories of small models as transformers writes them, and
-values/transformers.safetensors, what transformers computes with them, all in F64. Needs torch,
-transformers, safetensors."""
+"""Makes directories of small models as transformers writes them, values/hugging_face/FAMILY, and what
+transformers computes with them, values/transformers_FAMILY.safetensors, all in F64. Needs torch,
+transformers, safetensors.
+
+usage: make_transformers.py [FAMILY...]    (all of them, if none is named)"""
 
 import copy
 import pathlib
 import shutil
+import sys
 from unittest import mock
 
 import torch
@@ -68,9 +71,9 @@ def computed(family):
 
 
 if __name__ == "__main__":
-    tensors = {f"{family}/{name}": t.detach().contiguous().clone()
-               for family in FAMILIES for name, t in computed(family).items()}
-    path = VALUES / "transformers.safetensors"
-    save_file(tensors, path,
-              {"made_with": f"PyTorch {torch.__version__}, transformers {transformers.__version__}"})
-    path.chmod(0o644)
+    for family in sys.argv[1:] or FAMILIES:
+        tensors = {name: t.detach().contiguous().clone() for name, t in computed(family).items()}
+        path = VALUES / f"transformers_{family}.safetensors"
+        save_file(tensors, path,
+                  {"made_with": f"PyTorch {torch.__version__}, transformers {transformers.__version__}"})
+        path.chmod(0o644)
