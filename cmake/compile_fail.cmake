@@ -5,7 +5,7 @@
 # Each case is a test that passes only if the first error is a failed static assertion with that
 # sentence, in one of the first 15 lines of the compiler's output (see compile_fail_case.cmake). With
 # CASE=0 the same source must compile, so that a typing error cannot pass for the expected one.
-# A case may be compiled for another standard: `// std: c++17, expect: ...`.
+# A case may be compiled with one more flag: `// flag: -std=c++17, expect: ...`.
 
 # The standard's headers, which are most of what such a short source makes a compiler read, are
 # compiled once: both compilers take standard.hpp.gch for standard.hpp.
@@ -32,16 +32,16 @@ function(shardwise_compile_fail name source)
     if(line MATCHES "CASE == 0")
       continue()
     endif()
-    if(NOT line MATCHES "CASE == ([0-9]+) *// (std: ([a-z0-9+]+), )?expect: (.+)$")
+    if(NOT line MATCHES "CASE == ([0-9]+) *// (flag: ([^ ,]+), )?expect: (.+)$")
       message(FATAL_ERROR "${source}: a case without its `// expect: <regex>`: ${line}")
     endif()
     set(case ${CMAKE_MATCH_1})
-    set(standard "${CMAKE_MATCH_3}")
+    set(flag "${CMAKE_MATCH_3}")
     set(sentence "${CMAKE_MATCH_4}")
     set(wrong ${compile} -DCASE=${case} ${source})
-    if(standard)
-      list(TRANSFORM wrong REPLACE "^-std=.*" "-std=${standard}")
+    if(flag)
       list(REMOVE_ITEM wrong ${precompiled})
+      list(APPEND wrong ${flag})
     endif()
     add_test(NAME ${name}.${case} COMMAND ${CMAKE_COMMAND} "-Dcompile=${wrong}"
              "-Dsentence=${sentence}" -Dlines=15

@@ -1,9 +1,16 @@
 #pragma once
-// The version; and a sentence for older standards, ahead of all errors that they would bring: every
-// header includes this one before anything that they do not know.
+// The version; and a sentence for compilers' flags with which the library does not work, ahead of
+// all errors that they would bring: every header includes this one before anything that they do not
+// know.
 
 #if __cplusplus < 202002L
 #error "shardwise needs C++20: compile with -std=c++20 or newer."
+#endif
+#ifndef __cpp_exceptions
+#error "shardwise reports errors by exceptions: compile without -fno-exceptions."
+#endif
+#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
+#error "shardwise looks for NaN: compile without -ffast-math, -Ofast and -ffinite-math-only."
 #endif
 
 ///@{
