@@ -1,6 +1,7 @@
 # Each header compiles alone, twice over, where SHARDWISE_HEADERS_ALONE asks for it: the compiler reads
 # it and makes no code. All of them together do in two units that link: a function that is not inline
-# would be there twice.
+# would be there twice. The second unit has macros that other libraries define: some ahead of all
+# headers, and the others ahead of ours. Both compile with the standard library's checks.
 #
 # With SHARDWISE_HEADERS_AHEAD a header finds the first of these that it includes, directly or not,
 # precompiled. That holds nothing but what the header includes, so what it lacks is missing still.
@@ -12,6 +13,7 @@ file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/shardw
 set(folder ${CMAKE_CURRENT_BINARY_DIR}/headers_alone)
 set(paths)
 set(together)
+set(others)
 set(parts)
 foreach(header IN LISTS headers)
   file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/include ${header})
@@ -24,8 +26,11 @@ foreach(header IN LISTS headers)
   list(APPEND paths ${path})
   list(APPEND parts ${link})
   string(APPEND together "#include \"${path}\"\n")
+  file(STRINGS ${header} lines REGEX "^#include <")
+  list(APPEND others ${lines})
 endforeach()
 list(REMOVE_DUPLICATES parts)
+list(REMOVE_DUPLICATES others)
 
 # shardwise_headers_alone(target path...): the target that compiles each of these.
 function(shardwise_headers_alone target)
@@ -77,7 +82,15 @@ else()
 endif()
 
 file(CONFIGURE OUTPUT ${folder}/all_headers.cpp CONTENT "${together}")
-file(CONFIGURE OUTPUT ${folder}/main.cpp CONTENT "${together}int main() {}\n")
+set(macros "#define min(a, b) ((a) < (b) ? (a) : (b))\n#define max(a, b) ((a) > (b) ? (a) : (b))\n")
+list(JOIN others "\n" others)
+string(APPEND macros "${others}\n#include <sys/sysmacros.h>\n")  # major and minor
+foreach(name I B0 Bool False None Status Success True)  # of complex.h, termios.h and X11
+  string(APPEND macros "#undef ${name}\n#define ${name} a_macro_of_another_library(+)\n")
+endforeach()
+set(main "static_assert(shardwise::collectives{shardwise::all_reduce(1)}.size() == 1);\nint main() {}\n")
+file(CONFIGURE OUTPUT ${folder}/main.cpp CONTENT "${macros}${together}${main}")
 add_executable(headers_linked ${folder}/all_headers.cpp ${folder}/main.cpp)
 target_link_libraries(headers_linked PRIVATE ${parts})
 target_compile_options(headers_linked PRIVATE -O0)
+target_compile_definitions(headers_linked PRIVATE _GLIBCXX_DEBUG)

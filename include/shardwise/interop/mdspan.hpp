@@ -37,8 +37,8 @@ namespace detail {
 /// Whether M is constructed from a pointer and its extents, as for layouts without parameters.
 template <Mdspan M, class T>
 constexpr bool is_made_of_extents() {
-  return []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::constructible_from<M, T*, decltype((void)I, typename M::index_type{})...>;
+  return []<std::size_t... Index>(std::index_sequence<Index...>) {
+    return std::constructible_from<M, T*, decltype((void)Index, typename M::index_type{})...>;
   }
   (std::make_index_sequence<M::rank()>{});
 }
@@ -46,6 +46,7 @@ constexpr bool is_made_of_extents() {
 template <Mdspan M>
 std::vector<std::int64_t> strides_of(const M& span) {
   std::vector<std::int64_t> strides;
+  strides.reserve(M::rank());
   for (typename M::rank_type i = 0; i < M::rank(); ++i)
     strides.push_back(static_cast<std::int64_t>(span.stride(i)));
   return strides;
@@ -75,6 +76,7 @@ bool can_show(const Shape& shape) {
 template <Mdspan M>
 View<typename M::element_type, Invariant> view_of(const M& span, const std::vector<Axis>& axes) {
   std::vector<std::uint64_t> extents;
+  extents.reserve(M::rank());
   for (typename M::rank_type i = 0; i < M::rank(); ++i)
     extents.push_back(static_cast<std::uint64_t>(span.extent(i)));
   const Shape shape = detail::named_shape(axes, extents, "mdspan");
@@ -95,8 +97,8 @@ requires(std::convertible_to<T*, typename M::data_handle_type>&& detail::is_made
                        "; take one of as many axes, whose fixed extents are equal and whose index "
                        "type can number the elements"});
   }
-  const M span = [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return M(view.data(), static_cast<typename M::index_type>(local[I].extent())...);
+  const M span = [&]<std::size_t... Index>(std::index_sequence<Index...>) {
+    return M(view.data(), static_cast<typename M::index_type>(local[Index].extent())...);
   }
   (std::make_index_sequence<M::rank()>{});
   detail::require_dense(local, detail::strides_of(span), "mdspan");

@@ -183,20 +183,20 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
     return sums;
   }
 
-  /// Exchange I, with the sums of terms(r)(i) over the rank's features i for each row r.
-  template <std::size_t I, class Frame, class X, class Terms>
+  /// Exchange Index, with the sums of terms(r)(i) over the rank's features i for each row r.
+  template <std::size_t Index, class Frame, class X, class Terms>
   static auto row_sum(Frame& frame, const X& x, const Terms& terms) {
-    auto mine = frame.template exchange_input<I>();
+    auto mine = frame.template exchange_input<Index>();
     put_sums(frame, x, terms, mine.writable().data());
-    return frame.template exchange<I>(std::move(mine));
+    return frame.template exchange<Index>(std::move(mine));
   }
 
-  /// The same with the adjoint of exchange I.
-  template <std::size_t I, class Frame, class X, class Terms>
+  /// The same with the adjoint of exchange Index.
+  template <std::size_t Index, class Frame, class X, class Terms>
   static auto adjoint_sum(Frame& frame, const X& x, const Terms& terms) {
-    auto mine = frame.template adjoint_input<I>();
+    auto mine = frame.template adjoint_input<Index>();
     put_sums(frame, x, terms, mine.writable().data());
-    return frame.template exchange_adjoint<I>(std::move(mine));
+    return frame.template exchange_adjoint<Index>(std::move(mine));
   }
 
   template <class Frame, class X, class Terms, class Sum>

@@ -58,14 +58,15 @@ struct Position {
   }
 };
 
-/// Sets the part of the composition L that runs now to I. If parts have numbers, the observer sees
-/// the part while the result lives.
-template <std::size_t I, class L, class Context>
+/// Sets the part of the composition L that runs now to Index. If parts have numbers, the observer
+/// sees the part while the result lives.
+template <std::size_t Index, class L, class Context>
 auto at_part(Run<Context>& run, Position<L>& at) {
-  at.number = I;
+  at.number = Index;
   if constexpr (L::numbers_parts) {
     return Observation<typename Context::observer>(
-        run.observer, Work{Work::Kind::part, name_of<typename L::template layer_type<I>>, I, {}});
+        run.observer,
+        Work{Work::Kind::part, name_of<typename L::template layer_type<Index>>, Index, {}});
   } else {
     return Nothing{};
   }
@@ -89,7 +90,7 @@ Value<T, L> added(Run<Context>& run, Value<T, L>&& a, Value<T, L>&& b) {
   return sum;
 }
 
-template <std::size_t I, class B>
+template <std::size_t Index, class B>
 struct NumberedBound {
   B bound;
 };
@@ -111,25 +112,25 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
       decltype((TypeSet<>{} | ... | typename bound_part_t<L, S, E, Is>::parameter_types{}));
 
  private:
-  template <std::size_t I>
+  template <std::size_t Index>
   static auto bind(const L& list, Shapes& shapes, Binder<typename S::context>& binder,
                    Position<L>& at) {
-    using Part = typename L::template part_type<I>;
+    using Part = typename L::template part_type<Index>;
     using Layer = typename Part::layer;
-    using B = bound_part_t<L, S, E, I>;
-    [[maybe_unused]] const auto here = at_part<I>(binder.run, at);
-    const InPart inside(binder.path, I, L::numbers_parts);
-    if constexpr (I > 0) {
+    using B = bound_part_t<L, S, E, Index>;
+    [[maybe_unused]] const auto here = at_part<Index>(binder.run, at);
+    const InPart inside(binder.path, Index, L::numbers_parts);
+    if constexpr (Index > 0) {
       // Called on the layer that runs, whose code is compiled once for all sizes.
-      using Before = typename L::template part_type<I - 1>;
-      shapes[L::inputs + I - 1] =
-          part_shape<Before>(as_dynamic(list.template layer<I - 1>()), shapes);
+      using Before = typename L::template part_type<Index - 1>;
+      shapes[L::inputs + Index - 1] =
+          part_shape<Before>(as_dynamic(list.template layer<Index - 1>()), shapes);
     }
-    const Layer& layer = list.template layer<I>();
+    const Layer& layer = list.template layer<Index>();
     if constexpr (IsComposition<Layer>) {
       return B(layer, shapes[Part::slots[0]], binder);
     } else if constexpr (Part::arity == 1) {
-      return B(running<S::trains, E, I>(list), shapes[Part::slots[0]], binder, name_of<Layer>);
+      return B(running<S::trains, E, Index>(list), shapes[Part::slots[0]], binder, name_of<Layer>);
     } else {
       return B(layer, operand_shapes<Part>(shapes), binder);
     }
@@ -202,12 +203,12 @@ class Bound<L, S, E> {
   using Position = detail::Position<L>;
   static constexpr bool starts = StartsAllReduce<typename Ctx::communicator>;
 
-  template <std::size_t I>
-  using At = detail::SettingAt<L, S, E, I>;
-  template <std::size_t I>
-  using part_type = typename L::template part_type<I>;
-  template <std::size_t I>
-  static constexpr std::size_t given_slot = L::inputs + I;
+  template <std::size_t Index>
+  using At = detail::SettingAt<L, S, E, Index>;
+  template <std::size_t Index>
+  using part_type = typename L::template part_type<Index>;
+  template <std::size_t Index>
+  static constexpr std::size_t given_slot = L::inputs + Index;
   template <std::size_t Slot>
   using slot_layout =
       typename L::template slot_layout<Slot, typename E::offered, typename E::wanted>;
@@ -276,9 +277,10 @@ class Bound<L, S, E> {
   void forget() { forget(Numbers{}); }
 
  private:
-  template <std::size_t I>
+  template <std::size_t Index>
   auto& bound() {
-    return static_cast<detail::NumberedBound<I, detail::bound_part_t<L, S, E, I>>&>(parts_).bound;
+    return static_cast<detail::NumberedBound<Index, detail::bound_part_t<L, S, E, Index>>&>(parts_)
+        .bound;
   }
 
   /// Adds the part that runs to the place in an error.
@@ -345,28 +347,29 @@ class Bound<L, S, E> {
       Redistribute<dual_t<slot_layout<K>>, dual_t<nth_layout_t<typename E::offered, K>>>::movement
           == Movement::all_reduce;
 
-  /// Whether part I reads nothing but an input, and which. It may leave the gradients of its
+  /// Whether part Index reads nothing but an input, and which. It may leave the gradients of its
   /// parameters for later if that input's gradient is summed here, or by the composition around.
-  template <std::size_t I>
+  template <std::size_t Index>
   static constexpr bool reads_input =
-      part_type<I>::arity == 1 && part_type<I>::slots[0] < L::inputs;
-  template <std::size_t I>
-  static constexpr std::size_t input_of = reads_input<I> ? part_type<I>::slots[0] : 0;
-  template <std::size_t I>
-  static constexpr bool sums_behind = reads_input<I>&& sums_meanwhile<input_of<I>>;
-  template <std::size_t I>
-  static constexpr bool reads_as_offered = reads_input<I>&&
-      std::same_as<slot_layout<input_of<I>>, nth_layout_t<typename E::offered, input_of<I>>>;
+      part_type<Index>::arity == 1 && part_type<Index>::slots[0] < L::inputs;
+  template <std::size_t Index>
+  static constexpr std::size_t input_of = reads_input<Index> ? part_type<Index>::slots[0] : 0;
+  template <std::size_t Index>
+  static constexpr bool sums_behind = reads_input<Index>&& sums_meanwhile<input_of<Index>>;
+  template <std::size_t Index>
+  static constexpr bool reads_as_offered =
+      reads_input<Index>&& std::same_as<slot_layout<input_of<Index>>,
+                                        nth_layout_t<typename E::offered, input_of<Index>>>;
 
   template <std::size_t... Is>
   void parameters(Run<Ctx>& run, Position& at, std::index_sequence<Is...>) {
     (parameters_of<L::size - 1 - Is>(run, at), ...);
   }
-  template <std::size_t I>
+  template <std::size_t Index>
   void parameters_of(Run<Ctx>& run, Position& at) {
-    if constexpr (reads_input<I>) {
-      [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
-      bound<I>().backward_parameters(run);
+    if constexpr (reads_input<Index>) {
+      [[maybe_unused]] const auto here = detail::at_part<Index>(run, at);
+      bound<Index>().backward_parameters(run);
     }
   }
 
@@ -375,68 +378,70 @@ class Bound<L, S, E> {
     (forward_part<Is>(run, values, at, std::make_index_sequence<part_type<Is>::arity>{}), ...);
   }
 
-  template <std::size_t I, std::size_t... Js>
+  template <std::size_t Index, std::size_t... Js>
   void forward_part(Run<Ctx>& run, Values& values, Position& at, std::index_sequence<Js...>) {
-    [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
+    [[maybe_unused]] const auto here = detail::at_part<Index>(run, at);
     detail::forward_into(
-        bound<I>(), run, detail::held<value_in<given_slot<I>>>(values),
-        detail::read<is_last_read<I, Js>>(detail::held<read_in<I, Js>>(values))...);
+        bound<Index>(), run, detail::held<value_in<given_slot<Index>>>(values),
+        detail::read<is_last_read<Index, Js>>(detail::held<read_in<Index, Js>>(values))...);
   }
 
-  /// The place of the value that part I reads as its operand J.
-  template <std::size_t I, std::size_t J>
-  using read_in = value_in<part_type<I>::slots[J]>;
+  /// The place of the value that part Index reads as its operand J.
+  template <std::size_t Index, std::size_t J>
+  using read_in = value_in<part_type<Index>::slots[J]>;
 
-  template <std::size_t I, std::size_t J>
-  static constexpr bool is_last_read = L::wires.last[part_type<I>::slots[J]].part ==
-                                       I&& L::wires.last[part_type<I>::slots[J]].operand == J;
+  template <std::size_t Index, std::size_t J>
+  static constexpr bool is_last_read =
+      L::wires.last[part_type<Index>::slots[J]].part ==
+      Index&& L::wires.last[part_type<Index>::slots[J]].operand == J;
 
   template <std::size_t... Is>
   void backward(Run<Ctx>& run, Gradients& gradients, Position& at, std::index_sequence<Is...>) {
     (backward_part<L::size - 1 - Is>(run, gradients, at), ...);
   }
 
-  template <std::size_t I>
+  template <std::size_t Index>
   void backward_part(Run<Ctx>& run, Gradients& gradients, Position& at) {
-    using Part = At<I>;
-    using B = detail::bound_part_t<L, S, E, I>;
+    using Part = At<Index>;
+    using B = detail::bound_part_t<L, S, E, Index>;
     using Back = dual_t<output_layout_at_t<typename Part::Layer, typename Part::Here>>;
     if constexpr (goes_backward<typename Part::Layer, typename Part::Use, typename Part::Here>) {
-      auto& dy = detail::held<gradient_in<given_slot<I>>>(gradients);
-      [[maybe_unused]] const auto here = detail::at_part<I>(run, at);
+      auto& dy = detail::held<gradient_in<given_slot<Index>>>(gradients);
+      [[maybe_unused]] const auto here = detail::at_part<Index>(run, at);
       const detail::Postponing<starts> later(
-          run.postpones, sums_behind<I> || (reads_as_offered<I> && run.postpones));
-      if constexpr (part_type<I>::arity > 1) {
+          run.postpones, sums_behind<Index> || (reads_as_offered<Index> && run.postpones));
+      if constexpr (part_type<Index>::arity > 1) {
         typename B::Gradients dx;
-        detail::backward_into<Back>(bound<I>(), run, dy, dx);
-        give_back<I>(run, gradients, dx, std::make_index_sequence<part_type<I>::arity>{});
+        detail::backward_into<Back>(bound<Index>(), run, dy, dx);
+        give_back<Index>(run, gradients, dx, std::make_index_sequence<part_type<Index>::arity>{});
       } else if constexpr (!Part::Use::input_gradient) {
         Nothing none;
-        detail::backward_into<Back>(bound<I>(), run, dy, none);
-      } else if constexpr (is_last_read<I, 0>) {
-        detail::backward_into<Back>(bound<I>(), run, dy,
-                                    detail::held<gradient_in<part_type<I>::slots[0]>>(gradients));
+        detail::backward_into<Back>(bound<Index>(), run, dy, none);
+      } else if constexpr (is_last_read<Index, 0>) {
+        detail::backward_into<Back>(
+            bound<Index>(), run, dy,
+            detail::held<gradient_in<part_type<Index>::slots[0]>>(gradients));
       } else {
-        Value<T, dual_t<slot_layout<part_type<I>::slots[0]>>> dx;
-        detail::backward_into<Back>(bound<I>(), run, dy, dx);
-        give_back<I, 0>(run, gradients, dx);
+        Value<T, dual_t<slot_layout<part_type<Index>::slots[0]>>> dx;
+        detail::backward_into<Back>(bound<Index>(), run, dy, dx);
+        give_back<Index, 0>(run, gradients, dx);
       }
     }
   }
 
-  /// Part I gives back the gradients of its operands, from the last to the first. The part that
+  /// Part Index gives back the gradients of its operands, from the last to the first. The part that
   /// reads a value last in forward gives its gradient first.
-  template <std::size_t I, class DX, std::size_t... Js>
+  template <std::size_t Index, class DX, std::size_t... Js>
   static void give_back(Run<Ctx>& run, Gradients& gradients, DX& dx, std::index_sequence<Js...>) {
     constexpr std::size_t last = sizeof...(Js) - 1;
-    (give_back<I, last - Js>(run, gradients, std::get<last - Js>(dx)), ...);
+    (give_back<Index, last - Js>(run, gradients, std::get<last - Js>(dx)), ...);
   }
-  template <std::size_t I, std::size_t J, class One>
+  template <std::size_t Index, std::size_t J, class One>
   static void give_back(Run<Ctx>& run, Gradients& gradients, One& dx) {
-    constexpr std::size_t slot = part_type<I>::slots[J];
+    constexpr std::size_t slot = part_type<Index>::slots[J];
     if constexpr (has_gradient[slot]) {
       auto& sum = detail::held<gradient_in<slot>>(gradients);
-      if constexpr (is_last_read<I, J>) {
+      if constexpr (is_last_read<Index, J>) {
         sum = std::move(dx);
       } else {
         sum = detail::added(run, std::move(sum), std::move(dx));

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <initializer_list>
 #include <string>
-#include <vector>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/layout/window.hpp"
 
 namespace shardwise {
@@ -96,7 +96,7 @@ class collectives {
   constexpr collectives(std::initializer_list<Collective> entries) : entries_(entries) {}
 
   /// Appends a collective that is called after all others.
-  constexpr void add(const Collective& entry) { entries_.push_back(entry); }
+  constexpr void add(const Collective& entry) { entries_.add(entry); }
   ///@{
   /// Their number, and each of them, first to last.
   constexpr std::size_t size() const { return entries_.size(); }
@@ -122,7 +122,7 @@ class collectives {
   }
 
  private:
-  std::vector<Collective> entries_;
+  detail::GrowingList<Collective> entries_;
 };
 
 /// "all_reduce(640 x float32)".

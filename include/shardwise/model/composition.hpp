@@ -14,9 +14,9 @@
 namespace shardwise {
 
 /// A list of parts, `At<L, slots...>`. Each part reads values from slots and writes one value to
-/// its own slot. The first `Inputs` slots are the inputs, and part I, counted from 0, writes slot
-/// `Inputs + I`. With one slot, L is a layer or a composition; with several, L is a Merge of them.
-/// The outputs are the values of the parts named `Output`, and of the last part.
+/// its own slot. The first `Inputs` slots are the inputs, and part Index, counted from 0, writes
+/// slot `Inputs + Index`. With one slot, L is a layer or a composition; with several, L is a Merge
+/// of them. The outputs are the values of the parts named `Output`, and of the last part.
 ///
 ///     struct ImageAndRecord
 ///         : Graph<2, At<OfImage, 0>, At<OfRecord, 1>,           // give slots 2 and 3
@@ -64,18 +64,18 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
   static constexpr std::size_t in_features = features[0];           ///< of its first input
   static constexpr std::size_t out_features = features[last_slot];  ///< of its last output
 
-  /// Part I of the list.
-  template <std::size_t I>
+  /// Part Index of the list.
+  template <std::size_t Index>
   using part_type =
-      typename decltype(detail::type_of_numbered<I>(std::declval<const Layers&>()))::type;
+      typename decltype(detail::type_of_numbered<Index>(std::declval<const Layers&>()))::type;
 
   /// The type of its layer, composition or merge.
-  template <std::size_t I>
-  using layer_type = typename part_type<I>::layer;
+  template <std::size_t Index>
+  using layer_type = typename part_type<Index>::layer;
 
-  /// The ends of part I, for its first slot, if the composition has these ends.
-  template <std::size_t I, EndLayout Offered, EndLayout Wanted>
-  using ends_of = detail::part_ends_t<Graph, Offered, Wanted, I>;
+  /// The ends of part Index, for its first slot, if the composition has these ends.
+  template <std::size_t Index, EndLayout Offered, EndLayout Wanted>
+  using ends_of = detail::part_ends_t<Graph, Offered, Wanted, Index>;
 
   /// The layout of the value in a slot when parts read it.
   template <std::size_t Slot, EndLayout Offered, EndLayout Wanted>
@@ -99,10 +99,10 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
     check(Numbers{});
   }
 
-  /// The layer, composition or merge of part I, counted from 0.
-  template <std::size_t I>
-  constexpr const layer_type<I>& layer() const {
-    return detail::numbered<I>(static_cast<const Layers&>(*this));
+  /// The layer, composition or merge of part Index, counted from 0.
+  template <std::size_t Index>
+  constexpr const layer_type<Index>& layer() const {
+    return detail::numbered<Index>(static_cast<const Layers&>(*this));
   }
 
   /// The shape of the output for an input of shape `in`; an array of shapes if there are several.

@@ -167,32 +167,35 @@ consteval auto producer() {
   }
 }
 
-/// Checks that the numbers of features of part I of L match, from operand J on, and that no shard
-/// cuts a group that must stay whole.
-template <class L, std::size_t I, std::size_t J = 0>
+/// Checks that the numbers of features of part Index of L match, from operand J on, and that no
+/// shard cuts a group that must stay whole.
+template <class L, std::size_t Index, std::size_t J = 0>
 consteval void check_part() {
-  using Part = typename L::template part_type<I>;
+  using Part = typename L::template part_type<Index>;
   using Layer = typename Part::layer;
   constexpr std::size_t slot = Part::slots[J];
   constexpr std::size_t expected = static_features_in<Layer>();
   using Producer = typename decltype(producer<L, slot>())::type;
-  static_assert(slot < L::inputs || !has_own_element<Layer>,
-                "Layer reads elements of its own dtype (input_element), which no layer gives: it "
-                "reads an input of the model. Put nothing in front of it. (Layer is part I of its "
-                "composition, counted from 0.)");
-  static_assert(slot >= L::inputs || has_own_element<Layer> == has_own_element<L, slot>,
-                "Layer and another part read the same input of the model, one as elements of its "
-                "own dtype (input_element). Give the Graph an input for each. (Layer is part I of "
-                "its composition, counted from 0.)");
+  static_assert(
+      slot < L::inputs || !has_own_element<Layer>,
+      "Layer reads elements of its own dtype (input_element), which no layer gives: it "
+      "reads an input of the model. Put nothing in front of it. (Layer is part Index of its "
+      "composition, counted from 0.)");
+  static_assert(
+      slot >= L::inputs || has_own_element<Layer> == has_own_element<L, slot>,
+      "Layer and another part read the same input of the model, one as elements of its "
+      "own dtype (input_element). Give the Graph an input for each. (Layer is part Index of "
+      "its composition, counted from 0.)");
   if constexpr (std::is_void_v<Producer>) {
-    static_assert(readers_must_agree<I, Layer, L::features[slot], expected>());
+    static_assert(readers_must_agree<Index, Layer, L::features[slot], expected>());
   } else {
-    static_assert(extents_must_meet<I, Producer, Layer, L::features[slot], expected>());
+    static_assert(extents_must_meet<Index, Producer, Layer, L::features[slot], expected>());
     static_assert(shards_must_be_whole<Producer, Layer>());
   }
   if constexpr (J > 0 && KeepsFeatures<Layer>)
-    static_assert(operands_must_meet<I, Layer, L::features[Part::slots[0]], L::features[slot]>());
-  if constexpr (J + 1 < Part::arity) check_part<L, I, J + 1>();
+    static_assert(
+        operands_must_meet<Index, Layer, L::features[Part::slots[0]], L::features[slot]>());
+  if constexpr (J + 1 < Part::arity) check_part<L, Index, J + 1>();
 }
 
 ///@{

@@ -34,8 +34,8 @@ template <Layout In, class Setting, class Parameters, class Exchanges>
 class Frame : public Exchanger<typename Setting::context, Exchanges> {
   using Ctx = typename Setting::context;
   using Base = Exchanger<Ctx, Exchanges>;
-  template <std::size_t I>
-  using Use = std::tuple_element_t<I, Parameters>;
+  template <std::size_t Index>
+  using Use = std::tuple_element_t<Index, Parameters>;
 
  public:
   using layout = In;                                               ///< of the input
@@ -67,12 +67,12 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// Uninitialised memory from the model's pool.
   Buffer take(std::size_t bytes) { return run_.pool.take(bytes); }
 
-  /// The rank's part of parameter I as the layer uses it; null if the rank's summand is zero.
-  template <std::size_t I>
+  /// The rank's part of parameter Index as the layer uses it; null if the rank's summand is zero.
+  template <std::size_t Index>
   const dtype* parameter_data() const {
-    using Taken = Redistribute<typename Use<I>::stored, typename Use<I>::used>;
+    using Taken = Redistribute<typename Use<Index>::stored, typename Use<Index>::used>;
     const bool is_zero = Taken::movement == Movement::keep_first && run_.place().rank != 0;
-    return is_zero ? nullptr : run_.parameters.used(bound_.slots[I]);
+    return is_zero ? nullptr : run_.parameters.used(bound_.slots[Index]);
   }
 
   /// The rank's parts of all parameters with their shapes: `const auto [weight, bias] =
@@ -86,16 +86,16 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     (std::make_index_sequence<parameter_count>{});
   }
 
-  /// The shape of the rank's part of parameter I.
-  template <std::size_t I>
+  /// The shape of the rank's part of parameter Index.
+  template <std::size_t Index>
   Shape parameter_shape() const {
-    return local_shape<typename Use<I>::stored>(bound_.specs[I].shape, run_.place());
+    return local_shape<typename Use<Index>::stored>(bound_.specs[Index].shape, run_.place());
   }
 
-  /// Memory for the gradient of parameter I, in the layout of the parameter as used.
-  template <std::size_t I>
+  /// Memory for the gradient of parameter Index, in the layout of the parameter as used.
+  template <std::size_t Index>
   dtype* gradient_data() const {
-    return run_.parameters.written(bound_.slots[I]);
+    return run_.parameters.written(bound_.slots[Index]);
   }
 
   /// Memory for the gradients of all parameters, with their shapes.

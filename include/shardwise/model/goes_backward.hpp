@@ -56,12 +56,12 @@ inline constexpr std::array<bool, L::slot_count> slot_gradients = [
 }
 (std::make_index_sequence<L::size>{});
 
-/// Part I of a composition: its ends, and whether any value that it reads has a gradient.
-template <class L, class S, class E, std::size_t I>
+/// Part Index of a composition: its ends, and whether any value that it reads has a gradient.
+template <class L, class S, class E, std::size_t Index>
 struct SettingAt {
-  using Layer = typename L::template layer_type<I>;
-  using Here = typename L::template ends_of<I, typename E::offered, typename E::wanted>;
-  using Use = use_of<S::trains, any_of_slots(L::template part_type<I>::slots,
+  using Layer = typename L::template layer_type<Index>;
+  using Here = typename L::template ends_of<Index, typename E::offered, typename E::wanted>;
+  using Use = use_of<S::trains, any_of_slots(L::template part_type<Index>::slots,
                                              slot_gradients<L, E, S::input_gradients>)>;
 };
 

@@ -29,8 +29,8 @@ struct Output : At<L, Slots...> {
 
 namespace detail {
 
-/// The readers of each slot of a list of N parts. The first slots are the inputs; part I writes
-/// slot `Inputs + I`.
+/// The readers of each slot of a list of N parts. The first slots are the inputs; part Index writes
+/// slot `Inputs + Index`.
 template <std::size_t N, std::size_t Inputs>
 struct Wires {
   static constexpr std::size_t slots = Inputs + N;  ///< of the list
@@ -121,7 +121,7 @@ consteval auto wires_of() {
 }
 
 /// A part in a flat pack, found by its number.
-template <std::size_t I, class Part>
+template <std::size_t Index, class Part>
 struct Numbered {
   constexpr Numbered() requires HasAllSizes<typename Part::layer>
   = default;
@@ -144,13 +144,13 @@ struct NumberedParts<std::index_sequence<Is...>, Parts...> : Numbered<Is, Parts>
       : Numbered<Is, Parts>(layers)... {}
 };
 
-template <std::size_t I, class Part>
-constexpr const typename Part::layer& numbered(const Numbered<I, Part>& entry) {
+template <std::size_t Index, class Part>
+constexpr const typename Part::layer& numbered(const Numbered<Index, Part>& entry) {
   return entry.layer;
 }
 
-template <std::size_t I, class Part>
-std::type_identity<Part> type_of_numbered(const Numbered<I, Part>&);
+template <std::size_t Index, class Part>
+std::type_identity<Part> type_of_numbered(const Numbered<Index, Part>&);
 
 /// The error for a list with a slot that is read before it is written, or is never read.
 /// `UnreadInput` is the first input that no part reads, `Unread` the first part that gives no
@@ -171,14 +171,15 @@ consteval bool slots_must_be_used() {
   }();
   static_assert(come_before,
                 "A part reads a slot that no part before it gives. The first slots, Inputs of "
-                "them, are the inputs. Part I, counted from 0, gives slot Inputs + I.");
+                "them, are the inputs. Part Index, counted from 0, gives slot Inputs + Index.");
   static_assert(!come_before || UnreadInput == Inputs,
                 "No part reads input UnreadInput of Inputs. Name its slot in a part, At<L, "
                 "UnreadInput>, or give the Graph fewer inputs.");
-  static_assert(!come_before || Unread == sizeof...(Parts),
-                "Nobody reads what part Unread gives, and it is no output. Part I, counted from 0, "
-                "gives slot Inputs + I: name that slot in a part behind it, or write Output in "
-                "place of At.");
+  static_assert(
+      !come_before || Unread == sizeof...(Parts),
+      "Nobody reads what part Unread gives, and it is no output. Part Index, counted from 0, "
+      "gives slot Inputs + Index: name that slot in a part behind it, or write Output in "
+      "place of At.");
   static_assert(!come_before || ReadOutput == sizeof...(Parts),
                 "Part ReadOutput gives an output of the model, and another part reads it. Write At "
                 "in place of Output, and put Output<Identity, slot> behind it.");

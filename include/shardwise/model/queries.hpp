@@ -12,8 +12,8 @@
 //
 //   question                                     answer
 //   output_layout_t<M, Offered, Wanted>          the layout of a model's output
-//   layer_input_layout_t<M, I>                   the input layout of layer I of a Sequential
-//   layer_output_layout_t<M, I>                  its output layout
+//   layer_input_layout_t<M, Index>                   the input layout of layer Index of a
+//   Sequential layer_output_layout_t<M, Index>                  its output layout
 //   input_shape<M>(batch)                        the global shape of the input
 //   M{}.output_shape(shape)                      the global shape of the output
 //   local_shape<L>(shape, place)                 the shape of a rank's part of a tensor in layout L
@@ -28,22 +28,24 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "shardwise/core/bytes.hpp"
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/model/plan.hpp"
 
 namespace shardwise {
 
-/// The layout in which layer I of the Sequential M takes its input.
-template <class M, std::size_t I, Layout Offered = Invariant, Layout Wanted = Invariant>
-using layer_input_layout_t = input_layout_at_t<typename M::template layer_type<I>,
-                                               typename M::template ends_of<I, Offered, Wanted>>;
+/// The layout in which layer Index of the Sequential M takes its input.
+template <class M, std::size_t Index, Layout Offered = Invariant, Layout Wanted = Invariant>
+using layer_input_layout_t =
+    input_layout_at_t<typename M::template layer_type<Index>,
+                      typename M::template ends_of<Index, Offered, Wanted>>;
 
-/// The layout in which layer I of the Sequential M gives its output, before any redistribution.
-template <class M, std::size_t I, Layout Offered = Invariant, Layout Wanted = Invariant>
-using layer_output_layout_t = output_layout_at_t<typename M::template layer_type<I>,
-                                                 typename M::template ends_of<I, Offered, Wanted>>;
+/// The layout in which layer Index of the Sequential M gives its output, before any redistribution.
+template <class M, std::size_t Index, Layout Offered = Invariant, Layout Wanted = Invariant>
+using layer_output_layout_t =
+    output_layout_at_t<typename M::template layer_type<Index>,
+                       typename M::template ends_of<Index, Offered, Wanted>>;
 
 /// The shape [batch, features] of the input of M, with the features that its first layer takes.
 template <class M>
@@ -140,7 +142,7 @@ class MemoryVisitor : public WalkVisitor {
   constexpr Position position() const { return here_; }
   constexpr void go_to(Position there) { here_ = there; }
   constexpr void fork() {
-    is_kept_at_.push_back(here_.is_kept);
+    is_kept_at_.add(here_.is_kept);
     here_ = {0, is_kept_at_.size()};
   }
 
@@ -184,7 +186,7 @@ class MemoryVisitor : public WalkVisitor {
   ParameterCounter parameters_;
   std::size_t saved_ = 0;
   Position here_;
-  std::vector<std::uint8_t> is_kept_at_;  // each fork
+  GrowingList<std::uint8_t> is_kept_at_;  // each fork
 };
 
 }  // namespace detail

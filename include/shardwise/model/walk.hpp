@@ -146,21 +146,21 @@ struct Walk<L, S, E> {
     positions[Slot] = visitor.position();
   }
 
-  template <std::size_t I, class Visitor>
+  template <std::size_t Index, class Visitor>
   static constexpr void visit_part(const L& list, Shapes& shapes, Positions<Visitor>& positions,
                                    Visitor& visitor) {
-    using Part = typename L::template part_type<I>;
-    using At = SettingAt<L, S, E, I>;
-    constexpr std::size_t given = L::inputs + I;
-    const auto& layer = list.template layer<I>();
-    if (L::numbers_parts) visitor.enter(I);
+    using Part = typename L::template part_type<Index>;
+    using At = SettingAt<L, S, E, Index>;
+    constexpr std::size_t given = L::inputs + Index;
+    const auto& layer = list.template layer<Index>();
+    if (L::numbers_parts) visitor.enter(Index);
     if constexpr (Part::arity == 1) {
       visitor.go_to(positions[Part::slots[0]]);
       shapes[given] = Walk<typename At::Layer, Setting<typename S::context, typename At::Use>,
                            typename At::Here>::visit(layer, shapes[Part::slots[0]], visitor);
     } else {
       shapes[given] = layer.output_shape(operand_shapes<Part>(shapes));
-      visit_merge<I>(shapes, positions, visitor, std::make_index_sequence<Part::arity>{});
+      visit_merge<Index>(shapes, positions, visitor, std::make_index_sequence<Part::arity>{});
     }
     if (L::numbers_parts) visitor.leave();
     bring<given, output_layout_at_t<typename At::Layer, typename At::Here>, void>(shapes[given],
@@ -168,11 +168,11 @@ struct Walk<L, S, E> {
     keep<given>(positions, visitor);
   }
 
-  template <std::size_t I, class Visitor, std::size_t... Js>
+  template <std::size_t Index, class Visitor, std::size_t... Js>
   static constexpr void visit_merge(const Shapes& shapes, const Positions<Visitor>& positions,
                                     Visitor& visitor, std::index_sequence<Js...>) {
-    using Part = typename L::template part_type<I>;
-    using At = SettingAt<L, S, E, I>;
+    using Part = typename L::template part_type<Index>;
+    using At = SettingAt<L, S, E, Index>;
     using Op = typename At::Layer;
     using In = input_layout_at_t<Op, typename At::Here>;
     std::array<typename Visitor::Position, Part::arity> operands;
@@ -185,7 +185,7 @@ struct Walk<L, S, E> {
     };
     ((operands[Js] = bring_operand(std::integral_constant<std::size_t, Js>{})), ...);
     visitor.template merge<Op, In, goes_backward<Op, typename At::Use, typename At::Here>>(
-        operands, operand_shapes<Part>(shapes), shapes[L::inputs + I]);
+        operands, operand_shapes<Part>(shapes), shapes[L::inputs + Index]);
   }
 };
 

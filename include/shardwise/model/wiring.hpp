@@ -27,14 +27,14 @@ consteval bool edge_must_exist() {
   return true;
 }
 
-/// The first slot that part I reads.
-template <class L, std::size_t I>
-inline constexpr std::size_t first_slot = L::template part_type<I>::slots[0];
+/// The first slot that part Index reads.
+template <class L, std::size_t Index>
+inline constexpr std::size_t first_slot = L::template part_type<Index>::slots[0];
 
-/// Whether part I reads this slot.
-template <class L, std::size_t I, std::size_t Slot>
+/// Whether part Index reads this slot.
+template <class L, std::size_t Index, std::size_t Slot>
 consteval bool reads() {
-  for (const std::size_t slot : L::template part_type<I>::slots)
+  for (const std::size_t slot : L::template part_type<Index>::slots)
     if (slot == Slot) return true;
   return false;
 }
@@ -48,21 +48,21 @@ consteval auto slot_wanted();
 template <class L, EndLayout Wanted, std::size_t Slot>
 using slot_wanted_t = typename decltype(slot_wanted<L, Wanted, Slot>())::type;
 
-/// The layout that part I prefers for its input.
-template <class L, EndLayout Wanted, std::size_t I>
-using wanted_by_t = desired_input_layout_t<typename L::template layer_type<I>,
-                                           slot_wanted_t<L, Wanted, L::inputs + I>>;
+/// The layout that part Index prefers for its input.
+template <class L, EndLayout Wanted, std::size_t Index>
+using wanted_by_t = desired_input_layout_t<typename L::template layer_type<Index>,
+                                           slot_wanted_t<L, Wanted, L::inputs + Index>>;
 
-/// Whether all parts from number I on that read a slot prefer the layout W.
+/// Whether all parts from number Index on that read a slot prefer the layout W.
 template <class L, EndLayout Wanted, std::size_t Slot, Layout W,
-          std::size_t I = L::wires.first[Slot].part>
+          std::size_t Index = L::wires.first[Slot].part>
 consteval bool all_want() {
-  if constexpr (I == L::size) {
+  if constexpr (Index == L::size) {
     return true;
-  } else if constexpr (reads<L, I, Slot>() && !std::same_as<wanted_by_t<L, Wanted, I>, W>) {
+  } else if constexpr (reads<L, Index, Slot>() && !std::same_as<wanted_by_t<L, Wanted, Index>, W>) {
     return false;
   } else {
-    return all_want<L, Wanted, Slot, W, I + 1>();
+    return all_want<L, Wanted, Slot, W, Index + 1>();
   }
 }
 
@@ -91,66 +91,67 @@ consteval auto slot_layout();
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Slot>
 using slot_layout_t = typename decltype(slot_layout<L, Offered, Wanted, Slot>())::type;
 
-template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Index>
 struct PartEnds;
 
-/// The layouts at the two ends of part I; the first is that of its first slot.
-template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
-using part_ends_t = typename PartEnds<L, Offered, Wanted, I>::type;
+/// The layouts at the two ends of part Index; the first is that of its first slot.
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Index>
+using part_ends_t = typename PartEnds<L, Offered, Wanted, Index>::type;
 
-/// The layout in which part I takes its first operand.
-template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
-using part_input_layout_t =
-    input_layout_at_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
+/// The layout in which part Index takes its first operand.
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Index>
+using part_input_layout_t = input_layout_at_t<typename L::template layer_type<Index>,
+                                              part_ends_t<L, Offered, Wanted, Index>>;
 
-/// The layout in which part I takes its operand J.
-template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I, std::size_t J>
-using taken_as_t =
-    operand_t<typename L::template layer_type<I>, J, part_input_layout_t<L, Offered, Wanted, I>>;
+/// The layout in which part Index takes its operand J.
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Index, std::size_t J>
+using taken_as_t = operand_t<typename L::template layer_type<Index>, J,
+                             part_input_layout_t<L, Offered, Wanted, Index>>;
 
-/// Whether the only reader of part I's value is a merge, as an operand other than its first.
-template <class L, std::size_t I>
+/// Whether the only reader of part Index's value is a merge, as an operand other than its first.
+template <class L, std::size_t Index>
 inline constexpr bool gives_later_operand =
-    L::wires.count[L::inputs + I] == 1 && L::wires.first[L::inputs + I].operand > 0;
+    L::wires.count[L::inputs + Index] == 1 && L::wires.first[L::inputs + Index].operand > 0;
 
-template <std::size_t I, class Layer, class E>
+template <std::size_t Index, class Layer, class E>
 struct CheckedEnds {
-  static_assert(edge_must_exist<I, Layer, typename E::offered, input_layout_at_t<Layer, E>>());
+  static_assert(edge_must_exist<Index, Layer, typename E::offered, input_layout_at_t<Layer, E>>());
   using type = E;
 };
 
-template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
-struct PartEnds : CheckedEnds<I, typename L::template layer_type<I>,
-                              Ends<slot_layout_t<L, Offered, Wanted, first_slot<L, I>>,
-                                   slot_wanted_t<L, Wanted, L::inputs + I>>> {};
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Index>
+struct PartEnds : CheckedEnds<Index, typename L::template layer_type<Index>,
+                              Ends<slot_layout_t<L, Offered, Wanted, first_slot<L, Index>>,
+                                   slot_wanted_t<L, Wanted, L::inputs + Index>>> {};
 
 /// The other operands of a merge are converted to a layout that follows from that of its first
 /// operand, which is known by then.
-template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
-requires gives_later_operand<L, I>
-struct PartEnds<L, Offered, Wanted, I>
-    : CheckedEnds<I, typename L::template layer_type<I>,
-                  Ends<slot_layout_t<L, Offered, Wanted, first_slot<L, I>>,
-                       taken_as_t<L, Offered, Wanted, L::wires.first[L::inputs + I].part,
-                                  L::wires.first[L::inputs + I].operand>>> {
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Index>
+requires gives_later_operand<L, Index>
+struct PartEnds<L, Offered, Wanted, Index>
+    : CheckedEnds<Index, typename L::template layer_type<Index>,
+                  Ends<slot_layout_t<L, Offered, Wanted, first_slot<L, Index>>,
+                       taken_as_t<L, Offered, Wanted, L::wires.first[L::inputs + Index].part,
+                                  L::wires.first[L::inputs + Index].operand>>> {
 };
 
-/// The layout in which part I takes a value of layout C that other parts read too.
-template <class L, EndLayout Wanted, Layout C, std::size_t I>
-using taken_beside_others_t = input_layout_at_t<typename L::template layer_type<I>,
-                                                Ends<C, slot_wanted_t<L, Wanted, L::inputs + I>>>;
+/// The layout in which part Index takes a value of layout C that other parts read too.
+template <class L, EndLayout Wanted, Layout C, std::size_t Index>
+using taken_beside_others_t =
+    input_layout_at_t<typename L::template layer_type<Index>,
+                      Ends<C, slot_wanted_t<L, Wanted, L::inputs + Index>>>;
 
-/// Whether all parts from number I on that read a slot take C as Taken.
+/// Whether all parts from number Index on that read a slot take C as Taken.
 template <class L, EndLayout Wanted, std::size_t Slot, Layout C, Layout Taken,
-          std::size_t I = L::wires.first[Slot].part>
+          std::size_t Index = L::wires.first[Slot].part>
 consteval bool all_take() {
-  if constexpr (I == L::size) {
+  if constexpr (Index == L::size) {
     return true;
-  } else if constexpr (reads<L, I, Slot>() &&
-                       !std::same_as<taken_beside_others_t<L, Wanted, C, I>, Taken>) {
+  } else if constexpr (reads<L, Index, Slot>() &&
+                       !std::same_as<taken_beside_others_t<L, Wanted, C, Index>, Taken>) {
     return false;
   } else {
-    return all_take<L, Wanted, Slot, C, Taken, I + 1>();
+    return all_take<L, Wanted, Slot, C, Taken, Index + 1>();
   }
 }
 
@@ -167,10 +168,10 @@ consteval auto fork_layout() {
   }
 }
 
-/// The layout of part I's output.
-template <class L, EndLayout Offered, EndLayout Wanted, std::size_t I>
-using part_output_layout_t =
-    output_layout_at_t<typename L::template layer_type<I>, part_ends_t<L, Offered, Wanted, I>>;
+/// The layout of part Index's output.
+template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Index>
+using part_output_layout_t = output_layout_at_t<typename L::template layer_type<Index>,
+                                                part_ends_t<L, Offered, Wanted, Index>>;
 
 template <class L, EndLayout Offered, EndLayout Wanted, std::size_t Slot>
 consteval auto slot_layout() {

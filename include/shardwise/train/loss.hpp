@@ -106,16 +106,16 @@ class LossFrame : public Exchanger<Context, Exchanges> {
     }
   }
 
-  /// The same over all ranks; each rank has its own n terms. Exchange I must be Partial ->
+  /// The same over all ranks; each rank has its own n terms. Exchange Index must be Partial ->
   /// Invariant, of one double.
-  template <std::size_t I, class Term>
+  template <std::size_t Index, class Term>
   auto sum_of_ranks(std::size_t n, const Term& term) {
-    auto mine = this->template exchange_input<I>();
+    auto mine = this->template exchange_input<Index>();
     static_assert(std::same_as<typename decltype(mine.writable())::value_type, double>,
                   "sum_of_ranks adds doubles. Name the exchange as one of them: "
                   "Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>.");
     detail::reduce(run_.backend, n, 0.0, term, detail::Plus{}, mine.writable().data());
-    auto all = this->template exchange<I>(std::move(mine));
+    auto all = this->template exchange<Index>(std::move(mine));
     if constexpr (DeviceBackend<typename Context::backend>) {
       return DeviceLoss(run_.backend, std::move(all));
     } else {

@@ -25,15 +25,15 @@ struct read_through {
 
 /// The input layout of a layer with these windows on images in the layout L: if L splits an axis
 /// along which the windows slide, it includes what they read beyond a rank's block.
-template <auto Windows, Layout L, std::size_t I = 0>
+template <auto Windows, Layout L, std::size_t Index = 0>
 struct windowed {
   using type = L;
 };
-template <auto Windows, Axis A, std::size_t I>
-requires(I < Windows.size()) struct windowed<Windows, Sharded<A>, I> {
-  using type =
-      typename std::conditional_t<A == space_axis(I, Windows.size()), read_through<A, Windows[I]>,
-                                  windowed<Windows, Sharded<A>, I + 1>>::type;
+template <auto Windows, Axis A, std::size_t Index>
+requires(Index < Windows.size()) struct windowed<Windows, Sharded<A>, Index> {
+  using type = typename std::conditional_t<A == space_axis(Index, Windows.size()),
+                                           read_through<A, Windows[Index]>,
+                                           windowed<Windows, Sharded<A>, Index + 1>>::type;
 };
 template <auto Windows, Layout L>
 using windowed_t = typename windowed<Windows, L>::type;
