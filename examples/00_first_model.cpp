@@ -43,8 +43,7 @@ int main() {
       for (std::size_t k = 0; k < 16; ++k) x[i * 16 + k] = k / 4 == i % 4 ? 1.0F : 0.1F;
     }
     for (int step = 1; step <= 20; ++step) {
-      const double loss =
-          sw::train_step(model, x.view(), labels.view(), sw::CrossEntropy{}, optimizer);
+      const double loss = sw::train_step(model, x, labels, sw::CrossEntropy{}, optimizer);
       if (ranks.rank() == 0 && step % 5 == 0) std::printf("step %2d  loss %.4f\n", step, loss);
     }
   });

@@ -1,5 +1,6 @@
 // What a Model cannot be made of, and what it cannot take.
 
+#include <deque>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
@@ -70,6 +71,12 @@ Asked make(SingleRank& alone) { return {alone, Seed{1}}; }
 using Use = ForwardOnly;
 #else
 using Use = Train;
+#endif
+
+#if CASE == 16  // expect: a Model stays where it is made: optimizers and its own parts refer to it
+void fill(std::vector<Asked>& models, SingleRank& alone) { models.emplace_back(alone, Seed{1}); }
+#else
+void fill(std::deque<Asked>& models, SingleRank& alone) { models.emplace_back(alone, Seed{1}); }
 #endif
 
 void run(SingleRank& alone, const Input& x) {

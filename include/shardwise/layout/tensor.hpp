@@ -12,6 +12,12 @@ namespace shardwise {
 template <Element T, Layout L, class E = Extents<>>
 class Tensor {
  public:
+  ///@{
+  /// As View says.
+  using value_type = T;
+  using layout = L;
+  ///@}
+
   /// Its shape is in the type.
   explicit Tensor(Place place = {}) requires(E::is_static) : Tensor(E::pattern(), place) {}
 
@@ -23,6 +29,13 @@ class Tensor {
   /// A view of this rank's part. Valid as long as the tensor.
   View<T, L, E> view() { return {memory_.data(), view_.global(), view_.place()}; }
   View<const T, L, E> view() const { return {memory_.data(), view_.global(), view_.place()}; }
+  ///@}
+
+  ///@{
+  /// The same where a function takes a view of this type. Not of a tensor that would be gone.
+  operator View<T, L, E>() & { return view(); }
+  operator View<const T, L, E>() const& { return view(); }
+  operator View<const T, L, E>() && = delete;
   ///@}
 
   ///@{

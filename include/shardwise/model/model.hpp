@@ -104,6 +104,8 @@ class Model {
 
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
+  /// The error for a model that is to move, as in a std::vector.
+  Model(Model&&) noexcept : Model(detail::must_stay<Model>(), Seed{}) {}
 
   /// The model's output for training: saves what backward needs, and drops elements. backward reads
   /// x again, so x must stay unchanged until then. If no backward follows, the next forward

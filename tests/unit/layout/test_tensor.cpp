@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <concepts>
 #include <utility>
 
 #include "shardwise/layout/tensor.hpp"
@@ -72,6 +73,20 @@ TEST_CASE("a shape that is not the one of the type is refused") {
                        doctest::Contains("[batch 4, feature 11]"), shape_error);
   CHECK_THROWS_WITH_AS((Tensor<float, Sharded<Axis::height>>(global, {0, 2})),
                        doctest::Contains("Sharded<height>"), shape_error);
+}
+
+TEST_CASE("a tensor is its view where a view is asked for, but not when it is gone") {
+  using T = Tensor<float, Invariant>;
+  T tensor(global);
+  const View<float, Invariant> view = tensor;
+  const View<const float, Invariant> read = std::as_const(tensor);
+  CHECK(view.data() == tensor.data());
+  CHECK(read.data() == tensor.data());
+  CHECK(read.global() == global);
+  static_assert(std::convertible_to<T&, View<const float, Invariant>>);
+  static_assert(!std::convertible_to<T, View<const float, Invariant>>);
+  static_assert(!std::convertible_to<const T&, View<float, Invariant>>);
+  static_assert(!std::convertible_to<T&, View<const float, Partial>>);
 }
 
 TEST_CASE("empty shards are tensors of nothing") {
