@@ -469,15 +469,19 @@ TEST_CASE("rows that do not fit together as one tensor are refused") {
     TensorNames names;
     std::vector<std::string> said;
   };
-  for (const Case& c :
-       std::vector<Case>{{{{"0.bias", "b"}, {"2.bias", {"b", 11}}},
-                          {"row 10 of 'b' belongs to no tensor", "row 11 does"}},
-                         {{{"0.bias", "b"}, {"2.bias", {"b", 9}}}, {"'b' or the same rows of it"}},
-                         {{{"0.weight", "w"}, {"2.weight", {"w", 10}}},
-                          {"F32 [10, 6]", "F32 [4, 10]", "rows of 'w'", "alike"}},
-                         {{{"0.weight", "w"}, {"2.weight", {"w", 10, true}}},
-                          {"F32 [10, 4] transposed", "alike"}},
-                         {{{"0.bias", {"b", 0, true}}}, {"'b' transposed", "only a matrix"}}}) {
+  for (const Case& c : std::vector<Case>{
+           {{{"0.bias", "b"}, {"2.bias", {"b", 11}}},
+            {"row 10 of 'b' belongs to no tensor", "row 11 does"}},
+           {{{"0.bias", "b"}, {"2.bias", {"b", 9}}}, {"'b' or the same rows of it"}},
+           {{{"0.bias", FileTensor("b").in_pieces(3, 5)}}, {"10 rows", "'b' in pieces of 3"}},
+           {{{"0.bias", FileTensor("b").in_pieces(5, 4)}}, {"4 rows apart"}},
+           {{{"0.bias", FileTensor("b").in_pieces(5, 8)}},
+            {"row 5 of 'b' belongs to no tensor", "row 8 does"}},
+           {{{"0.weight", "w"}, {"2.weight", {"w", 10}}},
+            {"F32 [10, 6]", "F32 [4, 10]", "rows of 'w'", "alike"}},
+           {{{"0.weight", "w"}, {"2.weight", {"w", 10, true}}},
+            {"F32 [10, 4] transposed", "alike"}},
+           {{{"0.bias", {"b", 0, true}}}, {"'b' transposed", "only a matrix"}}}) {
     check_mentions(
         message_of<argument_error>([&] { save_weights(path, model, {.names = c.names}); }), c.said);
   }

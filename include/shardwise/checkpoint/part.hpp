@@ -110,6 +110,32 @@ TensorPart part_of(FileTensor file, const View<T, L>& view, A* memory,
 
 namespace detail {
 
+/// Adds a part to `parts`, as one part for each piece of its rows in the file.
+/// throws   argument_error if its rows are no whole number of pieces, or pieces overlap
+inline void add_pieces(const TensorPart& part, std::vector<TensorPart>& parts) {
+  const auto [name, first_row, transposed, piece, apart] = part.file;
+  if (piece == 0) return parts.push_back(part);
+  const std::size_t axis = part.row_axis(), rows = part.rows();
+  if (rows % piece != 0 || apart < piece) {
+    throw argument_error({"checkpoint: ", rows, " rows are to be ", in_quotes(name),
+                          " in pieces of ", piece, ", ", apart,
+                          " rows apart: give a number that divides the rows, and pieces that do "
+                          "not overlap"});
+  }
+  const Interval held{part.box.begin[axis] - first_row, part.local[axis].extent()};
+  const std::size_t row_bytes = held.size == 0 ? 0 : part.elements() / held.size * part.stride;
+  for (std::size_t begin = 0; begin < rows; begin += piece) {
+    const Interval here = overlap(held, {begin, piece});
+    TensorPart one = part;
+    one.file = FileTensor(name, first_row + begin / piece * apart, transposed);
+    one.whole[axis] = {part.whole[axis].axis, piece};
+    one.local[axis] = {part.local[axis].axis, here.size};
+    one.box.begin[axis] = one.file.first_row + (here.size == 0 ? 0 : here.offset - begin);
+    if (here.size > 0) one.memory += (here.offset - held.offset) * row_bytes;
+    parts.push_back(std::move(one));
+  }
+}
+
 /// Sets how the host reads and writes parts in the memory of the backend's tensors.
 template <class B>
 void reach([[maybe_unused]] B& backend, [[maybe_unused]] std::vector<TensorPart>& parts) {

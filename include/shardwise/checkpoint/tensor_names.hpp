@@ -17,10 +17,15 @@ namespace shardwise {
 ///     FileTensor{"fc1.weight"}
 ///     FileTensor{"qkv_proj.weight", 48}             from row 48 on
 ///     FileTensor{"c_attn.weight", 48, true}         [input, output] in the file: from column 48 on
+///     FileTensor{"query_key_value.weight", 48}.in_pieces(16, 80)
+///                                                   16 rows from row 48 on, 16 from row 128 on,
+///                                                   ...
 struct FileTensor {
   std::string name;           ///< of the file's tensor
   std::size_t first_row = 0;  ///< of the file's tensor that belongs to the model's tensor
   bool transposed = false;    ///< whether the file has the two axes of a matrix in the other order
+  std::size_t piece = 0;      ///< neighbouring rows in the file, 0 for all; see `in_pieces`
+  std::size_t apart = 0;  ///< rows of the file from the beginning of a piece to that of the next
 
   ///@{
   /// A name converts to the whole tensor of that name.
@@ -29,6 +34,15 @@ struct FileTensor {
   FileTensor(const char* in_file, std::size_t first = 0, bool is_transposed = false)
       : FileTensor(std::string(in_file), first, is_transposed) {}
   ///@}
+
+  /// The same, with its rows in pieces of `rows` rows that begin `rows_apart` rows of the file's
+  /// tensor apart: where a file has heads of several tensors by turns.
+  FileTensor in_pieces(std::size_t rows, std::size_t rows_apart) const {
+    FileTensor other = *this;
+    other.piece = rows;
+    other.apart = rows_apart;
+    return other;
+  }
 };
 
 /// Where a file has the tensors of a model, by the model's names; other names are the same in both.

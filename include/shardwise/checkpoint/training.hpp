@@ -134,7 +134,7 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
     for (std::size_t i = 0; i < count; ++i) {
       FileTensor file = in_file(names, parameter.name);
       file.name = optimizer_prefix + file.name + ".moment" + std::to_string(i);
-      parts.push_back(part_of(file, parameter.value, moments + i, count));
+      add_pieces(part_of(file, parameter.value, moments + i, count), parts);
     }
   });
   reach(model.backend(), parts);
