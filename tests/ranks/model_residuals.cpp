@@ -5,6 +5,8 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/model/join.hpp"
+#include "shardwise/model/sum.hpp"
 
 using namespace shardwise;
 using testing::bit_by_bit;
@@ -53,4 +55,19 @@ TEST_CASE("three blocks") {
 TEST_CASE("a block that ends in a sum, repeated") {
   struct Rows : Repeat<3, Sequential<RowParallelLinear<6, 6>, Relu>> {};
   check_on_ranks(Rows{}, text, up_to_rounding);
+}
+
+TEST_CASE("branches whose summands are added before the ranks sum them") {
+  using Branch = Sequential<ColumnParallelLinear<6, 9>, Relu, RowParallelLinear<9, 6>>;
+  struct Block : Residual<Join<PartialSum, Branch, RowParallelLinear<6, 6>, Branch>> {};
+  SUBCASE("on a whole stream") { check_on_ranks(Block{}, text, bit_by_bit); }
+  SUBCASE("on a stream split by sequence") { check_on_ranks<Sequence>(Block{}, text, bit_by_bit); }
+  SUBCASE("beside a branch that is whole") {
+    struct Beside : Join<PartialSum, Branch, Linear<split::none, 6, 6>> {};
+    check_on_ranks(Beside{}, text, bit_by_bit);
+  }
+  SUBCASE("whole ones are added as by a Sum") {
+    struct Whole : Join<PartialSum, Linear<split::none, 6, 6>, Relu> {};
+    check_on_ranks<Sequence>(Whole{}, text, bit_by_bit);
+  }
 }

@@ -3,12 +3,16 @@
 #include <concepts>
 
 #include "shardwise/layers/attend.hpp"
+#include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/head_linear.hpp"
+#include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/queries.hpp"
+#include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
+#include "shardwise/model/sum.hpp"
 
 using namespace shardwise;
 
@@ -80,6 +84,28 @@ static_assert(plan_on<ByHead, Sequence>().forward ==
               collectives{all_gather(stream), reduce_scatter(stream)});
 static_assert(plan_on<ByHead, Sequence>().backward ==
               collectives{all_gather(stream), reduce_scatter(stream)});
+
+// A block whose attention and perceptron read the same input and are added before the ranks sum
+// them sends no more than its attention alone: half of what it sends if one follows the other.
+// begin: parallel
+struct UpAndDown : Sequential<ColumnParallelLinear<8, 20>, Gelu, RowParallelLinear<20, 8>> {};
+struct Parallel : Residual<Sequential<LayerNorm<8>, Join<PartialSum, ByHead, UpAndDown>>> {};
+// end: parallel
+static_assert(plan_on<Parallel, Invariant>().forward == collectives{all_reduce(stream)});
+static_assert(plan_on<Parallel, Invariant>().backward == collectives{all_reduce(stream)});
+static_assert(plan_on<Parallel, Sequence>().forward ==
+              collectives{all_gather(stream), reduce_scatter(stream)});
+static_assert(plan_on<Parallel, Sequence>().backward ==
+              collectives{all_gather(stream), reduce_scatter(stream)});
+
+// With a norm for each of them, the outputs are still summed once.
+struct TwoNorms
+    : Residual<
+          Join<PartialSum, Sequential<LayerNorm<8>, ByHead>, Sequential<LayerNorm<8>, UpAndDown>>> {
+};
+static_assert(plan_on<TwoNorms, Invariant>().forward == collectives{all_reduce(stream)});
+static_assert(plan_on<TwoNorms, Invariant>().backward ==
+              collectives{all_reduce(stream), all_reduce(stream)});
 
 // Key heads are exchanged only if a rank needs those of another.
 struct Grouped : Sequential<Heads<8, 6, 2, 4>, RowParallelLinear<24, 8, false>> {};

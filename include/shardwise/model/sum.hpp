@@ -1,15 +1,18 @@
 #pragma once
-// The sum of several values.
+// Sums of several values.
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <tuple>
+#include <type_traits>
 
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/stream.hpp"
+#include "shardwise/layout/layout.hpp"
 
 namespace shardwise {
 
@@ -65,6 +68,21 @@ struct Sum : KeepsStream {
                                            terms));
   }
   ///@}
+};
+
+/// The Sum of values that may be summands themselves. It leaves them so, and ranks sum the total
+/// once instead of each term:
+///
+///     Join<PartialSum, Attention, Perceptron>     both end with a RowParallelLinear
+///
+/// layout   L -> L, for every L but Replicated; all terms are converted to the layout of the first
+///          one, and if that is Partial none of them may be Replicated
+/// sends, throws    as Sum
+struct PartialSum : Sum {
+  /// As `Merge` says.
+  template <Layout Offered, Layout Wanted>
+  using input_layout = std::conditional_t<std::same_as<Offered, Partial>, Partial,
+                                          Sum::input_layout<Offered, Wanted>>;
 };
 
 }  // namespace shardwise
