@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -94,6 +95,13 @@ class ConfigFile {
       if (element != value.front()) return false;
     }
     return true;
+  }
+
+  /// Throws data_error if one of the fields is a rate of dropout above 0.
+  void refuse_dropout(std::initializer_list<const char*> rates) const {
+    for (const char* rate : rates) {
+      if (number(rate, 0) != 0) refuse(rate, "models with dropout cannot be read");
+    }
   }
 
   /// Throws data_error: the field, its value, and `why` it cannot be.

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "shardwise/backend/activation.hpp"
-#include "shardwise/core/error.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/embedding.hpp"
@@ -21,6 +21,7 @@
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/shared.hpp"
+#include "shardwise/models/checks.hpp"
 #include "shardwise/models/plan.hpp"
 
 namespace shardwise {
@@ -54,19 +55,10 @@ namespace detail {
 
 struct LlamaTable;
 
-inline void check_llama(const LlamaForm& type, const LlamaConfig& config) {
-  if (config.groups == 0 || config.heads % config.groups != 0) {
-    throw argument_error({"llama: ", config.heads, " query heads do not divide over ",
-                          config.groups, " key heads; give a divisor of the query heads"});
-  }
-  if (type == config.form) return;
-  const auto text = [](const LlamaForm& form) {
-    const auto flag = [](bool set) { return set ? "true" : "false"; };
-    return sentence({"{.bias = ", flag(form.bias), ", .head_norms = ", flag(form.head_norms),
-                     ", .tied = ", flag(form.tied), ", .window = ", form.window, "}"});
-  };
-  throw argument_error({"llama: the type has the LlamaForm", text(type),
-                        ", but this model needs the LlamaForm", text(config.form)});
+inline std::string text_of(const LlamaForm& form) {
+  return sentence({"LlamaForm{.bias = ", flag_text(form.bias),
+                   ", .head_norms = ", flag_text(form.head_norms),
+                   ", .tied = ", flag_text(form.tied), ", .window = ", form.window, "}"});
 }
 
 }  // namespace detail
@@ -85,7 +77,8 @@ auto llama(const LlamaConfig& config) {
   using First = Linear<typename Plan::first, dynamic, dynamic, false>;
   using Second = Linear<typename Plan::second, dynamic, dynamic, false>;
   using Table = Embedding<dynamic, dynamic, typename Plan::first>;
-  detail::check_llama(Form, config);
+  detail::require_groups("llama", config.heads, config.groups);
+  detail::require_form("llama", detail::text_of(Form), detail::text_of(config.form));
   const std::size_t wide = config.features, size = config.head_size;
   const RmsNorm<dynamic> norm(wide, Epsilon{config.epsilon});
 

@@ -8,53 +8,12 @@
 
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
-#include "shardwise/layers/rope.hpp"
-#include "shardwise/layers/rope_frequencies.hpp"
 #include "shardwise/models/llama.hpp"
+#include "shardwise/models/rope_files.hpp"
 
 namespace shardwise {
 
 namespace detail {
-
-/// `original` stands for a field that is not there.
-inline RopeScaling rope_scaling(const ConfigFile& rope, double original) {
-  const std::string field = rope.has("rope_type") ? "rope_type" : "type";
-  const std::string kind = rope.text(field, "default");
-  if (kind == "default") return {};
-  const double factor = rope.number("factor");
-  original = rope.number("original_max_position_embeddings", original);
-  if (kind == "linear") return RopeScaling::linear(factor);
-  if (kind == "llama3") {
-    return RopeScaling::llama3(factor, rope.number("low_freq_factor"),
-                               rope.number("high_freq_factor"), original);
-  }
-  if (kind != "yarn") rope.refuse(field, "default, linear, llama3 and yarn can be read");
-  for (const char* other : {"mscale", "mscale_all_dim", "truncate"}) {
-    if (rope.has(other)) rope.refuse(other, "a yarn with this field cannot be read");
-  }
-  RopeScaling yarn = RopeScaling::yarn(factor, original, rope.number("beta_fast", 32),
-                                       rope.number("beta_slow", 1));
-  yarn.amplitude = rope.number("attention_factor", yarn.amplitude);
-  return yarn;
-}
-
-/// transformers 5 has all in rope_parameters, and 4 has rope_theta beside rope_scaling.
-inline RopeOptions rope_options(const ConfigFile& config, std::size_t head_size) {
-  const auto original = static_cast<double>(config.size("max_position_embeddings"));
-  const bool is_new = config.has("rope_parameters");
-  const ConfigFile rope = is_new ? config.section("rope_parameters") : config;
-  RopeOptions options;
-  options.theta = is_new ? rope.number("rope_theta") : rope.number("rope_theta", options.theta);
-  const double part = rope.number("partial_rotary_factor", 1);
-  if (!(part > 0 && part <= 1)) rope.refuse("partial_rotary_factor", "it must be above 0, up to 1");
-  options.features = static_cast<std::size_t>(static_cast<double>(head_size) * part);
-  if (is_new) {
-    options.scaling = rope_scaling(rope, original);
-  } else if (config.has("rope_scaling")) {
-    options.scaling = rope_scaling(config.section("rope_scaling"), original);
-  }
-  return options;
-}
 
 /// Throws data_error for fields that ask for what the family's models here do not do.
 inline void refuse_other_forms(const ConfigFile& config) {
@@ -62,10 +21,7 @@ inline void refuse_other_forms(const ConfigFile& config) {
   for (const char* flag : {"attention_bias", "mlp_bias"}) {
     if (config.flag(flag, false)) config.refuse(flag, "models with these biases cannot be read");
   }
-  for (const char* dropout : {"attention_dropout", "embd_pdrop", "resid_pdrop"}) {
-    if (config.number(dropout, 0) != 0)
-      config.refuse(dropout, "models with dropout cannot be read");
-  }
+  config.refuse_dropout({"attention_dropout", "embd_pdrop", "resid_pdrop"});
   if (!config.is_uniform("layer_types")) {
     config.refuse("layer_types", "only models whose layers are alike can be read");
   }
@@ -99,7 +55,7 @@ inline LlamaConfig read_llama_config(const std::filesystem::path& directory) {
     config.refuse("num_attention_heads", "it must divide hidden_size where head_dim is missing");
   }
   made.head_size = config.size("head_dim", made.features / made.heads);
-  made.rope = detail::rope_options(config, made.head_size);
+  made.rope = detail::rope_options(config, made.head_size, config.size("max_position_embeddings"));
   made.fused = type == "phi3";
   made.form.bias = type == "qwen2";
   made.form.head_norms = type == "qwen3";
