@@ -1,6 +1,13 @@
 // The linear layer between other layouts, with and without a bias, and by what it is used for.
 
+#include <cstddef>
+
+#include "ranks/layer_on_ranks.hpp"
 #include "ranks/model_linear_cases.hpp"
+#include "shardwise/layers/bias.hpp"
+#include "support/filled.hpp"
+#include "support/largest_difference.hpp"
+#include "support/messages.hpp"
 
 using namespace shardwise;
 using testing::check_all_linear;
@@ -100,4 +107,54 @@ TEST_CASE("sizes in the type compute what sizes at construction do") {
     check_linear<double, Counted, Whole, TrainWithInputGradient>(RowParallelLinear<dynamic, 5>(7),
                                                                  ranks, c);
   }
+}
+
+namespace {
+
+/// y, dx and, over two batches, db of a Bias on integers, against their formulas.
+template <class T>
+void check_bias() {
+  const Shape rows{{Axis::batch, 3}, {Axis::feature, 5}};
+  const auto number = [](std::size_t i) { return static_cast<accumulate_t<T>>(i % 7) - 3; };
+  SingleRank alone;
+  Model<Bias<5>, Context<T, Reference, SingleRank>, Ends<Invariant, Invariant>,
+        TrainWithInputGradient>
+      model(alone, Seed{1});
+  model.set("bias", testing::filled<T, Invariant>({{Axis::feature, 5}}, {}, number).view());
+  const auto x = testing::filled<T, Invariant>(rows, {}, number);
+  const auto y = model.forward(x.view());
+  CHECK(testing::largest_difference_of_part(
+            y, [&](std::size_t i) { return number(i) + number(i % 5); }) == 0);
+  const auto dx = model.backward(x.view());
+  CHECK(testing::largest_difference_of_part(dx, number) == 0);
+  model.forward(x.view());
+  model.backward(x.view());
+  model.settle_gradients();
+  CHECK(testing::largest_difference_of_part(
+            model.gather_gradient("bias").view(),
+            [&](std::size_t i) { return 2 * (number(i) + number(i + 5) + number(i + 10)); }) == 0);
+}
+
+template <Layout L>
+void check_bias_on_ranks() {
+  for (const std::size_t features : {8U, 7U, 2U}) {
+    const Shape rows{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::feature, features}};
+    testing::check_on_ranks<L>(Bias<dynamic>(features), rows, testing::bit_by_bit);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a bias alone") {
+  check_bias<double>();
+  check_bias<float>();
+  check_bias<bf16>();
+  check_bias<fp16>();
+  check_bias_on_ranks<Invariant>();
+  check_bias_on_ranks<Sharded<Axis::feature>>();
+  check_bias_on_ranks<Sharded<Axis::sequence>>();
+  const auto refused = testing::message_of<shape_error>([] {
+    Bias<4>{}.output_shape({{Axis::batch, 2}, {Axis::feature, 5}});
+  });
+  testing::check_mentions(refused, {"a Bias is added to rows of 4 features"});
 }

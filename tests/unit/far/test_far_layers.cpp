@@ -14,6 +14,7 @@
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/batch_norm.hpp"
+#include "shardwise/layers/bias.hpp"
 #include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/dropout.hpp"
@@ -116,9 +117,10 @@ struct Block : Sequential<LayerNorm<16>, Linear<split::none, 16, 16>, Silu> {
   using Sequential::Sequential;
 };
 
-struct Perceptron : Sequential<Linear<split::none, 12, 16>, Gelu, Dropout<1, 4>, Residual<Block>,
-                               RmsNorm<16>, Tanh, BatchNorm<16>, Relu, Linear<split::none, 16, 5>,
-                               GeluTanh, LayerNorm<5, Affine::none>, Sigmoid> {
+struct Perceptron
+    : Sequential<Linear<split::none, 12, 16>, Bias<16>, Gelu, Dropout<1, 4>, Residual<Block>,
+                 RmsNorm<16>, Tanh, BatchNorm<16>, Relu, Linear<split::none, 16, 5>, GeluTanh,
+                 LayerNorm<5, Affine::none>, Sigmoid> {
   using Sequential::Sequential;
 };
 

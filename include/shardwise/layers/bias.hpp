@@ -1,0 +1,169 @@
+#pragma once
+// A vector that is added to each row.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <tuple>
+
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/detail/rows.hpp"
+#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/row_norm.hpp"
+#include "shardwise/layers/sized.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// y = x + b.
+template <class T>
+struct Biased {
+  std::size_t n;
+  const T* x;
+  const T* bias;
+  T* y;
+
+  constexpr auto operator()(std::size_t r) const {
+    return [*this, first = r * n](std::size_t i) {
+      using A = accumulate_t<T>;
+      y[first + i] = static_cast<T>(static_cast<A>(x[first + i]) + static_cast<A>(bias[i]));
+    };
+  }
+};
+
+/// The terms of the rows r in the gradient of b[i].
+template <class T>
+struct BiasTerms {
+  std::size_t n;
+  const T* dy;
+
+  constexpr auto operator()(std::size_t i) const {
+    return [width = n, from = dy + i](std::size_t r) {
+      return static_cast<accumulate_t<T>>(from[r * width]);
+    };
+  }
+};
+
+/// db[i] (+)= sum.
+template <class T>
+struct PutBiasGradient {
+  Write write;
+  T* db;
+
+  constexpr void operator()(std::size_t i, accumulate_t<T> sum) const { store(db[i], sum, write); }
+};
+
+/// Adds the terms of `count` rows in order, for a block of neighbouring features.
+template <class T>
+struct BiasGradientOfBlock {
+  BiasTerms<T> terms;
+  std::size_t count;
+  PutBiasGradient<T> put;
+
+  constexpr void operator()(std::size_t block) const {
+    const std::size_t first = block * columns_at_once;
+    const std::size_t here = std::min(columns_at_once, terms.n - first);
+    std::array<accumulate_t<T>, columns_at_once> sums{};
+    for (std::size_t r = 0; r < count; ++r) {
+      const T* const row = terms.dy + r * terms.n + first;
+      for (std::size_t i = 0; i < here; ++i) sums[i] += static_cast<accumulate_t<T>>(row[i]);
+    }
+    for (std::size_t i = 0; i < here; ++i) put(first + i, sums[i]);
+  }
+};
+
+}  // namespace detail
+
+/// y = x + b, on the N features of each row: the innermost axis, which must be `feature`. For a
+/// bias that is not that of the layer before it, such as behind a weight that is borrowed:
+///
+///     Sequential<Borrows<Tag, ColumnParallelLinear<N, V, false>>, Bias<V>>
+///
+///                    x per rank       b per rank   its gradient owes
+/// Invariant          [..., N]         [N]          nothing
+/// Sharded<feature>   [..., N/P]       [N/P]        nothing
+/// another            a share of rows  [N]          an all-reduce
+///
+/// layout   L -> L, for every L but Partial: each rank would add b to its summand
+/// b begins as zeros.
+/// saves    nothing
+/// sends    nothing
+/// throws   shape_error if x has another innermost axis or extent than N features
+template <std::size_t N>
+class Bias : public KeepsLayout, public Sized<N> {
+ public:
+  using Sized<N>::Sized;
+  using Sized<N>::in;
+
+  /// The same layer with its size in the object.
+  constexpr auto as_dynamic() const { return Bias<dynamic>(in()); }
+
+  ///@{
+  /// As `Layer` says.
+  static constexpr Saves saves = Saves::nothing;
+  static constexpr bool in_place = true;
+
+  template <Layout In>
+  using parameters = std::tuple<detail::NormParameter<In>>;
+
+  constexpr Shape output_shape(const Shape& x) const {
+    if (x.rank() == 0) return Shape{{Axis::feature, in()}};
+    const Dim& last = x.back();
+    if (last.axis == Axis::feature && (!last.known() || last.extent() == in())) return x;
+    throw shape_error({"the input is a tensor ", x, ", but a Bias is added to rows of ", in(),
+                       " features: the innermost axis must be feature with that extent"});
+  }
+
+  constexpr auto parameter_specs(const Shape& x) const {
+    return std::array{ParameterSpec{"bias", Shape{output_shape(x).back()}}};
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    const auto [bias] = frame.parameters();
+    detail::for_each_in_rows(
+        frame.backend(), x.rows(), x.columns(),
+        detail::Biased<typename Frame::dtype>{x.columns(), x.data(), bias.data(), y.data()});
+  }
+
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
+    using T = typename Frame::dtype;
+    auto& backend = frame.backend();
+    const auto [gradient] = frame.gradients();
+    const detail::BiasTerms<T> terms{dy.columns(), dy.data()};
+    const detail::PutBiasGradient<T> put{frame.write(), gradient.data()};
+    if constexpr (DeviceBackend<typename Frame::backend_type>) {
+      backend.reduce_each(dy.columns(), dy.rows(), Adjacent::rows, accumulate_t<T>(0), terms,
+                          detail::Plus{}, put);
+    } else {
+      using detail::columns_at_once;
+      backend.for_each((dy.columns() + columns_at_once - 1) / columns_at_once,
+                       detail::BiasGradientOfBlock<T>{terms, dy.rows(), put});
+    }
+    if constexpr (Frame::input_gradient) detail::copy(backend, dy.data(), dy.size(), dx.data());
+  }
+  ///@}
+};
+
+namespace detail {
+
+template <std::size_t N>
+inline constexpr bool runs_as_dynamic<Bias<N>> = true;
+
+}  // namespace detail
+
+/// "Bias<30522>".
+template <std::size_t N>
+struct NameOf<Bias<N>> {
+  static std::string name() { return "Bias<" + detail::size_name(N) + '>'; }
+};
+
+}  // namespace shardwise
