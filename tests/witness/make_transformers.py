@@ -24,6 +24,7 @@ LLAMA = SHARED | {"hidden_size": 16, "intermediate_size": 10, "num_hidden_layers
                   "num_key_value_heads": 2, "max_position_embeddings": 32, "rms_norm_eps": 1e-5,
                   "bos_token_id": 0, "eos_token_id": 0,
                   "pad_token_id": None}  # the table of transformers has no gradient in the row of this id
+FALCON = SHARED | {"num_hidden_layers": 2, "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 0}
 FAMILIES = {
     "gpt2": (transformers.GPT2Config, SHARED | {
         "n_positions": 11, "n_embd": 12, "n_layer": 2, "n_head": 6, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
@@ -35,6 +36,17 @@ FAMILIES = {
     "phi3": (transformers.Phi3Config, LLAMA | {"sliding_window": 4}),
     "qwen2": (transformers.Qwen2Config, LLAMA | {"tie_word_embeddings": True}),
     "qwen3": (transformers.Qwen3Config, LLAMA | {"head_dim": 4}),
+    "gptj": (transformers.GPTJConfig, SHARED | {
+        "n_positions": 11, "n_embd": 16, "n_layer": 2, "n_head": 2, "rotary_dim": 4, "bos_token_id": 0,
+        "eos_token_id": 0}),
+    "falcon": (transformers.FalconConfig, FALCON | {"hidden_size": 16, "num_attention_heads": 4}),
+    "falcon_grouped": (transformers.FalconConfig, FALCON | {
+        "hidden_size": 24, "num_attention_heads": 6, "new_decoder_architecture": True, "num_kv_heads": 2,
+        "bias": True, "tie_word_embeddings": False}),
+    "bert": (transformers.BertConfig, SHARED | {
+        "hidden_size": 12, "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 6,
+        "max_position_embeddings": 11, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+        "pad_token_id": None}),
 }
 
 
@@ -44,21 +56,34 @@ def in_double():
             mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
 
 
+def encoder_inputs(mask):
+    """The tokens of an encoder's samples: the first lacks its last two, the second its first three. The second
+    sentence of each begins in column 5, and in column 7."""
+    mask[0, 9:] = mask[1, :3] = 0
+    column = torch.arange(11)
+    return {"attention_mask": mask, "token_type_ids": torch.stack([column >= 5, column >= 7]).long()}
+
+
 def computed(family):
     """Two blocks of one family. Parameter i, in transformers' order, is made(30 + i) / 2. ids: i^2 mod 13 of
-    [2, 11]; the label of a row is the id of the next row, and -100 in rows 3 and 10. `gradient NAME` is that of
-    the mean loss over the other rows by parameter NAME."""
+    [2, 11]; the label of a row is the id of the next row, and -100 in rows 3 and 10 and where a row is no token.
+    `gradient NAME` is that of the mean loss over the other rows by parameter NAME."""
     config_type, options = FAMILIES[family]
+    is_encoder = family == "bert"
+    kind = transformers.AutoModelForMaskedLM if is_encoder else transformers.AutoModelForCausalLM
     first, second, third = in_double()
     with first, second, third:
-        model = transformers.AutoModelForCausalLM.from_config(config_type(**options)).double()
+        model = kind.from_config(config_type(**options)).double()
         with torch.no_grad():
             for i, parameter in enumerate(model.parameters()):
                 parameter.copy_(made(30 + i, *parameter.shape) / 2)
         ids = (torch.arange(22) ** 2 % 13).reshape(2, 11)
         labels = torch.arange(1, 23) ** 2 % 13
         labels[3] = labels[10] = -100
-        logits = model(ids).logits
+        mask = torch.ones(2, 11, dtype=torch.long)
+        inputs = encoder_inputs(mask) if is_encoder else {}
+        labels[mask.reshape(22) == 0] = -100
+        logits = model(ids, **inputs).logits
         loss = torch.nn.functional.cross_entropy(logits.reshape(22, 13), labels)
         loss.backward()
     folder = VALUES / "hugging_face" / family

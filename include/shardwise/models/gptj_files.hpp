@@ -1,0 +1,70 @@
+#pragma once
+// The directories in which transformers, versions 4 and 5, keep a GPT-J.
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "shardwise/checkpoint/config_file.hpp"
+#include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/layers/rope.hpp"
+#include "shardwise/models/parallel_gpt.hpp"
+
+namespace shardwise {
+
+/// Reads config.json in a directory of transformers. The form of the model is `gptj_form`.
+/// throws   data_error that names the field, for a file that cannot be read, for fields that are
+///          missing or of another kind, and for models that cannot be built here
+inline ParallelGptConfig read_gptj_config(const std::filesystem::path& directory) {
+  const ConfigFile config(directory);
+  if (config.text("model_type") != "gptj") config.refuse("model_type", "only gptj can be read");
+  if (config.text("activation_function") != "gelu_new") {
+    config.refuse("activation_function", "only gelu_new can be read");
+  }
+  if (config.flag("tie_word_embeddings", false)) {
+    config.refuse("tie_word_embeddings", "models with it cannot be read");
+  }
+  config.refuse_dropout({"attn_pdrop", "embd_pdrop", "resid_pdrop"});
+  ParallelGptConfig made;
+  made.form = gptj_form;
+  made.vocabulary = config.size("vocab_size");
+  made.features = config.size("n_embd");
+  made.hidden = config.size("n_inner", 4 * made.features);
+  made.heads = config.size("n_head");
+  made.groups = made.heads;
+  made.layers = config.size("n_layer");
+  made.epsilon = config.number("layer_norm_epsilon");
+  if (made.features % made.heads != 0) config.refuse("n_head", "it must divide n_embd");
+  made.head_size = made.features / made.heads;
+  made.rope.features = config.size("rotary_dim");
+  made.rope.pairs = RopePairs::neighbours;
+  if (made.rope.features % 2 != 0 || made.rope.features > made.head_size) {
+    config.refuse("rotary_dim", "it must be an even number of the features of a head");
+  }
+  return made;
+}
+
+/// Where files of transformers have the parameters of a GPT-J, in the order in which the model
+/// visits them, see `names_in_order`.
+inline std::vector<FileTensor> gptj_tensors(const ParallelGptConfig& config) {
+  std::vector<FileTensor> tensors{"transformer.wte.weight"};
+  const auto add_with_bias = [&](const std::string& name) {
+    tensors.emplace_back(name + ".weight");
+    tensors.emplace_back(name + ".bias");
+  };
+  for (std::size_t layer = 0; layer < config.layers; ++layer) {
+    const std::string block = "transformer.h." + std::to_string(layer) + '.';
+    add_with_bias(block + "ln_1");
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "out_proj"}) {
+      tensors.emplace_back(block + "attn." + name + ".weight");
+    }
+    add_with_bias(block + "mlp.fc_in");
+    add_with_bias(block + "mlp.fc_out");
+  }
+  add_with_bias("transformer.ln_f");
+  add_with_bias("lm_head");
+  return tensors;
+}
+
+}  // namespace shardwise
