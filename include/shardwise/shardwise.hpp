@@ -38,6 +38,7 @@ namespace shardwise {}
 #include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/average_pool.hpp"
 #include "shardwise/layers/batch_norm.hpp"
+#include "shardwise/layers/bias.hpp"
 #include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/dropout.hpp"
@@ -73,8 +74,10 @@ namespace shardwise {}
 #include "shardwise/model/sum.hpp"
 
 // Whole models
+#include "shardwise/models/bert.hpp"
 #include "shardwise/models/gpt2.hpp"
 #include "shardwise/models/llama.hpp"
+#include "shardwise/models/parallel_gpt.hpp"
 #include "shardwise/models/plan.hpp"
 
 // Models that run, and what is known of them before

@@ -34,18 +34,26 @@ double largest_difference(const A& a, const B& b) {
   return largest;
 }
 
-/// The largest difference of the rank's part of a tensor from element(i) of the whole one.
-template <class V, class F>
-double largest_difference_of_part(const V& view, F&& element) {
+/// The largest difference of the rank's part of a tensor from element(i) of the whole one, over all
+/// elements that `counts(i)`.
+template <class V, class F, class Counts>
+double largest_difference_of_part(const V& view, F&& element, Counts&& counts) {
   Largest largest;
   for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
+      if (!counts(global + i)) continue;
       const auto found =
           static_cast<shardwise::accumulate_t<typename V::value_type>>(view[local + i]);
       largest.see(std::abs(static_cast<double>(found) - element(global + i)));
     }
   });
   return largest;
+}
+
+/// The same over all elements.
+template <class V, class F>
+double largest_difference_of_part(const V& view, F&& element) {
+  return largest_difference_of_part(view, element, [](std::size_t) { return true; });
 }
 
 }  // namespace testing
