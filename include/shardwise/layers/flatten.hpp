@@ -1,10 +1,10 @@
 #pragma once
 // From images to features: the same memory with fewer axes.
 
-#include <concepts>
-#include <type_traits>
+#include <cstddef>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/layers/detail/whole_planes.hpp"
 #include "shardwise/layers/layer.hpp"
 
 namespace shardwise {
@@ -17,31 +17,11 @@ namespace shardwise {
 ///          pieces: it becomes the preferred layout among these, or Sharded<channel> (all-to-all)
 /// sends    nothing
 /// throws   shape_error if x does not begin with batch and channel
-struct Flatten {
-  /// Whether every rank has whole planes of a tensor with this split.
-  template <Layout L>
-  static constexpr bool keeps_planes =
-      std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::channel>>;
-
+struct Flatten : detail::WholePlanes {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool reshapes = true;
-
-  template <Layout Wanted>
-  using desired_input_layout = std::conditional_t<std::same_as<Wanted, Sharded<Axis::feature>>,
-                                                  Sharded<Axis::channel>, Wanted>;
-
-  template <Layout Offered, Layout Wanted>
-  using input_layout = std::conditional_t<
-      !ShardedLayout<Offered> || keeps_planes<Offered>, Offered,
-      std::conditional_t<keeps_planes<Wanted> || std::same_as<Wanted, Invariant> ||
-                             std::same_as<Wanted, Replicated>,
-                         Wanted, Sharded<Axis::channel>>>;
-
-  template <Layout In>
-  using output_layout =
-      std::conditional_t<std::same_as<In, Sharded<Axis::channel>>, Sharded<Axis::feature>, In>;
 
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return x;

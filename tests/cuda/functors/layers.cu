@@ -7,11 +7,14 @@
 #include "shardwise/core/device_random_stream.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/batch_norm.hpp"
+#include "shardwise/layers/class_token.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/embedding.hpp"
+#include "shardwise/layers/end_rows.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
 #include "shardwise/layers/initializer.hpp"
+#include "shardwise/layers/planes_to_tokens.hpp"
 #include "shardwise/layers/row_norm.hpp"
 #include "shardwise/model/sum.hpp"
 #include "unit/far/scale_anywhere.hpp"
@@ -78,6 +81,9 @@ void layers() {
   compile_sums<A, PlaneTerms<T>, PutPlaneMean<T>>();
   compile<InItsRow<PlaneShares<T>>, Summed<T, 2>, Fill<T>, Copy<T>>();
   compile<InItsRow<TakenRows<T>>, AddedRows<T>, StoredSums<T>>();
+  compile<InItsRow<SwappedAxes<T>>, InItsRow<WithClassToken<T>>, InItsRow<WithoutClassToken<T>>,
+          ClassTokenGradient<T>>();
+  compile<EndRowOf, InItsRow<EndRow<T>>, InItsRow<EndRowGradient<T>>>();
   compile<ScaleElement<T>, FactorGradient<T>>();  // of a user's layer
 }
 

@@ -15,16 +15,19 @@
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/bias.hpp"
+#include "shardwise/layers/class_token.hpp"
 #include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/end_rows.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
 #include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/planes_to_tokens.hpp"
 #include "shardwise/layers/rms_norm.hpp"
 #include "shardwise/layers/scale_channels.hpp"
 #include "shardwise/layers/times.hpp"
@@ -140,6 +143,12 @@ struct Branches : Sequential<Join<Times<activations::Silu>, Identity, Sigmoid>,
   using Sequential::Sequential;
 };
 
+struct Patches
+    : Sequential<Conv2d<split::none, 3, 4, kernel(2, {.stride = 2})>, PlanesToTokens, ClassToken<4>,
+                 Tanh, Join<Sum, FirstRows, LastRows>, Linear<split::none, 4, 3>> {
+  using Sequential::Sequential;
+};
+
 struct Scaled : Sequential<Linear<split::none, 12, 16>, ScaleAnywhere, Gelu, ScaleAnywhere> {
   using Sequential::Sequential;
 };
@@ -176,6 +185,11 @@ TEST_CASE("a layer of a user's") {
 TEST_CASE("networks of images") {
   check<float>(Network{}, images);
   check<bf16>(Network{}, images);
+}
+
+TEST_CASE("tokens of images") {
+  check<float>(Patches{}, images);
+  check<bf16>(Patches{}, images);
 }
 
 TEST_CASE("branches and what joins them") {

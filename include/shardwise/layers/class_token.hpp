@@ -1,0 +1,192 @@
+#pragma once
+// A learned token in front of each sequence.
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/backend/detail/rows.hpp"
+#include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/layers/detail/table_loops.hpp"
+#include "shardwise/layers/initializer.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/sized.hpp"
+#include "shardwise/layout/layout.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// The layouts of tokens in front of which a rank can put its part of another.
+template <class L>
+inline constexpr bool takes_class_token =
+    std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::batch>> ||
+    std::same_as<L, Sharded<Axis::feature>>;
+
+/// Row r of y: the token in front of each sample, and the sample's `here` rows behind it.
+template <class T>
+struct WithClassToken {
+  std::size_t here;
+  std::size_t columns;
+  const T* token;
+  const T* x;
+  T* y;
+
+  constexpr TakenRow<T> operator()(std::size_t r) const {
+    const std::size_t sample = r / (here + 1), row = r % (here + 1);
+    const T* const from = row == 0 ? token : x + (sample * here + row - 1) * columns;
+    return {from, T(0), y + r * columns};
+  }
+};
+
+/// Row r of dx: that of dy, in which a row stands in front of the `here` rows of each sample.
+template <class T>
+struct WithoutClassToken {
+  std::size_t here;
+  std::size_t columns;
+  const T* dy;
+  T* dx;
+
+  constexpr TakenRow<T> operator()(std::size_t r) const {
+    return {dy + (r + r / here + 1) * columns, T(0), dx + r * columns};
+  }
+};
+
+/// gradient[c] (+)= Σ dy[sample, 0, c] over the samples, which are `apart` elements apart.
+template <class T>
+struct ClassTokenGradient {
+  std::size_t samples;
+  std::size_t apart;
+  const T* dy;
+  Write write;
+  T* gradient;
+
+  constexpr void operator()(std::size_t c) const {
+    accumulate_t<T> sum = 0;
+    for (std::size_t s = 0; s < samples; ++s) {
+      sum += static_cast<accumulate_t<T>>(dy[s * apart + c]);
+    }
+    store(gradient[c], sum, write);
+  }
+};
+
+}  // namespace detail
+
+/// [batch, sequence, N] -> [batch, sequence + 1, N]: a token of N learned features in front of each
+/// sequence.
+///
+/// layout           L -> L               W stored -> used           gradient owes
+///                  Invariant            Invariant                  nothing
+///                  Sharded<feature>     Sharded<feature>           nothing
+///                  Sharded<batch>       Invariant -> Replicated    all-reduce
+///
+/// Any other layout becomes the preferred one among these, or Invariant: a split sequence would be
+/// cut anew. W begins as zeros.
+/// saves    nothing
+/// sends    nothing
+/// throws   shape_error if x is not [batch, sequence, N]
+/// source   Devlin et al. 2019, section 3; Dosovitskiy et al. 2021, section 3.1
+template <std::size_t N>
+class ClassToken : public Sized<N> {
+ public:
+  using Sized<N>::Sized;
+  using Sized<N>::in;
+
+  /// The same layer with its size in the object.
+  constexpr auto as_dynamic() const { return ClassToken<dynamic>(in()).initialized_by(rule_); }
+
+  /// The same layer with other initial values.
+  constexpr ClassToken initialized_by(init::Rule rule) const {
+    ClassToken other = *this;
+    other.rule_ = rule;
+    return other;
+  }
+
+  ///@{
+  /// As `Layer` says.
+  static constexpr Saves saves = Saves::nothing;
+  static constexpr bool keeps_features = true;
+
+  template <Layout Wanted>
+  using desired_input_layout =
+      std::conditional_t<detail::takes_class_token<Wanted>, Wanted, Invariant>;
+
+  template <Layout Offered, Layout Wanted>
+  using input_layout =
+      std::conditional_t<detail::takes_class_token<Offered>, Offered, desired_input_layout<Wanted>>;
+
+  template <Layout In>
+  using output_layout = In;
+
+  template <Layout In>
+  using parameters =
+      std::tuple<std::conditional_t<std::same_as<In, Sharded<Axis::batch>>,
+                                    ParameterUse<Invariant, Replicated>, ParameterUse<In, In>>>;
+
+  constexpr Shape output_shape(const Shape& x) const {
+    if (x.rank() == 0) return x;
+    if (x.rank() != 3 || x[0].axis != Axis::batch || x[1].axis != Axis::sequence ||
+        x[2].axis != Axis::feature || (x[2].known() && x[2].extent() != in())) {
+      throw shape_error({"the input is a tensor ", x, ", but a ClassToken of ", in(),
+                         " features stands in front of tokens [batch, sequence, feature] with that "
+                         "extent"});
+    }
+    return {x[0], {Axis::sequence, x[1].known() ? x[1].extent() + 1 : dynamic}, x[2]};
+  }
+
+  constexpr auto parameter_specs(const Shape& x) const {
+    const Dim features = x.rank() > 0 ? x.back() : Dim{Axis::feature, in()};
+    return std::array{ParameterSpec{
+        "weight", {{Axis::feature, features.units, features.grain}}, rule_, {1, in()}}};
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    using T = typename Frame::dtype;
+    const auto [token] = frame.parameters();
+    detail::for_each_in_rows(frame.backend(), y.rows(), y.columns(),
+                             detail::WithClassToken<T>{x.local()[1].extent(), y.columns(),
+                                                       token.data(), x.data(), y.data()});
+  }
+
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
+    using T = typename Frame::dtype;
+    const auto [gradient] = frame.gradients();
+    const std::size_t columns = dy.columns(), rows = dy.local()[1].extent();
+    frame.backend().for_each(
+        columns, detail::ClassTokenGradient<T>{dy.local()[0].extent(), rows * columns, dy.data(),
+                                               frame.write(), gradient.data()});
+    if constexpr (Frame::input_gradient) {
+      detail::for_each_in_rows(
+          frame.backend(), dx.rows(), columns,
+          detail::WithoutClassToken<T>{rows - 1, columns, dy.data(), dx.data()});
+    }
+  }
+  ///@}
+
+ private:
+  init::Rule rule_ = init::zeros;
+};
+
+namespace detail {
+
+template <std::size_t N>
+inline constexpr bool runs_as_dynamic<ClassToken<N>> = true;
+
+}  // namespace detail
+
+/// "ClassToken<768>".
+template <std::size_t N>
+struct NameOf<ClassToken<N>> {
+  static std::string name() { return "ClassToken<" + detail::size_name(N) + '>'; }
+};
+
+}  // namespace shardwise
