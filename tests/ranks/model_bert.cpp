@@ -23,6 +23,7 @@
 #include "shardwise/models/bert.hpp"
 #include "shardwise/models/bert_files.hpp"
 #include "shardwise/models/plan.hpp"
+#include "shardwise/train/cross_entropy.hpp"
 #include "support/filled.hpp"
 #include "support/largest_difference.hpp"
 #include "support/messages.hpp"
@@ -45,11 +46,12 @@ const std::vector<Segment> samples{{.row = 0, .rows = 9},
 /// The second sentence begins in column 5 of the first sample, and in column 7 of the second.
 std::int32_t type_of(std::size_t row) { return row % 11 >= (row < 11 ? 5 : 7) ? 1 : 0; }
 
-/// What a BERT is given.
+/// What a BERT reads and learns.
 template <class P>
 class Pairs {
  public:
   using ends = BertEnds<P>;
+  using loss = MaskedCrossEntropy;
   static std::array<Shape, 2> shapes() { return {text, text}; }
   static const std::vector<Segment>& segments() { return samples; }
   static bool is_token(std::size_t row) {
@@ -57,6 +59,8 @@ class Pairs {
       return row >= one.row && row < one.row + one.rows;
     });
   }
+
+  static auto labels(Place place) { return testing::transformers::next_tokens(place, is_token); }
 
   explicit Pairs(Place place)
       : ids_(filled<std::int32_t, typename P::ids>(text, place, token)),

@@ -42,51 +42,61 @@ inline std::filesystem::path directory(const std::string& family) {
          "hugging_face" / family;
 }
 
-/// What a model with one input is given: ids, every row of which is a token.
+/// The label of a row is the id of the next row, and none in rows 3 and 10 and in those that are no
+/// tokens.
+inline Tensor<std::int32_t, Invariant> next_tokens(Place place, bool (*is_token)(std::size_t row)) {
+  return filled<std::int32_t, Invariant>(text, place, [&](std::size_t row) {
+    return row == 3 || row == 10 || !is_token(row) ? -100 : token(row + 1);
+  });
+}
+
+/// What a model of text in plan P reads and learns; every row is a token.
 template <class P>
-class Texts {
+class Text {
  public:
   using ends = Ends<typename P::ids, typename P::logits>;
+  using loss = MaskedCrossEntropy;
   static Shape shapes() { return text; }
   static std::vector<Segment> segments() { return {}; }
   static bool is_token(std::size_t) { return true; }
+  static auto labels(Place place) { return next_tokens(place, is_token); }
 
-  explicit Texts(Place place) : ids_(filled<std::int32_t, typename P::ids>(text, place, token)) {}
+  explicit Text(Place place) : ids_(filled<std::int32_t, typename P::ids>(text, place, token)) {}
   auto view() const { return ids_.view(); }
 
  private:
   Tensor<std::int32_t, typename P::ids> ids_;
 };
 
-/// Loads a model, runs a step, and saves it to `path`. With a rate of 0 the step leaves weights as
-/// they are, and the moments of AdamW tell the gradients.
-template <class P, class Given = Texts<P>, class Net>
+/// Loads a model, runs a step on what Task says, and saves it to `path`. With a rate of 0 the step
+/// leaves weights as they are, and the moments of AdamW tell the gradients.
+template <class Task, class Net>
 void run(ThreadCommunicator& ranks, const Net& net, const std::filesystem::path& original,
          const std::vector<FileTensor>& places, const witness::Values& theirs,
          const std::filesystem::path& path) {
   const Place place = place_of(ranks);
-  Model<Net, Context<double, Reference, ThreadCommunicator>, typename Given::ends> model(
-      net, ranks, Seed{3}, Given::shapes());
+  Model<Net, Context<double, Reference, ThreadCommunicator>, typename Task::ends> model(
+      net, ranks, Seed{3}, Task::shapes());
   const TensorNames names = names_in_order(model, places);
   load_weights(original, model, {.names = names, .convert = true});
 
-  const Given given(place);
-  const auto labels = filled<std::int32_t, Invariant>(text, place, [&](std::size_t i) {
-    return i == 3 || i == 10 || !Given::is_token(i) ? -100 : token(i + 1);
-  });
-  const auto logits = model.evaluate(given.view(), Given::segments());
+  const Task task(place);
+  const auto labels = Task::labels(place);
+  const auto logits = model.evaluate(task.view(), Task::segments());
   const std::size_t classes = logits.global().back().extent();
   CHECK(testing::largest_difference_of_part(
             logits, [&](std::size_t i) { return theirs["logits"][i]; },
-            [&](std::size_t i) { return Given::is_token(i / classes); }) < 1e-11);
+            [&](std::size_t i) { return Task::is_token(i / classes); }) < 1e-11);
   Optimizer optimizer(model, AdamW{.learning_rate = 0});
-  const double loss = train_step(model, given.view(), labels.view(), MaskedCrossEntropy{},
-                                 optimizer, {}, Given::segments());
+  const double loss = train_step(model, task.view(), labels.view(), typename Task::loss{},
+                                 optimizer, {}, Task::segments());
   CHECK(loss == doctest::Approx(theirs.number("loss")).epsilon(1e-12));
   save_checkpoint(path, model, optimizer, {}, {.names = names});
 }
 
-template <class P, class Given = Texts<P>, class Net>
+/// The same as transformers at `size` ranks, for a model in plan P that reads and learns what Task
+/// says.
+template <class P, class Task = Text<P>, class Net>
 void check(const std::string& family, const Net& net, const std::vector<FileTensor>& places,
            int size) {
   CAPTURE(family);
@@ -96,7 +106,7 @@ void check(const std::string& family, const Net& net, const std::vector<FileTens
   const testing::TemporaryFolder folder("shardwise_transformers");
   const auto path = folder.path() / "ours.safetensors";
   run_ranks(size, [&](ThreadCommunicator& ranks) {
-    run<P, Given>(ranks, net, original, places, theirs, path);
+    run<Task>(ranks, net, original, places, theirs, path);
   });
   const TensorFiles before(original), ours(path);
   CHECK(ours.tensors().size() == 3 * before.tensors().size());

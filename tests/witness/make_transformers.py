@@ -9,11 +9,12 @@ import copy
 import pathlib
 import shutil
 import sys
+import tempfile
 from unittest import mock
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from make_witness import made
 
@@ -47,6 +48,9 @@ FAMILIES = {
         "hidden_size": 12, "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 6,
         "max_position_embeddings": 11, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
         "pad_token_id": None}),
+    "vit": (transformers.ViTConfig, {
+        "hidden_size": 12, "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 10,
+        "patch_size": 3, "num_channels": 2, "num_labels": 5, "attn_implementation": "eager"}),
 }
 
 
@@ -56,43 +60,67 @@ def in_double():
             mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
 
 
-def encoder_inputs(mask):
-    """The tokens of an encoder's samples: the first lacks its last two, the second its first three. The second
-    sentence of each begins in column 5, and in column 7."""
+def by_file(model, folder):
+    """The parameters under the names, and in the parts, in which transformers writes them."""
+    model.save_pretrained(folder)
+    return load_file(pathlib.Path(folder) / "model.safetensors")
+
+
+def of_images(model):
+    """Logits of made(7) of [3, 2, 10, 10], and the mean loss; the labels are 3, 0 and 2."""
+    logits = model(made(7, 3, 2, 10, 10)).logits
+    return logits, torch.nn.functional.cross_entropy(logits, torch.tensor([3, 0, 2]))
+
+
+def of_text(model, inputs={}, mask=torch.ones(2, 11, dtype=torch.long)):
+    """Logits of the ids i^2 mod 13 of [2, 11], and the mean loss. The label of a row is the id of the next row, and
+    -100 in rows 3 and 10 and where a row is no token, which do not count."""
+    ids = (torch.arange(22) ** 2 % 13).reshape(2, 11)
+    labels = torch.arange(1, 23) ** 2 % 13
+    labels[3] = labels[10] = -100
+    labels[mask.reshape(22) == 0] = -100
+    logits = model(ids, **inputs).logits
+    return logits, torch.nn.functional.cross_entropy(logits.reshape(22, 13), labels)
+
+
+def of_pairs(model):
+    """As of_text, for samples of two sentences: the first lacks its last two tokens, the second its first three. The
+    second sentence of each begins in column 5, and in column 7."""
+    mask, column = torch.ones(2, 11, dtype=torch.long), torch.arange(11)
     mask[0, 9:] = mask[1, :3] = 0
-    column = torch.arange(11)
-    return {"attention_mask": mask, "token_type_ids": torch.stack([column >= 5, column >= 7]).long()}
+    types = torch.stack([column >= 5, column >= 7]).long()
+    return of_text(model, {"attention_mask": mask, "token_type_ids": types}, mask)
+
+
+KINDS = {"vit": (transformers.AutoModelForImageClassification, of_images),
+         "bert": (transformers.AutoModelForMaskedLM, of_pairs)}
 
 
 def computed(family):
-    """Two blocks of one family. Parameter i, in transformers' order, is made(30 + i) / 2. ids: i^2 mod 13 of
-    [2, 11]; the label of a row is the id of the next row, and -100 in rows 3 and 10 and where a row is no token.
-    `gradient NAME` is that of the mean loss over the other rows by parameter NAME."""
+    """Two blocks of one family. Parameter i, in transformers' order, is made(30 + i) / 2. `gradient NAME` is that of
+    the loss by the parameter that files call NAME."""
     config_type, options = FAMILIES[family]
-    is_encoder = family == "bert"
-    kind = transformers.AutoModelForMaskedLM if is_encoder else transformers.AutoModelForCausalLM
+    kind, learn = KINDS.get(family, (transformers.AutoModelForCausalLM, of_text))
     first, second, third = in_double()
     with first, second, third:
         model = kind.from_config(config_type(**options)).double()
         with torch.no_grad():
             for i, parameter in enumerate(model.parameters()):
                 parameter.copy_(made(30 + i, *parameter.shape) / 2)
-        ids = (torch.arange(22) ** 2 % 13).reshape(2, 11)
-        labels = torch.arange(1, 23) ** 2 % 13
-        labels[3] = labels[10] = -100
-        mask = torch.ones(2, 11, dtype=torch.long)
-        inputs = encoder_inputs(mask) if is_encoder else {}
-        labels[mask.reshape(22) == 0] = -100
-        logits = model(ids, **inputs).logits
-        loss = torch.nn.functional.cross_entropy(logits.reshape(22, 13), labels)
+        logits, loss = learn(model)
         loss.backward()
     folder = VALUES / "hugging_face" / family
     shutil.rmtree(folder, ignore_errors=True)
     saved = copy.deepcopy(model).to(torch.float32)
-    saved.save_pretrained(folder)
+    by_file(saved, folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     (folder / "model.safetensors").chmod(0o644)
-    return {"logits": logits, "loss": loss} | {f"gradient {n}": p.grad for n, p in model.named_parameters()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.grad)
+    with tempfile.TemporaryDirectory() as gradients:
+        return {"logits": logits, "loss": loss} | {
+            f"gradient {name}": gradient for name, gradient in by_file(model, gradients).items()}
 
 
 if __name__ == "__main__":

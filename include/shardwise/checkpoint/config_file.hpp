@@ -85,6 +85,11 @@ class ConfigFile {
     return {where_, path_ + field + '.', value};
   }
 
+  /// The number of fields of an object; `otherwise` if it is not there.
+  std::size_t entries(const std::string& field, std::size_t otherwise) const {
+    return has(field) ? section(field).fields_.size() : otherwise;
+  }
+
   /// Whether the field is a list of which all elements are equal to the first; true if it is not
   /// there.
   bool is_uniform(const std::string& field) const {

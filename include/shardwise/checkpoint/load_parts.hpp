@@ -129,8 +129,8 @@ inline std::unique_ptr<std::byte[]> read_part(const File& file, std::uint64_t be
   });
   if (!part.file.transposed) return bytes;
   auto transposed = std::make_unique_for_overwrite<std::byte[]>(part.elements() * size);
-  transpose(bytes.get(), part.local[0].extent(), part.local[1].extent(), size, size,
-            transposed.get());
+  transpose(bytes.get(), part.local[part.file.ones].extent(),
+            part.local[part.file.ones + 1].extent(), size, size, transposed.get());
   return transposed;
 }
 

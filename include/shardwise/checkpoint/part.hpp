@@ -47,8 +47,8 @@ struct TensorPart {
 
   ///@{
   /// The axis of the tensor's rows, and their number.
-  std::size_t row_axis() const { return file.transposed ? 1 : 0; }
-  std::size_t rows() const { return whole.rank() == 0 ? 1 : whole[row_axis()].extent(); }
+  std::size_t row_axis() const { return file.ones + (file.transposed ? 1 : 0); }
+  std::size_t rows() const { return whole.rank() == file.ones ? 1 : whole[row_axis()].extent(); }
   ///@}
 
   ///@{
@@ -64,7 +64,16 @@ struct TensorPart {
 
 namespace detail {
 
-/// Sets the order of axes and the first row that `part.file` says, of a part that is like the view.
+/// The same axes behind `ones` axes of extent 1.
+inline Shape behind_ones(std::size_t ones, const Shape& shape) {
+  Shape result;
+  for (std::size_t i = 0; i < ones; ++i) result.append({Axis::batch, 1});
+  for (const Dim& dim : shape) result.append(dim);
+  return result;
+}
+
+/// Sets the axes, their order and the first row that `part.file` says, of a part that is like the
+/// view.
 inline void move_into_file(TensorPart& part) {
   if (part.file.transposed) {
     if (part.whole.rank() != 2) {
@@ -78,6 +87,12 @@ inline void move_into_file(TensorPart& part) {
     }
     std::swap(part.box.begin[0], part.box.begin[1]);
   }
+  for (Shape* shape : {&part.whole, &part.local, &part.box.whole}) {
+    *shape = behind_ones(part.file.ones, *shape);
+  }
+  auto& begin = part.box.begin;
+  std::rotate(begin.begin(), begin.end() - static_cast<std::ptrdiff_t>(part.file.ones),
+              begin.end());
   part.box.begin[part.row_axis()] += part.file.first_row;
 }
 
@@ -113,22 +128,23 @@ namespace detail {
 /// Adds a part to `parts`, as one part for each piece of its rows in the file.
 /// throws   argument_error if its rows are no whole number of pieces, or pieces overlap
 inline void add_pieces(const TensorPart& part, std::vector<TensorPart>& parts) {
-  const auto [name, first_row, transposed, piece, apart] = part.file;
-  if (piece == 0) return parts.push_back(part);
+  const FileTensor& file = part.file;
+  if (file.piece == 0) return parts.push_back(part);
   const std::size_t axis = part.row_axis(), rows = part.rows();
-  if (rows % piece != 0 || apart < piece) {
-    throw argument_error({"checkpoint: ", rows, " rows are to be ", in_quotes(name),
-                          " in pieces of ", piece, ", ", apart,
+  if (rows % file.piece != 0 || file.apart < file.piece) {
+    throw argument_error({"checkpoint: ", rows, " rows are to be ", in_quotes(file.name),
+                          " in pieces of ", file.piece, ", ", file.apart,
                           " rows apart: give a number that divides the rows, and pieces that do "
                           "not overlap"});
   }
-  const Interval held{part.box.begin[axis] - first_row, part.local[axis].extent()};
+  const Interval held{part.box.begin[axis] - file.first_row, part.local[axis].extent()};
   const std::size_t row_bytes = held.size == 0 ? 0 : part.elements() / held.size * part.stride;
-  for (std::size_t begin = 0; begin < rows; begin += piece) {
-    const Interval here = overlap(held, {begin, piece});
+  for (std::size_t begin = 0; begin < rows; begin += file.piece) {
+    const Interval here = overlap(held, {begin, file.piece});
     TensorPart one = part;
-    one.file = FileTensor(name, first_row + begin / piece * apart, transposed);
-    one.whole[axis] = {part.whole[axis].axis, piece};
+    one.file.piece = 0;
+    one.file.first_row += begin / file.piece * file.apart;
+    one.whole[axis] = {part.whole[axis].axis, file.piece};
     one.local[axis] = {part.local[axis].axis, here.size};
     one.box.begin[axis] = one.file.first_row + (here.size == 0 ? 0 : here.offset - begin);
     if (here.size > 0) one.memory += (here.offset - held.offset) * row_bytes;

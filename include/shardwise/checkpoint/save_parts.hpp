@@ -154,8 +154,8 @@ inline TensorPart in_order_of_file(const TensorPart& part, std::vector<std::byte
   }
   const std::size_t bytes = part.element_bytes();
   turned.resize(part.elements() * bytes);
-  transpose(part.is_on_host() ? part.memory : there.data(), part.local[1].extent(),
-            part.local[0].extent(), part.stride, bytes, turned.data());
+  transpose(part.is_on_host() ? part.memory : there.data(), part.local[part.row_axis()].extent(),
+            part.local[part.file.ones].extent(), part.stride, bytes, turned.data());
   ordered.memory = turned.data();
   ordered.stride = bytes;
   ordered.to_host = nullptr;

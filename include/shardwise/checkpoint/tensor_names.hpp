@@ -20,12 +20,14 @@ namespace shardwise {
 ///     FileTensor{"query_key_value.weight", 48}.in_pieces(16, 80)
 ///                                                   16 rows from row 48 on, 16 from row 128 on,
 ///                                                   ...
+///     FileTensor{"cls_token"}.behind_ones(2)        [1, 1, feature] in the file
 struct FileTensor {
   std::string name;           ///< of the file's tensor
   std::size_t first_row = 0;  ///< of the file's tensor that belongs to the model's tensor
   bool transposed = false;    ///< whether the file has the two axes of a matrix in the other order
   std::size_t piece = 0;      ///< neighbouring rows in the file, 0 for all; see `in_pieces`
-  std::size_t apart = 0;  ///< rows of the file from the beginning of a piece to that of the next
+  std::size_t apart = 0;      ///< rows of the file from the beginning of a piece to the next one's
+  std::size_t ones = 0;       ///< see `behind_ones`
 
   ///@{
   /// A name converts to the whole tensor of that name.
@@ -41,6 +43,13 @@ struct FileTensor {
     FileTensor other = *this;
     other.piece = rows;
     other.apart = rows_apart;
+    return other;
+  }
+
+  /// The same, where the file has `axes` axes of extent 1 in front of the tensor's.
+  FileTensor behind_ones(std::size_t axes) const {
+    FileTensor other = *this;
+    other.ones = axes;
     return other;
   }
 };

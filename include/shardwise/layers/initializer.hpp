@@ -53,6 +53,9 @@ inline Initializer torch_linear(const Fans& fans) {
 /// N(0, 1): the default of torch.nn.Embedding.
 inline Initializer torch_embedding(const Fans&) { return {Initializer::Kind::normal, 1.0}; }
 
+/// N(0, 0.02²): what GPT-2 and vision transformers begin with. Radford et al. 2018, section 4.1.
+inline Initializer narrow_normal(const Fans&) { return {Initializer::Kind::normal, 0.02}; }
+
 /// U(-b, b), b = sqrt(6 / fan_in); gain of ReLU. He et al. 2015, equation 10.
 inline Initializer kaiming_uniform(const Fans& fans) {
   return {Initializer::Kind::uniform, root_of_ratio(6.0, fans.in)};

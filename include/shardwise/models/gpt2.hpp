@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/dropout.hpp"
@@ -15,12 +14,11 @@
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/position_embedding.hpp"
 #include "shardwise/layers/row_norm.hpp"
-#include "shardwise/model/join.hpp"
 #include "shardwise/model/repeat.hpp"
-#include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/shared.hpp"
 #include "shardwise/models/plan.hpp"
+#include "shardwise/models/pre_norm_block.hpp"
 
 namespace shardwise {
 
@@ -57,27 +55,15 @@ struct Gpt2Table;
 /// source   Radford et al. 2019, section 2.3
 template <class Plan = TensorPlan, Gpt2Form Form = Gpt2Form{}>
 auto gpt2(const Gpt2Config& config) {
-  using First = Linear<typename Plan::first, dynamic, dynamic>;
-  using Second = Linear<typename Plan::second, dynamic, dynamic>;
   using Table = Embedding<dynamic, dynamic, typename Plan::first>;
   using Logits = Linear<typename Plan::first, dynamic, dynamic, false>;
-  using Dropped = Dropout<Form.dropped, Form.of>;
-  const std::size_t wide = config.features;
-  if (config.heads == 0 || wide % config.heads != 0) {
-    throw argument_error({"gpt2: ", wide, " features do not divide over ", config.heads,
-                          " heads; give a divisor of the features"});
-  }
   constexpr AttentionForm attention{.dropped = Form.dropped, .of = Form.of};
-  const LayerNorm<dynamic> norm(wide, Epsilon{config.epsilon});
-  const First heads = First(wide, wide).in_units_of(wide / config.heads);
-  const auto block =
-      Sequential(Residual(Sequential(norm, Join(Attend<attention>{}, heads, heads, heads),
-                                     Second(wide, wide), Dropped{})),
-                 Residual(Sequential(norm, First(wide, config.hidden), GeluTanh{},
-                                     Second(config.hidden, wide), Dropped{})));
+  const std::size_t wide = config.features;
+  const auto block = detail::pre_norm_block<Plan, attention, GeluTanh>("gpt2", config);
   return Sequential(Owns<detail::Gpt2Table, Table>(Table(config.vocabulary, wide)),
                     PositionEmbedding<dynamic, dynamic>(config.positions, wide),
-                    To<typename Plan::stream>{}, Dropped{}, Repeat(config.layers, block), norm,
+                    To<typename Plan::stream>{}, Dropout<Form.dropped, Form.of>{},
+                    Repeat(config.layers, block), LayerNorm<dynamic>(wide, Epsilon{config.epsilon}),
                     Borrows<detail::Gpt2Table, Logits>(Logits(wide, config.vocabulary)));
 }
 
