@@ -25,7 +25,7 @@
 #include "support/device.hpp"
 #include "support/launch.hpp"
 #include "support/print_plan.hpp"
-#include "support/progress_bar.hpp"
+#include "support/train_epochs.hpp"
 #include "support/training_options.hpp"
 
 namespace sw = shardwise;
@@ -66,7 +66,6 @@ template <class Network, class Group, class Backend>
 void train(example::Ranks& ranks, Group& group, Backend& backend,
            const example::TrainingOptions& options) {
   constexpr sw::Seed seed{1};  // of weights and of the order of images
-  const bool speaks = ranks.rank() == 0;
   Batches batches(ranks, options.data, sw::Part::train,
                   {.batch_size = options.batch, .seed = seed, .last = sw::LastBatch::drop});
   Batches test_batches(ranks, options.data, sw::Part::test,
@@ -76,28 +75,8 @@ void train(example::Ranks& ranks, Group& group, Backend& backend,
   sw::Model<Network, sw::Context<float, Backend, Group>, Ends> model(Network{}, group, seed, in,
                                                                      backend);
   sw::Optimizer optimizer(model, sw::Sgd{.learning_rate = 0.05, .momentum = 0.9});
-  const sw::CrossEntropy loss;
-  if (speaks) example::print_plan(plan_step(model, in, loss));
-
-  for (int epoch = 1; epoch <= options.epochs; ++epoch) {
-    double sum_of_losses = 0;
-    {
-      example::ProgressBar bar("epoch " + std::to_string(epoch), batches.batches(), speaks);
-      for (std::size_t b = 0; b < batches.batches(); ++b) {
-        batches.next();
-        const auto images = model.to_device(batches.images());
-        const auto labels = model.to_device(batches.labels());
-        sum_of_losses += train_step(model, images.view(), labels.view(), loss, optimizer);
-        bar.show(b + 1);
-      }
-    }
-    const double correct = example::accuracy(model, test_batches);
-    if (speaks) {
-      std::printf("epoch %d   loss %.6f   test accuracy %.2f %%\n", epoch,
-                  sum_of_losses / static_cast<double>(batches.batches()), 100 * correct);
-      std::fflush(stdout);
-    }
-  }
+  if (ranks.rank() == 0) example::print_plan(plan_step(model, in, sw::CrossEntropy{}));
+  example::train_epochs(model, optimizer, batches, test_batches, options.epochs);
 }
 
 template <class Network>

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Example 17 in its three plans at 1, 2 and 3 ranks prints the same losses to 1 in 1000, and learns.
+# Usage: 17_train_vit.plans.sh PROGRAM
+program=$1
+
+for plan in tensor sequence context; do
+  for ranks in 1 2 3; do
+    "$program" --plan $plan --data synthetic -s $ranks -e 2 -b 8 --samples 320 |
+      sed -n "s/^epoch/$plan $ranks epoch/p"
+  done
+done | awk '
+  { print }
+  NR <= 2 { loss[$4] = $6 }
+  { off = $6 / loss[$4] - 1; if (off > 1e-3 || off < -1e-3 || ($4 == 2 && $6 > 0.95 * loss[1])) failed = 1 }
+  END { exit failed || NR != 18 }'
