@@ -41,6 +41,7 @@ struct PlanesToTokens : detail::WholePlanes {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
+  static constexpr bool keeps_features = true;
 
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return x;
