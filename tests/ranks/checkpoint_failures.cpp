@@ -481,7 +481,8 @@ TEST_CASE("rows that do not fit together as one tensor are refused") {
             {"F32 [10, 6]", "F32 [4, 10]", "rows of 'w'", "alike"}},
            {{{"0.weight", "w"}, {"2.weight", {"w", 10, true}}},
             {"F32 [10, 4] transposed", "alike"}},
-           {{{"0.bias", {"b", 0, true}}}, {"'b' transposed", "only a matrix"}}}) {
+           {{{"0.bias", {"b", 0, true}}}, {"'b' transposed", "only a matrix"}},
+           {{{"0.bias", "b.*"}}, {"[output 10]", "a 'b.*'", "two or more axes"}}}) {
     check_mentions(
         message_of<argument_error>([&] { save_weights(path, model, {.names = c.names}); }), c.said);
   }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -96,6 +97,13 @@ inline void move_into_file(TensorPart& part) {
   part.box.begin[part.row_axis()] += part.file.first_row;
 }
 
+/// The shape of one element of the outermost axis.
+inline Shape without_front(const Shape& shape) {
+  Shape rest;
+  for (std::size_t i = 1; i < shape.rank(); ++i) rest.append(shape[i]);
+  return rest;
+}
+
 }  // namespace detail
 
 /// The part in `view`, as the tensor `file` of a file. The memory has `per_element` numbers for
@@ -121,6 +129,46 @@ TensorPart part_of(FileTensor file, const View<T, L>& view, A* memory,
   }
   detail::move_into_file(part);
   return part;
+}
+
+/// The parts in `view`, as `part_of` has them: one, or one for each element of the outermost axis
+/// if the name in the file has a *. A rank's part of an element that it does not hold is empty.
+/// throws   as part_of, and argument_error for a * and a tensor of fewer than two axes
+template <class A, class T, Layout L>
+std::vector<TensorPart> parts_of(const FileTensor& file, const View<T, L>& view, A* memory,
+                                 std::size_t per_element = 1) {
+  const std::size_t star = file.name.find('*');
+  if (star == std::string::npos) return {part_of(file, view, memory, per_element)};
+  if (view.global().rank() < 2) {
+    throw argument_error({"checkpoint: each element of a tensor ", view.global(), " is to be a ",
+                          detail::in_quotes(file.name),
+                          ", but only a tensor of two or more axes has tensors as its elements; "
+                          "look at the names in the options"});
+  }
+  bool is_split_here = false;
+  if constexpr (ShardedLayout<L>) is_split_here = split_position<L>(view.global()) == 0;
+  const std::size_t count = view.global()[0].extent();
+  const Interval held =
+      is_split_here ? local_block<L>(view.global(), view.place()) : Interval{0, count};
+  const Shape element = detail::without_front(view.global());
+  const std::size_t size = detail::without_front(view.local()).elements() * per_element;
+  std::vector<TensorPart> parts;
+  for (std::size_t i = 0; i < count; ++i) {
+    FileTensor of_element = file;
+    of_element.name.replace(star, 1, std::to_string(i));
+    const bool is_here = i - held.offset < held.size;
+    A* const begin = is_here ? memory + (i - held.offset) * size : nullptr;
+    if (is_split_here) {
+      parts.push_back(part_of(of_element, View<T, Invariant>(nullptr, element, view.place()), begin,
+                              per_element));
+      parts.back().is_split = true;
+      if (!is_here) parts.back().local[0].units = 0;
+    } else {
+      parts.push_back(
+          part_of(of_element, View<T, L>(nullptr, element, view.place()), begin, per_element));
+    }
+  }
+  return parts;
 }
 
 namespace detail {

@@ -21,8 +21,12 @@ namespace shardwise {
 ///                                                   16 rows from row 48 on, 16 from row 128 on,
 ///                                                   ...
 ///     FileTensor{"cls_token"}.behind_ones(2)        [1, 1, feature] in the file
+///     FileTensor{"experts.*.w1.weight"}             a tensor for each element of the outermost
+///                                                   axis, whose number from 0 on stands for the *
+///
+/// With a * the rows are those of each tensor of the file, which lacks the outermost axis.
 struct FileTensor {
-  std::string name;           ///< of the file's tensor
+  std::string name;           ///< of the file's tensor, or of several
   std::size_t first_row = 0;  ///< of the file's tensor that belongs to the model's tensor
   bool transposed = false;    ///< whether the file has the two axes of a matrix in the other order
   std::size_t piece = 0;      ///< neighbouring rows in the file, 0 for all; see `in_pieces`

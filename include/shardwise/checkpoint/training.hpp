@@ -134,7 +134,9 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
     for (std::size_t i = 0; i < count; ++i) {
       FileTensor file = in_file(names, parameter.name);
       file.name = optimizer_prefix + file.name + ".moment" + std::to_string(i);
-      add_pieces(part_of(file, parameter.value, moments + i, count), parts);
+      for (const TensorPart& part : parts_of(file, parameter.value, moments + i, count)) {
+        add_pieces(part, parts);
+      }
     }
   });
   reach(model.backend(), parts);

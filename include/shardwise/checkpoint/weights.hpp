@@ -35,7 +35,10 @@ std::vector<TensorPart> model_parts(M& model, const TensorNames& names) {
   TensorNames unused = names;
   const auto add = [&](auto& tensor) {
     unused.erase(tensor.name);
-    add_pieces(part_of(in_file(names, tensor.name), tensor.value, tensor.value.data()), parts);
+    for (const TensorPart& part :
+         parts_of(in_file(names, tensor.name), tensor.value, tensor.value.data())) {
+      add_pieces(part, parts);
+    }
   };
   model.visit_parameters(add);
   model.visit_buffers(add);
