@@ -46,6 +46,8 @@ namespace shardwise {}
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/embedding.hpp"
 #include "shardwise/layers/end_rows.hpp"
+#include "shardwise/layers/expert_split.hpp"
+#include "shardwise/layers/experts.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/global_average_pool.hpp"

@@ -12,6 +12,7 @@
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/experts.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/rms_norm.hpp"
@@ -69,6 +70,24 @@ void check_stream(C& ranks) {
         }) == 0);
 }
 
+/// Experts whose rows change from step to step.
+template <class T, Communicator C>
+void check_experts(C& ranks) {
+  using Mixture = Experts<split::expert, ExpertSizes{5, 2, 3, 4}, true>;
+  constexpr Shape shape{{Axis::batch, 60}, {Axis::feature, 3}};
+  Model<Mixture, Context<T, Reference, C>, Ends<Invariant, Invariant>> model(Mixture{}, ranks,
+                                                                             Seed{1}, shape);
+  Tensor<T, Invariant> x(shape, place_of(ranks));
+  Optimizer optimizer(model, AdamW{});
+  std::size_t step = 0;
+  CHECK(allocated_after_second([&] {
+          ++step;
+          for (std::size_t i = 0; i < x.size(); ++i)
+            x[i] = static_cast<T>(static_cast<float>(i * i * step % 13) - 6.0F);
+          train_step(model, x.view(), x.view(), MeanSquaredError{}, optimizer);
+        }) == 0);
+}
+
 }  // namespace
 
 TEST_CASE("the counter counts") {
@@ -87,6 +106,7 @@ TEST_CASE("nothing is allocated after the second step") {
       check_classifier<float>(ranks);
       check_classifier<bf16>(ranks);
       check_stream<float>(ranks);
+      check_experts<float>(ranks);
     });
   }
 }

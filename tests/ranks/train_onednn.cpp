@@ -13,6 +13,7 @@
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layers/average_pool.hpp"
 #include "shardwise/layers/batch_norm.hpp"
+#include "shardwise/layers/experts.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
 #include "shardwise/layers/max_pool.hpp"
 #include "shardwise/train/adamw.hpp"
@@ -35,6 +36,10 @@ struct Rows
                  Relu, AveragePool2d<2>, GlobalAveragePool, Flatten, Linear<split::none, 6, 4>> {};
 
 struct Mlp : Sequential<ColumnParallelLinear<40, 48>, Relu, RowParallelLinear<48, 10>> {};
+
+struct Mixture
+    : Sequential<Linear<split::none, 40, 16>, Experts<split::expert, ExpertSizes{5, 2, 16, 24}>,
+                 ColumnParallelLinear<16, 10>> {};
 
 /// What a network computes in T over parameters in float learns, to `share` of its first loss.
 template <class Network, class T, class Rule>
@@ -70,6 +75,10 @@ void compare_images(double bound) {
 TEST_CASE("in float") {
   SUBCASE("convolutions") { compare_images<Convolutions, float>(6e-5); }
   SUBCASE("pooling and batch normalisation over rows") { compare_images<Rows, float>(6e-5); }
+  SUBCASE("experts") {
+    compare<Mixture, float>({{Axis::batch, 30}, {Axis::feature, 40}}, AdamW{.learning_rate = 0.02},
+                            8, {1, 2, 3, 7}, 0.9, 6e-5);
+  }
 }
 
 // A sum in another order may round to the other neighbour in bf16, 2^-8 away: of logits below 2,

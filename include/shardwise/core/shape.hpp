@@ -13,7 +13,8 @@
 namespace shardwise {
 
 /// The meaning of an axis of a tensor. Weights have `output` and `input`, activations the others;
-/// the weight of a convolution also has spatial axes, those of its taps.
+/// the weight of a convolution also has spatial axes, those of its taps, and the weights of a
+/// mixture of experts have `expert`.
 enum class Axis : std::uint8_t {
   batch,
   sequence,
@@ -23,13 +24,14 @@ enum class Axis : std::uint8_t {
   width,
   output,
   input,
-  depth
+  depth,
+  expert
 };
 
 /// "feature".
 constexpr std::string_view name(Axis axis) {
   constexpr std::string_view names[] = {"batch", "sequence", "feature", "channel", "height",
-                                        "width", "output",   "input",   "depth"};
+                                        "width", "output",   "input",   "depth",   "expert"};
   return names[static_cast<std::size_t>(axis)];
 }
 

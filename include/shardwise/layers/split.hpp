@@ -21,6 +21,9 @@ struct output {};
 /// By input feature or channel (row-parallel).
 struct input {};
 
+/// By expert, see `Experts`.
+struct expert {};
+
 }  // namespace split
 
 /// The splits of a layer with one weight.

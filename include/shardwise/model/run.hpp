@@ -43,7 +43,8 @@ enum class Pass : std::uint8_t {
 
 /// What a model knows about its current `Step` (train/step.hpp).
 struct StepUnderWay {
-  double loss_scale = 1;  ///< factor of its gradients
+  double loss_scale = 1;   ///< factor of its gradients
+  double batch_share = 1;  ///< samples of the batch by those of the step
 };
 
 /// The state of one model on one rank.
@@ -94,6 +95,11 @@ struct Run {
 
   /// Whether gradients of a batch replace the old values or are added to them.
   Write write() const { return gradients == GradientState::none ? Write::replace : Write::add; }
+
+  /// Factor of the gradients that flow, against those of a mean over the samples of this batch.
+  double loss_factor() const {
+    return under_way == nullptr ? 1 : under_way->loss_scale * under_way->batch_share;
+  }
 
   /// The number of this rank, and the number of ranks.
   Place place() const { return place_of(ranks); }

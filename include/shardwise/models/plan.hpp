@@ -6,11 +6,12 @@
 
 namespace shardwise {
 
-/// Each rank has its heads, and its features of the perceptron.
+/// Each rank has its heads, and its features of the perceptron or its experts.
 struct TensorPlan {
   using first = split::output;            ///< of the layers that make heads and hidden features
   using second = split::input;            ///< of the layers behind them
   using stream = Invariant;               ///< layout of the values between blocks
+  using experts = split::expert;          ///< of a mixture of experts
   using ids = Invariant;                  ///< layout of token ids
   using logits = Sharded<Axis::feature>;  ///< layout of the result
 };
@@ -26,6 +27,7 @@ struct ContextPlan {
   /// See TensorPlan.
   using first = split::none;
   using second = split::none;
+  using experts = split::none;
   using stream = Sharded<Axis::sequence>;
   using ids = Sharded<Axis::sequence>;
   using logits = Sharded<Axis::sequence>;

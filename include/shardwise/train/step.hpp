@@ -165,6 +165,7 @@ class Step {
     try {
       const std::size_t samples = detail::samples_of(x);
       detail::require_room(model.run().first_sample, samples, samples_);
+      under_way_.batch_share = static_cast<double>(samples) / static_cast<double>(samples_);
       return detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
                                         under_way_.loss_scale, segments);
     } catch (...) {

@@ -1,0 +1,96 @@
+#pragma once
+// The sizes and layouts of a mixture of experts.
+
+#include <concepts>
+#include <cstddef>
+#include <tuple>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/split.hpp"
+#include "shardwise/layout/layout.hpp"
+
+namespace shardwise {
+
+/// The sizes of a mixture of experts. A value that can be a template argument.
+struct ExpertSizes {
+  std::size_t experts = dynamic;   ///< over all ranks
+  std::size_t chosen = dynamic;    ///< experts of each row
+  std::size_t features = dynamic;  ///< of a row
+  std::size_t hidden = dynamic;    ///< features inside an expert
+
+  friend constexpr bool operator==(const ExpertSizes&, const ExpertSizes&) = default;
+};
+
+namespace detail {
+
+/// The layouts of a mixture of experts, by split.
+template <class S>
+struct ExpertLayouts {
+  static_assert(std::same_as<S, split::none>,
+                "A mixture of experts is split by split::expert, or not: split::none.");
+  using Whole = ProductLayouts<split::none, Axis::feature>;
+  template <Layout Wanted>
+  using desired_input_layout = Whole::desired_input_layout<Wanted>;
+  template <Layout Offered, Layout Wanted>
+  using input_layout = Whole::input_layout<Offered, Wanted>;
+  template <Layout In>
+  using output_layout = In;
+  template <Layout In>
+  using router = Whole::weight<In>;
+  template <Layout In>
+  using expert = Whole::weight<In>;
+};
+template <>
+struct ExpertLayouts<split::expert> {
+  template <Layout Wanted>
+  using desired_input_layout = Replicated;
+  template <Layout Offered, Layout Wanted>
+  using input_layout = Replicated;
+  template <Layout In>
+  using output_layout = Partial;
+  template <Layout In>
+  using router = ParameterUse<Invariant, Replicated>;
+  template <Layout In>
+  using expert = ParameterUse<Sharded<Axis::expert>, Sharded<Axis::expert>>;
+};
+
+/// The error for a balancing loss of which a rank would know its own rows alone.
+template <class Input, bool Balanced>
+consteval bool balance_must_see_all_rows() {
+  static_assert(!Balanced || !ShardedLayout<Input>,
+                "The balancing loss of Experts is a product of means over all rows, but each rank "
+                "has only rows of its own: the input is laid out as Input. Split by split::expert, "
+                "or leave balanced_by away.");
+  return true;
+}
+template <class S, class In, bool Balanced>
+struct ExpertParameters {
+  static_assert(balance_must_see_all_rows<In, Balanced>());
+  using Router = typename ExpertLayouts<S>::template router<In>;
+  using Expert = typename ExpertLayouts<S>::template expert<In>;
+  using type = std::tuple<Router, Expert, Expert, Expert>;
+};
+
+template <ExpertSizes Sizes>
+consteval bool expert_sizes_must_fit() {
+  constexpr int given = (Sizes.experts != dynamic) + (Sizes.chosen != dynamic) +
+                        (Sizes.features != dynamic) + (Sizes.hidden != dynamic);
+  static_assert(given == 0 || given == 4,
+                "Experts have all sizes in their type, or all in the object: "
+                "ExpertSizes{.experts = 8, .chosen = 2, .features = 64, .hidden = 128}.");
+  static_assert(given == 0 || (Sizes.chosen > 0 && Sizes.chosen <= Sizes.experts),
+                "Each row of Experts chooses at least one expert, and no more than there are.");
+  return true;
+}
+
+inline constexpr void require_experts(const ExpertSizes& sizes) {
+  if (sizes.chosen > 0 && sizes.chosen <= sizes.experts) return;
+  throw argument_error({"Experts: each row is to choose ", sizes.chosen, " of ", sizes.experts,
+                        " experts; it must be at least one, and no more than there are"});
+}
+
+}  // namespace detail
+
+}  // namespace shardwise

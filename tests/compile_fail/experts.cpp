@@ -1,0 +1,21 @@
+// Mixtures of experts that cannot be, each said where it is written.
+
+#include "shardwise/layers/experts.hpp"
+
+using namespace shardwise;
+
+constexpr ExpertSizes sizes{.experts = 4, .chosen = 2, .features = 8, .hidden = 6};
+using Balanced = decltype(Experts<split::none, sizes>{}.balanced_by(0.01));
+
+#if CASE == 1  // expect: chooses at least one expert, and no more than there are
+constexpr Experts<split::expert, ExpertSizes{4, 5, 8, 6}> experts{};
+#elif CASE == 2  // expect: all sizes in their type, or all in the object
+constexpr Experts<split::expert, ExpertSizes{.experts = 4, .chosen = 2}> experts{};
+#elif CASE == 3  // expect: is split by split::expert, or not
+constexpr Experts<split::output, sizes> experts{};
+#elif CASE == 4  // expect: or leave balanced_by away
+using Parameters = parameters_t<Balanced, Sharded<Axis::sequence> >;
+#else
+constexpr Experts<split::expert, sizes> experts{};
+using Parameters = parameters_t<Balanced, Invariant>;
+#endif
