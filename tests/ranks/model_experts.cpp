@@ -1,6 +1,6 @@
 // Mixtures of experts at 1 to 8 ranks against their formula and its differences: every dtype and
 // split, ranks without experts, experts without rows, equal logits, the balancing loss with
-// padding, several batches and a loss scale.
+// padding, several batches and a loss scale, and Mixtrals of transformers.
 
 #include <doctest/doctest.h>
 
@@ -15,9 +15,12 @@
 
 #include "ranks/experts_by_formula.hpp"
 #include "ranks/layer_on_ranks.hpp"
+#include "ranks/transformers.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/layers/experts.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/models/llama.hpp"
+#include "shardwise/models/llama_files.hpp"
 #include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/optimizer.hpp"
@@ -223,6 +226,14 @@ void check_balance() {
   }
 }
 
+template <class P, LlamaForm Form>
+void check_mixtral(const std::string& family, int size) {
+  LlamaConfig config = read_llama_config(testing::transformers::directory(family));
+  config.form.balanced = Form.balanced;
+  config.balance = 0.5;
+  testing::transformers::check<P>(family, llama<P, Form>(config), llama_tensors(config), size);
+}
+
 }  // namespace
 
 TEST_CASE_TEMPLATE("rows and gradients of two batches", T, float, double, bf16, fp16) {
@@ -270,6 +281,20 @@ TEST_CASE("the gradient of a balancing loss by the input, without a step") {
       CHECK(relative_difference(model.backward(nothing.view()), expected) < 1e-7);
     });
   }
+}
+
+TEST_CASE("Mixtrals of transformers") {
+  constexpr LlamaForm windowed{.experts = true, .window = 4};
+  constexpr LlamaForm balanced{.experts = true, .balanced = true};
+  for (const int size : {1, 2, 3, 4, 5, 8}) {
+    check_mixtral<TensorPlan, windowed>("mixtral", size);
+    check_mixtral<TensorPlan, balanced>("mixtral_balanced", size);
+  }
+  for (const int size : {1, 2, 3, 5}) {
+    check_mixtral<SequencePlan, windowed>("mixtral", size);
+    check_mixtral<ContextPlan, windowed>("mixtral", size);
+  }
+  check_mixtral<SequencePlan, balanced>("mixtral_balanced", 3);
 }
 
 TEST_CASE("choices that no row can make") {

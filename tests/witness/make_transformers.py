@@ -26,6 +26,7 @@ LLAMA = SHARED | {"hidden_size": 16, "intermediate_size": 10, "num_hidden_layers
                   "bos_token_id": 0, "eos_token_id": 0,
                   "pad_token_id": None}  # the table of transformers has no gradient in the row of this id
 FALCON = SHARED | {"num_hidden_layers": 2, "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 0}
+MIXTRAL = LLAMA | {"num_local_experts": 5, "num_experts_per_tok": 2, "experts_implementation": "eager"}
 FAMILIES = {
     "gpt2": (transformers.GPT2Config, SHARED | {
         "n_positions": 11, "n_embd": 12, "n_layer": 2, "n_head": 6, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
@@ -51,6 +52,10 @@ FAMILIES = {
     "vit": (transformers.ViTConfig, {
         "hidden_size": 12, "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 10,
         "patch_size": 3, "num_channels": 2, "num_labels": 5, "attn_implementation": "eager"}),
+    "mixtral": (transformers.MixtralConfig, MIXTRAL | {"sliding_window": 4}),
+    # one block: with several, transformers has one balancing loss for all, and we have one for each
+    "mixtral_balanced": (transformers.MixtralConfig, MIXTRAL | {
+        "num_hidden_layers": 1, "output_router_logits": True, "router_aux_loss_coef": 0.5}),
 }
 
 
@@ -67,20 +72,20 @@ def by_file(model, folder):
 
 
 def of_images(model):
-    """Logits of made(7) of [3, 2, 10, 10], and the mean loss; the labels are 3, 0 and 2."""
-    logits = model(made(7, 3, 2, 10, 10)).logits
-    return logits, torch.nn.functional.cross_entropy(logits, torch.tensor([3, 0, 2]))
+    """What a model gives for made(7) of [3, 2, 10, 10], and the mean loss; the labels are 3, 0 and 2."""
+    output = model(made(7, 3, 2, 10, 10))
+    return output, torch.nn.functional.cross_entropy(output.logits, torch.tensor([3, 0, 2]))
 
 
 def of_text(model, inputs={}, mask=torch.ones(2, 11, dtype=torch.long)):
-    """Logits of the ids i^2 mod 13 of [2, 11], and the mean loss. The label of a row is the id of the next row, and
-    -100 in rows 3 and 10 and where a row is no token, which do not count."""
+    """What a model gives for the ids i^2 mod 13 of [2, 11], and the mean loss. The label of a row is the id of the next
+    row, and -100 in rows 3 and 10 and where a row is no token, which do not count."""
     ids = (torch.arange(22) ** 2 % 13).reshape(2, 11)
     labels = torch.arange(1, 23) ** 2 % 13
     labels[3] = labels[10] = -100
     labels[mask.reshape(22) == 0] = -100
-    logits = model(ids, **inputs).logits
-    return logits, torch.nn.functional.cross_entropy(logits.reshape(22, 13), labels)
+    output = model(ids, **inputs)
+    return output, torch.nn.functional.cross_entropy(output.logits.reshape(22, 13), labels)
 
 
 def of_pairs(model):
@@ -98,7 +103,8 @@ KINDS = {"vit": (transformers.AutoModelForImageClassification, of_images),
 
 def computed(family):
     """Two blocks of one family. Parameter i, in transformers' order, is made(30 + i) / 2. `gradient NAME` is that of
-    the loss by the parameter that files call NAME."""
+    the loss by the parameter that files call NAME, with the balancing loss where the model has one; `loss` is without
+    that."""
     config_type, options = FAMILIES[family]
     kind, learn = KINDS.get(family, (transformers.AutoModelForCausalLM, of_text))
     first, second, third = in_double()
@@ -107,8 +113,9 @@ def computed(family):
         with torch.no_grad():
             for i, parameter in enumerate(model.parameters()):
                 parameter.copy_(made(30 + i, *parameter.shape) / 2)
-        logits, loss = learn(model)
-        loss.backward()
+        output, loss = learn(model)
+        balance = getattr(output, "aux_loss", None)
+        (loss if balance is None else loss + model.config.router_aux_loss_coef * balance).backward()
     folder = VALUES / "hugging_face" / family
     shutil.rmtree(folder, ignore_errors=True)
     saved = copy.deepcopy(model).to(torch.float32)
@@ -119,7 +126,7 @@ def computed(family):
         for parameter in model.parameters():
             parameter.copy_(parameter.grad)
     with tempfile.TemporaryDirectory() as gradients:
-        return {"logits": logits, "loss": loss} | {
+        return {"logits": output.logits, "loss": loss} | {
             f"gradient {name}": gradient for name, gradient in by_file(model, gradients).items()}
 
 

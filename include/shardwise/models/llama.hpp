@@ -1,5 +1,5 @@
 #pragma once
-// Models of the Llama family: Llama, Mistral, Phi-3, Qwen2 and Qwen3.
+// Models of the Llama family: Llama, Mistral, Mixtral, Phi-3, Qwen2 and Qwen3.
 
 #include <cstddef>
 #include <string>
@@ -9,6 +9,7 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/embedding.hpp"
+#include "shardwise/layers/experts.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/head_norm.hpp"
 #include "shardwise/layers/linear.hpp"
@@ -31,6 +32,8 @@ struct LlamaForm {
   bool bias = false;        ///< whether queries, keys and values have a bias, as in Qwen2
   bool head_norms = false;  ///< whether each query and key is normalised, as in Qwen3
   bool tied = false;        ///< whether the logits use the table of the embedding
+  bool experts = false;     ///< whether blocks end in a mixture of experts, as in Mixtral
+  bool balanced = false;    ///< whether each mixture has a balancing loss in training
   std::size_t window = 0;   ///< tokens that a token sees, with itself; 0 for all before it
 
   friend constexpr bool operator==(const LlamaForm&, const LlamaForm&) = default;
@@ -41,7 +44,10 @@ struct LlamaConfig {
   LlamaForm form{};            ///< must be that of the type
   std::size_t vocabulary = 0;  ///< tokens
   std::size_t features = 0;    ///< of a token
-  std::size_t hidden = 0;      ///< features of the perceptron
+  std::size_t hidden = 0;      ///< features of the perceptron, or of each expert
+  std::size_t experts = 0;     ///< of a block, if it has any
+  std::size_t chosen = 0;      ///< experts of a token
+  double balance = 0;          ///< coefficient of the balancing loss of each mixture
   std::size_t heads = 0;       ///< of queries
   std::size_t groups = 0;      ///< heads of keys and values; a divisor of `heads`
   std::size_t head_size = 0;   ///< features of a head
@@ -55,10 +61,31 @@ namespace detail {
 
 struct LlamaTable;
 
+/// The second half of a block.
+template <class Plan, LlamaForm Form>
+auto llama_perceptron(const LlamaConfig& config, const RmsNorm<dynamic>& norm) {
+  if constexpr (Form.experts) {
+    const Experts<typename Plan::experts> experts(
+        {config.experts, config.chosen, config.features, config.hidden});
+    if constexpr (Form.balanced) {
+      return Sequential(norm, experts.balanced_by(config.balance));
+    } else {
+      return Sequential(norm, experts);
+    }
+  } else {
+    using First = Linear<typename Plan::first, dynamic, dynamic, false>;
+    using Second = Linear<typename Plan::second, dynamic, dynamic, false>;
+    const First up(config.features, config.hidden);
+    return Sequential(norm, Join(Times<activations::Silu>{}, up, up),
+                      Second(config.hidden, config.features));
+  }
+}
+
 inline std::string text_of(const LlamaForm& form) {
   return sentence({"LlamaForm{.bias = ", flag_text(form.bias),
                    ", .head_norms = ", flag_text(form.head_norms),
-                   ", .tied = ", flag_text(form.tied), ", .window = ", form.window, "}"});
+                   ", .tied = ", flag_text(form.tied), ", .experts = ", flag_text(form.experts),
+                   ", .balanced = ", flag_text(form.balanced), ", .window = ", form.window, "}"});
 }
 
 }  // namespace detail
@@ -68,9 +95,11 @@ inline std::string text_of(const LlamaForm& form) {
 ///
 ///     x = x + attention(norm(x)), x = x + down(silu(gate(norm(x))) · up(norm(x))), in each block
 ///
-/// throws   argument_error if the form of the type is not that of `config`, or `groups` does not
-///          divide `heads`
-/// source   Touvron et al. 2023, section 2.2; Jiang et al. 2023 (Mistral 7B), section 2
+/// or with `Experts` in place of the second half.
+/// throws   argument_error if the form of the type is not that of `config`, `groups` does not
+///          divide `heads`, or a token cannot choose `chosen` of the experts
+/// source   Touvron et al. 2023, section 2.2; Jiang et al. 2023 (Mistral 7B), section 2; Jiang et
+///          al. 2024 (Mixtral of experts), section 2
 template <class Plan = TensorPlan, LlamaForm Form = LlamaForm{}>
 auto llama(const LlamaConfig& config) {
   using Heads = Linear<typename Plan::first, dynamic, dynamic, Form.bias>;
@@ -96,10 +125,7 @@ auto llama(const LlamaConfig& config) {
   const auto block = Sequential(
       Residual(Sequential(norm, Join(Attend<attention>{}, turned(queries), turned(keys), keys),
                           Second(config.heads * size, wide))),
-      Residual(Sequential(
-          norm,
-          Join(Times<activations::Silu>{}, First(wide, config.hidden), First(wide, config.hidden)),
-          Second(config.hidden, wide))));
+      Residual(detail::llama_perceptron<Plan, Form>(config, norm)));
 
   const To<typename Plan::stream> stream;
   const Repeat blocks(config.layers, block);

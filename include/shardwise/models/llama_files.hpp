@@ -27,17 +27,33 @@ inline void refuse_other_forms(const ConfigFile& config) {
   }
 }
 
+inline void read_experts(const ConfigFile& config, LlamaConfig& made) {
+  if (config.number("router_jitter_noise", 0) != 0) {
+    config.refuse("router_jitter_noise", "models with noise in their router cannot be read");
+  }
+  made.form.experts = true;
+  made.experts = config.size("num_local_experts");
+  made.chosen = config.size("num_experts_per_tok");
+  if (made.chosen == 0 || made.chosen > made.experts) {
+    config.refuse("num_experts_per_tok",
+                  "it must be at least 1, and no more than num_local_experts");
+  }
+}
+
 }  // namespace detail
 
-/// Reads config.json in a directory of transformers: of Llama, Mistral, Phi-3, Qwen2 or Qwen3.
+/// Reads config.json in a directory of transformers: of Llama, Mistral, Mixtral, Phi-3, Qwen2 or
+/// Qwen3. What it says of a balancing loss is of a training, and is not read: set `form.balanced`
+/// and `balance` if you want one.
 /// throws   data_error that names the field, for a file that cannot be read, for fields that are
 ///          missing or of another kind, and for models that cannot be built here
 inline LlamaConfig read_llama_config(const std::filesystem::path& directory) {
   const ConfigFile config(directory);
   const std::string type = config.text("model_type");
   const bool is_qwen = type == "qwen2" || type == "qwen3";
-  if (type != "llama" && type != "mistral" && type != "phi3" && !is_qwen) {
-    config.refuse("model_type", "llama, mistral, phi3, qwen2 and qwen3 can be read");
+  const bool is_mixtral = type == "mixtral";
+  if (type != "llama" && type != "mistral" && type != "phi3" && !is_qwen && !is_mixtral) {
+    config.refuse("model_type", "llama, mistral, mixtral, phi3, qwen2 and qwen3 can be read");
   }
   detail::refuse_other_forms(config);
   LlamaConfig made;
@@ -57,6 +73,7 @@ inline LlamaConfig read_llama_config(const std::filesystem::path& directory) {
   made.head_size = config.size("head_dim", made.features / made.heads);
   made.rope = detail::rope_options(config, made.head_size, config.size("max_position_embeddings"));
   made.fused = type == "phi3";
+  if (is_mixtral) detail::read_experts(config, made);
   made.form.bias = type == "qwen2";
   made.form.head_norms = type == "qwen3";
   made.form.tied = config.flag("tie_word_embeddings", false);
@@ -92,6 +109,13 @@ inline std::vector<FileTensor> llama_tensors(const LlamaConfig& config) {
     }
     tensors.emplace_back(attention + "o_proj.weight");
     tensors.emplace_back(block + "post_attention_layernorm.weight");
+    if (config.form.experts) {
+      const std::string mixture = block + "block_sparse_moe.";
+      tensors.emplace_back(mixture + "gate.weight");
+      for (const char* part : {"w1", "w3", "w2"})
+        tensors.emplace_back(mixture + "experts.*." + part + ".weight");
+      continue;
+    }
     add(block + "mlp.gate_proj", block + "mlp.gate_up_proj", 0);
     add(block + "mlp.up_proj", block + "mlp.gate_up_proj", config.hidden);
     tensors.emplace_back(block + "mlp.down_proj.weight");

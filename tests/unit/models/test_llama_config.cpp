@@ -36,8 +36,17 @@ const Fields small{{"model_type", "\"llama\""},
                    {"tie_word_embeddings", "false"},
                    {"torch_dtype", "\"bfloat16\""}};
 
+const Fields of_experts{
+    {"model_type", "\"mixtral\""}, {"num_local_experts", "8"}, {"num_experts_per_tok", "2"}};
+
 LlamaConfig read(const Fields& changed) {
   return testing::read_config(small, changed, read_llama_config);
+}
+
+Fields with_experts(const std::string& field, const std::string& value) {
+  Fields changed = of_experts;
+  changed[field] = value;
+  return changed;
 }
 
 }  // namespace
@@ -66,6 +75,10 @@ TEST_CASE("sizes and forms are those of the file") {
   windowed["use_sliding_window"] = "true";
   CHECK(read(windowed).form == LlamaForm{.bias = true, .tied = true, .window = 7});
   CHECK(read({{"model_type", "\"qwen3\""}}).form == LlamaForm{.head_norms = true});
+  const LlamaConfig mixtral = read(of_experts);
+  CHECK(mixtral.form == LlamaForm{.experts = true});
+  CHECK(mixtral.experts == 8);
+  CHECK(mixtral.chosen == 2);
 }
 
 TEST_CASE("the frequencies of positions are read from both versions") {
@@ -124,6 +137,10 @@ TEST_CASE("what cannot be built is refused by its field") {
            {{{"partial_rotary_factor", "1.5"}}, {"partial_rotary_factor is 1.5"}},
            {{{"rope_parameters", R"({"full_attention": {}})"}},
             {"has no rope_parameters.rope_theta"}},
+           {with_experts("num_experts_per_tok", "9"), {"num_experts_per_tok is 9", "no more than"}},
+           {with_experts("num_experts_per_tok", "0"), {"num_experts_per_tok is 0"}},
+           {with_experts("num_local_experts", ""), {"has no num_local_experts"}},
+           {with_experts("router_jitter_noise", "0.1"), {"router_jitter_noise is 0.1", "noise"}},
            {{{"vocab_size", "nonsense"}}, {"no JSON object"}}}) {
     check_mentions(message_of<data_error>([&] { read(c.changed); }), c.said);
   }
