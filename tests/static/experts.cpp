@@ -66,6 +66,21 @@ static_assert(memory_of<Split, 8>(rows)[7].parameters == router);
 static_assert(local_shape<Expert>({{Axis::expert, 5}, {Axis::output, 4}}, {1, 4}) ==
               Shape{{Axis::expert, 1}, {Axis::output, 4}});
 
+// Slots are few more than rows, of few different numbers, and fit into the memory that is taken.
+consteval bool slots_fit() {
+  std::size_t numbers = 0, last = 0;
+  for (std::size_t n = 0; n <= 4096; ++n) {
+    const std::size_t slots = detail::slots_for(n);
+    if (slots < n || slots > detail::most_slots(n, 1, 1)) return false;
+    if (slots != last) ++numbers;
+    last = slots;
+  }
+  return numbers <= 4 * 12;
+}
+static_assert(slots_fit());
+static_assert(detail::slots_for(8) == 8 && detail::slots_for(9) == 10 &&
+              detail::slots_for(100) == 112);
+
 // A block of a Mixtral makes two all-reduces each way, one for attention and one for experts.
 // begin: block
 using Heads = HeadLinear<6, 4, 3, false>;

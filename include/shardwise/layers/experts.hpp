@@ -54,7 +54,7 @@ namespace shardwise {
 /// the mean of the softmax of all logits. It is of each layer and batch; the batches of a step
 /// weigh as their samples, and the loss scale applies. Rows of padding (see `Segment`) do not
 /// count. The loss that a step returns is without it. (transformers takes f and P as means over all
-/// layers; for one layer the two are equal.)
+/// layers; for one layer the two are equal.) `Balanced` is whether the type has it.
 /// sends    nothing
 /// throws   shape_error if x has another innermost axis or extent than N features
 /// source   Jiang et al. 2024 (Mixtral of experts), section 2.1; Fedus et al. 2022 (Switch

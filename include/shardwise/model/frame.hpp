@@ -134,8 +134,8 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   }
 
   /// The factor between the gradient of a mean over the samples of this batch and its summand in
-  /// the gradients of the step: the loss scale, times the batch's share of the step's samples. A
-  /// layer that adds a loss of its own multiplies its gradient by it.
+  /// the gradients of the step: the loss scale, times the batch's share of the step's samples; 1
+  /// without a `Step`. A layer that adds a loss of its own multiplies its gradient by it.
   double loss_factor() const { return run_.loss_factor(); }
 
   /// Samples of earlier batches of this step.
