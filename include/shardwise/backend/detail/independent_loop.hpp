@@ -27,28 +27,33 @@ void plain_loop(std::size_t n, const F& f) {
 // processors have those of 8. Without optimisation no loop has vectors.
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__AVX2__)
 
-/// The same loop in vectors of 8 floats. It has the bits of `plain_loop`, because AVX2 alone has no
-/// multiplication and addition that round once (FMA is another set): so ranks on unlike machines,
-/// and runs on them, agree.
 template <class F>
-[[gnu::target("avx2"), gnu::flatten]] void wide_loop(std::size_t n, const F& f) {
-  plain_loop(n, f);
+[[gnu::target("avx2"), gnu::flatten]] void in_wide_vectors(const F& f) {
+  f();
 }
 
-/// Calls f(i) for every i in [0, n), in any order.
+/// Calls f(), compiled for vectors of 8 floats where the processor has them. f has the same bits
+/// without, because AVX2 alone has no multiplication and addition that round once (FMA is another
+/// set): so ranks on unlike machines, and runs on them, agree.
 template <class F>
-void independent_loop(std::size_t n, const F& f) {
-  __builtin_cpu_supports("avx2") ? wide_loop(n, f) : plain_loop(n, f);
+void in_widest_vectors(const F& f) {
+  __builtin_cpu_supports("avx2") ? in_wide_vectors(f) : f();
 }
 
 #else
 
-/// Calls f(i) for every i in [0, n), in any order.
+/// Calls f().
 template <class F>
-void independent_loop(std::size_t n, const F& f) {
-  plain_loop(n, f);
+void in_widest_vectors(const F& f) {
+  f();
 }
 
 #endif
+
+/// Calls f(i) for every i in [0, n), in any order.
+template <class F>
+void independent_loop(std::size_t n, const F& f) {
+  in_widest_vectors([&] { plain_loop(n, f); });
+}
 
 }  // namespace shardwise::detail
