@@ -12,8 +12,12 @@
 #include <new>
 #include <vector>
 
+#include "shardwise/backend/attention.hpp"
+#include "shardwise/backend/detail/attention_loops.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/core/philox.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
@@ -127,6 +131,34 @@ TEST_CASE_TEMPLATE("convolutions of two sizes of batch allocate nothing", T, flo
           kernel.backward(call, x.data(), dy.data(), weight, write, dw.data(), db.data(),
                           dx.data());
       }
+    }
+  };
+  steps();
+  ours = 0;
+  counting = true;
+  steps();
+  counting = false;
+  CHECK(ours.load() == 0);
+}
+
+TEST_CASE_TEMPLATE("attentions of two lengths allocate nothing", T, float, bf16) {
+  OneDnn backend;
+  const std::vector<T> in(2 * 150 * 4 * 8, T{1});
+  std::vector<T> y(in.size()), dq(in.size()), dk(in.size()), dv(in.size());
+  const auto steps = [&] {
+    for (const std::size_t length : {150U, 20U}) {
+      const TokenRows rows{2, length, length, 0, 0};
+      const detail::AttentionOperands<T, RandomStream> of{{rows, rows, Sequences(length)},
+                                                          {8, 2, 4, 4, 0, 2, 0},
+                                                          0.5F,
+                                                          0,
+                                                          {RandomStream(Seed{1}, 0, 0), 0.25, 0},
+                                                          in.data(),
+                                                          in.data(),
+                                                          in.data()};
+      OneDnn::Attention<T> kernel(backend);
+      kernel.forward(of, y.data());
+      kernel.backward(of, in.data(), dq.data(), dk.data(), dv.data());
     }
   };
   steps();

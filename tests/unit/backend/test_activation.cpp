@@ -7,6 +7,7 @@
 #include <string>
 
 #include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/detail/elementary.hpp"
 #include "witness/values.hpp"
 
 using namespace shardwise;
@@ -137,4 +138,13 @@ TEST_CASE("visit finds the function object of each activation") {
   CHECK(name(Activation::none) == "none");
   CHECK(name(Activation::gelu_tanh) == "gelu_tanh");
   CHECK(name(Activation::sigmoid) == "sigmoid");
+}
+
+TEST_CASE("a coarse exponential is exact to far more than the bits of bf16") {
+  for (float x = 0; x >= -87; x -= 1.0F / 128) {
+    const double exact = std::exp(static_cast<double>(x));
+    CHECK(detail::coarse_exponential(x) == doctest::Approx(exact).epsilon(5e-5));
+  }
+  CHECK(detail::coarse_exponential(-1e30F) == detail::coarse_exponential(-87.0F));
+  CHECK(std::isnan(detail::coarse_exponential(std::nanf(""))));
 }

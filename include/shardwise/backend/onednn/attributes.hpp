@@ -35,12 +35,14 @@ inline void append(dnnl_post_ops_t post_ops, Activation activation, const ErrorC
   }
 }
 
-/// User-managed scratch memory; for Write::add the output is added to; then the activation.
-inline Attributes attributes(Write write, Activation activation, const ErrorContext& context) {
+/// For Write::add the output is added to; then the activation. The caller gives scratch memory,
+/// unless its size is not known before a run.
+inline Attributes attributes(Write write, Activation activation, const ErrorContext& context,
+                             dnnl_scratchpad_mode_t scratch = dnnl_scratchpad_mode_user) {
   dnnl_primitive_attr_t attr = nullptr;
   check(dnnl_primitive_attr_create(&attr), "dnnl_primitive_attr_create", context);
   Attributes result(attr);
-  check(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user),
+  check(dnnl_primitive_attr_set_scratchpad_mode(attr, scratch),
         "dnnl_primitive_attr_set_scratchpad_mode", context);
 
   dnnl_post_ops_t post_ops = nullptr;

@@ -16,6 +16,7 @@
 #include "shardwise/backend/onednn/library.hpp"
 #include "shardwise/backend/onednn/matrix.hpp"
 #include "shardwise/backend/onednn/primitive.hpp"
+#include "shardwise/backend/onednn/processor.hpp"
 #include "shardwise/backend/onednn/reorder.hpp"
 #include "shardwise/backend/onednn/scratch.hpp"
 #include "shardwise/backend/onednn/session.hpp"
@@ -25,10 +26,8 @@ namespace shardwise::detail::onednn {
 /// The dtype in which the library multiplies: bf16 if the processor supports it and the library is
 /// correct; else float, and the reorders convert.
 inline dnnl_data_type_t product_dtype(const ConvolutionGeometry& g, const ErrorContext& context) {
-  constexpr int native = dnnl_cpu_isa_avx512_core_bf16;
-  const bool multiplies_bf16 = (dnnl_get_effective_cpu_isa() & native) == native;
-  return context.dtype == Dtype::bfloat16 && multiplies_bf16 && g.bf16_is_right ? dnnl_bf16
-                                                                                : dnnl_f32;
+  return context.dtype == Dtype::bfloat16 && multiplies_bf16() && g.bf16_is_right ? dnnl_bf16
+                                                                                  : dnnl_f32;
 }
 
 /// A tensor of the caller that the primitive reads in another layout: copied into the plan's own

@@ -1,6 +1,6 @@
 #pragma once
-// The CPU engine: matrix products and convolutions by oneDNN, for float and bf16. Link -ldnnl (and
-// -ldl before glibc 2.34). Needs oneDNN 2 or 3; library.hpp has their differences.
+// The CPU engine: matrix products, attention and convolutions by oneDNN, for float and bf16. Link
+// -ldnnl (and -ldl before glibc 2.34). Needs oneDNN 2 or 3; library.hpp has their differences.
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -15,6 +15,7 @@
 #include "shardwise/backend/detail/independent_loop.hpp"
 #include "shardwise/backend/detail/pooling_loops.hpp"
 #include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/backend/onednn/attention_heads.hpp"
 #include "shardwise/backend/onednn/session.hpp"
 #include "shardwise/backend/onednn/threads.hpp"
 #include "shardwise/backend/onednn/weight_gradient.hpp"
@@ -47,7 +48,7 @@ class OneDnn {
   template <OneDnnReal T>
   class AveragePooling;
 
-  template <std::same_as<float> T>
+  template <OneDnnReal T>
   class Attention;
 
   /// Throws argument_error for fewer than one thread, backend_error if the library fails.
@@ -66,6 +67,7 @@ class OneDnn {
  private:
   int threads_;
   detail::onednn::Session session_;
+  detail::onednn::AttentionMemory attention_;
 };
 
 /// The products of one linear layer; see LinearKernel for shapes. Weights are packed if that pays
