@@ -1,5 +1,5 @@
 // The kernel of attention without projections: 8 heads of 64 features, one sample, one thread. It
-// contends as turns.hpp says, or writes the problem.
+// contends in a dtype as turns.hpp says, or writes the problem.
 
 #include "shardwise/backend/attention.hpp"
 
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -45,7 +46,7 @@ struct Call {
   Call(const std::filesystem::path& folder, const Sizes& s) : sizes(s) {
     for (std::size_t i = 0; const auto& [name, shape] : sizes.operands()) {
       const std::vector<float> values = peers::load(folder, name, shape);
-      in[i++].assign(values.begin(), values.end());
+      in[i++] = rounded(values);
     }
     y = dq = in[0];
     dk = dv = in[1];
@@ -56,8 +57,8 @@ struct Call {
     return sw::detail::AttentionOperands<T, sw::RandomStream>{
         {all, all, sw::Sequences(sizes.rows), sizes.causal, 0},
         {head_size, heads / sizes.key_heads, heads, heads, 0, sizes.key_heads, 0},
-        T(0.125),  // 1 / √(head_size)
-        T(0),
+        0.125F,  // 1 / √(head_size)
+        0,
         {sw::RandomStream(sw::Seed{1}, 0, 0), 0, 0},
         in[0].data(),
         in[1].data(),
@@ -66,6 +67,12 @@ struct Call {
   const T* dy() const { return in[3].data(); }
   std::array<std::pair<std::string, std::vector<T>*>, 4> results() {
     return {{{"y", &y}, {"grad.q", &dq}, {"grad.k", &dk}, {"grad.v", &dv}}};
+  }
+
+  static std::vector<T> rounded(const std::vector<float>& values) {
+    std::vector<T> numbers;
+    for (const float value : values) numbers.push_back(static_cast<T>(value));
+    return numbers;
   }
 
   Sizes sizes;
@@ -104,22 +111,23 @@ void make(const std::filesystem::path& folder, const Sizes& sizes) {
   }
 }
 
+template <class T>
 void contend(const std::filesystem::path& folder, const Sizes& sizes) {
   peers::print_versions();
   sw::OneDnn backend;
-  sw::OneDnn::Attention<float> kernel(backend);
-  const sw::detail::onednn::ThreadLimit one_thread(1);
-  Call<float> call(folder, sizes);
+  sw::OneDnn::Attention<T> kernel(backend);
+  Call<T> call(folder, sizes);
   const auto run = [&](bool training) {
     kernel.forward(call.operands(), call.y.data());
     if (training)
       kernel.backward(call.operands(), call.dy(), call.dq.data(), call.dk.data(), call.dv.data());
   };
   run(true);
+  constexpr bool of_float = std::is_same_v<T, float>;
   for (const auto& [name, values] : call.results()) {
     const std::size_t count = values->size() / (sizes.rows * head_size);
     const std::vector<float> exact = peers::load(folder, name, sizes.of(count));
-    peers::require_close<float>(name, *values, exact, 1e-5, true);
+    peers::require_close<T>(name, *values, exact, of_float ? 1e-5 : peers::bound<T>(name), true);
   }
   peers::take_turns(true, peers::read_turn, run);
 }
@@ -129,10 +137,12 @@ void contend(const std::filesystem::path& folder, const Sizes& sizes) {
 int main(int argc, char** argv) {
   return peers::contend_alone([&] {
     const std::vector<std::string> words(argv + 1, argv + argc);
-    if (words.size() != 5 || (words[0] != "make" && words[0] != "contend"))
+    const std::string what = words.empty() ? "" : words[0];
+    if (words.size() != 5 || (what != "make" && what != "float" && what != "bf16"))
       throw std::runtime_error(
-          "usage: peer_attention make|contend FOLDER ROWS full|causal KEYHEADS");
+          "usage: peer_attention make|float|bf16 FOLDER ROWS full|causal KEYHEADS");
     const Sizes sizes{std::stoul(words[2]), words[3] == "causal", std::stoul(words[4])};
-    words[0] == "make" ? make(words[1], sizes) : contend(words[1], sizes);
+    if (what == "make") return make(words[1], sizes);
+    what == "float" ? contend<float>(words[1], sizes) : contend<sw::bf16>(words[1], sizes);
   });
 }

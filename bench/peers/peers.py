@@ -46,8 +46,7 @@ MODES = ["forward", "training"]
 def problems():
     """[(name, kind, the sizes that its folder is made of, dtype)]"""
     return [(f"{kind}, {shape}, {dtype}", kind, sizes, dtype) for kind, shapes in PROBLEMS.items()
-            for shape, sizes in shapes
-            for dtype in (("float",) if kind == "attention" else ("float", "bf16"))]
+            for shape, sizes in shapes for dtype in ("float", "bf16")]
 
 
 def contenders_of(problem, folder, build, python, mpiexec):
@@ -79,9 +78,10 @@ def contenders_of(problem, folder, build, python, mpiexec):
                          ("PyTorch, 2 processes, gloo", torch("gloo"), both)]
     if kind == "attention":
         return [("ours, one thread",
-                 [str(build / "peer_attention"), "contend", str(folder), *sizes], both),
+                 [str(build / "peer_attention"), dtype, str(folder), *sizes], both),
                 ("PyTorch, one thread",
-                 [str(python), str(HERE / "torch_attention.py"), str(folder), sizes[1]], both)]
+                 [str(python), str(HERE / "torch_attention.py"), dtype, str(folder),
+                  sizes[1]], both)]
     return [("ours by output, threads", ours("peer_threads", "output"), both),
             ("ours by height, threads", ours("peer_threads", "height"), both),
             ("PyTorch, 2 threads", torch("threads"), both),

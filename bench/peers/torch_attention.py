@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's scaled_dot_product_attention on one thread as a contender; see attention.cpp.
 
-usage: torch_attention.py FOLDER full|causal
+usage: torch_attention.py float|bf16 FOLDER full|causal
 """
 
 import os
@@ -24,13 +24,15 @@ def load(folder, name):
     return rows.unflatten(1, (-1, HEAD_SIZE)).transpose(0, 1).unsqueeze(0).contiguous()
 
 
-def main(folder, mask):
+def main(dtype, folder, mask):
     folder = Path(folder)
     torch.set_num_threads(1)
     print(f"version PyTorch {torch.__version__}")
-    operands = {name: load(folder, name).requires_grad_() for name in "qkv"}
+    is_short = dtype == "bf16"
+    dtype = torch.bfloat16 if is_short else torch.float
+    operands = {name: load(folder, name).to(dtype).requires_grad_() for name in "qkv"}
     q, k, v = operands.values()
-    dy = load(folder, "dy")
+    dy = load(folder, "dy").to(dtype)
 
     def attention():
         return torch.nn.functional.scaled_dot_product_attention(
@@ -49,7 +51,7 @@ def main(folder, mask):
 
     def require_close(name, got):
         exact = load(folder, name)
-        require_difference(name, float((got - exact).norm() / exact.norm()), False, 1e-5, True)
+        require_difference(name, float((got - exact).norm() / exact.norm()), is_short, 1e-5)
 
     require_close("y", forward())
     require_close("y", train())
@@ -60,6 +62,6 @@ def main(folder, mask):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 4:
         sys.exit(__doc__)
     main(*sys.argv[1:])
