@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "models/bf16_registers.hpp"
 #include "models/mlp_by_hand.hpp"
 #include "models/mlp_model.hpp"
 #include "support/one_and_two_ranks.hpp"
 #include "support/program.hpp"
+#include "support/registers.hpp"
 
 namespace {
 
@@ -85,8 +85,9 @@ std::vector<bench::Timing> bf16_and_float(std::size_t rows, int rounds) {
   of_bf16.require_results("bf16", in_bf16);
   std::vector<bench::Candidate> candidates{{"float", [&] { of_float.forward(); }}};
   const std::size_t operations = 2 * rows * hidden * (in + out);
-  if (bench::bf16_registers_are_the_peak())
-    candidates.push_back({"bf16 in registers", [=] { bench::multiply_in_registers(operations); }});
+  if (bench::registers_are_the_peak<sw::bf16>())
+    candidates.push_back(
+        {"bf16 in registers", [=] { bench::multiply_in_registers<sw::bf16>(operations); }});
   candidates.push_back({"bf16", [&] { of_bf16.forward(); }});
   auto timings = bench::interleave(candidates, {rounds, sample_seconds, bench::Clock::thread});
   for (bench::Timing& timing : timings)

@@ -1,8 +1,6 @@
 // The kernel of attention without projections: 8 heads of 64 features, one sample, one thread. It
 // contends in a dtype as turns.hpp says, or writes the problem.
 
-#include "shardwise/backend/attention.hpp"
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,71 +11,36 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/attention_call.hpp"
 #include "peers/ours.hpp"
 #include "peers/results.hpp"
 #include "peers/turns.hpp"
 #include "shardwise/backend/detail/attention_loops.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/core/philox.hpp"
-#include "shardwise/core/sequences.hpp"
+#include "shardwise/core/shape.hpp"
 
 namespace {
 
 namespace sw = shardwise;
 
-constexpr std::size_t heads = 8, head_size = 64;
+using Sizes = bench::AttentionSizes;
+constexpr std::array<const char*, 4> operands{"q", "k", "v", "dy"};
 
-struct Sizes {
-  std::size_t rows;
-  bool causal;
-  std::size_t key_heads;
+sw::Shape shape_of(const Sizes& sizes, std::size_t some_heads) {
+  return {{sw::Axis::sequence, sizes.rows}, {sw::Axis::feature, some_heads * sizes.head}};
+}
 
-  sw::Shape of(std::size_t count) const {
-    return {{sw::Axis::sequence, rows}, {sw::Axis::feature, count * head_size}};
-  }
-  std::array<std::pair<std::string, sw::Shape>, 4> operands() const {
-    return {{{"q", of(heads)}, {"k", of(key_heads)}, {"v", of(key_heads)}, {"dy", of(heads)}}};
-  }
-};
-
-/// The operands and the results of one call.
 template <class T>
-struct Call {
-  Call(const std::filesystem::path& folder, const Sizes& s) : sizes(s) {
-    for (std::size_t i = 0; const auto& [name, shape] : sizes.operands()) {
-      const std::vector<float> values = peers::load(folder, name, shape);
-      in[i++] = rounded(values);
-    }
-    y = dq = in[0];
-    dk = dv = in[1];
-  }
+struct Call : bench::AttentionCall<T> {
+  Call(const std::filesystem::path& folder, const Sizes& sizes)
+      : bench::AttentionCall<T>(sizes, [&](std::size_t i, std::size_t heads) {
+          return peers::load(folder, operands[i], shape_of(sizes, heads));
+        }) {}
 
-  auto operands() const {
-    const sw::TokenRows all{1, sizes.rows, sizes.rows, 0, 0};
-    return sw::detail::AttentionOperands<T, sw::RandomStream>{
-        {all, all, sw::Sequences(sizes.rows), sizes.causal, 0},
-        {head_size, heads / sizes.key_heads, heads, heads, 0, sizes.key_heads, 0},
-        0.125F,  // 1 / √(head_size)
-        0,
-        {sw::RandomStream(sw::Seed{1}, 0, 0), 0, 0},
-        in[0].data(),
-        in[1].data(),
-        in[2].data()};
-  }
-  const T* dy() const { return in[3].data(); }
   std::array<std::pair<std::string, std::vector<T>*>, 4> results() {
-    return {{{"y", &y}, {"grad.q", &dq}, {"grad.k", &dk}, {"grad.v", &dv}}};
+    return {{{"y", &this->y}, {"grad.q", &this->dq}, {"grad.k", &this->dk}, {"grad.v", &this->dv}}};
   }
-
-  static std::vector<T> rounded(const std::vector<float>& values) {
-    std::vector<T> numbers;
-    for (const float value : values) numbers.push_back(static_cast<T>(value));
-    return numbers;
-  }
-
-  Sizes sizes;
-  std::array<std::vector<T>, 4> in;  // q, k, v, dy
-  std::vector<T> y, dq, dk, dv;
 };
 
 /// By plain loops in double.
@@ -85,7 +48,7 @@ void compute(Call<double>& call) {
   namespace loops = sw::detail;
   using Stream = sw::RandomStream;
   const auto of = call.operands();
-  const std::size_t rows = call.sizes.rows;
+  const std::size_t rows = call.sizes.rows, heads = call.sizes.heads;
   const loops::AttentionForward<double, Stream> forward{of, call.y.data()};
   for (std::size_t i = 0; i < rows * heads; ++i) forward(i);
   std::vector<loops::SoftmaxRow<double>> softmax(rows * heads);
@@ -98,13 +61,15 @@ void compute(Call<double>& call) {
 
 void make(const std::filesystem::path& folder, const Sizes& sizes) {
   std::filesystem::create_directories(folder);
-  for (std::uint64_t number = 0; const auto& [name, shape] : sizes.operands())
-    sw::write_npy(peers::file_of(folder, name), peers::whole_numbers(shape, number++).view());
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const sw::Shape shape = shape_of(sizes, sizes.heads_of_operands()[i]);
+    sw::write_npy(peers::file_of(folder, operands[i]), peers::whole_numbers(shape, i).view());
+  }
   Call<double> call(folder, sizes);
   compute(call);
   for (const auto& [name, values] : call.results()) {
-    const std::size_t count = values->size() / (sizes.rows * head_size);
-    sw::Tensor<float, sw::Invariant> rounded(sizes.of(count));
+    const std::size_t count = values->size() / (sizes.rows * sizes.head);
+    sw::Tensor<float, sw::Invariant> rounded(shape_of(sizes, count));
     for (std::size_t i = 0; i < values->size(); ++i)
       rounded.data()[i] = static_cast<float>((*values)[i]);
     sw::write_npy(peers::file_of(folder, name), rounded.view());
@@ -125,8 +90,8 @@ void contend(const std::filesystem::path& folder, const Sizes& sizes) {
   run(true);
   constexpr bool of_float = std::is_same_v<T, float>;
   for (const auto& [name, values] : call.results()) {
-    const std::size_t count = values->size() / (sizes.rows * head_size);
-    const std::vector<float> exact = peers::load(folder, name, sizes.of(count));
+    const std::size_t count = values->size() / (sizes.rows * sizes.head);
+    const std::vector<float> exact = peers::load(folder, name, shape_of(sizes, count));
     peers::require_close<T>(name, *values, exact, of_float ? 1e-5 : peers::bound<T>(name), true);
   }
   peers::take_turns(true, peers::read_turn, run);
@@ -141,7 +106,7 @@ int main(int argc, char** argv) {
     if (words.size() != 5 || (what != "make" && what != "float" && what != "bf16"))
       throw std::runtime_error(
           "usage: peer_attention make|float|bf16 FOLDER ROWS full|causal KEYHEADS");
-    const Sizes sizes{std::stoul(words[2]), words[3] == "causal", std::stoul(words[4])};
+    const Sizes sizes{std::stoul(words[2]), words[3] == "causal", 8, std::stoul(words[4])};
     if (what == "make") return make(words[1], sizes);
     what == "float" ? contend<float>(words[1], sizes) : contend<sw::bf16>(words[1], sizes);
   });
