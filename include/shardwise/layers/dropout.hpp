@@ -109,7 +109,7 @@ struct Dropout : detail::Drops<Numerator, Denominator> {
   template <class Frame, class In, class Out>
   static void apply_mask(Frame& frame, In in, Out out) {
     using T = typename Frame::dtype;
-    if (!frame.training()) {
+    if (!frame.training() || Numerator == 0) {
       detail::copy(frame.backend(), in.data(), in.size(), out.data());
       return;
     }
@@ -152,7 +152,7 @@ struct ChannelDropout : detail::Drops<Numerator, Denominator> {
   template <class Frame, class In, class Out>
   static void apply_mask(Frame& frame, In in, Out out) {
     using T = typename Frame::dtype;
-    if (!frame.training()) {
+    if (!frame.training() || Numerator == 0) {
       detail::copy(frame.backend(), in.data(), in.size(), out.data());
       return;
     }
