@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import namedtuple
 from pathlib import Path
 
 from contender import HERE, chosen_of, compete, driver, parser_of, problem_of_torch
@@ -32,61 +33,74 @@ ENVIRONMENT = {**driver.MPI_ENVIRONMENT, "OPENBLAS_THREAD_TIMEOUT": "22"}
 # only the contenders that have this library; and oneDNN's logs would mix with the lines of turns.hpp.
 SETTINGS = ("OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "OPENBLAS_", "ATEN_")
 
-PROBLEMS = {
-    "perceptron": [(f"{rows} rows", [str(rows)]) for rows in (16, 128, 512)],
-    "convolutions": [(f"{channels} channels, {extent}x{extent}", ["4", str(channels), str(extent)])
-                     for channels, extent in ((64, 56), (256, 14))],
-    "attention": [(f"{rows} rows, {mask}{who}", [str(rows), mask, keys])
-                  for rows in (512, 1024, 2048) for mask in ("full", "causal")
-                  for who, keys in (("", "8"), (", one key head", "1"))],
-}
 MODES = ["forward", "training"]
+
+
+class Place(namedtuple("Place", "folder build python mpiexec")):
+    """Where the problem, our programs and those of others are."""
+
+    def ours(self, program, *words):
+        return [str(self.build / program), *words, str(self.folder)]
+
+    def processes(self, *command):
+        return [self.mpiexec, *MPI_OPTIONS, *self.ours(*command)]
+
+    def torch(self, program, *words):
+        return [str(self.python), str(HERE / program), *words, str(self.folder)]
+
+
+# Each gives (name, command, modes) of all who contend; the names that begin with `ours` are what others
+# stand over.
+
+def perceptrons(at, dtype, _):
+    listed = [("ours, threads", at.ours("peer_threads", "mlp", dtype), MODES),
+              ("ours, processes", at.processes("peer_processes", "mlp", dtype), MODES)]
+    if dtype == "float":  # MPI and OpenBLAS have no bf16
+        listed += [("oneDNN and MPI by hand", at.processes("peer_mpi_by_hand"), MODES),
+                   ("oneDNN, 2 threads", at.ours("peer_onednn_threads"), MODES),
+                   ("OpenBLAS, 2 threads", at.ours("peer_openblas_threads"), MODES)]
+    return listed + [("PyTorch, 2 threads", at.torch("torch_peer.py", "threads", dtype), MODES),
+                     ("PyTorch, 2 threads, prepacked",
+                      at.torch("torch_peer.py", "prepacked", dtype), ["forward"]),
+                     ("PyTorch, 2 processes, gloo", at.torch("torch_peer.py", "gloo", dtype), MODES)]
+
+
+def convolutions(at, dtype, _):
+    return [("ours by output, threads", at.ours("peer_threads", "output", dtype), MODES),
+            ("ours by height, threads", at.ours("peer_threads", "height", dtype), MODES),
+            ("PyTorch, 2 threads", at.torch("torch_peer.py", "threads", dtype), MODES),
+            ("PyTorch, 2 threads, channels last",
+             at.torch("torch_peer.py", "channels_last", dtype), MODES),
+            ("PyTorch, 2 threads, prepacked", at.torch("torch_peer.py", "prepacked", dtype),
+             ["forward"])]
+
+
+def attentions(at, dtype, sizes):
+    return [("ours, one thread", [*at.ours("peer_attention", dtype), *sizes], MODES),
+            ("PyTorch, one thread", [*at.torch("torch_attention.py", dtype), sizes[1]], MODES)]
+
+
+# Problems of a kind as (name, sizes that its folder is made of), their dtypes, what writes one into the
+# folder that follows, of the sizes behind it, and who contends.
+Kind = namedtuple("Kind", "problems dtypes maker contenders")
+KINDS = {
+    "perceptron": Kind([(f"{rows} rows", [str(rows)]) for rows in (16, 128, 512)],
+                       ["float", "bf16"], ["peer_make_problem"], perceptrons),
+    "convolutions": Kind([(f"{channels} channels, {extent}x{extent}",
+                           ["4", str(channels), str(extent)])
+                          for channels, extent in ((64, 56), (256, 14))],
+                         ["float", "bf16"], ["peer_make_problem"], convolutions),
+    "attention": Kind([(f"{rows} rows, {mask}{who}", [str(rows), mask, keys])
+                       for rows in (512, 1024, 2048) for mask in ("full", "causal")
+                       for who, keys in (("", "8"), (", one key head", "1"))],
+                      ["float", "bf16"], ["peer_attention", "make"], attentions),
+}
 
 
 def problems():
     """[(name, kind, the sizes that its folder is made of, dtype)]"""
-    return [(f"{kind}, {shape}, {dtype}", kind, sizes, dtype) for kind, shapes in PROBLEMS.items()
-            for shape, sizes in shapes for dtype in ("float", "bf16")]
-
-
-def contenders_of(problem, folder, build, python, mpiexec):
-    """(name, command, modes) of each; the names that begin with `ours` are what others stand over."""
-    _, kind, sizes, dtype = problem
-
-    def ours(program, plan):
-        return [str(build / program), plan, dtype, str(folder)]
-
-    def torch(how):
-        return [str(python), str(HERE / "torch_peer.py"), how, dtype, str(folder)]
-
-    def processes(command):
-        return [mpiexec, *MPI_OPTIONS, *command]
-
-    both, forward = MODES, ["forward"]
-    if kind == "perceptron":
-        listed = [("ours, threads", ours("peer_threads", "mlp"), both),
-                  ("ours, processes", processes(ours("peer_processes", "mlp")), both)]
-        if dtype == "float":  # MPI and OpenBLAS have no bf16
-            def by_hand(program):
-                return [str(build / program), str(folder)]
-
-            listed += [("oneDNN and MPI by hand", processes(by_hand("peer_mpi_by_hand")), both),
-                       ("oneDNN, 2 threads", by_hand("peer_onednn_threads"), both),
-                       ("OpenBLAS, 2 threads", by_hand("peer_openblas_threads"), both)]
-        return listed + [("PyTorch, 2 threads", torch("threads"), both),
-                         ("PyTorch, 2 threads, prepacked", torch("prepacked"), forward),
-                         ("PyTorch, 2 processes, gloo", torch("gloo"), both)]
-    if kind == "attention":
-        return [("ours, one thread",
-                 [str(build / "peer_attention"), dtype, str(folder), *sizes], both),
-                ("PyTorch, one thread",
-                 [str(python), str(HERE / "torch_attention.py"), dtype, str(folder),
-                  sizes[1]], both)]
-    return [("ours by output, threads", ours("peer_threads", "output"), both),
-            ("ours by height, threads", ours("peer_threads", "height"), both),
-            ("PyTorch, 2 threads", torch("threads"), both),
-            ("PyTorch, 2 threads, channels last", torch("channels_last"), both),
-            ("PyTorch, 2 threads, prepacked", torch("prepacked"), forward)]
+    return [(f"{name}, {shape}, {dtype}", name, sizes, dtype) for name, kind in KINDS.items()
+            for shape, sizes in kind.problems for dtype in kind.dtypes]
 
 
 def results_of(folder, modes):
@@ -123,11 +137,6 @@ def two_cpus(cpus=Path("/sys/devices/system/cpu")):
     return (list(first_of_core.values()) if len(first_of_core) > 1 else allowed)[:2]
 
 
-def maker_of(kind, build):
-    """What writes a problem of this kind into the folder that follows, of the sizes behind it."""
-    return [build / "peer_attention", "make"] if kind == "attention" else [build / "peer_make_problem"]
-
-
 def make_problem(maker, folder, sizes):
     """Writes a problem's folder, or ends with what is wrong."""
     program = maker[0]
@@ -144,9 +153,9 @@ def make_problem(maker, folder, sizes):
 
 def measure(report, problem, folder, arguments, mpiexec, torch_problem):
     """One problem by all that can be there. Returns who spun in others' turns, and how much."""
-    name, commands = problem[0], {}
-    for who, command, modes in contenders_of(problem, folder, arguments.build, arguments.python,
-                                             mpiexec):
+    name, kind, sizes, dtype = problem
+    place, commands = Place(folder, arguments.build, arguments.python, mpiexec), {}
+    for who, command, modes in KINDS[kind].contenders(place, dtype, sizes):
         missing = missing_of(command, mpiexec, torch_problem)
         if missing:
             report.context[f"left out: {who}"] = missing
@@ -176,7 +185,8 @@ def main(words=None):
         for problem in chosen:
             folder = Path(work) / "-".join(problem[1:2] + tuple(problem[2]))
             if folder not in made:
-                make_problem(maker_of(problem[1], arguments.build), folder, problem[2])
+                program, *words = KINDS[problem[1]].maker
+                make_problem([arguments.build / program, *words], folder, problem[2])
                 made.add(folder)
             for who, share in measure(report, problem, folder, arguments, mpiexec,
                                       torch_problem).items():
