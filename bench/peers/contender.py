@@ -251,7 +251,8 @@ def compete(report, name, commands, options, pause, environment=None, ready_by=m
                 fail(None, problem)
                 if who == needed:
                     break
-        for mode, words in {"forward": "forward", "training": "forward and backward"}.items():
+        for mode, words in {"forward": "forward", "training": "forward and backward",
+                            "step": "step"}.items():
             able = [contender for contender in playing if mode in commands[contender.name][2]]
             blocks = take_turns(able, mode, options.rounds, options.block, pause,
                                 random.Random(f"{name} {mode}"), fail)

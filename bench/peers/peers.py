@@ -80,6 +80,11 @@ def attentions(at, dtype, sizes):
             ("PyTorch, one thread", [*at.torch("torch_attention.py", dtype), sizes[1]], MODES)]
 
 
+def gpts(at, *_):
+    return [("ours, threads", at.ours("peer_gpt", "contend"), ["step"]),
+            ("PyTorch, 2 threads", at.torch("torch_gpt.py"), ["step"])]
+
+
 # Problems of a kind as (name, sizes that its folder is made of), their dtypes, what writes one into the
 # folder that follows, of the sizes behind it, and who contends.
 Kind = namedtuple("Kind", "problems dtypes maker contenders")
@@ -94,6 +99,7 @@ KINDS = {
                        for rows in (512, 1024, 2048) for mask in ("full", "causal")
                        for who, keys in (("", "8"), (", one key head", "1"))],
                       ["float", "bf16"], ["peer_attention", "make"], attentions),
+    "gpt": Kind([("6 blocks, 8 x 256 tokens", [])], ["float"], ["peer_gpt", "make"], gpts),
 }
 
 

@@ -1,9 +1,9 @@
 #pragma once
 // How a contender talks with peers.py. It prints lines `version <what> <text>` and
 // `difference <tensor> <number>`, one at least for y and, if it can train, for each `grad.*` of the
-// problem; then `ready`. From then on it sleeps until a line `forward <calls>` or
-// `training <calls>` comes in, makes so many calls, and prints the nanoseconds of each in one line.
-// It ends with its standard input.
+// problem; then `ready`. From then on it sleeps until a line `forward <calls>`, `training <calls>`
+// or, for whole steps of training, `step <calls>` comes in, makes so many calls, and prints the
+// nanoseconds of each in one line. It ends with its standard input.
 
 #include <chrono>
 #include <cstdint>
