@@ -4,11 +4,11 @@
 usage: compile_time.py [--rounds N] [--out FILE] [--quick] [COMPILER...]
 
 Compiles the standard headers that the umbrella comes to include, the umbrella, and programs that train
-a model of 2, 8, 32 and 128 linear layers of different types; in every round each once, in the reverse
-order every second time. Without COMPILER these are g++ and clang++, or the one that is installed.
-Prints of each program the CPU seconds as median [10 %, 90 %] of the rounds, how many times as fast it
-is compiled as the one before it and how much longer that takes, the most memory, and the sizes of the
-code and of the object file.
+a model of 2, 8, 32 and 128 linear layers of different types, and a Llama; in every round each once, in
+the reverse order every second time. Without COMPILER these are g++ and clang++, or the one that is
+installed. Prints of each program the CPU seconds as median [10 %, 90 %] of the rounds, how many times as
+fast it is compiled as the one before it, or the Llama as the model of 2 layers, and how much longer that
+takes, the most memory, and the sizes of the code and of the object file.
 
 FILE is JSON as Google Benchmark writes it, anew after each program: what stops the script loses the
 figures of none that was compiled.
@@ -23,7 +23,7 @@ import sys
 import tempfile
 from collections import namedtuple
 
-from model_program import UMBRELLA, model_program
+from model_program import LLAMA, UMBRELLA, model_program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/support"))
@@ -42,9 +42,12 @@ class Refused(Exception):
 
 
 def programs_of(layers):
-    """{name: (text, or None for what each compiler's own standard headers are; linear layers)}."""
-    models = {f"model of {count} linear layers": (model_program(count), count) for count in layers}
-    return {STANDARD: (None, 0), "umbrella headers": (UMBRELLA, 0), **models}
+    """{name: (text, or None for what each compiler's own standard headers are; linear layers, or None
+    for a model of others)}."""
+    first, *more = ((f"model of {count} linear layers", (model_program(count), count))
+                    for count in layers)
+    return {STANDARD: (None, 0), "umbrella headers": (UMBRELLA, 0), **dict([first]),
+            "Llama": (LLAMA, None), **dict(more)}
 
 
 def standard_headers(compiler, folder):
@@ -96,7 +99,7 @@ def entry_of(name, runs, layers, before):
             "kB of object file": runs[-1].file}
     if before:
         also["s more"] = driver.spread(own - its for its, own in zip(seconds[BEFORE], seconds[IT]))[0]
-        if before[1] > 0:
+        if before[1] > 0 and layers:
             also["s a further layer"] = also["s more"] / (layers - before[1])
     return driver.compared(name, seconds, {IT: also})
 
@@ -112,7 +115,8 @@ def entries_of(compilers, programs, measured, wrong):
                 entries.append(driver.failed(name, wrong[key]))
             elif key in measured:
                 entries.append(entry_of(name, measured[key], layers, before))
-                before = measured[key], layers
+                if layers is not None:
+                    before = measured[key], layers
     return entries
 
 
@@ -149,7 +153,7 @@ def main(words=None):
     parser = driver.parser_of(__doc__, 3)
     parser.add_argument("compilers", nargs="*", metavar="COMPILER")
     parser.add_argument("--quick", action="store_true",
-                        help="for a look in passing: one round, and only the model of 2 layers")
+                        help="for a look in passing: one round, and the largest models left out")
     arguments = parser.parse_args(words)
     if arguments.quick:
         arguments.rounds = 1

@@ -1,4 +1,4 @@
-"""A program that trains a model of linear layers for one step, on thread ranks."""
+"""Programs that train a model for one step, on thread ranks."""
 
 PROGRAM = """#include "shardwise/shardwise.hpp"
 namespace sw = shardwise;
@@ -14,6 +14,24 @@ int main() {{
     sw::train_step(model, x.view(), labels.view(), sw::CrossEntropy{{}}, optimizer);
   }});
 }}
+"""
+
+LLAMA = """#include "shardwise/shardwise.hpp"
+namespace sw = shardwise;
+int main() {
+  sw::run_ranks(2, [](sw::ThreadCommunicator& ranks) {
+    const sw::Shape text{{sw::Axis::batch, 4}, {sw::Axis::sequence, 16}};
+    const auto llama = sw::llama({.vocabulary = 64, .features = 32, .hidden = 64, .heads = 4,
+                                  .groups = 2, .head_size = 8, .layers = 2});
+    sw::Model<std::remove_const_t<decltype(llama)>,
+              sw::Context<float, sw::Reference, sw::ThreadCommunicator>,
+              sw::Ends<sw::TensorPlan::ids, sw::TensorPlan::logits>>
+        model(llama, ranks, sw::Seed{1}, text);
+    sw::Optimizer optimizer(model, sw::AdamW{});
+    sw::Tensor<std::int32_t, sw::Invariant> ids(text, sw::place_of(ranks));
+    sw::train_step(model, ids.view(), ids.view(), sw::CrossEntropy{}, optimizer);
+  });
+}
 """
 
 UMBRELLA = '#include "shardwise/shardwise.hpp"\nint main() {}\n'

@@ -27,7 +27,7 @@ SIZE = "#!/bin/sh\necho 'text data bss'\necho '2000 1 2'\n"
 
 
 class Arithmetic(unittest.TestCase):
-    PROGRAMS = {"umbrella headers": ("", 0), "model of 2 linear layers": ("", 2),
+    PROGRAMS = {"umbrella headers": ("", 0), "model of 2 linear layers": ("", 2), "Llama": ("", None),
                 "model of 8 linear layers": ("", 8)}
 
     def entries(self, *seconds, wrong=()):
@@ -37,15 +37,17 @@ class Arithmetic(unittest.TestCase):
                                        {("g++", what): "no" for what in wrong})
 
     def test_each_is_compared_with_the_one_before_in_the_same_round(self):
-        umbrella, two, eight = self.entries([1, 2, 9], [2, 4, 9], [5, 7, 9])
+        umbrella, two, llama, eight = self.entries([1, 2, 9], [2, 4, 9], [4, 8, 18], [5, 7, 9])
         self.assertEqual((umbrella["name"], umbrella["label"]), ("g++/umbrella headers", "it"))
         self.assertEqual(two["the one before: ours over it"], 0.5)
         self.assertEqual((two["it: s more"], two["it: MB of memory"]), (1, 109))
         self.assertNotIn("it: s a further layer", two)
+        self.assertEqual((llama["the one before: ours over it"], llama["it: s more"]), (0.5, 4))
+        self.assertNotIn("it: s a further layer", llama)
         self.assertEqual(eight["it: s a further layer"], 0.5)
 
     def test_what_was_refused_has_no_figures_and_the_next_one_another_to_compare_with(self):
-        _, two, eight = self.entries([2], [], [6], wrong=["model of 2 linear layers"])
+        _, two, eight = self.entries([2], [], [], [6], wrong=["model of 2 linear layers"])
         self.assertEqual(two["error_message"], "no")
         self.assertEqual(eight["it: s more"], 4)
         self.assertNotIn("it: s a further layer", eight)
@@ -70,13 +72,13 @@ class Runs(unittest.TestCase):
 
     def test_all_programs(self):
         status, said, entries = self.run_script("nothing like this", "--rounds", "2", "g++")
-        self.assertEqual((status, len(entries)), (0, 6))
-        self.assertIn("[12 of 12] g++, standard headers", said)
+        self.assertEqual((status, len(entries)), (0, 7))
+        self.assertIn("[14 of 14] g++, standard headers", said)
         self.assertIn("| g++/model of 128 linear layers | ", said)
 
     def test_a_program_that_is_refused_is_told_and_the_others_are_measured(self):
         status, said, entries = self.run_script("sw::Model", "--quick", "g++")
-        self.assertEqual((status, len(entries)), (1, 3))
+        self.assertEqual((status, len(entries)), (1, 4))
         self.assertIn("g++ ended with exit code 3", entries[2]["error_message"])
         self.assertEqual(entries[1]["it: kB of code"], 2)
 
