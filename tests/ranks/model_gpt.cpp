@@ -21,6 +21,7 @@
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/head_linear.hpp"
 #include "shardwise/layers/head_norm.hpp"
+#include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/rms_norm.hpp"
 #include "shardwise/layers/rope.hpp"
@@ -77,6 +78,20 @@ template <class P, std::size_t Groups>
 struct Llama : Sequential<Embedding<vocabulary, wide, typename P::first>, To<typename P::stream>,
                           Repeat<2, LlamaBlock<P, Groups>>, RmsNorm<wide>,
                           Linear<typename P::first, wide, vocabulary, false>> {};
+
+/// Ranks exchange their tokens for heads in front of the attention, and heads for tokens behind it.
+template <class P, std::size_t Count>
+using Exchanged = Sequential<Heads<P, Count, true>, To<Sharded<Axis::feature>>>;
+
+template <class P, std::size_t Groups>
+struct HeadsOfTokens
+    : Sequential<Embedding<vocabulary, wide, typename P::first>, To<typename P::stream>,
+                 Residual<Sequential<
+                     LayerNorm<wide>,
+                     Join<Attend<AttentionForm{.readers = heads / Groups}>, Exchanged<P, heads>,
+                          Exchanged<P, Groups>, Exchanged<P, Groups>>,
+                     To<typename P::stream>, Linear<typename P::second, heads * size, wide>>>,
+                 Linear<typename P::first, wide, vocabulary, false>> {};
 
 // begin: documents
 // The first row of each, and the number of its rows; row 10 is padding.
@@ -141,6 +156,11 @@ TEST_CASE("GPT-2 has the losses of one rank in every plan") {
 TEST_CASE("Llama has the losses of one rank in every plan") {
   check_plans<Llama, 1>();
   check_plans<Llama, 3>();
+}
+
+TEST_CASE("ranks that exchange tokens for heads have the losses of one rank") {
+  check_plan<HeadsOfTokens, ContextPlan, 2, double>(losses_alone<HeadsOfTokens, 2, double>(),
+                                                    1e-12);
 }
 
 TEST_CASE("in float the losses agree to its rounding") {

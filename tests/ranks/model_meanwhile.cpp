@@ -15,9 +15,11 @@
 
 #include "ranks/model_observe.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
+#include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/concat.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/head_linear.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/times.hpp"
 #include "shardwise/model/join.hpp"
@@ -116,6 +118,9 @@ struct Mlp : Sequential<ColumnParallelLinear<7, 11>, Relu, RowParallelLinear<11,
 struct Deep : Sequential<ColumnParallelLinear<7, 11>, Relu, RowParallelLinear<11, 5>, Relu,
                          ColumnParallelLinear<5, 3, false>, To<Invariant>, Relu,
                          Linear<split::none, 3, 4>, ColumnParallelLinear<4, 9>> {};
+struct Heads
+    : Sequential<Join<Attend<>, HeadLinear<6, 3, 2>, HeadLinear<6, 3, 2>, HeadLinear<6, 3, 2>>,
+                 RowParallelLinear<6, 6>> {};
 /// Branches that read one sum: directly, behind another layer, and in a composition of their own.
 struct Gated
     : Sequential<
@@ -146,6 +151,11 @@ TEST_CASE("blocks on a whole stream and on one that is split") {
   check_starting<float>(Block{}, whole_numbers, 1);
   check_starting<float>(Repeat<3, Block>{}, whole_numbers, 3);
   check_starting<float, Ends<Sequence, Sequence>>(Repeat<3, Block>{}, whole_numbers, 0);
+}
+
+TEST_CASE("queries, keys and values of one input") {
+  check_starting<double>(Heads{}, {text, Data::reals, 2, 2}, 1);
+  check_starting<double>(Repeat<2, Residual<Heads>>{}, {text}, 2);
 }
 
 TEST_CASE_TEMPLATE("branches that read one input", T, float, double, bf16, fp16) {

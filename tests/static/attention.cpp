@@ -4,6 +4,7 @@
 
 #include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/head_linear.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
@@ -120,6 +121,30 @@ static_assert(plan_on<ByToken, Sequence>().forward ==
               collectives{all_gather(key), all_gather(key)});
 static_assert(plan_on<ByToken, Sequence>().backward ==
               collectives{reduce_scatter(key), reduce_scatter(key)});
+
+// With a window they fetch those that their tokens see and that lie on other ranks.
+struct ByWindow
+    : Sequential<
+          Join<Attend<AttentionForm{.readers = 3, .window = 4}>,
+               HeadLinear<8, 6, 4, false, split::none>, HeadLinear<8, 2, 4, false, split::none>,
+               HeadLinear<8, 2, 4, false, split::none>>,
+          Linear<split::none, 24, 8, false>> {};
+constexpr bool are_two(const collectives& sent, Operation operation, std::size_t elements) {
+  return sent.size() == 2 && sent[0] == sent[1] && sent[0].operation == operation &&
+         sent[0].elements == elements;
+}
+static_assert(are_two(plan_on<ByWindow, Sequence>().forward, Operation::halo_exchange, key));
+static_assert(are_two(plan_on<ByWindow, Sequence>().backward, Operation::halo_sum, key));
+
+// Or they exchange tokens for heads, and heads for tokens behind the attention.
+using HeadsOfTokens = Sequential<HeadLinear<8, 6, 4, false, split::none>, To<Feature>>;
+struct ByExchange : Sequential<Join<Attend<>, HeadsOfTokens, HeadsOfTokens, HeadsOfTokens>,
+                               To<Sequence>, Linear<split::none, 24, 8, false>> {};
+constexpr Collective of_heads = all_to_all(2 * 10 * 6 * 4);
+static_assert(plan_on<ByExchange, Sequence>().forward ==
+              collectives{of_heads, of_heads, of_heads, of_heads});
+static_assert(plan_on<ByExchange, Sequence>().backward ==
+              collectives{of_heads, of_heads, of_heads, of_heads});
 
 static_assert(HeadLinear<8, 6, 4>{}.output_shape(rows).back() == Dim{Axis::feature, 6, 4});
 
