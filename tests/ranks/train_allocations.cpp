@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <vector>
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"
@@ -18,6 +19,7 @@
 #include "shardwise/layers/rms_norm.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/residual.hpp"
+#include "shardwise/models/gpt2.hpp"
 #include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
@@ -88,6 +90,23 @@ void check_experts(C& ranks) {
         }) == 0);
 }
 
+template <class T, Communicator C>
+void check_gpt(C& ranks) {
+  const Shape text{{Axis::batch, 2}, {Axis::sequence, 7}};
+  const Gpt2Config config{
+      .vocabulary = 13, .positions = 7, .features = 12, .hidden = 24, .heads = 3, .layers = 2};
+  using Net = decltype(gpt2<SequencePlan, Gpt2Form{1, 10}>(config));
+  Model<Net, Context<T, Reference, C>, Ends<SequencePlan::ids, SequencePlan::logits>> model(
+      gpt2<SequencePlan, Gpt2Form{1, 10}>(config), ranks, Seed{1}, text);
+  const Tensor<std::int32_t, Invariant> ids(text, place_of(ranks)), labels(text, place_of(ranks));
+  const std::vector<Segment> documents{{0, 4}, {4, 3}, {7, 7}};
+  Optimizer optimizer(model, AdamW{.decay = Decay::chosen});
+  CHECK(allocated_after_second([&] {
+          train_step(model, ids.view(), labels.view(), CrossEntropy{}, optimizer,
+                     {.clip_norm = 1.0}, documents);
+        }) == 0);
+}
+
 }  // namespace
 
 TEST_CASE("the counter counts") {
@@ -101,12 +120,14 @@ TEST_CASE("nothing is allocated after the second step") {
   SingleRank alone;
   check_classifier<float>(alone);
   check_stream<float>(alone);
+  check_gpt<float>(alone);
   for (const int size : testing::rank_counts({1, 2, 4})) {
     testing::run_on_ranks(size, [](testing::Ranks& ranks) {
       check_classifier<float>(ranks);
       check_classifier<bf16>(ranks);
       check_stream<float>(ranks);
       check_experts<float>(ranks);
+      check_gpt<bf16>(ranks);
     });
   }
 }

@@ -10,11 +10,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "shardwise/backend/attention.hpp"
 #include "shardwise/backend/detail/attention_loops.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/sequences.hpp"
@@ -24,6 +26,7 @@
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/models/gpt2.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/step.hpp"
@@ -34,6 +37,7 @@ namespace {
 
 std::atomic<bool> counting{false};
 std::atomic<std::size_t> ours{0};
+std::atomic<std::size_t> our_bytes{0};
 std::atomic<std::size_t> of_library{0};
 
 void* allocate(std::size_t bytes, std::size_t alignment, const void* caller) {
@@ -42,6 +46,7 @@ void* allocate(std::size_t bytes, std::size_t alignment, const void* caller) {
     const bool library = dladdr(caller, &where) != 0 && where.dli_fname != nullptr &&
                          std::strstr(where.dli_fname, "libdnnl") != nullptr;
     ++(library ? of_library : ours);
+    if (!library) our_bytes += bytes;
   }
   if (bytes >> 40 != 0) return nullptr;  // a sanitizer's allocator would end the program instead
   return std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
@@ -217,6 +222,74 @@ TEST_CASE_TEMPLATE("training steps with two sizes of batch allocate nothing of o
     if (ranks.rank() == 0) CHECK(ours.load() == 0);
     ranks.barrier();
   });
+}
+
+namespace {
+
+Shape text(std::size_t tokens) { return {{Axis::batch, 1}, {Axis::sequence, tokens}}; }
+
+/// A small GPT for pieces of text of one length, with what trains it.
+template <class C>
+class Gpt {
+ public:
+  Gpt(C& ranks, std::size_t tokens)
+      : model_(gpt2(config(tokens)), ranks, Seed{1}, text(tokens), backend_),
+        optimizer_(model_, AdamW{}),
+        ids_(text(tokens), place_of(ranks)),
+        labels_(text(tokens), place_of(ranks)) {}
+
+  void step() {
+    train_step(model_, std::as_const(ids_).view(), std::as_const(labels_).view(), CrossEntropy{},
+               optimizer_);
+  }
+
+ private:
+  static Gpt2Config config(std::size_t tokens) {
+    return {
+        .vocabulary = 5, .positions = tokens, .features = 8, .hidden = 8, .heads = 2, .layers = 1};
+  }
+
+  using Net = decltype(gpt2(Gpt2Config{}));
+  using Trained = Model<Net, Context<float, OneDnn, C>, Ends<Invariant, Sharded<Axis::feature>>>;
+
+  OneDnn backend_;
+  Trained model_;
+  Optimizer<AdamW, Trained> optimizer_;
+  Tensor<std::int32_t, Invariant> ids_, labels_;
+};
+
+/// All bytes that we allocate for a model and a step of its training.
+std::size_t bytes_at(std::size_t tokens) {
+  SingleRank alone;
+  our_bytes = 0;
+  counting = true;
+  Gpt<SingleRank>(alone, tokens).step();
+  counting = false;
+  return our_bytes.load();
+}
+
+}  // namespace
+
+TEST_CASE("training steps of a GPT allocate nothing of ours after the second") {
+  run_ranks(2, [](ThreadCommunicator& ranks) {
+    Gpt<ThreadCommunicator> gpt(ranks, 150);  // several blocks of queries
+    for (int i = 0; i < 2; ++i) gpt.step();
+    ranks.barrier();
+    if (ranks.rank() == 0) {
+      ours = 0;
+      counting = true;
+    }
+    ranks.barrier();
+    for (int i = 0; i < 4; ++i) gpt.step();
+    ranks.barrier();
+    counting = false;
+    if (ranks.rank() == 0) CHECK(ours.load() == 0);
+    ranks.barrier();
+  });
+}
+
+TEST_CASE("memory for training grows with the tokens of a sequence, not with their square") {
+  CHECK(static_cast<double>(bytes_at(4096)) < 1.3 * 4 * static_cast<double>(bytes_at(1024)));
 }
 
 TEST_CASE("the counter counts") {
