@@ -90,11 +90,10 @@ struct keys_for<Sharded<Axis::sequence>, Form> {
 ///
 /// A token sees tokens of its own segment only, see `Segment`; a token in no segment sees nothing
 /// and its y is zero. Dropout is drawn by query, head and key over all ranks, so it is the same at
-/// every number of ranks. Memory is linear in the sequence. It runs by the kernel of an
-/// `AttentionBackend`, and by plain loops on other backends.
-/// saves    q, k and v
-/// sends    nothing
-/// throws   shape_error if the tensors do not have such axes, different rows, or numbers of heads
+/// every number of ranks. It runs by the kernel of an `AttentionBackend`, and by plain loops on
+/// other backends. Memory is linear in the sequence, but for the backward of cuDNN. saves    q, k
+/// and v sends    nothing throws   shape_error if the tensors do not have such axes, different
+/// rows, or numbers of heads
 ///          that do not fit `readers`
 /// source   Vaswani et al. 2017, section 3.2; Ainslie et al. 2023 (GQA); Beltagy et al. 2020,
 ///          section 3.1 (window); Gemma Team 2024, section 2 (soft cap)
@@ -154,8 +153,7 @@ class Attend {
     if constexpr (AttentionBackend<B, T, std::remove_cv_t<decltype(of)>>) {
       typename B::template Attention<T>(backend).forward(of, y.data());
     } else {
-      backend.for_each(of.tokens.queries.count() * of.heads.queries,
-                       detail::AttentionForward<T, decltype(frame.random())>{of, y.data()});
+      detail::attention_by_loops(backend, of, y.data());
     }
   }
 
@@ -163,13 +161,17 @@ class Attend {
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     const auto of = operands<T>(frame, x);
-    using B = std::remove_cvref_t<decltype(frame.backend())>;
+    const auto& [dq, dk, dv] = dx;
+    auto& backend = frame.backend();
+    using B = std::remove_cvref_t<decltype(backend)>;
     if constexpr (AttentionBackend<B, T, std::remove_cv_t<decltype(of)>>) {
-      const auto& [dq, dk, dv] = dx;
-      typename B::template Attention<T>(frame.backend())
-          .backward(of, dy.data(), dq.data(), dk.data(), dv.data());
+      typename B::template Attention<T>(backend).backward(of, dy.data(), dq.data(), dk.data(),
+                                                          dv.data());
     } else {
-      backward_by_loops(frame, of, dy, dx);
+      const Buffer memory = frame.take(detail::softmax_bytes(of));
+      detail::attention_gradients_by_loops(backend,
+                                           detail::attention_slopes(of, dy.data(), memory.data()),
+                                           dq.data(), dk.data(), dv.data());
     }
   }
   ///@}
@@ -195,20 +197,6 @@ class Attend {
   /// Query heads that read one of these key heads.
   static constexpr std::size_t readers_of(const Dim& keys) {
     return Form.readers == dynamic ? keys.readers : Form.readers;
-  }
-
-  template <class Frame, class T, class Stream, class DY, class DX>
-  static void backward_by_loops(Frame& frame, const detail::AttentionOperands<T, Stream>& of,
-                                const DY& dy, const DX& dx) {
-    const auto& [dq, dk, dv] = dx;
-    const std::size_t rows = of.tokens.queries.count() * of.heads.queries;
-    const Buffer memory = frame.take(rows * sizeof(detail::SoftmaxRow<accumulate_t<T>>));
-    const detail::AttentionSlopes<T, Stream> slopes{
-        of, dy.data(), static_cast<detail::SoftmaxRow<accumulate_t<T>>*>(memory.data())};
-    frame.backend().for_each(rows, detail::AttentionBackwardQueries<T, Stream>{slopes, dq.data()});
-    frame.backend().for_each(
-        of.tokens.keys.count() * of.heads.keys,
-        detail::AttentionBackwardKeys<T, Stream>{slopes, dk.data(), dv.data()});
   }
 
   template <class T, class Frame, class X>

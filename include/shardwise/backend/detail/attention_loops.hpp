@@ -228,4 +228,37 @@ struct AttentionBackwardKeys {
   }
 };
 
+/// y for all rows and heads in memory, by loops of the backend.
+template <class Backend, class T, class Stream>
+void attention_by_loops(Backend& backend, const AttentionOperands<T, Stream>& of, T* y) {
+  backend.for_each(of.tokens.queries.count() * of.heads.queries,
+                   AttentionForward<T, Stream>{of, y});
+}
+
+/// Bytes of scratch memory for the gradients of an attention.
+template <class T, class Stream>
+constexpr std::size_t softmax_bytes(const AttentionOperands<T, Stream>& of) {
+  return of.tokens.queries.count() * of.heads.queries * sizeof(SoftmaxRow<accumulate_t<T>>);
+}
+
+/// Slopes of an attention, with scratch memory of `softmax_bytes`.
+template <class T, class Stream>
+AttentionSlopes<T, Stream> attention_slopes(const AttentionOperands<T, Stream>& of, const T* dy,
+                                            void* memory) {
+  return {of, dy, static_cast<SoftmaxRow<accumulate_t<T>>*>(memory)};
+}
+
+/// dq, dk and dv for all rows and heads in memory, by loops of the backend; those that are null are
+/// left out.
+template <class Backend, class T, class Stream>
+void attention_gradients_by_loops(Backend& backend, const AttentionSlopes<T, Stream>& slopes, T* dq,
+                                  T* dk, T* dv) {
+  const AttentionTokens& tokens = slopes.of.tokens;
+  const AttentionHeads& heads = slopes.of.heads;
+  backend.for_each(tokens.queries.count() * heads.queries,
+                   AttentionBackwardQueries<T, Stream>{slopes, dq});
+  backend.for_each(tokens.keys.count() * heads.keys,
+                   AttentionBackwardKeys<T, Stream>{slopes, dk, dv});
+}
+
 }  // namespace shardwise::detail
