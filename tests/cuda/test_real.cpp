@@ -5,10 +5,23 @@
 
 #include <string>
 
+#include "shardwise/backend/attention.hpp"
 #include "shardwise/backend/cuda/cuda.hpp"
 #include "shardwise/backend/cuda/cudnn_check.hpp"
+#include "shardwise/backend/detail/attention_loops.hpp"
+#include "shardwise/core/philox.hpp"
 
 using namespace shardwise;
+
+namespace {
+
+template <class T>
+constexpr bool has_attention =
+    AttentionBackend<Cuda, T, detail::AttentionOperands<T, RandomStream>>;
+static_assert(has_attention<bf16> && has_attention<fp16>);
+static_assert(!has_attention<float> && !has_attention<double>);
+
+}  // namespace
 
 TEST_CASE("real cuda: where there is no device, the error says so") {
   int count = 0;

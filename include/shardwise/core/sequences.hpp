@@ -38,6 +38,9 @@ class Sequences {
   constexpr explicit Sequences(std::size_t length, const TokenPlace* places = nullptr)
       : length_(length), places_(places) {}
 
+  /// Whether each sample is one sequence, because nothing else was said.
+  constexpr bool are_samples() const { return places_ == nullptr; }
+
   /// The place of a row, counted over the whole batch.
   constexpr TokenPlace operator[](std::size_t row) const {
     if (places_ != nullptr) return places_[row];

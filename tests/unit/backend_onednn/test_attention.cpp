@@ -122,8 +122,8 @@ TEST_CASE_TEMPLATE("gradients that nobody needs are left out", T, float, bf16) {
 // Scores 64 and 64.25, which are the same number in bf16.
 TEST_CASE("scores of bf16 are not rounded before their softmax") {
   constexpr std::size_t size = 16;  // of a head, so the scale is 1 / 4
-  const Problem p{tokens_of(2, false), heads_of(size, 1, 0, 1)};
-  Numbers<bf16> n(p);
+  const AttentionProblem p{tokens_of(2, false), heads_of(size, 1, 0, 1)};
+  AttentionNumbers<bf16> n(p);
   for (std::size_t row = 0; row < 4; ++row)
     for (std::size_t d = 0; d < size; ++d) {
       const std::size_t i = row * size + d;
@@ -143,8 +143,8 @@ TEST_CASE("gradients of bf16 are rounded after the last of many blocks") {
   constexpr std::size_t length = 1280, keys = 10, readers = 8;
   const AttentionTokens tokens{
       {1, length, length, 0, 0}, {1, keys, length, 0, 0}, Sequences(length), false, 0};
-  const Problem p{tokens, heads_of(2, readers, 0, readers)};
-  Numbers<bf16> n(p);
+  const AttentionProblem p{tokens, heads_of(2, readers, 0, readers)};
+  AttentionNumbers<bf16> n(p);
   std::fill(n.q.begin(), n.q.end(), bf16(0.0F));  // so all weights are a tenth
   std::fill(n.dy.begin(), n.dy.end(), bf16(1.0F));
   OneDnn backend;

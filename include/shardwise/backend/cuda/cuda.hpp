@@ -1,6 +1,6 @@
 #pragma once
 // The GPU engine. Needs a CUDA toolkit from version 12 on and cuDNN 9; link cudart, cublasLt and,
-// for convolutions, cudnn.
+// for convolutions and attention, cudnn.
 
 #include <cuda_runtime_api.h>
 
@@ -8,6 +8,7 @@
 
 #include "shardwise/backend/cuda/check.hpp"
 #include "shardwise/backend/cuda/cublaslt_linear.hpp"
+#include "shardwise/backend/cuda/cudnn_attention.hpp"
 #include "shardwise/backend/cuda/cudnn_convolution.hpp"
 #include "shardwise/backend/cuda/device.hpp"
 #include "shardwise/backend/cuda/graph.hpp"
@@ -24,7 +25,7 @@ namespace shardwise {
 
 /// One device, with one stream for all work of the object: calls return before their work is done.
 /// All tensors are on the device. cuBLASLt computes the products and cuDNN the convolutions, in
-/// every dtype; bf16 needs compute capability 8.0.
+/// every dtype, and cuDNN the attention in bf16 and fp16; bf16 needs compute capability 8.0.
 ///
 /// An object and its kernels are for one thread at a time; it must outlive its kernels.
 class Cuda {
@@ -44,6 +45,11 @@ class Cuda {
   template <Real T>
   using AveragePooling = detail::AveragePoolingElements<T, Cuda>;
   ///@}
+
+  /// The kernel of attention in bf16 and fp16, as `AttentionBackend` says: cuDNN's, and plain loops
+  /// where cuDNN has none. In float and double attention runs by plain loops.
+  template <detail::cuda::TwoByteReal T>
+  using Attention = detail::cuda::CudnnAttention<Cuda, T>;
 
   /// throws   backend_error if there is no device or it does not support the options,
   ///          argument_error if they name a device that does not exist, or contradict each other,

@@ -6,10 +6,12 @@
 
 #include <cudnn.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "shardwise/backend/cuda/cudnn_check.hpp"
 #include "shardwise/backend/cuda/device.hpp"
@@ -46,6 +48,13 @@ constexpr cudnnBackendAttributeType_t cudnn_type(void*) { return CUDNN_TYPE_VOID
 constexpr cudnnBackendAttributeType_t cudnn_type(cudnnConvolutionMode_t) {
   return CUDNN_TYPE_CONVOLUTION_MODE;
 }
+constexpr cudnnBackendAttributeType_t cudnn_type(bool) { return CUDNN_TYPE_BOOLEAN; }
+constexpr cudnnBackendAttributeType_t cudnn_type(cudnnPointwiseMode_t) {
+  return CUDNN_TYPE_POINTWISE_MODE;
+}
+constexpr cudnnBackendAttributeType_t cudnn_type(cudnnReduceTensorOp_t) {
+  return CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
+}
 constexpr cudnnBackendAttributeType_t cudnn_type(cudnnBackendHeurMode_t) {
   return CUDNN_TYPE_HEUR_MODE;
 }
@@ -79,6 +88,12 @@ class CudnnDescriptor {
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value) {
     const cudnnBackendDescriptor_t other = value.get();
     set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other);
+  }
+  void set(cudnnBackendAttributeName_t name, const std::vector<CudnnDescriptor>& values) {
+    std::vector<cudnnBackendDescriptor_t> others(values.size());
+    std::transform(values.begin(), values.end(), others.begin(),
+                   [](const CudnnDescriptor& value) { return value.get(); });
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, others.size(), others.data());
   }
   ///@}
 

@@ -1,5 +1,5 @@
 #pragma once
-// A convolution and its chosen engine.
+// A graph of products and its chosen engine.
 
 #include <cudnn.h>
 
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,12 +90,12 @@ inline bool keeps_promises(const CudnnDescriptor& proposal, Dtype dtype, bool tf
   });
 }
 
-/// A graph of one operation; the operation must outlive it.
-template <class Device>
-CudnnDescriptor graph_of(const Device& device, const CudnnDescriptor& operation) {
+/// A graph of operations, which must outlive it.
+template <class Device, class Operations>
+CudnnDescriptor graph_of(const Device& device, const Operations& operations) {
   CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   device.tell_graph(graph);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations);
   graph.finalize("cudnnBackendFinalize of a graph");
   return graph;
 }
@@ -120,17 +121,21 @@ std::vector<CudnnDescriptor> proposals(const Device& device, const CudnnDescript
   return all;
 }
 
-/// The tensors of a call and its workspace, for a plan.
-inline CudnnDescriptor pointer_pack(const ConvolutionPointers& pointers, void* workspace) {
-  const std::array<std::int64_t, 3> ids{'x', 'w', 'y'};
-  const std::array<void*, 3> data{const_cast<void*>(pointers.x), const_cast<void*>(pointers.w),
-                                  const_cast<void*>(pointers.y)};
+/// The tensors of a call by their names in the graph, and its workspace, for a plan.
+inline CudnnDescriptor pointer_pack(std::span<const std::int64_t> ids, std::span<void* const> data,
+                                    void* workspace) {
   CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids.data(), ids.size());
   pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, data.data(), data.size());
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace);
   pack.finalize("cudnnBackendFinalize of pointers");
   return pack;
+}
+inline CudnnDescriptor pointer_pack(const ConvolutionPointers& pointers, void* workspace) {
+  const std::array<std::int64_t, 3> ids{'x', 'w', 'y'};
+  const std::array<void*, 3> data{const_cast<void*>(pointers.x), const_cast<void*>(pointers.w),
+                                  const_cast<void*>(pointers.y)};
+  return pointer_pack(ids, data, workspace);
 }
 
 /// throws  backend_error
@@ -142,7 +147,7 @@ inline CudnnDescriptor pointer_pack(const ConvolutionPointers& pointers, void* w
       "another dtype, other sizes, or a newer cuDNN");
 }
 
-/// The plan of a convolution. A run does not allocate in shardwise.
+/// The plan of a graph. A run does not allocate in shardwise.
 class CudnnPlan {
  public:
   /// Nothing if the library rejects its own proposal.
@@ -155,26 +160,35 @@ class CudnnPlan {
     return CudnnPlan(std::move(proposal), std::move(plan));
   }
 
-  /// Up to `most` allowed plans for a problem, the best first by the library's heuristics; if there
-  /// are none, from its fallback engines.
-  /// throws   backend_error if the library has none
+  /// Up to `most` allowed plans for a graph of products in `dtype`, the best first by the library's
+  /// heuristics; if there are none, from its fallback engines.
   template <class Device>
-  static std::vector<CudnnPlan> usable(const Device& device, const ConvolutionProblem& problem,
-                                       const PlanLimits& limits, std::size_t most) {
-    const ConvolutionOperation described(problem);
-    const CudnnDescriptor graph = graph_of(device, described.operation);
+  static std::vector<CudnnPlan> usable(const Device& device, const CudnnDescriptor& graph,
+                                       Dtype dtype, const PlanLimits& limits, std::size_t most) {
     std::vector<CudnnPlan> plans;
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
       for (CudnnDescriptor& proposal : proposals(device, graph, mode)) {
-        if (!keeps_promises(proposal, problem.dtype, limits.tf32)) continue;
+        if (!keeps_promises(proposal, dtype, limits.tf32)) continue;
         std::optional<CudnnPlan> plan = of(device, std::move(proposal));
         if (!plan || plan->workspace_bytes() > limits.workspace_bytes) continue;
         plans.push_back(std::move(*plan));
         if (plans.size() == most) return plans;
       }
-      if (!plans.empty()) return plans;
+      if (!plans.empty()) break;
     }
-    refuse_without_plan();
+    return plans;
+  }
+
+  /// The same for a convolution.
+  /// throws   backend_error if there are none
+  template <class Device>
+  static std::vector<CudnnPlan> usable(const Device& device, const ConvolutionProblem& problem,
+                                       const PlanLimits& limits, std::size_t most) {
+    const ConvolutionOperation described(problem);
+    const CudnnDescriptor graph = graph_of(device, described.operation);
+    std::vector<CudnnPlan> plans = usable(device, graph, problem.dtype, limits, most);
+    if (plans.empty()) refuse_without_plan();
+    return plans;
   }
   static std::vector<CudnnPlan> usable(Session& session, const ConvolutionProblem& problem,
                                        std::size_t most) {
@@ -186,9 +200,11 @@ class CudnnPlan {
   const CudnnDescriptor& proposal() const { return proposal_; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
-  /// Enqueues the product on the session's stream; returns the library's status.
+  /// Enqueues the work on the session's stream; returns the library's status.
   cudnnStatus_t launch(Session& session, const ConvolutionPointers& pointers) const {
-    const CudnnDescriptor pack = pointer_pack(pointers, session.scratch(workspace_bytes_));
+    return launch(session, pointer_pack(pointers, session.scratch(workspace_bytes_)));
+  }
+  cudnnStatus_t launch(Session& session, const CudnnDescriptor& pack) const {
     return cudnnBackendExecute(session.cudnn(), plan_.get(), pack.get());
   }
 

@@ -31,12 +31,13 @@ struct CudaOptions {
   /// capability 9.0.
   std::size_t workspace_bytes = std::size_t{32} << 20;
 
-  /// The same for convolutions; the default is an eighth of the device's whole memory, divided by
-  /// `ranks_on_device`. cuDNN's engines for tensor cores need channels innermost, so they reorder
-  /// images and results in about as much memory as these take. If that is more than this limit, an
-  /// engine without tensor cores is used. Only memory in use is allocated. The limit does not
-  /// depend on anything that changes between runs. It must be the same on all ranks, so that they
-  /// choose the same engine; `CudaDevices` ensures this.
+  /// The same for convolutions and attention; the default is an eighth of the device's whole
+  /// memory, divided by `ranks_on_device`. cuDNN's engines for tensor cores need channels
+  /// innermost, so they reorder images and results in about as much memory as these take. If that
+  /// is more than this limit, an engine without tensor cores is used. An attention goes backward
+  /// for as many samples at once as it has room for. Only memory in use is allocated. The limit
+  /// does not depend on anything that changes between runs. It must be the same on all ranks, so
+  /// that they choose the same engine; `CudaDevices` ensures this.
   std::optional<std::size_t> convolution_workspace_bytes = std::nullopt;
   int ranks_on_device = 1;  ///< ranks that share the device, with this one
 

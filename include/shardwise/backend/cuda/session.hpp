@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <tuple>
 
@@ -48,7 +49,7 @@ class Session {
 
   const CudaOptions& options() const { return options_; }
   const CudaDevice& device() const { return device_; }
-  /// The most scratch memory of a convolution.
+  /// The most scratch memory of a convolution or an attention.
   std::size_t convolution_workspace_bytes() const { return convolution_workspace_bytes_; }
   DeviceMemory& memory() { return memory_; }
   Stream& stream() { return stream_; }
@@ -68,6 +69,14 @@ class Session {
     return std::get<Ones<T>>(ones_);
   }
 
+  /// The plans of attentions, made at their first use: a program without attention need not link
+  /// cuDNN. All calls name the same type.
+  template <class Plans>
+  Plans& attention_plans() {
+    if (!attention_plans_) attention_plans_ = std::make_shared<Plans>();
+    return *static_cast<Plans*>(attention_plans_.get());
+  }
+
   /// For numbers that are copied to the host.
   Staging& staging() { return staging_; }
 
@@ -82,6 +91,7 @@ class Session {
   Scratch scratch_;
   std::tuple<Ones<float>, Ones<double>, Ones<bf16>, Ones<fp16>> ones_;
   Staging staging_;
+  std::shared_ptr<void> attention_plans_;
 };
 
 /// values[i] = 0, on the session's stream.
