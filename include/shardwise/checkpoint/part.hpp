@@ -131,46 +131,6 @@ TensorPart part_of(FileTensor file, const View<T, L>& view, A* memory,
   return part;
 }
 
-/// The parts in `view`, as `part_of` has them: one, or one for each element of the outermost axis
-/// if the name in the file has a *. A rank's part of an element that it does not hold is empty.
-/// throws   as part_of, and argument_error for a * and a tensor of fewer than two axes
-template <class A, class T, Layout L>
-std::vector<TensorPart> parts_of(const FileTensor& file, const View<T, L>& view, A* memory,
-                                 std::size_t per_element = 1) {
-  const std::size_t star = file.name.find('*');
-  if (star == std::string::npos) return {part_of(file, view, memory, per_element)};
-  if (view.global().rank() < 2) {
-    throw argument_error({"checkpoint: each element of a tensor ", view.global(), " is to be a ",
-                          detail::in_quotes(file.name),
-                          ", but only a tensor of two or more axes has tensors as its elements; "
-                          "look at the names in the options"});
-  }
-  bool is_split_here = false;
-  if constexpr (ShardedLayout<L>) is_split_here = split_position<L>(view.global()) == 0;
-  const std::size_t count = view.global()[0].extent();
-  const Interval held =
-      is_split_here ? local_block<L>(view.global(), view.place()) : Interval{0, count};
-  const Shape element = detail::without_front(view.global());
-  const std::size_t size = detail::without_front(view.local()).elements() * per_element;
-  std::vector<TensorPart> parts;
-  for (std::size_t i = 0; i < count; ++i) {
-    FileTensor of_element = file;
-    of_element.name.replace(star, 1, std::to_string(i));
-    const bool is_here = i - held.offset < held.size;
-    A* const begin = is_here ? memory + (i - held.offset) * size : nullptr;
-    if (is_split_here) {
-      parts.push_back(part_of(of_element, View<T, Invariant>(nullptr, element, view.place()), begin,
-                              per_element));
-      parts.back().is_split = true;
-      if (!is_here) parts.back().local[0].units = 0;
-    } else {
-      parts.push_back(
-          part_of(of_element, View<T, L>(nullptr, element, view.place()), begin, per_element));
-    }
-  }
-  return parts;
-}
-
 namespace detail {
 
 /// Adds a part to `parts`, as one part for each piece of its rows in the file.
@@ -199,6 +159,53 @@ inline void add_pieces(const TensorPart& part, std::vector<TensorPart>& parts) {
     parts.push_back(std::move(one));
   }
 }
+
+}  // namespace detail
+
+/// Adds the parts in `view`, as `part_of` has them, to `parts`: one, or one for each element of the
+/// outermost axis if the name in the file has a *, and of those one for each piece of rows. A
+/// rank's part of an element that it does not hold is empty.
+/// throws   as part_of, and argument_error for a * and a tensor of fewer than two axes, for rows
+///          that are no whole number of pieces, and for pieces that overlap
+template <class A, class T, Layout L>
+void add_parts(std::vector<TensorPart>& parts, const FileTensor& file, const View<T, L>& view,
+               A* memory, std::size_t per_element = 1) {
+  const std::size_t star = file.name.find('*');
+  if (star == std::string::npos)
+    return detail::add_pieces(part_of(file, view, memory, per_element), parts);
+  if (view.global().rank() < 2) {
+    throw argument_error({"checkpoint: each element of a tensor ", view.global(), " is to be a ",
+                          detail::in_quotes(file.name),
+                          ", but only a tensor of two or more axes has tensors as its elements; "
+                          "look at the names in the options"});
+  }
+  bool is_split_here = false;
+  if constexpr (ShardedLayout<L>) is_split_here = split_position<L>(view.global()) == 0;
+  const std::size_t count = view.global()[0].extent();
+  const Interval held =
+      is_split_here ? local_block<L>(view.global(), view.place()) : Interval{0, count};
+  const Shape element = detail::without_front(view.global());
+  const std::size_t size = detail::without_front(view.local()).elements() * per_element;
+  for (std::size_t i = 0; i < count; ++i) {
+    FileTensor of_element = file;
+    of_element.name.replace(star, 1, std::to_string(i));
+    const bool is_here = i - held.offset < held.size;
+    A* const begin = is_here ? memory + (i - held.offset) * size : nullptr;
+    if (is_split_here) {
+      TensorPart part = part_of(of_element, View<T, Invariant>(nullptr, element, view.place()),
+                                begin, per_element);
+      part.is_split = true;
+      if (!is_here) part.local[part.row_axis()].units = 0;
+      detail::add_pieces(part, parts);
+    } else {
+      detail::add_pieces(
+          part_of(of_element, View<T, L>(nullptr, element, view.place()), begin, per_element),
+          parts);
+    }
+  }
+}
+
+namespace detail {
 
 /// Sets how the host reads and writes parts in the memory of the backend's tensors.
 template <class B>

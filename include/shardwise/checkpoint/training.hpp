@@ -134,9 +134,7 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
     for (std::size_t i = 0; i < count; ++i) {
       FileTensor file = in_file(names, parameter.name);
       file.name = optimizer_prefix + file.name + ".moment" + std::to_string(i);
-      for (const TensorPart& part : parts_of(file, parameter.value, moments + i, count)) {
-        add_pieces(part, parts);
-      }
+      add_parts(parts, file, parameter.value, moments + i, count);
     }
   });
   reach(model.backend(), parts);

@@ -35,10 +35,7 @@ std::vector<TensorPart> model_parts(M& model, const TensorNames& names) {
   TensorNames unused = names;
   const auto add = [&](auto& tensor) {
     unused.erase(tensor.name);
-    for (const TensorPart& part :
-         parts_of(in_file(names, tensor.name), tensor.value, tensor.value.data())) {
-      add_pieces(part, parts);
-    }
+    add_parts(parts, in_file(names, tensor.name), tensor.value, tensor.value.data());
   };
   model.visit_parameters(add);
   model.visit_buffers(add);
