@@ -28,6 +28,7 @@ char library = 0;  // its address stands for all code and all kernels
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): the names are NVIDIA's
 extern "C" {
 
 /// The capability, as 90, of the code that was loaded last since the call before; 0 without any.
@@ -76,3 +77,4 @@ int cuKernelGetFunction() { return not_there; }
 int cuLibraryLoadFromFile() { return not_there; }
 int cuOccupancyMaxPotentialClusterSize() { return not_there; }
 }
+// NOLINTEND(readability-identifier-naming)
