@@ -18,7 +18,7 @@
 // A token is a patch of 4 x 4 pixels; one more, which is learned, stands in front and gives the
 // logits. The losses agree in all plans, at any number of ranks.
 //
-// test: --data synthetic -s 2 -e 1 --samples 192
+// test: --data synthetic -s 2 -e 1 --samples 64
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>

@@ -5,7 +5,7 @@ program=$1
 
 for plan in tensor sequence context; do
   for ranks in 1 2 3; do
-    "$program" --plan $plan --data synthetic -s $ranks -e 2 -b 8 --samples 320 |
+    "$program" --plan $plan --data synthetic -s $ranks -e 2 -b 4 --samples 64 |
       sed -n "s/^epoch/$plan $ranks epoch/p"
   done
 done | awk '
