@@ -17,10 +17,10 @@
 
 namespace shardwise {
 
+namespace detail {
+
 /// Which token of a sample a layer takes.
 enum class SampleEnd : std::uint8_t { first, last };
-
-namespace detail {
 
 /// In place of the row of a token that is on another rank or does not exist.
 inline constexpr std::size_t no_row = static_cast<std::size_t>(-1);
@@ -74,17 +74,7 @@ struct EndRowGradient {
   }
 };
 
-}  // namespace detail
-
-/// [batch, sequence, feature] -> [batch, feature]: of each sample the row of its first or last
-/// token. That is the first or last row which lies in a segment, see `Segment`: of a padded sample
-/// the token next to the padding. A sample without a token gives zeros.
-///
-/// layout   Sharded<sequence> -> Partial: the rank that has the row gives it, the others zeros;
-///          L -> L for any other L, also Partial, since the layer is linear
-/// saves    nothing
-/// sends    nothing
-/// throws   shape_error if x is not [batch, sequence, feature]
+/// What FirstRows and LastRows have in common.
 template <SampleEnd End>
 struct EndRows {
   ///@{
@@ -115,8 +105,8 @@ struct EndRows {
     using T = typename Frame::dtype;
     const Buffer memory = rows_taken(frame, x);
     const auto* const taken = static_cast<const std::size_t*>(memory.data());
-    detail::for_each_in_rows(frame.backend(), y.rows(), y.columns(),
-                             detail::EndRow<T>{y.columns(), taken, x.data(), y.data()});
+    for_each_in_rows(frame.backend(), y.rows(), y.columns(),
+                     EndRow<T>{y.columns(), taken, x.data(), y.data()});
   }
 
   template <class Frame, class DY, class DX>
@@ -124,9 +114,9 @@ struct EndRows {
     using T = typename Frame::dtype;
     const Buffer memory = rows_taken(frame, dx);
     const auto* const taken = static_cast<const std::size_t*>(memory.data());
-    detail::for_each_in_rows(frame.backend(), dx.rows(), dx.columns(),
-                             detail::EndRowGradient<T>{dx.local()[1].extent(), dx.columns(), taken,
-                                                       dy.data(), dx.data()});
+    for_each_in_rows(
+        frame.backend(), dx.rows(), dx.columns(),
+        EndRowGradient<T>{dx.local()[1].extent(), dx.columns(), taken, dy.data(), dx.data()});
   }
   ///@}
 
@@ -136,18 +126,27 @@ struct EndRows {
   static Buffer rows_taken(Frame& frame, const X& x) {
     const TokenRows rows = token_rows(x);
     Buffer memory = frame.take(rows.samples * sizeof(std::size_t));
-    frame.backend().for_each(rows.samples,
-                             detail::EndRowOf{End, rows, frame.sequences(x.global()),
-                                              static_cast<std::size_t*>(memory.data())});
+    frame.backend().for_each(rows.samples, EndRowOf{End, rows, frame.sequences(x.global()),
+                                                    static_cast<std::size_t*>(memory.data())});
     return memory;
   }
 };
 
-/// The first token of each sample, such as a class token.
-struct FirstRows : EndRows<SampleEnd::first> {};
+}  // namespace detail
 
-/// The last token of each sample. In front of the last layer of a model that writes text, it makes
-/// the logits of no other token.
-struct LastRows : EndRows<SampleEnd::last> {};
+/// [batch, sequence, feature] -> [batch, feature]: of each sample the row of its first token, such
+/// as a class token. That is the first row which lies in a segment, see `Segment`. A sample without
+/// a token gives zeros.
+///
+/// layout   Sharded<sequence> -> Partial: the rank that has the row gives it, the others zeros;
+///          L -> L for any other L, also Partial, since the layer is linear
+/// saves    nothing
+/// sends    nothing
+/// throws   shape_error if x is not [batch, sequence, feature]
+struct FirstRows : detail::EndRows<detail::SampleEnd::first> {};
+
+/// As FirstRows, of the last token: in a padded sample the one next to the padding. In front of the
+/// last layer of a model that writes text, it makes the logits of no other token.
+struct LastRows : detail::EndRows<detail::SampleEnd::last> {};
 
 }  // namespace shardwise
