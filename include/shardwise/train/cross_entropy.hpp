@@ -67,7 +67,7 @@ struct SoftmaxLoss {
     require_reach(
         frame.backend(), labels, [] { return "CrossEntropy"; }, "labels");
     if (frame.is_recorded()) {
-      check_label_shape(logits.global(), labels);
+      check_label_shape(logits.global(), labels.global());
     } else {
       check_labels(frame.backend(), frame.pool(), logits.global(), labels, ignored);
     }
@@ -235,6 +235,10 @@ struct CrossEntropy {
     return loss().exchange_shapes<L>(logits);
   }
 
+  void require_target(const Shape& logits, const Shape& labels) const {
+    detail::check_label_shape(logits, labels);
+  }
+
   template <class Frame, Real T, Layout L, class Labels>
   auto operator()(Frame& frame, View<const T, L> logits, const Labels& labels,
                   View<accumulate_t<T>, dual_t<L>> gradient) const {
@@ -270,6 +274,10 @@ struct MaskedCrossEntropy {
   template <Layout L>
   constexpr auto exchange_shapes(const Shape& logits) const {
     return loss().exchange_shapes<L>(logits);
+  }
+
+  void require_target(const Shape& logits, const Shape& labels) const {
+    detail::check_label_shape(logits, labels);
   }
 
   template <class Frame, Real T, Layout L, class Labels>

@@ -93,14 +93,13 @@ void refuse_labels(std::size_t classes, View<const std::int32_t, Along> labels,
 }
 
 /// Throws shape_error unless there is one label for each row of `logits`.
-template <Layout Along>
-void check_label_shape(const Shape& logits, View<const std::int32_t, Along> labels) {
+inline void check_label_shape(const Shape& logits, const Shape& labels) {
   if (logits.rank() == 0 || logits.back().axis != Axis::feature) {
     throw shape_error({"the logits are a tensor ", logits,
                        "; their innermost axis must be feature, which are the classes"});
   }
-  if (!(labels.global() == logits.without_back())) {
-    throw shape_error({"the labels are a tensor ", labels.global(), ", but logits ", logits,
+  if (!(labels == logits.without_back())) {
+    throw shape_error({"the labels are a tensor ", labels, ", but logits ", logits,
                        " need one label for each row: ", logits.without_back()});
   }
 }
@@ -110,7 +109,7 @@ void check_label_shape(const Shape& logits, View<const std::int32_t, Along> labe
 template <class B, Layout Along>
 void check_labels(B& backend, Pool& pool, const Shape& logits,
                   View<const std::int32_t, Along> labels, std::int64_t ignored = none_ignored) {
-  check_label_shape(logits, labels);
+  check_label_shape(logits, labels.global());
   const std::size_t classes = logits.back().extent();
   const IsNoClass is_no_class{labels.data(), classes, ignored};
   if (reduced(backend, pool, labels.size(), std::uint8_t{0}, is_no_class, Largest{}) == 0) return;

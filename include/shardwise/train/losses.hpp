@@ -35,6 +35,11 @@ struct Weighted {
     return loss.template exchange_shapes<L>(prediction);
   }
 
+  void require_target(const Shape& prediction, const Shape& target) const requires requires {
+    loss.require_target(prediction, target);
+  }
+  { loss.require_target(prediction, target); }
+
   template <class Frame, Real T, Layout L, class Target>
   auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
                   View<accumulate_t<T>, dual_t<L>> gradient) const {
@@ -77,6 +82,24 @@ consteval bool must_be_loss() {
                 "std::tuple{CrossEntropy{}, Weighted{MeanSquaredError{}, 0.5}}, and a std::tuple "
                 "of the targets.");
   return true;
+}
+
+/// Calls `loss.require_target` if there is one, or that of each loss.
+template <class Target, Loss Chosen>
+void require_target(const Chosen& loss, const Shape& prediction, const Target& target) {
+  if constexpr (requires { loss.require_target(prediction, target.global()); })
+    loss.require_target(prediction, target.global());
+}
+template <class... Targets, class... Ls>
+void require_target(const std::tuple<Ls...>& losses,
+                    const std::array<Shape, sizeof...(Ls)>& predictions,
+                    const std::tuple<Targets...>& targets) {
+  if constexpr (sizeof...(Targets) == sizeof...(Ls)) {
+    [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
+      (require_target(std::get<Ks>(losses), predictions[Ks], std::get<Ks>(targets)), ...);
+    }
+    (std::index_sequence_for<Ls...>{});
+  }
 }
 
 /// The result of `loss` for a prediction; writes the gradient.

@@ -55,6 +55,12 @@ struct MeanSquaredError {
     return std::array<Shape, std::tuple_size_v<exchanges<L>>>{};
   }
 
+  void require_target(const Shape& prediction, const Shape& target) const {
+    if (prediction == target) return;
+    throw shape_error({"mean squared error: the prediction is a tensor ", prediction,
+                       " and the target ", target, "; they must be equal, axes included"});
+  }
+
   template <class Frame, Real T, Layout L, class Target>
   auto operator()(Frame& frame, View<const T, L> prediction, const Target& given_target,
                   View<accumulate_t<T>, dual_t<L>> gradient) const {
@@ -64,11 +70,7 @@ struct MeanSquaredError {
                   "end in one of those: Ends<Offered, Invariant>.");
     using A = accumulate_t<T>;
     const auto target = detail::target_along<T, L>(given_target);
-    if (!(prediction.global() == target.global())) {
-      throw shape_error({"mean squared error: the prediction is a tensor ", prediction.global(),
-                         " and the target ", target.global(),
-                         "; they must be equal, axes included"});
-    }
+    require_target(prediction.global(), target.global());
     detail::check_place(prediction, target);
     detail::require_reach(
         frame.backend(), target, [] { return "MeanSquaredError"; }, "target");

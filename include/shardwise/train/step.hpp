@@ -12,6 +12,7 @@
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sequences.hpp"
+#include "shardwise/layout/layouts.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/train/clip.hpp"
@@ -86,12 +87,28 @@ auto scaled(Run<Context>& run, std::tuple<Values...>&& gradients, double scale) 
       gradients);
 }
 
+/// Throws as the loss for a target whose shape is not that of the model's output for x. Of an x
+/// that does not fit itself, forward says at which layer.
+template <class M, class Target, class Chosen>
+void require_fitting_target(M& model, const typename M::input_view& x, const Target& target,
+                            const Chosen& loss) {
+  std::optional<shapes_t<typename M::output_layout>> output;
+  try {
+    output = with_tensors(
+        x, [&](const auto&... each) { return model.layers().output_shape({each.global()...}); });
+  } catch (const shape_error&) {
+    return;
+  }
+  require_target(loss, *output, target);
+}
+
 /// Runs the model forward, and returns the result of `loss` for its output; writes the gradient of
 /// the output to `gradient`.
 template <class M, class Target, class Chosen>
 auto forward_to_loss(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
                      BatchShare share, loss_gradient_t<M>& gradient, bool is_recorded,
                      std::span<const Segment> segments = {}) {
+  require_fitting_target(model, x, target, loss);
   const auto prediction = model.forward(x, segments);
   auto& run = model.run();
   const Observation here(run.observer, detail::phases::loss);

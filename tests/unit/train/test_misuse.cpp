@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -308,4 +309,30 @@ TEST_CASE("a sum over ranks or of a residual that overflows is named") {
   const std::string of_sum = said(Stream{}, 163.25F);  // 4 * 16,325 + 100 is a number, plus x none
   CAPTURE(of_sum);
   CHECK(contains(of_sum, " / Sum: the output holds"));
+}
+
+TEST_CASE("targets of another shape are refused before anything is sent") {
+  using Net = Sequential<ColumnParallelLinear<6, 5>, RowParallelLinear<5, 3>>;
+  run_ranks(2, [](ThreadCommunicator& inner) {
+    CountingCommunicator ranks(inner);
+    ModelOf<Net, decltype(ranks)> model(ranks, Seed{1});
+    Optimizer optimizer(model, Sgd{});
+    const Place place = place_of(ranks);
+    const auto x = made(in, place);
+    const Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, 5}}, place);
+    const auto target = made({in[0], {Axis::feature, 4}}, place);
+    ranks.clear();
+    CHECK(contains(
+        message_of<shape_error>([&] { train_step(model, x, labels, CrossEntropy{}, optimizer); }),
+        "the labels are a tensor [batch 5]"));
+    CHECK_THROWS_AS(train_step(model, x, labels, MaskedCrossEntropy{}, optimizer), shape_error);
+    CHECK(contains(message_of<shape_error>([&] {
+                     train_step(model, x, target, Weighted{MeanSquaredError{}, 0.5}, optimizer);
+                   }),
+                   "the target [batch 4, feature 4]"));
+    CHECK(ranks.log().empty());
+    CHECK(contains(message_of<shape_error>(
+                       [&] { train_step(model, target, target, MeanSquaredError{}, optimizer); }),
+                   "ColumnParallelLinear"));
+  });
 }
