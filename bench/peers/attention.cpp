@@ -17,7 +17,7 @@
 #include "peers/turns.hpp"
 #include "shardwise/backend/detail/attention_loops.hpp"
 #include "shardwise/backend/onednn/onednn.hpp"
-#include "shardwise/core/philox.hpp"
+#include "shardwise/backend/reference.hpp"
 #include "shardwise/core/shape.hpp"
 
 namespace {
@@ -45,18 +45,13 @@ struct Call : bench::AttentionCall<T> {
 
 /// By plain loops in double.
 void compute(Call<double>& call) {
-  namespace loops = sw::detail;
-  using Stream = sw::RandomStream;
+  sw::Reference loops;
   const auto of = call.operands();
-  const std::size_t rows = call.sizes.rows, heads = call.sizes.heads;
-  const loops::AttentionForward<double, Stream> forward{of, call.y.data()};
-  for (std::size_t i = 0; i < rows * heads; ++i) forward(i);
-  std::vector<loops::SoftmaxRow<double>> softmax(rows * heads);
-  const loops::AttentionSlopes<double, Stream> slopes{of, call.dy(), softmax.data()};
-  const loops::AttentionBackwardQueries<double, Stream> queries{slopes, call.dq.data()};
-  for (std::size_t i = 0; i < rows * heads; ++i) queries(i);
-  const loops::AttentionBackwardKeys<double, Stream> keys{slopes, call.dk.data(), call.dv.data()};
-  for (std::size_t i = 0; i < rows * call.sizes.key_heads; ++i) keys(i);
+  std::vector<std::byte> memory(sw::detail::softmax_bytes(of));
+  sw::detail::attention_by_loops(loops, of, call.y.data());
+  sw::detail::attention_gradients_by_loops(
+      loops, sw::detail::attention_slopes(of, call.dy(), memory.data()), call.dq.data(),
+      call.dk.data(), call.dv.data());
 }
 
 void make(const std::filesystem::path& folder, const Sizes& sizes) {

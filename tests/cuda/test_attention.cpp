@@ -124,7 +124,7 @@ TEST_CASE_TEMPLATE("cuda: attention of any form, forward and backward", T, bf16,
   for (int i = 0; i < testing::cases(12); ++i) {
     const Counted counted;
     HostCuda cuda;
-    const std::size_t length = up_to(24), readers = up_to(3), size = 8 * up_to(3);
+    const std::size_t length = 7 + up_to(17), readers = up_to(3), size = 8 * up_to(3);
     const bool causal = random() % 3 != 0;
     const std::size_t window = causal && random() % 2 == 0 ? up_to(length + 2) : 0;
     const Attention p{tokens_of(length, causal, window),
@@ -185,7 +185,9 @@ TEST_CASE("cuda: attention that cuDNN does not compute runs by loops") {
                               {tokens_of(20, true), heads_of(16, 3, 1, 3)},
                               {tokens_of(20, true), heads_of(16, 3, 2, 4)},
                               {tokens_of(20, true, 0, 20, 0), heads_of(16, 2, 0, 4)},
-                              {tokens_of(20, true), heads_of(16, 1, 2, 0)}};
+                              {tokens_of(20, true), heads_of(16, 1, 2, 0)},
+                              {tokens_of(20, true), {16, 1, 4, 0, 0, 2, 0}},
+                              {tokens_of(20, true), heads_of(0, 1, 0, 2)}};
   for (const Attention& p : others) {
     const Counted counted;
     HostCuda cuda;

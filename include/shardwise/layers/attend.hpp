@@ -91,9 +91,10 @@ struct keys_for<Sharded<Axis::sequence>, Form> {
 /// A token sees tokens of its own segment only, see `Segment`; a token in no segment sees nothing
 /// and its y is zero. Dropout is drawn by query, head and key over all ranks, so it is the same at
 /// every number of ranks. It runs by the kernel of an `AttentionBackend`, and by plain loops on
-/// other backends. Memory is linear in the sequence, but for the backward of cuDNN. saves    q, k
-/// and v sends    nothing throws   shape_error if the tensors do not have such axes, different
-/// rows, or numbers of heads
+/// other backends. Memory is linear in the sequence, but for the backward of cuDNN.
+/// saves    q, k and v
+/// sends    nothing
+/// throws   shape_error if the tensors do not have such axes, different rows, or numbers of heads
 ///          that do not fit `readers`
 /// source   Vaswani et al. 2017, section 3.2; Ainslie et al. 2023 (GQA); Beltagy et al. 2020,
 ///          section 3.1 (window); Gemma Team 2024, section 2 (soft cap)

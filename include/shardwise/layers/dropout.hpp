@@ -78,6 +78,12 @@ struct Drops : KeepsLayout {
 
  protected:
   static constexpr double probability = static_cast<double>(Numerator) / Denominator;
+
+  /// Whether a call drops anything.
+  template <class Frame>
+  static bool draws(const Frame& frame) {
+    return Numerator > 0 && frame.training();
+  }
 };
 
 }  // namespace detail
@@ -109,7 +115,7 @@ struct Dropout : detail::Drops<Numerator, Denominator> {
   template <class Frame, class In, class Out>
   static void apply_mask(Frame& frame, In in, Out out) {
     using T = typename Frame::dtype;
-    if (!frame.training() || Numerator == 0) {
+    if (!Dropout::draws(frame)) {
       detail::copy(frame.backend(), in.data(), in.size(), out.data());
       return;
     }
@@ -152,7 +158,7 @@ struct ChannelDropout : detail::Drops<Numerator, Denominator> {
   template <class Frame, class In, class Out>
   static void apply_mask(Frame& frame, In in, Out out) {
     using T = typename Frame::dtype;
-    if (!frame.training() || Numerator == 0) {
+    if (!ChannelDropout::draws(frame)) {
       detail::copy(frame.backend(), in.data(), in.size(), out.data());
       return;
     }

@@ -34,6 +34,7 @@ struct SwappedAxes {
 ///
 /// layout   Sharded<channel> -> Sharded<feature>;   L -> L for Invariant, Replicated, Partial,
 ///          Sharded<batch>;   any other split becomes one of these, as for Flatten
+/// saves    nothing
 /// sends    nothing
 /// throws   shape_error if x does not begin with batch and channel, or has no axis of space
 /// source   Dosovitskiy et al. 2021, section 3.1

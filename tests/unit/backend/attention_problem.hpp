@@ -9,6 +9,7 @@
 
 #include "shardwise/backend/attention.hpp"
 #include "shardwise/backend/detail/attention_loops.hpp"
+#include "shardwise/backend/reference.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/sequences.hpp"
@@ -88,19 +89,12 @@ struct AttentionNumbers {
 inline AttentionNumbers<double> attention_by_loops(const AttentionProblem& p) {
   AttentionNumbers<double> n(p);
   const auto of = n.operands(p);
-  const std::size_t rows = p.tokens.queries.count() * p.heads.queries;
-  const shardwise::detail::AttentionForward<double, shardwise::RandomStream> forward{of,
-                                                                                     n.y.data()};
-  for (std::size_t i = 0; i < rows; ++i) forward(i);
-  std::vector<shardwise::detail::SoftmaxRow<double>> softmax(rows);
-  const shardwise::detail::AttentionSlopes<double, shardwise::RandomStream> slopes{of, n.dy.data(),
-                                                                                   softmax.data()};
-  const shardwise::detail::AttentionBackwardQueries<double, shardwise::RandomStream> queries{
-      slopes, n.dq.data()};
-  for (std::size_t i = 0; i < rows; ++i) queries(i);
-  const shardwise::detail::AttentionBackwardKeys<double, shardwise::RandomStream> keys{
-      slopes, n.dk.data(), n.dv.data()};
-  for (std::size_t i = 0; i < p.tokens.keys.count() * p.heads.keys; ++i) keys(i);
+  shardwise::Reference loops;
+  std::vector<std::byte> memory(shardwise::detail::softmax_bytes(of));
+  shardwise::detail::attention_by_loops(loops, of, n.y.data());
+  shardwise::detail::attention_gradients_by_loops(
+      loops, shardwise::detail::attention_slopes(of, n.dy.data(), memory.data()), n.dq.data(),
+      n.dk.data(), n.dv.data());
   return n;
 }
 

@@ -104,6 +104,9 @@ TEST_CASE("a soft cap and dropout") {
 TEST_CASE("a rank without rows, or without heads") {
   check({tokens_of(20, true, 0, 20, 0), heads_of(8, 1, 0, 2)});
   check({tokens_of(20, true), heads_of(8, 1, 2, 0)});
+  AttentionProblem nothing{tokens_of(20, true), heads_of(8, 1, 0, 2)};
+  nothing.tokens.queries.samples = nothing.tokens.keys.samples = 0;
+  check(nothing);
 }
 
 TEST_CASE_TEMPLATE("gradients that nobody needs are left out", T, float, bf16) {

@@ -59,8 +59,9 @@ class Pieces {
 /// bytes and the device has compute capability 8.0; plain loops compute the rest. Engines give the
 /// same bits in every run, which takes a workspace of all scores: a backward pass does as many
 /// samples at once as the backend's limit of workspaces has room for, and runs by loops if there is
-/// none for one. It computes y again. Plans are kept as long as the backend object, since a
-/// recorded CUDA graph may run their code. Tests replace `Plan`.
+/// none for one. It computes y again. Plans are kept for the last different calls; those of a
+/// recorded CUDA graph as long as the backend object, since the graph may run their code. Tests
+/// replace `Plan`.
 ///
 /// throws   backend_error if the library fails, memory_error
 template <class Backend, TwoByteReal T, class Plan = CudnnAttentionPlan>
@@ -141,7 +142,9 @@ class CudnnAttention {
     const std::size_t y_at = pieces.add(rows * problem.size * sizeof(T));
     const std::size_t sums_at = pieces.add(rows * sizeof(float));
     const std::size_t means_at = pieces.add(rows * sizeof(float));
-    const std::size_t unwanted_at = pieces.add(std::max(rows, key_rows) * problem.size * sizeof(T));
+    const bool wants_all = of.dq != nullptr && of.dk != nullptr && of.dv != nullptr;
+    const std::size_t unwanted_at =
+        pieces.add(wants_all ? 0 : std::max(rows, key_rows) * problem.size * sizeof(T));
     const std::size_t workspace_at =
         pieces.add(std::max(forward->workspace_bytes(), backward->workspace_bytes()));
     std::byte* const memory = static_cast<std::byte*>(session().scratch(pieces.bytes()));

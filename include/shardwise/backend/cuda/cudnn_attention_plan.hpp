@@ -4,6 +4,7 @@
 #include <cudnn.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -43,7 +44,8 @@ template <class T, class Stream>
 std::optional<AttentionProblem> cudnn_attention(const AttentionOperands<T, Stream>& of,
                                                 AttentionPass pass) {
   const auto& [tokens, heads, scale, soft_cap, dropout, q, k, v] = of;
-  const bool is_empty = tokens.queries.count() == 0 || tokens.keys.count() == 0;
+  const bool is_empty =
+      tokens.queries.count() * heads.queries * heads.size == 0 || tokens.keys.count() == 0;
   const bool fits = heads.size % 8 == 0 && heads.size <= 128 && are_whole_groups(heads);
   if (is_empty || !fits || !are_whole_samples(tokens) || soft_cap != 0 || dropout.probability != 0)
     return std::nullopt;
@@ -104,17 +106,20 @@ class CudnnAttentionPlan {
   /// tensors in memory of the graph, and no others.
   cudnnStatus_t launch(Session& session, std::span<const AttentionPointer> pointers,
                        void* workspace) const {
-    std::vector<std::int64_t> ids;
-    std::vector<void*> data;
+    constexpr std::size_t most = 24;  // tensors and numbers of a graph
+    std::array<std::int64_t, most> ids{};
+    std::array<void*, most> data{};
+    std::size_t count = 0;
     for (const auto& [tensor, at] : pointers) {
-      ids.push_back(static_cast<std::int64_t>(tensor));
-      data.push_back(const_cast<void*>(at));
+      ids[count] = static_cast<std::int64_t>(tensor);
+      data[count++] = const_cast<void*>(at);
     }
     for (const auto& [id, number] : numbers_) {
-      ids.push_back(id);
-      data.push_back(const_cast<float*>(&number));
+      ids[count] = id;
+      data[count++] = const_cast<float*>(&number);
     }
-    return plan_.launch(session, pointer_pack(ids, data, workspace));
+    return plan_.launch(session, pointer_pack(std::span(ids).first(count),
+                                              std::span(data).first(count), workspace));
   }
 
  private:

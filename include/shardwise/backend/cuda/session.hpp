@@ -49,7 +49,7 @@ class Session {
 
   const CudaOptions& options() const { return options_; }
   const CudaDevice& device() const { return device_; }
-  /// The most scratch memory of a convolution or an attention.
+  /// The most workspace of an engine of a convolution or an attention.
   std::size_t convolution_workspace_bytes() const { return convolution_workspace_bytes_; }
   DeviceMemory& memory() { return memory_; }
   Stream& stream() { return stream_; }

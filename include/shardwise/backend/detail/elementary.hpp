@@ -82,7 +82,7 @@ constexpr SplitExp split_exp(float x) {
 }
 
 /// e^x for x <= 0, in two thirds of the time, for a result that is rounded to the 8 bits of bf16:
-/// the series ends with the fourth power, so the relative error is below 5e-5. Below -87 the value
+/// the series ends with the fourth power, so the relative error is below 6e-5. Below -87 the value
 /// is that at -87.
 constexpr float coarse_exponential(float x) {
   const auto [scale, rest] = reduce_exp(at_least(x, -exp_limit<float>));

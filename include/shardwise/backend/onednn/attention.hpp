@@ -2,7 +2,6 @@
 // Attention by products of oneDNN.
 
 #include <concepts>
-#include <type_traits>
 
 #include "shardwise/backend/attention.hpp"
 #include "shardwise/backend/detail/attention_loops.hpp"

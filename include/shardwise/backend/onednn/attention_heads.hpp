@@ -152,7 +152,8 @@ class AttentionOfHeads {
   }
   template <class U>
   StridedRows<U> of_keys(U* tensor, std::size_t key_head) const {
-    return {tensor + of_.key_at(0, key_head), of_.tokens.keys.count(), of_.heads.size,
+    const std::size_t rows = of_.tokens.keys.count();
+    return {rows == 0 ? tensor : tensor + of_.key_at(0, key_head), rows, of_.heads.size,
             of_.heads.keys * of_.heads.size};
   }
   template <class U>
@@ -214,7 +215,7 @@ class AttentionOfHeads {
   Session& session_;
   AttentionMemory& memory_;
   const Operands& of_;
-  std::size_t stride_ = (of_.tokens.keys.here + 15) / 16 * 16 + 16;  // no power of two: cache sets
+  std::size_t stride_ = (((of_.tokens.keys.here + 15) / 16) | 1) * 16;  // odd: cache sets
   float* scores_ = nullptr;
   float* gradients_ = nullptr;
   Factor* weights_ = nullptr;

@@ -53,7 +53,7 @@ struct StridedForm {
 
 /// The product of a form in bf16, of any extents but zero. Blocks of attention have many extents,
 /// so the primitive is told them in each call. That costs 0.5 µs, 2 % of a product of 64 x 64 x
-/// 512, and there is no cache that extents which never come again could fill.
+/// 512, and no cache fills with extents that never come again.
 class StridedProduct {
  public:
   StridedProduct(Session& session, const StridedForm& form) : form_(form) {
