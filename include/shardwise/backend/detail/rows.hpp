@@ -17,13 +17,14 @@ struct InItsRow {
 };
 
 /// Calls f(r)(i) for every element i of n of every row r: with one thread for each element on a
-/// device, and by whole rows on the host, since f(r) itself may compute something.
+/// device, and by whole rows on the host, since f(r) itself may compute something. Calls no f(r) if
+/// rows have no elements: there may be no memory.
 template <class B, class F>
 void for_each_in_rows(B& backend, std::size_t rows, std::size_t n, const F& f) {
   if constexpr (DeviceBackend<B>) {
     backend.for_each(rows * n, InItsRow<F>{n, f});
   } else {
-    for (std::size_t r = 0; r < rows; ++r) backend.for_each(n, f(r));
+    for (std::size_t r = 0; n > 0 && r < rows; ++r) backend.for_each(n, f(r));
   }
 }
 
