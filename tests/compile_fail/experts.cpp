@@ -2,6 +2,9 @@
 
 #include "shardwise/layers/experts.hpp"
 
+#include "shardwise/models/llama.hpp"
+#include "shardwise/models/plan.hpp"
+
 using namespace shardwise;
 
 constexpr ExpertSizes sizes{.experts = 4, .chosen = 2, .features = 8, .hidden = 6};
@@ -15,6 +18,8 @@ constexpr Experts<split::expert, ExpertSizes{.experts = 4, .chosen = 2}> experts
 constexpr Experts<split::output, sizes> experts{};
 #elif CASE == 4  // expect: or leave balanced_by away
 using Parameters = parameters_t<Balanced, Sharded<Axis::sequence> >;
+#elif CASE == 5  // expect: only models with experts have a balancing loss
+const auto model = llama<TensorPlan, LlamaForm{.balanced = true}>({});
 #else
 constexpr Experts<split::expert, sizes> experts{};
 using Parameters = parameters_t<Balanced, Invariant>;

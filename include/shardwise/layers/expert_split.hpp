@@ -85,7 +85,7 @@ consteval bool expert_sizes_must_fit() {
   return true;
 }
 
-inline constexpr void require_experts(const ExpertSizes& sizes) {
+constexpr void require_experts(const ExpertSizes& sizes) {
   if (sizes.chosen > 0 && sizes.chosen <= sizes.experts) return;
   throw argument_error({"Experts: each row is to choose ", sizes.chosen, " of ", sizes.experts,
                         " experts; it must be at least one, and no more than there are"});

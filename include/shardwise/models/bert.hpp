@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/bias.hpp"
@@ -25,6 +24,7 @@
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/shared.hpp"
 #include "shardwise/model/sum.hpp"
+#include "shardwise/models/checks.hpp"
 #include "shardwise/models/plan.hpp"
 
 namespace shardwise {
@@ -96,10 +96,7 @@ auto bert(const BertConfig& config) {
   using Dense = Linear<split::none, dynamic, dynamic>;
   using Logits = Linear<typename Plan::first, dynamic, dynamic, false>;
   const std::size_t wide = config.features;
-  if (config.heads == 0 || wide % config.heads != 0) {
-    throw argument_error({"bert: ", wide, " features do not divide over ", config.heads,
-                          " heads; give a divisor of the features"});
-  }
+  detail::require_heads("bert", wide, config.heads);
   const LayerNorm<dynamic> norm(wide, Epsilon{config.epsilon});
   const Sequential words(Words(config.vocabulary, wide),
                          PositionEmbedding<dynamic, dynamic>(config.positions, wide),

@@ -9,6 +9,7 @@
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/models/bert.hpp"
+#include "shardwise/models/names.hpp"
 
 namespace shardwise {
 
@@ -51,21 +52,17 @@ inline std::vector<FileTensor> bert_tensors(const BertConfig& config) {
   std::vector<FileTensor> tensors{embeddings + "token_type_embeddings.weight",
                                   embeddings + "word_embeddings.weight",
                                   embeddings + "position_embeddings.weight"};
-  const auto add = [&](const std::string& name) {
-    tensors.emplace_back(name + ".weight");
-    tensors.emplace_back(name + ".bias");
-  };
-  add(embeddings + "LayerNorm");
+  detail::add_weight_and_bias(tensors, embeddings + "LayerNorm");
   for (std::size_t layer = 0; layer < config.layers; ++layer) {
     const std::string block = "bert.encoder.layer." + std::to_string(layer) + '.';
     for (const char* name : {"attention.self.query", "attention.self.key", "attention.self.value",
                              "attention.output.dense", "attention.output.LayerNorm",
                              "intermediate.dense", "output.dense", "output.LayerNorm"}) {
-      add(block + name);
+      detail::add_weight_and_bias(tensors, block + name);
     }
   }
-  add(head + "transform.dense");
-  add(head + "transform.LayerNorm");
+  detail::add_weight_and_bias(tensors, head + "transform.dense");
+  detail::add_weight_and_bias(tensors, head + "transform.LayerNorm");
   tensors.emplace_back(head + "bias");
   return tensors;
 }

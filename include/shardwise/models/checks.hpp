@@ -8,6 +8,13 @@
 
 namespace shardwise::detail {
 
+/// Throws argument_error unless each head has the same number of features.
+constexpr void require_heads(const char* model, std::size_t features, std::size_t heads) {
+  if (heads > 0 && features % heads == 0) return;
+  throw argument_error({model, ": ", features, " features do not divide over ", heads,
+                        " heads; give a divisor of the features"});
+}
+
 /// Throws argument_error unless the same number of query heads reads each key head.
 inline void require_groups(const char* model, std::size_t heads, std::size_t groups) {
   if (groups > 0 && heads % groups == 0) return;

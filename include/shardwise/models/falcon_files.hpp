@@ -8,6 +8,7 @@
 
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/models/names.hpp"
 #include "shardwise/models/parallel_gpt.hpp"
 #include "shardwise/models/rope_files.hpp"
 
@@ -77,10 +78,6 @@ inline ParallelGptConfig read_falcon_config(const std::filesystem::path& directo
 /// each key head follow those of the query heads that read it, and those of its values follow.
 inline std::vector<FileTensor> falcon_tensors(const ParallelGptConfig& config) {
   std::vector<FileTensor> tensors{"transformer.word_embeddings.weight"};
-  const auto add_norm = [&](const std::string& name) {
-    tensors.emplace_back(name + ".weight");
-    tensors.emplace_back(name + ".bias");
-  };
   const auto add_linear = [&](const FileTensor& weight, bool has_bias) {
     tensors.push_back(weight);
     tensors.back().name += ".weight";
@@ -96,16 +93,17 @@ inline std::vector<FileTensor> falcon_tensors(const ParallelGptConfig& config) {
       add_linear(FileTensor(fused, first_row).in_pieces(rows, queries + 2 * size),
                  config.form.attention_bias);
     };
-    add_norm(block + (config.form.two_norms ? "ln_attn" : "input_layernorm"));
+    detail::add_weight_and_bias(tensors,
+                                block + (config.form.two_norms ? "ln_attn" : "input_layernorm"));
     add_heads(0, queries);
     add_heads(queries, size);
     add_heads(queries + size, size);
     add_linear(block + "self_attention.dense", config.form.attention_bias);
-    if (config.form.two_norms) add_norm(block + "ln_mlp");
+    if (config.form.two_norms) detail::add_weight_and_bias(tensors, block + "ln_mlp");
     add_linear(block + "mlp.dense_h_to_4h", config.form.perceptron_bias);
     add_linear(block + "mlp.dense_4h_to_h", config.form.perceptron_bias);
   }
-  add_norm("transformer.ln_f");
+  detail::add_weight_and_bias(tensors, "transformer.ln_f");
   if (!config.form.tied) tensors.emplace_back("lm_head.weight");
   return tensors;
 }

@@ -9,6 +9,7 @@
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/models/gpt2.hpp"
+#include "shardwise/models/names.hpp"
 
 namespace shardwise {
 
@@ -47,24 +48,20 @@ inline Gpt2Config read_gpt2_config(const std::filesystem::path& directory) {
 inline std::vector<FileTensor> gpt2_tensors(const Gpt2Config& config,
                                             const std::string& prefix = "transformer.") {
   std::vector<FileTensor> tensors{prefix + "wte.weight", prefix + "wpe.weight"};
-  const auto add_norm = [&](const std::string& name) {
-    tensors.emplace_back(name + ".weight");
-    tensors.emplace_back(name + ".bias");
-  };
   const auto add_linear = [&](const std::string& name, std::size_t first_row = 0) {
     tensors.emplace_back(name + ".weight", first_row, true);
     tensors.emplace_back(name + ".bias", first_row);
   };
   for (std::size_t layer = 0; layer < config.layers; ++layer) {
     const std::string block = prefix + "h." + std::to_string(layer) + '.';
-    add_norm(block + "ln_1");
+    detail::add_weight_and_bias(tensors, block + "ln_1");
     for (std::size_t i = 0; i < 3; ++i) add_linear(block + "attn.c_attn", i * config.features);
     add_linear(block + "attn.c_proj");
-    add_norm(block + "ln_2");
+    detail::add_weight_and_bias(tensors, block + "ln_2");
     add_linear(block + "mlp.c_fc");
     add_linear(block + "mlp.c_proj");
   }
-  add_norm(prefix + "ln_f");
+  detail::add_weight_and_bias(tensors, prefix + "ln_f");
   return tensors;
 }
 

@@ -9,6 +9,7 @@
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/layers/rope.hpp"
+#include "shardwise/models/names.hpp"
 #include "shardwise/models/parallel_gpt.hpp"
 
 namespace shardwise {
@@ -49,21 +50,17 @@ inline ParallelGptConfig read_gptj_config(const std::filesystem::path& directory
 /// visits them, see `names_in_order`.
 inline std::vector<FileTensor> gptj_tensors(const ParallelGptConfig& config) {
   std::vector<FileTensor> tensors{"transformer.wte.weight"};
-  const auto add_with_bias = [&](const std::string& name) {
-    tensors.emplace_back(name + ".weight");
-    tensors.emplace_back(name + ".bias");
-  };
   for (std::size_t layer = 0; layer < config.layers; ++layer) {
     const std::string block = "transformer.h." + std::to_string(layer) + '.';
-    add_with_bias(block + "ln_1");
+    detail::add_weight_and_bias(tensors, block + "ln_1");
     for (const char* name : {"q_proj", "k_proj", "v_proj", "out_proj"}) {
       tensors.emplace_back(block + "attn." + name + ".weight");
     }
-    add_with_bias(block + "mlp.fc_in");
-    add_with_bias(block + "mlp.fc_out");
+    detail::add_weight_and_bias(tensors, block + "mlp.fc_in");
+    detail::add_weight_and_bias(tensors, block + "mlp.fc_out");
   }
-  add_with_bias("transformer.ln_f");
-  add_with_bias("lm_head");
+  detail::add_weight_and_bias(tensors, "transformer.ln_f");
+  detail::add_weight_and_bias(tensors, "lm_head");
   return tensors;
 }
 

@@ -102,6 +102,8 @@ inline std::string text_of(const LlamaForm& form) {
 ///          al. 2024 (Mixtral of experts), section 2
 template <class Plan = TensorPlan, LlamaForm Form = LlamaForm{}>
 auto llama(const LlamaConfig& config) {
+  static_assert(Form.experts || !Form.balanced,
+                "LlamaForm: only models with experts have a balancing loss.");
   using Heads = Linear<typename Plan::first, dynamic, dynamic, Form.bias>;
   using First = Linear<typename Plan::first, dynamic, dynamic, false>;
   using Second = Linear<typename Plan::second, dynamic, dynamic, false>;

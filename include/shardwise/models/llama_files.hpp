@@ -34,9 +34,8 @@ inline void read_experts(const ConfigFile& config, LlamaConfig& made) {
   made.form.experts = true;
   made.experts = config.size("num_local_experts");
   made.chosen = config.size("num_experts_per_tok");
-  if (made.chosen == 0 || made.chosen > made.experts) {
-    config.refuse("num_experts_per_tok",
-                  "it must be at least 1, and no more than num_local_experts");
+  if (made.chosen > made.experts) {
+    config.refuse("num_experts_per_tok", "it must be no more than num_local_experts");
   }
 }
 

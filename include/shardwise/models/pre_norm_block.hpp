@@ -3,7 +3,6 @@
 
 #include <cstddef>
 
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/attend.hpp"
 #include "shardwise/layers/dropout.hpp"
@@ -13,6 +12,7 @@
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
+#include "shardwise/models/checks.hpp"
 
 namespace shardwise::detail {
 
@@ -26,10 +26,7 @@ constexpr auto pre_norm_block(const char* model, const Config& config) {
   using Second = Linear<typename Plan::second, dynamic, dynamic>;
   using Dropped = Dropout<Attention.dropped, Attention.of>;
   const std::size_t wide = config.features;
-  if (config.heads == 0 || wide % config.heads != 0) {
-    throw argument_error({model, ": ", wide, " features do not divide over ", config.heads,
-                          " heads; give a divisor of the features"});
-  }
+  require_heads(model, wide, config.heads);
   const LayerNorm<dynamic> norm(wide, Epsilon{config.epsilon});
   const First heads = First(wide, wide).in_units_of(wide / config.heads);
   return Sequential(Residual(Sequential(norm, Join(Attend<Attention>{}, heads, heads, heads),

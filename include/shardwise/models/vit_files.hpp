@@ -8,6 +8,7 @@
 
 #include "shardwise/checkpoint/config_file.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/models/names.hpp"
 #include "shardwise/models/vit.hpp"
 
 namespace shardwise {
@@ -47,11 +48,7 @@ inline VitConfig read_vit_config(const std::filesystem::path& directory) {
 /// the model visits them, see `names_in_order`.
 inline std::vector<FileTensor> vit_tensors(const VitConfig& config) {
   std::vector<FileTensor> tensors;
-  const auto add = [&](const std::string& name) {
-    tensors.emplace_back(name + ".weight");
-    tensors.emplace_back(name + ".bias");
-  };
-  add("vit.embeddings.patch_embeddings.projection");
+  detail::add_weight_and_bias(tensors, "vit.embeddings.patch_embeddings.projection");
   tensors.push_back(FileTensor("vit.embeddings.cls_token").behind_ones(2));
   tensors.push_back(FileTensor("vit.embeddings.position_embeddings").behind_ones(1));
   for (std::size_t layer = 0; layer < config.layers; ++layer) {
@@ -60,11 +57,11 @@ inline std::vector<FileTensor> vit_tensors(const VitConfig& config) {
          {"layernorm_before", "attention.attention.query", "attention.attention.key",
           "attention.attention.value", "attention.output.dense", "layernorm_after",
           "intermediate.dense", "output.dense"}) {
-      add(block + part);
+      detail::add_weight_and_bias(tensors, block + part);
     }
   }
-  add("vit.layernorm");
-  add("classifier");
+  detail::add_weight_and_bias(tensors, "vit.layernorm");
+  detail::add_weight_and_bias(tensors, "classifier");
   return tensors;
 }
 
