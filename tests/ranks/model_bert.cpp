@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "ranks/transformers.hpp"
@@ -24,6 +26,9 @@
 #include "shardwise/models/bert_files.hpp"
 #include "shardwise/models/plan.hpp"
 #include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "shardwise/train/step.hpp"
 #include "support/filled.hpp"
 #include "support/largest_difference.hpp"
 #include "support/messages.hpp"
@@ -84,6 +89,46 @@ TEST_CASE("a BERT of transformers") {
   for (const int size : {1, 2, 3, 4, 7, 8}) check_bert<TensorPlan>(size);
   for (const int size : {1, 2, 5}) check_bert<SequencePlan>(size);
   for (const int size : {1, 3, 8}) check_bert<ContextPlan>(size);
+}
+
+namespace {
+
+/// The losses of two steps of the BERT, whose training drops as Form says.
+template <BertForm Form>
+std::array<double, 2> losses_of(int size) {
+  const BertConfig config = read_bert_config(directory("bert"));
+  const auto net = bert<TensorPlan, Form>(config);
+  std::array<double, 2> losses{};
+  run_ranks(size, [&](ThreadCommunicator& ranks) {
+    using Task = Pairs<TensorPlan>;
+    const Place place = place_of(ranks);
+    Model<std::remove_const_t<decltype(net)>, Context<double, Reference, ThreadCommunicator>,
+          Task::ends>
+        model(net, ranks, Seed{3}, Task::shapes());
+    load_weights(directory("bert") / "model.safetensors", model,
+                 {.names = names_in_order(model, bert_tensors(config)), .convert = true});
+    const Task task(place);
+    const auto labels = Task::labels(place);
+    Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+    for (double& loss : losses) {
+      const double found = train_step(model, task.view(), labels.view(), Task::loss{}, optimizer,
+                                      {}, Task::segments());
+      if (place.rank == 0) loss = found;
+    }
+  });
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("dropout in the training of a BERT is the same at any number of ranks") {
+  const auto without = losses_of<BertForm{}>(1);
+  const auto one = losses_of<BertForm{.dropped = 1, .of = 10}>(1);
+  const auto three = losses_of<BertForm{.dropped = 1, .of = 10}>(3);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(three[i] == doctest::Approx(one[i]).epsilon(1e-12));
+    CHECK(std::abs(one[i] - without[i]) > 1e-3);
+  }
 }
 
 namespace {

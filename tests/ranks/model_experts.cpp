@@ -1,12 +1,13 @@
 // Mixtures of experts at 1 to 8 ranks against their formula and its differences: every dtype and
 // split, ranks without experts, experts without rows, equal logits, the balancing loss with
-// padding, several batches and a loss scale, and Mixtrals of transformers.
+// padding, several batches and a loss scale, files, and Mixtrals of transformers.
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -17,6 +18,10 @@
 #include "ranks/layer_on_ranks.hpp"
 #include "ranks/transformers.hpp"
 #include "shardwise/backend/reference.hpp"
+#include "shardwise/checkpoint/tensor_files.hpp"
+#include "shardwise/checkpoint/tensor_names.hpp"
+#include "shardwise/checkpoint/weights.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layers/experts.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/models/llama.hpp"
@@ -26,9 +31,11 @@
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/file_tensors.hpp"
 #include "support/filled.hpp"
 #include "support/largest_difference.hpp"
 #include "support/ranks.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace shardwise;
 using testing::filled;
@@ -226,6 +233,57 @@ void check_balance() {
   }
 }
 
+/// A file that has gate and up of an expert by turns, transposed, and down behind an axis of 1:
+/// saved at 3 ranks, and loaded at more and at fewer.
+template <class S>
+void check_file() {
+  using M = Model<Experts<S, sizes>, Context<double, Reference, ThreadCommunicator>,
+                  Ends<Invariant, Invariant>, ForwardOnly>;
+  const TensorNames places{{"gate", FileTensor("e.*.w", 0, true).in_pieces(1, 2)},
+                           {"up", FileTensor("e.*.w", 1, true).in_pieces(1, 2)},
+                           {"down", FileTensor("e.*.d").behind_ones(1)}};
+  const testing::TemporaryFolder folder("shardwise_experts");
+  const auto path = folder.path() / "experts.safetensors";
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    M model({}, ranks, Seed{1}, rows);
+    set_parameters(model);
+    save_weights(path, model, {.names = places});
+  });
+
+  const Mixture of = mixture();
+  const TensorFiles file(path);
+  CHECK(file.tensors().size() == 1 + 2 * of.experts);
+  for (std::size_t e = 0; e < of.experts; ++e) {
+    const std::string name = "e." + std::to_string(e) + '.';
+    Numbers in_turns, down;
+    for (std::size_t n = 0; n < of.features; ++n) {
+      for (std::size_t h = 0; h < of.hidden; ++h) {
+        const std::size_t i = (e * of.hidden + h) * of.features + n;
+        in_turns.insert(in_turns.end(), {of.gate[i], of.up[i]});
+        down.push_back(of.down[(e * of.features + n) * of.hidden + h]);
+      }
+    }
+    CHECK(testing::numbers_of<double>(file, name + 'w') == in_turns);
+    CHECK(testing::numbers_of<double>(file, name + 'd') == down);
+    CHECK(file.tensors().at(name + 'w').info.shape ==
+          std::vector<std::uint64_t>{of.features, 2 * of.hidden});
+    CHECK(file.tensors().at(name + 'd').info.shape ==
+          std::vector<std::uint64_t>{1, of.features, of.hidden});
+  }
+
+  for (const int size : {1, 2, 5, 8}) {
+    CAPTURE(size);
+    run_ranks(size, [&](ThreadCommunicator& ranks) {
+      M model({}, ranks, Seed{2}, rows);
+      load_weights(path, model, {.names = places});
+      CHECK(relative_difference(model.gather("router").view(), of.router) == 0);
+      CHECK(relative_difference(model.gather("gate").view(), of.gate) == 0);
+      CHECK(relative_difference(model.gather("up").view(), of.up) == 0);
+      CHECK(relative_difference(model.gather("down").view(), of.down) == 0);
+    });
+  }
+}
+
 template <class P, LlamaForm Form>
 void check_mixtral(const std::string& family, int size) {
   LlamaConfig config = read_llama_config(testing::transformers::directory(family));
@@ -281,6 +339,11 @@ TEST_CASE("the gradient of a balancing loss by the input, without a step") {
       CHECK(relative_difference(model.backward(nothing.view()), expected) < 1e-7);
     });
   }
+}
+
+TEST_CASE("a file in which tensors of experts are by turns, transposed and behind an axis of 1") {
+  check_file<split::expert>();
+  check_file<split::none>();
 }
 
 TEST_CASE("Mixtrals of transformers") {

@@ -38,11 +38,12 @@ TEST_CASE("a GPT-J of transformers") {
 }
 
 TEST_CASE("Falcons of transformers") {
-  constexpr ParallelGptForm one_key_head{.tied = true};
+  constexpr ParallelGptForm one_norm{.tied = true};
   constexpr ParallelGptForm grouped{
       .two_norms = true, .attention_bias = true, .perceptron_bias = true};
   for (const int size : {1, 2, 3, 4, 7}) {
-    check_falcon<TensorPlan, one_key_head>("falcon", size);
+    check_falcon<TensorPlan, one_norm>("falcon", size);
+    check_falcon<TensorPlan, one_norm>("falcon_heads", size);
     check_falcon<TensorPlan, grouped>("falcon_grouped", size);
   }
   for (const int size : {2, 3}) check_falcon<ContextPlan, grouped>("falcon_grouped", size);

@@ -70,9 +70,9 @@ static_assert(config.tokens() == 5);
 constexpr Shape images{{Axis::batch, 2}, {Axis::channel, 1}, {Axis::height, 8}, {Axis::width, 8}};
 constexpr std::size_t stream = 2 * 5 * 8, first = 2 * 8;
 
-template <class P, Layout Logits>
+template <class P, Layout Logits, VitForm Form = VitForm{.patch = 4}>
 constexpr Plan plan_in() {
-  return plan_of<Ends<Invariant, Logits>, Train>(vit<P, VitForm{.patch = 4}>(config), 4, images);
+  return plan_of<Ends<Invariant, Logits>, Train>(vit<P, Form>(config), 4, images);
 }
 
 // Patches are split by feature, and gathered once for the stream.
@@ -81,6 +81,14 @@ static_assert(plan_in<TensorPlan, Feature>().forward ==
 static_assert(plan_in<TensorPlan, Feature>().backward ==
               collectives{all_reduce(first), all_reduce(stream), all_reduce(stream)});
 static_assert(plan_in<TensorPlan, Feature>().settle.empty());
+
+// Dropout sends nothing.
+constexpr VitForm dropping{.patch = 4, .dropped = 1, .of = 10};
+static_assert(plan_in<TensorPlan, Feature, dropping>().forward ==
+              plan_in<TensorPlan, Feature>().forward);
+static_assert(plan_in<TensorPlan, Feature, dropping>().backward ==
+              plan_in<TensorPlan, Feature>().backward);
+static_assert(plan_in<TensorPlan, Feature, dropping>().settle.empty());
 
 // The class tokens come from the rank that has them.
 static_assert(plan_in<SequencePlan, Feature>().forward ==

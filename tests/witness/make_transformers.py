@@ -42,6 +42,8 @@ FAMILIES = {
         "n_positions": 11, "n_embd": 16, "n_layer": 2, "n_head": 2, "rotary_dim": 4, "bos_token_id": 0,
         "eos_token_id": 0}),
     "falcon": (transformers.FalconConfig, FALCON | {"hidden_size": 16, "num_attention_heads": 4}),
+    "falcon_heads": (transformers.FalconConfig, FALCON | {
+        "hidden_size": 12, "num_attention_heads": 3, "multi_query": False}),
     "falcon_grouped": (transformers.FalconConfig, FALCON | {
         "hidden_size": 24, "num_attention_heads": 6, "new_decoder_architecture": True, "num_kv_heads": 2,
         "bias": True, "tie_word_embeddings": False}),
@@ -102,7 +104,7 @@ KINDS = {"vit": (transformers.AutoModelForImageClassification, of_images),
 
 
 def computed(family):
-    """Two blocks of one family. Parameter i, in transformers' order, is made(30 + i) / 2. `gradient NAME` is that of
+    """A small model of one family. Parameter i, in transformers' order, is made(30 + i) / 2. `gradient NAME` is that of
     the loss by the parameter that files call NAME, with the balancing loss where the model has one; `loss` is without
     that."""
     config_type, options = FAMILIES[family]
