@@ -7,20 +7,27 @@
 # CASE=0 the same source must compile, so that a typing error cannot pass for the expected one.
 # A case may be compiled with one more flag: `// flag: -std=c++17, expect: ...`.
 
-# The standard's headers, which are most of what such a short source makes a compiler read, are
-# compiled once: both compilers take standard.hpp.gch for standard.hpp.
+# What such a short source makes a compiler read is compiled once: the standard's headers, and with
+# clang, which reads it again in no time, the umbrella. Both compilers take precompiled.hpp.gch for
+# precompiled.hpp.
 
 include_guard(GLOBAL)
 list(JOIN SHARDWISE_STANDARD_HEADERS "\n#include " includes)
-set(standard ${PROJECT_BINARY_DIR}/compile_fail/standard.hpp)
-file(CONFIGURE OUTPUT ${standard} CONTENT "#include ${includes}\n")
-add_custom_command(OUTPUT ${standard}.gch DEPENDS ${standard} VERBATIM
-  COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -x c++-header ${standard} -o ${standard}.gch)
-add_custom_target(compile_fail_headers ALL DEPENDS ${standard}.gch)
+set(ours)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  string(APPEND includes "\n#include \"shardwise/shardwise.hpp\"")
+  file(GLOB_RECURSE ours CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/shardwise/*.hpp)
+endif()
+set(precompiled_header ${PROJECT_BINARY_DIR}/compile_fail/precompiled.hpp)
+file(CONFIGURE OUTPUT ${precompiled_header} CONTENT "#include ${includes}\n")
+add_custom_command(OUTPUT ${precompiled_header}.gch DEPENDS ${precompiled_header} ${ours} VERBATIM
+  COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -I${PROJECT_SOURCE_DIR}/include
+          -x c++-header ${precompiled_header} -o ${precompiled_header}.gch)
+add_custom_target(compile_fail_headers ALL DEPENDS ${precompiled_header}.gch)
 
 function(shardwise_compile_fail name source)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
-  set(precompiled -include ${PROJECT_BINARY_DIR}/compile_fail/standard.hpp)
+  set(precompiled -include ${PROJECT_BINARY_DIR}/compile_fail/precompiled.hpp)
   set(compile ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -I${PROJECT_SOURCE_DIR}/include
               ${precompiled})
   add_test(NAME ${name}.control COMMAND ${compile} -DCASE=0 ${source})

@@ -150,12 +150,13 @@ void check_plans() {
 
 TEST_CASE("GPT-2 has the losses of one rank in every plan") {
   check_plans<DroppingGpt2, 2>();
-  check_plans<DroppingGpt2, heads>();
+  check_plan<DroppingGpt2, SequencePlan, heads, double>(losses_alone<DroppingGpt2, heads, double>(),
+                                                        1e-12);
 }
 
 TEST_CASE("Llama has the losses of one rank in every plan") {
-  check_plans<Llama, 1>();
   check_plans<Llama, 3>();
+  check_plan<Llama, ContextPlan, 1, double>(losses_alone<Llama, 1, double>(), 1e-12);
 }
 
 TEST_CASE("ranks that exchange tokens for heads have the losses of one rank") {

@@ -1,19 +1,19 @@
-// A thousand runs each in which one rank throws, leaves early, or makes another call than its
-// peers, at a random moment, in a random group of random groups. Everybody must learn of it, within
-// a second, and nobody may touch memory of a rank that has gone (the sanitizers look).
+// Many runs each in which one rank throws, leaves early, or makes another call than its peers, at a
+// random moment, in a random group of random groups. Everybody must learn of it, and nobody may
+// touch memory of a rank that has gone (the sanitizers look).
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <random>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "shardwise/comm/thread_ranks.hpp"
+#include "support/effort.hpp"
 
 using namespace shardwise;
 
@@ -163,54 +163,49 @@ Outcome run(const Plan& plan, bool& differed_out) {
   return {planted, peer, collective, other, well};
 }
 
-constexpr unsigned repetitions = 1000;
+const auto repetitions = static_cast<unsigned>(testing::cases(250));
 
 /// Runs many plans; judge(plan, outcome, differed) says whether one ended as it should.
 template <class Judge>
 void repeat(Fault fault, Judge judge) {
-  int wrong = 0;
-  double longest = 0;
+  unsigned wrong = 0;
   unsigned first_wrong = 0;
   for (unsigned seed = 0; seed < repetitions; ++seed) {
     const Plan plan(seed, fault);
-    const auto begin = std::chrono::steady_clock::now();
     bool differed = false;
     const Outcome outcome = run(plan, differed);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    longest = std::max(longest, took.count());
     if (judge(plan, outcome, differed)) continue;
     if (wrong++ == 0) first_wrong = seed;
   }
   CAPTURE(first_wrong);
   CHECK(wrong == 0);
-  CHECK(longest < 1.0);
 }
 
 }  // namespace
 
-TEST_CASE("1,000 random runs without a fault") {
+TEST_CASE("random runs without a fault") {
   repeat(Fault::none,
          [](const Plan& plan, const Outcome& o, bool) { return o.well == plan.ranks; });
 }
 
-TEST_CASE("1,000 times a rank throws") {
+TEST_CASE("at a random moment a rank throws") {
   repeat(Fault::throws, [](const Plan& plan, const Outcome& o, bool) {
     return o.planted == 1 && o.peer == plan.ranks - 1;
   });
 }
 
-TEST_CASE("1,000 times a rank leaves") {
+TEST_CASE("at a random moment a rank leaves") {
   repeat(Fault::leaves, [](const Plan& plan, const Outcome& o, bool) {
     return o.planted == 1 && o.peer == plan.ranks - 1;
   });
 }
 
-TEST_CASE("1,000 times a rank makes another call") {
-  int seen = 0;
+TEST_CASE("at a random moment a rank makes another call") {
+  unsigned seen = 0;
   repeat(Fault::differs, [&](const Plan& plan, const Outcome& o, bool differed) {
     if (!differed) return o.well == plan.ranks;
     ++seen;
     return o.collective >= 2 && o.collective + o.peer == plan.ranks;
   });
-  CHECK(seen > 500);
+  CHECK(2 * seen > repetitions);
 }
