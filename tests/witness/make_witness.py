@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes values/layers.safetensors, training.safetensors, networks.safetensors and unsharded.safetensors:
-what PyTorch computes, row-major and all in F64. Run it with a Python that has PyTorch and safetensors; see README.md.
+"""Makes values/layers.safetensors, losses.safetensors, training.safetensors, networks.safetensors and
+unsharded.safetensors: what PyTorch computes, row-major and all in F64. Run it with a Python that has PyTorch and safetensors; see README.md.
 
 A function below makes a group: of `linear` in values/layers.safetensors, "linear/with_bias/dx" is one
 tensor. What it says first is what goes in and what comes out. A gradient is named after what it is of:
@@ -271,6 +271,18 @@ def initialisers():
 # Training.
 
 
+def with_gradient(function, prediction):
+    loss = function(prediction.requires_grad_())
+    loss.backward()
+    return {"loss": loss, "gradient": prediction.grad}
+
+
+def reduced(function, prediction):
+    """The loss function(prediction, reduction=...) by both reductions."""
+    return {
+        kind: with_gradient(lambda p: function(p, reduction=kind), prediction.clone()) for kind in ("mean", "sum")}
+
+
 def losses():
     """Mean squared error: prediction [4, 5] = made(5), target [4, 5] = made(6), mean over all elements.
     Cross-entropy: mean over rows, label of row r = made_label(r, classes); logits
@@ -279,11 +291,6 @@ def losses():
       wide     [6, 10]: 10000 made(7), so that most probabilities are 0
       sequence [2, 3, 5] (batch, sequence, class), flattened to [6, 5]: 4 made(8)
     Names that end in _smooth have label smoothing 0.1."""
-
-    def with_gradient(function, prediction):
-        loss = function(prediction.requires_grad_())
-        loss.backward()
-        return {"loss": loss, "gradient": prediction.grad}
 
     shift = torch.tensor([1e4, -1e4] * 3, dtype=torch.float64).reshape(6, 1)
     cases = {
@@ -301,10 +308,71 @@ def losses():
     return group
 
 
+def element_losses():
+    """Prediction 3 made(5), target made(6), and (1 + made(6)) / 2 for binary cross-entropy; [4, 5], but
+    image [2, 3, 2, 2]. Positive weights of the classes, axis 1: 2 + made(96)."""
+    prediction, target = 3 * made(5, 4, 5), made(6, 4, 5)
+    image, image_target = 3 * made(5, 2, 3, 2, 2), (1 + made(6, 2, 3, 2, 2)) / 2
+
+    def binary(target, weights):
+        return lambda p, reduction: functional.binary_cross_entropy_with_logits(
+            p, target, pos_weight=weights, reduction=reduction)
+
+    return {
+        "squared": reduced(lambda p, **o: functional.mse_loss(p, target, **o), prediction),
+        "huber": reduced(lambda p, **o: functional.huber_loss(p, target, delta=0.75, **o), prediction),
+        "smooth_l1": reduced(lambda p, **o: functional.smooth_l1_loss(p, target, beta=0.75, **o), prediction),
+        "l1": reduced(lambda p, **o: functional.smooth_l1_loss(p, target, beta=0.0, **o), prediction),
+        "binary": reduced(binary((1 + target) / 2, None), prediction),
+        "positive": reduced(binary((1 + target) / 2, 2 + made(96, 5)), prediction),
+        "wide": reduced(binary((1 + target) / 2, None), 1000 * prediction),
+        "image": reduced(binary(image_target, 2 + made(96, 3, 1, 1)), image),
+    }
+
+
+def label_losses():
+    """Cross-entropy of the logits 4 made(7) [6, 10], or 4 made(8) [2, 3, 5] (batch, sequence, class)
+    flattened to [6, 5]; negative log-likelihood (nll) of the logarithm of their softmax. The label of row
+    r is made_label(r, classes). Names with _ignored ignore rows 1 and 4, with _weighted classes have the
+    weights 1.5 + made(97), with _smooth label smoothing is 0.1."""
+    group = {}
+    for shape, logits in (("plain", 4 * made(7, 6, 10)), ("sequence", 4 * made(8, 2, 3, 5).flatten(0, 1))):
+        for ignored in ("", "_ignored"):
+            for weighted in ("", "_weighted"):
+                labels = made_labels(*logits.shape)
+                if ignored:
+                    labels[[1, 4]] = -100
+                options = {"weight": 1.5 + made(97, logits.shape[1])} if weighted else {}
+                case = shape + ignored + weighted
+                group[f"nll_{case}"] = reduced(
+                    lambda y, **o: functional.nll_loss(y, labels, **options, **o), logits.log_softmax(1))
+                for smoothing, suffix in ((0.0, ""), (0.1, "_smooth")):
+                    group[f"entropy_{case}{suffix}"] = reduced(lambda z, **o: functional.cross_entropy(
+                        z, labels, **options, label_smoothing=smoothing, **o), logits)
+    return group
+
+
+class Lion(torch.optim.Optimizer):
+    """Program 1 of Chen et al. 2023, which PyTorch does not have."""
+
+    def __init__(self, parameters, **options):
+        super().__init__(parameters, options)
+
+    def step(self):
+        for group in self.param_groups:
+            (beta1, beta2), rate = group["betas"], group["lr"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                update = torch.sign(beta1 * m + (1 - beta1) * p.grad)
+                with torch.no_grad():
+                    p -= rate * (update + group["weight_decay"] * p)
+                m.copy_(beta2 * m + (1 - beta2) * p.grad)
+
+
 def optimisers():
     """Six parameters over ten steps: start made(9, i), gradient of step t (from 0) made(10, 6 t + i).
-    values [10, 6] are the parameters after each step. Dampening is 0, weight decay of SGD is added to the
-    gradient, that of AdamW is decoupled; the first AdamW has PyTorch's defaults."""
+    values [10, 6] are the parameters after each step. Weight decay of AdamW and Lion is decoupled, that of
+    the others added to the gradient; the first of each kind but SGD has the defaults."""
 
     def run(make):
         parameter = torch.nn.Parameter(made(9, 6))
@@ -316,25 +384,46 @@ def optimisers():
             steps.append(parameter.detach().clone())
         return {"values": torch.stack(steps)}
 
-    group = {"sgd": {}, "adamw": {}}
-    for rate, momentum, decay, nesterov in (
-        (0.1, 0.0, 0.0, False), (0.1, 0.9, 0.0, False), (0.1, 0.9, 0.0, True),
-        (0.1, 0.0, 0.01, False), (0.1, 0.9, 0.01, False), (0.1, 0.9, 0.01, True),
+    group = {"sgd": {}, "adamw": {}, "adam": {}, "rmsprop": {}, "lion": {}}
+    for rate, momentum, decay, nesterov, dampening in (
+        (0.1, 0.0, 0.0, False, 0.0), (0.1, 0.9, 0.0, False, 0.0), (0.1, 0.9, 0.0, True, 0.0),
+        (0.1, 0.0, 0.01, False, 0.0), (0.1, 0.9, 0.01, False, 0.0), (0.1, 0.9, 0.01, True, 0.0),
+        (0.1, 0.9, 0.0, False, 0.5), (0.1, 0.8, 0.01, False, 1.0),
     ):
-        options = {"momentum": momentum, "weight_decay": decay, "nesterov": nesterov}
+        options = {"momentum": momentum, "weight_decay": decay, "nesterov": nesterov, "dampening": dampening}
         steps = run(lambda p: torch.optim.SGD(p, lr=rate, **options))
         group["sgd"][len(group["sgd"])] = {"rate": rate} | options | steps
 
-    default = torch.optim.AdamW([torch.nn.Parameter(made(9, 6))]).defaults
-    assert (default["lr"], default["betas"], default["eps"], default["weight_decay"]) == (
-        1e-3, (0.9, 0.999), 1e-8, 0.01)
-    for rate, beta1, beta2, epsilon, decay in (
-        (1e-3, 0.9, 0.999, 1e-8, 0.01), (0.05, 0.8, 0.95, 1e-2, 0.1), (0.01, 0.9, 0.999, 1e-8, 0.0),
+    def defaults(kind):
+        return kind([torch.nn.Parameter(made(9, 6))]).defaults
+
+    for kind, name, default_decay in ((torch.optim.AdamW, "adamw", 0.01), (torch.optim.Adam, "adam", 0.0)):
+        default = defaults(kind)
+        assert (default["lr"], default["betas"], default["eps"], default["weight_decay"]) == (
+            1e-3, (0.9, 0.999), 1e-8, default_decay)
+        for rate, beta1, beta2, epsilon, decay in (
+            (1e-3, 0.9, 0.999, 1e-8, default_decay), (0.05, 0.8, 0.95, 1e-2, 0.1), (0.01, 0.9, 0.999, 1e-8, 0.0),
+        ):
+            steps = run(lambda p: kind(
+                p, lr=rate, betas=(beta1, beta2), eps=epsilon, weight_decay=decay))
+            group[name][len(group[name])] = {
+                "rate": rate, "beta1": beta1, "beta2": beta2, "epsilon": epsilon, "weight_decay": decay} | steps
+
+    default = defaults(torch.optim.RMSprop)
+    names = ("lr", "alpha", "eps", "momentum", "centered", "weight_decay")
+    assert [default[name] for name in names] == [1e-2, 0.99, 1e-8, 0, False, 0]
+    for values in (
+        (1e-2, 0.99, 1e-8, 0, False, 0), (0.05, 0.9, 1e-3, 0, True, 0.1),
+        (0.01, 0.9, 1e-2, 0.8, False, 0.1), (0.02, 0.95, 1e-2, 0.9, True, 0),
     ):
-        steps = run(lambda p: torch.optim.AdamW(
-            p, lr=rate, betas=(beta1, beta2), eps=epsilon, weight_decay=decay))
-        group["adamw"][len(group["adamw"])] = {
-            "rate": rate, "beta1": beta1, "beta2": beta2, "epsilon": epsilon, "weight_decay": decay} | steps
+        options = dict(zip(names, values))
+        steps = run(lambda p: torch.optim.RMSprop(p, **options))
+        group["rmsprop"][len(group["rmsprop"])] = options | steps
+
+    for rate, beta1, beta2, decay in ((1e-4, 0.9, 0.99, 0), (0.02, 0.8, 0.95, 0.1)):
+        steps = run(lambda p: Lion(p, lr=rate, betas=(beta1, beta2), weight_decay=decay))
+        group["lion"][len(group["lion"])] = {
+            "rate": rate, "beta1": beta1, "beta2": beta2, "weight_decay": decay} | steps
     return group
 
 
@@ -629,6 +718,7 @@ if __name__ == "__main__":
     for file, groups in {
         "layers": (activations, linear, norms, batch_norm, convolutions, pooling, upsampling, merges,
             initialisers),
+        "losses": (element_losses, label_losses),
         "training": (losses, optimisers, clipping, schedules, mixed_precision, metrics),
         "networks": (resnet, unet, two_heads, two_inputs),
         "unsharded": (step,),
