@@ -97,14 +97,17 @@ namespace shardwise {}
 
 // Training
 #include "shardwise/train/accuracy.hpp"
+#include "shardwise/train/adam.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/clip.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/gradient_check.hpp"
+#include "shardwise/train/lion.hpp"
 #include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/losses.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/rms_prop.hpp"
 #include "shardwise/train/running_mean.hpp"
 #include "shardwise/train/schedules.hpp"
 #include "shardwise/train/sgd.hpp"

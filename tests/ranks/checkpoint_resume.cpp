@@ -18,7 +18,10 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/rms_prop.hpp"
+#include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
+#include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/train/rows.hpp"
 
@@ -38,13 +41,18 @@ struct Course {
   std::map<std::string, std::vector<double>> parameters;
 };
 
+constexpr AdamW adamw{.learning_rate = 0.05};
+constexpr Sgd dampened{.learning_rate = 0.05, .momentum = 0.9, .dampening = 0.5};
+constexpr RmsProp rms_prop{
+    .learning_rate = 0.01, .epsilon = 0.1, .momentum = 0.5, .centered = true};
+
 /// A run as a program has it: made anew, and gone on with.
-template <class P>
+template <class P, class Rule>
 class Training {
  public:
-  explicit Training(ThreadCommunicator& ranks, std::uint64_t seed = 3)
+  Training(ThreadCommunicator& ranks, const Rule& rule, std::uint64_t seed = 3)
       : model_(ranks, Seed{seed}),
-        optimizer_(model_, AdamW{.learning_rate = 0.05}),
+        optimizer_(model_, rule),
         sampler_(samples, place_of(ranks), {.batch_size = batch, .seed = Seed{seed + 1}}) {}
 
   void save(const std::filesystem::path& path) {
@@ -100,7 +108,7 @@ class Training {
   using Precision = typename detail::precision_of<P>::type;
 
   Model<Mlp, Context<P, Reference, ThreadCommunicator>> model_;
-  Optimizer<AdamW, Model<Mlp, Context<P, Reference, ThreadCommunicator>>> optimizer_;
+  Optimizer<Rule, Model<Mlp, Context<P, Reference, ThreadCommunicator>>> optimizer_;
   DistributedSampler sampler_;
 };
 
@@ -108,11 +116,11 @@ constexpr int before = 6;  // in the middle of the second epoch
 constexpr int after = 7;
 
 /// Calls `f(training)` on `size` ranks, and returns what rank 0 says.
-template <class P, class F>
-Course course(int size, F&& f) {
+template <class P, class Rule, class F>
+Course course(int size, const Rule& rule, F&& f) {
   Course result;
   run_ranks(size, [&](ThreadCommunicator& ranks) {
-    Training<P> training(ranks);
+    Training<P, Rule> training(ranks, rule);
     std::vector<double> losses = f(training);
     auto parameters = training.parameters();
     if (ranks.rank() == 0) result = {std::move(losses), std::move(parameters)};
@@ -120,17 +128,17 @@ Course course(int size, F&& f) {
   return result;
 }
 
-template <class P>
-Course never_stopped(int size) {
-  return course<P>(size, [](auto& training) {
+template <class P, class Rule>
+Course never_stopped(int size, const Rule& rule) {
+  return course<P>(size, rule, [](auto& training) {
     training.steps(before);
     return training.steps(after);
   });
 }
 
-template <class P>
-void save_after(int size, const std::filesystem::path& path) {
-  course<P>(size, [&](auto& training) {
+template <class P, class Rule>
+void save_after(int size, const Rule& rule, const std::filesystem::path& path) {
+  course<P>(size, rule, [&](auto& training) {
     const auto losses = training.steps(before);
     training.save(path);
     return losses;
@@ -138,11 +146,11 @@ void save_after(int size, const std::filesystem::path& path) {
 }
 
 /// Into a run of other seeds, which has gone another way.
-template <class P>
-Course resumed(int size, const std::filesystem::path& path) {
+template <class P, class Rule>
+Course resumed(int size, const Rule& rule, const std::filesystem::path& path) {
   Course result;
   run_ranks(size, [&](ThreadCommunicator& ranks) {
-    Training<P> training(ranks, 99);
+    Training<P, Rule> training(ranks, rule, 99);
     training.steps(1);
     training.use();
     training.load(path);
@@ -168,14 +176,14 @@ double difference(const Course& a, const Course& b) {
 TEST_CASE("a resumed run is the run that never stopped") {
   const TemporaryFolder folder("shardwise_resume");
   std::map<int, Course> whole;
-  for (const int size : {1, 2, 3, 4, 8}) whole[size] = never_stopped<double>(size);
+  for (const int size : {1, 2, 3, 4, 8}) whole[size] = never_stopped<double>(size, adamw);
   for (const int p : {1, 2, 3, 8}) {
     const auto path = folder.path() / "run.safetensors";
-    save_after<double>(p, path);
+    save_after<double>(p, adamw, path);
     for (const int q : {1, 2, 3, 4, 8}) {
       CAPTURE(p);
       CAPTURE(q);
-      const Course got = resumed<double>(q, path);
+      const Course got = resumed<double>(q, adamw, path);
       CHECK(got.losses.size() == after);
       // Rounding alone, grown over thirteen steps: sums over other shards.
       CHECK(difference(got, whole[q]) <= (p == q ? 0 : 1e-11));
@@ -190,10 +198,27 @@ TEST_CASE("parameters that are wider than what is computed with") {
   const TemporaryFolder folder("shardwise_resume_mixed");
   const auto path = folder.path() / "run.safetensors";
   for (const int p : {1, 3}) {
-    save_after<Mixed>(p, path);
+    save_after<Mixed>(p, dampened, path);
     CHECK(TensorFiles(path).tensors().at("0.weight").info.dtype == file_dtype_v<float>);
-    CHECK(difference(resumed<Mixed>(p, path), never_stopped<Mixed>(p)) == 0);
+    CHECK(difference(resumed<Mixed>(p, dampened, path), never_stopped<Mixed>(p, dampened)) == 0);
   }
+}
+
+TEST_CASE("an optimizer goes on only with the moments that it has") {
+  const TemporaryFolder folder("shardwise_resume_moments");
+  const auto path = folder.path() / "run.safetensors";
+  save_after<double>(2, rms_prop, path);
+  for (const int q : {2, 3, 8}) {
+    CAPTURE(q);
+    const double bound = q == 2 ? 0 : 1e-11;
+    CHECK(difference(resumed<double>(q, rms_prop, path), never_stopped<double>(q, rms_prop)) <=
+          bound);
+  }
+  save_after<double>(2, RmsProp{.centered = true}, path);
+  CHECK(
+      contains(message_of<data_error>([&] { resumed<double>(2, RmsProp{.momentum = 0.9}, path); }),
+               "another optimizer (RmsProp, 2 moments: s, a) than is here (RmsProp, 2 moments: "
+               "s, v)"));
 }
 
 TEST_CASE("a loss scale goes on where it stood") {

@@ -83,9 +83,12 @@ bool read_state(const std::string& text, Number& out) {
   return code == std::errc() && last == end;
 }
 
+/// With the names of the moments, if their number does not say which they are.
 template <UpdateRule Rule>
 std::string rule_text(const Rule& rule) {
-  return name_of<Rule>() + ", " + std::to_string(rule.moments()) + " moments";
+  std::string text = name_of<Rule>() + ", " + std::to_string(rule.moments()) + " moments";
+  if constexpr (requires { rule.moment_names(); }) text += ": " + rule.moment_names();
+  return text;
 }
 
 /// Reads a RunState.

@@ -27,7 +27,10 @@ namespace shardwise {
 ///     rule.update<A>(step)                  what happens in that step, counted from 1: an object
 ///     update(value, gradient, moments)      that returns the new value, and changes the moments
 ///
-/// valid: `Sgd`, `AdamW`
+/// If options of a rule change what its moments are, but not their number, `rule.moment_names()`
+/// says which they are, as a std::string; a checkpoint is loaded only into the same.
+///
+/// valid: `Sgd`, `AdamW`, `RmsProp`
 template <class R>
 concept UpdateRule = requires(R rule, const R& constant, float* moments) {
   { rule.learning_rate } -> std::convertible_to<double>;

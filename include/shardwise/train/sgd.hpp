@@ -11,11 +11,12 @@
 namespace shardwise {
 
 /// g' = g + weight_decay p;   without momentum  p -= learning_rate g'
-///                            with momentum     v = momentum v + g';   p -= learning_rate v
-///                            with Nesterov's   v = momentum v + g';
+///                            with momentum     v = momentum v + (1 - dampening) g'
+///                                              p -= learning_rate v
+///                            with Nesterov's   v = momentum v + g'
 ///                                              p -= learning_rate (g' + momentum v)
-/// v is 0 at first.
-/// source   torch.optim.SGD without dampening; Sutskever et al. 2013 for Nesterov's form
+/// v is g' after the first step, whatever the dampening.
+/// source   torch.optim.SGD; Sutskever et al. 2013 for Nesterov's form
 struct Sgd {
   ///@{
   /// As in the formula.
@@ -23,15 +24,22 @@ struct Sgd {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
+  double dampening = 0;
   ///@}
   Decay decay = Decay::all;  ///< the parameters to which weight_decay applies
 
-  /// throws   argument_error for negative options, and for nesterov without momentum
+  /// throws   argument_error for negative options, and for nesterov without momentum or with
+  ///          dampening
   void check() const {
     constexpr double any = std::numeric_limits<double>::infinity();
     detail::check_option("Sgd", "learning_rate", learning_rate, any);
     detail::check_option("Sgd", "momentum", momentum, any);
     detail::check_option("Sgd", "weight_decay", weight_decay, any);
+    detail::check_option("Sgd", "dampening", dampening, any);
+    if (nesterov && dampening != 0) {
+      throw argument_error({"Sgd: nesterov has no dampening, but dampening is ", dampening,
+                            ": leave one of them out"});
+    }
     if (nesterov && momentum == 0) {
       throw argument_error(
           "Sgd: nesterov changes how momentum is used, but momentum is 0: set momentum, for "
@@ -46,9 +54,10 @@ struct Sgd {
   template <class A>
   struct Update {
     ///@{
-    /// The options.
+    /// The options; `fresh` is the factor of the gradient in v.
     A rate;
     A momentum;
+    A fresh;
     A decay;
     bool nesterov;
     ///@}
@@ -57,16 +66,16 @@ struct Sgd {
     constexpr A operator()(A value, A gradient, A* moments) const {
       const A decayed = gradient + decay * value;
       if (momentum == 0) return value - rate * decayed;
-      moments[0] = momentum * moments[0] + decayed;
+      moments[0] = momentum * moments[0] + fresh * decayed;
       return value - rate * (nesterov ? decayed + momentum * moments[0] : moments[0]);
     }
   };
 
-  /// The update, which is the same in every step.
+  /// The update of step `step`, counted from 1: the first one is not dampened.
   template <class A>
-  constexpr Update<A> update(std::uint64_t) const {
-    return {static_cast<A>(learning_rate), static_cast<A>(momentum), static_cast<A>(weight_decay),
-            nesterov};
+  constexpr Update<A> update(std::uint64_t step) const {
+    return {static_cast<A>(learning_rate), static_cast<A>(momentum),
+            static_cast<A>(step == 1 ? 1 : 1 - dampening), static_cast<A>(weight_decay), nesterov};
   }
 };
 
