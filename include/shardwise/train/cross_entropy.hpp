@@ -16,7 +16,10 @@
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/view.hpp"
+#include "shardwise/train/class_weights.hpp"
+#include "shardwise/train/label_options.hpp"
 #include "shardwise/train/labels.hpp"
+#include "shardwise/train/loss.hpp"
 #include "shardwise/train/softmax_rows.hpp"
 
 namespace shardwise {
@@ -26,12 +29,10 @@ namespace detail {
 /// What CrossEntropy and MaskedCrossEntropy compute.
 template <bool Masked>
 struct SoftmaxLoss {
-  using SumOfRanks = Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>;
-  static constexpr std::size_t of_loss = Masked ? 1 : 0;  // behind that of the counted rows
+  static constexpr std::size_t of_loss = Masked ? 1 : 0;  // behind that of the labels
 
   double label_smoothing;
-  std::int64_t ignored = none_ignored;
-  std::size_t counted = 0;
+  LabelOptions options;
 
   template <Layout L>
   using exchanges = std::conditional_t<
@@ -52,6 +53,15 @@ struct SoftmaxLoss {
     return shapes;
   }
 
+  /// Throws for options, labels and weights that do not fit.
+  void require(const Shape& logits, const Shape& labels) const {
+    if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
+      throw argument_error({"cross-entropy: label_smoothing is ", label_smoothing,
+                            "; it is a share of the target and must be in [0, 1]"});
+    }
+    options.require(logits, labels);
+  }
+
   template <class Frame, Real T, Layout L, class Labels>
   auto operator()(Frame& frame, View<const T, L> logits, const Labels& given_labels,
                   View<accumulate_t<T>, dual_t<L>> gradient) const {
@@ -60,79 +70,36 @@ struct SoftmaxLoss {
             std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::sequence>>,
         "CrossEntropy takes logits that are Invariant, or Sharded by feature (classes), "
         "batch or sequence. Let the model end in one of those: Ends<Offered, Invariant>.");
-    check_smoothing();
-    double terms = frame.terms_of_step(logits.global().rows());
-    const auto labels = labels_along<L>(given_labels);
-    check_place(logits, labels);
-    require_reach(
-        frame.backend(), labels, [] { return "CrossEntropy"; }, "labels");
-    if (frame.is_recorded()) {
-      check_label_shape(logits.global(), labels.global());
-    } else {
-      check_labels(frame.backend(), frame.pool(), logits.global(), labels, ignored);
-    }
+    require(logits.global(), labels_along<L>(given_labels).global());
+    double divisor = options.known_divisor(frame, logits.global().rows());
+    const auto labels = options.checked_labels<L>(frame, logits, given_labels);
+    const WeightsOfCall weights = options.checked_weights(frame);
     const auto here =
         part_here<rows_layout_t<L>>(frame.backend(), frame.pool(), labels, logits.place());
-    if constexpr (Masked) terms = counted_rows<L>(frame, labels, here.view());
-    const LogitRows<T> rows(logits, here.view(), ignored);
+    if constexpr (Masked) divisor = options.divisor<L>(frame, labels, here.view(), weights.there());
+    const LogitRows<T> rows(logits, here.view(), options.ignored, weights.there());
     const std::size_t count = here.view().size();
     const Buffer memory = frame.pool().take(count * sizeof(accumulate_t<T>));
     auto* const losses = static_cast<accumulate_t<T>*>(memory.data());
     const LossOfRow<accumulate_t<T>> loss{
-        losses, {here.view().data(), logits.global().back().extent(), ignored}};
+        losses, {here.view().data(), logits.global().back().extent(), options.ignored}};
     const LossOutput<T> out{rows, shares_of<T>(logits.global()),
-                            static_cast<accumulate_t<T>>(terms), losses, gradient.data()};
+                            static_cast<accumulate_t<T>>(divisor), losses, gradient.data()};
     if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
       split_rows(frame, count, out);
-      return frame.sum(count, loss) / terms;
+      return frame.sum(count, loss) / divisor;
     } else {
       whole_rows(frame, count, out);
       if constexpr (ShardedLayout<L>) {
-        return frame.template sum_of_ranks<of_loss>(count, loss) / terms;
+        return frame.template sum_of_ranks<of_loss>(count, loss) / divisor;
       } else {
-        return frame.sum(count, loss) / terms;
+        return frame.sum(count, loss) / divisor;
       }
     }
   }
 
  private:
   constexpr std::size_t sums_per_row() const { return label_smoothing > 0 ? 3 : 2; }
-
-  void check_smoothing() const {
-    if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
-      throw argument_error({"cross-entropy: label_smoothing is ", label_smoothing,
-                            "; it is a share of the target and must be in [0, 1]"});
-    }
-  }
-
-  /// The number of labels of the whole step that are not ignored.
-  template <Layout L, class Frame, class Labels, class Here>
-  double counted_rows(Frame& frame, const Labels& labels, const Here& here) const {
-    check_counted(frame.is_whole_step(), frame.is_recorded());
-    double count = static_cast<double>(counted);
-    if constexpr (ShardedLayout<L> && !std::same_as<L, Sharded<Axis::feature>>) {
-      auto mine = frame.template exchange_input<0>();
-      reduce(frame.backend(), here.size(), 0.0, CountsRow{here.data(), ignored}, Plus{},
-             mine.writable().data());
-      const auto all = frame.template exchange<0>(std::move(mine));
-      if (counted == 0) to_host(frame.backend(), all.view().data(), 1, &count);
-    } else if (counted == 0) {
-      count = reduced(frame.backend(), frame.pool(), labels.size(), 0.0,
-                      CountsRow{labels.data(), ignored}, Plus{});
-    }
-    if (count > 0) return count;
-    throw argument_error(
-        "cross-entropy: the loss is a mean over the labels that are not ignored, and there are "
-        "none in this step: leave it out");
-  }
-
-  void check_counted(bool is_whole_step, bool is_recorded) const {
-    if (counted > 0 || (is_whole_step && !is_recorded)) return;
-    throw argument_error(
-        {"cross-entropy: some labels may be ignored, and ",
-         is_recorded ? "a recorded step cannot read how many" : "this batch is a part of its step",
-         ": set `counted` to the number of labels of the whole step that are not ignored"});
-  }
 
   template <class T>
   TargetShares<accumulate_t<T>> shares_of(const Shape& logits) const {
@@ -208,7 +175,8 @@ struct SoftmaxLoss {
 
 /// loss = -Σ_rows Σ_k target_k log softmax(logits)_k / rows, where a row is one run along the
 /// innermost axis (`feature`: the classes) of the whole batch, and
-/// target_k = (1 - label_smoothing) [k is the label] + label_smoothing / classes.
+/// target_k = (1 - label_smoothing) [k is the label] + label_smoothing / classes. The loss can also
+/// be the sum, without / rows. For ignored labels and weights of classes see MaskedCrossEntropy.
 ///
 /// logits per rank   [..., classes], [..., classes/P] or a share of the rows
 /// labels            [...], the logits' shape without the innermost axis
@@ -223,7 +191,10 @@ struct SoftmaxLoss {
 ///          and for a label_smoothing outside [0, 1]; shape_error
 /// source   label smoothing as in torch.nn.CrossEntropyLoss
 struct CrossEntropy {
-  double label_smoothing = 0;  ///< as in the formula, in [0, 1]
+  static constexpr const char* name = "cross-entropy";  ///< in errors
+
+  double label_smoothing = 0;                     ///< as in the formula, in [0, 1]
+  LossReduction reduction = LossReduction::mean;  ///< by rows, or by 1
 
   ///@{
   /// As `Loss` says.
@@ -236,7 +207,7 @@ struct CrossEntropy {
   }
 
   void require_target(const Shape& logits, const Shape& labels) const {
-    detail::check_label_shape(logits, labels);
+    loss().require(logits, labels);
   }
 
   template <class Frame, Real T, Layout L, class Labels>
@@ -247,24 +218,38 @@ struct CrossEntropy {
   ///@}
 
  private:
-  constexpr detail::SoftmaxLoss<false> loss() const { return {label_smoothing}; }
+  constexpr detail::SoftmaxLoss<false> loss() const {
+    return {label_smoothing, {.loss = name, .reduction = reduction}};
+  }
 };
 
-/// CrossEntropy without the rows whose label is `ignored`, such as padding: they have no loss and
-/// no gradient, and the mean is over all other rows of the whole step.
+/// CrossEntropy whose rows count by the weights w of their classes, and not at all if their label
+/// is `ignored`, such as padding:
+///
+/// loss = -Σ_rows Σ_k w_k target_k log softmax(logits)_k / Σ_rows w_label
+///
+/// over the rows of the whole step whose label is not ignored; the others have no loss and no
+/// gradient. Without class weights each w is 1.
 ///
 ///     train_step(model, ids, labels, MaskedCrossEntropy{}, optimizer);
 ///     step.add(ids, labels, MaskedCrossEntropy{.counted = n});  // n of all batches of the step
+///     train_step(model, x, labels, MaskedCrossEntropy{.class_weights = weights.view()},
+///     optimizer);
 ///
 /// layout   as CrossEntropy
 /// sends    as CrossEntropy; for logits whose rows are split also an all-reduce of one double
-/// throws   as CrossEntropy; argument_error if no label counts, and without `counted` for a batch
-///          that is a part of its step and for a recorded step
-/// source   `ignore_index` of torch.nn.CrossEntropyLoss
+/// throws   as CrossEntropy; shape_error for weights of another number, argument_error for one that
+///          is negative or not finite, if no label counts, and without `counted` for the mean of a
+///          batch that is a part of its step and of a recorded step
+/// source   `ignore_index` and `weight` of torch.nn.CrossEntropyLoss
 struct MaskedCrossEntropy {
-  double label_smoothing = 0;   ///< as in the formula, in [0, 1]
-  std::int32_t ignored = -100;  ///< the label of rows that do not count
-  std::size_t counted = 0;      ///< labels of the whole step that are not ignored; 0 to count them
+  static constexpr const char* name = "cross-entropy";  ///< in errors
+
+  double label_smoothing = 0;    ///< as in the formula, in [0, 1]
+  std::int32_t ignored = -100;   ///< the label of rows that do not count
+  LabelSum counted{};            ///< Σ_rows w_label of the whole step; 0 to add it up
+  ClassWeights class_weights{};  ///< w, one for each class
+  LossReduction reduction = LossReduction::mean;  ///< by `counted`, or by 1
 
   ///@{
   /// As `Loss` says.
@@ -277,7 +262,7 @@ struct MaskedCrossEntropy {
   }
 
   void require_target(const Shape& logits, const Shape& labels) const {
-    detail::check_label_shape(logits, labels);
+    loss().require(logits, labels);
   }
 
   template <class Frame, Real T, Layout L, class Labels>
@@ -288,7 +273,9 @@ struct MaskedCrossEntropy {
   ///@}
 
  private:
-  constexpr detail::SoftmaxLoss<true> loss() const { return {label_smoothing, ignored, counted}; }
+  constexpr detail::SoftmaxLoss<true> loss() const {
+    return {label_smoothing, {name, reduction, ignored, class_weights, counted}};
+  }
 };
 
 }  // namespace shardwise

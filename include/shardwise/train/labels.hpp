@@ -14,6 +14,7 @@
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/local_moves.hpp"
+#include "shardwise/train/class_weights.hpp"
 
 namespace shardwise::detail {
 
@@ -148,15 +149,18 @@ struct LogitRows {
   std::size_t classes;         ///< number of the rank's classes
   std::size_t first;           ///< number of the first of these classes
   std::int64_t ignored;        ///< the label of rows that do not count
+  WeightsThere weights;        ///< of all classes
 
   template <Layout L, Layout Along>
-  LogitRows(View<const T, L> all, View<const std::int32_t, Along> of_rows,
-            std::int64_t ignored_label = none_ignored)
+  constexpr LogitRows(View<const T, L> all, View<const std::int32_t, Along> of_rows,
+                      std::int64_t ignored_label = none_ignored,
+                      const WeightsThere& of_classes = {})
       : logits(all.data()),
         labels(of_rows.data()),
         classes(all.columns()),
         first(0),
-        ignored(ignored_label) {
+        ignored(ignored_label),
+        weights(of_classes) {
     if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
       first = local_block<L>(all.global(), all.place()).offset;
     }

@@ -4,6 +4,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -11,11 +12,22 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layers/layer.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/value.hpp"
 
 namespace shardwise {
+
+/// How a loss combines the terms of a step: of all its batches and ranks.
+enum class LossReduction : std::uint8_t { mean, sum };
+
+namespace detail {
+
+/// One double of each rank, summed.
+using SumOfRanks = Exchange<Redistribute<Partial, Invariant>, Reduction::sum, double>;
+
+}  // namespace detail
 
 /// The samples of one batch, and of all batches of its step together.
 struct BatchShare {
@@ -75,10 +87,18 @@ class LossFrame : public Exchanger<Context, Exchanges> {
   double terms_of_step(std::size_t terms) const {
     if (terms == 0 || share_.samples == 0) {
       throw argument_error(
-          "the loss is a mean, but the whole batch is empty: give at least one sample");
+          "the loss is made of samples, but the whole batch is empty: give at least one");
     }
     return static_cast<double>(terms) * static_cast<double>(share_.of_step) /
            static_cast<double>(share_.samples);
+  }
+
+  /// The number by which a loss divides the sum of the batch's terms: `terms_of_step` for a mean,
+  /// and 1 for a sum.
+  /// throws   as terms_of_step
+  double divisor_of_step(LossReduction reduction, std::size_t terms) const {
+    const double of_step = terms_of_step(terms);
+    return reduction == LossReduction::mean ? of_step : 1;
   }
 
   /// The backend that computes.

@@ -16,7 +16,7 @@ namespace shardwise::detail {
 template <class A>
 struct LogitSums {
   A exponentials;
-  A all;
+  A all;  // by the weights of the classes
 
   friend constexpr LogitSums operator+(const LogitSums& a, const LogitSums& b) {
     return {a.exponentials + b.exponentials, a.all + b.all};
@@ -31,7 +31,8 @@ struct RowSums {
   A all;    // 0 without label smoothing
 };
 
-/// The target distribution of a row: `other` for every class, plus `label` for the label.
+/// The target distribution of a row before class weights: `other` for every class, plus `label` for
+/// the label.
 template <class A>
 struct TargetShares {
   A label;
@@ -61,13 +62,14 @@ struct LogitTerms {
   LogitRows<T> rows;
   const A* largest;  // of whole rows
 
-  static constexpr auto of(const T* logits, A of_row) {
-    return [logits, of_row](std::size_t k) {
-      const A shifted = static_cast<A>(logits[k]) - of_row;
-      return LogitSums<A>{std::exp(shifted), shifted};
-    };
+  static constexpr auto of(const LogitRows<T>& rows, std::size_t row, A of_row) {
+    return
+        [logits = rows.of(row), first = rows.first, weights = rows.weights, of_row](std::size_t k) {
+          const A shifted = static_cast<A>(logits[k]) - of_row;
+          return LogitSums<A>{std::exp(shifted), weights.template of<A>(first + k) * shifted};
+        };
   }
-  constexpr auto operator()(std::size_t row) const { return of(rows.of(row), largest[row]); }
+  constexpr auto operator()(std::size_t row) const { return of(rows, row, largest[row]); }
 };
 
 /// Σ terms(k) over k in [0, count), in order.
@@ -87,15 +89,26 @@ constexpr RowSums<A> with_label(const LogitRows<T>& rows, std::size_t row, A lar
   return {sums.exponentials, of_label, sums.all};
 }
 
-/// -Σ_k target_k log softmax_k, with log softmax_k = shifted_k - log Σ exp(shifted).
-template <class A>
-constexpr A row_loss(const RowSums<A>& sums, const TargetShares<A>& shares) {
-  const A smoothed = shares.other > 0 ? shares.other * sums.all : A(0);
-  return std::log(sums.exponentials) - shares.label * sums.label - smoothed;
+/// Σ_k weight_k target_k of a row; 1 without weights.
+template <class A, class T>
+constexpr A weight_of_row(const LogitRows<T>& rows, std::size_t row,
+                          const TargetShares<A>& shares) {
+  const WeightsThere& weights = rows.weights;
+  if (weights.weights == nullptr) return 1;
+  const A of_label = weights.of<A>(rows.first + rows.label(row));
+  return shares.label * of_label + shares.other * static_cast<A>(*weights.sum);
 }
 
-/// gradient_k = (softmax_k - target_k) / terms, for the rank's logits k of one row; 0 if the row
-/// does not count.
+/// -Σ_k weight_k target_k log softmax_k, with log softmax_k = shifted_k - log Σ exp(shifted);
+/// `of_label` is the weight of the label, `of_row` that of the row.
+template <class A>
+constexpr A row_loss(const RowSums<A>& sums, const TargetShares<A>& shares, A of_label, A of_row) {
+  const A smoothed = shares.other > 0 ? shares.other * sums.all : A(0);
+  return of_row * std::log(sums.exponentials) - shares.label * of_label * sums.label - smoothed;
+}
+
+/// gradient_k = (softmax_k of_row - weight_k target_k) / divisor, for the rank's logits k of one
+/// row; 0 if the row does not count.
 template <class T>
 struct GradientOfRow {
   using A = accumulate_t<T>;
@@ -103,16 +116,20 @@ struct GradientOfRow {
   bool counts;
   const T* logits;
   std::size_t label;
+  std::size_t first;
+  WeightsThere weights;
   A largest;
   A exponentials;
   TargetShares<A> shares;
-  A terms;
+  A of_row;  // Σ weight_k target_k
+  A divisor;
   A* gradient;
 
   constexpr void operator()(std::size_t k) const {
     const A probability = std::exp(static_cast<A>(logits[k]) - largest) / exponentials;
     const A target = k == label ? shares.label + shares.other : shares.other;
-    gradient[k] = counts ? (probability - target) / terms : A(0);
+    const A weighted = weights.of<A>(first + k) * target;
+    gradient[k] = counts ? (of_row * probability - weighted) / divisor : A(0);
   }
 };
 
@@ -123,16 +140,27 @@ struct LossOutput {
 
   LogitRows<T> rows;
   TargetShares<A> shares;
-  A terms;
+  A divisor;
   A* losses;
   A* gradient;
 
   constexpr void put_loss(std::size_t row, const RowSums<A>& sums) const {
-    losses[row] = rows.counts(row) ? row_loss(sums, shares) : A(0);
+    const A of_label = rows.weights.template of<A>(rows.first + rows.label(row));
+    const A of_row = weight_of_row(rows, row, shares);
+    losses[row] = rows.counts(row) ? row_loss(sums, shares, of_label, of_row) : A(0);
   }
   constexpr GradientOfRow<T> gradient_of(std::size_t row, A largest, A exponentials) const {
-    return {rows.counts(row), rows.of(row), rows.label(row), largest,
-            exponentials,     shares,       terms,           gradient + row * rows.classes};
+    return {rows.counts(row),
+            rows.of(row),
+            rows.label(row),
+            rows.first,
+            rows.weights,
+            largest,
+            exponentials,
+            shares,
+            weight_of_row(rows, row, shares),
+            divisor,
+            gradient + row * rows.classes};
   }
 };
 
@@ -145,7 +173,7 @@ struct WholeRow {
     using A = accumulate_t<T>;
     const LogitRows<T>& rows = out.rows;
     const A largest = largest_of(rows.of(row), rows.classes);
-    const auto sums = sum_in_order<A>(rows.classes, LogitTerms<T>::of(rows.of(row), largest));
+    const auto sums = sum_in_order<A>(rows.classes, LogitTerms<T>::of(rows, row, largest));
     out.put_loss(row, with_label(rows, row, largest, sums));
     const GradientOfRow<T> put = out.gradient_of(row, largest, sums.exponentials);
     for (std::size_t k = 0; k < rows.classes; ++k) put(k);
@@ -212,13 +240,6 @@ struct LossOfRow {
     constexpr double none = std::numeric_limits<double>::quiet_NaN();
     return is_no_class(row) == 0 ? static_cast<double>(losses[row]) : none;
   }
-};
-
-/// 1 for a row whose label is not ignored.
-struct CountsRow {
-  const std::int32_t* labels;
-  std::int64_t ignored;
-  constexpr double operator()(std::size_t row) const { return labels[row] == ignored ? 0 : 1; }
 };
 
 }  // namespace shardwise::detail

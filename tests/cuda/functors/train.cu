@@ -4,9 +4,14 @@
 #include "shardwise/backend/cuda/launch.hpp"
 #include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/adamw.hpp"
+#include "shardwise/train/binary_cross_entropy.hpp"
 #include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/huber.hpp"
+#include "shardwise/train/lion.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/negative_log_likelihood.hpp"
 #include "shardwise/train/recorded_steps.hpp"
+#include "shardwise/train/rms_prop.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 using namespace shardwise;
@@ -26,9 +31,16 @@ void losses(cuda::Session& s, T* a, accumulate_t<T>* sums, double* sum) {
                              PutRowSums<T>{rows, sums, 3, sums});
   cuda::launch_each(s, 5, PutRowLoss<T>{out, whole});
   cuda::launch_each(s, 5, InItsRow<PutGradient<T>>{3, {out, whole}});
-  compile_sum(s, 0.0, CountsRow{nullptr, -100}, Plus{}, sum);
+  compile_sum(s, 0.0, WeightOfRow{nullptr, -100, {}}, Plus{}, sum);
+  compile_sum(s, 0.0, CheckedWeight{nullptr}, Plus{}, sum);
   compile_sum(s, 0.0, LossOfRow<A>{sums, {nullptr, 3}}, Plus{}, sum);
-  compile_sum(s, 0.0, SquaredDifference<T>{a, a, A(2), sums}, Plus{}, sum);
+  compile_sum(s, 0.0, PutLikelihood<T>{rows, {nullptr, 3}, A(2), sums}, Plus{}, sum);
+  const auto compile_elements = [&]<class F>(const F& term) {
+    compile_sum(s, 0.0, PutTerm<T, F>{term, a, a, A(2), sums}, Plus{}, sum);
+  };
+  compile_elements(SquaredDifference{});
+  compile_elements(SquaredWithin<A>{1, 1, 1});
+  compile_elements(LogisticTerm<A>{{}, 1, 1, 0});
   compile_sum(s, A(0), ScaleAndCheck<T>{a, A(2)}, Plus{}, sums);
 
   std::int64_t* count = nullptr;
@@ -66,6 +78,8 @@ void use(cuda::Session& s, T* a) {
   gradients<T>(s, a, nullptr);
   update<Precision<T>, T>(s, Sgd{});
   update<Precision<T>, T>(s, AdamW{});
+  update<Precision<T>, T>(s, RmsProp{});
+  update<Precision<T>, T>(s, Lion{});
   update<Precision<T, float>, T>(s, AdamW{});
   update<Precision<T, float>, float>(s, Sgd{});
 }

@@ -7,9 +7,13 @@
 
 #include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/adamw.hpp"
+#include "shardwise/train/binary_cross_entropy.hpp"
 #include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/huber.hpp"
+#include "shardwise/train/lion.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
-#include "shardwise/train/sgd.hpp"
+#include "shardwise/train/negative_log_likelihood.hpp"
+#include "shardwise/train/rms_prop.hpp"
 #include "unit/far_train/machine.hpp"
 
 using namespace testing;
@@ -33,6 +37,22 @@ void note_steps(Bits& bits, Training& t, const Value<Target, Invariant>& target,
   t.note_values(bits);
 }
 
+/// Weights of the classes, where the backend's tensors lie.
+template <class Training>
+Value<double, Invariant> weights_of(Training& t) {
+  return placed<double, Invariant>(t.backend, t.pool, Shape{{Axis::feature, classes}}, t.x.place(),
+                                   [](std::size_t k) { return 0.5 + static_cast<double>(k % 3); });
+}
+
+/// The second of two steps takes no memory that the first did not take.
+template <class Training, class Target, class Loss>
+void note_two(Bits& bits, Training& t, const Value<Target, Invariant>& target, const Loss& loss) {
+  note(bits, t.step(target, loss));
+  const std::size_t reserved = t.model.run().pool.reserved();
+  note(bits, t.step(target, loss));
+  CHECK(t.model.run().pool.reserved() == reserved);
+}
+
 /// Whole logits, one rank's rows after the other.
 struct WholeLogits {
   template <class B, class C>
@@ -41,7 +61,11 @@ struct WholeLogits {
         backend, ranks, AdamW{.learning_rate = 0.05});
     Bits bits;
     note_steps(bits, t, t.labels, CrossEntropy{0.1}, Norm::euclidean);
+    const auto weights = weights_of(t);
+    const ClassWeights here = weights.view();
     note(bits, t.step(t.labels, MaskedCrossEntropy{.ignored = 1}));
+    note_two(bits, t, t.labels, MaskedCrossEntropy{0.1, 1, {}, here});
+    note_two(bits, t, t.target, Huber{.delta = 0.1});
     note(bits, static_cast<double>(count_correct(t.model, t.x.view(), t.labels.view())));
     note_steps(bits, t, t.target, MeanSquaredError{}, Norm::infinity);
     return bits;
@@ -52,11 +76,16 @@ struct WholeLogits {
 struct SplitClasses {
   template <class B, class C>
   Bits operator()(B& backend, C& ranks) const {
-    Training<ByClass, Precision<bf16, float>, Ends<Invariant, Feature>, Sgd, B, C> t(
-        backend, ranks, Sgd{.learning_rate = 0.1, .momentum = 0.9});
+    Training<ByClass, Precision<bf16, float>, Ends<Invariant, Feature>, RmsProp, B, C> t(
+        backend, ranks, RmsProp{.learning_rate = 0.001, .momentum = 0.9, .centered = true});
     Bits bits;
     note_steps(bits, t, t.labels, CrossEntropy{0.1}, Norm::euclidean);
+    const auto weights = weights_of(t);
+    const ClassWeights here = weights.view();
     note(bits, t.step(t.labels, MaskedCrossEntropy{.ignored = 1}));
+    note_two(bits, t, t.labels, MaskedCrossEntropy{0.1, 1, {}, here});
+    note_two(bits, t, t.labels, NegativeLogLikelihood{.class_weights = here});
+    note_two(bits, t, t.target, BinaryCrossEntropy{here, LossReduction::sum});
     note_steps(bits, t, t.labels, CrossEntropy{}, Norm::infinity);
     note(bits, static_cast<double>(count_top_k(t.model, t.x.view(), t.labels.view(), 3)));
     note_steps(bits, t, t.target, MeanSquaredError{}, Norm::euclidean);
@@ -68,11 +97,15 @@ struct SplitClasses {
 struct SplitRows {
   template <class B, class C>
   Bits operator()(B& backend, C& ranks) const {
-    Training<ByFeature, double, Ends<Invariant, Batch>, Sgd, B, C> t(
-        backend, ranks, Sgd{.learning_rate = 0.1, .weight_decay = 0.01});
+    Training<ByFeature, double, Ends<Invariant, Batch>, Lion, B, C> t(
+        backend, ranks, Lion{.learning_rate = 0.01, .weight_decay = 0.01});
     Bits bits;
     note_steps(bits, t, t.labels, CrossEntropy{}, Norm::infinity);
+    const auto weights = weights_of(t);
+    const ClassWeights here = weights.view();
     note(bits, t.step(t.labels, MaskedCrossEntropy{.ignored = 1}));
+    note_two(bits, t, t.labels, MaskedCrossEntropy{0.1, 1, {}, here});
+    note_two(bits, t, t.labels, NegativeLogLikelihood{.ignored = 1, .class_weights = here});
     note(bits, static_cast<double>(count_correct(t.model, t.x.view(), t.labels.view())));
     note_steps(bits, t, t.target, MeanSquaredError{}, Norm::euclidean);
     return bits;
@@ -151,9 +184,13 @@ TEST_CASE("labels and targets of the host are refused before anything is done") 
   };
   const auto x = t.x.view();
   refused([&] { train_step(t.model, x, labels.view(), CrossEntropy{}, t.optimizer); },
-          "CrossEntropy: the labels ");
+          "cross-entropy: the labels ");
   refused([&] { train_step(t.model, x, target.view(), MeanSquaredError{}, t.optimizer); },
-          "MeanSquaredError: the target ");
+          "mean squared error: the target ");
+  const Tensor<double, Invariant> weights(Shape{{Axis::feature, classes}}, place_of(ranks));
+  const MaskedCrossEntropy weighted{.class_weights = weights.view()};
+  refused([&] { train_step(t.model, x, t.labels.view(), weighted, t.optimizer); },
+          "cross-entropy: the class weights ");
   refused([&] { count_correct(t.model, x, labels.view()); }, "count_top_k: the labels ");
   t.note_values(after);
   CHECK(after == before);

@@ -71,7 +71,7 @@ TEST_CASE("launches that clip gradients, of every dtype and by both norms") {
   const StepOptions by_root{.clip_norm = 0.5};
   check_steps(TenSteps<Dropping, float, Ahead, AdamW, CrossEntropy>{AdamW{}, {}, by_root});
   check_steps(TenSteps<Dropping, double, Ends<Invariant, Feature>, Sgd, CrossEntropy>{
-      Sgd{.momentum = 0.9}, {}, {.clip_norm = 0.05, .norm = Norm::infinity}});
+      Sgd{.momentum = 0.9, .dampening = 0.5}, {}, {.clip_norm = 0.05, .norm = Norm::infinity}});
   check_steps(
       TenSteps<ByFeature, Precision<bf16, float>, Ends<Invariant, Batch>, AdamW, CrossEntropy>{
           AdamW{}, {}, by_root});
@@ -192,6 +192,30 @@ TEST_CASE("a loss that is no number stops all launches until it is read") {
     CHECK(std::isfinite(graph.loss()));
     CHECK(t.optimizer.steps() == 5);
   }
+}
+
+TEST_CASE("launches of weighted labels are told what the labels add up to") {
+  Far far;
+  SingleRank alone;
+  Far1 called(far, alone, AdamW{});
+  Far1 launched(far, alone, AdamW{});
+  const auto weights =
+      placed<double, Invariant>(far, called.pool, Shape{{Axis::feature, classes}}, {},
+                                [](std::size_t k) { return static_cast<double>(k) / 4; });
+  MaskedCrossEntropy loss{.label_smoothing = 0.1, .counted = 7, .class_weights = weights.view()};
+  TrainingGraph graph(launched.model, launched.optimizer, loss, launched.x.view(),
+                      launched.labels.view());
+  for (int i = 0; i < 4; ++i) {
+    graph.launch();
+    CHECK(graph.loss() == called.step(called.labels, loss));
+  }
+  loss.counted = 0;
+  TrainingGraph uncounted(launched.model, launched.optimizer, loss, launched.x.view(),
+                          launched.labels.view());
+  uncounted.launch();
+  CHECK(message_of([&] {
+          uncounted.launch();
+        }).find("a recorded step cannot read which: set `counted`") != std::string::npos);
 }
 
 TEST_CASE("the norm of a launch is that of its gradients before they were clipped") {

@@ -22,6 +22,16 @@ using Batch = Sharded<Axis::batch>;
 using Sequence = Sharded<Axis::sequence>;
 using Feature = Sharded<Axis::feature>;
 
+/// What rounding of dtype T leaves of a loss or gradient: its eps, with room for a few operations.
+template <class T>
+constexpr double rounding = 1e-14;
+template <>
+inline constexpr double rounding<float> = 2e-6;
+template <>
+inline constexpr double rounding<bf16> = 0.02;
+template <>
+inline constexpr double rounding<fp16> = 0.003;
+
 /// A whole tensor of T out of numbers.
 template <Real T>
 Tensor<T, Invariant> tensor_of(const Shape& shape, Place place,

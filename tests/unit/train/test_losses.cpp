@@ -25,16 +25,6 @@ const Shape plain{{Axis::batch, 6}, {Axis::feature, 10}};
 const Shape sequence{{Axis::batch, 2}, {Axis::sequence, 3}, {Axis::feature, 5}};
 const Shape square{{Axis::batch, 4}, {Axis::feature, 5}};
 
-/// What rounding of dtype T leaves of a loss or gradient: its eps, with room for a few operations.
-template <class T>
-constexpr double rounding = 1e-14;
-template <>
-constexpr double rounding<float> = 2e-6;
-template <>
-constexpr double rounding<bf16> = 0.02;
-template <>
-constexpr double rounding<fp16> = 0.003;
-
 /// PyTorch's losses and gradients.
 const witness::Values& theirs() {
   static const witness::Values values("training/losses");
@@ -247,97 +237,6 @@ TEST_CASE("empty batches, shapes that do not meet and impossible options are ref
         (loss_of<Invariant, double>(alone, impossible, plain, made(7, 60), labels.view())),
         argument_error);
   }
-}
-
-namespace {
-
-/// What is left of cross-entropy without the rows whose label is -1, of which `counted` are not.
-LossResult masked_by_formula(const std::vector<double>& logits,
-                             const Tensor<std::int32_t, Invariant>& labels, double smoothing,
-                             double counted) {
-  const std::size_t classes = logits.size() / labels.size();
-  LossResult expected{0, std::vector<double>(logits.size())};
-  for (std::size_t row = 0; row < labels.size(); ++row) {
-    if (labels[row] < 0) continue;
-    const double* const z = logits.data() + row * classes;
-    double sum = 0;
-    for (std::size_t k = 0; k < classes; ++k) sum += std::exp(z[k]);
-    for (std::size_t k = 0; k < classes; ++k) {
-      const double target = smoothing / static_cast<double>(classes) +
-                            (static_cast<std::size_t>(labels[row]) == k ? 1 - smoothing : 0);
-      expected.loss -= target * (z[k] - std::log(sum)) / counted;
-      expected.gradient[row * classes + k] = (std::exp(z[k]) / sum - target) / counted;
-    }
-  }
-  return expected;
-}
-
-/// Every third label is ignored, and the logits of such rows are NaN.
-template <Layout L, Real T, Communicator C>
-void check_masked(C& ranks, const Shape& shape) {
-  const std::size_t classes = shape.back().extent();
-  std::vector<double> logits = made(7, shape.elements(), 4);
-  using A = accumulate_t<T>;
-  for (double& z : logits)
-    z = static_cast<double>(static_cast<A>(static_cast<T>(static_cast<A>(z))));
-  auto labels = made_labels(shape.without_back(), place_of(ranks), classes);
-  std::size_t counted = 0;
-  for (std::size_t row = 0; row < labels.size(); ++row) {
-    if (row % 3 == 1) {
-      labels[row] = -1;
-      std::fill_n(logits.begin() + static_cast<std::ptrdiff_t>(row * classes), classes,
-                  std::numeric_limits<double>::quiet_NaN());
-    } else {
-      ++counted;
-    }
-  }
-  for (const double smoothing : {0.0, 0.1}) {
-    INFO(layout_name<L>() << " in " << std::string(name(dtype_v<T>)) << " at " << ranks.size());
-    const auto check = [&](const MaskedCrossEntropy& loss, BatchShare share, double of_step) {
-      const auto result = loss_of<L, T>(ranks, loss, shape, logits, labels.view(), share);
-      const auto expected = masked_by_formula(logits, labels, smoothing, of_step);
-      CHECK(std::abs(result.loss - expected.loss) <= rounding<T> * std::max(1.0, expected.loss));
-      CHECK(largest_difference(result.gradient, expected.gradient) <= rounding<T>);
-    };
-    check({smoothing, -1}, {1, 1}, static_cast<double>(counted));
-    check({smoothing, -1, 20}, {1, 3}, 20);  // of a step of several batches
-  }
-}
-
-template <Real T, Communicator C>
-void check_masked_in_all_layouts(C& ranks) {
-  for (const Shape& shape : {plain, sequence}) {
-    check_masked<Invariant, T>(ranks, shape);
-    check_masked<Feature, T>(ranks, shape);
-    check_masked<Batch, T>(ranks, shape);
-  }
-  check_masked<Sequence, T>(ranks, sequence);
-}
-
-}  // namespace
-
-TEST_CASE_TEMPLATE("rows with an ignored label have no loss, no gradient and no part in the mean",
-                   T, float, double, bf16, fp16) {
-  SingleRank alone;
-  check_masked_in_all_layouts<T>(alone);
-  for (const int size : rank_counts)
-    run_ranks(size, [](ThreadCommunicator& ranks) { check_masked_in_all_layouts<T>(ranks); });
-}
-
-TEST_CASE("ignored labels: what cannot be counted is refused, and so is what is no class") {
-  SingleRank alone;
-  auto labels = made_labels(Shape{plain[0]}, {}, 10);
-  labels[2] = -100;
-  const auto error_of = [&](const MaskedCrossEntropy& loss, BatchShare share) {
-    return message_of<argument_error>(
-        [&] { loss_of<Invariant, double>(alone, loss, plain, made(7, 60), labels.view(), share); });
-  };
-  CHECK(error_of({}, {6, 18}).find("this batch is a part of its step: set `counted`") !=
-        std::string::npos);
-  CHECK(error_of({.ignored = 3}, {1, 1}).find("label -100 of row 2 is no class") !=
-        std::string::npos);
-  std::fill_n(labels.data(), labels.size(), -100);
-  CHECK(error_of({}, {1, 1}).find("there are none in this step") != std::string::npos);
 }
 
 TEST_CASE("a batch that is a part of a step counts with its part") {

@@ -326,6 +326,13 @@ TEST_CASE("targets of another shape are refused before anything is sent") {
         message_of<shape_error>([&] { train_step(model, x, labels, CrossEntropy{}, optimizer); }),
         "the labels are a tensor [batch 5]"));
     CHECK_THROWS_AS(train_step(model, x, labels, MaskedCrossEntropy{}, optimizer), shape_error);
+    const Tensor<std::int32_t, Invariant> fitting(Shape{in[0]}, place);
+    const Tensor<double, Invariant> weights(Shape{{Axis::feature, 4}}, place);
+    CHECK(contains(message_of<shape_error>([&] {
+                     train_step(model, x, fitting,
+                                MaskedCrossEntropy{.class_weights = weights.view()}, optimizer);
+                   }),
+                   "the class weights are a tensor [feature 4]"));
     CHECK(contains(message_of<shape_error>([&] {
                      train_step(model, x, target, Weighted{MeanSquaredError{}, 0.5}, optimizer);
                    }),

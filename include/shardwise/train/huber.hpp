@@ -1,0 +1,119 @@
+#pragma once
+// Squares of small differences, and magnitudes of large ones.
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "shardwise/core/error.hpp"
+#include "shardwise/train/element_loss.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// inner d² / 2 for differences d below `bound`, and beyond it outer (|d| - bound / 2).
+template <class A>
+struct SquaredWithin {
+  A bound;
+  A inner;
+  A outer;
+
+  constexpr Term<A> operator()(std::size_t, A prediction, A target) const {
+    const A difference = prediction - target;
+    const A magnitude = std::abs(difference);
+    if (magnitude < bound) return {inner * difference * difference / 2, inner * difference};
+    return {outer * (magnitude - bound / 2),
+            difference == 0 ? A(0) : std::copysign(outer, difference)};
+  }
+};
+
+/// Throws argument_error unless `value` is finite and above 0, or 0 if that may be.
+inline void check_bound(const char* loss, const char* option, double value, bool may_be_zero) {
+  if (std::isfinite(value) && (value > 0 || (may_be_zero && value == 0))) return;
+  throw argument_error({loss, ": ", option, " is ", value,
+                        ", but it is a difference of prediction and target up to which squares "
+                        "count: give a number ",
+                        may_be_zero ? "that is not negative" : "above 0"});
+}
+
+}  // namespace detail
+
+/// loss = Σ f(prediction - target) / n,   f(d) = d² / 2                    for |d| < delta
+///                                               delta (|d| - delta / 2)   else
+/// n the number of elements of the whole prediction, or 1 for a sum.
+/// layout, sends    as MeanSquaredError
+/// throws   as MeanSquaredError; argument_error unless delta is above 0
+/// source   Huber 1964; torch.nn.HuberLoss
+struct Huber {
+  static constexpr const char* name = "Huber";  ///< in errors
+
+  double delta = 1;                               ///< as in the formula
+  LossReduction reduction = LossReduction::mean;  ///< n above, or 1
+
+  ///@{
+  /// As `Loss` says.
+  template <Layout L>
+  using exchanges = detail::ElementLoss::exchanges<L>;
+
+  template <Layout L>
+  constexpr auto exchange_shapes(const Shape&) const {
+    return detail::ElementLoss::exchange_shapes<L>();
+  }
+
+  void require_target(const Shape& prediction, const Shape& target) const {
+    detail::check_bound(name, "delta", delta, false);
+    detail::require_equal_shapes(name, prediction, target);
+  }
+
+  template <class Frame, Real T, Layout L, class Target>
+  auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
+                  View<accumulate_t<T>, dual_t<L>> gradient) const {
+    using A = accumulate_t<T>;
+    const auto bound = static_cast<A>(delta);
+    return detail::element_loss(*this, frame, prediction, target, gradient,
+                                detail::SquaredWithin<A>{bound, 1, bound});
+  }
+  ///@}
+};
+
+/// loss = Σ f(prediction - target) / n,   f(d) = d² / (2 beta)    for |d| < beta
+///                                               |d| - beta / 2   else
+/// n the number of elements of the whole prediction, or 1 for a sum. With a beta of 0 it is the
+/// mean of magnitudes, torch.nn.L1Loss.
+/// layout, sends    as MeanSquaredError
+/// throws   as MeanSquaredError; argument_error for a negative beta
+/// source   Girshick 2015; torch.nn.SmoothL1Loss
+struct SmoothL1 {
+  static constexpr const char* name = "SmoothL1";  ///< in errors
+
+  double beta = 1;                                ///< as in the formula
+  LossReduction reduction = LossReduction::mean;  ///< n above, or 1
+
+  ///@{
+  /// As `Loss` says.
+  template <Layout L>
+  using exchanges = detail::ElementLoss::exchanges<L>;
+
+  template <Layout L>
+  constexpr auto exchange_shapes(const Shape&) const {
+    return detail::ElementLoss::exchange_shapes<L>();
+  }
+
+  void require_target(const Shape& prediction, const Shape& target) const {
+    detail::check_bound(name, "beta", beta, true);
+    detail::require_equal_shapes(name, prediction, target);
+  }
+
+  template <class Frame, Real T, Layout L, class Target>
+  auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
+                  View<accumulate_t<T>, dual_t<L>> gradient) const {
+    using A = accumulate_t<T>;
+    return detail::element_loss(
+        *this, frame, prediction, target, gradient,
+        detail::SquaredWithin<A>{static_cast<A>(beta), beta > 0 ? static_cast<A>(1 / beta) : 0, 1});
+  }
+  ///@}
+};
+
+}  // namespace shardwise

@@ -1,0 +1,120 @@
+#pragma once
+// The loss of logarithms of probabilities with class indices.
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/layout/view.hpp"
+#include "shardwise/train/class_weights.hpp"
+#include "shardwise/train/label_options.hpp"
+#include "shardwise/train/labels.hpp"
+#include "shardwise/train/loss.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// Writes the gradient of one of the rank's logarithms, and returns what it adds to the loss. The
+/// first one of a row adds NaN if the row's label is not a class.
+template <class T>
+struct PutLikelihood {
+  using A = accumulate_t<T>;
+
+  LogitRows<T> rows;
+  IsNoClass is_no_class;
+  A divisor;
+  A* gradient;
+
+  constexpr double operator()(std::size_t i) const {
+    const std::size_t row = i / rows.classes;
+    const std::size_t k = i % rows.classes;
+    const bool is_label = rows.counts(row) && k == rows.label(row);
+    const A weight = is_label ? rows.weights.template of<A>(rows.first + k) : A(0);
+    gradient[i] = -weight / divisor;
+    if (k == 0 && is_no_class(row) != 0) return std::numeric_limits<double>::quiet_NaN();
+    return is_label ? -static_cast<double>(weight * static_cast<A>(rows.of(row)[k])) : 0;
+  }
+};
+
+}  // namespace detail
+
+/// loss = -Σ_rows w_label y_label / Σ_rows w_label, where y are logarithms of the probabilities of
+/// the classes, along the innermost axis, and w the weights of classes, each 1 if there are none.
+/// The sums are over the rows of the whole step whose label is not ignored; the loss can also be
+/// the first sum alone. For logits CrossEntropy takes the logarithm of their softmax, too.
+///
+/// layout   y L, gradient L: Invariant, Sharded<feature>, Sharded<batch>, Sharded<sequence>;
+///          labels Invariant, or split along with the rows of y
+/// sends    Invariant         nothing
+///          Sharded<feature>  an all-reduce of one double
+///          else              two of them
+/// throws   as MaskedCrossEntropy
+/// source   torch.nn.NLLLoss
+struct NegativeLogLikelihood {
+  static constexpr const char* name = "negative log-likelihood";  ///< in errors
+
+  std::optional<std::int32_t> ignored{};  ///< the label of rows that do not count, if there is one
+  LabelSum counted{};                     ///< Σ_rows w_label of the whole step; 0 to add it up
+  ClassWeights class_weights{};           ///< w, one for each class
+  LossReduction reduction = LossReduction::mean;  ///< by `counted`, or by 1
+
+  ///@{
+  /// As `Loss` says.
+  template <Layout L>
+  using exchanges = std::conditional_t<
+      std::same_as<L, Invariant>, std::tuple<>,
+      std::conditional_t<detail::splits_rows<L>, std::tuple<detail::SumOfRanks, detail::SumOfRanks>,
+                         std::tuple<detail::SumOfRanks>>>;
+
+  template <Layout L>
+  constexpr auto exchange_shapes(const Shape&) const {
+    return std::array<Shape, std::tuple_size_v<exchanges<L>>>{};
+  }
+
+  void require_target(const Shape& prediction, const Shape& labels) const {
+    options().require(prediction, labels);
+  }
+
+  template <class Frame, Real T, Layout L, class Labels>
+  auto operator()(Frame& frame, View<const T, L> prediction, const Labels& given_labels,
+                  View<accumulate_t<T>, dual_t<L>> gradient) const {
+    static_assert(
+        std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
+            std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::sequence>>,
+        "NegativeLogLikelihood takes logarithms that are Invariant, or Sharded by feature "
+        "(classes), batch or sequence. Let the model end in one of those: Ends<Offered, "
+        "Invariant>.");
+    const detail::LabelOptions options = this->options();
+    const auto labels = options.checked_labels<L>(frame, prediction, given_labels);
+    const detail::WeightsOfCall weights = options.checked_weights(frame);
+    const auto here = detail::part_here<detail::rows_layout_t<L>>(frame.backend(), frame.pool(),
+                                                                  labels, prediction.place());
+    const double divisor = options.divisor<L>(frame, labels, here.view(), weights.there());
+    const detail::PutLikelihood<T> put{
+        {prediction, here.view(), options.ignored, weights.there()},
+        {here.view().data(), prediction.global().back().extent(), options.ignored},
+        static_cast<accumulate_t<T>>(divisor),
+        gradient.data()};
+    if constexpr (ShardedLayout<L>) {
+      constexpr std::size_t of_loss = detail::splits_rows<L> ? 1 : 0;
+      return frame.template sum_of_ranks<of_loss>(prediction.size(), put) / divisor;
+    } else {
+      return frame.sum(prediction.size(), put) / divisor;
+    }
+  }
+  ///@}
+
+ private:
+  constexpr detail::LabelOptions options() const {
+    return {name, reduction, ignored ? *ignored : detail::none_ignored, class_weights, counted};
+  }
+};
+
+}  // namespace shardwise

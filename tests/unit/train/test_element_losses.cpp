@@ -1,0 +1,141 @@
+// Losses of elements against PyTorch, over every layout, dtype and number of ranks, and what they
+// refuse.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "shardwise/comm/counting.hpp"
+#include "shardwise/train/binary_cross_entropy.hpp"
+#include "shardwise/train/huber.hpp"
+#include "shardwise/train/mean_squared_error.hpp"
+#include "support/messages.hpp"
+#include "unit/train/rows.hpp"
+#include "witness/values.hpp"
+
+using namespace testing;
+
+namespace {
+
+const Shape square{{Axis::batch, 4}, {Axis::feature, 5}};
+const Shape image{{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 2}, {Axis::width, 2}};
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+const witness::Values& theirs() {
+  static const witness::Values values("losses/element_losses");
+  return values;
+}
+
+Tensor<double, Invariant> made_weights(const Dim& classes, Place place) {
+  auto weights = made(96, classes.extent());
+  for (double& weight : weights) weight += 2;
+  return tensor_of<double>(Shape{classes}, place, weights);
+}
+
+/// The mean, as a third of a step, and the sum.
+template <Layout L, Real T, Communicator C, class Loss>
+void check(C& ranks, const std::string& which, Loss loss, const Shape& shape, double factor,
+           bool has_probabilities) {
+  auto numbers = made(6, shape.elements());
+  for (double& number : numbers) number = has_probabilities ? (1 + number) / 2 : number;
+  const auto target = tensor_of<T>(shape, place_of(ranks), numbers);
+  const auto prediction = made(5, shape.elements(), factor);
+  for (const auto reduction : {LossReduction::mean, LossReduction::sum}) {
+    const bool is_mean = reduction == LossReduction::mean;
+    const std::string key = which + (is_mean ? "/mean" : "/sum");
+    INFO(key << " as " << layout_name<L>() << " in " << std::string(name(dtype_v<T>)) << " at "
+             << ranks.size());
+    loss.reduction = reduction;
+    const auto result = loss_of<L, T>(ranks, loss, shape, prediction, target.view(), {4, 12});
+    const double divisor = is_mean ? 3 : 1;
+    const double expected = theirs().number(key + "/loss") / divisor;
+    auto gradient = theirs()[key + "/gradient"];
+    std::vector<double> scaled(gradient.begin(), gradient.end());
+    double largest = 1;
+    for (double& slope : scaled) {
+      slope /= divisor;
+      largest = std::max(largest, std::abs(slope));
+    }
+    CHECK(std::abs(result.loss - expected) <= rounding<T> * std::max(1.0, expected));
+    CHECK(largest_difference(result.gradient, scaled) <= rounding<T> * largest);
+  }
+}
+
+template <Layout L, Real T, Communicator C>
+void check_square(C& ranks) {
+  const auto weights = made_weights(square.back(), place_of(ranks));
+  check<L, T>(ranks, "squared", MeanSquaredError{}, square, 3, false);
+  check<L, T>(ranks, "huber", Huber{.delta = 0.75}, square, 3, false);
+  check<L, T>(ranks, "smooth_l1", SmoothL1{.beta = 0.75}, square, 3, false);
+  check<L, T>(ranks, "l1", SmoothL1{.beta = 0}, square, 3, false);
+  check<L, T>(ranks, "binary", BinaryCrossEntropy{}, square, 3, true);
+  check<L, T>(ranks, "positive", BinaryCrossEntropy{weights.view()}, square, 3, true);
+  check<L, T>(ranks, "wide", BinaryCrossEntropy{}, square, 3000, true);
+}
+
+template <Layout L, Real T, Communicator C>
+void check_image(C& ranks) {
+  const auto weights = made_weights(image[1], place_of(ranks));
+  check<L, T>(ranks, "image", BinaryCrossEntropy{weights.view()}, image, 3, true);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("losses of elements are PyTorch's as means and as sums", T, float, double, bf16,
+                   fp16) {
+  for (int size = 1; size <= 8; ++size) {
+    run_ranks(size, [](ThreadCommunicator& ranks) {
+      check_square<Invariant, T>(ranks);
+      check_square<Feature, T>(ranks);
+      check_square<Batch, T>(ranks);
+      check_image<Invariant, T>(ranks);
+      check_image<Sharded<Axis::channel>, T>(ranks);
+      check_image<Sharded<Axis::width>, T>(ranks);
+    });
+  }
+}
+
+namespace {
+
+template <class Error, class Loss>
+std::string refusal(const Loss& loss, const Shape& shape = square) {
+  std::string said;
+  run_ranks(2, [&](ThreadCommunicator& inner) {
+    CountingCommunicator ranks(inner);
+    const Tensor<double, Invariant> target(square, place_of(ranks));
+    const std::vector<double> prediction(shape.elements());
+    const std::string mine = message_of<Error>(
+        [&] { loss_of<Batch, double>(ranks, loss, shape, prediction, target.view()); });
+    CHECK(ranks.log().empty());
+    if (ranks.rank() == 0) said = mine;
+  });
+  return said;
+}
+
+}  // namespace
+
+TEST_CASE("options, weights and targets that make no sense are refused before anything is sent") {
+  for (const double wrong : {0.0, -1.0, not_a_number, std::numeric_limits<double>::infinity()}) {
+    CHECK(contains(refusal<argument_error>(Huber{.delta = wrong}), "Huber: delta is "));
+    if (wrong == 0) continue;
+    CHECK(contains(refusal<argument_error>(SmoothL1{.beta = wrong}), "SmoothL1: beta is "));
+    auto weights = made_weights(square.back(), {});
+    weights[4] = wrong;
+    CHECK(contains(refusal<argument_error>(BinaryCrossEntropy{weights.view()}),
+                   "binary cross-entropy: number 4 of the positive weights is "));
+  }
+  for (const Shape& other :
+       {Shape{{Axis::feature, 4}}, Shape{{Axis::channel, 5}}, Shape{}, square}) {
+    const Tensor<double, Invariant> weights(other);
+    CHECK(contains(refusal<shape_error>(BinaryCrossEntropy{weights.view()}),
+                   "give one number for each class, which are an axis of [batch 4, feature 5]"));
+  }
+  const Shape wide{square[0], {Axis::feature, 6}};
+  CHECK(contains(refusal<shape_error>(Huber{}, wide),
+                 "Huber: the prediction is a tensor [batch 4, feature 6] and the target [batch 4"));
+}
