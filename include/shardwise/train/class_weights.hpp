@@ -16,9 +16,9 @@ namespace shardwise {
 /// The weights of a loss, one for each class: doubles, whatever the model computes in, the same on
 /// all ranks, in the memory of the model's backend, where they stay while the loss is used.
 ///
-///     Tensor<double, Invariant> weights(Shape{{Axis::feature, 10}}, place_of(ranks));
-///     const auto there = model.to_device(weights.view());
-///     const CrossEntropy loss{.class_weights = there.view()};
+///     const ClassWeights weights(numbers, Shape{{Axis::feature, 10}}, place_of(ranks));
+///     const auto there = model.to_device(weights);
+///     const MaskedCrossEntropy loss{.class_weights = there.view()};
 ///
 /// Without memory there are no weights, and each class counts as 1.
 using ClassWeights = View<const double, Invariant>;

@@ -22,12 +22,15 @@ namespace shardwise {
 /// What the labels of a whole step that are not ignored add up to: their number, or with class
 /// weights the sum of the weights of their classes. Converts from any number.
 struct LabelSum {
-  double value = 0;
+  double value = 0;  ///< 0 if it is not known
 
+  ///@{
+  /// The sum.
   constexpr LabelSum() = default;
   template <class Number>
   requires(std::is_arithmetic_v<Number>) constexpr LabelSum(Number number)
       : value(static_cast<double>(number)) {}
+  ///@}
 };
 
 namespace detail {

@@ -19,8 +19,11 @@
 
 namespace shardwise {
 
-/// How a loss combines the terms of a step: of all its batches and ranks.
-enum class LossReduction : std::uint8_t { mean, sum };
+/// How a loss combines the terms of a step, of all its batches and ranks.
+enum class LossReduction : std::uint8_t {
+  mean,  ///< divided by their number, or by the weights of their labels
+  sum    ///< not divided
+};
 
 namespace detail {
 

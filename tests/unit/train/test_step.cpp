@@ -43,6 +43,22 @@ using Numbers = std::vector<double>;
 
 Numbers values_of(std::span<const double> span) { return {span.begin(), span.end()}; }
 
+/// Adds the seven samples in two batches of 3 and 4, and returns the loss.
+template <class Step, class Loss>
+double add_parts(Step& step, const Tensor<double, Invariant>& x,
+                 const Tensor<std::int32_t, Invariant>& labels, const Loss& loss) {
+  double sum = 0;
+  for (const std::size_t first : {std::size_t{0}, std::size_t{3}}) {
+    const Dim some{Axis::batch, first == 0 ? std::size_t{3} : std::size_t{4}};
+    const View<const double, Invariant> x_part(x.data() + 9 * first, Shape{some, in[1]},
+                                               x.view().place());
+    const View<const std::int32_t, Invariant> labels_part(labels.data() + first, Shape{some},
+                                                          labels.view().place());
+    sum += step.add(x_part, labels_part, loss);
+  }
+  return sum;
+}
+
 /// The losses of six steps, in two batches of 3 and 4 samples each if `parts`.
 template <class L, class E, Communicator C>
 Numbers losses(C& ranks, bool parts = false) {
@@ -58,18 +74,35 @@ Numbers losses(C& ranks, bool parts = false) {
       result.push_back(train_step(model, x.view(), labels.view(), loss, optimizer));
       continue;
     }
-    result.push_back(0);
     Step step(optimizer, 7);
-    for (const std::size_t first : {std::size_t{0}, std::size_t{3}}) {
-      const Dim some{Axis::batch, first == 0 ? std::size_t{3} : std::size_t{4}};
-      const View<const double, Invariant> x_part(x.data() + 9 * first, Shape{some, in[1]},
-                                                 place_of(ranks));
-      const View<const std::int32_t, Invariant> labels_part(labels.data() + first, Shape{some},
-                                                            place_of(ranks));
-      result.back() += step.add(x_part, labels_part, loss);
-    }
+    result.push_back(add_parts(step, x, labels, loss));
     step.finish();
   }
+  return result;
+}
+
+/// The loss of one step, and the parameters behind it. Labels have weights, and one is ignored.
+template <Communicator C>
+Numbers weighted_step(C& ranks, bool parts) {
+  ModelOf<Mlp, Ends<Invariant, Batch>, C> model(ranks, Seed{3});
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.5});
+  const auto x = tensor_of<double>(in, place_of(ranks), made(2, in.elements()));
+  auto labels = made_labels(Shape{in[0]}, place_of(ranks), 10);
+  labels[1] = -100;
+  // begin: weights
+  std::vector<double> numbers(10, 1.0);
+  numbers[3] = 5;  // class 3 is rare
+  const ClassWeights weights(numbers, Shape{{Axis::feature, 10}}, place_of(ranks));
+  const auto there = model.to_device(weights);  // on the host this copies nothing
+  MaskedCrossEntropy loss{.class_weights = there.view()};
+  // end: weights
+  for (const std::int32_t label : labels.view().span())
+    if (label >= 0 && parts) loss.counted.value += weights[static_cast<std::size_t>(label)];
+  Step step(optimizer, 7);
+  Numbers result{parts ? add_parts(step, x, labels, loss)
+                       : step.add(x.view(), labels.view(), loss)};
+  step.finish();
+  result.insert(result.end(), model.values().begin(), model.values().end());
   return result;
 }
 
@@ -115,6 +148,14 @@ TEST_CASE("steps are the same at every number of ranks, in every layout of the l
       CHECK(largest_difference(losses<Mlp, Ends<Invariant, Batch>>(ranks), expected) < 1e-12);
       CHECK(largest_difference(losses<ByClass, Ends<Invariant, Feature>>(ranks), expected) < 1e-12);
       CHECK(largest_difference(losses<Whole, Ends<Invariant, Invariant>>(ranks), expected) < 1e-12);
+    });
+  }
+}
+
+TEST_CASE("two batches with ignored and weighted labels are one batch of all of them") {
+  for (const int size : {1, 2, 3, 8}) {
+    run_ranks(size, [](ThreadCommunicator& ranks) {
+      CHECK(largest_difference(weighted_step(ranks, true), weighted_step(ranks, false)) < 1e-14);
     });
   }
 }
