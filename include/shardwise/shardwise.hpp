@@ -29,6 +29,7 @@ namespace shardwise {}
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/comm/timeout.hpp"
 
 // From layout to layout
 #include "shardwise/redistribute/redistribute.hpp"

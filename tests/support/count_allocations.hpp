@@ -1,7 +1,8 @@
 #pragma once
-// Counts what is taken from the heap, by replacing operator new in the program. To be included by
-// one source file of it.
+// Counts what is taken from the heap, and lets it fail, by replacing operator new in the program.
+// To be included by one source file of it.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -21,8 +22,21 @@ std::size_t allocated_after_second(Step&& step) {
   return allocations - before;
 }
 
+/// How many allocations of the program succeed before some fail: one, or all from then on. Negative
+/// if all succeed.
+inline std::atomic<long> allocations_left = -1;
+inline std::atomic<bool> memory_stays_away = false;
+
+inline bool allocation_fails() {
+  if (allocations_left < 0) return false;
+  const bool fails = allocations_left-- == 0;
+  if (fails && memory_stays_away) allocations_left = 0;
+  return fails;
+}
+
 inline void* counted(std::size_t bytes, std::size_t alignment) {
   ++allocations;
+  if (allocation_fails()) return nullptr;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
 }

@@ -2,6 +2,7 @@
 // Runs a function on P ranks that are threads of this process.
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -15,13 +16,22 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/comm/detail/patience.hpp"
 #include "shardwise/comm/detail/rank_failure.hpp"
 #include "shardwise/comm/detail/thread_group.hpp"
 #include "shardwise/comm/detail/thread_world.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
+#include "shardwise/comm/timeout.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise {
+
+/// Options of ranks that are threads.
+struct ThreadOptions {
+  /// How long a rank waits for others before it gets a peer_error, and how long run_ranks waits
+  /// after an error for ranks that do not end; 0 is without end.
+  std::chrono::milliseconds timeout = default_timeout();
+};
 
 namespace detail {
 
@@ -57,13 +67,14 @@ class Failure {
 };
 
 /// The group of all ranks. Each pair of ranks has a mailbox in each direction.
-inline std::shared_ptr<ThreadGroup> make_group(int ranks) try {
+inline std::shared_ptr<ThreadGroup> make_group(int ranks, Patience::Duration timeout) {
   std::vector<int> all(static_cast<std::size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
-  return std::make_shared<ThreadGroup>(std::make_shared<ThreadWorld>(ranks), std::move(all));
-} catch (const std::bad_alloc&) {
-  throw memory_error({"run_ranks: no memory for the buffers of ", ranks, " ranks; run fewer"});
-} catch (const std::length_error&) {
+  return std::make_shared<ThreadGroup>(std::make_shared<ThreadWorld>(ranks, timeout),
+                                       std::move(all));
+}
+
+[[noreturn]] inline void fail_without_memory(int ranks) {
   throw memory_error({"run_ranks: no memory for the buffers of ", ranks, " ranks; run fewer"});
 }
 
@@ -130,17 +141,22 @@ class RankThreads {
   std::vector<std::thread> threads_;
 };
 
-inline void run_rank_threads(int ranks, RankProgram program) {
+inline void run_rank_threads(int ranks, RankProgram program, ThreadOptions options) try {
   if (ranks < 1)
     throw argument_error({"run_ranks: ", ranks, " ranks were asked for; at least one is needed"});
-  const auto group = make_group(ranks);
+  const auto group = make_group(ranks, options.timeout);
   Failure failure;
   const auto body = [&](int rank) { run_rank(group, rank, program, failure); };
   {
     RankThreads threads;
     threads.start(ranks, std::ref(body));  // which allocates nothing
+    group->world()->wait_for_end();
   }
   failure.rethrow();
+} catch (const std::bad_alloc&) {
+  fail_without_memory(ranks);
+} catch (const std::length_error&) {
+  fail_without_memory(ranks);
 }
 
 }  // namespace detail
@@ -152,13 +168,20 @@ inline void run_rank_threads(int ranks, RankProgram program) {
 /// only a peer_error is thrown: errors of this library with their type, "rank 2: " in front of
 /// the message; any other as a rank_error that holds it.
 ///
+/// A rank that waits longer than the time-out gets a peer_error, which names the ranks that do not
+/// come and says what each rank does; after a tenth of that time, and at most a minute, a line on
+/// standard error says the same. Ranks that do not end within the time-out after an error, because
+/// they never come back, are named there too, and the process ends with exit code 70: a thread
+/// cannot be ended.
+///
 /// throws  argument_error if ranks < 1, memory_error if there is no memory for their buffers,
 ///         rank_error if a thread cannot be started
 template <class F>
-void run_ranks(int ranks, F f) {
-  detail::run_rank_threads(ranks, {&f, [](void* function, ThreadCommunicator& communicator) {
-                                     std::invoke(*static_cast<F*>(function), communicator);
-                                   }});
+void run_ranks(int ranks, F f, ThreadOptions options = {}) {
+  const auto call = [](void* function, ThreadCommunicator& communicator) {
+    std::invoke(*static_cast<F*>(function), communicator);
+  };
+  detail::run_rank_threads(ranks, {&f, call}, options);
 }
 
 }  // namespace shardwise

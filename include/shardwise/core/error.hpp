@@ -20,23 +20,32 @@ namespace shardwise {
 /// Base of every error that the library throws.
 class error : public std::exception {
  public:
-  /// What is wrong, why, and what to do.
-  [[gnu::noinline, gnu::cold]] explicit error(std::string_view message) : what_(message) {}
+  /// What is wrong, why, and what to do. Where there is no memory for it, the message is "out of
+  /// memory": an error never becomes a std::bad_alloc.
+  [[gnu::noinline, gnu::cold]] explicit error(std::string_view message)
+      : what_(detail::sentence_or({message}, no_memory)) {}
   /// The same in pieces: {"rank ", 2, " of ", size}.
-  explicit error(std::initializer_list<detail::Piece> message) : what_(detail::sentence(message)) {}
+  explicit error(std::initializer_list<detail::Piece> message)
+      : what_(detail::sentence_or(message, no_memory)) {}
 
   /// The message, after the places that were added.
   const char* what() const noexcept override { return what_.c_str(); }
 
   /// Adds a place in front: `rank 2`, then `Mlp / 3: Relu`, gives "rank 2: Mlp / 3: Relu: ...". The
   /// first place is the innermost one and is followed by ": "; later ones choose their separator.
+  /// Without memory for it, the message stays as it is.
   [[gnu::noinline, gnu::cold]] void add_place(std::string_view place,
-                                              std::string_view separator = ": ") {
-    what_.insert(0, has_place_ ? separator : ": ").insert(0, place);
+                                              std::string_view separator = ": ") noexcept {
+    std::string longer =
+        detail::sentence_or({place, has_place_ ? separator : std::string_view(": "), what_}, "");
+    if (longer.empty()) return;
+    what_ = std::move(longer);
     has_place_ = true;
   }
 
  private:
+  static constexpr const char* no_memory = "out of memory";
+
   std::string what_;
   bool has_place_ = false;
 };
@@ -60,7 +69,7 @@ class collective_error : public error {
   using error::error;
 };
 
-/// Another rank threw or returned while this one waited for it.
+/// Another rank threw, returned, or did not come in time, while this one waited for it.
 class peer_error : public error {
  public:
   using error::error;
@@ -94,7 +103,7 @@ class backend_error : public error {
 class rank_error : public error {
  public:
   /// `message` is the text of the cause, or what is known of it.
-  rank_error(int rank, std::exception_ptr cause, const std::string& message)
+  rank_error(int rank, std::exception_ptr cause, std::string_view message)
       : error({"rank ", rank, ": ", message}), rank_(rank), cause_(std::move(cause)) {}
 
   /// The rank that threw it.

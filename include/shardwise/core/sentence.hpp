@@ -58,4 +58,12 @@ class Piece {
   return text;
 }
 
+/// The same; if there is no memory for it, `instead`, which has at most 15 characters.
+[[gnu::noinline, gnu::cold]] inline std::string sentence_or(std::initializer_list<Piece> pieces,
+                                                            const char* instead) noexcept try {
+  return sentence(pieces);
+} catch (...) {
+  return instead;
+}
+
 }  // namespace shardwise::detail

@@ -1,11 +1,14 @@
-// The decision between "all have arrived" and "given up": it is the same for all ranks.
+// The decision between "all have arrived" and "given up", which is the same for all ranks, and when
+// a rank has waited for too long.
 
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
+#include "shardwise/comm/detail/patience.hpp"
 #include "shardwise/comm/detail/thread_world.hpp"
 
 using namespace shardwise::detail;
@@ -15,7 +18,7 @@ namespace {
 constexpr std::uint64_t step = Progress::stride;
 
 Wait wait_for(std::vector<Progress>& progress, std::uint64_t target) {
-  return {progress, target, nullptr, 1, {}, {}};
+  return {progress, target, {nullptr, 1, {}}, {}};
 }
 
 }  // namespace
@@ -65,4 +68,32 @@ TEST_CASE("an arrival and a giving up at the same time: exactly one succeeds") {
     other.join();
     if (arrived == gave_up) FAIL("both, or neither");
   }
+}
+
+TEST_CASE("patience ends after its time, and says so once before") {
+  using namespace std::chrono_literals;
+  using Event = Patience::Event;
+  const Patience::Clock::time_point start{};
+  Patience patience(1s, start);
+  CHECK(patience.poll(start + 99ms) == Event::none);
+  CHECK(patience.poll(start + 100ms) == Event::warning);
+  for (auto time = 200ms; time < 1000ms; time += 100ms)
+    CHECK(patience.poll(start + time) == Event::none);
+  CHECK(patience.poll(start + 1000ms) == Event::timeout);
+  CHECK(patience.poll(start + 1001ms) == Event::timeout);
+
+  CHECK(Patience::warning_after(10min) == 1min);
+  CHECK(Patience::warning_after(1h) == 1min);
+  Patience without_end(0s, start);
+  for (int poll = 1; poll <= 100000; ++poll)  // almost three hours
+    CHECK(without_end.poll(start + poll * 100ms) == (poll == 600 ? Event::warning : Event::none));
+}
+
+TEST_CASE("a program that is stopped for an hour and continued has waited a moment only") {
+  using namespace std::chrono_literals;
+  const Patience::Clock::time_point start{};
+  Patience patience(2s, start);
+  for (int poll = 1; poll < 20; ++poll)
+    CHECK(patience.poll(start + poll * 1h) != Patience::Event::timeout);
+  CHECK(patience.poll(start + 20h) == Patience::Event::timeout);
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/patience.hpp"
 #include "shardwise/comm/detail/ring.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -57,7 +58,8 @@ class CallWatch {
   Action tick(Time now) {
     const bool waits = !pending_.empty() || ending_;
     if (failed_ || ended_ || !waits || now - since_ < timeout_) return end_if_idle(now);
-    const std::string limit = " within " + text_of(timeout_);
+    const std::string limit =
+        " within " + duration_text(std::chrono::duration_cast<Patience::Duration>(timeout_));
     if (ending_)
       return give_up(FailureSource::another_rank, "the group could not be ended" + limit);
     return give_up(FailureSource::another_rank,
@@ -102,11 +104,6 @@ class CallWatch {
 
  private:
   std::uint64_t oldest() const { return done() + 1; }
-
-  static std::string text_of(Duration duration) {
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-    return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-  }
 
   Action give_up(FailureSource source, const std::string& why) {
     if (failed_ || ended_) return Action::none;

@@ -172,7 +172,7 @@ class ThreadGroup {
     const std::uint64_t number = me.collectives + 1;
     Epoch& epoch = epochs_[number % 2];
     const std::uint64_t use = (number + 1) / 2;
-    const Wait wait{epoch.arrived, use * Progress::stride, &call, number, ranks_, ranks_};
+    const Wait wait{epoch.arrived, use * Progress::stride, {&call, number, ranks_}, ranks_};
     if (me.broken || world_->aborted()) world_->fail(wait);
     epoch.publish(static_cast<std::size_t>(rank), call, contribution);
     me.collectives = number;
@@ -188,7 +188,7 @@ class ThreadGroup {
     Member& me = members_[static_cast<std::size_t>(rank)];
     me.departures += Progress::stride;
     departed_[static_cast<std::size_t>(rank)].advance();
-    wake_or_wait(rank, {departed_, me.departures, &call, me.collectives, ranks_, ranks_, false});
+    wake_or_wait(rank, {departed_, me.departures, {&call, me.collectives, ranks_}, ranks_, false});
   }
 
   /// The last rank to advance wakes the ranks that sleep.
@@ -208,8 +208,10 @@ class ThreadGroup {
 
   Wait message_wait(const Call& call, std::span<Progress> sent, std::uint64_t target,
                     int partner) const {
-    return {sent, target, &call,
-            0,    ranks_, std::span(ranks_).subspan(static_cast<std::size_t>(partner), 1)};
+    return {sent,
+            target,
+            {&call, 0, ranks_},
+            std::span(ranks_).subspan(static_cast<std::size_t>(partner), 1)};
   }
 
   Mailbox& mailbox(int from, int to) {

@@ -1,12 +1,15 @@
 #pragma once
 // How ranks that are threads wait for each other: they spin, then sleep, and detect when a wait
-// cannot end.
+// cannot end, or lasts too long.
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -15,6 +18,7 @@
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/call_record.hpp"
+#include "shardwise/comm/detail/patience.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
@@ -52,10 +56,8 @@ static_assert(sizeof(Progress) == 64);
 struct Wait {
   std::span<Progress> progress;
   std::uint64_t target;
-  const Call* call;
-  std::uint64_t number;         ///< of the collective in its group, from 1; 0 for a message
-  std::span<const int> group;   ///< world ranks that take part
-  std::span<const int> needed;  ///< world ranks of which none may end before
+  WaitPlace place;
+  std::span<const int> needed;  ///< their world ranks, of which none may end before
   bool can_fail = true;
 
   bool done() const {
@@ -78,12 +80,12 @@ struct Wait {
     return false;
   }
 
-  /// For example "barrier(), collective 3 of ranks 0, 2".
-  std::string describe() const {
-    if (number == 0) return to_string(*call);
-    std::string text = sentence({*call, ", collective ", number, " of ranks "});
-    for (std::size_t i = 0; i < group.size(); ++i) text += sentence({i == 0 ? "" : ", ", group[i]});
-    return text;
+  /// The world ranks that have not reached the target.
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (std::size_t i = 0; i < progress.size(); ++i)
+      if (progress[i].value.load() < target) ranks.push_back(needed[i]);
+    return ranks;
   }
 };
 
@@ -99,16 +101,17 @@ inline void pause() noexcept {
 /// holds one mutex. A rank that does not sleep only reads two atomics, which no other rank writes.
 class ThreadWorld {
  public:
-  explicit ThreadWorld(int ranks)
-      : ranks_(static_cast<std::size_t>(ranks)),
+  ThreadWorld(int ranks, Patience::Duration timeout)
+      : timeout_(timeout),
+        ranks_(static_cast<std::size_t>(ranks)),
         oversubscribed_(static_cast<unsigned>(ranks) > std::thread::hardware_concurrency()) {}
 
-  /// Whether a rank has thrown, or there is a deadlock: no new call may begin.
+  /// Whether a rank has thrown, or a wait cannot end or was too long: no new call may begin.
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
   /// Returns when the wait is done. Throws if it cannot end.
   void wait(int rank, const Wait& wait) {
-    if (!spin(wait)) sleep(ranks_[static_cast<std::size_t>(rank)], wait);
+    if (!spin(wait)) sleep(rank, wait);
   }
 
   /// To be called after progress for which others may wait.
@@ -130,10 +133,9 @@ class ThreadWorld {
     std::unique_lock lock(mutex_);
     mark_gone(rank, "threw: ", reason);
     if (aborted()) return;
-    reason_ = text_or_empty([&] {
+    abort_all(text_or_empty([&] {
       return sentence({"rank ", rank, " ", ranks_[static_cast<std::size_t>(rank)].how});
-    });
-    aborted_.store(true, std::memory_order_release);
+    }));
   }
 
   /// Throws the reason why a wait failed, or why a call cannot begin.
@@ -142,9 +144,34 @@ class ThreadWorld {
     throw_failure(wait);
   }
 
+  /// For the thread that started the ranks: returns when all have ended. When calls may no longer
+  /// begin, ranks that do not come back have as long as the time-out. A thread cannot be ended, so
+  /// after that the process ends, with `lost_rank_exit_code`.
+  void wait_for_end() {
+    std::unique_lock lock(mutex_);
+    while (!all_gone() && !aborted()) ended_.wait(lock);
+    Patience patience(timeout_, Patience::Clock::now());
+    while (!all_gone()) {
+      ended_.wait_for(lock, Patience::slice);
+      const Patience::Event event = patience.poll(Patience::Clock::now());
+      if (event == Patience::Event::none || all_gone()) continue;
+      const bool ends = event == Patience::Event::timeout;
+      print_warning(text_or_empty([&] {
+        return ends ? lost_text(timeout_) +
+                          "; a thread cannot be ended, so the process ends with exit code " +
+                          std::to_string(lost_rank_exit_code)
+                    : lost_text(Patience::warning_after(timeout_));
+      }));
+      if (ends) std::_Exit(lost_rank_exit_code);
+    }
+  }
+
+  static constexpr int lost_rank_exit_code = 70;
+
  private:
   struct Rank {
     const Wait* asleep_in = nullptr;
+    bool warned = false;  // of this wait
     bool gone = false;
     std::string how;
     std::condition_variable wake;
@@ -167,10 +194,13 @@ class ThreadWorld {
     return true;
   }
 
-  void sleep(Rank& me, const Wait& wait) {
+  void sleep(int rank, const Wait& wait) {
+    Rank& me = ranks_[static_cast<std::size_t>(rank)];
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1);
     me.asleep_in = &wait;
+    me.warned = false;
+    Patience patience(timeout_, Patience::Clock::now());
     bool failed = false;
     // Counted as a sleeper before the wait is checked: the rank that completes it sees the count.
     while (!wait.done()) {
@@ -178,10 +208,13 @@ class ThreadWorld {
         failed = wait.give_up();
         break;
       }
-      if (deadlocked())
+      if (deadlocked()) {
         declare_deadlock();
-      else
-        me.wake.wait(lock);
+        continue;
+      }
+      me.wake.wait_for(lock, Patience::slice);
+      const Patience::Event event = patience.poll(Patience::Clock::now());
+      if (event != Patience::Event::none && !wait.done()) report_long_wait(event, rank, wait);
     }
     me.asleep_in = nullptr;
     sleepers_.fetch_sub(1);
@@ -207,16 +240,41 @@ class ThreadWorld {
   }
 
   void declare_deadlock() {
-    reason_ = text_or_empty([&] {
-      std::string all = "no rank can go on, each waits for another: ";
-      for (std::size_t r = 0; r < ranks_.size(); ++r) {
-        const Rank& rank = ranks_[r];
-        all += sentence({r == 0 ? "rank " : "; rank ", r, " "});
-        all += rank.gone ? rank.how : sentence({"waits in ", rank.asleep_in->describe()});
-      }
-      return all;
-    });
     deadlock_ = true;
+    abort_all(text_or_empty(
+        [&] { return "no rank can go on, each waits for another: " + all_states(); }));
+  }
+
+  /// One line for all ranks that wait now; after the time-out, the waits of all ranks fail.
+  void report_long_wait(Patience::Event event, int rank, const Wait& wait) {
+    const bool too_long = event == Patience::Event::timeout;
+    if (too_long ? aborted() : ranks_[static_cast<std::size_t>(rank)].warned) return;
+    const Patience::Duration time = too_long ? timeout_ : Patience::warning_after(timeout_);
+    const std::string text = text_or_empty(
+        [&] { return waited_text(rank, time, wait.missing()) + ": " + all_states(); });
+    if (too_long) return abort_all(text_or_empty([&] { return text + timeout_advice; }));
+    for (Rank& other : ranks_) other.warned = true;
+    print_warning(text);
+  }
+
+  /// What each rank does: "rank 0 waits in barrier(), collective 3 of ranks 0, 1; rank 1 ..."
+  std::string all_states() const {
+    std::string all;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const Rank& rank = ranks_[r];
+      all += sentence({r == 0 ? "rank " : "; rank ", r, " "});
+      if (rank.gone)
+        all += rank.how;
+      else if (rank.asleep_in != nullptr)
+        all += "waits in " + rank.asleep_in->place.describe();
+      else
+        all += "waits for no rank";
+    }
+    return all;
+  }
+
+  void abort_all(std::string reason) {
+    reason_ = std::move(reason);
     aborted_.store(true, std::memory_order_release);
     notify_all();
   }
@@ -228,6 +286,19 @@ class ThreadWorld {
     notify_all();
   }
 
+  bool all_gone() const {
+    return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.gone; });
+  }
+
+  /// "rank 1 has not ended within 60 s after this: rank 0 threw: ..."
+  std::string lost_text(Patience::Duration time) const {
+    std::vector<int> lost;
+    for (std::size_t r = 0; r < ranks_.size(); ++r)
+      if (!ranks_[r].gone) lost.push_back(static_cast<int>(r));
+    return sentence({ranks_text(lost), lost.size() == 1 ? " has" : " have", " not ended within ",
+                     duration_text(time), " after this: ", reason_});
+  }
+
   /// What `text` returns, or nothing if there is no memory for it: a rank must be able to end.
   template <class Text>
   static std::string text_or_empty(Text text) noexcept try {
@@ -237,7 +308,7 @@ class ThreadWorld {
   }
 
   [[noreturn]] void throw_failure(const Wait& wait) const {
-    const std::string where = sentence({"in ", wait.describe(), ": "});
+    const std::string where = sentence({"in ", wait.place.describe(), ": "});
     if (deadlock_) throw collective_error({where, reason_});
     for (const int rank : wait.needed) {
       const Rank& peer = ranks_[static_cast<std::size_t>(rank)];
@@ -249,11 +320,14 @@ class ThreadWorld {
   void notify_all() {
     for (Rank& rank : ranks_)
       if (rank.asleep_in != nullptr) rank.wake.notify_one();
+    ended_.notify_one();
   }
 
   alignas(64) std::atomic<int> sleepers_{0};
   std::atomic<bool> aborted_{false};
   alignas(64) std::mutex mutex_;
+  Patience::Duration timeout_;
+  std::condition_variable ended_;  // a rank has ended, or calls may no longer begin
   std::vector<Rank> ranks_;
   std::string reason_;
   bool deadlock_ = false;

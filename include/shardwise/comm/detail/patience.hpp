@@ -1,0 +1,98 @@
+#pragma once
+// How long a rank waits for others: when it says so, when it gives up, and in which words.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/core/sentence.hpp"
+
+namespace shardwise::detail {
+
+/// The time that a wait has lasted, counted in polls. Between two polls at most `slice` counts, so
+/// a program that was stopped and continued has not waited meanwhile.
+class Patience {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Duration = std::chrono::milliseconds;
+
+  enum class Event {
+    none,
+    warning,  ///< once
+    timeout   ///< from now on at each poll
+  };
+
+  static constexpr Duration slice{100};
+
+  /// The wait begins now. It has no end if `timeout` is 0.
+  Patience(Duration timeout, Clock::time_point now) : timeout_(timeout), last_(now) {}
+
+  Event poll(Clock::time_point now) {
+    waited_ += std::min<Clock::duration>(now - last_, slice);
+    last_ = now;
+    if (timeout_ > Duration::zero() && waited_ >= timeout_) return Event::timeout;
+    if (warned_ || waited_ < warning_after(timeout_)) return Event::none;
+    warned_ = true;
+    return Event::warning;
+  }
+
+  /// A tenth of the time-out, and at most a minute.
+  static Duration warning_after(Duration timeout) {
+    constexpr Duration minute = std::chrono::minutes(1);
+    return timeout > Duration::zero() ? std::min(minute, timeout / 10) : minute;
+  }
+
+ private:
+  Duration timeout_;
+  Clock::time_point last_;
+  Clock::duration waited_{};
+  bool warned_ = false;
+};
+
+/// "60 s", "1500 ms"
+inline std::string duration_text(Patience::Duration duration) {
+  const auto ms = duration.count();
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+/// "rank 1", "ranks 0, 2"
+inline std::string ranks_text(std::span<const int> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) text += sentence({i == 0 ? "" : ", ", ranks[i]});
+  return text;
+}
+
+/// The call in which a rank waits.
+struct WaitPlace {
+  const Call* call = nullptr;
+  std::uint64_t number = 0;      ///< of the collective in its group, from 1; 0 if it has none
+  std::span<const int> group{};  ///< world ranks that take part
+
+  /// For example "barrier(), collective 3 of ranks 0, 2".
+  std::string describe() const {
+    if (number == 0) return to_string(*call);
+    return sentence({*call, ", collective ", number, " of ", ranks_text(group)});
+  }
+};
+
+/// "rank 0 has waited 60 s for ranks 1, 2"
+inline std::string waited_text(int rank, Patience::Duration time, std::span<const int> missing) {
+  return sentence(
+      {"rank ", rank, " has waited ", duration_text(time), " for ", ranks_text(missing)});
+}
+
+/// What the error of a time-out says at its end.
+inline constexpr const char* timeout_advice =
+    "; who does not come has stopped, computes without end, or makes another call. If it only "
+    "needs longer, set the option `timeout`, or SHARDWISE_TIMEOUT in seconds";
+
+/// One line on standard error.
+inline void print_warning(const std::string& text) {
+  std::fprintf(stderr, "shardwise: %s\n", text.c_str());
+}
+
+}  // namespace shardwise::detail
