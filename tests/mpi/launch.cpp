@@ -1,8 +1,11 @@
-// What happens to a job, for launch.sh: `launch throw|memory|stray|leave|all|ranks N`.
+// What happens to a job, for launch.sh: `launch throw|memory|stray|leave|all|ranks N`, and with a
+// short SHARDWISE_TIMEOUT `launch stop|stop_local|receive|groups`.
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -15,12 +18,33 @@ namespace {
 
 /// The last rank fails; the others wait for it in a sum that it will never join.
 template <class Fail>
-void fail_on_last(Fail fail) {
-  run_mpi_ranks([&](MpiCommunicator& ranks) {
-    std::vector<float> data(100000, 1);
-    ranks.all_reduce<float>(data, data);
-    if (ranks.rank() == ranks.size() - 1) return fail();
-    ranks.all_reduce<float>(data, data);
+void fail_on_last(Fail fail, MpiOptions options = {}) {
+  run_mpi_ranks(
+      [&](MpiCommunicator& ranks) {
+        std::vector<float> data(100000, 1);
+        ranks.all_reduce<float>(data, data);
+        if (ranks.rank() == ranks.size() - 1) return fail(ranks);
+        ranks.all_reduce<float>(data, data);
+        std::printf("a rank went on\n");
+      },
+      options);
+}
+
+void stop(MpiCommunicator&) { std::raise(SIGSTOP); }
+
+void receive(MpiCommunicator& ranks) {
+  std::vector<float> data(4);
+  ranks.receive(std::span(data), 0);
+}
+
+/// Two groups of the same ranks, which the last rank enters the other way round.
+void enter_groups_in_another_order() {
+  run_mpi_ranks([](MpiCommunicator& ranks) {
+    MpiCommunicator first = ranks.split(0, 0);
+    MpiCommunicator second = ranks.split(0, 0);
+    const bool is_last = ranks.rank() == ranks.size() - 1;
+    (is_last ? second : first).barrier();
+    (is_last ? first : second).barrier();
     std::printf("a rank went on\n");
   });
 }
@@ -38,10 +62,14 @@ void report(MpiCommunicator& ranks) {
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "throw") fail_on_last([] { throw shape_error("the cause"); });
-  if (mode == "memory") fail_on_last([] { throw std::bad_alloc(); });
-  if (mode == "stray") fail_on_last([] { throw 42; });
-  if (mode == "leave") fail_on_last([] {});
+  if (mode == "throw") fail_on_last([](MpiCommunicator&) { throw shape_error("the cause"); });
+  if (mode == "memory") fail_on_last([](MpiCommunicator&) { throw std::bad_alloc(); });
+  if (mode == "stray") fail_on_last([](MpiCommunicator&) { throw 42; });
+  if (mode == "leave") fail_on_last([](MpiCommunicator&) {});
+  if (mode == "stop") fail_on_last(stop);
+  if (mode == "stop_local") fail_on_last(stop, {.checks = CheckLevel::local});
+  if (mode == "receive") fail_on_last(receive);
+  if (mode == "groups") enter_groups_in_another_order();
   if (mode == "all") run_mpi_ranks(report);
   if (mode == "ranks") run_mpi_ranks(std::atoi(argv[2]), report);
   return 0;

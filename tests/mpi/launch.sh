@@ -45,4 +45,17 @@ check fails '^rank 0: run_mpi_ranks: 1 ranks were asked for, but 2 processes wer
 check fails '^rank 0: run_mpi_ranks: 4 ranks were asked for, but 1 process was started' \
   "$program" ranks 4
 
+# Ranks that wait for too long: for a stopped one before and after ranks have agreed, for one in a
+# receive, and for one in another group.
+export SHARDWISE_TIMEOUT=1
+sum='all_reduce(sum, float32, 100000 elements), collective 2'
+check fails "^shardwise: rank 0 has waited 100 ms for rank 2 in $sum of ranks 0, 1, 2" \
+  "$launcher" -n 3 "$program" stop
+check fails "^rank 0: in $sum of ranks 0, 1: rank 0 has waited 1 s for rank 1; " \
+  "$launcher" -n 2 "$program" stop_local
+check fails '^rank [01]: in .*: rank [01] has waited 1 s for rank [01]; ' \
+  "$launcher" -n 2 "$program" receive
+check fails '^rank [01]: in barrier(), collective 1 of ranks 0, 1: rank [01] has waited 1 s for ' \
+  "$launcher" -n 2 "$program" groups
+
 [ "$failures" -eq 0 ]

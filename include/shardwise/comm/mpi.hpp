@@ -43,12 +43,17 @@ namespace shardwise {
 /// dtype or tag than its receive is a collective_error on the receiver, and is dropped. **Below
 /// that level** a call that is not equal on all ranks may give wrong numbers, write past the end of
 /// a buffer, or wait without end. At every level a message of another length is a collective_error.
-/// No level finds a deadlock: ranks that wait for each other in different groups, or one in a
-/// collective and the other in a receive, wait without end.
+///
+/// A rank that waits longer than the time-out, because another has stopped, computes without end,
+/// or waits in another group or in a receive, gets a peer_error, which names the ranks that do not
+/// come. After a tenth of that time, and at most a minute, a line on standard error says the same.
+/// If data is already on its way, MPI may still write to the caller's memory: then the error is
+/// printed, and the job ends. Not limited are waits inside MPI when it starts and ends and when
+/// groups are made.
 ///
 /// Bytes on the wire, per rank, for n bytes on each of P ranks: all_reduce n(P-1) in one call up to
-/// 4 KiB, and 2n(P-1)/P above; all others as the contract says. Checks at `communicating` add a
-/// message of 48 bytes to every other rank.
+/// 4 KiB, and 2n(P-1)/P above; broadcast the same, the first at the root alone; all others as the
+/// contract says. Checks at `communicating` add a message of 48 bytes to every other rank.
 class MpiCommunicator : public Collectives<MpiCommunicator> {
  public:
   /// Bytes of the largest all_reduce in which each rank sends its whole input to all others.
@@ -118,7 +123,8 @@ inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
       options.largest_piece, options.checks != CheckLevel::off,
       options.checks == CheckLevel::communicating
           ? std::make_shared<detail::mpi::ControlChannel>(ours.get())
-          : nullptr);
+          : nullptr,
+      options.timeout);
   std::vector<int> all(static_cast<std::size_t>(ours.size()));
   std::iota(all.begin(), all.end(), 0);
   group_ = std::make_shared<detail::mpi::MpiGroup>(world, std::move(ours), std::move(all));
@@ -131,9 +137,7 @@ inline MpiCommunicator MpiCommunicator::split(int color, int key) {
   group_->agree(Call{Operation::split});
   std::vector<detail::SplitChoice> choices(static_cast<std::size_t>(size()));
   const detail::SplitChoice mine{color, key};
-  check(MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, choices.data(), sizeof(mine), MPI_BYTE,
-                      group_->comm()),
-        "MPI_Allgather");
+  group_->exchange().gather_bytes(&mine, choices.data(), sizeof(mine));
 
   std::vector<int> members = detail::ranks_of_color(choices, color);
   for (int& member : members) member = group_->world_rank(member);

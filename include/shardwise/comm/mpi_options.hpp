@@ -1,10 +1,12 @@
 #pragma once
 // The options of ranks that are processes of MPI.
 
+#include <chrono>
 #include <climits>
 #include <cstddef>
 
 #include "shardwise/comm/check_level.hpp"
+#include "shardwise/comm/timeout.hpp"
 
 namespace shardwise {
 
@@ -15,6 +17,8 @@ struct MpiOptions {
   CheckLevel checks = CheckLevel::communicating;
   /// Elements in one call of MPI, at most; its counts are int. Smaller values are for tests.
   std::size_t largest_piece = INT_MAX;
+  /// How long a rank waits for others before it gives up; 0 is without end.
+  std::chrono::milliseconds timeout = default_timeout();
 };
 
 }  // namespace shardwise

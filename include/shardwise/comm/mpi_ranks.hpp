@@ -1,13 +1,9 @@
 #pragma once
 // Runs a function on ranks that are the processes of an MPI job.
 
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <string>
-#include <thread>
 
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/rank_failure.hpp"
@@ -28,12 +24,7 @@ namespace detail::mpi {
   } catch (...) {
     what = reason();
   }
-  std::fprintf(stderr, "%s\n", what.c_str());
-  std::fflush(nullptr);
-  // MPICH's launcher drops what it has not read yet of the ranks' output when a job is aborted.
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::abort();  // MPI_Abort does not return
+  end_job(what);
 }
 
 }  // namespace detail::mpi

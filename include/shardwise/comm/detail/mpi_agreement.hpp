@@ -14,7 +14,9 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/mpi_control_channel.hpp"
+#include "shardwise/comm/detail/mpi_exchange.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/comm/detail/mpi_wait.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::mpi {
@@ -23,20 +25,22 @@ namespace shardwise::detail::mpi {
 /// into it.
 class Agreement {
  public:
-  /// A collective of `group`, whose members have these world ranks.
-  Agreement(std::shared_ptr<ControlChannel> channel, MPI_Comm group,
+  /// A collective of the group of `exchange`, which outlives it and whose members have these world
+  /// ranks.
+  Agreement(std::shared_ptr<ControlChannel> channel, Exchange& exchange,
             std::span<const int> world_ranks, int rank)
       : channel_(std::move(channel)),
-        group_(group),
+        exchange_(exchange),
         world_ranks_(world_ranks),
         rank_(static_cast<std::size_t>(rank)),
         calls_(world_ranks.size()),
         requests_(2 * world_ranks.size(), MPI_REQUEST_NULL),
         has_left_(world_ranks.size()) {
-    int number = rank == 0 ? channel_->number_of_next_group() : 0;
-    check(MPI_Bcast(&number, 1, MPI_INT, 0, group_), "MPI_Bcast");
-    collective_tag_ = 2 * number;
-    message_tag_ = 2 * number + 1;
+    std::vector<int> numbers(world_ranks.size());
+    const int number = rank == 0 ? channel_->number_of_next_group() : 0;
+    exchange_.gather_bytes(&number, numbers.data(), sizeof(number));
+    collective_tag_ = 2 * numbers[0];
+    message_tag_ = 2 * numbers[0] + 1;
   }
   Agreement(const Agreement&) = delete;
   Agreement& operator=(const Agreement&) = delete;
@@ -51,10 +55,11 @@ class Agreement {
   }
 
   /// Returns if all ranks are about to make this call. Otherwise throws the same on all ranks: a
-  /// collective_error if the calls differ, a peer_error if a rank has left the group.
+  /// collective_error if the calls differ, a peer_error if a rank has left the group. A peer_error
+  /// on this rank alone if another has not come in time; then all later calls throw the same.
   void agree(const Call& call) {
     throw_if_anyone_left(call);
-    calls_[rank_] = ControlMessage(++number_, call);
+    calls_[rank_] = ControlMessage(exchange_.number(), call);
     exchange_calls();
     throw_if_anyone_left(call);
     const auto same = [&](std::size_t q, std::size_t r) { return calls_[q] == calls_[r]; };
@@ -62,7 +67,7 @@ class Agreement {
     for (std::size_t r = 1; r < calls_.size(); ++r) agreed &= same(0, r);
     if (agreed) return;
     const std::vector<CallText> texts = all_call_texts(call);
-    throw collective_error(describe_mismatch(number_, world_ranks_, same,
+    throw collective_error(describe_mismatch(exchange_.number(), world_ranks_, same,
                                              [&](std::size_t r) { return texts[r].data(); }));
   }
 
@@ -74,9 +79,7 @@ class Agreement {
     const std::span<std::uint64_t> mine(tables_.data() + 2 * ranks * ranks, 2 * ranks);
     std::copy(sent.begin(), sent.end(), mine.begin());
     std::copy(received.begin(), received.end(), mine.begin() + static_cast<std::ptrdiff_t>(ranks));
-    check(MPI_Allgather(mine.data(), static_cast<int>(2 * ranks), MPI_UINT64_T, tables_.data(),
-                        static_cast<int>(2 * ranks), MPI_UINT64_T, group_),
-          "MPI_Allgather");
+    exchange_.gather_bytes(mine.data(), tables_.data(), mine.size_bytes());
     const auto mismatch = first_block_mismatch(
         ranks, [&](std::size_t from, std::size_t to) { return tables_[2 * ranks * from + to]; },
         [&](std::size_t to, std::size_t from) { return tables_[2 * ranks * to + ranks + from]; });
@@ -93,14 +96,21 @@ class Agreement {
   }
 
   /// The call that sends the next message of rank `call.root`. Throws a peer_error if that rank has
-  /// left.
+  /// left or does not send in time.
   Call next_message(const Call& call) {
     const auto from = static_cast<std::size_t>(call.root);
     throw_if_left(call, from);
     ControlMessage message;
-    check(MPI_Recv(&message, ControlMessage::bytes, MPI_BYTE, world_ranks_[from], message_tag_,
-                   channel_->comm(), MPI_STATUS_IGNORE),
-          "MPI_Recv");
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Irecv(&message, ControlMessage::bytes, MPI_BYTE, world_ranks_[from], message_tag_,
+                    channel_->comm(), &request),
+          "MPI_Irecv");
+    try {
+      wait_all({&request, 1}, world_ranks_.subspan(from, 1), exchange_.wait_in({&call}));
+    } catch (const peer_error& error) {
+      give_up(error, {&request, 1});
+      throw;
+    }
     if (message.has_left()) {
       has_left_[from] = 1;
       tell_others();
@@ -124,17 +134,36 @@ class Agreement {
         check(MPI_Isend(&calls_[rank_], ControlMessage::bytes, MPI_BYTE, world_ranks_[r],
                         collective_tag_, channel_->comm(), &requests_[ranks + r]),
               "MPI_Isend");
-    wait_all(std::span(requests_).first(ranks));
-    for (std::size_t r = 0; r < ranks; ++r) {
-      MPI_Request& sent = requests_[ranks + r];
-      if (sent == MPI_REQUEST_NULL) continue;
-      if (calls_[r].has_left()) has_left_[r] = 1;
-      if (!calls_[r].has_call()) {
-        check(MPI_Request_free(&sent), "MPI_Request_free");  // no rank will receive it
-      } else {
-        check(MPI_Wait(&sent, MPI_STATUS_IGNORE), "MPI_Wait");
+    const std::span<MPI_Request> received = std::span(requests_).first(ranks);
+    const std::span<MPI_Request> sent = std::span(requests_).subspan(ranks);
+    try {
+      wait_all(received, world_ranks_, exchange_.wait());
+      for (std::size_t r = 0; r < ranks; ++r) {
+        if (r == rank_) continue;
+        if (calls_[r].has_left()) has_left_[r] = 1;
+        if (!calls_[r].has_call()) forget(sent[r]);  // no rank will receive it
       }
+      wait_all(sent, world_ranks_, exchange_.wait());
+    } catch (const peer_error& error) {
+      give_up(error, received);
+      for (MPI_Request& request : sent) forget(request);
+      throw;
     }
+  }
+
+  /// After a wait that was too long: MPI no longer writes into what is received.
+  void give_up(const peer_error& error, std::span<MPI_Request> received) {
+    timed_out_ = error.what();
+    for (MPI_Request& request : received) {
+      if (request == MPI_REQUEST_NULL) continue;
+      check(MPI_Cancel(&request), "MPI_Cancel");
+      check(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
+    }
+  }
+
+  /// A message that is sent, and so short that MPI has copied it.
+  static void forget(MPI_Request& sent) {
+    if (sent != MPI_REQUEST_NULL) check(MPI_Request_free(&sent), "MPI_Request_free");
   }
 
   /// For a rank that knows that another one has left: its next collective throws, and the others,
@@ -145,6 +174,7 @@ class Agreement {
   }
 
   void throw_if_left(const Call& call, std::size_t rank) const {
+    if (!timed_out_.empty()) throw peer_error(timed_out_);
     if (has_left_[rank] != 0)
       throw peer_error({"in ", call, ": rank ", world_ranks_[rank],
                         " has left the group, and this call waits for it"});
@@ -154,28 +184,26 @@ class Agreement {
     for (std::size_t r = 0; r < has_left_.size(); ++r) throw_if_left(call, r);
   }
 
-  std::vector<CallText> all_call_texts(const Call& call) const {
+  std::vector<CallText> all_call_texts(const Call& call) {
     const std::string text = to_string(call);
     CallText mine{};
     std::copy_n(text.begin(), std::min(text.size(), mine.size() - 1), mine.begin());
     std::vector<CallText> all(calls_.size());
-    const int length = static_cast<int>(mine.size());
-    check(MPI_Allgather(mine.data(), length, MPI_CHAR, all.data(), length, MPI_CHAR, group_),
-          "MPI_Allgather");
+    exchange_.gather_bytes(mine.data(), all.data(), mine.size());
     return all;
   }
 
   std::shared_ptr<ControlChannel> channel_;
-  MPI_Comm group_;
+  Exchange& exchange_;
   std::span<const int> world_ranks_;
   std::size_t rank_;
   int collective_tag_ = 0;
   int message_tag_ = 0;
-  std::uint64_t number_ = 0;
   std::vector<ControlMessage> calls_;  // of the current call, by rank
   std::vector<MPI_Request> requests_;  // receives, then sends
   std::vector<std::uint64_t> tables_;  // of all_to_all: sent and received counts, by rank; mine
   std::vector<char> has_left_;         // by rank
+  std::string timed_out_;              // the error of a wait that was too long
 };
 
 }  // namespace shardwise::detail::mpi

@@ -11,8 +11,11 @@
 #endif
 #include <mpi.h>
 
-#include <span>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "shardwise/core/dtype.hpp"
@@ -42,11 +45,14 @@ inline void check(int code, const char* call) {
   if (code != MPI_SUCCESS) fail(code, call);
 }
 
-/// Waits for one after the other. MPI_Waitall would only say that one of them failed, and not why.
-/// For errors of requests MPICH 4.0 asks the handler of MPI_COMM_WORLD, which is the
-/// caller's: unless that is MPI_ERRORS_RETURN, the job ends here in MPICH's words.
-inline void wait_all(std::span<MPI_Request> requests) {
-  for (MPI_Request& request : requests) check(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
+/// Prints `why` and ends the job.
+[[noreturn]] inline void end_job(const std::string& why) noexcept {
+  std::fprintf(stderr, "%s\n", why.c_str());
+  std::fflush(nullptr);
+  // MPICH's launcher drops what it has not read yet of the ranks' output when a job is aborted.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::abort();  // MPI_Abort does not return
 }
 
 inline bool is_finalized() {

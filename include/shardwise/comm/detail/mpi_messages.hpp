@@ -12,7 +12,9 @@
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/mpi_agreement.hpp"
+#include "shardwise/comm/detail/mpi_exchange.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/comm/detail/mpi_wait.hpp"
 #include "shardwise/comm/detail/mpi_world.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
@@ -23,11 +25,15 @@ namespace shardwise::detail::mpi {
 /// until MPI has delivered it; then its memory is used again.
 class Messages {
  public:
-  /// `comm`, `world_ranks` and `agreement` have to outlive it; `agreement` is null unless calls are
-  /// compared.
+  /// `comm`, `world_ranks`, `exchange` and `agreement` have to outlive it; `agreement` is null
+  /// unless calls are compared.
   Messages(std::shared_ptr<const MpiWorld> world, OwnComm& comm, std::span<const int> world_ranks,
-           Agreement* agreement)
-      : world_(std::move(world)), comm_(comm), world_ranks_(world_ranks), agreement_(agreement) {}
+           const Exchange& exchange, Agreement* agreement)
+      : world_(std::move(world)),
+        comm_(comm),
+        world_ranks_(world_ranks),
+        exchange_(exchange),
+        agreement_(agreement) {}
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
@@ -48,11 +54,12 @@ class Messages {
     message.control = ControlMessage(1, call);
     message.bytes.assign(bytes.begin(), bytes.end());
     if (agreement_ != nullptr)
-      agreement_->announce(message.control, call.root, &message.requests.emplace_back());
+      agreement_->announce(message.control, call.root,
+                           &message.requests.emplace_back(MPI_REQUEST_NULL));
     for_each_piece(call.elements, [&](std::size_t first, int count) {
       check(MPI_Isend(message.bytes.data() + first * size_of(call.dtype), count,
                       world_->types.of(call.dtype), call.root, tag, comm_.get(),
-                      &message.requests.emplace_back()),
+                      &message.requests.emplace_back(MPI_REQUEST_NULL)),
             "MPI_Isend");
     });
   }
@@ -68,6 +75,7 @@ class Messages {
       }
     }
     for_each_piece(call.elements, [&](std::size_t first, int count) {
+      if (agreement_ == nullptr) require_length(call, count);
       receive_piece(call, bytes.data() + first * size_of(call.dtype), count);
     });
   }
@@ -110,20 +118,44 @@ class Messages {
   }
 
   void receive_piece(const Call& call, std::byte* bytes, int count) const {
-    const MPI_Datatype type = world_->types.of(call.dtype);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Irecv(bytes, count, world_->types.of(call.dtype), call.root, tag, comm_.get(),
+                    &request),
+          "MPI_Irecv");
+    const int from = world_rank(call.root);
+    wait_all_or_end_job({&request, 1}, {&from, 1}, exchange_.wait_in({&call}));
+  }
+
+  /// Where nobody has announced the next message: waits for it, and throws a collective_error if it
+  /// has not `count` elements, and drops it.
+  void require_length(const Call& call, int count) const {
     MPI_Status status;
-    int got = 0;
-    check(MPI_Recv(bytes, count, type, call.root, tag, comm_.get(), &status), "MPI_Recv");
-    check(MPI_Get_count(&status, type, &got), "MPI_Get_count");
-    if (got != count)
-      throw collective_error(
-          {"rank ", world_rank(call.root),
-           " sent a message of another length than this rank called: ", call,
-           "; dtype, elements and tag of a message must be the same on both sides"});
+    poll_until(
+        [&] {
+          int is_there = 0;
+          check(MPI_Iprobe(call.root, tag, comm_.get(), &is_there, &status), "MPI_Iprobe");
+          return is_there != 0;
+        },
+        [&] { return std::vector<int>{world_rank(call.root)}; }, exchange_.wait_in({&call}));
+    int sent = 0;
+    check(MPI_Get_count(&status, world_->types.of(call.dtype), &sent), "MPI_Get_count");
+    if (sent == count) return;
+    int bytes = 0;
+    check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+    std::vector<std::byte> dropped(static_cast<std::size_t>(bytes));
+    Call all_of_it = call;
+    all_of_it.dtype = Dtype::uint8;
+    receive_piece(all_of_it, dropped.data(), bytes);
+    throw collective_error(
+        {"rank ", world_rank(call.root),
+         " sent a message of another length than this rank called: ", call,
+         "; dtype, elements and tag of a message must be the same on both sides"});
   }
 
   void drop(const Call& sent, int from) const {
-    const Call call{.dtype = sent.dtype, .root = from};
+    Call call = sent;
+    call.operation = Operation::receive;
+    call.root = from;
     std::vector<std::byte> bytes(std::min(world_->largest_piece, sent.elements) *
                                  size_of(call.dtype));
     for_each_piece(sent.elements,
@@ -135,6 +167,7 @@ class Messages {
   std::shared_ptr<const MpiWorld> world_;
   OwnComm& comm_;
   std::span<const int> world_ranks_;
+  const Exchange& exchange_;
   Agreement* agreement_;
   std::vector<std::unique_ptr<Message>> sent_;
 };

@@ -1,10 +1,11 @@
 #pragma once
-// The collectives, with arguments that are already checked. Each is a collective of MPI if the data
-// is small enough for its counts, and an exchange in pieces if not.
+// The collectives, with arguments that are already checked. Each is made of exchanges, and not of
+// MPI's own collectives: those that wait cannot be given up, and those that do not are slower.
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "shardwise/comm/detail/checks.hpp"
@@ -41,20 +42,11 @@ void copy_own(std::span<const T> from, T* to) {
 
 template <class T>
 void move(MpiGroup& group, const moves::AllGather<T>& m) {
-  T* const mine = m.out.data() + offset(m.counts, group.rank());
-  if (group.fits(m.out.size())) {
-    const auto blocks = group.displacements(m.counts);
-    const bool in_place = m.in.data() == mine;
-    check(MPI_Allgatherv(in_place ? MPI_IN_PLACE : m.in.data(), static_cast<int>(m.in.size()),
-                         group.type<T>(), m.out.data(), blocks.counts, blocks.displacements,
-                         group.type<T>(), group.comm()),
-          "MPI_Allgatherv");
-    return;
-  }
-  copy_own(m.in, mine);
-  std::fill(group.outgoing().begin(), group.outgoing().end(), block_of(m.in.data(), m.in.size()));
-  set_blocks(group.incoming(), m.out.data(), m.counts);
-  group.exchange(dtype_v<T>);
+  Exchange& exchange = group.exchange();
+  copy_own(m.in, m.out.data() + offset(m.counts, group.rank()));
+  std::ranges::fill(exchange.outgoing(), block_of(m.in.data(), m.in.size()));
+  set_blocks(exchange.incoming(), m.out.data(), m.counts);
+  exchange.run(dtype_v<T>);
 }
 
 /// Blocks are exchanged and then added in rank order.
@@ -63,14 +55,14 @@ void move(MpiGroup& group, const moves::ReduceScatter<T>& m) {
   const auto ranks = static_cast<std::size_t>(group.size());
   const auto rank = static_cast<std::size_t>(group.rank());
   T* const others = group.scratch<T>(ranks * m.out.size());
-  set_blocks(group.outgoing(), m.in.data(), m.counts);
+  set_blocks(group.exchange().outgoing(), m.in.data(), m.counts);
   const std::span<const T*> blocks = group.pointers<T>();
   for (std::size_t r = 0; r < ranks; ++r) {
     blocks[r] = others + r * m.out.size();
-    group.incoming()[r] = block_of(blocks[r], m.out.size());
+    group.exchange().incoming()[r] = block_of(blocks[r], m.out.size());
   }
   blocks[rank] = m.in.data() + offset(m.counts, group.rank());
-  group.exchange(dtype_v<T>);
+  group.exchange().run(dtype_v<T>);
   ordered_sum<T>(blocks, 0, m.out.size(), std::array{m.out.data()}, m.reduction);
 }
 
@@ -88,10 +80,9 @@ void sum_shares(MpiGroup& group, const moves::AllReduce<T>& m) {
 template <class T>
 void sum_gathered(MpiGroup& group, const moves::AllReduce<T>& m) {
   const std::size_t n = m.in.size();
-  T* const all = group.scratch<T>(n * static_cast<std::size_t>(group.size()));
-  check(MPI_Allgather(m.in.data(), static_cast<int>(n), group.type<T>(), all, static_cast<int>(n),
-                      group.type<T>(), group.comm()),
-        "MPI_Allgather");
+  const std::size_t total = n * static_cast<std::size_t>(group.size());
+  T* const all = group.scratch<T>(total);
+  move(group, moves::AllGather<T>{m.in, std::span(all, total), group.shares(total)});
   const std::span<const T*> inputs = group.pointers<T>();
   for (std::size_t r = 0; r < inputs.size(); ++r) inputs[r] = all + r * n;
   ordered_sum<T>(inputs, 0, n, std::array{m.out.data()}, m.reduction);
@@ -106,71 +97,66 @@ void move(MpiGroup& group, const moves::AllReduce<T>& m) {
 }
 
 template <class T>
-void move(MpiGroup& group, const moves::Broadcast<T>& m) {
-  for (std::span<T> data = m.out; !data.empty();) {
-    const std::span<T> piece = data.first(std::min(data.size(), group.world()->largest_piece));
-    check(MPI_Bcast(piece.data(), static_cast<int>(piece.size()), group.type<T>(), m.root,
-                    group.comm()),
-          "MPI_Bcast");
-    data = data.subspan(piece.size());
-  }
-}
-
-template <class T>
 void move(MpiGroup& group, const moves::Gather<T>& m) {
-  const bool is_root = group.rank() == m.root;
-  T* const mine = is_root ? m.out.data() + offset(m.counts, m.root) : nullptr;
-  if (group.fits(total(m.counts))) {
-    const auto blocks = group.displacements(m.counts);
-    const bool in_place = is_root && m.in.data() == mine;
-    check(MPI_Gatherv(in_place ? MPI_IN_PLACE : m.in.data(), static_cast<int>(m.in.size()),
-                      group.type<T>(), m.out.data(), blocks.counts, blocks.displacements,
-                      group.type<T>(), m.root, group.comm()),
-          "MPI_Gatherv");
-    return;
-  }
-  if (is_root) {
-    copy_own(m.in, mine);
-    set_blocks(group.incoming(), m.out.data(), m.counts);
+  Exchange& exchange = group.exchange();
+  if (group.rank() == m.root) {
+    copy_own(m.in, m.out.data() + offset(m.counts, m.root));
+    set_blocks(exchange.incoming(), m.out.data(), m.counts);
   } else {
-    group.outgoing()[static_cast<std::size_t>(m.root)] = block_of(m.in.data(), m.in.size());
+    exchange.outgoing()[static_cast<std::size_t>(m.root)] = block_of(m.in.data(), m.in.size());
   }
-  group.exchange(dtype_v<T>);
+  exchange.run(dtype_v<T>);
 }
 
 template <class T>
 void move(MpiGroup& group, const moves::Scatter<T>& m) {
-  if (group.fits(total(m.counts))) {
-    const auto blocks = group.displacements(m.counts);
-    check(MPI_Scatterv(m.in.data(), blocks.counts, blocks.displacements, group.type<T>(),
-                       m.out.data(), static_cast<int>(m.out.size()), group.type<T>(), m.root,
-                       group.comm()),
-          "MPI_Scatterv");
-    return;
-  }
+  Exchange& exchange = group.exchange();
   if (group.rank() == m.root) {
     copy_own(m.in.subspan(offset(m.counts, m.root), m.out.size()), m.out.data());
-    set_blocks(group.outgoing(), m.in.data(), m.counts);
+    set_blocks(exchange.outgoing(), m.in.data(), m.counts);
   } else {
-    group.incoming()[static_cast<std::size_t>(m.root)] = block_of(m.out.data(), m.out.size());
+    exchange.incoming()[static_cast<std::size_t>(m.root)] = block_of(m.out.data(), m.out.size());
   }
-  group.exchange(dtype_v<T>);
+  exchange.run(dtype_v<T>);
 }
 
-/// Always an exchange: no rank knows whether the counts of all others fit into one call of MPI.
+/// The root sends small data whole to each rank. Of larger data it sends each rank a share, and the
+/// ranks send those to each other, so that no rank sends more than twice the data.
+template <class T>
+void move(MpiGroup& group, const moves::Broadcast<T>& m) {
+  if (m.out.size_bytes() > gathered_bytes) {
+    const Counts shares = group.shares(m.out.size());
+    const std::span<T> mine =
+        m.out.subspan(offset(shares, group.rank()), shares[static_cast<std::size_t>(group.rank())]);
+    move(group, moves::Scatter<T>{m.out, mine, shares, m.root});
+    return move(group, moves::AllGather<T>{mine, m.out, shares});
+  }
+  Exchange& exchange = group.exchange();
+  const Block all = block_of(m.out.data(), m.out.size());
+  if (group.rank() == m.root)
+    std::ranges::fill(exchange.outgoing(), all);
+  else
+    exchange.incoming()[static_cast<std::size_t>(m.root)] = all;
+  exchange.run(dtype_v<T>);
+}
+
 template <class T>
 void move(MpiGroup& group, const moves::AllToAll<T>& m) {
   group.agree_on_blocks(m.sent, m.received);
   const auto rank = static_cast<std::size_t>(group.rank());
   copy_own(m.in.subspan(offset(m.sent, group.rank()), m.sent[rank]),
            m.out.data() + offset(m.received, group.rank()));
-  set_blocks(group.outgoing(), m.in.data(), m.sent);
-  set_blocks(group.incoming(), m.out.data(), m.received);
-  group.exchange(dtype_v<T>);
+  set_blocks(group.exchange().outgoing(), m.in.data(), m.sent);
+  set_blocks(group.exchange().incoming(), m.out.data(), m.received);
+  group.exchange().run(dtype_v<T>);
 }
 
+/// A byte from each rank to all others.
 inline void move(MpiGroup& group, const moves::Barrier&) {
-  check(MPI_Barrier(group.comm()), "MPI_Barrier");
+  const auto ranks = static_cast<std::size_t>(group.size());
+  auto* const all = group.scratch<std::uint8_t>(ranks);
+  const std::uint8_t mine = 0;
+  group.exchange().gather_bytes(&mine, all, sizeof(mine));
 }
 
 }  // namespace shardwise::detail::mpi

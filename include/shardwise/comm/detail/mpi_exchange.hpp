@@ -1,0 +1,128 @@
+#pragma once
+// Exchanges of blocks between the ranks of a group, in pieces that are small enough for MPI's
+// counts. All collectives are made of them.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/comm/detail/mpi_wait.hpp"
+#include "shardwise/comm/detail/mpi_world.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise::detail::mpi {
+
+/// `count` elements that are sent to another rank or received from it.
+struct Block {
+  std::byte* data = nullptr;
+  std::size_t count = 0;
+};
+
+/// The exchanges of one rank in its group.
+class Exchange {
+ public:
+  /// `world`, `comm` and `world_ranks` have to outlive it.
+  Exchange(const MpiWorld& world, const OwnComm& comm, std::span<const int> world_ranks)
+      : world_(world),
+        comm_(comm),
+        world_ranks_(world_ranks),
+        rank_(comm.rank()),
+        size_(comm.size()),
+        outgoing_(world_ranks.size()),
+        incoming_(world_ranks.size()) {
+    requests_.reserve(2 * world_ranks.size());
+    partners_.reserve(2 * world_ranks.size());
+  }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  /// A collective begins; the exchanges that follow are parts of it. `call` is copied.
+  void begin(const Call& call) {
+    call_ = call;
+    ++number_;
+  }
+
+  /// The number of that collective, from 1 on.
+  std::uint64_t number() const { return number_; }
+  /// A wait in that collective.
+  MessageWait wait() const { return wait_in({&call_, number_, world_ranks_}); }
+  /// A wait of this rank in another place.
+  MessageWait wait_in(const WaitPlace& place) const {
+    return {world_ranks_[index(rank_)], world_.timeout, place};
+  }
+
+  /// The blocks that the next exchange sends to each rank, and those that it receives. All are
+  /// empty after it. The block of this rank itself is ignored.
+  std::span<Block> outgoing() { return outgoing_; }
+  std::span<Block> incoming() { return incoming_; }
+
+  /// Sends and receives the blocks, piece by piece. The two ranks of a block agree on its size and
+  /// so on its pieces; other ranks do not need to know them.
+  void run(Dtype dtype) {
+    outgoing_[index(rank_)] = incoming_[index(rank_)] = {};
+    bool more = true;
+    for (std::size_t done = 0; more; done += world_.largest_piece) {
+      more = false;
+      requests_.clear();
+      partners_.clear();
+      for (int step = 1; step < size_; ++step) {  // no two ranks begin with the same partner
+        const int from = (rank_ + size_ - step) % size_;
+        const int to = (rank_ + step) % size_;
+        more |= start_piece(false, incoming_[index(from)], done, dtype, from);
+        more |= start_piece(true, outgoing_[index(to)], done, dtype, to);
+      }
+      wait_all_or_end_job(requests_, partners_, wait());
+    }
+    std::fill(outgoing_.begin(), outgoing_.end(), Block{});
+    std::fill(incoming_.begin(), incoming_.end(), Block{});
+  }
+
+  /// Every rank gets the `bytes` bytes at `mine` of all ranks, in rank order.
+  void gather_bytes(const void* mine, void* all, std::size_t bytes) {
+    auto* const blocks = static_cast<std::byte*>(all);
+    std::copy_n(static_cast<const std::byte*>(mine), bytes, blocks + index(rank_) * bytes);
+    std::fill(outgoing_.begin(), outgoing_.end(), Block{blocks + index(rank_) * bytes, bytes});
+    for (std::size_t r = 0; r < incoming_.size(); ++r) incoming_[r] = {blocks + r * bytes, bytes};
+    run(Dtype::uint8);
+  }
+
+ private:
+  static constexpr int block_tag = 0;
+
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+  /// Starts the piece of `block` that begins at element `done`, if there is one, and returns
+  /// whether another piece follows.
+  bool start_piece(bool sends, const Block& block, std::size_t done, Dtype dtype, int partner) {
+    if (block.count <= done) return false;
+    const std::size_t piece = std::min(world_.largest_piece, block.count - done);
+    std::byte* const data = block.data + done * size_of(dtype);
+    const int count = static_cast<int>(piece);
+    const MPI_Datatype type = world_.types.of(dtype);
+    MPI_Request* const request = &requests_.emplace_back(MPI_REQUEST_NULL);
+    partners_.push_back(world_ranks_[index(partner)]);
+    if (sends)
+      check(MPI_Isend(data, count, type, partner, block_tag, comm_.get(), request), "MPI_Isend");
+    else
+      check(MPI_Irecv(data, count, type, partner, block_tag, comm_.get(), request), "MPI_Irecv");
+    return done + piece < block.count;
+  }
+
+  const MpiWorld& world_;
+  const OwnComm& comm_;
+  std::span<const int> world_ranks_;
+  int rank_;
+  int size_;
+  Call call_{Operation::split};  // that made the group
+  std::uint64_t number_ = 0;
+  std::vector<Block> outgoing_;
+  std::vector<Block> incoming_;
+  std::vector<MPI_Request> requests_;
+  std::vector<int> partners_;  // of the requests, as world ranks
+};
+
+}  // namespace shardwise::detail::mpi

@@ -1,0 +1,87 @@
+#pragma once
+// How a process waits for messages of MPI: it polls, says after a while for whom it waits, and
+// gives up after the time-out.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/comm/detail/patience.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail::mpi {
+
+/// What a wait says about itself.
+struct MessageWait {
+  int rank = 0;  ///< of the world, which waits
+  Patience::Duration timeout{};
+  WaitPlace place{};
+};
+
+/// Polls until done(). After the time-out it throws a peer_error that names missing(), world ranks.
+template <class Done, class Missing>
+void poll_until(Done done, Missing missing, const MessageWait& wait) {
+  for (int polls = 0; polls < 1000; ++polls)  // without a look at the clock
+    if (done()) return;
+  Patience patience(wait.timeout, Patience::Clock::now());
+  while (!done()) {
+    const Patience::Event event = patience.poll(Patience::Clock::now());
+    if (event == Patience::Event::timeout)
+      throw peer_error({"in ", wait.place.describe(), ": ",
+                        waited_text(wait.rank, wait.timeout, missing()), timeout_advice});
+    if (event == Patience::Event::warning)
+      print_warning(waited_text(wait.rank, Patience::warning_after(wait.timeout), missing()) +
+                    " in " + wait.place.describe());
+  }
+}
+
+inline bool is_done(MPI_Request& request) {
+  int done = 0;
+  check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  return done != 0;
+}
+
+/// The partners of requests that are not done.
+inline std::vector<int> missing_partners(std::span<const MPI_Request> requests,
+                                         std::span<const int> partners) {
+  std::vector<int> missing;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    int done = 0;
+    check(MPI_Request_get_status(requests[i], &done, MPI_STATUS_IGNORE), "MPI_Request_get_status");
+    if (done == 0 && (missing.empty() || missing.back() != partners[i]))
+      missing.push_back(partners[i]);
+  }
+  return missing;
+}
+
+/// Waits until all requests are done, for one after the other: MPI_Waitall would only say that one
+/// of them failed, and not why. `partners` are the world ranks at their other sides.
+/// throws  peer_error after the time-out; then the requests that are not done stay as they are
+///
+/// For errors of requests MPICH 4.0 asks the handler of MPI_COMM_WORLD, which is the
+/// caller's: unless that is MPI_ERRORS_RETURN, the job ends here in MPICH's words.
+inline void wait_all(std::span<MPI_Request> requests, std::span<const int> partners,
+                     const MessageWait& wait) {
+  auto next = requests.begin();
+  poll_until(
+      [&] {
+        while (next != requests.end() && is_done(*next)) ++next;
+        return next == requests.end();
+      },
+      [&] { return missing_partners(requests, partners); }, wait);
+}
+
+/// The same for messages in memory of the caller. MPI may still write to it after the time-out, so
+/// no exception may leave its owner: the job ends.
+inline void wait_all_or_end_job(std::span<MPI_Request> requests, std::span<const int> partners,
+                                const MessageWait& wait) {
+  try {
+    wait_all(requests, partners, wait);
+  } catch (const peer_error& error) {
+    end_job(sentence({"rank ", wait.rank, ": ", error.what()}));
+  }
+}
+
+}  // namespace shardwise::detail::mpi
