@@ -9,7 +9,7 @@ arguments=$*
 out=$(mktemp)
 trap 'rm "$out"' EXIT
 
-losses() { "$@" $arguments </dev/null | sed -n 's/^\(epoch [0-9]* *loss [0-9.]* *test accuracy [0-9.]*\).*/\1/p'; }
+losses() { "$@" $arguments </dev/null | sed -n 's/^\(epoch [0-9]* *loss [0-9.]* *\(test accuracy\|error\) [0-9.]*\).*/\1/p'; }
 
 for ranks in 1 2 3; do
   threads=$(losses "$on_threads" -s "$ranks")
