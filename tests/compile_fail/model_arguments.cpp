@@ -56,11 +56,11 @@ using Input = std::vector<float>;
 using Input = View<float, Invariant>;
 #endif
 
-#if CASE == 8  // expect: the Model is given a Start for its random numbers that is no Seed
+#if CASE == 8  // expect: the Model is given a Start in place of the Seed of its random numbers
 Asked make(SingleRank& alone) { return {alone, 1}; }
 #elif CASE == 9  // expect: the Model is given Ranks first, but its Context names the communicator C
 Asked make(ThreadCommunicator& ranks) { return {ranks, Seed{1}}; }
-#elif CASE == 10  // expect: the Model is given a Start for its random numbers that is no Seed
+#elif CASE == 10  // expect: the Model is given a Start in place of the Seed of its random numbers
 Asked make(SingleRank& alone) { return {alone, Both{}}; }
 #else
 Asked make(SingleRank& alone) { return {alone, Seed{1}}; }

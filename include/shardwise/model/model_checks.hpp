@@ -80,10 +80,11 @@ C& must_begin_with() {
   static_assert(std::convertible_to<Ranks&, C&>,
                 "the Model is given Ranks first, but its Context names the communicator C. Give it "
                 "an object of C, by name: Model model(ranks, Seed{1}).");
-  static_assert(std::convertible_to<const Start&, Seed>,
-                "the Model is given a Start for its random numbers that is no Seed: Model "
-                "model(ranks, Seed{1}), and with sizes given at run time Model model(architecture, "
-                "ranks, Seed{1}).");
+  static_assert(
+      std::convertible_to<const Start&, Seed>,
+      "the Model is given a Start in place of the Seed of its random numbers. Write Model "
+      "model(ranks, Seed{1}), and with sizes given at run time Model model(architecture, "
+      "ranks, Seed{1}).");
   throw argument_error("no model");
 }
 

@@ -33,7 +33,8 @@ struct Square {
   }
 };
 
-/// The magnitude of a number, infinite for a NaN, since a maximum over ranks may lose a NaN.
+/// The magnitude of a number, infinite for a NaN, since the maximum of a NaN and a number may be
+/// the number.
 template <Real T>
 struct Magnitude {
   const T* numbers;
