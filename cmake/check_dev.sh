@@ -44,6 +44,30 @@ touch "$work/file" && rm -r "$work/build/bench" && mv "$work/file" "$work/build/
 asks '' bench
 grep -q 'results.md cannot be written' "$work/log" || fail 'a folder that cannot be written was not told'
 
+# The table of `demo`, of a program that prints and logs what example 07 does.
+mkdir -p "$work/build/release/examples"
+cp -r --parents docs/plots "$work/"
+cat >"$work/build/release/examples/07_train_cnn" <<'TRAINS'
+#!/bin/bash
+while [[ $# -gt 0 ]]; do
+  case $1 in --plan) plan=$2 ;; -s) ranks=$2 ;; --log) log=$2 ;; --counts) echo counted ;; esac
+  shift
+done
+printf 'plan,ranks,images,what,value\n%s,%s,32,loss,2\n%s,%s,32,accuracy,0.5\n' $plan $ranks $plan $ranks >"$log"
+echo "one step on $ranks rank(s) sends $((ranks * 1000 - 1000)) bytes in all:"
+for epoch in 1 2; do
+  echo "epoch $epoch   loss 0.${epoch}00000   test accuracy 7$epoch.00 %   $((ranks * 100 * epoch)) images/s"
+done
+TRAINS
+chmod +x "$work/build/release/examples/07_train_cnn"
+PATH=$work/bin:$PATH "$work/dev" demo --counts >"$work/log" 2>&1 || fail 'demo did not end well'
+[[ $(grep -c '^counted$' "$work/log") -eq 7 ]] || fail 'demo did not print what was counted'
+expected='gathered 1 0.200000 72.00 % 200 0 1.00
+gathered 2 0.200000 72.00 % 400 1000 2.00
+spatial 4 0.200000 72.00 % 800 3000 4.00'
+[[ $(tr -s ' ' <"$work/log" | grep -E '^(gathered [12]|spatial 4) ') == "$expected" ]] || fail 'the table of demo is wrong'
+grep -q 'curves' "$work/log" || fail 'demo did not say where the curves are'
+
 # A benchmark that stops the run, as Ctrl-C does, in the middle of its second comparison.
 rm "$work/build/bench"
 cp -r bench "$work/"

@@ -109,7 +109,7 @@ std::vector<double> first_losses(Training<Way, Group, Backend> training) {
                 sw::parameters_of_rank<Ends>(layers, {0, 1}, in));
   }
   const sw::Plan plan = plan_step(training.model, in, training.loss);
-  example::print_plan_beside_log(plan, training.threads, training.ranks);
+  example::compare_with_plan(plan, training.threads, training.ranks, true);
   while (losses.size() < 8) losses.push_back(training.step());
   return losses;
 }

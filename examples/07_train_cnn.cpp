@@ -46,7 +46,8 @@ namespace sw = shardwise;
 namespace {
 
 struct Options : example::TrainingOptions {
-  std::string log;
+  std::string log{};
+  bool counts = false;
 };
 
 using Batches = example::BroadcastBatches<float, example::Ranks>;
@@ -103,7 +104,8 @@ void train(example::Ranks& ranks, Group& group, Backend& backend, const Options&
         log.write(seen, "loss", mean);
         bar.show(b + 1);
         if (seen > options.batch) continue;
-        example::print_plan_beside_log(plan, ranks, counted);
+        example::compare_with_plan(plan, ranks, counted, options.counts);
+        if (!options.counts) continue;
         print_of_each(ranks, "parameters of each rank           ", model.values().size());
         print_of_each(ranks, "activations of each rank, in bytes",
                       model.run().pool.reserved() - before);
@@ -140,11 +142,13 @@ const std::map<std::string, Trainer> plans{
 }  // namespace
 
 int main(int argc, char** argv) try {
-  Options options{{.plan = "alternating"}, {}};
+  Options options{{.plan = "alternating"}};
   CLI::App app("Trains a convolutional network, split over ranks in one of three ways.");
   example::add_training_options(app, options, {"gathered", "alternating", "spatial"},
                                 {"fashion-mnist", "cifar10", "synthetic"});
   app.add_option("--log", options.log, "file for losses and accuracies as CSV");
+  app.add_flag("--counts", options.counts,
+               "print what a step sends, as planned and as counted, and what each rank holds");
   CLI11_PARSE(app, argc, argv);
 
   const auto& of_form = options.data.name == "cifar10"

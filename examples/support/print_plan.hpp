@@ -30,13 +30,13 @@ inline void print_plan(const shardwise::Plan& plan) {
   print_collectives("settle", plan.settle);
 }
 
-/// Prints what all ranks pass into the collectives of one step, as planned and as counted. A
-/// collective of `ranks`, which take memory of the host; `counting` has counted that step on this
-/// rank.
+/// Compares what all ranks pass into the collectives of one step, as planned and as counted, and
+/// with `prints` prints both. A collective of `ranks`, which take memory of the host; `counting`
+/// has counted that step on this rank.
 /// throws   std::runtime_error, on every rank, if the two differ
 template <shardwise::Communicator C, class Inner>
-void print_plan_beside_log(const shardwise::Plan& plan, C& ranks,
-                           const shardwise::CountingCommunicator<Inner>& counting) {
+void compare_with_plan(const shardwise::Plan& plan, C& ranks,
+                       const shardwise::CountingCommunicator<Inner>& counting, bool prints) {
   std::vector<shardwise::Collective> entries;
   for (const auto* part : {&plan.forward, &plan.loss, &plan.backward, &plan.settle, &plan.finish}) {
     entries.insert(entries.end(), part->begin(), part->end());
@@ -46,7 +46,9 @@ void print_plan_beside_log(const shardwise::Plan& plan, C& ranks,
   planned.reserve(entries.size());
   for (const auto& entry : entries)
     planned.push_back(shardwise::planned_call<Inner>(entry, plan.ranks));
-  for (std::size_t i = 0; ranks.rank() == 0 && i < std::min(entries.size(), counted.size()); ++i) {
+  const std::size_t lines =
+      prints && ranks.rank() == 0 ? std::min(entries.size(), counted.size()) : 0;
+  for (std::size_t i = 0; i < lines; ++i) {
     std::printf("  %-33s planned %9zu elements, %9zu bytes   counted %9zu\n",
                 to_string(entries[i]).c_str(), planned[i].elements,
                 planned[i].elements * shardwise::size_of(planned[i].dtype), counted[i].elements);

@@ -9,10 +9,11 @@ trap 'rm -r "$work"' EXIT
 
 for plan in gathered alternating spatial; do
   for ranks in 1 2 3; do
-    "$program" --plan $plan --data synthetic -s $ranks -e 1 --samples 320 --log "$work/log" \
+    "$program" --plan $plan --data synthetic -s $ranks -e 1 --samples 320 --counts --log "$work/log" \
       >"$work/out" || exit 1
     [ "$(grep -c '^parameters of each rank' "$work/out")" -eq 1 ] || exit 1
     [ "$(grep -c '^activations of each rank' "$work/out")" -eq 1 ] || exit 1
+    [ $ranks -eq 1 ] || grep -q 'planned .* counted' "$work/out" || exit 1
     [ "$(grep -c "^$plan,$ranks,[0-9]*,loss," "$work/log")" -eq 10 ] || exit 1
     [ "$(grep -c "^$plan,$ranks,320,accuracy," "$work/log")" -eq 1 ] || exit 1
     sed -n "s/^epoch/$plan $ranks epoch/p" "$work/out"
