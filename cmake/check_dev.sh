@@ -68,6 +68,9 @@ spatial 4 0.200000 72.00 % 800 3000 4.00'
 [[ $(tr -s ' ' <"$work/log" | grep -E '^(gathered [12]|spatial 4) ') == "$expected" ]] || fail 'the table of demo is wrong'
 grep -q 'curves' "$work/log" || fail 'demo did not say where the curves are'
 
+asks '' release
+grep -q 'this is no git checkout' "$work/log" || fail 'release of a tree without git was not refused'
+
 # A benchmark that stops the run, as Ctrl-C does, in the middle of its second comparison.
 rm "$work/build/bench"
 cp -r bench "$work/"
