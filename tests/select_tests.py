@@ -12,7 +12,8 @@ A NAME is one of
   a test, or a part of its name   ranks.pool, pool, compile_fail, compile_fail.pooling; * stands for
                                   anything: ranks.conv_*
 
-Units of static/ are no tests of ctest: they have passed when they compile; `static` names them.
+Units of static/ are no tests of ctest: they have passed when they compile; `static` names them, and with
+them static.all_headers, which is all headers in one unit.
 --changed takes what depends on the files that differ from the last commit, --affected-by on FILE, and
 --label what ctest knows by that label. What is asked for in several ways is all taken.
 
@@ -35,7 +36,8 @@ ROOT = Path(__file__).resolve().parents[1]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 VALUES = re.compile(r'\bValues\b[^"\n]*"(\w+)/')  # tests/witness/values.hpp
 ADD_TEST = re.compile(r"^add_test\((?:\[=*\[)?([^\]\s]+?)(?:\]=*\])?\s+(.*)\)$", re.MULTILINE)
-STATIC = re.compile(r"tests/CMakeFiles/static_tests\.dir/static/(\w+)\.cpp\.o")
+STATIC = re.compile(r"tests/CMakeFiles/(?:static_tests\.dir/static|headers_linked\.dir/headers_alone(?=/all_))"
+                    r"/(\w+)\.cpp\.o")
 ALSO = {  # kinds of tests that belong to a folder as a whole
     "backend": ("cuda", "cudnn"),
     "comm": ("openmpi", "mpich", "nccl"),

@@ -45,6 +45,8 @@ class Choice(unittest.TestCase):
 
     def test_a_test(self):
         self.chooses("build tests/unit_core", "unit.core")
+        self.chooses("build .*/all_headers.cpp.o", "static.all_headers")
+        self.leaves("build .*/headers_alone/main.cpp.o", "static")
 
     def test_a_label(self):
         self.chooses("build tests/unit_core", "--label", "quick")

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -157,6 +158,14 @@ inline std::string json_string(std::string_view text) try {
 } catch (const nlohmann::json::exception&) {
   throw argument_error({"checkpoint: the name or text ", in_quotes(text),
                         " is not UTF-8 and cannot be written; choose another"});
+}
+
+/// The number that `text` is in JSON; nothing for any other text. In place of from_chars, which
+/// libc++ 19 lacks for double, and of strtod, which depends on the locale.
+inline std::optional<double> json_number(std::string_view text) {
+  const nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
+  if (!value.is_number()) return std::nullopt;
+  return value.get<double>();
 }
 
 }  // namespace shardwise::detail

@@ -2,16 +2,17 @@
 // A whole training run in a checkpoint, to resume at any number of ranks.
 
 #include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include "shardwise/checkpoint/json.hpp"
 #include "shardwise/checkpoint/weights.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/data/sampler.hpp"
@@ -76,11 +77,16 @@ inline bool read_state(const std::string& text, std::string& out) {
   return true;
 }
 
-template <class Number>
-bool read_state(const std::string& text, Number& out) {
+inline bool read_state(const std::string& text, std::uint64_t& out) {
   const char* end = text.data() + text.size();
   const auto [last, code] = std::from_chars(text.data(), end, out);
   return code == std::errc() && last == end;
+}
+
+inline bool read_state(const std::string& text, double& out) {
+  const std::optional<double> number = json_number(text);
+  out = number.value_or(out);
+  return number.has_value();
 }
 
 /// With the names of the moments, if their number does not say which they are.
@@ -118,8 +124,7 @@ inline RunState read_run_state(const TensorFiles& files) {
   const double scale = state.position.loss_scale.scale;
   require(state.step > 0 && state.step < bound, "step", state.step);
   require(epoch < bound, "epoch", epoch);
-  require(std::isfinite(state.learning_rate) && state.learning_rate >= 0, "learning rate",
-          state.learning_rate);
+  require(state.learning_rate >= 0, "learning rate", state.learning_rate);
   require(scale >= std::numeric_limits<float>::min() && scale <= std::numeric_limits<float>::max(),
           "loss scale", scale);
   return state;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shardwise/checkpoint/tensor_files.hpp"
+#include "shardwise/checkpoint/training.hpp"
 #include "support/file_tensors.hpp"
 #include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
@@ -42,6 +43,19 @@ std::string index_of(const std::string& map) {
 }
 
 }  // namespace
+
+TEST_CASE("a number of a run is read as it was written, and nothing else is read as one") {
+  for (const double number : {0.0, 0.1, 1.0 / 3, 1e-5, 65536.0, 1e300, 5e-324}) {
+    double read = -1;
+    CHECK(detail::read_state(detail::state_text(number), read));
+    CHECK(read == number);
+  }
+  for (const char* text : {"", "0,5", "0.5x", "0x1p3", "nan", "inf", "1e999", "[1]"}) {
+    CAPTURE(text);
+    double read = -1;
+    CHECK(!detail::read_state(text, read));
+  }
+}
 
 TEST_CASE("tensors are found by name, in one file and in several") {
   const TemporaryFolder folder("shardwise_files_good");
