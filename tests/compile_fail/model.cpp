@@ -1,6 +1,7 @@
 // Models that cannot be: no redistribution to what a layer takes, features that do not meet, and
 // blocks that do not give what they take.
 
+#include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
@@ -46,7 +47,15 @@ struct Stack : Sequential<In, Repeat<2, Sequential<Keep, Out>>> {};
 struct Stack : Sequential<In, Repeat<2, Residual<Keep>>, Repeat<1, Out>> {};
 #endif
 
+#if CASE == 7  // expect: reads windows along the axis of its layout Taken.*To<Sharded<Axis::width>>
+struct Images : Sequential<Conv2d<split::height, 3, 8, 3>, Conv2d<split::width, 8, 4, 3>> {};
+#else
+struct Images : Sequential<Conv2d<split::height, 3, 8, 3>, To<Sharded<Axis::width>>,
+                           Conv2d<split::width, 8, 4, 3>> {};
+#endif
+
 static_assert(std::same_as<output_layout_t<Net>, Invariant>);
+static_assert(std::same_as<output_layout_t<Images>, Sharded<Axis::width>>);
 
 }  // namespace
 

@@ -19,7 +19,14 @@ namespace shardwise::detail {
 /// A missing redistribution, reported where a composition is made.
 template <std::size_t ConsumerNumber, class Consumer, Layout Offered, Layout Taken>
 consteval bool edge_must_exist() {
-  static_assert(redistributable<Offered, Taken>,
+  constexpr bool is_split_otherwise = ShardedLayout<Offered> && HaloedLayout<Taken>;
+  static_assert(
+      redistributable<Offered, Taken> || !is_split_otherwise,
+      "Consumer reads windows along the axis of its layout Taken, but its images are "
+      "split along another one (Offered). Put To<Sharded<A>> in front of it, where A is "
+      "that axis of Taken: To<Sharded<Axis::width>> in front of a split::width. (Consumer "
+      "is part ConsumerNumber of its composition, counted from 0.)");
+  static_assert(redistributable<Offered, Taken> || is_split_otherwise,
                 "Consumer takes a layout (Taken) to which there is no redistribution from what it "
                 "is offered (Offered). Put To<Invariant> in front of it, which says what a value "
                 "that all ranks hold is to count as. (Consumer is part ConsumerNumber of its "
