@@ -383,6 +383,28 @@ TEST_CASE("a checkpoint of another architecture says all that does not fit") {
   }
 }
 
+TEST_CASE(
+    "the count of batches of PyTorch's batch normalisation is passed over, and no other name") {
+  const TemporaryFolder folder("shardwise_counts");
+  const auto path = folder.path() / "model.safetensors";
+  for (const bool is_count : {true, false}) {
+    run_ranks(2, [&](ThreadCommunicator& ranks) {
+      ModelOf<Mlp> model(ranks, Seed{7});
+      Tensor<std::int64_t, Invariant> count(Shape{}, place_of(ranks));
+      const std::string name = is_count ? "bn1.num_batches_tracked" : "num_batches_tracked_not";
+      save_weights(path, model, {.own = {part_of(name, count.view())}});
+      ModelOf<Mlp> other(ranks, Seed{8});
+      if (is_count) {
+        load_weights(path, other);
+        CHECK(std::ranges::equal(other.values(), model.values()));
+      } else {
+        const auto text = message_of<data_error>([&] { load_weights(path, other); });
+        check_mentions(text, {"unexpected: 'num_batches_tracked_not'"});
+      }
+    });
+  }
+}
+
 TEST_CASE("another dtype is an error, or converted when asked for") {
   const TemporaryFolder folder("shardwise_dtype");
   const auto path = folder.path() / "model.safetensors";

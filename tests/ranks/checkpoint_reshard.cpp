@@ -17,11 +17,16 @@
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/adamw.hpp"
+#include "support/file_tensors.hpp"
+#include "support/messages.hpp"
 #include "support/oracle.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace shardwise;
 using testing::bytes_of;
+using testing::check_mentions;
+using testing::message_of;
+using testing::numbers_of;
 using testing::TemporaryFolder;
 
 namespace {
@@ -235,4 +240,66 @@ TEST_CASE("parameters in one dtype, moments in another, and files of bounded siz
   save<bf16>(2, path, {.max_shard_bytes = 1});  // a tensor is never split
   CHECK(folder.names().size() == 33);
   check_loads<bf16>(3, path);
+}
+
+TEST_CASE("a caller's own tensors and text are beside the model's") {
+  const TemporaryFolder folder("shardwise_own");
+  const auto path = folder.path() / "model.safetensors";
+  const Shape rows{{Axis::batch, 7}, {Axis::feature, 2}};
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    ModelOf<float> model(Uneven{}, ranks, Seed{1}, in);
+    // begin: save_own
+    std::vector<double> mean{0.5, -1.25}, deviation{2, 1e-3};
+    const Shape features{{Axis::feature, 2}};
+    const View<double, Invariant> means(mean, features, place_of(ranks));
+    const View<double, Invariant> deviations(deviation, features, place_of(ranks));
+    save_weights(path, model,
+                 {.metadata = {{"unit", "kelvin"}},
+                  .own = {part_of("data.mean", means), part_of("data.deviation", deviations)}});
+    // end: save_own
+    Tensor<std::int64_t, Sharded<Axis::batch>> split(rows, place_of(ranks));
+    for_each_owned(split.view(), [&](std::size_t global, std::size_t local) {
+      split[local] = static_cast<std::int64_t>(global) << 40;
+    });
+    Optimizer optimizer(model, AdamW{});
+    save_checkpoint(folder.path() / "run.safetensors", model, optimizer, {},
+                    {.own = {part_of("data.rows", split.view())}});
+    const auto text = message_of<argument_error>(
+        [&] { save_weights(path, model, {.own = {part_of("0.weight", means)}}); });
+    check_mentions(text, {"'0.weight'"});
+  });
+  CHECK(numbers_of<double>(TensorFiles(path), "data.mean") == std::vector{0.5, -1.25});
+  CHECK(numbers_of<std::int64_t>(TensorFiles(folder.path() / "run.safetensors"), "data.rows")[13] ==
+        13 * 0x1p40);
+  for (const int size : {1, 2, 5, 8}) {
+    run_ranks(size, [&](ThreadCommunicator& ranks) {
+      ModelOf<float> model(Uneven{}, ranks, Seed{2}, in);
+      // begin: load_own
+      Tensor<double, Invariant> mean({{Axis::feature, 2}}, place_of(ranks));
+      Tensor<double, Invariant> deviation(mean.global(), place_of(ranks));
+      const auto metadata = load_weights(path, model,
+                                         {.own = {part_of("data.mean", mean.view()),
+                                                  part_of("data.deviation", deviation.view())}});
+      // end: load_own
+      CHECK(metadata.at("unit") == "kelvin");
+      CHECK(mean[1] == -1.25);
+      CHECK(deviation[1] == 1e-3);
+      const auto text = message_of<data_error>([&] { load_weights(path, model); });
+      check_mentions(text, {"unexpected: 'data.deviation', 'data.mean'"});
+
+      Tensor<std::int64_t, Sharded<Axis::batch>> split(rows, place_of(ranks));
+      Optimizer optimizer(model, AdamW{});
+      load_checkpoint(folder.path() / "run.safetensors", model, optimizer,
+                      {.own = {part_of("data.rows", split.view())}});
+      for_each_owned(split.view(), [&](std::size_t global, std::size_t local) {
+        CHECK(split[local] == static_cast<std::int64_t>(global) << 40);
+      });
+      Tensor<float, Invariant> wrong(rows, place_of(ranks));
+      const auto other = message_of<data_error>([&] {
+        load_checkpoint(folder.path() / "run.safetensors", model, optimizer,
+                        {.convert = true, .own = {part_of("data.rows", wrong.view())}});
+      });
+      check_mentions(other, {"'data.rows' is I64 in the file and F32 here"});
+    });
+  }
 }

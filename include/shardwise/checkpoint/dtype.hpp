@@ -5,6 +5,7 @@
 #include <bit>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -23,7 +24,7 @@ struct FileDtype {
   }
 };
 
-/// All number types of the format. Four of them can be read: see `file_dtype_v`.
+/// All number types of the format. Seven of them can be read: see `file_dtype_v`.
 /// source   safetensors 0.8: F4, F6 and F8 are small floats, C64 is two F32
 inline constexpr std::array<FileDtype, 22> file_dtypes{{
     {"BOOL", 8}, {"F4", 4},          {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
@@ -47,21 +48,24 @@ static_assert(std::endian::native == std::endian::little,
               "safetensors files are little-endian, and are read and written as they lie in "
               "memory: this machine needs a conversion that is not there.");
 
-template <Real T>
+template <Element T>
 constexpr std::string_view file_dtype_name() {
   if constexpr (std::same_as<T, float>) return "F32";
   if constexpr (std::same_as<T, double>) return "F64";
   if constexpr (std::same_as<T, bf16>) return "BF16";
   if constexpr (std::same_as<T, fp16>) return "F16";
+  if constexpr (std::same_as<T, std::int32_t>) return "I32";
+  if constexpr (std::same_as<T, std::int64_t>) return "I64";
+  if constexpr (std::same_as<T, std::uint8_t>) return "U8";
 }
 
 }  // namespace detail
 
 /// The number type of T in the format.
-template <Real T>
+template <Element T>
 inline constexpr FileDtype file_dtype_v = *find_file_dtype(detail::file_dtype_name<T>());
 
-/// Whether elements of `dtype` can be converted to numbers of a model.
+/// Whether elements of `dtype` can be converted to other such dtypes: those of models.
 constexpr bool is_loadable(const FileDtype& dtype) {
   return dtype == file_dtype_v<float> || dtype == file_dtype_v<double> ||
          dtype == file_dtype_v<bf16> || dtype == file_dtype_v<fp16>;
@@ -71,7 +75,7 @@ namespace detail {
 
 /// Copies `count` elements of From in the file to elements of To in memory, each `stride` bytes
 /// after the one before. Rounds as the types do; double to the two-byte types via float.
-template <Real From, Real To>
+template <Element From, Element To>
 void copy_elements(const std::byte* in, std::byte* out, std::size_t stride, std::size_t count) {
   if constexpr (std::same_as<From, To>) {
     if (stride == sizeof(To)) {
@@ -88,14 +92,18 @@ void copy_elements(const std::byte* in, std::byte* out, std::size_t stride, std:
   }
 }
 
-/// As above, from elements of any loadable dtype.
-template <Real To>
+/// As above, from elements of any loadable dtype; to whole numbers only from the same dtype.
+template <Element To>
 void load_elements(const FileDtype& from, const std::byte* in, std::byte* out, std::size_t stride,
                    std::size_t count) {
-  if (from == file_dtype_v<float>) return copy_elements<float, To>(in, out, stride, count);
-  if (from == file_dtype_v<double>) return copy_elements<double, To>(in, out, stride, count);
-  if (from == file_dtype_v<bf16>) return copy_elements<bf16, To>(in, out, stride, count);
-  copy_elements<fp16, To>(in, out, stride, count);
+  if constexpr (!Real<To>) {
+    copy_elements<To, To>(in, out, stride, count);
+  } else {
+    if (from == file_dtype_v<float>) return copy_elements<float, To>(in, out, stride, count);
+    if (from == file_dtype_v<double>) return copy_elements<double, To>(in, out, stride, count);
+    if (from == file_dtype_v<bf16>) return copy_elements<bf16, To>(in, out, stride, count);
+    copy_elements<fp16, To>(in, out, stride, count);
+  }
 }
 
 }  // namespace detail

@@ -26,9 +26,11 @@ namespace shardwise {
 
 /// Options of loading, the same on all ranks.
 struct LoadOptions {
-  TensorNames names{};             ///< as in SaveOptions
-  bool convert = false;            ///< load tensors of other dtypes too, rounded to ours
-  bool ignore_unexpected = false;  ///< skip tensors that are not needed
+  TensorNames names{};   ///< as in SaveOptions
+  bool convert = false;  ///< load tensors of other dtypes too, rounded to ours
+  /// Skip tensors that are not needed; `num_batches_tracked` of PyTorch is always skipped.
+  bool ignore_unexpected = false;
+  std::vector<TensorPart> own{};  ///< tensors of the caller to fill, as in SaveOptions
 };
 
 namespace detail {
@@ -66,12 +68,16 @@ inline void compare(const WholeTensor& tensor, const TensorInfo& info, bool conv
     found.add("of another shape", in_quotes(tensor.name()) + " is " + shape_text(info.shape) +
                                       " in the file and " + shape_text(shape) + " here");
   }
-  if (info.dtype == tensor.dtype() || (convert && is_loadable(info.dtype))) return;
-  found.add("of another dtype",
-            in_quotes(tensor.name()) + " is " + std::string(info.dtype.name) + " in the file and " +
-                std::string(tensor.dtype().name) + " here" +
-                (is_loadable(info.dtype) ? " (LoadOptions::convert loads it)" : ""));
+  const bool is_convertible = is_loadable(info.dtype) && is_loadable(tensor.dtype());
+  if (info.dtype == tensor.dtype() || (convert && is_convertible)) return;
+  found.add("of another dtype", in_quotes(tensor.name()) + " is " + std::string(info.dtype.name) +
+                                    " in the file and " + std::string(tensor.dtype().name) +
+                                    " here" +
+                                    (is_convertible ? " (LoadOptions::convert loads it)" : ""));
 }
+
+/// PyTorch's batch normalisation counts its batches, and needs the count only for a mean over all.
+inline constexpr const char* batches_of_pytorch = ".num_batches_tracked";
 
 /// Says which unrequested tensors a file may have.
 using IsExpected = bool(const std::string& name);
@@ -93,6 +99,7 @@ inline void check_tensors(const TensorFiles& files, const std::vector<WholeTenso
   }
   for (const auto& [name, place] : files.tensors()) {
     if (options.ignore_unexpected || asked.contains(name) || is_expected(name)) continue;
+    if (name.ends_with(batches_of_pytorch)) continue;
     found.add("unexpected", in_quotes(name));
   }
   found.raise(files.name());
@@ -170,11 +177,11 @@ TensorFiles open_checkpoint(const std::filesystem::path& path, R& ranks) {
   return std::move(*files);
 }
 
-/// Fills the memory of all parts from the tensors of their names. Each rank reads only its own
-/// elements. It reads them into separate memory of the same size, and copies them when all ranks
-/// have read theirs: if a rank fails, no rank has changed. A collective.
-/// sends    an all-reduce of one number: whether all ranks have read their elements
-/// throws   data_error for tensors that are missing, unexpected (unless `is_expected(name)`), of
+/// Fills the memory of all parts, and of `options.own`, from the tensors of their names. Each rank
+/// reads only its own elements. It reads them into separate memory of the same size, and copies
+/// them when all ranks have read theirs: if a rank fails, no rank has changed. A collective. sends
+/// an all-reduce of one number: whether all ranks have read their elements throws   data_error for
+/// tensors that are missing, unexpected (unless `is_expected(name)`), of
 ///          another shape or dtype, all in one message, and for files that cannot be read;
 ///          argument_error if parts do not fit together as rows of one tensor of the file;
 ///          memory_error
@@ -184,7 +191,7 @@ void load_parts(const TensorFiles& files, R& ranks, const std::vector<TensorPart
   std::vector<detail::WholeTensor> tensors;
   std::vector<detail::StagedPart> staged;
   detail::on_all_ranks(ranks, [&] {
-    tensors = detail::whole_tensors(parts);
+    tensors = detail::whole_tensors(detail::joined(parts, options.own));
     detail::check_tensors(files, tensors, options, is_expected);
     staged = detail::read_parts(files, tensors);
   });

@@ -131,7 +131,21 @@ TensorPart part_of(FileTensor file, const View<T, L>& view, A* memory,
   return part;
 }
 
+/// The same of the memory that the view shows. Every rank makes one, of equal name and shape; of a
+/// tensor that is Sharded each rank has its block.
+template <Element T, Layout L>
+TensorPart part_of(FileTensor file, const View<T, L>& view) {
+  return part_of(std::move(file), view, view.data());
+}
+
 namespace detail {
+
+/// All parts in one list.
+inline std::vector<TensorPart> joined(std::vector<TensorPart> parts,
+                                      const std::vector<TensorPart>& others) {
+  parts.insert(parts.end(), others.begin(), others.end());
+  return parts;
+}
 
 /// Adds a part to `parts`, as one part for each piece of its rows in the file.
 /// throws   argument_error if its rows are no whole number of pieces, or pieces overlap

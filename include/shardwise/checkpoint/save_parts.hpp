@@ -42,6 +42,9 @@ struct SaveOptions {
   std::uint64_t max_shard_bytes = 5'000'000'000;
   /// Stored in the file, and returned on loading.
   std::map<std::string, std::string> metadata{};
+  /// Tensors of the caller, in memory of the host, beside those of the model:
+  /// `{part_of("data.mean", mean.view())}`.
+  std::vector<TensorPart> own{};
 };
 
 namespace detail {
@@ -302,7 +305,8 @@ inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files,
 
 }  // namespace detail
 
-/// Writes the tensors, of which each rank passes its part, as the checkpoint `path`. The name ends
+/// Writes the tensors, of which each rank passes its part, and `options.own` as the checkpoint
+/// `path`. The name ends
 /// in ".safetensors", and its folder exists. One program at a time writes to a name. A collective;
 /// every rank passes the same tensors in the same order, and the same options.
 ///
@@ -312,8 +316,9 @@ inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files,
 ///          tensors of one name and rows, for rows that do not fit together as one tensor, and for
 ///          ranks that do not save the same
 template <AgreeingRanks R>
-void save_parts(const std::filesystem::path& path, R& ranks, const std::vector<TensorPart>& parts,
-                const SaveOptions& options) {
+void save_parts(const std::filesystem::path& path, R& ranks,
+                const std::vector<TensorPart>& of_model, const SaveOptions& options) {
+  const std::vector<TensorPart> parts = detail::joined(of_model, options.own);
   std::vector<detail::NewFile> files;
   detail::on_all_ranks(ranks, [&] { files = detail::plan_save(path, parts, options); });
   if (!detail::same_on_all_ranks(ranks, detail::fingerprint_of(files, parts))) {

@@ -153,10 +153,7 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
 template <class M, UpdateRule Rule>
 std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
                                   const TensorNames& names) {
-  std::vector<TensorPart> parts = model_parts(model, names);
-  const std::vector<TensorPart> moments = moment_parts(model, optimizer, names);
-  parts.insert(parts.end(), moments.begin(), moments.end());
-  return parts;
+  return joined(model_parts(model, names), moment_parts(model, optimizer, names));
 }
 
 }  // namespace detail
