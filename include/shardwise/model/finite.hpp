@@ -1,9 +1,10 @@
 #pragma once
-// Finds the layer that makes a NaN or an infinity.
+// Finds the input that has a NaN or an infinity, or the layer that makes one.
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,7 +12,10 @@
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
+#include "shardwise/core/shape.hpp"
 #include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layout/view.hpp"
 #include "shardwise/redistribute/number.hpp"
 
 namespace shardwise::detail {
@@ -28,19 +32,69 @@ struct IsNotFinite {
   }
 };
 
+/// Whether the values of any rank have a NaN or an infinity.
+/// sends    one uint8 all-reduce
+template <class B, Communicator C, Element T>
+bool any_is_not_finite(B& backend, Pool& pool, C& ranks, std::span<const T> values) {
+  const auto mine = reduced(backend, pool, values.size(), std::uint8_t{0},
+                            IsNotFinite<T>{values.data()}, Largest{});
+  return all_reduced(backend, pool, ranks, mine, Reduction::max) != 0;
+}
+
 /// Throws numeric_error on every rank if the values of any rank have a NaN or an infinity; `what`
 /// names the values in the message.
 /// sends    one uint8 all-reduce
 template <class B, Communicator C, Element T>
 void require_finite(B& backend, Pool& pool, C& ranks, std::span<const T> values,
                     std::string_view what) {
-  const auto mine = reduced(backend, pool, values.size(), std::uint8_t{0},
-                            IsNotFinite<T>{values.data()}, Largest{});
-  if (all_reduced(backend, pool, ranks, mine, Reduction::max) == 0) return;
+  if (!any_is_not_finite(backend, pool, ranks, values)) return;
   throw numeric_error(
       {what,
        " holds a NaN or an infinity, and nothing before it does. "
        "Look at its input's range, at the initial weights, and try a smaller learning rate"});
+}
+
+/// Element `number` of a tensor, for messages: "row 6, feature 4". A row is one of the batch.
+inline std::string element_text(const Shape& shape, std::size_t number) {
+  std::string text;
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    const std::size_t index = number / shape.elements(i + 1, shape.rank()) % shape[i].extent();
+    const auto axis = shape[i].axis == Axis::batch ? std::string_view("row") : name(shape[i].axis);
+    text += sentence({text.empty() ? "" : ", ", axis, " ", index});
+  }
+  return text;
+}
+
+/// Throws numeric_error on every rank if `input` has a NaN or an infinity on any rank, and says
+/// where the lowest such rank has its first one. Whole numbers are finite. `suffix` follows "the
+/// input" in the message.
+/// sends    one uint8 all-reduce; if it throws, also two of one int64
+template <class B, Communicator C, Element T, Layout L>
+void require_finite_input(B& backend, Pool& pool, C& ranks, const View<const T, L>& input,
+                          const std::string& suffix) {
+  if constexpr (Real<T>) {
+    if (!any_is_not_finite(backend, pool, ranks, input.span())) return;
+    const Buffer memory = pool.take_on_host(input.size() * sizeof(T));
+    auto* const here = static_cast<T*>(memory.data());
+    to_host(backend, input.data(), input.size(), here);
+    std::optional<std::int64_t> first;  // twice its number in the whole tensor, and 1 for a NaN
+    for_each_global_run(input, [&](std::size_t global, std::size_t local, std::size_t length) {
+      const IsNotFinite<T> is_not_finite{here + local};
+      for (std::size_t i = 0; i < length && !first; ++i) {
+        const auto value = static_cast<accumulate_t<T>>(here[local + i]);
+        if (is_not_finite(i) != 0)
+          first = static_cast<std::int64_t>(2 * (global + i) + (value != value ? 1U : 0U));
+      }
+    });
+    const std::int64_t rank = ranks.rank();
+    const std::int64_t holder = all_reduced(
+        backend, pool, ranks, first ? rank : std::int64_t{ranks.size()}, Reduction::min);
+    const std::int64_t found = all_reduced(
+        backend, pool, ranks, holder == rank ? *first : std::int64_t{0}, Reduction::max);
+    throw numeric_error({"the input", suffix, " holds ", found % 2 == 1 ? "a NaN" : "an infinity",
+                         " in ", element_text(input.global(), static_cast<std::size_t>(found / 2)),
+                         ", on rank ", holder, ". Look at the data, and at what normalises them"});
+  }
 }
 
 }  // namespace shardwise::detail

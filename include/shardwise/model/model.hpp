@@ -213,16 +213,22 @@ class Model {
     run_.forget_step();
   }
 
-  /// Runs forward again on the same numbers and sequences. Throws numeric_error with the name of
-  /// the first layer whose output is not finite on some rank; returns if there is none. Discards
-  /// the step.
-  /// sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each sum of ranks
+  /// Runs forward again on the same numbers and sequences, and discards the step. If a layer's
+  /// output is not finite on some rank, throws numeric_error with the first NaN or infinity of the
+  /// input, or with the name of the first such layer if the input is finite.
+  /// sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each sum of
+  ///          ranks; if a layer is found, also for each input, and two of one int64 if one is not
+  ///          finite
   void find_non_finite(input_view x) requires(Use::trains) {
     const std::uint64_t first_sample = run_.first_sample;
     discard_step();
     run_.first_sample = first_sample;
     try {
       forward_for(Pass::find_non_finite, x);
+    } catch (const numeric_error&) {  // on every rank
+      discard_step();
+      at_model([&] { require_finite_inputs(x); });
+      throw;
     } catch (...) {
       discard_step();
       throw;
@@ -395,6 +401,16 @@ class Model {
   void check_one(const V& view, const detail::ToCheck& of) const {
     detail::require_own_part(of, view.place(), run_.place());
     detail::require_reach(run_.backend, view, of.model, of.what);
+  }
+
+  void require_finite_inputs(const input_view& x) {
+    std::size_t i = 0;
+    detail::with_tensors(x, [&](const auto&... input) {
+      (detail::require_finite_input(
+           run_.backend, run_.pool, run_.ranks, input,
+           detail::ToCheck{name_of<Architecture>, {}, i++, sizeof...(input)}.suffix()),
+       ...);
+    });
   }
 
   void check_output_gradient(const output_gradient_view& dy) const {

@@ -24,7 +24,7 @@ struct Mlp : Sequential<ColumnParallelLinear<16, 32>, Relu, RowParallelLinear<32
 
 const Shape in{{Axis::batch, 8}, {Axis::feature, 16}};
 
-/// What a step says with the number `spoilt` among the inputs.
+/// What a step says with the number `spoilt` among the weights of the first layer.
 std::string said_of(float spoilt) {
   std::string said;
   try {
@@ -35,7 +35,12 @@ std::string said_of(float spoilt) {
       Tensor<std::int32_t, Invariant> labels(Shape{in[0]}, place_of(ranks));
       for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.25F;
       train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer);
-      x[5] = spoilt;
+      model.visit_parameters([spoilt](auto& parameter) {
+        if (parameter.name != "0.weight") return;
+        parameter.value[5] = spoilt;
+        parameter.value[21] = -spoilt;  // of another output: one of two infinities passes the ReLU
+      });
+      model.values_changed();
       train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer);
     });
   } catch (const numeric_error& e) {

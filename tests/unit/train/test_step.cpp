@@ -202,12 +202,28 @@ TEST_CASE("a wrong label stops the step on every rank and changes nothing") {
   });
 }
 
-TEST_CASE("a NaN in the input stops the step on every rank and names the first layer") {
+TEST_CASE("a NaN in the input of one rank stops the step on every rank and says where it is") {
   run_ranks(3, [](ThreadCommunicator& ranks) {
-    const std::string said = harmless<numeric_error>(
-        ranks, [](auto& x, auto&) { x[8] = std::numeric_limits<double>::quiet_NaN(); });
-    CHECK(said.find("ByClass / 0: ") == 0);
-    CHECK(said.find("nothing before it does") != std::string::npos);
+    const std::string said = harmless<numeric_error>(ranks, [&](auto& x, auto&) {
+      if (ranks.rank() == 1) x[6 * 9 + 4] = x[6 * 9 + 5] = std::nan("");
+    });
+    CHECK(said.find("ByClass: the input holds a NaN in row 6, feature 4, on rank 1. ") == 0);
+  });
+}
+
+TEST_CASE("an infinity in a split input is told with its row of the whole batch") {
+  run_ranks(3, [](ThreadCommunicator& ranks) {
+    ModelOf<Whole, Ends<Batch, Batch>, ThreadCommunicator> model(ranks, Seed{3});
+    Optimizer optimizer(model, Sgd{});
+    Tensor<double, Batch> x(in, place_of(ranks));
+    if (ranks.rank() == 2) x[9 + 4] = -std::numeric_limits<double>::infinity();
+    const auto labels = made_labels(Shape{in[0]}, place_of(ranks), 10);
+    const std::string said = message_of<numeric_error>(
+        [&] { train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer); });
+    CHECK(said.find("the input holds an infinity in row 6, feature 4, on rank 2") !=
+          std::string::npos);
+    x[9 + 4] = 0;
+    CHECK_NOTHROW(model.find_non_finite(x.view()));
   });
 }
 
