@@ -104,6 +104,7 @@ namespace shardwise {}
 #include "shardwise/train/class_weights.hpp"
 #include "shardwise/train/clip.hpp"
 #include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/evaluate_loss.hpp"
 #include "shardwise/train/gradient_check.hpp"
 #include "shardwise/train/huber.hpp"
 #include "shardwise/train/lion.hpp"
@@ -124,5 +125,6 @@ namespace shardwise {}
 
 // Data that needs no file
 #include "shardwise/data/image_set.hpp"
+#include "shardwise/data/row_batch.hpp"
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/data/synthetic.hpp"

@@ -1,0 +1,138 @@
+#pragma once
+// Batches of rows that are in a program's own memory, and the batches of an epoch as a range.
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/data/sampler.hpp"
+#include "shardwise/layout/view.hpp"
+
+namespace shardwise {
+
+/// Copies chosen rows of the caller's memory together, as a tensor for a model:
+///
+///     RowBatch<double> x(inputs, {{Axis::feature, 3}}, place_of(ranks));  // inputs: a std::vector
+///     RowBatch<std::int32_t> labels(of_inputs, {}, place_of(ranks));     // one number a row
+///     train_step(model, x.gather(batch), labels.gather(batch), loss, optimizer);
+///
+///     rows per rank   [count, ...], row-major; all ranks have all of them
+///     gives           [batch, ...]: L is Invariant, or Sharded<Axis::batch> for the rank's block
+///
+/// The rows stay the caller's, must outlive this, and may change between calls.
+template <Element T, Layout L = Invariant>
+class RowBatch {
+  static_assert(std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::batch>>,
+                "a batch is Invariant, which is whole on every rank, or Sharded<Axis::batch>: "
+                "redistribute it to any other layout.");
+
+ public:
+  /// `row` is the shape of one row.
+  /// throws   shape_error if `rows` is not a whole number of such rows
+  RowBatch(std::span<const T> rows, const Shape& row, Place place)
+      : rows_(rows), place_(place), size_(row.elements()) {
+    shape_.append({Axis::batch, 0});
+    for (const Dim& dim : row) shape_.append(dim);
+    if (size_ > 0 && rows.size() % size_ == 0) return;
+    throw shape_error({"rows of a batch: ", rows.size(),
+                       " elements are not a whole number of rows ", row, " of ", size_,
+                       ": look at the size of the memory, or at that shape"});
+  }
+
+  /// The number of rows to choose from.
+  std::size_t count() const { return rows_.size() / size_; }
+
+  /// The rows of a batch, valid until the next call.
+  /// throws   argument_error for the number of a row that is not there
+  View<const T, L> gather(const SampleBatch& batch) {
+    const auto chosen = std::same_as<L, Invariant> ? batch.whole : batch.mine;
+    memory_.resize(chosen.size() * size_);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      require(chosen[i]);
+      std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(chosen[i] * size_), size_,
+                  memory_.begin() + static_cast<std::ptrdiff_t>(i * size_));
+    }
+    shape_[0].units = batch.whole.size();
+    return {std::span<const T>(memory_), shape_, place_};
+  }
+
+ private:
+  void require(std::size_t row) const {
+    if (row < count()) return;
+    throw argument_error({"rows of a batch: row ", row, " was chosen, but there are ", count(),
+                          ", numbered from 0: make the sampler for as many"});
+  }
+
+  std::span<const T> rows_;
+  Place place_;
+  std::size_t size_;  // of one row
+  Shape shape_;
+  std::vector<T> memory_;
+};
+
+/// The batches that are left of a sampler's epoch, each a std::tuple of what every one of Rows
+/// gathers for it:
+///
+///     for (const auto& [in, target] : EpochBatches(sampler, x, y)) {
+///       loss.add(train_step(model, in, target, MeanSquaredError{}, optimizer),
+///       in.global()[0].units);
+///     }
+///
+/// The sampler goes on as the loop does. Views are valid until the next batch. On a device, copy
+/// them by `model.to_device`.
+template <class... Rows>
+class EpochBatches {
+ public:
+  /// All of these must outlive the loop.
+  EpochBatches(DistributedSampler& sampler, Rows&... rows) : sampler_(sampler), rows_(rows...) {}
+
+  /// Goes once over the batches.
+  class Iterator {
+   public:
+    explicit Iterator(EpochBatches& of) : of_(of), left_(of.sampler_.batches_left()) { take(); }
+
+    /// The batch: valid until `++`.
+    auto operator*() const {
+      return std::apply([this](auto&... rows) { return std::tuple(rows.gather(batch_)...); },
+                        of_.rows_);
+    }
+    /// The next batch.
+    Iterator& operator++() {
+      --left_;
+      take();
+      return *this;
+    }
+    /// Whether there is no further batch.
+    bool operator==(std::default_sentinel_t) const { return left_ == 0; }
+
+   private:
+    void take() {
+      if (left_ > 0) batch_ = of_.sampler_.next();
+    }
+
+    EpochBatches& of_;
+    std::size_t left_;
+    SampleBatch batch_{};
+  };
+
+  ///@{
+  /// For a loop over the range.
+  Iterator begin() { return Iterator(*this); }
+  std::default_sentinel_t end() const { return {}; }
+  ///@}
+
+ private:
+  DistributedSampler& sampler_;
+  std::tuple<Rows&...> rows_;
+};
+
+}  // namespace shardwise
