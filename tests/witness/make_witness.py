@@ -91,6 +91,12 @@ def activations():
         "silu": functional.silu,
         "tanh": torch.tanh,
         "sigmoid": torch.sigmoid,
+        "leaky_relu": functional.leaky_relu,
+        "leaky_relu_fifth": lambda x: functional.leaky_relu(x, 0.2),
+        "elu": functional.elu,
+        "elu_half": lambda x: functional.elu(x, 0.5),
+        "softplus": functional.softplus,
+        "hard_swish": functional.hardswish,
     }
     group = {"x": grid}
     for name, function in functions.items():
@@ -99,6 +105,25 @@ def activations():
         y.sum().backward()
         group[name] = {"values": y, "slopes": x.grad}
     return group
+
+
+def parametric_relu():
+    """x = made(90), weight = made(91) and dy = made(92); in `one` there is one weight for all channels."""
+    cases = {"one": ((2, 5, 3, 2), 1), "images": ((2, 5, 3, 2), 5), "rows": ((4, 7), 7)}
+    return {
+        name: with_gradients(functional.prelu, 92, x=made(90, *shape), weight=made(91, weights))
+        for name, (shape, weights) in cases.items()
+    }
+
+
+def softmax():
+    """Over the last axis: x [batch, sequence, features] = scale made(90), dy = made(91)."""
+    cases = ((2, 3, 7, 4), (1, 2, 40, 1000), (2, 2, 1, 1))
+    return {
+        case: {"scale": scale, "rows": with_gradients(
+            lambda x: functional.softmax(x, -1), 91, x=scale * made(90, *shape))}
+        for case, (*shape, scale) in enumerate(cases)
+    }
 
 
 def linear():
@@ -162,6 +187,33 @@ def batch_norm():
     return group
 
 
+def group_norm():
+    """x [batch, channels, ...] = made(92) + offset, weight = made(93), bias = made(94), dy = made(95);
+    `both` has weight and bias, `plain` neither. Those of `instance` have a group for each channel."""
+    cases = {  # shape of x, groups, offset, epsilon
+        "lines": ((2, 6, 5), 3, 0, 1e-5), "images": ((3, 8, 3, 4), 2, 0, 0.1),
+        "one": ((2, 4, 3, 3), 1, 0, 1e-5), "volumes": ((1, 4, 3, 2, 5), 2, 10000, 1e-5)}
+    group = {"group": {}, "instance": {}}
+    for name, (shape, groups, offset, epsilon) in cases.items():
+        x, affine = made(92, *shape) + offset, {"weight": made(93, shape[1]), "bias": made(94, shape[1])}
+
+        def group_norm(x, **parameters):
+            return functional.group_norm(x, groups, **parameters, eps=epsilon)
+
+        def instance_norm(x, **parameters):
+            return functional.instance_norm(x, **parameters, eps=epsilon)
+
+        for kind, function in (("group", group_norm), ("instance", instance_norm)):
+            group[kind][name] = {
+                "offset": offset,
+                "epsilon": epsilon,
+                "groups": groups,
+                "both": with_gradients(function, 95, x=x, **affine),
+                "plain": with_gradients(function, 95, x=x),
+            }
+    return group
+
+
 def convolutions():
     """x = made(80), weight = made(81), bias = made(82), dy = made(83)."""
     cases = {  # x, weight, whether there is a bias, convolution
@@ -186,6 +238,27 @@ def convolutions():
     return group
 
 
+def transposed_convolutions():
+    """x = made(80), weight = made(81), bias = made(82), dy = made(83)."""
+    cases = {  # x, weight, groups, whether there is a bias, convolution
+        "text": ((2, 6, 5), (6, 2, 3), 2, True, lambda x, weight, bias: functional.conv_transpose1d(
+            x, weight, bias, stride=2, padding=1, dilation=2, groups=2)),
+        "picture": ((2, 3, 4, 3), (3, 4, 3, 2), 1, True, lambda x, weight, bias: functional.conv_transpose2d(
+            x, weight, bias, stride=(2, 1), padding=(1, 0), output_padding=(1, 0), dilation=(1, 2))),
+        "doubled": ((2, 4, 3, 3), (4, 3, 2, 2), 1, False, lambda x, weight: functional.conv_transpose2d(
+            x, weight, stride=2)),
+        "gaps": ((1, 2, 3, 2), (2, 3, 2, 2), 1, True, lambda x, weight, bias: functional.conv_transpose2d(
+            x, weight, bias, stride=3, output_padding=2)),
+        "body": ((1, 3, 2, 3, 2), (3, 2, 2, 3, 2), 1, True, lambda x, weight, bias: functional.conv_transpose3d(
+            x, weight, bias, stride=(2, 1, 2), padding=(0, 1, 1))),
+    }
+    group = {}
+    for name, (x, weight, groups, has_bias, layer) in cases.items():
+        bias = {"bias": made(82, weight[1] * groups)} if has_bias else {}
+        group[name] = with_gradients(layer, 83, x=made(80, *x), weight=made(81, *weight), **bias)
+    return group
+
+
 def pooling():
     """x = floor(3 made(90)), so that many maxima are equal, and dy = made(91). The number in a name is
     that of the axes; in own2 and mean3 padding is not counted."""
@@ -200,6 +273,14 @@ def pooling():
         "own2": lambda x: functional.avg_pool2d(x, **two, count_include_pad=False),
         "mean3": lambda x: functional.avg_pool3d(x, 3, 2, 1, count_include_pad=False),
         "global2": lambda x: functional.adaptive_avg_pool2d(x, 1),
+        "max_ceil1": lambda x: functional.max_pool1d(x, 3, 3, ceil_mode=True),
+        "max_ceil2": lambda x: functional.max_pool2d(x, 2, (4, 2), 1, ceil_mode=True),
+        "mean_ceil2": lambda x: functional.avg_pool2d(x, 4, 3, ceil_mode=True),
+        "own_ceil2": lambda x: functional.avg_pool2d(
+            x, (3, 2), 2, 1, ceil_mode=True, count_include_pad=False),
+        "max_global1": lambda x: functional.adaptive_max_pool1d(x, 1),
+        "max_global2": lambda x: functional.adaptive_max_pool2d(x, 1),
+        "max_global3": lambda x: functional.adaptive_max_pool3d(x, 1),
     }
     return {
         name: with_gradients(function, 91, x=torch.floor(3 * made(90, *shapes[int(name[-1])])))
@@ -262,6 +343,7 @@ def initialisers():
     for name, module, inputs, outputs, groups, kernel in (
         ("conv1d", torch.nn.Conv1d, 24, 96, 4, (7,)), ("conv2d", torch.nn.Conv2d, 16, 64, 1, (3, 5)),
         ("conv3d", torch.nn.Conv3d, 12, 36, 6, (3, 1, 5)),
+        ("transposed2d", torch.nn.ConvTranspose2d, 16, 64, 2, (3, 5)),
     ):
         sizes = {"in": inputs, "out": outputs, "groups": groups}
         group[name] = begins(lambda: module(inputs, outputs, kernel, groups=groups), sizes)
@@ -716,8 +798,8 @@ def step():
 
 if __name__ == "__main__":
     for file, groups in {
-        "layers": (activations, linear, norms, batch_norm, convolutions, pooling, upsampling, merges,
-            initialisers),
+        "layers": (activations, parametric_relu, softmax, linear, norms, batch_norm, group_norm, convolutions,
+            transposed_convolutions, pooling, upsampling, merges, initialisers),
         "losses": (element_losses, label_losses),
         "training": (losses, optimisers, clipping, schedules, mixed_precision, metrics),
         "networks": (resnet, unet, two_heads, two_inputs),

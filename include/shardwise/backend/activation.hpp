@@ -9,9 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <numbers>
+#include <string>
 #include <string_view>
 
 #include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/core/names.hpp"
 
 namespace shardwise {
 
@@ -25,7 +27,8 @@ constexpr std::string_view name(Activation activation) {
   return names[static_cast<std::size_t>(activation)];
 }
 
-/// One type for each activation; `kind` tells kernels which one it is. `value` is the function of
+/// One type for each activation; `kind` tells kernels which one it is, and is `none` for those that
+/// no product applies. `value` is the function of
 /// an input x, in float or double, and `slope` its derivative. If `slope_from_output` is true,
 /// `slope` takes the output y, so that the input need not be saved; else it takes the input x.
 namespace activations {
@@ -197,6 +200,16 @@ struct Sigmoid {
 };
 
 }  // namespace activations
+
+namespace detail {
+
+/// "silu", or the name of its type for a function that no product applies: "HardSwish".
+template <class F>
+std::string function_name() {
+  return F::kind == Activation::none ? name_of<F>() : std::string(name(F::kind));
+}
+
+}  // namespace detail
 
 /// Calls f with the function object of `activation` and returns what it returns.
 template <class F>

@@ -28,7 +28,8 @@ inline void replace_all(std::string& text, std::string_view what, std::string_vi
 /// sizes that are given at run time.
 inline std::string readable_name(std::string_view raw) {
   std::string text(raw);
-  for (const std::string_view prefix : {"shardwise::", "(anonymous namespace)::", "{anonymous}::"})
+  for (const std::string_view prefix :
+       {"shardwise::activations::", "shardwise::", "(anonymous namespace)::", "{anonymous}::"})
     replace_all(text, prefix, "");
   replace_all(text, "18446744073709551615", "dynamic");
   return text;

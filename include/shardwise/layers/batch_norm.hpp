@@ -141,7 +141,7 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
 
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return x;
-    const std::size_t axis = axis_of(x);
+    const std::size_t axis = detail::channel_axis(x);
     const bool both = x.has(Axis::channel) && x.has(Axis::feature);
     if (both || axis == x.rank() || (x[axis].known() && x[axis].extent() != in())) {
       throw shape_error({"the input is a tensor ", x, ", but the layer normalises ", in(),
@@ -151,20 +151,20 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
   }
 
   constexpr auto parameter_specs(const Shape& x) const {
-    const Shape channels{x[axis_of(output_shape(x))]};
+    const Shape channels{x[detail::channel_axis(output_shape(x))]};
     return BatchNorm::specs({"weight", channels, init::ones}, {"bias", channels});
   }
 
   /// Two numbers for each channel.
   constexpr std::array<Shape, 1> exchange_shapes(const Shape& x) const {
-    return {Shape{{Axis::output, 2}, x[axis_of(x)]}};
+    return {Shape{{Axis::output, 2}, x[detail::channel_axis(x)]}};
   }
 
   template <class Frame>
   auto make_state(Frame& frame) const {
     using Sum = accumulate_t<typename Frame::dtype>;
     using Stored = typename detail::ChannelParameter<typename Frame::layout>::stored;
-    const Shape channels{frame.bound_input()[axis_of(frame.bound_input())]};
+    const Shape channels{frame.bound_input()[detail::channel_axis(frame.bound_input())]};
     const View<Sum, Stored> shape(nullptr, channels, frame.place());
     const std::size_t n = shape.size();
     Buffer memory = frame.take(4 * n * sizeof(Sum));
@@ -230,19 +230,13 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
     return momentum.value;
   }
 
-  /// The position of the channel axis of x, or else of its feature axis; the rank of x without
-  /// either.
-  static constexpr std::size_t axis_of(const Shape& x) {
-    return x.find(x.has(Axis::channel) ? Axis::channel : Axis::feature);
-  }
-
   template <class X>
   static detail::ChannelsOf here(const X& x) {
-    return {x.local(), axis_of(x.local())};
+    return {x.local(), detail::channel_axis(x.local())};
   }
 
   static double values_of_channel(const Shape& x) {
-    return static_cast<double>(detail::ChannelsOf(x, axis_of(x)).count());
+    return static_cast<double>(detail::ChannelsOf(x, detail::channel_axis(x)).count());
   }
 
   template <class Frame, class T>

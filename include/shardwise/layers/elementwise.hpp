@@ -2,9 +2,11 @@
 // Layers that apply one function to every element.
 
 #include <cstddef>
+#include <cstdint>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/detail/times_slope.hpp"
+#include "shardwise/backend/unfused_activations.hpp"
 #include "shardwise/layers/layer.hpp"
 
 namespace shardwise {
@@ -62,5 +64,16 @@ struct Silu : Elementwise<activations::Silu> {};
 struct Tanh : Elementwise<activations::Tanh> {};
 /// 1 / (1 + e^-x).
 struct Sigmoid : Elementwise<activations::Sigmoid> {};
+/// x for x > 0, else x Numerator / Denominator: `LeakyRelu<>` has the slope 0.01 below 0,
+/// `LeakyRelu<1, 5>` the slope 0.2. `PRelu` learns it.
+template <std::uint32_t Numerator = 1, std::uint32_t Denominator = 100>
+struct LeakyRelu : Elementwise<activations::LeakyRelu<Numerator, Denominator>> {};
+/// x for x > 0, else alpha (e^x - 1) with alpha = Numerator / Denominator, by default 1.
+template <std::uint32_t Numerator = 1, std::uint32_t Denominator = 1>
+struct Elu : Elementwise<activations::Elu<Numerator, Denominator>> {};
+/// log(1 + e^x).
+struct Softplus : Elementwise<activations::Softplus> {};
+/// x max(0, min(6, x + 3)) / 6.
+struct HardSwish : Elementwise<activations::HardSwish> {};
 
 }  // namespace shardwise

@@ -2,7 +2,6 @@
 // The common part of LayerNorm and RmsNorm: the normalisation of rows, whether their features are
 // split or not.
 
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -14,8 +13,10 @@
 #include "shardwise/backend/detail/rows.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layers/detail/norm_exchanges.hpp"
 #include "shardwise/layers/detail/norm_loops.hpp"
 #include "shardwise/layers/detail/norm_statistics.hpp"
+#include "shardwise/layers/detail/row_exchange.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/sized.hpp"
 #include "shardwise/layers/weight_and_bias.hpp"
@@ -60,23 +61,13 @@ using NormSum =
 /// y = x̂ w + b with x̂ = (x - mean) scale and scale = 1 / sqrt(Σ (x - mean)² / N + epsilon), over
 /// the N features of each row; mean is Σ x / N if `Centred`, else 0.
 ///
-/// There are two passes, first the sum and then the squares of the differences: in one pass, Σ x² /
-/// N - mean² cancels, and for a mean of 1e4 and a deviation of 1 a float keeps no digit. If
-/// features are split, each pass is an exchange. One exchange of the mean, squares and count of
-/// every rank would not be a sum, so it would have no adjoint. A sum has one, and backward needs no
-/// exchange of its own.
-///
 /// Backward, with g = dy w: dx = scale (g - Σ g / N - x̂ Σ g x̂ / N), without Σ g if not `Centred`.
-/// Up to factors that are equal on all ranks, the adjoint of the exchange of squares computes Σ g
-/// x̂, and that of the exchange of sums Σ g. Both sums of a row are kept until backward: to compute
-/// them again would repeat forward's exchanges.
 template <bool Centred, std::size_t N, Affine A>
 class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_of(A)> {
   using RowNorm::WeightAndBias::has_bias;
   using RowNorm::WeightAndBias::has_weight;
 
-  static constexpr std::size_t of_totals = 0;  // the exchange of Σ x, if `Centred`
-  static constexpr std::size_t of_squares = Centred ? 1 : 0;
+  using Exchanges = NormExchanges<Centred>;
 
  public:
   static constexpr Saves saves = Saves::input;
@@ -101,8 +92,7 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
   using parameters = typename RowNorm::template uses<NormParameter<In>, NormParameter<In>>;
 
   template <Layout In>
-  using exchanges =
-      std::conditional_t<Centred, std::tuple<NormSum<In>, NormSum<In>>, std::tuple<NormSum<In>>>;
+  using exchanges = typename Exchanges::template list<NormSum<In>>;
 
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return Shape{{Axis::feature, in()}};
@@ -120,21 +110,18 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
   }
 
   constexpr auto exchange_shapes(const Shape& x) const {
-    std::array<Shape, of_squares + 1> shapes{};
-    for (Shape& shape : shapes) shape = x.without_back();
-    return shapes;
+    return Exchanges::shapes(x.without_back());
   }
 
   template <class Frame>
   static auto make_state(Frame& frame) {
-    using PerRow = decltype(frame.template exchange<0>(frame.template exchange_input<0>()));
-    return NormState<PerRow>{};
+    return Exchanges::make_state(frame);
   }
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
-    auto sums = sums_of(frame, x);
+    auto sums = Exchanges::sums(frame, here(x), in(), epsilon_, x.data());
     const auto [weight, bias] = RowNorm::values_of(frame);
     for_each_in_rows(frame.backend(), x.rows(), x.columns(),
                      NormOutput<has_weight, has_bias, Rows<Frame>, T>{
@@ -149,10 +136,10 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
     const auto sums = std::exchange(frame.state().sums, {});
     const Rows<Frame> rows = statistics<Frame>(sums);
     const NormSlope<has_weight, T> slope{dy.data(), RowNorm::values_of(frame)[0], dy.columns()};
-    const auto along = adjoint_sum<of_squares>(
-        frame, x, NormSlopeAlong<has_weight, Rows<Frame>, T>{rows, slope, x.data()});
+    const auto along = adjoint_row_sum<Exchanges::of_squares>(
+        frame, here(x), NormSlopeAlong<has_weight, Rows<Frame>, T>{rows, slope, x.data()});
     std::remove_const_t<decltype(along)> level;
-    if constexpr (Centred) level = adjoint_sum<of_totals>(frame, x, slope);
+    if constexpr (Centred) level = adjoint_row_sum<Exchanges::of_totals>(frame, here(x), slope);
     if constexpr (has_weight) write_gradients(frame, rows, x, dy);
     if constexpr (Frame::input_gradient) {
       for_each_in_rows(frame.backend(), x.rows(), x.columns(),
@@ -166,42 +153,14 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
   template <class Frame>
   using Rows = NormStatistics<Centred, accumulate_t<typename Frame::dtype>>;
 
+  template <class X>
+  static RowExtents here(const X& x) {
+    return {x.rows(), x.columns()};
+  }
+
   template <class Frame, class PerRow>
   Rows<Frame> statistics(const NormSums<PerRow>& sums) const {
     return {sums, in(), epsilon_};
-  }
-
-  /// Both passes over x.
-  template <class Frame, class X>
-  auto sums_of(Frame& frame, const X& x) const {
-    using T = typename Frame::dtype;
-    decltype(frame.state().sums) sums;
-    if constexpr (Centred)
-      sums.totals = row_sum<of_totals>(frame, x, NormValue<T>{x.data(), x.columns()});
-    sums.squares = row_sum<of_squares>(
-        frame, x, NormSquare<Rows<Frame>, T>{statistics<Frame>(sums), x.data(), x.columns()});
-    return sums;
-  }
-
-  /// Exchange Index, with the sums of terms(r)(i) over the rank's features i for each row r.
-  template <std::size_t Index, class Frame, class X, class Terms>
-  static auto row_sum(Frame& frame, const X& x, const Terms& terms) {
-    auto mine = frame.template exchange_input<Index>();
-    put_sums(frame, x, terms, mine.writable().data());
-    return frame.template exchange<Index>(std::move(mine));
-  }
-
-  /// The same with the adjoint of exchange Index.
-  template <std::size_t Index, class Frame, class X, class Terms>
-  static auto adjoint_sum(Frame& frame, const X& x, const Terms& terms) {
-    auto mine = frame.template adjoint_input<Index>();
-    put_sums(frame, x, terms, mine.writable().data());
-    return frame.template exchange_adjoint<Index>(std::move(mine));
-  }
-
-  template <class Frame, class X, class Terms, class Sum>
-  static void put_sums(Frame& frame, const X& x, const Terms& terms, Sum* sums) {
-    reduce_each(frame.backend(), x.rows(), x.columns(), Sum(0), terms, Plus{}, PutInto<Sum>{sums});
   }
 
   /// dw = Σ dy x̂ and db = Σ dy over the rank's rows.

@@ -147,9 +147,7 @@ struct ScaleChannels : KeepsStream {
 /// "ScaleChannels<sigmoid>".
 template <class F>
 struct NameOf<ScaleChannels<F>> {
-  static std::string name() {
-    return "ScaleChannels<" + std::string(shardwise::name(F::kind)) + '>';
-  }
+  static std::string name() { return "ScaleChannels<" + detail::function_name<F>() + '>'; }
 };
 
 }  // namespace shardwise

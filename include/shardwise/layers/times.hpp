@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <tuple>
+#include <type_traits>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/detail/times_slope.hpp"
@@ -97,8 +98,8 @@ struct Times : KeepsStream {
 template <class F>
 struct NameOf<Times<F>> {
   static std::string name() {
-    if constexpr (F::kind == Activation::none) return "Times";
-    return "Times<" + std::string(shardwise::name(F::kind)) + '>';
+    if constexpr (std::is_same_v<F, activations::Identity>) return "Times";
+    return "Times<" + detail::function_name<F>() + '>';
   }
 };
 

@@ -68,13 +68,19 @@ void layers() {
   activation<sw::activations::Silu, T>();
   activation<sw::activations::Tanh, T>();
   activation<sw::activations::Sigmoid, T>();
+  activation<sw::activations::LeakyRelu<1, 100>, T>();
+  activation<sw::activations::Elu<1, 1>, T>();
+  activation<sw::activations::Softplus, T>();
+  activation<sw::activations::HardSwish, T>();
   norm<true, true, true, T>();
   norm<true, false, false, T>();
   norm<false, true, false, T>();
   batch_norm<true, true, T>();
   batch_norm<false, false, T>();
-  compile_sums<TwoSums, TermsOfChannel<ChannelValue<T>, ChannelSquare<T>>, PutChannelSums>();
-  compile_sums<TwoSums, TermsOfChannel<ChannelValue<T>, ChannelAlong<T>>, PutChannelSums>();
+  compile_sums<TwoSums, TermsOfChannel<BothTerms<ChannelValue<T>, ChannelSquare<T>>>,
+               PutChannelSums>();
+  compile_sums<TwoSums, TermsOfChannel<BothTerms<ChannelValue<T>, ChannelAlong<T>>>,
+               PutChannelSums>();
   compile<ChannelGradient<T>, BatchStatistics<A>, RunningStatistics<A>>();
   compile<OnPiece<DropElements<T, sw::DeviceRandomStream>>, DropPlanes<T, sw::DeviceRandomStream>,
           OnPiece<UniformValues<T>>, OnPiece<NormalValues<T>>>();

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/detail/elementary.hpp"
+#include "shardwise/backend/unfused_activations.hpp"
 #include "witness/values.hpp"
 
 using namespace shardwise;
@@ -35,6 +37,17 @@ double plain(Activation activation, double x) {
   }
   return x;
 }
+
+/// A function that no product applies, and its name in the witness.
+template <class F>
+struct Unfused {
+  static constexpr const char* witness = std::is_same_v<F, LeakyRelu<1, 100>> ? "leaky_relu"
+                                         : std::is_same_v<F, LeakyRelu<1, 5>> ? "leaky_relu_fifth"
+                                         : std::is_same_v<F, Elu<1, 1>>       ? "elu"
+                                         : std::is_same_v<F, Elu<1, 2>>       ? "elu_half"
+                                         : std::is_same_v<F, Softplus>        ? "softplus"
+                                                                              : "hard_swish";
+};
 
 /// The slope at the input x, whatever F takes it from.
 template <class F, class A>
@@ -82,6 +95,53 @@ TEST_CASE_TEMPLATE("values and slopes are PyTorch's", F, Relu, Gelu, GeluTanh, S
     CHECK(std::abs(F::value(x[i]) - values[i]) <= 1e-14 * std::max(1.0, std::abs(x[i])));
     CHECK(std::abs(slope_at<F>(x[i]) - slopes[i]) <= 1e-14);
   }
+}
+
+TEST_CASE_TEMPLATE("functions that no product applies: PyTorch's values and slopes", F,
+                   LeakyRelu<1, 100>, LeakyRelu<1, 5>, Elu<1, 1>, Elu<1, 2>, Softplus, HardSwish) {
+  const witness::Values theirs("layers/activations");
+  const std::string kind(Unfused<F>::witness);
+  CAPTURE(kind);
+  const auto x = theirs["x"];
+  const auto values = theirs[kind + "/values"];
+  const auto slopes = theirs[kind + "/slopes"];
+  REQUIRE((values.size() == x.size() && slopes.size() == x.size()));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    CAPTURE(x[i]);
+    const double scale = std::max(1.0, std::abs(x[i]));
+    CHECK(std::abs(F::value(x[i]) - values[i]) <= 1e-14 * scale);
+    CHECK(std::abs(slope_at<F>(x[i]) - slopes[i]) <= 1e-14);
+    const auto in_float = static_cast<float>(x[i]);
+    CHECK(std::abs(static_cast<double>(F::value(in_float)) - values[i]) <= 2e-7 * scale);
+    CHECK(std::abs(static_cast<double>(slope_at<F>(in_float)) - slopes[i]) <= 2e-7);
+  }
+  CHECK(std::isnan(F::value(std::numeric_limits<float>::quiet_NaN())));
+  CHECK(std::isnan(F::value(std::numeric_limits<double>::quiet_NaN())));
+}
+
+TEST_CASE_TEMPLATE("and what they are far out and near zero", A, float, double) {
+  const A huge = std::numeric_limits<A>::max();
+  for (const A x : {huge, static_cast<A>(infinity)}) {
+    CHECK(LeakyRelu<1, 100>::value(x) == x);
+    CHECK(Elu<1, 1>::value(x) == x);
+    CHECK(Softplus::value(x) == x);
+    CHECK(HardSwish::value(x) == x);
+    CHECK(Softplus::slope(x) == 1);
+    CHECK(HardSwish::slope(x) == 1);
+
+    CHECK(Elu<1, 2>::value(-x) == A(-0.5));
+    CHECK(slope_at<Elu<1, 2>>(-x) == 0);
+    CHECK(Softplus::value(-x) <= A(1e-30));
+    CHECK(slope_at<Softplus>(-x) <= A(1e-30));
+    CHECK(HardSwish::value(-x) == 0);
+    CHECK(HardSwish::slope(-x) == 0);
+  }
+  for (const A x : {A(1e-6), A(-1e-6), A(-1e-3)}) {
+    const double exact = std::expm1(static_cast<double>(x));
+    CHECK(Elu<1, 1>::value(x) == doctest::Approx(x > 0 ? x : exact).scale(0).epsilon(3e-7));
+  }
+  const double tiny = std::log1p(std::exp(-30.0));
+  CHECK(Softplus::value(A(-30)) == doctest::Approx(tiny).scale(0).epsilon(1e-6));
 }
 
 TEST_CASE("the slope of relu is 0 up to 0 and 1 beyond") {
@@ -138,6 +198,8 @@ TEST_CASE("visit finds the function object of each activation") {
   CHECK(name(Activation::none) == "none");
   CHECK(name(Activation::gelu_tanh) == "gelu_tanh");
   CHECK(name(Activation::sigmoid) == "sigmoid");
+  CHECK(detail::function_name<Silu>() == "silu");
+  CHECK(detail::function_name<HardSwish>() == "HardSwish");
 }
 
 TEST_CASE("a coarse exponential is exact to far more than the bits of bf16") {

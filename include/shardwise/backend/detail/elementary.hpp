@@ -105,6 +105,38 @@ constexpr A exponential(A x) {
   }
 }
 
+/// e^x - 1, accurate near zero too; in float with the value at the nearer end for x outside
+/// [-87, 87].
+template <class A>
+constexpr A exponential_less_one(A x) {
+  if constexpr (std::is_same_v<A, float>) {
+    const SplitExp split = split_exp(x);
+    return split.scale * split.excess + (split.scale - 1.0F);
+  } else {
+    return std::expm1(x);
+  }
+}
+
+/// log(1 + t) for t in [0, 1], accurate near zero too. Float: 2 atanh(t / (2 + t)) by its series to
+/// the thirteenth power, whose remainder is below 1e-8.
+template <class A>
+constexpr A log_of_one_plus(A t) {
+  if constexpr (std::is_same_v<A, float>) {
+    const float s = t / (2.0F + t);
+    const float square = s * s;
+    float series = 2.0F / 13;
+    series = series * square + 2.0F / 11;
+    series = series * square + 2.0F / 9;
+    series = series * square + 2.0F / 7;
+    series = series * square + 2.0F / 5;
+    series = series * square + 2.0F / 3;
+    series = series * square + 2.0F;
+    return series * s;
+  } else {
+    return std::log1p(t);
+  }
+}
+
 /// 1 / (1 + e^-x).
 template <class A>
 constexpr A logistic(A x) {
@@ -115,8 +147,7 @@ constexpr A logistic(A x) {
 template <class A>
 constexpr A hyperbolic_tangent(A x) {
   if constexpr (std::is_same_v<A, float>) {
-    const SplitExp split = split_exp(-2.0F * std::fabs(x));
-    const float m = split.scale * split.excess + (split.scale - 1.0F);
+    const float m = exponential_less_one(-2.0F * std::fabs(x));
     return std::copysign(m / (2.0F + m), x);
   } else {
     return std::tanh(x);

@@ -7,6 +7,7 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/layers/detail/channels.hpp"
 
 namespace shardwise::detail {
 
@@ -22,12 +23,6 @@ struct ChannelStatistics {
 template <class V>
 constexpr V scale_of(V variance, V epsilon) {
   return 1 / std::sqrt(variance + epsilon);
-}
-
-/// The value in double, by the type in which it is summed.
-template <class T>
-constexpr double number(T value) {
-  return static_cast<double>(static_cast<accumulate_t<T>>(value));
 }
 
 /// Computes mean and scale of a batch from Σ x and Σ x² of its channels, and updates the running
@@ -72,16 +67,6 @@ struct RunningStatistics {
   }
 };
 
-/// x or dy.
-template <class T>
-struct ChannelValue {
-  const T* values;
-
-  constexpr auto operator()(std::size_t) const {
-    return [in = values](std::size_t i) { return number(in[i]); };
-  }
-};
-
 /// x².
 template <class T>
 struct ChannelSquare {
@@ -107,18 +92,6 @@ struct ChannelAlong {
       const A normalised = (static_cast<A>(in[i]) - m) * s;
       return number(from[i]) * static_cast<double>(normalised);
     };
-  }
-};
-
-/// gradient (+)= Σ.
-template <class T>
-struct ChannelGradient {
-  const double* sums;
-  Write write;
-  T* gradient;
-
-  constexpr void operator()(std::size_t c) const {
-    store(gradient[c], static_cast<accumulate_t<T>>(sums[c]), write);
   }
 };
 

@@ -5,11 +5,20 @@
 #include <array>
 #include <cstddef>
 
+#include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/sums.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/memory.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 
 namespace shardwise::detail {
+
+/// The position of the channel axis of x, or else of its feature axis; the rank of x without
+/// either.
+constexpr std::size_t channel_axis(const Shape& x) {
+  return x.find(x.has(Axis::channel) ? Axis::channel : Axis::feature);
+}
 
 /// A row-major tensor as [outer, channels, inner].
 struct ChannelsOf {
@@ -17,6 +26,8 @@ struct ChannelsOf {
   std::size_t channels = 0;
   std::size_t inner = 0;
 
+  constexpr ChannelsOf(std::size_t before, std::size_t here, std::size_t behind)
+      : outer(before), channels(here), inner(behind) {}
   constexpr ChannelsOf(const Shape& shape, std::size_t axis)
       : outer(shape.elements(0, axis)),
         channels(shape[axis].extent()),
@@ -24,6 +35,22 @@ struct ChannelsOf {
 
   /// Elements of one channel.
   constexpr std::size_t count() const { return outer * inner; }
+};
+
+/// The value in double, by the type in which it is summed.
+template <class T>
+constexpr double number(T value) {
+  return static_cast<double>(static_cast<accumulate_t<T>>(value));
+}
+
+/// The element i.
+template <class T>
+struct ChannelValue {
+  const T* values;
+
+  constexpr auto operator()(std::size_t) const {
+    return [in = values](std::size_t i) { return number(in[i]); };
+  }
 };
 
 /// sums[c] = Σ terms(c)(i) over the elements i of channel c, in double, for a block of channels.
@@ -53,6 +80,31 @@ struct SumsOfChannels {
   }
 };
 
+/// The term of element number k of channel c, which is element i of the tensor.
+template <class Terms>
+struct TermsOfChannel {
+  ChannelsOf tensor;
+  Terms terms;
+
+  constexpr auto operator()(std::size_t c) const {
+    return [inner = tensor.inner, step = tensor.channels * tensor.inner, begin = c * tensor.inner,
+            term = terms(c)](std::size_t k) { return term(begin + k / inner * step + k % inner); };
+  }
+};
+
+/// sums[c] = Σ terms(c)(i) over the elements i of channel c, in double.
+template <class B, class Terms>
+void put_channel_sums(B& backend, const ChannelsOf& tensor, const Terms& terms, double* sums) {
+  if constexpr (DeviceBackend<B>) {
+    backend.reduce_each(tensor.channels, tensor.count(),
+                        tensor.inner == 1 ? Adjacent::rows : Adjacent::terms, 0.0,
+                        TermsOfChannel<Terms>{tensor, terms}, Plus{}, PutInto<double>{sums});
+  } else {
+    backend.for_each((tensor.channels + columns_at_once - 1) / columns_at_once,
+                     SumsOfChannels<Terms>{tensor, terms, sums});
+  }
+}
+
 /// Two sums in one pass.
 struct TwoSums {
   double first;
@@ -63,19 +115,14 @@ struct TwoSums {
   }
 };
 
-/// The terms of both sums for element number k of channel c, which is element i of the tensor.
+/// The terms of both sums.
 template <class First, class Second>
-struct TermsOfChannel {
-  ChannelsOf tensor;
+struct BothTerms {
   First first;
   Second second;
 
   constexpr auto operator()(std::size_t c) const {
-    return [inner = tensor.inner, step = tensor.channels * tensor.inner, begin = c * tensor.inner,
-            a = first(c), b = second(c)](std::size_t k) {
-      const std::size_t i = begin + k / inner * step + k % inner;
-      return TwoSums{a(i), b(i)};
-    };
+    return [a = first(c), b = second(c)](std::size_t i) { return TwoSums{a(i), b(i)}; };
   }
 };
 
@@ -98,13 +145,33 @@ void put_channel_sums(B& backend, const ChannelsOf& tensor, const First& first,
   if constexpr (DeviceBackend<B>) {
     backend.reduce_each(tensor.channels, tensor.count(),
                         tensor.inner == 1 ? Adjacent::rows : Adjacent::terms, TwoSums{},
-                        TermsOfChannel<First, Second>{tensor, first, second}, Plus{},
+                        TermsOfChannel<BothTerms<First, Second>>{tensor, {first, second}}, Plus{},
                         PutChannelSums{tensor.channels, sums});
   } else {
-    const std::size_t blocks = (tensor.channels + columns_at_once - 1) / columns_at_once;
-    backend.for_each(blocks, SumsOfChannels<First>{tensor, first, sums});
-    backend.for_each(blocks, SumsOfChannels<Second>{tensor, second, sums + tensor.channels});
+    put_channel_sums(backend, tensor, first, sums);
+    put_channel_sums(backend, tensor, second, sums + tensor.channels);
   }
+}
+
+/// gradient (+)= Σ.
+template <class T>
+struct ChannelGradient {
+  const double* sums;
+  Write write;
+  T* gradient;
+
+  constexpr void operator()(std::size_t c) const {
+    store(gradient[c], static_cast<accumulate_t<T>>(sums[c]), write);
+  }
+};
+
+/// gradient[c] (+)= Σ terms(c)(i) over the elements i of channel c, summed in double.
+template <class Frame, class Terms, class T>
+void put_channel_gradient(Frame& frame, const ChannelsOf& tensor, const Terms& terms, T* gradient) {
+  const Buffer memory = frame.take(tensor.channels * sizeof(double));
+  double* const sums = static_cast<double*>(memory.data());
+  put_channel_sums(frame.backend(), tensor, terms, sums);
+  frame.backend().for_each(tensor.channels, ChannelGradient<T>{sums, frame.write(), gradient});
 }
 
 /// f(c)(i) for element i, which is of channel c.

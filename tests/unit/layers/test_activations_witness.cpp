@@ -1,0 +1,153 @@
+// Layers of activations against values from PyTorch, whole and split, and each dtype against
+// double.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/prelu.hpp"
+#include "shardwise/layers/softmax.hpp"
+#include "shardwise/layers/times.hpp"
+#include "unit/layers/against_witness.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using Batch = Sharded<Axis::batch>;
+using Channels = Sharded<Axis::channel>;
+using Features = Sharded<Axis::feature>;
+
+const Shape images{{Axis::batch, 2}, {Axis::channel, 5}, {Axis::height, 3}, {Axis::width, 2}};
+const Shape rows{{Axis::batch, 4}, {Axis::feature, 7}};
+
+/// A weight's gradient is a sum of up to 60 products of numbers below 1.
+template <class... Layouts, class L>
+void check_prelu(const L& layer, const Shape& shape, const std::string& name) {
+  const witness::Values theirs("layers/parametric_relu/" + name);
+  const auto at = [&]<class In>(std::type_identity<In>) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+      CAPTURE(name);
+      CAPTURE(ranks);
+      CAPTURE(layout_name<In>());
+      testing::check_agrees(
+          testing::run_on_witness<double, Ends<In, In>>(layer, shape, ranks, {90, 91, 92}), theirs,
+          1e-14);
+    }
+  };
+  (at(std::type_identity<Layouts>{}), ...);
+}
+
+/// `layer` in T on tensors that are rounded to T, against double on the same tensors, relative to
+/// the largest element.
+template <class T, class L>
+void check_rounds_once(const L& layer, const Shape& shape, double eps) {
+  const auto rounded = [](std::uint64_t number, std::size_t count) {
+    testing::Whole whole = testing::AsMade{}(number, count);
+    for (double& value : whole)
+      value = static_cast<double>(
+          static_cast<accumulate_t<T>>(static_cast<T>(static_cast<accumulate_t<T>>(value))));
+    return whole;
+  };
+  using E = Ends<Invariant, Invariant>;
+  const auto exact = testing::run_on_witness<double, E>(layer, shape, 1, {90, 91, 92}, rounded);
+  const auto ours = testing::run_on_witness<T, E>(layer, shape, 1, {90, 91, 92}, rounded);
+  for (const auto& tensor : exact.tensors) {
+    CAPTURE(tensor.first);
+    CHECK(testing::Relative{}(ours[tensor.first], tensor.second) <= eps);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a learned slope: values of PyTorch") {
+  SUBCASE("one for all") {
+    check_prelu<Invariant, Batch, Channels, Sharded<Axis::height>>(PRelu<>{}, images, "one");
+  }
+  SUBCASE("one for each channel") {
+    check_prelu<Invariant, Batch, Channels, Sharded<Axis::width>>(PRelu<5>{}, images, "images");
+  }
+  SUBCASE("one for each feature") {
+    check_prelu<Invariant, Batch, Features>(PRelu<dynamic>(7), rows, "rows");
+  }
+}
+
+TEST_CASE("a softmax: values of PyTorch") {
+  for (const witness::Values& c : witness::Values("layers/softmax").groups()) {
+    const auto& extents = c.shape("rows/y");
+    const auto scaled = [&](std::uint64_t number, std::size_t count) {
+      testing::Whole whole = testing::AsMade{}(number, count);
+      for (double& value : whole) value *= number == 90 ? c.number("scale") : 1;
+      return whole;
+    };
+    const Shape shape{
+        {Axis::batch, extents[0]}, {Axis::sequence, extents[1]}, {Axis::feature, extents[2]}};
+    const auto at = [&]<class In>(std::type_identity<In>) {
+      for (int ranks = 1; ranks <= 8; ++ranks) {
+        CAPTURE(c.path());
+        CAPTURE(ranks);
+        CAPTURE(layout_name<In>());
+        testing::check_agrees(testing::run_on_witness<double, Ends<In, In>>(Softmax{}, shape, ranks,
+                                                                            {90, 0, 91}, scaled),
+                              c.group("rows"), 1e-14);
+      }
+    };
+    at(std::type_identity<Features>{});
+    at(std::type_identity<Sharded<Axis::sequence>>{});
+  }
+  CHECK_THROWS_AS(Softmax{}.output_shape(images), shape_error);
+}
+
+TEST_CASE("a softmax at its ends") {
+  SingleRank alone;
+  Model<Softmax, Context<float, Reference, SingleRank>> model(Softmax{}, alone, Seed{1});
+  constexpr float far = std::numeric_limits<float>::infinity();
+  const float rows_of[] = {3e38F, -3e38F, -far, 1, 1, -far, 1, 2, std::nanf(""), -far, -far, -far};
+  const Shape shape{{Axis::batch, 4}, {Axis::feature, 3}};
+  const auto y = model.evaluate(View<const float, Invariant>(rows_of, shape, {}));
+  const double expected[] = {1, 0, 0, 0.5, 0.5, 0};
+  for (std::size_t i = 0; i < 6; ++i) {
+    CAPTURE(i);
+    CHECK(static_cast<double>(y[i]) == doctest::Approx(expected[i]).epsilon(1e-7));
+  }
+  for (std::size_t i = 6; i < 12; ++i) CHECK(std::isnan(y[i]));
+}
+
+TEST_CASE("each dtype rounds once") {
+  check_rounds_once<float>(PRelu<5>{}, images, 0x1p-24);
+  check_rounds_once<bf16>(PRelu<5>{}, images, 0x1p-8);
+  check_rounds_once<fp16>(PRelu<>{}, images, 0x1p-11);
+  check_rounds_once<float>(Softmax{}, rows, 4 * 0x1p-24);
+  check_rounds_once<bf16>(Softmax{}, rows, 4 * 0x1p-8);
+  check_rounds_once<fp16>(Softmax{}, rows, 4 * 0x1p-11);
+  // The slope of these is taken from a rounded output.
+  using Elus = Sequential<Elu<1, 2>, LeakyRelu<1, 5>>;
+  check_rounds_once<float>(Elus{}, images, 4 * 0x1p-24);
+  check_rounds_once<bf16>(Sequential<Softplus, HardSwish>{}, images, 4 * 0x1p-8);
+  check_rounds_once<fp16>(Elus{}, images, 4 * 0x1p-11);
+}
+
+TEST_CASE("slopes of channels begin as a quarter, and do not decay") {
+  const auto spec = PRelu<5>{}.parameter_specs(images)[0];
+  CHECK(spec.shape == Shape{{Axis::channel, 5}});
+  CHECK(spec.begins({}).scale == 0.25);
+  CHECK(!spec.decays);
+  CHECK(PRelu<>{}.parameter_specs(images)[0].shape.elements() == 1);
+  CHECK_THROWS_WITH_AS(PRelu<4>{}.output_shape(images),
+                       "the input is a tensor [batch 2, channel 5, height 3, width 2], but the "
+                       "layer has a slope for each of 4 channels or features: there must be one "
+                       "such axis, with that extent",
+                       shape_error);
+}
+
+TEST_CASE("names of activations") {
+  CHECK(name_of<PRelu<>>() == "PRelu");
+  CHECK(name_of<PRelu<64>>() == "PRelu<64>");
+  CHECK(name_of<HardSwish>() == "HardSwish");
+  CHECK(name_of<Times<activations::HardSwish>>() == "Times<HardSwish>");
+}
