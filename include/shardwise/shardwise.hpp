@@ -52,6 +52,7 @@ namespace shardwise {}
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/global_max_pool.hpp"
 #include "shardwise/layers/head_linear.hpp"
 #include "shardwise/layers/head_norm.hpp"
 #include "shardwise/layers/identity.hpp"

@@ -29,6 +29,8 @@ using Asked = AveragePool3d<pool(-2)>;
 using Asked = MaxPool1d<pool(3, {.dilation = 0})>;
 #elif CASE == 10  // expect: normalises at least one channel
 using Asked = BatchNorm<0>;
+#elif CASE == 11  // expect: add .counts_padding = false
+using Asked = AveragePool2d<pool(3, {.padding = 1, .ceil_mode = true})>;
 #else
 using Asked = Sequential<MaxPool2d<pool(3, {.padding = 1})>, AveragePool2d<pool(4, {.padding = 2})>,
                          BatchNorm<8> >;

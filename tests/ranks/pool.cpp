@@ -4,6 +4,7 @@
 #include "shardwise/layers/average_pool.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/global_max_pool.hpp"
 #include "shardwise/layers/max_pool.hpp"
 #include "shardwise/model/sequential.hpp"
 
@@ -52,6 +53,19 @@ TEST_CASE("maxima") {
                       {Axis::height, 4},
                       {Axis::width, 5}};
     check_on_ranks<Depth>(MaxPool3d<pool(3, {.stride = 2, .padding = 1})>{}, shape, bit_by_bit);
+  }
+}
+
+TEST_CASE("in ceil mode, across shards of rows") {
+  check_pool<MaxPool2d<pool(3, {.stride = {3, 2}, .ceil_mode = true})>, Rows>();
+}
+
+TEST_CASE("maxima of whole planes: the first of equal ones, on whatever rank") {
+  SUBCASE("of which ranks have rows") { check_pool<GlobalMaxPool, Rows, Invariant>(); }
+  SUBCASE("of which ranks have columns") { check_pool<GlobalMaxPool, Columns, Invariant>(); }
+  SUBCASE("that are each on one rank") { check_pool<GlobalMaxPool, Channels>(); }
+  SUBCASE("of summands") {
+    check_pool<Sequential<To<Partial>, GlobalMaxPool>, Invariant, Channels>();
   }
 }
 

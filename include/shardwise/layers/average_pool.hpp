@@ -1,6 +1,7 @@
 #pragma once
 // Average pooling: one template over the windows, for any number of axes of space.
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -9,13 +10,36 @@
 #include "shardwise/layers/detail/image_windows.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/pool_windows.hpp"
+#include "shardwise/layout/window.hpp"
 
 namespace shardwise {
+
+namespace detail {
+
+template <auto Windows>
+inline constexpr bool has_padding = std::any_of(Windows.begin(), Windows.end(),
+                                                [](const Window& w) {
+                                                  return w.before + w.after > 0;
+                                                });
+
+template <bool CeilMode, bool HasPadding, bool CountsPadding>
+consteval bool ceil_mode_counts_no_padding() {
+  static_assert(
+      !(CeilMode && HasPadding && CountsPadding),
+      "An average in ceil mode does not count its padding, since its last window has more "
+      "taps outside of the image than the padding has: add .counts_padding = false, or "
+      "leave the padding or .ceil_mode away.");
+  return true;
+}
+
+}  // namespace detail
 
 /// y[n, c, p] = Σ x[n, c, p stride - before + k dilation] / divisor over the taps k of a window,
 /// where elements outside the image are zero. The divisor is the number of taps or, with
 /// `.counts_padding = false`, of the taps inside the image. Images, and the rank's part of them,
 /// are as in MaxPool.
+///
+/// With `.ceil_mode = true` the taps of a last window that are beyond the image do not count.
 ///
 /// layout   L -> L, also Partial, since the layer is linear: the sum over ranks follows it, on
 ///          fewer elements;   Sharded<A> as in MaxPool
@@ -24,7 +48,11 @@ namespace shardwise {
 /// source   torch.nn.AvgPool2d; ONNX operator AveragePool, which also has dilation
 template <auto Windows, bool CountsPadding>
 class AveragePool : public detail::LinearInWindows<Windows> {
-  static constexpr Divisor divisor = CountsPadding ? Divisor::taps : Divisor::elements;
+  static constexpr bool counts_all = CountsPadding && !Windows[0].ceil_mode;
+  static constexpr Divisor divisor = counts_all ? Divisor::taps : Divisor::elements;
+
+  static_assert(detail::ceil_mode_counts_no_padding<Windows[0].ceil_mode,
+                                                    detail::has_padding<Windows>, CountsPadding>());
 
  public:
   ///@{

@@ -16,6 +16,7 @@ struct PoolOptions {
   Padding padding = 0;         ///< zeros around the image; a maximum ignores them
   PerAxis dilation = 1;        ///< distance of neighbouring taps
   bool counts_padding = true;  ///< whether averages divide by all taps of a window
+  bool ceil_mode = false;      ///< whether a last window may reach beyond the padded image
 };
 
 /// The windows of a pooling layer with any number of axes of space; a single number is their size.
@@ -55,7 +56,11 @@ template <std::size_t Axes, PoolWindows P>
 consteval std::array<Window, Axes> pool_windows() {
   constexpr PoolOptions o = P.options;
   static_assert(windows_must_exist<Axes, P.size, P.stride(), o.padding, o.dilation>());
-  constexpr auto result = windows<Axes>(P.size, P.stride(), o.padding, o.dilation);
+  constexpr auto result = [] {
+    auto all = windows<Axes>(P.size, P.stride(), P.options.padding, P.options.dilation);
+    for (Window& window : all) window.ceil_mode = P.options.ceil_mode;
+    return all;
+  }();
   static_assert(padding_is_narrow<Axes, result>(),
                 "The padding of a pooling layer is at most half of its window at every side: a "
                 "wider one would make windows of nothing but padding.");
@@ -83,6 +88,7 @@ std::string pool_name(const std::array<Window, Axes>& windows) {
   if (!side_by_side) size += ", stride " + stride;
   if (!bare) size += ", padding " + padding;
   if (!dense) size += ", dilation " + dilation;
+  if (windows[0].ceil_mode) size += ", ceil mode";
   return size;
 }
 

@@ -22,6 +22,8 @@ struct Window {
   std::size_t before = 0;    ///< padding in front of the first unit
   std::size_t after = 0;     ///< padding after the last unit
   std::size_t repeats = 1;   ///< neighbouring outputs that read the same units, or `dynamic`
+  /// Whether a last output counts whose taps reach beyond the padding, if its first one does not.
+  bool ceil_mode = false;
 
   /// Whether kernel, stride, dilation and repeats are all at least 1.
   constexpr bool valid() const { return kernel > 0 && stride > 0 && dilation > 0 && repeats > 0; }
@@ -42,10 +44,14 @@ struct Window {
   constexpr std::size_t reach() const { return (kernel - 1) * dilation + 1; }
 
   /// Number of outputs of an axis of `units` units; 0 if the padded axis is shorter than the
-  /// window.
+  /// window. In `ceil_mode` the axis may be shorter by less than a stride, and the last output
+  /// begins on a unit or on the padding in front.
   constexpr std::size_t outputs(std::size_t units) const {
-    const std::size_t padded = before + units + after;
-    return padded < reach() ? 0 : ((padded - reach()) / stride + 1) * repeats;
+    const std::size_t padded = before + units + after + (ceil_mode ? stride - 1 : 0);
+    if (padded < reach()) return 0;
+    const std::size_t last = (padded - reach()) / stride;
+    const bool is_padding = ceil_mode && last * stride >= before + units;
+    return (is_padding ? last : last + 1) * repeats;
   }
 
   /// The units, of `units`, from the first to the last one that these outputs read; empty if they
@@ -85,7 +91,8 @@ inline std::string to_string(const Window& window) {
   if (window.repeats > 1) return "repeats " + std::to_string(window.repeats);
   return "kernel " + std::to_string(window.kernel) + " stride " + std::to_string(window.stride) +
          " dilation " + std::to_string(window.dilation) + " padding " +
-         std::to_string(window.before) + '+' + std::to_string(window.after);
+         std::to_string(window.before) + '+' + std::to_string(window.after) +
+         (window.ceil_mode ? " in ceil mode" : "");
 }
 
 }  // namespace shardwise

@@ -9,6 +9,7 @@
 
 #include "shardwise/layers/average_pool.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/global_max_pool.hpp"
 #include "shardwise/layers/max_pool.hpp"
 #include "unit/layers/against_witness.hpp"
 
@@ -61,6 +62,25 @@ TEST_CASE("values of PyTorch") {
   check<GlobalAveragePool, Axis::height, Invariant>(pictures, "global2");
 }
 
+TEST_CASE("values of PyTorch in ceil mode") {
+  check<MaxPool1d<pool(3, {.ceil_mode = true})>, Axis::width>(lines, "max_ceil1");
+  check<MaxPool2d<pool(2, {.stride = {4, 2}, .padding = 1, .ceil_mode = true})>, Axis::height>(
+      pictures, "max_ceil2");
+  check<AveragePool2d<pool(4, {.stride = 3, .ceil_mode = true})>, Axis::height>(pictures,
+                                                                                "mean_ceil2");
+  check<AveragePool2d<pool(
+            {3, 2}, {.stride = 2, .padding = 1, .counts_padding = false, .ceil_mode = true})>,
+        Axis::width>(pictures, "own_ceil2");
+}
+
+TEST_CASE("values of PyTorch of whole planes") {
+  check<GlobalMaxPool, Axis::width, Invariant>(lines, "max_global1");
+  check<GlobalMaxPool, Axis::height, Invariant>(pictures, "max_global2");
+  check<GlobalMaxPool, Axis::width, Invariant>(pictures, "max_global2");
+  check<GlobalMaxPool, Axis::channel>(pictures, "max_global2");
+  check<GlobalMaxPool, Axis::height, Invariant>(volumes, "max_global3");
+}
+
 TEST_CASE("what cannot be pooled is refused, with the layer's place") {
   const auto shape_of = [](std::size_t height, std::size_t width) {
     return Shape{
@@ -101,5 +121,7 @@ TEST_CASE("names") {
         "MaxPool1d<3, stride 1, padding 2, dilation 2>");
   CHECK(name_of<AveragePool2d<pool(3, {.padding = sides(1, 0), .counts_padding = false})>>() ==
         "AveragePool2d<3x3, padding (1+0)x(1+0), not counted>");
+  CHECK(name_of<MaxPool1d<pool(3, {.ceil_mode = true})>>() == "MaxPool1d<3, ceil mode>");
+  CHECK(name_of<GlobalMaxPool>() == "GlobalMaxPool");
   CHECK(name_of<GlobalAveragePool>() == "GlobalAveragePool");
 }

@@ -39,6 +39,30 @@ TEST_CASE("as many outputs as there are places for the window") {
   });
 }
 
+TEST_CASE("in ceil mode there is one output more for units behind the last window") {
+  for_each_window([](Window window) {
+    const bool is_narrow =
+        2 * window.before <= window.reach() && 2 * window.after <= window.reach();
+    if (!is_narrow || window.repeats > 1) return;  // as that of pooling layers
+    window.ceil_mode = true;
+    for (std::size_t units = 0; units <= 13; ++units) {
+      const std::size_t padded = window.before + units + window.after;
+      if (padded < window.reach()) continue;
+      std::size_t places = 0;
+      for (std::size_t first = 0; first < window.before + units; first += window.stride) {
+        const bool fits = first + window.reach() <= padded;
+        const bool is_last = first >= window.stride &&  // and the one before leaves units
+                             first - window.stride + window.reach() < padded;
+        if (fits || is_last) ++places;
+      }
+      CHECK(window.outputs(units) == places);
+    }
+  });
+  constexpr Window alone{.kernel = 3, .stride = 2, .ceil_mode = true};
+  static_assert(alone.outputs(2) == 1 && alone.outputs(1) == 0);
+  static_assert(alone.outputs(4) == 2 && alone.reads({1, 1}, 4) == Interval{2, 2});
+}
+
 TEST_CASE("what some outputs read reaches from their first tap to their last") {
   for_each_window([](const Window& window) {
     for (std::size_t units = 0; units <= 13; ++units) {

@@ -1,0 +1,49 @@
+#pragma once
+// The planes of images [batch, channel, ...]: all axes of space of a channel.
+
+#include <concepts>
+#include <cstddef>
+
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/layout/layout.hpp"
+
+namespace shardwise::detail {
+
+template <class L>
+inline constexpr bool is_space_split =
+    std::same_as<L, Sharded<Axis::depth>> || std::same_as<L, Sharded<Axis::height>> ||
+    std::same_as<L, Sharded<Axis::width>>;
+
+/// The rank's elements of plane p, `here` of each.
+template <class T>
+struct PlaneTerms {
+  std::size_t here;
+  const T* x;
+
+  constexpr auto operator()(std::size_t p) const {
+    return [plane = x + p * here](std::size_t i) { return static_cast<accumulate_t<T>>(plane[i]); };
+  }
+};
+
+/// The elements of a plane of x.
+constexpr std::size_t plane_of(const Shape& x) { return x.elements(2, x.rank()); }
+
+/// The shape of one number for each plane of x, with the axes of x.
+/// throws   shape_error if x does not begin with batch and channel, or has empty planes
+constexpr Shape one_of_each_plane(const Shape& x) {
+  if (x.rank() == 0) return x;
+  bool fits = x.rank() > 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
+  for (std::size_t i = 2; i < x.rank(); ++i) fits = fits && x[i].extent() > 0;
+  if (!fits) {
+    throw shape_error({"the input is a tensor ", x,
+                       ", but the layer pools the planes of images [batch, channel, ...], which "
+                       "must have elements"});
+  }
+  Shape y{x[0], x[1]};
+  for (std::size_t i = 2; i < x.rank(); ++i) y.append({x[i].axis, 1});
+  return y;
+}
+
+}  // namespace shardwise::detail
