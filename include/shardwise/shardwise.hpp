@@ -53,6 +53,7 @@ namespace shardwise {}
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
 #include "shardwise/layers/global_max_pool.hpp"
+#include "shardwise/layers/group_norm.hpp"
 #include "shardwise/layers/head_linear.hpp"
 #include "shardwise/layers/head_norm.hpp"
 #include "shardwise/layers/identity.hpp"

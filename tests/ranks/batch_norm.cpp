@@ -11,6 +11,7 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/gather_policy.hpp"
+#include "shardwise/layers/group_norm.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/sequential.hpp"
 
@@ -71,6 +72,25 @@ Observed run_batches(int ranks, const Shape& shape) {
 }
 
 }  // namespace
+
+TEST_CASE("groups of channels") {
+  const auto check = [](auto layer, const Shape& shape) {
+    check_on_ranks<Batch>(layer, shape, up_to_rounding);
+    check_on_ranks<Rows>(layer, shape, up_to_rounding);
+    check_on_ranks<Channels>(layer, shape, up_to_rounding);
+  };
+  using Grouped = GroupNorm<2, dynamic>;
+  SUBCASE("in pairs") {
+    check(Grouped(4, Epsilon{1e-3}), pictures(3, {Axis::channel, 2, 2}, 5, 2));
+  }
+  SUBCASE("several groups a unit, and no image") {
+    check(GroupNorm<6, dynamic, Affine::none>(6), pictures(2, {Axis::channel, 3, 2}, 2, 3));
+    check(Grouped(2), pictures(0, {Axis::channel, 2}, 3, 3));
+  }
+  SUBCASE("one a group") {
+    check(InstanceNorm<dynamic, Affine::weight_and_bias>(5), pictures(2, {Axis::channel, 5}, 9, 3));
+  }
+}
 
 TEST_CASE("images") {
   constexpr Affine both = Affine::weight_and_bias;

@@ -1,7 +1,6 @@
 #pragma once
 // A vector that is added to each row.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -35,47 +34,6 @@ struct Biased {
       using A = accumulate_t<T>;
       y[first + i] = static_cast<T>(static_cast<A>(x[first + i]) + static_cast<A>(bias[i]));
     };
-  }
-};
-
-/// The terms of the rows r in the gradient of b[i].
-template <class T>
-struct BiasTerms {
-  std::size_t n;
-  const T* dy;
-
-  constexpr auto operator()(std::size_t i) const {
-    return [width = n, from = dy + i](std::size_t r) {
-      return static_cast<accumulate_t<T>>(from[r * width]);
-    };
-  }
-};
-
-/// db[i] (+)= sum.
-template <class T>
-struct PutBiasGradient {
-  Write write;
-  T* db;
-
-  constexpr void operator()(std::size_t i, accumulate_t<T> sum) const { store(db[i], sum, write); }
-};
-
-/// Adds the terms of `count` rows in order, for a block of neighbouring features.
-template <class T>
-struct BiasGradientOfBlock {
-  BiasTerms<T> terms;
-  std::size_t count;
-  PutBiasGradient<T> put;
-
-  constexpr void operator()(std::size_t block) const {
-    const std::size_t first = block * columns_at_once;
-    const std::size_t here = std::min(columns_at_once, terms.n - first);
-    std::array<accumulate_t<T>, columns_at_once> sums{};
-    for (std::size_t r = 0; r < count; ++r) {
-      const T* const row = terms.dy + r * terms.n + first;
-      for (std::size_t i = 0; i < here; ++i) sums[i] += static_cast<accumulate_t<T>>(row[i]);
-    }
-    for (std::size_t i = 0; i < here; ++i) put(first + i, sums[i]);
   }
 };
 
@@ -138,16 +96,9 @@ class Bias : public KeepsLayout, public Sized<N> {
     using T = typename Frame::dtype;
     auto& backend = frame.backend();
     const auto [gradient] = frame.gradients();
-    const detail::BiasTerms<T> terms{dy.columns(), dy.data()};
-    const detail::PutBiasGradient<T> put{frame.write(), gradient.data()};
-    if constexpr (DeviceBackend<typename Frame::backend_type>) {
-      backend.reduce_each(dy.columns(), dy.rows(), Adjacent::rows, accumulate_t<T>(0), terms,
-                          detail::Plus{}, put);
-    } else {
-      using detail::columns_at_once;
-      backend.for_each((dy.columns() + columns_at_once - 1) / columns_at_once,
-                       detail::BiasGradientOfBlock<T>{terms, dy.rows(), put});
-    }
+    detail::put_column_sums(backend,
+                            detail::SummedRows<T>{dy.rows(), dy.columns(), dy.columns(), dy.data()},
+                            frame.write(), gradient.data());
     if constexpr (Frame::input_gradient) detail::copy(backend, dy.data(), dy.size(), dx.data());
   }
   ///@}

@@ -59,24 +59,6 @@ struct WithoutClassToken {
   }
 };
 
-/// gradient[c] (+)= Σ dy[sample, 0, c] over the samples, which are `apart` elements apart.
-template <class T>
-struct ClassTokenGradient {
-  std::size_t samples;
-  std::size_t apart;
-  const T* dy;
-  Write write;
-  T* gradient;
-
-  constexpr void operator()(std::size_t c) const {
-    accumulate_t<T> sum = 0;
-    for (std::size_t s = 0; s < samples; ++s) {
-      sum += static_cast<accumulate_t<T>>(dy[s * apart + c]);
-    }
-    store(gradient[c], sum, write);
-  }
-};
-
 }  // namespace detail
 
 /// [batch, sequence, N] -> [batch, sequence + 1, N]: a token of N learned features in front of each
@@ -161,9 +143,10 @@ class ClassToken : public Sized<N> {
     using T = typename Frame::dtype;
     const auto [gradient] = frame.gradients();
     const std::size_t columns = dy.columns(), rows = dy.local()[1].extent();
-    frame.backend().for_each(
-        columns, detail::ClassTokenGradient<T>{dy.local()[0].extent(), rows * columns, dy.data(),
-                                               frame.write(), gradient.data()});
+    detail::put_column_sums(
+        frame.backend(),
+        detail::SummedRows<T>{dy.local()[0].extent(), columns, rows * columns, dy.data()},
+        frame.write(), gradient.data());
     if constexpr (Frame::input_gradient) {
       detail::for_each_in_rows(
           frame.backend(), dx.rows(), columns,

@@ -13,9 +13,13 @@
 #include "shardwise/layers/embedding.hpp"
 #include "shardwise/layers/end_rows.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/global_max_pool.hpp"
+#include "shardwise/layers/group_norm.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/planes_to_tokens.hpp"
+#include "shardwise/layers/prelu.hpp"
 #include "shardwise/layers/row_norm.hpp"
+#include "shardwise/layers/softmax.hpp"
 #include "shardwise/model/sum.hpp"
 #include "unit/far/scale_anywhere.hpp"
 
@@ -59,6 +63,23 @@ void batch_norm() {
           InItsChannel<BatchNormInputGradient<HasWeight, T>>>();
 }
 
+template <bool HasAffine, class T>
+void group_norm() {
+  using A = sw::accumulate_t<T>;
+  using Rows = NormStatistics<true, A>;
+  compile<InItsRow<GroupNormOutput<HasAffine, Rows, T>>,
+          InItsRow<GroupNormInputGradient<HasAffine, Rows, T>>>();
+  compile_sums<A, PlaneAlong<Rows, T>>();
+  compile_sums<A, WeightedPlanes<HasAffine, T>>();
+}
+
+/// Numbers of rows that are combined by Combine.
+template <class A, class Terms, class Combine>
+void compile_reduction() {
+  static_assert(std::is_trivially_copyable_v<Terms>);
+  static_cast<void>(&cuda::combine_rows<A, Terms, Combine, PutInto<A>>);
+}
+
 template <class T>
 void layers() {
   using A = sw::accumulate_t<T>;
@@ -75,6 +96,8 @@ void layers() {
   norm<true, true, true, T>();
   norm<true, false, false, T>();
   norm<false, true, false, T>();
+  group_norm<true, T>();
+  group_norm<false, T>();
   batch_norm<true, true, T>();
   batch_norm<false, false, T>();
   compile_sums<TwoSums, TermsOfChannel<BothTerms<ChannelValue<T>, ChannelSquare<T>>>,
@@ -84,11 +107,21 @@ void layers() {
   compile<ChannelGradient<T>, BatchStatistics<A>, RunningStatistics<A>>();
   compile<OnPiece<DropElements<T, sw::DeviceRandomStream>>, DropPlanes<T, sw::DeviceRandomStream>,
           OnPiece<UniformValues<T>>, OnPiece<NormalValues<T>>>();
+  compile<InItsChannel<PReluElements<T>>>();
+  compile_sums<double, TermsOfChannel<PReluTerms<T>>>();
+  compile_reduction<A, NormValue<T>, Largest>();
+  compile_sums<A, SoftmaxTerms<T>>();
+  compile_sums<A, SoftmaxSlopes<T>>();
+  compile<InItsRow<SoftmaxOutput<T>>, InItsRow<SoftmaxInputGradient<T>>>();
+  compile_reduction<A, PlaneTerms<T>, Largest>();
+  compile_reduction<double, PlaceOfLargest<T>, Smallest>();
+  compile<PutLargest<T>, GradientOfLargest<T>>();
   compile_sums<A, PlaneTerms<T>, PutPlaneMean<T>>();
   compile<InItsRow<PlaneShares<T>>, Summed<T, 2>, Fill<T>, Copy<T>>();
   compile<InItsRow<TakenRows<T>>, AddedRows<T>, StoredSums<T>>();
-  compile<InItsRow<SwappedAxes<T>>, InItsRow<WithClassToken<T>>, InItsRow<WithoutClassToken<T>>,
-          ClassTokenGradient<T>>();
+  compile<InItsRow<SwappedAxes<T>>, InItsRow<WithClassToken<T>>, InItsRow<WithoutClassToken<T>>>();
+  compile_sums<A, SummedRows<T>, StoreSum<T>>();
+  compile_sums<A, SummedRows<A>, StoreSum<T>>();
   compile<EndRowOf, InItsRow<EndRow<T>>, InItsRow<EndRowGradient<T>>>();
   compile<ScaleElement<T>, FactorGradient<T>>();  // of a user's layer
 }

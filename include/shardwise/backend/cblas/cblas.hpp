@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
@@ -68,7 +67,8 @@ class Cblas::Linear {
  public:
   ///@{
   /// As `LinearKernel` says.
-  Linear(Cblas&, std::size_t in, std::size_t out) : in_(in), out_(out), sums_(out) {}
+  Linear(Cblas& backend, std::size_t in, std::size_t out)
+      : backend_(&backend), in_(in), out_(out) {}
 
   void forward(std::size_t rows, const T* x, Weight<T> weight, const T* bias, Activation activation,
                T* y) {
@@ -89,14 +89,15 @@ class Cblas::Linear {
 
   void backward_weight(std::size_t rows, const T* x, const T* dy, Write write, T* dw, T* db) {
     detail::cblas::multiply<T>(out_, in_, rows, {dy, CblasTrans}, {x}, write, dw);
-    if (db != nullptr) detail::column_sums(rows, out_, dy, write, sums_, db);
+    if (db != nullptr)
+      detail::put_column_sums(*backend_, detail::SummedRows<T>{rows, out_, out_, dy}, write, db);
   }
   ///@}
 
  private:
+  Cblas* backend_;
   std::size_t in_;
   std::size_t out_;
-  std::vector<T> sums_;  // a bias gradient during summation
 };
 
 }  // namespace shardwise

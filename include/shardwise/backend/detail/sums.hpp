@@ -2,8 +2,8 @@
 // Sums in an order that depends only on the number of their terms, and how they are written.
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
-#include <vector>
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -43,18 +43,60 @@ constexpr void store(T& out, accumulate_t<T> sum, Write write) {
   out = static_cast<T>(write == Write::add ? static_cast<A>(out) + sum : sum);
 }
 
-/// out[columns] (+)= Σ_rows values[rows, columns], summed in the order of the rows. `sums` is
-/// memory for one row.
-template <Real T>
-void column_sums(std::size_t rows, std::size_t columns, const T* values, Write write,
-                 std::vector<accumulate_t<T>>& sums, T* out) {
-  using A = accumulate_t<T>;
-  std::fill(sums.begin(), sums.end(), A(0));
-  for (std::size_t r = 0; r < rows; ++r) {
-    const T* row = values + r * columns;
-    for (std::size_t c = 0; c < columns; ++c) sums[c] += static_cast<A>(row[c]);
+/// Rows of a matrix that begin `apart` elements apart, of type V.
+template <class V>
+struct SummedRows {
+  std::size_t rows;
+  std::size_t columns;
+  std::size_t apart;
+  const V* values;
+
+  /// The terms of column c, one of each row.
+  constexpr auto operator()(std::size_t c) const {
+    return [step = apart, from = values + c](std::size_t r) {
+      return static_cast<accumulate_t<V>>(from[r * step]);
+    };
   }
-  for (std::size_t c = 0; c < columns; ++c) store(out[c], sums[c], write);
+};
+
+/// out[c] (+)= sum.
+template <Real T>
+struct StoreSum {
+  Write write;
+  T* out;
+
+  constexpr void operator()(std::size_t c, accumulate_t<T> sum) const { store(out[c], sum, write); }
+};
+
+/// out[c] (+)= the sum of column c, in the order of the rows, for a block of neighbouring columns.
+template <class V, Real T>
+struct SumsOfBlock {
+  SummedRows<V> of;
+  StoreSum<T> put;
+
+  constexpr void operator()(std::size_t block) const {
+    using A = accumulate_t<T>;
+    const std::size_t first = block * columns_at_once;
+    const std::size_t here = std::min(columns_at_once, of.columns - first);
+    std::array<A, columns_at_once> sums{};
+    for (std::size_t r = 0; r < of.rows; ++r) {
+      const V* const row = of.values + r * of.apart + first;
+      for (std::size_t c = 0; c < here; ++c) sums[c] += static_cast<A>(row[c]);
+    }
+    for (std::size_t c = 0; c < here; ++c) put(first + c, sums[c]);
+  }
+};
+
+/// out[c] (+)= the sum of column c. On the host in the order of the rows.
+template <class B, class V, Real T>
+void put_column_sums(B& backend, const SummedRows<V>& of, Write write, T* out) {
+  const StoreSum<T> put{write, out};
+  if constexpr (DeviceBackend<B>) {
+    backend.reduce_each(of.columns, of.rows, Adjacent::rows, accumulate_t<T>(0), of, Plus{}, put);
+  } else {
+    backend.for_each((of.columns + columns_at_once - 1) / columns_at_once,
+                     SumsOfBlock<V, T>{of, put});
+  }
 }
 
 }  // namespace shardwise::detail

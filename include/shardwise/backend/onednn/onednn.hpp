@@ -8,7 +8,6 @@
 #include <concepts>
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include "shardwise/backend/activation.hpp"
 #include "shardwise/backend/backend.hpp"
@@ -84,8 +83,7 @@ class OneDnn::Linear {
         out_(out),
         forward_(Direction::forward, dtype_v<T>, in, out),
         backward_input_(Direction::backward_input, dtype_v<T>, in, out),
-        backward_weight_(dtype_v<T>, in, out),
-        sums_(out) {}
+        backward_weight_(dtype_v<T>, in, out) {}
 
   void forward(std::size_t rows, const T* x, Weight<T> weight, const T* bias, Activation activation,
                T* y) {
@@ -107,7 +105,8 @@ class OneDnn::Linear {
   }
 
   void backward_weight(std::size_t rows, const T* x, const T* dy, Write write, T* dw, T* db) {
-    if (db != nullptr) detail::column_sums(rows, out_, dy, write, sums_, db);
+    if (db != nullptr)
+      detail::put_column_sums(*backend_, detail::SummedRows<T>{rows, out_, out_, dy}, write, db);
     if (in_ == 0 || out_ == 0) return;
     if (rows == 0) {
       if (write == Write::replace) std::fill(dw, dw + out_ * in_, T{});
@@ -142,7 +141,6 @@ class OneDnn::Linear {
   detail::onednn::WeightProduct forward_;
   detail::onednn::WeightProduct backward_input_;
   detail::onednn::WeightGradient backward_weight_;
-  std::vector<float> sums_;  // a bias gradient before rounding
 };
 
 }  // namespace shardwise

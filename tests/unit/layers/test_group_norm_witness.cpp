@@ -1,0 +1,155 @@
+// Group and instance normalisation against values from PyTorch, in every layout, and each dtype
+// against double.
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include "shardwise/layers/detail/convolution_checks.hpp"
+#include "shardwise/layers/group_norm.hpp"
+#include "unit/layers/against_witness.hpp"
+
+using namespace shardwise;
+using testing::Observed;
+using testing::Whole;
+using witness::Values;
+
+namespace {
+
+template <class T>
+constexpr double eps = std::is_same_v<T, bf16>   ? 0x1p-7
+                       : std::is_same_v<T, fp16> ? 0x1p-10
+                                                 : std::numeric_limits<accumulate_t<T>>::epsilon();
+
+/// Images as those of a case: the channels of a group are a unit.
+Shape shape_of(const Values& c, std::size_t groups) {
+  const auto& extents = c.shape("both/y");
+  Shape shape{{Axis::batch, extents[0]}, {Axis::channel, groups, extents[1] / groups}};
+  const std::size_t axes = extents.size() - 2;
+  for (std::size_t i = 0; i < axes; ++i)
+    shape.append({detail::space_axis(i, axes), extents[2 + i]});
+  return shape;
+}
+
+/// `layer` on a case's tensors, rounded to R, in the dtype T, in the layout L.
+template <class T, class R, class L, class Layer>
+Observed run_on(const Layer& layer, const Values& c, std::size_t groups, int ranks) {
+  const auto rounded = [&](std::uint64_t number, std::size_t count) {
+    Whole whole = testing::AsMade{}(number, count);
+    const double offset = number == 92 ? c.number("offset") : 0;
+    for (double& value : whole)
+      value = static_cast<double>(static_cast<R>(static_cast<accumulate_t<R>>(value + offset)));
+    return whole;
+  };
+  return testing::run_on_witness<T, Ends<L, L>>(layer, shape_of(c, groups), ranks, {92, 93, 95},
+                                                rounded);
+}
+
+/// As of LayerNorm: rounding x and its mean moves x - mean by eps |x|.
+template <class T>
+double bound(const Values& c) {
+  return 16 * eps<T> * (1 + 2 * c.number("offset"));
+}
+
+template <class Layer>
+void check_in_layouts(const Layer& layer, const Values& c, std::size_t groups,
+                      const std::string& form) {
+  const auto in = [&]<class L>(std::type_identity<L>) {
+    if (!shape_of(c, groups).has(Axis::height) && std::same_as<L, Sharded<Axis::height>>) return;
+    for (const int ranks : {1, 2, 3, 8}) {
+      CAPTURE(c.path());
+      CAPTURE(form);
+      CAPTURE(ranks);
+      CAPTURE(layout_name<L>());
+      testing::check_agrees(run_on<double, double, L>(layer, c, groups, ranks), c.group(form),
+                            bound<double>(c), testing::Relative{});
+    }
+  };
+  in(std::type_identity<Invariant>{});
+  in(std::type_identity<Sharded<Axis::batch>>{});
+  in(std::type_identity<Sharded<Axis::channel>>{});
+  in(std::type_identity<Sharded<Axis::height>>{});
+  in(std::type_identity<Sharded<Axis::width>>{});
+}
+
+/// Both forms of the case `name`.
+template <std::size_t Groups>
+void check_group(const std::string& name) {
+  const Values c("layers/group_norm/group/" + name);
+  REQUIRE(c.number("groups") == Groups);
+  const std::size_t channels = c.shape("both/y")[1];
+  const Epsilon epsilon{c.number("epsilon")};
+  check_in_layouts(GroupNorm<Groups, dynamic>(channels, epsilon), c, Groups, "both");
+  check_in_layouts(GroupNorm<Groups, dynamic, Affine::none>(channels, epsilon), c, Groups, "plain");
+}
+
+void check_instance(const std::string& name) {
+  const Values c("layers/group_norm/instance/" + name);
+  const std::size_t channels = c.shape("both/y")[1];
+  const Epsilon epsilon{c.number("epsilon")};
+  check_in_layouts(InstanceNorm<dynamic, Affine::weight_and_bias>(channels, epsilon), c, channels,
+                   "both");
+  check_in_layouts(InstanceNorm<dynamic>(channels, epsilon), c, channels, "plain");
+}
+
+}  // namespace
+
+TEST_CASE("groups: values of PyTorch") {
+  check_group<3>("lines");
+  check_group<2>("images");
+  check_group<1>("one");
+  check_group<2>("volumes");
+}
+
+TEST_CASE("a group for each channel: values of PyTorch") {
+  for (const char* name : {"lines", "images", "one", "volumes"}) check_instance(name);
+}
+
+TEST_CASE_TEMPLATE("each dtype rounds once", T, float, bf16, fp16) {
+  const Values c("layers/group_norm/group/images");
+  const GroupNorm<2, 8> layer;
+  const auto exact = run_on<double, T, Invariant>(layer, c, 2, 1);
+  const auto ours = run_on<T, T, Invariant>(layer, c, 2, 1);
+  for (const auto& tensor : exact.tensors) {
+    CAPTURE(tensor.first);
+    CHECK(testing::Relative{}(ours[tensor.first], tensor.second) <=
+          eps<T> / 2 + bound<accumulate_t<T>>(c));
+  }
+}
+
+TEST_CASE("what has no whole groups is refused") {
+  const auto images = [](Dim channels) {
+    return Shape{{Axis::batch, 2}, channels, {Axis::height, 3}, {Axis::width, 2}};
+  };
+  CHECK_THROWS_WITH_AS((GroupNorm<2, 4>{}.output_shape(images({Axis::channel, 6}))),
+                       "the input is a tensor [batch 2, channel 6, height 3, width 2], but the "
+                       "layer normalises 2 groups of images [batch, channel, ...] with 4 channels, "
+                       "equally many for each group",
+                       shape_error);
+  CHECK_THROWS_AS((GroupNorm<2, dynamic>(3).output_shape(images({Axis::channel, 3}))), shape_error);
+  CHECK_THROWS_AS(InstanceNorm<dynamic>(0).output_shape(images({Axis::channel, 0})), shape_error);
+  CHECK_THROWS_AS((GroupNorm<2, 4>(Epsilon{-1})), argument_error);
+
+  SingleRank alone;
+  using Channels = Sharded<Axis::channel>;
+  using Split =
+      Model<GroupNorm<2, 8>, Context<float, Reference, SingleRank>, Ends<Channels, Channels>>;
+  CHECK_THROWS_WITH_AS(Split(GroupNorm<2, 8>{}, alone, Seed{1}, images({Axis::channel, 4, 2})),
+                       doctest::Contains("split by channel in units of 2, but a group has 4 "
+                                         "channels, so that a shard could end within a group: let "
+                                         "the layer in front keep whole groups together (.grain = "
+                                         "4), or write To<Invariant> in front of this one"),
+                       shape_error);
+  const Split whole(GroupNorm<2, 8>{}, alone, Seed{1}, images({Axis::channel, 1, 8}));
+}
+
+TEST_CASE("names of norms of groups") {
+  CHECK(name_of<GroupNorm<8, 64>>() == "GroupNorm<8, 64>");
+  CHECK(name_of<GroupNorm<8, dynamic, Affine::none>>() == "GroupNorm<8, dynamic, no weight>");
+  CHECK(name_of<InstanceNorm<64>>() == "InstanceNorm<64>");
+  CHECK(name_of<InstanceNorm<64, Affine::weight_and_bias>>() ==
+        "InstanceNorm<64, weight and bias>");
+}
