@@ -71,6 +71,7 @@ namespace shardwise {}
 #include "shardwise/layers/sized.hpp"
 #include "shardwise/layers/softmax.hpp"
 #include "shardwise/layers/times.hpp"
+#include "shardwise/layers/transposed_convolution.hpp"
 #include "shardwise/layers/upsample.hpp"
 #include "shardwise/layers/weight_and_bias.hpp"
 

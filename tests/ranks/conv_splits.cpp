@@ -1,6 +1,10 @@
 // Convolutions in two axes split by output channel, by input channel, by batch and not at all.
 
 #include "ranks/conv_cases.hpp"
+#include "ranks/layer_on_ranks.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/transposed_convolution.hpp"
+#include "shardwise/model/sequential.hpp"
 
 using namespace shardwise;
 using testing::BatchOfImages;
@@ -33,6 +37,32 @@ TEST_CASE("a batch over ranks: gradients of weights are summed once") {
   }
   SUBCASE("by input") {
     check_convolutions<double, Counted, Padded<split::input>, BatchOfImages>(pictures());
+  }
+}
+
+TEST_CASE("transposed convolutions, and a ReLU that they apply") {
+  using enum Axis;
+  static constexpr Kernel larger = kernel(3, {.stride = 2, .padding = 1, .output_padding = 1});
+  const Shape even{{batch, 3}, {channel, 8}, {height, 3}, {width, 2}};
+  const Shape few{{batch, 2}, {channel, 3}, {height, 2}, {width, 3}};
+  const Shape none{{batch, 0}, {channel, 3}, {height, 2}, {width, 2}};
+  SUBCASE("by output and then by input") {
+    using Both = Sequential<ConvTranspose2d<split::output, dynamic, 5, larger>, Relu,
+                            ConvTranspose2d<split::input, 5, 3, kernel(2, {.stride = 2})>>;
+    for (const Shape& shape : {even, few, none}) {
+      const Both layers(ConvTranspose2d<split::output, dynamic, 5, larger>(shape[1].extent()), {},
+                        {});
+      testing::check_on_ranks(layers, shape, testing::bit_by_bit);
+    }
+  }
+  SUBCASE("by group") {
+    testing::check_on_ranks<Sharded<channel>>(
+        ConvTranspose2d<split::group, 6, 9, kernel(2, {.stride = 2, .groups = 3})>{},
+        {{batch, 2}, {channel, 3, 2}, {height, 3}, {width, 2}}, testing::bit_by_bit);
+  }
+  SUBCASE("by batch") {
+    testing::check_on_ranks<Sharded<batch>>(ConvTranspose2d<split::none, 8, 5, larger>{}, even,
+                                            testing::bit_by_bit);
   }
 }
 

@@ -66,8 +66,9 @@ struct ConvolutionChannels {
 ///
 /// where (x ⋆ w)[n, o, p] = Σ x[n, i, p stride - before + k dilation] w[o, i, k] over the input
 /// channels i of o's group and the taps k. Any extent may be zero, and an empty sum writes zeros
-/// (or adds nothing). `bias`, `db` and `dx` may be null. Sums are computed in accumulate_t<T>.
-/// Kernel, stride and dilation are the same in all calls; images, extents and padding may differ.
+/// (or adds nothing). `bias`, `db` and `dx` may be null. For the gradient of the input alone dw, db
+/// and x are null. Sums are computed in accumulate_t<T>. Kernel, stride and dilation are the same
+/// in all calls; images, extents and padding may differ.
 template <class K, class T>
 concept ConvolutionKernel = requires(K& kernel, const ConvolutionCall& call, const T* in,
                                      Weight<T> weight, T* out, Write write) {

@@ -5,18 +5,15 @@
 #include <concepts>
 #include <cstddef>
 #include <string>
-#include <tuple>
-#include <type_traits>
 
 #include "shardwise/backend/convolution.hpp"
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/convolution_form.hpp"
 #include "shardwise/layers/convolution_split.hpp"
+#include "shardwise/layers/detail/convolution_channels.hpp"
 #include "shardwise/layers/detail/convolution_checks.hpp"
 #include "shardwise/layers/detail/image_windows.hpp"
 #include "shardwise/layers/layer.hpp"
-#include "shardwise/layers/sized.hpp"
 #include "shardwise/layers/weight_and_bias.hpp"
 #include "shardwise/layout/view.hpp"
 
@@ -55,36 +52,18 @@ namespace shardwise {
 /// source   torch.nn.Conv2d and ONNX operator Conv for shapes; groups: Krizhevsky et al. 2012
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
 class Convolution : public detail::ConvolutionLayouts<S, Form>,
-                    public Sized<In, Out>,
+                    public detail::SplitChannels<S, In, Out, Form>,
                     public WeightedProduct<Convolution<S, In, Out, Form>,
                                            detail::ConvolutionLayouts<S, Form>, Form.bias> {
-  using Sizes = Sized<In, Out>;
-  using Sizes::in;  // an input without features is not completed: images have channels
-  using Sizes::out;
-  static constexpr bool splits_groups = std::same_as<S, split::group>;
-
-  static_assert(detail::channels_must_divide<In, Out, Form.groups, Form.grain>());
-  static_assert(detail::groups_must_stay_whole<S, splits_groups, Form.groups, Form.grain>());
+  using Channels = detail::SplitChannels<S, In, Out, Form>;
 
  public:
-  using Sizes::Sizes;
+  using Channels::axes;
+  using Channels::Channels;
+  using Channels::in_channels;
+  using Channels::out_channels;
 
-  static constexpr Saves saves = Saves::input;              ///< as `Layer` says
-  static constexpr std::size_t axes = Form.windows.size();  ///< of space
-  static constexpr auto form = Form;                        ///< its ConvolutionForm
-
-  ///@{
-  /// The channels of a group, which input units must be multiples of, and the output's grain, if
-  /// known.
-  static constexpr std::size_t in_grain = splits_groups && In != dynamic ? In / Form.groups : 1;
-  static constexpr std::size_t out_grain = splits_groups ? dynamic : Form.grain;
-  ///@}
-
-  ///@{
-  /// Channels over all ranks, if they are known.
-  constexpr std::size_t in_channels() const { return in(); }
-  constexpr std::size_t out_channels() const { return out(); }
-  ///@}
+  static constexpr Saves saves = Saves::input;  ///< as `Layer` says
 
   /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
@@ -97,7 +76,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return x;
     check_input(x);
-    Shape y{x[0], output_channels(Axis::channel, x[1])};
+    Shape y{x[0], this->output_channels(Axis::channel, x[1])};
     for (std::size_t i = 0; i < axes; ++i) {
       const Dim& size = x[2 + i];
       y.append({size.axis, size.known() ? Form.windows[i].outputs(size.extent()) : dynamic});
@@ -108,7 +87,7 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
   constexpr auto parameter_specs(const Shape& x) const {
     if (x.rank() > 0) check_input(x);
     const Dim channels = x.rank() > 0 ? x[1] : Dim{Axis::channel, in_channels()};
-    const Dim outputs = output_channels(Axis::output, channels);
+    const Dim outputs = this->output_channels(Axis::output, channels);
     // nvcc 13.0 crashes if this choice is inside the braces of `shape`.
     const Dim inputs = Form.groups == 1 ? Dim{Axis::input, channels.units, channels.grain}
                                         : Dim{Axis::input, in_channels() / Form.groups};
@@ -151,22 +130,8 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
 
  private:
   constexpr void check_input(const Shape& x) const {
-    const detail::ConvolutionChecks checks{axes, in_channels(), out_channels(), Form.groups,
-                                           Form.grain};
-    checks.check_axes(x);
-    checks.check_channels();
-    if constexpr (splits_groups) checks.check_units(x);
+    const detail::ConvolutionChecks checks = this->check_images(x);
     for (std::size_t i = 0; i < axes; ++i) checks.check_window(x, i, Form.windows[i]);
-  }
-
-  /// The output channels, as an axis with this name.
-  constexpr Dim output_channels(Axis axis, const Dim& inputs) const {
-    if constexpr (splits_groups) {
-      const std::size_t groups_in_unit = inputs.grain * Form.groups / in_channels();
-      return {axis, inputs.units, groups_in_unit * (out_channels() / Form.groups)};
-    } else {
-      return {axis, out_channels() / Form.grain, Form.grain};
-    }
   }
 
   /// The channels of the rank's part of a weight with `outputs` output channels and `inputs` input

@@ -20,6 +20,7 @@
 #include "shardwise/layers/prelu.hpp"
 #include "shardwise/layers/row_norm.hpp"
 #include "shardwise/layers/softmax.hpp"
+#include "shardwise/layers/transposed_convolution.hpp"
 #include "shardwise/model/sum.hpp"
 #include "unit/far/scale_anywhere.hpp"
 
@@ -107,7 +108,8 @@ void layers() {
   compile<ChannelGradient<T>, BatchStatistics<A>, RunningStatistics<A>>();
   compile<OnPiece<DropElements<T, sw::DeviceRandomStream>>, DropPlanes<T, sw::DeviceRandomStream>,
           OnPiece<UniformValues<T>>, OnPiece<NormalValues<T>>>();
-  compile<InItsChannel<PReluElements<T>>>();
+  compile<InItsChannel<PReluElements<T>>, InItsChannel<BiasedChannel<sw::activations::Relu, T>>>();
+  compile_sums<double, TermsOfChannel<ChannelValue<T>>>();
   compile_sums<double, TermsOfChannel<PReluTerms<T>>>();
   compile_reduction<A, NormValue<T>, Largest>();
   compile_sums<A, SoftmaxTerms<T>>();

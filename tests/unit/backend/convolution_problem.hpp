@@ -205,6 +205,10 @@ bool convolutions_are_exact(B& backend, const ConvolutionFormula& f, std::mt1993
     exact = exact && equal(dw, sum(dw_of_x, old_dw));
     exact = exact && equal(db, with_bias ? sum(db_of_dy, old_db) : old_db);
   }
+  auto dx = unwritten(f.x_size());
+  kernel.backward(f.call, nullptr, dy_t.data(), {w_t.data(), 1}, Write::replace, nullptr, nullptr,
+                  dx.data());
+  exact = exact && equal(dx, dx_of_w);
   return exact;
 }
 

@@ -23,14 +23,20 @@
 #include "shardwise/layers/end_rows.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/global_max_pool.hpp"
+#include "shardwise/layers/group_norm.hpp"
 #include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/max_pool.hpp"
 #include "shardwise/layers/planes_to_tokens.hpp"
+#include "shardwise/layers/prelu.hpp"
 #include "shardwise/layers/rms_norm.hpp"
 #include "shardwise/layers/scale_channels.hpp"
+#include "shardwise/layers/softmax.hpp"
 #include "shardwise/layers/times.hpp"
+#include "shardwise/layers/transposed_convolution.hpp"
 #include "shardwise/layers/upsample.hpp"
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/model.hpp"
@@ -149,6 +155,13 @@ struct Patches
   using Sequential::Sequential;
 };
 
+struct Enlarged : Sequential<ConvTranspose2d<split::none, 3, 4, kernel(2, {.stride = 2})>,
+                             GroupNorm<2, 4>, LeakyRelu<1, 5>, PRelu<4>, InstanceNorm<4>, HardSwish,
+                             Elu<>, MaxPool2d<pool(3, {.ceil_mode = true})>, PRelu<>, Softplus,
+                             GlobalMaxPool, Flatten, Softmax> {
+  using Sequential::Sequential;
+};
+
 struct Scaled : Sequential<Linear<split::none, 12, 16>, ScaleAnywhere, Gelu, ScaleAnywhere> {
   using Sequential::Sequential;
 };
@@ -190,6 +203,11 @@ TEST_CASE("networks of images") {
 TEST_CASE("tokens of images") {
   check<float>(Patches{}, images);
   check<bf16>(Patches{}, images);
+}
+
+TEST_CASE("images made larger, normalised in groups, and their maxima") {
+  check<float>(Enlarged{}, images);
+  check<bf16>(Enlarged{}, images);
 }
 
 TEST_CASE("branches and what joins them") {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shardwise/layers/convolution.hpp"
+#include "shardwise/layers/transposed_convolution.hpp"
 #include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;
@@ -21,13 +22,19 @@ using OverBatch = Ends<Sharded<Axis::batch>, Sharded<Axis::batch>>;
 /// Sums here have at most some hundred products below 1, so that another order of summation changes
 /// them by less than 1e-13.
 template <class E = Everywhere, class Layer>
-void check(const Layer& layer, const Shape& in, const std::string& name) {
-  const witness::Values theirs("layers/convolutions/" + name);
+void check(const Layer& layer, const Shape& in, const std::string& name,
+           const std::string& group = "convolutions") {
+  const witness::Values theirs("layers/" + group + '/' + name);
   for (const int ranks : testing::rank_counts({1, 3})) {
     CAPTURE(ranks);
     testing::check_agrees(testing::run_on_witness<double, E>(layer, in, ranks, {80, 81, 83}),
                           theirs, 1e-13);
   }
+}
+
+template <class E = Everywhere, class Layer>
+void check_transposed(const Layer& layer, const Shape& in, const std::string& name) {
+  check<E>(layer, in, name, "transposed_convolutions");
 }
 
 /// What rules give for the fans of a layer, beside what PyTorch gives.
@@ -96,6 +103,44 @@ TEST_CASE("convolutions: values of PyTorch") {
   }
 }
 
+TEST_CASE("transposed convolutions: values of PyTorch") {
+  const Shape picture{{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 4}, {Axis::width, 3}};
+  constexpr Kernel askew = kernel(
+      {3, 2}, {.stride = {2, 1}, .padding = {1, 0}, .dilation = {1, 2}, .output_padding = {1, 0}});
+  SUBCASE("one axis, grouped, split by group") {
+    check_transposed(
+        ConvTranspose1d<split::group, 6, 4,
+                        kernel(3, {.stride = 2, .padding = 1, .dilation = 2, .groups = 2})>{},
+        {{Axis::batch, 2}, {Axis::channel, 2, 3}, {Axis::width, 5}}, "text");
+  }
+  SUBCASE("with output padding, split by output, by input and by batch") {
+    check_transposed(ConvTranspose2d<split::output, 3, 4, askew>{}, picture, "picture");
+    check_transposed(ConvTranspose2d<split::input, 3, 4, askew>{}, picture, "picture");
+    check_transposed<OverBatch>(ConvTranspose2d<split::none, 3, 4, askew>{}, picture, "picture");
+  }
+  SUBCASE("without a bias, images twice as large") {
+    check_transposed(
+        ConvTranspose2d<split::output, 4, 3, kernel(2, {.stride = 2, .bias = false})>{},
+        {{Axis::batch, 2}, {Axis::channel, 4}, {Axis::height, 3}, {Axis::width, 3}}, "doubled");
+  }
+  SUBCASE("with outputs that no tap reaches") {
+    check_transposed(
+        ConvTranspose2d<split::none, 2, 3, kernel(2, {.stride = 3, .output_padding = 2})>{},
+        {{Axis::batch, 1}, {Axis::channel, 2}, {Axis::height, 3}, {Axis::width, 2}}, "gaps");
+  }
+  SUBCASE("three axes, split by input") {
+    check_transposed(
+        ConvTranspose3d<split::input, 3, 2,
+                        kernel({2, 3, 2}, {.stride = {2, 1, 2}, .padding = {0, 1, 1}})>{},
+        {{Axis::batch, 1},
+         {Axis::channel, 3},
+         {Axis::depth, 2},
+         {Axis::height, 3},
+         {Axis::width, 2}},
+        "body");
+  }
+}
+
 TEST_CASE("convolutions begin within PyTorch's bounds, whatever they are split by") {
   check_begins(Conv1d<split::group, 24, 96, kernel(7, {.groups = 4})>{},
                {{Axis::batch, 1}, {Axis::channel, 4, 6}, {Axis::width, 9}}, "conv1d");
@@ -105,6 +150,9 @@ TEST_CASE("convolutions begin within PyTorch's bounds, whatever they are split b
   check_begins(Conv2d<split::input, 16, 64, kernel({3, 5})>{},
                {{Axis::batch, 1}, {Axis::channel, 16}, {Axis::height, 9}, {Axis::width, 9}},
                "conv2d");
+  check_begins(ConvTranspose2d<split::none, 16, 64, kernel({3, 5}, {.groups = 2})>{},
+               {{Axis::batch, 1}, {Axis::channel, 16}, {Axis::height, 9}, {Axis::width, 9}},
+               "transposed2d");
   check_begins(Conv3d<split::none, 12, 36, kernel({3, 1, 5}, {.groups = 6})>{},
                {{Axis::batch, 1},
                 {Axis::channel, 12},
@@ -112,4 +160,22 @@ TEST_CASE("convolutions begin within PyTorch's bounds, whatever they are split b
                 {Axis::height, 3},
                 {Axis::width, 5}},
                "conv3d");
+}
+
+TEST_CASE("names of transposed convolutions, and what leaves nothing") {
+  using Layer = ConvTranspose2d<split::output, 4, 3,
+                                kernel(3, {.stride = 2, .padding = 3, .output_padding = 1})>;
+  CHECK(name_of<Layer>() ==
+        "ConvTranspose2d<output, 4, 3, 3x3, stride 2x2, padding 3x3, output padding 1x1>");
+  const auto images = [](std::size_t height) {
+    return Shape{{Axis::batch, 1}, {Axis::channel, 4}, {Axis::height, height}, {Axis::width, 3}};
+  };
+  CHECK(Layer{}.output_shape(images(4)) ==
+        Shape{{Axis::batch, 1}, {Axis::channel, 3}, {Axis::height, 4}, {Axis::width, 2}});
+  CHECK_THROWS_WITH_AS(Layer{}.output_shape(images(2)),
+                       "the input is a tensor [batch 1, channel 4, height 2, width 3], of whose "
+                       "height a transposed convolution with 6 of padding leaves nothing: take a "
+                       "larger image or less padding",
+                       shape_error);
+  CHECK_THROWS_AS(Layer{}.output_shape(images(0)), shape_error);
 }

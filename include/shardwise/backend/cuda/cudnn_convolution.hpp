@@ -99,7 +99,7 @@ class CudnnConvolution {
   void backward(const ConvolutionCall& call, const T* x, const T* dy, Weight<T> weight, Write write,
                 T* dw, T* db, T* dx) {
     in_place("backward", call, [&] {
-      multiply(ConvolutionProduct::backward_weight, call, write, {x, dw, dy});
+      if (dw != nullptr) multiply(ConvolutionProduct::backward_weight, call, write, {x, dw, dy});
       if (db != nullptr) backward_bias(call, dy, write, db);
       if (dx != nullptr)
         multiply(ConvolutionProduct::backward_input, call, Write::replace, {dx, weight.data, dy});

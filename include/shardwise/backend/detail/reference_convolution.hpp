@@ -49,7 +49,7 @@ class ReferenceConvolution {
 
   void backward(const ConvolutionCall& call, const T* x, const T* dy, Weight<T> weight,
                 Write write_mode, T* dw, T* db, T* dx) {
-    backward_weight(call, x, dy, write_mode, dw);
+    if (dw != nullptr) backward_weight(call, x, dy, write_mode, dw);
     if (db != nullptr) backward_bias(call, dy, write_mode, db);
     if (dx != nullptr) backward_input(call, dy, weight, dx);
   }

@@ -46,7 +46,7 @@ class OneDnn::Convolution {
     const detail::onednn::ConvolutionGeometry geometry(channels_, call);
     if (dx != nullptr && geometry.leaves_out)
       std::fill_n(dx, call.images * channels_.groups * channels_.in * call.input_plane(), T{});
-    const BackwardKey key{call, {write, db != nullptr, dx != nullptr}};
+    const BackwardKey key{call, {write, dw != nullptr, db != nullptr, dx != nullptr}};
     backward_
         .get(key,
              [&] {

@@ -210,7 +210,8 @@ class ForwardConvolution {
 /// The gradients that a plan computes, and how those of the weight and the bias are written.
 struct ConvolutionGradients {
   Write write;
-  bool of_bias;
+  bool of_weight;
+  bool of_bias;  // with the weight's
   bool of_input;
 
   bool operator==(const ConvolutionGradients&) const = default;
@@ -330,26 +331,32 @@ class InputGradient {
 class BackwardConvolution {
  public:
   BackwardConvolution(Session& session, const ConvolutionGeometry& g,
-                      const ConvolutionGradients& wanted, const ErrorContext& context)
-      : kernel_(session, g, wanted, context), dy_(session, g.y, kernel_.dy_layout(), context) {
+                      const ConvolutionGradients& wanted, const ErrorContext& context) {
+    if (wanted.of_weight) {
+      kernel_.emplace(session, g, wanted, context);
+      dy_.emplace(session, g.y, kernel_->dy_layout(), context);
+    }
     if (!wanted.of_input) return;
     input_.emplace(session, g, context);
-    if (dnnl_memory_desc_equal(kernel_.dy_layout(), input_->dy_layout()) == 0)
+    if (!kernel_ || dnnl_memory_desc_equal(kernel_->dy_layout(), input_->dy_layout()) == 0)
       dy_of_input_.emplace(session, g.y, input_->dy_layout(), context);
   }
 
   void run(Session& session, const void* x, const void* dy, const void* w, std::uint64_t version,
            const GradientsInMemory& to) {
-    const void* dy_here = dy_.read(session, dy);
-    kernel_.run(session, x, dy_here, to.dw, to.db);
+    const void* dy_here = dy;
+    if (kernel_) {
+      dy_here = dy_->read(session, dy);
+      kernel_->run(session, x, dy_here, to.dw, to.db);
+    }
     if (!input_) return;
     if (dy_of_input_) dy_here = dy_of_input_->read(session, dy);
     input_->run(session, dy_here, w, version, to.dx);
   }
 
  private:
-  KernelGradient kernel_;
-  Operand dy_;
+  std::optional<KernelGradient> kernel_;
+  std::optional<Operand> dy_;
   std::optional<InputGradient> input_;
   std::optional<Operand> dy_of_input_;
 };

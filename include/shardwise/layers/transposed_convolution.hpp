@@ -1,0 +1,268 @@
+#pragma once
+// Transposed convolution: the adjoint of a convolution, which makes images larger.
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string>
+
+#include "shardwise/backend/convolution.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/layers/convolution_form.hpp"
+#include "shardwise/layers/convolution_split.hpp"
+#include "shardwise/layers/detail/channels.hpp"
+#include "shardwise/layers/detail/convolution_channels.hpp"
+#include "shardwise/layers/detail/convolution_checks.hpp"
+#include "shardwise/layers/detail/image_windows.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/weight_and_bias.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// The layouts of a transposed convolution, by split: those of a convolution, but the weight's
+/// outermost axis is that of the input channels.
+template <class S>
+struct TransposedLayouts : ProductLayouts<S, Axis::channel> {};
+
+template <class Split, bool SplitsSpace>
+consteval bool space_must_stay_whole() {
+  static_assert(!SplitsSpace,
+                "A transposed convolution cannot be split along space: write split::output, "
+                "split::input, split::group, or split::none for images that are whole or split by "
+                "batch. To enlarge images that are split along space write Upsample2d and a "
+                "convolution behind it.");
+  return true;
+}
+
+template <Axis A>
+struct TransposedLayouts<split::space<A>> : TransposedLayouts<split::none> {
+  static_assert(space_must_stay_whole<split::space<A>, true>());
+};
+
+template <>
+struct TransposedLayouts<split::group> {
+  template <Layout Wanted>
+  using desired_input_layout = Sharded<Axis::channel>;
+  template <Layout Offered, Layout Wanted>
+  using input_layout = Sharded<Axis::channel>;
+  template <Layout In>
+  using output_layout = Sharded<Axis::channel>;
+  template <Layout In>
+  using weight = ParameterUse<Sharded<Axis::input>, Sharded<Axis::input>>;
+  template <Layout In>
+  using bias = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
+};
+
+template <auto Form>
+consteval bool output_padding_must_be_narrow() {
+  bool narrow = true;
+  for (std::size_t i = 0; i < Form.windows.size(); ++i)
+    narrow = narrow && Form.output_padding[i] < Form.windows[i].stride;
+  return narrow;
+}
+
+template <bool IsNarrow>
+consteval bool output_padding_must_fit() {
+  static_assert(IsNarrow,
+                "The output padding of a transposed convolution tells outputs apart that a stride "
+                "makes alike: it must be at least 0 and less than the stride, along every axis.");
+  return true;
+}
+
+/// y = F(y + b) on the elements of each channel; `bias` may be null.
+template <class F, class T>
+struct BiasedChannel {
+  const T* bias;
+  T* y;
+
+  constexpr auto operator()(std::size_t c) const {
+    using A = accumulate_t<T>;
+    return [to = y, shift = bias == nullptr ? A(0) : static_cast<A>(bias[c])](std::size_t i) {
+      to[i] = static_cast<T>(F::value(static_cast<A>(to[i]) + shift));
+    };
+  }
+};
+
+}  // namespace detail
+
+/// y[n, o, p] = b[o] + Σ x[n, i, q] w[i, o, k], over the input channels i of o's group and all q
+/// and k with q stride - before + k dilation = p. It is the adjoint of a Convolution with the same
+/// kernel, from Out channels to In: its forward is that one's gradient of the input, and its
+/// gradient of the input that one's forward, on the same kernels of the backend. Each extent
+/// becomes (n - 1) stride + reach + output padding - padding at both ends, where reach is (taps -
+/// 1) dilation + 1. With S... the axes of space, and K the taps along each:
+///
+///                split::output           split::input             split::group
+/// x per rank     [B, In, S...]           [B, In/P, S...]          [B, In/P, S...]
+/// w per rank     [In, Out/P, K...]       [In/P, Out, K...]        [In/P, Out/groups, K...]
+/// b per rank     [Out/P]                 [Out], added on rank 0   [Out/P]
+/// y per rank     [B, Out/P, S'...]       [B, Out, S'...], a       [B, Out/P, S'...]
+///                                        summand
+/// layout         Replicated ->           Sharded<channel> ->      Sharded<channel> ->
+///                Sharded<channel>        Partial                  Sharded<channel>
+/// owes           nothing                 nothing                  nothing
+///
+/// With split::none all ranks have the whole weight, and L -> L for Invariant and Sharded<batch>;
+/// for Sharded<batch> the gradients owe an all-reduce. It cannot be split along space. Channels,
+/// groups and grains are as in Convolution; `ConvTranspose1d`, `2d` and `3d` make the Form. Bias
+/// and activation take one more pass over y, so the two-byte dtypes are rounded twice.
+/// sends    nothing
+/// throws   shape_error if x has other axes or channels, if nothing is left of an extent, or if a
+///          shard of x could end within a group
+/// source   torch.nn.ConvTranspose2d; ONNX operator ConvTranspose
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+class ConvolutionTranspose : public detail::TransposedLayouts<S>,
+                             public detail::SplitChannels<S, In, Out, Form>,
+                             public WeightedProduct<ConvolutionTranspose<S, In, Out, Form>,
+                                                    detail::TransposedLayouts<S>, Form.bias> {
+  using Channels = detail::SplitChannels<S, In, Out, Form>;
+  static_assert(detail::output_padding_must_fit<detail::output_padding_must_be_narrow<Form>()>());
+
+ public:
+  using Channels::axes;
+  using Channels::Channels;
+  using Channels::in_channels;
+  using Channels::out_channels;
+
+  static constexpr Saves saves = Saves::input;  ///< as `Layer` says
+
+  /// The same layer with its sizes in the object.
+  constexpr auto as_dynamic() const {
+    return ConvolutionTranspose<S, dynamic, dynamic, Form>(in_channels(), out_channels())
+        .initialized_by(this->weight_rule_, this->bias_rule_);
+  }
+
+  ///@{
+  /// As `Layer` says.
+  constexpr Shape output_shape(const Shape& x) const {
+    if (x.rank() == 0) return x;
+    this->check_images(x);
+    Shape y{x[0], this->output_channels(Axis::channel, x[1])};
+    for (std::size_t i = 0; i < axes; ++i) {
+      const Dim& size = x[2 + i];
+      y.append({size.axis, size.known() ? outputs(x, i) : dynamic});
+    }
+    return y;
+  }
+
+  constexpr auto parameter_specs(const Shape& x) const {
+    if (x.rank() > 0) this->check_images(x);
+    const Dim channels = x.rank() > 0 ? x[1] : Dim{Axis::channel, in_channels()};
+    const Dim all_outputs = this->output_channels(Axis::output, channels);
+    const std::size_t of_group = out_channels() / Form.groups;
+    const Dim of_input = Form.groups == 1 ? all_outputs : Dim{Axis::output, of_group};
+    Shape shape{{Axis::input, channels.units, channels.grain}, of_input};
+    for (std::size_t i = 0; i < axes; ++i)
+      shape.append({detail::space_axis(i, axes), Form.windows[i].kernel});
+    const Fans fans{of_group * Form.taps(), in_channels() * Form.taps()};  // as PyTorch counts
+    return ConvolutionTranspose::specs({"weight", shape, this->weight_rule_, fans},
+                                       {"bias", Shape{all_outputs}, this->bias_rule_, fans});
+  }
+
+  /// The products of the convolution from y to x with the rank's part of the weight.
+  template <class Frame>
+  auto make_state(Frame& frame) const {
+    using T = typename Frame::dtype;
+    using B = typename Frame::backend_type;
+    static_assert(ConvolutionBackend<B, T>,
+                  "the backend has no convolutions in this dtype; see its table");
+    const Shape held = frame.template parameter_shape<0>();
+    return typename B::template Convolution<T>(frame.backend(),
+                                               channels_here(held[0].extent(), held[1].extent()));
+  }
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    using T = typename Frame::dtype;
+    frame.state().backward(call_on(y, x), nullptr, x.data(), ConvolutionTranspose::weight_of(frame),
+                           Write::replace, nullptr, nullptr, y.data());
+    const T* const bias = ConvolutionTranspose::values_of(frame)[1];
+    if (bias == nullptr && this->activation_ == Activation::none) return;
+    visit(this->activation_, [&](auto f) {
+      detail::for_each_in_channels(frame.backend(), detail::ChannelsOf(y.local(), 1),
+                                   detail::BiasedChannel<decltype(f), T>{bias, y.data()});
+    });
+  }
+
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
+    using T = typename Frame::dtype;
+    const ConvolutionCall call = call_on(dy, x);
+    const auto weight = ConvolutionTranspose::weight_of(frame);
+    const auto [weight_gradient, bias_gradient] = ConvolutionTranspose::gradients_of(frame);
+    frame.state().backward(call, dy.data(), x.data(), weight, frame.write(), weight_gradient,
+                           nullptr, nullptr);
+    if constexpr (Form.bias) {
+      detail::put_channel_gradient(frame, detail::ChannelsOf(dy.local(), 1),
+                                   detail::ChannelValue<T>{dy.data()}, bias_gradient);
+    }
+    if constexpr (Frame::input_gradient)
+      frame.state().forward(call, dy.data(), weight, nullptr, Activation::none, dx.data());
+  }
+  ///@}
+
+ private:
+  /// The extent of y along axis i of space.
+  static constexpr std::size_t outputs(const Shape& x, std::size_t i) {
+    const Window& window = Form.windows[i];
+    const std::size_t n = x[2 + i].extent(), padding = window.before + window.after;
+    const std::size_t padded = (n - 1) * window.stride + window.reach() + Form.output_padding[i];
+    if (n > 0 && padded > padding) return padded - padding;
+    throw shape_error({"the input is a tensor ", x, ", of whose ", name(x[2 + i].axis),
+                       " a transposed convolution with ", padding,
+                       " of padding leaves nothing: take a larger image or less padding"});
+  }
+
+  /// The channels of the convolution from y to x, for the rank's part of a weight with `inputs`
+  /// input channels and `outputs` output channels for each.
+  constexpr ConvolutionChannels channels_here(std::size_t inputs, std::size_t outputs) const {
+    if constexpr (std::same_as<S, split::input>) {
+      return {1, outputs, inputs};
+    } else {
+      const std::size_t of_group = in_channels() / Form.groups;
+      return {inputs / of_group, outputs, of_group};
+    }
+  }
+
+  /// The call of the convolution from images `large` to images `small`.
+  template <class Large, class Small>
+  static ConvolutionCall call_on(const Large& large, const Small& small) {
+    return {large.local()[0].extent(), detail::space_of<Form.windows>(large, small)};
+  }
+};
+
+namespace detail {
+
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+inline constexpr bool runs_as_dynamic<ConvolutionTranspose<S, In, Out, Form>> = true;
+
+}  // namespace detail
+
+/// On [batch, channel, width].
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+using ConvTranspose1d = ConvolutionTranspose<S, In, Out, detail::transposed_form_of<1, K>()>;
+
+/// On [batch, channel, height, width]: `ConvTranspose2d<split::output, 64, 32, kernel(2, {.stride =
+/// 2})>` doubles both extents.
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+using ConvTranspose2d = ConvolutionTranspose<S, In, Out, detail::transposed_form_of<2, K>()>;
+
+/// On [batch, channel, depth, height, width].
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, Kernel K>
+using ConvTranspose3d = ConvolutionTranspose<S, In, Out, detail::transposed_form_of<3, K>()>;
+
+/// "ConvTranspose2d<output, 64, 32, 2x2, stride 2x2>".
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+struct NameOf<ConvolutionTranspose<S, In, Out, Form>> {
+  static std::string name() {
+    return "ConvTranspose" + std::to_string(Form.windows.size()) + "d<" + detail::split_name<S>() +
+           ", " + detail::size_name(In) + ", " + detail::size_name(Out) + ", " +
+           detail::form_name(Form) + '>';
+  }
+};
+
+}  // namespace shardwise
