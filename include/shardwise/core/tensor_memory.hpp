@@ -115,9 +115,11 @@ struct Largest {
 
 /// first, term(0), ..., term(n - 1), combined: in lanes, which the compiler vectorises, and the
 /// lanes in order at the end. `first` is the neutral element. A sum has the bits of its number of
-/// lanes; a maximum is the same with any, and g++ -O3 vectorises it with 32 only.
+/// lanes; a maximum is the same with any, and g++ -O3 vectorises it with 32 only. Inlined always,
+/// since clang's `flatten` (see `in_widest_vectors`) does not reach it.
 template <std::size_t lanes = 16, class A, class Term, class Combine>
-constexpr A lane_reduce(std::size_t n, A first, const Term& term, const Combine& combine) {
+[[gnu::always_inline]] constexpr A lane_reduce(std::size_t n, A first, const Term& term,
+                                               const Combine& combine) {
   std::array<A, lanes> results{};
   for (A& result : results) result = first;
   std::size_t k = 0;

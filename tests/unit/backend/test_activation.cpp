@@ -202,11 +202,15 @@ TEST_CASE("visit finds the function object of each activation") {
   CHECK(detail::function_name<HardSwish>() == "HardSwish");
 }
 
-TEST_CASE("a coarse exponential is exact to far more than the bits of bf16") {
-  for (float x = 0; x >= -87; x -= 1.0F / 128) {
-    const double exact = std::exp(static_cast<double>(x));
-    CHECK(detail::coarse_exponential(x) == doctest::Approx(exact).scale(0).epsilon(6e-5));
+TEST_CASE("powers of two are exact to a few bits, coarse ones to far more than the bits of bf16") {
+  for (float x = 0; x >= -126; x -= 1.0F / 128) {
+    const double exact = std::exp2(static_cast<double>(x));
+    CHECK(detail::power_of_two(x) == doctest::Approx(exact).scale(0).epsilon(2e-7));
+    CHECK(detail::coarse_power_of_two(x) == doctest::Approx(exact).scale(0).epsilon(6e-5));
   }
-  CHECK(detail::coarse_exponential(-1e30F) == detail::coarse_exponential(-87.0F));
-  CHECK(std::isnan(detail::coarse_exponential(std::nanf(""))));
+  for (const auto power : {detail::power_of_two, detail::coarse_power_of_two}) {
+    CHECK(power(0) == 1);
+    CHECK(power(-1e30F) == power(-126));
+    CHECK(std::isnan(power(std::nanf(""))));
+  }
 }

@@ -81,15 +81,44 @@ constexpr SplitExp split_exp(float x) {
   return {scale, series * rest};
 }
 
-/// e^x for x <= 0, in two thirds of the time, for a result that is rounded to the 8 bits of bf16:
-/// the series ends with the fourth power, so the relative error is below 6e-5. Below -87 the value
-/// is that at -87.
-constexpr float coarse_exponential(float x) {
-  const auto [scale, rest] = reduce_exp(at_least(x, -exp_limit<float>));
-  float series = 1.0F / 24;
-  series = series * rest + 1.0F / 6;
-  series = series * rest + 0.5F;
+/// x = n + rest with a whole number n and |rest| at most 1/2; scale = 2^n.
+struct ReducedPower {
+  float scale;
+  float rest;
+};
+
+/// For x <= 0; below -126 as at -126.
+constexpr ReducedPower reduce_power(float x) {
+  constexpr float rounder = 12582912.0F + 127;  // leaves n + 127, an exponent, in the lowest bits
+  const float clamped = at_least(x, -126.0F);
+  const float shifted = clamped + rounder;
+  return {std::bit_cast<float>(std::bit_cast<std::uint32_t>(shifted) << 23),
+          clamped - (shifted - rounder)};
+}
+
+/// 2^x for x <= 0, in three quarters of the time of e^x by `exponential`, and as exact. Below -126
+/// the value is that at -126.
+constexpr float power_of_two(float x) {
+  const auto [scale, rest] = reduce_power(x);
+  float series = 1.52527338e-5F;  // ln2^7 / 7!
+  series = series * rest + 1.54035304e-4F;
+  series = series * rest + 1.33335581e-3F;
+  series = series * rest + 9.61812911e-3F;
+  series = series * rest + 5.55041087e-2F;
+  series = series * rest + 2.40226507e-1F;
+  series = series * rest + 6.93147181e-1F;
   series = series * rest + 1.0F;
+  return scale * series;
+}
+
+/// The same for a result that is rounded to the 8 bits of bf16: the series ends with the fourth
+/// power, so the relative error is below 6e-5.
+constexpr float coarse_power_of_two(float x) {
+  const auto [scale, rest] = reduce_power(x);
+  float series = 9.61812911e-3F;  // ln2^4 / 4!
+  series = series * rest + 5.55041087e-2F;
+  series = series * rest + 2.40226507e-1F;
+  series = series * rest + 6.93147181e-1F;
   series = series * rest + 1.0F;
   return scale * series;
 }

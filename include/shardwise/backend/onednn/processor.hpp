@@ -3,7 +3,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include "shardwise/version.hpp"
+#include "shardwise/backend/detail/independent_loop.hpp"
 
 namespace shardwise::detail::onednn {
 
@@ -13,5 +13,30 @@ inline bool multiplies_bf16() {
   constexpr int native = dnnl_cpu_isa_avx512_core_bf16;
   return (dnnl_get_effective_cpu_isa() & native) == native;
 }
+
+#if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__AVX512F__)
+
+template <class F>
+[[gnu::target("avx512f"), gnu::flatten]] void in_vectors_of_16(const F& f) {
+  f();
+}
+
+/// Calls f(), compiled for vectors of 16 floats where the processor has them. Unlike in
+/// `in_widest_vectors`, a multiplication and an addition may then round once, so on unlike
+/// processors f has unlike bits. So have the library's products.
+template <class F>
+void in_fused_vectors(const F& f) {
+  __builtin_cpu_supports("avx512f") ? in_vectors_of_16(f) : in_widest_vectors(f);
+}
+
+#else
+
+/// Calls f().
+template <class F>
+void in_fused_vectors(const F& f) {
+  in_widest_vectors(f);
+}
+
+#endif
 
 }  // namespace shardwise::detail::onednn

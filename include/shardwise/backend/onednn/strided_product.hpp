@@ -30,16 +30,18 @@ struct StridedRows {
 
   T* row(std::size_t r) const { return data + r * stride; }
   StridedRows neighbours(Interval of) const { return {row(of.offset), of.size, columns, stride}; }
+  StridedRows neighbouring_columns(Interval of) const {
+    return {data + of.offset, rows, of.size, stride};
+  }
   operator StridedRows<const T>() const { return {data, rows, columns, stride}; }
 };
 
 /// Whether a product reads a matrix or its transpose.
 enum class Reads : char { plain = 'N', transpose = 'T' };
 
-/// c = a b, or c += a b, by these reads of a and b.
+/// c = a b, or c += a b, by this reading of a.
 struct StridedForm {
   Reads a = Reads::plain;
-  Reads b = Reads::plain;
   Write write = Write::replace;
 
   bool operator==(const StridedForm&) const = default;
@@ -64,7 +66,8 @@ class StridedProduct {
     dnnl_primitive_desc_t desc = nullptr;
     check(create_matmul(
               &desc, session.engine(), layout(form.a, factor, context).get(),
-              layout(form.b, factor, context).get(), nullptr, layout_of_sums(sums, context).get(),
+              layout(Reads::plain, factor, context).get(), nullptr,
+              layout_of_sums(sums, context).get(),
               attributes(form.write, Activation::none, context, dnnl_scratchpad_mode_library)),
           "the descriptor of matmul", context);
     const Descriptor owner(desc);
@@ -77,7 +80,7 @@ class StridedProduct {
            StridedRows<float> c) const {
     const ErrorContext context = form_.context(a, c);
     const Memory of_a = memory(session, layout(form_.a, a, context), a.data, context);
-    const Memory of_b = memory(session, layout(form_.b, b, context), b.data, context);
+    const Memory of_b = memory(session, layout(Reads::plain, b, context), b.data, context);
     const Memory of_c = memory(session, layout_of_sums(c, context), c.data, context);
     const std::array<dnnl_exec_arg_t, 3> arguments{
         {{DNNL_ARG_SRC, of_a.get()}, {DNNL_ARG_WEIGHTS, of_b.get()}, {DNNL_ARG_DST, of_c.get()}}};
@@ -120,10 +123,9 @@ class StridedProducts {
   void run(Session&, const StridedForm& form, StridedRows<const float> a,
            StridedRows<const float> b, StridedRows<float> c) {
     const ErrorContext context = form.context(a, c);
-    check(dnnl_sgemm(static_cast<char>(form.a), static_cast<char>(form.b), as_dim(c.rows),
-                     as_dim(c.columns), as_dim(context.in), 1.0F, a.data, as_dim(a.stride), b.data,
-                     as_dim(b.stride), form.write == Write::add ? 1.0F : 0.0F, c.data,
-                     as_dim(c.stride)),
+    check(dnnl_sgemm(static_cast<char>(form.a), 'N', as_dim(c.rows), as_dim(c.columns),
+                     as_dim(context.in), 1.0F, a.data, as_dim(a.stride), b.data, as_dim(b.stride),
+                     form.write == Write::add ? 1.0F : 0.0F, c.data, as_dim(c.stride)),
           "dnnl_sgemm", context);
   }
 
