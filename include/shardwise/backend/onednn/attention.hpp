@@ -14,10 +14,10 @@
 namespace shardwise {
 
 /// Attention; see AttentionKernel. For 64 or 128 queries at a time it holds the scores of one head
-/// by all keys from the first to the last that one of them sees, so memory is linear in the
-/// sequence, and products outside the mask are mostly not computed. Backward computes scores again,
-/// and has five products. Where the mask cuts through a block a weight is 0, not skipped: a NaN or
-/// an infinity of a token reaches its block.
+/// by all keys from the first to the last that one of them sees, and all keys of the head
+/// transposed. So memory is linear in the sequence, and products outside the mask are mostly not
+/// computed. Backward computes scores again, and has five products. Where the mask cuts through a
+/// block a weight is 0, not skipped: a NaN or an infinity of a token reaches its block.
 ///
 /// In bf16, scores, their softmax and all sums are float. What the second product reads is rounded
 /// to bf16 once: the exponentials of scores, at most 1, and in backward weights and the gradients
