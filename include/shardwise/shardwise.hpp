@@ -27,6 +27,7 @@ namespace shardwise {}
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/mark.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/comm/timeout.hpp"

@@ -110,6 +110,60 @@ TEST_CASE("another collective") {
   check_mismatch(sum_of_floats, sum_floats, "barrier()", [](MpiCommunicator& c) { c.barrier(); });
 }
 
+TEST_CASE("a call that was left out before an equal one") {
+  MpiCommunicator ranks = checked_ranks();
+  if (ranks.size() == 1) return;
+  const int last = ranks.size() - 1;
+  const bool leaves_out = ranks.rank() == last;
+  const std::string ahead = "rank " + std::to_string(last);
+  SUBCASE("by the caller's own mark") {
+    mark_step(leaves_out ? 4 : 3);
+    const std::string message = message_of<collective_error>([&] { sum_floats(ranks); });
+    CAPTURE(message);
+    const std::string places = ahead + " is at step 4, the others at step 3: it";
+    CHECK(contains(message, (ranks.size() > 2 ? places : ahead) + " left out " + sum_of_floats));
+    CHECK(contains(message, "step 4"));
+    mark_step(0);
+  }
+  SUBCASE("by the place in a model") {
+    const detail::MarkedPhase phase(leaves_out ? 12 : 11, 0,
+                                    leaves_out ? Phase::forward : Phase::backward, {});
+    const detail::MarkedPart block(0, [] { return std::string("Block"); });
+    const detail::MarkedPart part(3, [] { return std::string("Product"); });
+    const std::string message = message_of<collective_error>([&] { sum_floats(ranks); });
+    CAPTURE(message);
+    CHECK(contains(message, "at step 12"));
+    CHECK(contains(message, "at step 11"));
+    CHECK(contains(message, "left out 0/3: Product, backward"));
+  }
+  SUBCASE("by what the ranks were given") {
+    const GivenAlike given{.seed = 1, .model = 2, .inputs = leaves_out ? 3U : 4U, .targets = 5};
+    const detail::MarkedPhase phase(1, 0, Phase::forward, given);
+    const std::string message = message_of<collective_error>([&] { sum_floats(ranks); });
+    CAPTURE(message);
+    CHECK(contains(message, "given other inputs than rank"));
+    CHECK(contains(message, "found at step 1."));
+    CHECK_FALSE(contains(message, "seed than"));
+  }
+  sum_floats(ranks);  // the group is as it was
+}
+
+TEST_CASE("a message of another step") {
+  MpiCommunicator ranks = checked_ranks();
+  if (ranks.size() == 1 || ranks.rank() > 1) return;
+  const detail::MarkedPhase phase(3, ranks.rank() == 0 ? 1 : 2, Phase::forward, {});
+  // Stages of a pipeline are at different layers by right.
+  const detail::MarkedPart part(static_cast<std::size_t>(ranks.rank()),
+                                [] { return std::string("Stage"); });
+  if (ranks.rank() == 0) return ranks.send(std::span<const float>(some), 1);
+  const std::string message =
+      message_of<collective_error>([&] { ranks.receive(std::span(some), 0); });
+  CAPTURE(message);
+  CHECK(contains(message,
+                 "tag 0) at step 3, batch 1, rank 1 called receive(float32, 8 elements, "
+                 "from 0, tag 0) at step 3, batch 2, 1: Stage, forward; dtype"));
+}
+
 TEST_CASE("another collective of the same data") {
   const auto counts = [](MpiCommunicator& c) {
     return Counts(static_cast<std::size_t>(c.size()), 1);
@@ -234,10 +288,11 @@ TEST_CASE("a message of another type, length or tag") {
     const auto receive = [&](auto& data, int tag) {
       return message_of<collective_error>([&] { ranks.receive(std::span(data), 0, tag); });
     };
-    CHECK(receive(doubles, 0) ==
-          "rank 0 called send(float32, 8 elements, to 1, tag 0), rank 1 called receive(float64, 8 "
-          "elements, from 0, tag 0); dtype, elements and tag of a message must be the same on both "
-          "sides");
+    CHECK(
+        receive(doubles, 0) ==
+        "rank 0 called send(float32, 8 elements, to 1, tag 0), rank 1 called receive(float64, 8 "
+        "elements, from 0, tag 0); dtype, elements, tag and step of a message must be the same on "
+        "both sides");
     CHECK(contains(receive(some, 0), "send(float32, 5000 elements, to 1, tag 0)"));
     CHECK(contains(receive(some, 0), "send(float32, 8 elements, to 1, tag 3)"));
     std::vector<float> got(8);

@@ -1,5 +1,5 @@
-// What happens to a job, for launch.sh: `launch throw|memory|stray|leave|all|ranks N`, and with a
-// short SHARDWISE_TIMEOUT `launch stop|stop_local|receive|groups`.
+// What happens to a job, for launch.sh: `launch throw|memory|stray|leave|differ|all|ranks N`, and
+// with a short SHARDWISE_TIMEOUT `launch stop|stop_local|receive|groups`.
 
 #include <csignal>
 #include <cstdio>
@@ -49,6 +49,12 @@ void enter_groups_in_another_order() {
   });
 }
 
+void make_different_calls(MpiCommunicator& ranks) {
+  std::vector<float> one{1};
+  ranks.rank() == 0 ? ranks.barrier() : ranks.all_reduce<float>(one, one);
+  std::printf("a rank went on\n");
+}
+
 // begin: function
 void report(MpiCommunicator& ranks) {
   std::vector<float> one{1};
@@ -70,6 +76,7 @@ int main(int argc, char** argv) {
   if (mode == "stop_local") fail_on_last(stop, {.checks = CheckLevel::local});
   if (mode == "receive") fail_on_last(receive);
   if (mode == "groups") enter_groups_in_another_order();
+  if (mode == "differ") run_mpi_ranks(make_different_calls, {.checks = CheckLevel::local});
   if (mode == "all") run_mpi_ranks(report);
   if (mode == "ranks") run_mpi_ranks(std::atoi(argv[2]), report);
   return 0;

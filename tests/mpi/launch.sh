@@ -45,6 +45,16 @@ check fails '^rank 0: run_mpi_ranks: 1 ranks were asked for, but 2 processes wer
 check fails '^rank 0: run_mpi_ranks: 4 ranks were asked for, but 1 process was started' \
   "$program" ranks 4
 
+# A level of checks from outside, on all ranks or on some.
+check fails '^rank 0: ranks disagree in collective 1 of their group of 2: rank 0 called barrier' \
+  env SHARDWISE_CHECKS=communicating "$launcher" -n 2 "$program" differ
+told='ranks disagree on the level of checks: rank 0 has communicating of the program, rank 1 has'
+check fails "^rank [01]: $told local of SHARDWISE_CHECKS; give" \
+  "$launcher" -n 1 "$program" all : -n 1 env SHARDWISE_CHECKS=local "$program" all
+check fails "^rank [01]: SHARDWISE_CHECKS of rank 0 is 'some', which is no level of checks" \
+  "$launcher" -n 1 env SHARDWISE_CHECKS=some "$program" all : -n 1 "$program" all
+check passes '^2 ranks, sum 2$' env SHARDWISE_CHECKS=off "$launcher" -n 2 "$program" all
+
 # Ranks that wait for too long: for a stopped one before and after ranks have agreed, for one in a
 # receive, and for one in another group.
 export SHARDWISE_TIMEOUT=1

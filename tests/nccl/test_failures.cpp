@@ -241,3 +241,68 @@ TEST_CASE("nccl: launches of captured calls are watched") {
   });
   CHECK(nothing_is_left());
 }
+
+TEST_CASE("nccl: at communicating, calls that differ or are left out are told to every rank") {
+  shardwise::run_ranks(3, [&](ThreadCommunicator& threads) {
+    const Stream stream;
+    NcclCommunicator nccl(threads, {threads.rank(), stream.get(), 20s, CheckLevel::communicating});
+    CHECK(nccl.compares_calls());
+    std::vector<float> data(4, 1.0F);
+    const auto sum = [&] { nccl.all_reduce(data, std::span(data)); };
+    const auto told = [&](auto&& call) {
+      try {
+        call();
+        return std::string("nothing was thrown");
+      } catch (const collective_error& e) {
+        return std::string(e.what());
+      }
+    };
+    sum();
+    check_text(told([&] { nccl.rank() == 1 ? nccl.barrier() : sum(); }),
+               "ranks disagree in collective 2 of their group of 3: ranks 0, 2 called "
+               "all_reduce(sum, float32, 4 elements); rank 1 called barrier(); all must");
+    {
+      const bool leaves_out = nccl.rank() == 2;
+      const shardwise::detail::MarkedPhase phase(leaves_out ? 12 : 11, 0, Phase::backward, {});
+      const shardwise::detail::MarkedPart part(3, [] { return std::string("Product"); });
+      check_text(told(sum),
+                 "rank 2 is at step 12, the others at step 11: it left out 3: Product, "
+                 "backward; all must");
+    }
+    NcclCommunicator part = nccl.split(nccl.rank() / 2, 0);
+    CHECK(part.compares_calls());
+    sum();
+    nccl.wait();
+    CHECK(data[0] == 9.0F);
+    CHECK(part.close());
+    CHECK(nccl.close());
+  });
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("nccl: the time-out says where in its model a rank waits") {
+  run_nccl_ranks(2, 200ms, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
+    std::vector<float> data(4);
+    if (nccl.rank() == 0) {
+      const shardwise::detail::MarkedPhase phase(12, 0, Phase::backward, {});
+      nccl.all_reduce(data, std::span(data));
+      check_text(error_of([&] { nccl.wait(); }),
+                 "all_reduce(sum, float32, 4 elements) at step 12, backward, call 1 of its group, "
+                 "was not done within");
+    }
+    threads.barrier();
+  });
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("nccl: ranks with different levels of checks do not wait for each other") {
+  shardwise::run_ranks(3, [&](ThreadCommunicator& threads) {
+    const Stream stream;
+    const NcclOptions options{threads.rank(), stream.get(), 20s,
+                              threads.rank() == 1 ? CheckLevel::communicating : CheckLevel::local};
+    const std::string what = error_of([&] { const NcclCommunicator nccl(threads, options); });
+    check_text(what,
+               "ranks disagree on the level of checks: ranks 0, 2 have local of the program, "
+               "rank 1 has communicating of the program; give SHARDWISE_CHECKS to");
+  });
+}

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "shardwise/comm/mark.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/sentence.hpp"
 
@@ -50,7 +51,7 @@ constexpr std::string_view name(Reduction reduction) {
 }
 
 /// One call of one rank. All fields but `mine` must be the same on all ranks of the group; only a
-/// send and its receive name each other in `root`.
+/// send and its receive name each other in `root`, and may be at different layers.
 struct Call {
   Operation operation = Operation::barrier;  ///< which one
   Dtype dtype = Dtype::uint8;                ///< of the elements
@@ -62,12 +63,14 @@ struct Call {
   /// Elements of one rank's buffer, or of all blocks together if counts are given.
   std::size_t elements = 0;
   std::span<const std::size_t> counts{};  ///< elements of each rank's block, in rank order
-  std::size_t mine = 0;  ///< elements that this rank passes in; no message prints them
+  std::size_t mine = 0;              ///< elements that this rank passes in; no message prints them
+  Mark mark = detail::current_mark;  ///< where the rank makes it
 };
 
+namespace detail {
+
 /// For example "all_reduce(sum, float32, 640 elements)", "barrier()".
-inline std::string to_string(const Call& call) {
-  using detail::sentence;
+inline std::string text_without_mark(const Call& call) {
   if (call.operation == Operation::barrier || call.operation == Operation::split ||
       call.operation == Operation::recorded)
     return sentence({name(call.operation), "()"});
@@ -86,6 +89,15 @@ inline std::string to_string(const Call& call) {
   if (call.axis > 0 || call.to_axis >= 0) text += sentence({", axis ", call.axis});
   if (call.to_axis >= 0) text += sentence({" to axis ", call.to_axis});
   return sentence({text, ")"});
+}
+
+}  // namespace detail
+
+/// For example "barrier()", "barrier() at step 12", or "all_reduce(sum, float32, 640 elements) at
+/// step 12, 0/3: RowParallelLinear, backward".
+inline std::string to_string(const Call& call) {
+  const std::string mark = to_string(call.mark);
+  return detail::sentence({detail::text_without_mark(call), mark.empty() ? "" : " at ", mark});
 }
 
 }  // namespace shardwise

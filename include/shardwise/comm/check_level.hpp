@@ -9,12 +9,18 @@
 //   MpiCommunicator ranks(comm, {.checks = CheckLevel::local});        calls are not compared
 //   MpiCommunicator ranks(comm);                                       communicating
 //
+// When a program starts, the variable SHARDWISE_CHECKS (off, local or communicating) overrules the
+// level of its MPI ranks.
+//
 // It is a type or a value and never a macro, so translation units with different levels may be
 // linked. Thread ranks always compare their calls, because they read each other's memory. Checks
 // that depend on data (labels, files, NaN and infinity), and those that compute a shape
 // (`output_shape` of a layer), are made at every level.
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "shardwise/comm/communicator.hpp"
@@ -30,6 +36,19 @@ enum class CheckLevel : std::uint8_t {
   local,  ///< what one rank can check alone: shape_error and argument_error, as in the contract
   communicating  ///< also, before each collective, that all ranks make the same call
 };
+
+/// "communicating".
+constexpr std::string_view name(CheckLevel level) {
+  constexpr std::string_view names[] = {"off", "local", "communicating"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+/// The level with this name, if there is one.
+constexpr std::optional<CheckLevel> level_of(std::string_view text) {
+  for (const CheckLevel level : {CheckLevel::off, CheckLevel::local, CheckLevel::communicating})
+    if (name(level) == text) return level;
+  return std::nullopt;
+}
 
 /// Ranks on which redistributions and models make no local checks. For a program that has run with
 /// these checks without an error.
@@ -54,6 +73,17 @@ consteval CheckLevel check_level_of() {
     return C::check_level;
   } else {
     return CheckLevel::local;
+  }
+}
+
+/// Whether ranks that compare their calls do so: those with a member `compares_calls()` that says
+/// so, unless they are Unchecked.
+template <class C>
+constexpr bool compares_calls([[maybe_unused]] const C& ranks) {
+  if constexpr (check_level_of<C>() == CheckLevel::off || !requires { ranks.compares_calls(); }) {
+    return false;
+  } else {
+    return ranks.compares_calls();
   }
 }
 

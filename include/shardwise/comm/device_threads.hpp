@@ -74,6 +74,9 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
   }
   ///@}
 
+  /// Ranks always compare their calls.
+  static constexpr bool compares_calls() { return true; }
+
  private:
   friend Collectives<DeviceThreadCommunicator>;
   using Event = typename B::Event;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/detail/mpi_control_channel.hpp"
@@ -62,7 +63,9 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
   /// The ranks of `comm`, which belongs to the caller; a collective. `comm` is duplicated and not
   /// used afterwards. Destroy the communicator before MPI_Finalize.
   /// throws  argument_error if MPI is not initialized, if `comm` is null or has two groups, or if
-  ///         largest_piece is not from 1 to INT_MAX
+  ///         largest_piece is not from 1 to INT_MAX; on all ranks, argument_error if
+  ///         SHARDWISE_CHECKS names no level on some rank, and collective_error if ranks have
+  ///         different levels
   explicit MpiCommunicator(MPI_Comm comm, MpiOptions options = {});
 
   ///@{
@@ -71,6 +74,9 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
   int size() const { return group_->size(); }
   MpiCommunicator split(int color, int key);
   ///@}
+
+  /// Whether ranks compare their calls.
+  bool compares_calls() const { return group_->world()->channel != nullptr; }
 
  private:
   explicit MpiCommunicator(std::shared_ptr<detail::mpi::MpiGroup> group)
@@ -119,9 +125,10 @@ inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
                           "; it must be 1 to ", INT_MAX});
 
   detail::mpi::OwnComm ours = detail::mpi::OwnComm::duplicate(comm);
+  const CheckLevel checks = detail::mpi::agree_on_checks(ours, options.checks);
   const auto world = std::make_shared<detail::mpi::MpiWorld>(
-      options.largest_piece, options.checks != CheckLevel::off,
-      options.checks == CheckLevel::communicating
+      options.largest_piece, checks != CheckLevel::off,
+      checks == CheckLevel::communicating
           ? std::make_shared<detail::mpi::ControlChannel>(ours.get())
           : nullptr,
       options.timeout);

@@ -12,8 +12,9 @@ namespace shardwise {
 
 /// Options of an MpiCommunicator, the same on all ranks.
 struct MpiOptions {
-  /// Of it and of the groups that it is split into. Below `communicating`, calls that are not equal
-  /// on all ranks are undefined behaviour.
+  /// Of it and of the groups that it is split into, unless the variable SHARDWISE_CHECKS (off,
+  /// local or communicating) overrules it. Below `communicating`, calls that are not equal on all
+  /// ranks are undefined behaviour.
   CheckLevel checks = CheckLevel::communicating;
   /// Elements in one call of MPI, at most; its counts are int. Smaller values are for tests.
   std::size_t largest_piece = INT_MAX;

@@ -9,6 +9,7 @@
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
+#include "shardwise/comm/detail/nccl_agreement.hpp"
 #include "shardwise/comm/detail/nccl_connect.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
 #include "shardwise/comm/detail/nccl_group_handle.hpp"
@@ -40,8 +41,11 @@ namespace shardwise {
 /// - max and min may lose the NaN of a rank.
 /// - send copies nothing and is done when its receiver has the data. So of two ranks that send to
 ///   each other, one begins with receive; all_to_all does both at once. Tags are ignored.
-/// - Calls that differ between ranks are not found: they end by the time-out, or give
-///   wrong numbers.
+/// - Calls that differ between ranks are not found, and end by the time-out, or give wrong numbers;
+///   unless `checks` of the options or the variable SHARDWISE_CHECKS is `communicating`. Then a
+///   call that differs is a collective_error on all ranks, which names all calls. For that the
+///   ranks gather 40 bytes of each before a collective, and the host waits for them: use it to find
+///   an error. Messages and captured calls are not compared.
 ///
 /// **Failure.** A thread watches the calls. When one takes longer than the time-out, or NCCL
 /// reports an error, the thread aborts this communicator and all communicators that are related to
@@ -62,8 +66,9 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
 
   /// The ranks of `ranks`, a communicator for memory of the host such as threads or MPI, become a
   /// group. Sends one all-gather over `ranks`, and does not use it later.
-  /// throws  on all ranks, naming the rank, if a rank does not have its device; also what the next
-  ///         constructor throws
+  /// throws  on all ranks, naming the rank, if a rank does not have its device; argument_error and
+  ///         collective_error if SHARDWISE_CHECKS is no level on a rank, or ranks have different
+  ///         levels of checks; also what the next constructor throws
   template <detail::nccl::HostRanks C>
   explicit NcclCommunicator(C& ranks, NcclOptions options = {});
 
@@ -99,6 +104,9 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   int size() const { return group().size(); }
   ///@}
 
+  /// Whether ranks compare their calls.
+  bool compares_calls() const { return group().compares_calls(); }
+
   /// The stream on which its calls are ordered. It belongs to the caller.
   cudaStream_t stream() const { return group().settings().stream; }
 
@@ -108,7 +116,9 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   detail::nccl::StartedCall start_all_reduce(moves::In<T> in, std::span<T> out) {
     const moves::AllReduce<T> m{in, out};
     m.check(rank(), size());
-    return group().start(m.call(rank()), moved(m));
+    const Call call = m.call(rank());
+    detail::nccl::agree(group(), call);
+    return group().start(call, moved(m));
   }
 
   /// Waits on the host. The new group has the same stream and time-out.
@@ -118,6 +128,7 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   /// "recorded()".
   template <class Launch>
   void launch_recorded(Launch&& launch) {
+    detail::nccl::agree(group(), Call{Operation::recorded});
     group().issue_recorded(launch);
   }
 
@@ -158,17 +169,32 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
 
   template <class Move>
   void move(const Call& call, const Move& m) {
+    detail::nccl::agree(group(), call);
     group().issue(call, moved(m));
   }
+
+  ///@{
+  /// Messages are not compared.
+  template <class T>
+  void move(const Call& call, const moves::Send<T>& m) {
+    group().issue(call, moved(m));
+  }
+  template <class T>
+  void move(const Call& call, const moves::Receive<T>& m) {
+    group().issue(call, moved(m));
+  }
+  ///@}
 
   /// For an all_to_all, messages print the number of elements that this rank sends.
   template <class T>
   void move(Call call, const moves::AllToAll<T>& m) {
+    detail::nccl::agree(group(), call);
     call.elements = m.in.size();
     group().issue(call, moved(m));
   }
 
   void move(const Call& call, const moves::Barrier&) {
+    detail::nccl::agree(group(), call);
     detail::nccl::barrier(group(), call);
     wait();
   }
@@ -191,7 +217,7 @@ inline NcclCommunicator::NcclCommunicator(const LaunchEnvironment& launch, NcclO
 
 inline NcclCommunicator::NcclCommunicator(ncclComm_t comm, cudaStream_t stream,
                                           std::chrono::milliseconds timeout)
-    : NcclCommunicator(new_watchdog(), detail::nccl::adopt(comm, {0, stream, timeout, false})) {}
+    : NcclCommunicator(new_watchdog(), detail::nccl::adopt(comm, stream, timeout)) {}
 
 inline NcclCommunicator NcclCommunicator::split(int color, int key) {
   const detail::nccl::SplitArguments arguments = detail::nccl::split_arguments(group(), color, key);

@@ -55,6 +55,9 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
   ThreadCommunicator split(int color, int key);
   ///@}
 
+  /// Ranks always compare their calls.
+  static constexpr bool compares_calls() { return true; }
+
   /// See ReadsPeers.
   template <class T, class F>
   void read_peers(const Call& call, std::span<T> mine, F&& f) {

@@ -39,6 +39,8 @@ class WrappedCommunicator : public Collectives<Self> {
   constexpr int rank() const { return inner_.rank(); }
   /// As of `Inner`.
   constexpr int size() const { return inner_.size(); }
+  /// As of `Inner`.
+  constexpr bool compares_calls() const { return shardwise::compares_calls(inner_); }
   /// Wraps the group that `Inner` makes.
   Self split(int color, int key) {
     std::optional<Inner> part;

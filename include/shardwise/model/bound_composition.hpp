@@ -58,15 +58,13 @@ struct Position {
   }
 };
 
-/// Sets the part of the composition L that runs now to Index. If parts have numbers, the observer
-/// sees the part while the result lives.
+/// Sets the part of the composition L that runs now to Index. If parts have numbers, the rank
+/// is in the part while the result lives, see InNumberedPart.
 template <std::size_t Index, class L, class Context>
 auto at_part(Run<Context>& run, Position<L>& at) {
   at.number = Index;
   if constexpr (L::numbers_parts) {
-    return Observation<typename Context::observer>(
-        run.observer,
-        Work{Work::Kind::part, name_of<typename L::template layer_type<Index>>, Index, {}});
+    return InNumberedPart<Context>(run, Index, name_of<typename L::template layer_type<Index>>);
   } else {
     return Nothing{};
   }

@@ -93,7 +93,7 @@ class Bound<L, S, E> {
  private:
   template <class Call>
   static auto at_block(Run<Ctx>& run, std::size_t i, Call&& call) {
-    const Observation here(run.observer, Work{Work::Kind::part, name_of<Block>, i, {}});
+    const detail::InNumberedPart<Ctx> here(run, i, name_of<Block>);
     try {
       return call();
     } catch (error& e) {

@@ -143,7 +143,7 @@ class Model {
   /// sends    `plan().forward`, without the exchanges of layers in training only
   /// throws   as forward
   output_view evaluate(input_view x, std::span<const Segment> segments = {}) {
-    const Observation here(run_.observer, detail::phases::evaluate);
+    const auto here = detail::in_phase<Phase::evaluate>(run_);
     set_sequences(x, segments);
     run_.pass = Pass::evaluate;
     return run_forward(x);
@@ -167,7 +167,7 @@ class Model {
                   "nothing in this model has a gradient: it has no parameters, and its use does "
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
     if constexpr (checks) check_output_gradient(dy);
-    const Observation here(run_.observer, detail::phases::backward);
+    const auto here = detail::in_phase<Phase::backward>(run_);
     may_go_backward_ = false;
     run_.parameters.begin_batch(run_.backend, run_.write());
     auto dx = at_model([&] {
@@ -178,6 +178,7 @@ class Model {
     run_.parameters.end_batch(run_.backend, run_.write());
     run_.gradients = GradientState::summands;
     run_.first_sample += forward_samples_;
+    ++run_.batch;
     if constexpr (Use::input_gradient) {
       input_gradient_ = std::move(dx);
       return detail::views_of(input_gradient_);
@@ -195,6 +196,30 @@ class Model {
   /// Settles gradients in collectives of at most `bytes` bytes, but of at least one element. Every
   /// rank calls it with the same number.
   void set_bucket_bytes(std::size_t bytes) { run_.bucket_bytes = bytes; }
+
+  /// Sets in which steps ranks that compare their calls also compare what they were given: in the
+  /// first step of this model by `Step` or `train_step`, and every `steps` after it; 0 for never.
+  /// They compare seed, type and sizes of the model, and inputs and targets that are `Invariant` or
+  /// `Replicated`; if these differ, the first call of the step is a collective_error that says what
+  /// differs on which ranks. Every rank calls it with the same number. Sends nothing: fingerprints
+  /// go with the comparison of calls. A step that compares reads inputs and targets once more, and
+  /// on a device the host waits for that.
+  void compare_given_every(std::uint64_t steps) { run_.compared_steps.set_every(steps); }
+
+  /// A hash of the model's type, and of the names and sizes of its parameters.
+  std::uint32_t fingerprint() const {
+    std::uint32_t hash = 0;
+    const auto add = [&](std::string_view text) {
+      for (const char letter : text) hash = detail::mixed(hash, static_cast<unsigned char>(letter));
+    };
+    add(detail::raw_type_name<Architecture>());
+    for (const detail::ListedParameter& one : parameters_) {
+      add(one.name);
+      for (std::size_t i = 0; i < one.spec.shape.rank(); ++i)
+        hash = detail::mixed(hash, static_cast<std::uint32_t>(one.spec.shape[i].extent()));
+    }
+    return hash;
+  }
 
   /// Ends a step: gradients start anew, and random numbers are those of the next step. A program
   /// without `Step` calls this after it has changed `values()`.
@@ -363,7 +388,7 @@ class Model {
   }
 
   output_view forward_for(Pass pass, input_view x) {
-    const Observation here(run_.observer, detail::phases::forward);
+    const auto here = detail::in_phase<Phase::forward>(run_);
     run_.pass = pass;
     const output_view y = run_forward(x);
     may_go_backward_ = true;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "shardwise/comm/mark.hpp"
 #include "shardwise/model/collectives.hpp"
 
 namespace shardwise {
@@ -32,19 +33,15 @@ struct Work {
 ///     const Observation here(model.observer(), phase([] { return std::string("load"); }));
 constexpr Work phase(std::string (*name)()) { return {Work::Kind::phase, name, 0, {}}; }
 
-namespace detail::phases {
+namespace detail {
 
-///@{
-/// Those of the model and of a Step.
-inline constexpr Work forward = phase([] { return std::string("forward"); });
-inline constexpr Work evaluate = phase([] { return std::string("evaluate"); });
-inline constexpr Work loss = phase([] { return std::string("loss"); });
-inline constexpr Work backward = phase([] { return std::string("backward"); });
-inline constexpr Work settle = phase([] { return std::string("settle"); });
-inline constexpr Work finish = phase([] { return std::string("finish"); });
-///@}
+/// A phase of the model or of a Step.
+template <Phase P>
+constexpr Work work_of() {
+  return phase([] { return std::string(name(P)); });
+}
 
-}  // namespace detail::phases
+}  // namespace detail
 
 /// An observer of one rank. The model calls `begin(work)` and `end()` in pairs, nested or one after
 /// another, from the thread of its rank; `end()` is called after an exception too. A model makes

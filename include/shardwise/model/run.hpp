@@ -11,10 +11,12 @@
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/changing.hpp"
+#include "shardwise/comm/mark.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/collective_of.hpp"
+#include "shardwise/model/compared_steps.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter_memory.hpp"
@@ -62,6 +64,9 @@ struct Run {
   /// The step number for loops on a device.
   detail::Changing<typename Context::backend, std::uint32_t> step_there{backend, pool, 1};
   std::uint64_t first_sample = 0;                 ///< samples of this step before this batch
+  std::uint16_t batch = 0;                        ///< batches of this step before this one
+  GivenAlike given{};                             ///< for this batch, if it is compared
+  ComparedSteps compared_steps{};                 ///< in which `given` is compared
   std::uint64_t version = 1;                      ///< counts changes of the parameters
   GradientState gradients = GradientState::none;  ///< of this step
   const StepUnderWay* under_way = nullptr;        ///< null between Steps, or if a program uses none
@@ -84,6 +89,8 @@ struct Run {
     gradients = GradientState::none;
     under_way = nullptr;
     first_sample = 0;
+    batch = 0;
+    given = {};
     pass = Pass::train;
   }
 
@@ -106,6 +113,38 @@ struct Run {
 };
 
 namespace detail {
+
+/// While it lives, the rank is in a phase of the model: the observer sees it, and calls have its
+/// mark.
+template <Phase P, class Context>
+class InPhase {
+ public:
+  explicit InPhase(Run<Context>& run)
+      : marked_(static_cast<std::uint32_t>(run.step), run.batch, P, run.given),
+        seen_(run.observer, work_of<P>()) {}
+
+ private:
+  MarkedPhase marked_;
+  [[no_unique_address]] Observation<typename Context::observer> seen_;
+};
+
+/// The same, without its context being named.
+template <Phase P, class Context>
+InPhase<P, Context> in_phase(Run<Context>& run) {
+  return InPhase<P, Context>(run);
+}
+
+/// While it lives, the rank is in part `number` of a composition, whose name is `name()`.
+template <class Context>
+class InNumberedPart {
+ public:
+  InNumberedPart(Run<Context>& run, std::size_t number, std::string (*name)())
+      : marked_(number, name), seen_(run.observer, Work{Work::Kind::part, name, number, {}}) {}
+
+ private:
+  MarkedPart marked_;
+  [[no_unique_address]] Observation<typename Context::observer> seen_;
+};
 
 /// Sets Run::postpones while it lives, for a communicator that can start a sum.
 template <bool CanStart>

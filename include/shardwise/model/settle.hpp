@@ -45,7 +45,7 @@ template <class Context>
 void settle(Run<Context>& run) {
   if (run.gradients != GradientState::summands) return;
   run.gradients = GradientState::whole;
-  const Observation here(run.observer, detail::phases::settle);
+  const auto here = in_phase<Phase::settle>(run);
   using Gradient = typename Context::precision::gradient;
   using Reduce = typename Context::precision::reduce;
   run.parameters.collect_owing(run.backend);

@@ -16,6 +16,7 @@
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/train/clip.hpp"
+#include "shardwise/train/given_alike.hpp"
 #include "shardwise/train/loss.hpp"
 #include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/losses.hpp"
@@ -111,7 +112,7 @@ auto forward_to_loss(M& model, typename M::input_view x, const Target& target, c
   require_fitting_target(model, x, target, loss);
   const auto prediction = model.forward(x, segments);
   auto& run = model.run();
-  const Observation here(run.observer, detail::phases::loss);
+  const auto here = in_phase<Phase::loss>(run);
   return loss_of(run, prediction, target, loss, share, gradient, is_recorded);
 }
 
@@ -120,6 +121,7 @@ template <class M, class Target, class Chosen>
 double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
                           const Chosen& loss, BatchShare share, double scale,
                           std::span<const Segment> segments) {
+  note_given(model, x, target);
   loss_gradient_t<M> gradient;
   const double value = forward_to_loss(model, x, target, loss, share, gradient, false, segments);
   if (!std::isfinite(value)) {
@@ -201,7 +203,7 @@ class Step {
   StepEnd finish() {
     M& model = open_model("finish");
     detail::require_complete(model.run().first_sample, samples_);
-    const Observation here(model.observer(), detail::phases::finish);
+    const auto here = detail::in_phase<Phase::finish>(model.run());
     StepEnd end;
     try {
       end = settle_and_clip(model);

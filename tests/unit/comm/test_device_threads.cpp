@@ -145,8 +145,8 @@ TEST_CASE("a message that does not fit is an error of both sides") {
     DeviceThreadCommunicator<testing::Far> ranks(threads, backend);
     const std::string what =
         "one rank called send(float32, 3 elements, to 1, tag 0), the other receive(float32, 2 "
-        "elements, from 0, tag 0); dtype, elements and tag of a message must be the same on both "
-        "sides";
+        "elements, from 0, tag 0); dtype, elements, tag and step of a message must be the same on "
+        "both sides";
     std::vector<float> none(3);
     if (ranks.rank() == 0)
       CHECK_THROWS_WITH_AS(ranks.send(std::span<const float>(none), 1), what.c_str(),

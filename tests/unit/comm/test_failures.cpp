@@ -51,6 +51,7 @@ void check_mismatch(int ranks, const std::vector<std::string>& words,
       CAPTURE(word);
       CHECK(has(what, word));
     }
+    mark_step(0);
     c.barrier();  // who catches it on every rank may go on
   });
 }
@@ -100,6 +101,93 @@ TEST_CASE("calls that differ are told to every rank, with both calls") {
       });
     }
   }
+}
+
+TEST_CASE("a call that is left out before an equal one is told, by the caller's mark") {
+  const auto sum_of_step = [](ThreadCommunicator& c, std::uint64_t step) {
+    mark_step(step);
+    float x = 1;
+    c.all_reduce<float>({&x, 1}, {&x, 1});
+  };
+  const std::string sum = "all_reduce(sum, float32, 1 element)";
+  const std::string end = sum + "; all must make the same call";
+  check_mismatch(3,
+                 {"rank 1 is at step 5, the others at step 4: it left out all_reduce(sum, float32, "
+                  "1 element)"},
+                 [&](ThreadCommunicator& c) { sum_of_step(c, c.rank() == 1 ? 5 : 4); });
+  check_mismatch(5, {"ranks 0, 3 are at step 2, the others at step 1: ranks 0, 3 left out " + end},
+                 [&](ThreadCommunicator& c) { sum_of_step(c, c.rank() % 3 == 0 ? 2 : 1); });
+  check_mismatch(4, {"rank 3 is at no step, the others at step 2: it made once more " + end},
+                 [&](ThreadCommunicator& c) { sum_of_step(c, c.rank() == 3 ? 0 : 2); });
+  check_mismatch(2,
+                 {"rank 1 is at step 8, rank 0 at step 9: rank 0 left out " + sum +
+                  ", or rank 1 made it once more;"},
+                 [&](ThreadCommunicator& c) { sum_of_step(c, c.rank() == 0 ? 9 : 8); });
+  check_mismatch(
+      3, {"rank 0 is at step 1, rank 1 at step 2, rank 2 at step 3: ranks 1, 2 left out " + end},
+      [&](ThreadCommunicator& c) { sum_of_step(c, static_cast<std::uint64_t>(c.rank()) + 1); });
+  check_mismatch(3,
+                 {"rank 2 is at step 2, the others at step 1: it left out barrier(); ranks 0, 1 "
+                  "called barrier(); rank 2 called " +
+                  end},
+                 [&](ThreadCommunicator& c) {
+                   mark_step(1);
+                   c.rank() == 2 ? sum_of_step(c, 2) : c.barrier();
+                 });
+}
+
+TEST_CASE("a message of another step or batch is told; its ranks may be at different layers") {
+  for (const std::uint32_t step : {3U, 4U})
+    for (const std::uint16_t batch : {std::uint16_t{0}, std::uint16_t{1}})
+      run_ranks(2, [&](ThreadCommunicator& c) {
+        const bool sends = c.rank() == 0;
+        const detail::MarkedPhase phase(sends ? 3 : step, sends ? std::uint16_t{0} : batch,
+                                        sends ? Phase::forward : Phase::backward, {});
+        const detail::MarkedPart part(sends ? 1 : 2, [] { return std::string("Stage"); });
+        std::vector<float> data(2);
+        if (sends) return c.send(std::span<const float>(data), 1);
+        const auto receive = [&] { c.receive(std::span(data), 0); };
+        if (step == 3 && batch == 0) return receive();
+        const std::string what = message<collective_error>(receive);
+        CAPTURE(what);
+        CHECK(
+            has(what, "rank 0 called send(float32, 2 elements, to 1, tag 0) at step 3, 1: Stage"));
+        CHECK(has(what, "at step " + std::to_string(step)));
+      });
+}
+
+TEST_CASE("a mark is of the phase and the part in which it is made, and ends with them") {
+  const Mark none = detail::current_mark;
+  CHECK(to_string(Call{}) == "barrier()");
+  {
+    const detail::MarkedPhase phase(12, 0, Phase::backward, {});
+    CHECK(to_string(Call{}) == "barrier() at step 12, backward");
+    const detail::MarkedPart block(0, [] { return std::string("Block"); });
+    {
+      const detail::MarkedPart part(3, [] { return std::string("Product"); });
+      CHECK(to_string(Call{}) == "barrier() at step 12, 0/3: Product, backward");
+      mark_step(7);
+      const detail::MarkedPhase inner(1, 2, Phase::settle, {});
+      CHECK(to_string(Call{}) == "barrier() at step 7, batch 2, settle");
+    }
+    const detail::MarkedPart part(4, [] { return std::string("Sum"); });
+    CHECK(to_string(Call{}) == "barrier() at step 7, 0/4: Sum, backward");
+  }
+  CHECK(detail::CallRecord(Call{}) == detail::CallRecord(Call{.mark = none}));
+  CHECK(to_string(Call{}) == "barrier()");
+}
+
+TEST_CASE("places that are deeper than a path are different places") {
+  const auto name = [] { return std::string("Deep"); };
+  const detail::MarkedPhase phase(1, 0, Phase::forward, {});
+  const detail::MarkedPart a(0, name), b(1, name), c(0, name), d(1, name), e(0, name), f(1, name);
+  std::vector<detail::CallRecord> records;
+  for (const std::size_t last : {std::size_t{0}, std::size_t{1}}) {
+    const detail::MarkedPart deeper(last, name);
+    records.emplace_back(Call{});
+    CHECK(to_string(Call{}) == "barrier() at step 1, 0/1/0/1/0/1/...: Deep, forward");
+  }
+  CHECK_FALSE(records[0] == records[1]);
 }
 
 TEST_CASE("in all_to_all, what one rank sends is what the other receives") {

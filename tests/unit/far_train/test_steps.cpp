@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <tuple>
 
 #include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/adamw.hpp"
@@ -68,6 +69,7 @@ struct WholeLogits {
     note_two(bits, t, t.target, Huber{.delta = 0.1});
     note(bits, static_cast<double>(count_correct(t.model, t.x.view(), t.labels.view())));
     note_steps(bits, t, t.target, MeanSquaredError{}, Norm::infinity);
+    note(bits, detail::fingerprint_of(t.model.run(), std::tuple(t.x.view(), t.labels.view())));
     return bits;
   }
 };
@@ -174,6 +176,8 @@ TEST_CASE("labels and targets of the host are refused before anything is done") 
                                                                                    AdamW{});
   const Tensor<std::int32_t, Invariant> labels(label_shape, place_of(ranks));
   const Tensor<float, Invariant> target(t.target.view().global(), place_of(ranks));
+  CHECK(detail::fingerprint_of(t.model.run(), labels.view()) == 0);
+  CHECK(detail::fingerprint_of(t.model.run(), t.labels.view()) != 0);
   Bits before, after;
   t.note_values(before);
   const std::string what = "lies in memory that the model's device does not reach";

@@ -7,18 +7,28 @@
 #include <type_traits>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/mark.hpp"
+#include "shardwise/core/dtype.hpp"
 
 namespace shardwise::detail {
 
-/// A hash of counts. A single count that differs always changes it; if several differ, it stays
-/// equal with a probability of 2^-64.
+/// A hash of counts and of their number. A single count that differs always changes it; if several
+/// differ, it stays equal with a probability of 2^-64.
 inline std::uint64_t digest(std::span<const std::size_t> counts) {
-  std::uint64_t hash = 0;
+  std::uint64_t hash = counts.size();
   for (const std::size_t count : counts) {
     hash = (hash ^ count) * 0x9e37'79b9'7f4a'7c15U;
     hash ^= hash >> 32;
   }
   return hash;
+}
+
+/// A hash of the place in a model, and of what the rank was given.
+inline std::uint32_t digest(const Mark& mark) {
+  const GivenAlike& given = mark.given;
+  if (given == GivenAlike{}) return mark.path_digest;
+  return mixed(mixed(mark.path_digest, mixed(given.seed, given.model)),
+               mixed(given.inputs, given.targets));
 }
 
 /// The record of a call that ranks exchange: threads in memory, processes in a message of MPI. It
@@ -27,35 +37,44 @@ inline std::uint64_t digest(std::span<const std::size_t> counts) {
 struct CallRecord {
   std::uint64_t elements = 0;
   std::uint64_t counts_digest = 0;  ///< the counts themselves may be gone when a peer compares
-  std::uint32_t counts = 0;         ///< how many there are
   std::int32_t root = -1;
   std::int32_t tag = 0;
-  std::int32_t dtype = 0;
-  std::int16_t operation = 0;
-  std::int16_t reduction = 0;
-  std::int16_t axis = 0;
-  std::int16_t to_axis = -1;
+  std::uint32_t step = 0;
+  std::uint32_t place = 0;  ///< in the model, and what was given; 0 for messages
+  std::uint16_t batch = 0;
+  Operation operation = Operation::barrier;
+  Reduction reduction = Reduction::sum;
+  Dtype dtype = Dtype::uint8;
+  std::int8_t axis = 0;
+  std::int8_t to_axis = -1;
+  Phase phase = Phase::none;  ///< none for messages
 
   CallRecord() = default;
   explicit CallRecord(const Call& call)
       : elements(call.elements),
         counts_digest(digest(call.counts)),
-        counts(static_cast<std::uint32_t>(call.counts.size())),
         root(call.root),
         tag(call.tag),
-        dtype(static_cast<std::int32_t>(call.dtype)),
-        operation(static_cast<std::int16_t>(call.operation)),
-        reduction(static_cast<std::int16_t>(call.reduction)),
-        axis(static_cast<std::int16_t>(call.axis)),
-        to_axis(static_cast<std::int16_t>(call.to_axis)) {}
+        step(call.mark.step),
+        batch(call.mark.batch),
+        operation(call.operation),
+        reduction(call.reduction),
+        dtype(call.dtype),
+        axis(static_cast<std::int8_t>(call.axis)),
+        to_axis(static_cast<std::int8_t>(call.to_axis)) {
+    if (operation == Operation::send) return;
+    place = digest(call.mark);
+    phase = call.mark.phase;
+  }
 
   /// The recorded call, if it was a send.
   Call as_send() const {
     return {.operation = Operation::send,
-            .dtype = static_cast<Dtype>(dtype),
+            .dtype = dtype,
             .root = root,
             .tag = tag,
-            .elements = elements};
+            .elements = elements,
+            .mark = {.step = step, .batch = batch}};
   }
 
   friend bool operator==(const CallRecord&, const CallRecord&) = default;

@@ -38,7 +38,8 @@ std::span<std::uint8_t> writable_bytes_of(T& object) {
 /// The error on both ranks when the message is not the one that the receiver expects.
 [[noreturn]] inline void refuse_message(const Call& sent, const Call& received) {
   throw collective_error({"one rank called ", sent, ", the other ", received,
-                          "; dtype, elements and tag of a message must be the same on both sides"});
+                          "; dtype, elements, tag and step of a message must be the same on both "
+                          "sides"});
 }
 
 }  // namespace shardwise::detail

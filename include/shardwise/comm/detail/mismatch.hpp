@@ -1,39 +1,234 @@
 #pragma once
 // Which ranks made different calls, and the text of the error about them.
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/mark.hpp"
 #include "shardwise/core/sentence.hpp"
 
 namespace shardwise::detail {
 
-/// For example "rank 0 called all_reduce(...); ranks 1, 2 called barrier()", for collective
-/// `number` of a group. `ranks` are the world ranks of its members, agree(q, r) says whether two of
-/// them made the same call, and call(r) is the text of that call. Empty if there is no memory.
-template <class Agree, class CallText>
-std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks, Agree agree,
-                              CallText call) noexcept try {
-  std::string text;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    std::string who;
-    bool listed = false;
-    for (std::size_t q = 0; q < ranks.size(); ++q) {
-      if (!agree(q, r)) continue;
-      listed |= q < r;
-      who += sentence({who.empty() ? "" : ", ", ranks[q]});
-    }
-    if (listed) continue;
-    const bool one = who.find(',') == std::string::npos;
-    text +=
-        sentence({text.empty() ? "" : "; ", one ? "rank " : "ranks ", who, " called ", call(r)});
+/// A call as a text that ranks can exchange, cut off if it is longer, and its mark.
+struct CallText {
+  Mark mark{};
+  std::array<char, 256> call{};
+  std::array<char, 128> place{};  ///< in a model; the name of the mark's part is of one process
+
+  CallText() = default;
+  explicit CallText(const Call& made) : mark(made.mark) {
+    put(text_without_mark(made), call);
+    put(place_in_model(mark), place);
   }
-  return sentence({"ranks disagree in collective ", number, " of their group of ", ranks.size(),
-                   ": ", text, "; all must make the same call"});
+
+  /// What a rank left out that is ahead of this call: "0/3: RowParallelLinear, backward"; outside
+  /// of layers the call itself.
+  std::string what() const {
+    if (mark.depth > 0) return place.data();
+    const bool is_of_model = place[0] != '\0';
+    return sentence({call.data(), is_of_model ? " of " : "", place.data()});
+  }
+
+ private:
+  template <std::size_t Room>
+  static void put(const std::string& text, std::array<char, Room>& to) {
+    std::copy_n(text.begin(), std::min(text.size(), Room - 1), to.begin());
+  }
+};
+
+/// Ranks of a group, by their numbers in it.
+using SomeRanks = std::vector<std::size_t>;
+
+/// The ranks 0 to ranks - 1 in groups of equal ones, in the order of their first members.
+template <class Equal>
+std::vector<SomeRanks> groups_of_equal(std::size_t ranks, Equal equal) {
+  std::vector<SomeRanks> groups;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const auto same = std::find_if(groups.begin(), groups.end(),
+                                   [&](const SomeRanks& group) { return equal(group[0], r); });
+    if (same == groups.end())
+      groups.push_back({r});
+    else
+      same->push_back(r);
+  }
+  return groups;
+}
+
+/// "rank 1" or "ranks 0, 2"; number(r) is the number by which rank r is named.
+template <class Number>
+std::string names_of(const SomeRanks& some, Number number) {
+  std::string text = some.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < some.size(); ++i)
+    text += sentence({i == 0 ? "" : ", ", number(some[i])});
+  return text;
+}
+inline std::string names_of(const SomeRanks& some) {
+  return names_of(some, [](std::size_t rank) { return rank; });
+}
+
+/// The calls of all ranks of a group in collective `number`, of which some differ, and the text of
+/// the error about them. `ranks` are the world ranks of the members.
+class Mismatch {
+ public:
+  Mismatch(std::uint64_t number, std::span<const int> ranks, std::span<const CallText> calls)
+      : number_(number), ranks_(ranks), calls_(calls) {}
+
+  /// `agree(q, r)` says whether ranks q and r made the same call, in the same place. For example
+  /// "rank 0 called all_reduce(...); ranks 1, 2 called barrier()", or "rank 1 is at step 12, the
+  /// others at step 11: it left out 0/3: RowParallelLinear, backward".
+  template <class Agree>
+  std::string text(Agree agree) const {
+    const std::string what = text_of_given();
+    return sentence({"ranks disagree in collective ", number_, " of their group of ", ranks_.size(),
+                     ": ", what.empty() ? text_of_calls(agree) : what});
+  }
+
+ private:
+  std::string names(const SomeRanks& group) const {
+    return names_of(group, [&](std::size_t rank) { return ranks_[rank]; });
+  }
+
+  template <class Agree>
+  std::string text_of_calls(Agree agree) const {
+    std::string text = text_of_places();
+    const bool same_place = text.empty();
+    const auto groups = groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
+      return same_place ? agree(q, r) : calls_[q].call == calls_[r].call;
+    });
+    if (same_place || groups.size() > 1)
+      for (const SomeRanks& group : groups)
+        text += sentence(
+            {text.empty() ? "" : "; ", names(group), " called ", calls_[group[0]].call.data()});
+    return text + "; all must make the same call";
+  }
+
+  /// For example "rank 1 was given another seed than ranks 0, 2"; empty if all were given the same.
+  std::string text_of_given() const {
+    const std::pair<const char*, std::uint32_t GivenAlike::*> things[] = {
+        {"another seed", &GivenAlike::seed},
+        {"a model of another type or other sizes", &GivenAlike::model},
+        {"other inputs", &GivenAlike::inputs},
+        {"other targets", &GivenAlike::targets}};
+    std::string text;
+    for (const auto& [thing, field] : things) {
+      auto groups = groups_of_equal(calls_.size(), [&, field = field](auto q, auto r) {
+        return calls_[q].mark.given.*field == calls_[r].mark.given.*field;
+      });
+      if (groups.size() < 2) continue;
+      std::stable_sort(groups.begin(), groups.end(), has_more);
+      const SomeRanks rest = all_but_first(groups);
+      text += sentence({text.empty() ? "" : "; ", names(rest),
+                        rest.size() == 1 ? " was given " : " were given ", thing, " than ",
+                        names(groups[0])});
+    }
+    if (text.empty()) return text;
+    return sentence(
+        {text, "; found at step ", calls_[0].mark.step,
+         ". All would train on with wrong results: give all ranks the same seed, model, "
+         "and Invariant and Replicated inputs and targets"});
+  }
+
+  static bool has_more(const SomeRanks& a, const SomeRanks& b) { return a.size() > b.size(); }
+
+  static SomeRanks all_but_first(const std::vector<SomeRanks>& groups) {
+    SomeRanks rest;
+    for (std::size_t g = 1; g < groups.size(); ++g)
+      rest.insert(rest.end(), groups[g].begin(), groups[g].end());
+    std::sort(rest.begin(), rest.end());
+    return rest;
+  }
+
+  /// Empty if all ranks are at the same place.
+  std::string text_of_places() const {
+    auto groups = groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
+      return !is_before(q, r) && !is_before(r, q);
+    });
+    if (groups.size() < 2) return {};
+    std::stable_sort(groups.begin(), groups.end(),
+                     [&](const SomeRanks& a, const SomeRanks& b) { return is_before(a[0], b[0]); });
+    const SomeRanks ahead = all_but_first(groups);
+    const std::string why =
+        groups.size() == 2 ? cause(ahead, groups[0]) : left_out(names(ahead), groups[0]);
+    return sentence({text_of_positions(std::move(groups)), ": ", why});
+  }
+
+  /// "rank 1 is at step 12, the others at step 11".
+  std::string text_of_positions(std::vector<SomeRanks> groups) const {
+    std::stable_sort(groups.begin(), groups.end(),
+                     [](const SomeRanks& a, const SomeRanks& b) { return has_more(b, a); });
+    const auto alike = [&](auto field) {
+      return std::all_of(calls_.begin(), calls_.end(),
+                         [&](const CallText& call) { return field(call) == field(calls_[0]); });
+    };
+    const bool same_step = alike([](const CallText& call) { return call.mark.step; });
+    const bool same_batch = alike([](const CallText& call) { return call.mark.batch; });
+    std::string text;
+    for (const SomeRanks& group : groups) {
+      const Mark& mark = calls_[group[0]].mark;
+      const bool the_rest = groups.size() == 2 && group.size() > 1 && !text.empty();
+      text += sentence({text.empty() ? "" : ", ", the_rest ? "the others" : names(group),
+                        !text.empty()      ? ""
+                        : group.size() > 1 ? " are"
+                                           : " is",
+                        mark.step == 0 ? " at no step" : " at step ",
+                        mark.step == 0 ? "" : std::to_string(mark.step)});
+      if (!same_batch) text += sentence({", batch ", mark.batch});
+      if (same_step && same_batch) text += sentence({", ", calls_[group[0]].what()});
+    }
+    return text;
+  }
+
+  /// The fewer ones are wrong.
+  std::string cause(const SomeRanks& ahead, const SomeRanks& behind) const {
+    if (behind.size() > ahead.size())
+      return left_out(ahead.size() == 1 ? "it" : names(ahead), behind);
+    if (behind.size() < ahead.size())
+      return sentence({behind.size() == 1 ? "it" : names(behind), " made once more ",
+                       calls_[behind[0]].what()});
+    return sentence({left_out(names(ahead), behind), ", or ", names(behind), " made it once more"});
+  }
+  std::string left_out(const std::string& who, const SomeRanks& behind) const {
+    return sentence({who, " left out ", calls_[behind[0]].what()});
+  }
+
+  /// Whether rank q is at an earlier place of a step than rank r, or in an earlier step. Parts run
+  /// backward from the last one.
+  bool is_before(std::size_t q, std::size_t r) const {
+    const Mark &a = calls_[q].mark, &b = calls_[r].mark;
+    if (a.step != b.step) return a.step < b.step;
+    if (a.batch != b.batch) return a.batch < b.batch;
+    if (a.phase != b.phase) return a.phase < b.phase;
+    return a.phase == Phase::backward ? filled_path(b) < filled_path(a)
+                                      : filled_path(a) < filled_path(b);
+  }
+
+  /// A composition itself makes calls behind its parts, and in backward ahead of them.
+  static decltype(Mark::path) filled_path(const Mark& mark) {
+    auto path = mark.path;
+    std::fill(path.begin() + static_cast<std::ptrdiff_t>(mark.numbers()), path.end(),
+              std::numeric_limits<std::uint16_t>::max());
+    return path;
+  }
+
+  std::uint64_t number_;
+  std::span<const int> ranks_;
+  std::span<const CallText> calls_;
+};
+
+/// The text of a Mismatch. Empty if there is no memory.
+template <class Agree>
+std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks,
+                              std::span<const CallText> calls, Agree agree) noexcept try {
+  return Mismatch(number, ranks, calls).text(agree);
 } catch (...) {
   return {};
 }
@@ -41,14 +236,15 @@ std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks, 
 /// Whether `receive` expects the message of `sent`.
 inline bool is_same_message(const Call& sent, const Call& receive) {
   return sent.dtype == receive.dtype && sent.elements == receive.elements &&
-         sent.tag == receive.tag;
+         sent.tag == receive.tag && sent.mark.step == receive.mark.step &&
+         sent.mark.batch == receive.mark.batch;
 }
 
 /// The text about a message that its receiver does not expect. The ranks are world ranks.
 inline std::string describe_message_mismatch(int sender, const Call& sent, int receiver,
                                              const Call& receive) {
   return sentence({"rank ", sender, " called ", sent, ", rank ", receiver, " called ", receive,
-                   "; dtype, elements and tag of a message must be the same on both sides"});
+                   "; dtype, elements, tag and step of a message must be the same on both sides"});
 }
 
 /// A block of an all_to_all whose size is not the same for its sender and its receiver.

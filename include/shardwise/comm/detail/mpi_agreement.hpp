@@ -2,16 +2,16 @@
 // Checks that all ranks of a group are about to make the same call, by control messages before it.
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/chosen_checks.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/mpi_control_channel.hpp"
 #include "shardwise/comm/detail/mpi_exchange.hpp"
@@ -20,6 +20,15 @@
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::mpi {
+
+/// The level of checks of all ranks of `comm`, see agreed_checks(). A collective of plain MPI.
+inline CheckLevel agree_on_checks(const OwnComm& comm, CheckLevel program) {
+  const ChosenChecks mine(program);
+  std::vector<ChosenChecks> all(static_cast<std::size_t>(comm.size()));
+  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm.get()),
+        "MPI_Allgather");
+  return agreed_checks(all.size(), [&](std::size_t r) { return all[r]; });
+}
 
 /// One rank's part in the comparison of calls. It cannot be copied or moved, because MPI writes
 /// into it.
@@ -67,8 +76,7 @@ class Agreement {
     for (std::size_t r = 1; r < calls_.size(); ++r) agreed &= same(0, r);
     if (agreed) return;
     const std::vector<CallText> texts = all_call_texts(call);
-    throw collective_error(describe_mismatch(exchange_.number(), world_ranks_, same,
-                                             [&](std::size_t r) { return texts[r].data(); }));
+    throw collective_error(describe_mismatch(exchange_.number(), world_ranks_, texts, same));
   }
 
   /// For an all_to_all, after agree(), which does not compare counts: throws on all ranks if one
@@ -120,8 +128,6 @@ class Agreement {
   }
 
  private:
-  using CallText = std::array<char, 256>;  // the text of a call, cut off if it is longer
-
   void exchange_calls() {
     const std::size_t ranks = calls_.size();
     for (std::size_t r = 0; r < ranks; ++r)
@@ -185,11 +191,10 @@ class Agreement {
   }
 
   std::vector<CallText> all_call_texts(const Call& call) {
-    const std::string text = to_string(call);
-    CallText mine{};
-    std::copy_n(text.begin(), std::min(text.size(), mine.size() - 1), mine.begin());
+    static_assert(std::is_trivially_copyable_v<CallText>);
+    const CallText mine(call);
     std::vector<CallText> all(calls_.size());
-    exchange_.gather_bytes(mine.data(), all.data(), mine.size());
+    exchange_.gather_bytes(&mine, all.data(), sizeof mine);
     return all;
   }
 

@@ -3,6 +3,7 @@
 // launcher, or from a communicator of the caller.
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/detail/chosen_checks.hpp"
 #include "shardwise/comm/detail/comm_id_variable.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
 #include "shardwise/comm/detail/nccl_library.hpp"
@@ -28,11 +31,20 @@ concept HostRanks = !requires {
 }
 &&Communicator<C>;
 
+/// Of a rank that cannot ask the others.
+inline CheckLevel own_checks(CheckLevel program) {
+  const ChosenChecks mine(program);
+  return agreed_checks(1, [&](std::size_t) { return mine; });
+}
+
 /// All ranks with this id call.
 inline std::unique_ptr<NcclGroup> connect(const ncclUniqueId& id, int rank, int size,
                                           const NcclOptions& options) try {
-  auto group = std::make_unique<NcclGroup>(
-      NcclGroup::Settings{choose_device(options.device), options.stream, options.timeout, true});
+  auto group =
+      std::make_unique<NcclGroup>(NcclGroup::Settings{.device = choose_device(options.device),
+                                                      .stream = options.stream,
+                                                      .timeout = options.timeout,
+                                                      .checks = own_checks(options.checks)});
   group->connect(rank, size, id);
   return group;
 } catch (...) {
@@ -42,6 +54,7 @@ inline std::unique_ptr<NcclGroup> connect(const ncclUniqueId& id, int rank, int 
 /// What a rank tells the others before NCCL connects them.
 struct Greeting {
   ncclUniqueId id{};                ///< that of rank 0 is used
+  ChosenChecks checks{};            ///< of the rank
   std::array<char, 256> problem{};  ///< why the rank cannot take part; empty if it can
 };
 
@@ -59,7 +72,7 @@ std::vector<Greeting> exchange(C& ranks, const Greeting& mine) {
 /// A rank that cannot take part tells the others before it throws.
 template <HostRanks C>
 std::unique_ptr<NcclGroup> connect(C& ranks, NcclOptions options) {
-  Greeting mine;
+  Greeting mine{.checks = ChosenChecks(options.checks)};
   try {
     options.device = choose_device(options.device);
     if (ranks.rank() == 0) mine.id = new_id();
@@ -72,6 +85,7 @@ std::unique_ptr<NcclGroup> connect(C& ranks, NcclOptions options) {
   for (std::size_t r = 0; r < all.size(); ++r)
     if (all[r].problem[0] != '\0')
       throw peer_error({"rank ", r, " cannot take part: ", all[r].problem.data()});
+  agreed_checks(all.size(), [&](std::size_t r) { return all[r].checks; });
   return connect(all[0].id, ranks.rank(), ranks.size(), options);
 }
 
@@ -88,7 +102,10 @@ inline std::unique_ptr<NcclGroup> connect(const LaunchEnvironment& launch,
   }
 }
 
-inline std::unique_ptr<NcclGroup> adopt(ncclComm_t comm, NcclGroup::Settings settings) {
+inline std::unique_ptr<NcclGroup> adopt(ncclComm_t comm, cudaStream_t stream,
+                                        std::chrono::milliseconds timeout) {
+  NcclGroup::Settings settings{
+      .stream = stream, .timeout = timeout, .owns = false, .checks = own_checks(CheckLevel::local)};
   if (comm == nullptr)
     throw argument_error("NcclCommunicator: the ncclComm_t is null; give one that was made");
   check(ncclCommCuDevice(comm, &settings.device), "ncclCommCuDevice");

@@ -14,7 +14,9 @@
 #include <utility>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/detail/call_watch.hpp"
+#include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/nccl_library.hpp"
 #include "shardwise/comm/detail/nccl_pending_calls.hpp"
 #include "shardwise/comm/detail/nccl_stream.hpp"
@@ -54,6 +56,7 @@ class NcclGroup {
     bool owns = true;  ///< whether NCCL's communicator is ended with the group
     /// Made with the group, unless split made the group: then it is that of the larger group.
     std::shared_ptr<CommunicationStream> communication = nullptr;
+    CheckLevel checks = CheckLevel::local;
   };
 
   /// Not yet connected: call connect(), adopt() or split_into() of another group next.
@@ -79,8 +82,19 @@ class NcclGroup {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const Settings& settings() const { return settings_; }
-  /// On the device: two numbers for each rank, and two more.
-  std::int32_t* scratch() const { return scratch_; }
+  /// Memory of the device, of `scratch_bytes` for each rank and once more.
+  std::byte* scratch() const { return scratch_; }
+  static constexpr std::size_t scratch_bytes = sizeof(CallText);
+
+  bool compares_calls() const { return settings_.checks == CheckLevel::communicating; }
+  /// The number of the next collective that is compared.
+  std::uint64_t next_compared() { return ++compared_; }
+  /// Whether calls are captured into a CUDA graph.
+  bool is_capturing() const {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(settings_.stream, &status), "cudaStreamIsCapturing");
+    return status != cudaStreamCaptureStatusNone;
+  }
 
   /// Enqueues a call: f(results, comm, stream) makes it, within one group call of NCCL.
   /// throws  what CallWatch::fail() throws, if the group has failed; if NCCL refuses the call,
@@ -201,12 +215,6 @@ class NcclGroup {
     require(results.cuda());
   }
 
-  bool is_capturing() const {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(settings_.stream, &status), "cudaStreamIsCapturing");
-    return status != cudaStreamCaptureStatusNone;
-  }
-
   /// Waits until NCCL has enqueued the call.
   void wait_until_enqueued(ncclResult_t result, Clock::time_point until) {
     for (int attempt = 0; result == ncclInProgress; ++attempt) {
@@ -280,7 +288,7 @@ class NcclGroup {
     check(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank");
     check(ncclCommCount(comm_, &size_), "ncclCommCount");
     pending_calls_.emplace(rank_, settings_.timeout);
-    const std::size_t bytes = 2 * (static_cast<std::size_t>(size_) + 1) * sizeof(std::int32_t);
+    const std::size_t bytes = (static_cast<std::size_t>(size_) + 1) * scratch_bytes;
     check(cudaMalloc(reinterpret_cast<void**>(&scratch_), bytes), "cudaMalloc");
     if (settings_.communication == nullptr)
       settings_.communication =
@@ -290,7 +298,8 @@ class NcclGroup {
   Settings settings_;
   int rank_ = 0;
   int size_ = 1;
-  std::int32_t* scratch_ = nullptr;
+  std::byte* scratch_ = nullptr;
+  std::uint64_t compared_ = 0;
   std::optional<PendingCalls> pending_calls_;  ///< since the group is connected
 
   std::mutex mutex_;

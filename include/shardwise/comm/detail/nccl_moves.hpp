@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/checks.hpp"
+#include "shardwise/comm/detail/nccl_agreement.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
 #include "shardwise/comm/detail/nccl_library.hpp"
+#include "shardwise/comm/detail/split.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/core/dtype.hpp"
 
@@ -164,26 +164,16 @@ struct SplitArguments {
 
 /// A collective, for which the host waits.
 inline SplitArguments split_arguments(NcclGroup& group, int color, int key) {
-  const auto ranks = static_cast<std::size_t>(group.size());
-  const std::int32_t mine[] = {color, key};
-  std::vector<std::int32_t> all(2 * ranks);
-  std::int32_t* const own = group.scratch() + 2 * ranks;
-  group.issue(Call{Operation::split}, [&](Results& results, ncclComm_t comm, cudaStream_t stream) {
-    results(cudaMemcpyAsync(own, mine, sizeof mine, cudaMemcpyHostToDevice, stream));
-    results(ncclAllGather(own, group.scratch(), 2, ncclInt32, comm, stream));
-  });
-  group.wait();
-  check(cudaMemcpyAsync(all.data(), group.scratch(), all.size() * sizeof(std::int32_t),
-                        cudaMemcpyDeviceToHost, group.settings().stream),
-        "cudaMemcpyAsync");
-  check(cudaStreamSynchronize(group.settings().stream), "cudaStreamSynchronize");
+  const Call call{Operation::split};
+  agree(group, call);
+  const auto all = gathered(group, call, SplitChoice{color, key});
 
   SplitArguments arguments{-1, 0};
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (all[2 * r] != color) continue;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r].color != color) continue;
     if (arguments.color < 0) arguments.color = static_cast<int>(r);
     const bool is_before =
-        all[2 * r + 1] != key ? all[2 * r + 1] < key : r < static_cast<std::size_t>(group.rank());
+        all[r].key != key ? all[r].key < key : r < static_cast<std::size_t>(group.rank());
     arguments.key += is_before ? 1 : 0;
   }
   return arguments;

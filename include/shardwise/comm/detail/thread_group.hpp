@@ -38,7 +38,7 @@ struct Slot {
   static constexpr std::size_t capacity = 2048;
 
   alignas(64) std::byte copy[capacity];
-  Call call;  // for the text of an error; peers read it only then
+  const Call* call = nullptr;  // for the text of an error, which is made before any rank departs
 };
 
 /// The data that the ranks of a group publish for one collective. A group has two of them, which
@@ -57,7 +57,7 @@ struct Epoch {
     const bool copies = contribution.bytes <= Slot::capacity;
     if (copies && contribution.bytes != 0)
       std::memcpy(slots[rank].copy, contribution.data, contribution.bytes);
-    slots[rank].call = call;
+    slots[rank].call = &call;
     arrived[rank].publication = {CallRecord(call), copies ? nullptr : contribution.data,
                                  contribution.out};
   }
@@ -199,11 +199,14 @@ class ThreadGroup {
       world_->wait(world_rank(rank), wait);
   }
 
-  std::string describe_mismatch(int rank, const Epoch& epoch) const noexcept {
+  std::string describe_mismatch(int rank, const Epoch& epoch) const noexcept try {
+    std::vector<CallText> texts;
+    for (const Slot& slot : epoch.slots) texts.emplace_back(*slot.call);
     return detail::describe_mismatch(
-        members_[static_cast<std::size_t>(rank)].collectives, ranks_,
-        [&](std::size_t q, std::size_t r) { return epoch[q].record == epoch[r].record; },
-        [&](std::size_t r) { return to_string(epoch.slots[r].call); });
+        members_[static_cast<std::size_t>(rank)].collectives, ranks_, texts,
+        [&](std::size_t q, std::size_t r) { return epoch[q].record == epoch[r].record; });
+  } catch (...) {
+    return {};
   }
 
   Wait message_wait(const Call& call, std::span<Progress> sent, std::uint64_t target,

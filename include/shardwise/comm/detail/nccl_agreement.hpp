@@ -1,0 +1,56 @@
+#pragma once
+// Checks that all ranks of a group are about to make the same call, by an all-gather of NCCL before
+// it.
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/call_record.hpp"
+#include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/comm/detail/nccl_group.hpp"
+#include "shardwise/comm/detail/nccl_library.hpp"
+#include "shardwise/core/error.hpp"
+
+namespace shardwise::detail::nccl {
+
+/// The T of each rank, on the host. A collective, for which the host waits; the watchdog names it
+/// as `call`.
+template <class T>
+std::vector<T> gathered(NcclGroup& group, const Call& call, const T& mine) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= NcclGroup::scratch_bytes);
+  std::vector<T> all(static_cast<std::size_t>(group.size()));
+  std::byte* const there = group.scratch();
+  std::byte* const own = there + all.size() * sizeof(T);
+  group.issue(call, [&](Results& results, ncclComm_t comm, cudaStream_t stream) {
+    results(cudaMemcpyAsync(own, &mine, sizeof(T), cudaMemcpyHostToDevice, stream));
+    results(ncclAllGather(own, there, sizeof(T), ncclUint8, comm, stream));
+  });
+  group.wait();
+  check(cudaMemcpyAsync(all.data(), there, all.size() * sizeof(T), cudaMemcpyDeviceToHost,
+                        group.settings().stream),
+        "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(group.settings().stream), "cudaStreamSynchronize");
+  return all;
+}
+
+/// At `communicating`, returns if all ranks are about to make this collective, and throws a
+/// collective_error on all ranks if their calls differ. A call that is captured is not compared.
+inline void agree(NcclGroup& group, const Call& call) {
+  if (!group.compares_calls() || group.is_capturing()) return;
+  const std::vector<CallRecord> records = gathered(group, call, CallRecord(call));
+  const auto same = [&](std::size_t q, std::size_t r) { return records[q] == records[r]; };
+  bool agreed = true;
+  for (std::size_t r = 1; r < records.size(); ++r) agreed &= same(0, r);
+  const std::uint64_t number = group.next_compared();
+  if (agreed) return;
+  std::vector<int> ranks(records.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  throw collective_error(
+      describe_mismatch(number, ranks, gathered(group, call, CallText(call)), same));
+}
+
+}  // namespace shardwise::detail::nccl

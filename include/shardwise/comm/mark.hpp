@@ -1,0 +1,152 @@
+#pragma once
+// The mark of a call: where in its program a rank makes it, and what the rank was given for it. So
+// ranks notice that one of them left out a call, although its next call is equal.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "shardwise/core/sentence.hpp"
+
+namespace shardwise {
+
+/// The phases of a model's step, in their order.
+enum class Phase : std::uint8_t { none, evaluate, forward, loss, backward, settle, finish };
+
+/// "forward".
+constexpr std::string_view name(Phase phase) {
+  constexpr std::string_view names[] = {"",         "evaluate", "forward", "loss",
+                                        "backward", "settle",   "finish"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
+/// Fingerprints of what all ranks of a model must be given alike; 0 for what is not compared.
+struct GivenAlike {
+  std::uint32_t seed = 0;     ///< of the model
+  std::uint32_t model = 0;    ///< its type, and the names and sizes of its parameters
+  std::uint32_t inputs = 0;   ///< those that are `Invariant` or `Replicated`
+  std::uint32_t targets = 0;  ///< the same
+
+  friend bool operator==(const GivenAlike&, const GivenAlike&) = default;
+};
+
+/// Where in its program a rank makes a call. In a collective it must be the same on all ranks; a
+/// message compares step and batch only, because its two ranks may be at different layers.
+struct Mark {
+  static constexpr std::size_t most_numbers = 6;  ///< that a path holds
+
+  std::uint32_t step = 0;     ///< of the model or the caller; 0 if there is none
+  std::uint16_t batch = 0;    ///< batches of the step before this one
+  Phase phase = Phase::none;  ///< of the model
+  bool is_callers = false;    ///< whether `mark_step` has set the step
+  std::uint8_t depth = 0;     ///< compositions around the part
+  std::array<std::uint16_t, most_numbers> path{};  ///< the part's number in each of them
+  std::uint32_t path_digest = 0;                   ///< of all numbers, also if they are more
+  std::string (*part)() = nullptr;                 ///< the name of the part
+  GivenAlike given{};                              ///< what this rank was given
+
+  /// The numbers of the path that are known.
+  constexpr std::size_t numbers() const { return depth < most_numbers ? depth : most_numbers; }
+};
+
+namespace detail {
+
+/// A hash of two numbers.
+constexpr std::uint32_t mixed(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t hash = (a + 0x1656'67b1U) * 0x85eb'ca6bU;
+  hash = ((hash ^ hash >> 15) + b) * 0x9e37'79b9U;
+  hash = (hash ^ hash >> 13) * 0xc2b2'ae35U;
+  return hash ^ hash >> 16;
+}
+
+/// The mark of the calls that this thread makes now.
+inline constinit thread_local Mark current_mark{};
+
+/// While it lives, calls of this thread have the mark of a phase.
+class MarkedPhase {
+ public:
+  MarkedPhase(std::uint32_t step, std::uint16_t batch, Phase phase, const GivenAlike& given)
+      : before_(current_mark) {
+    Mark& mark = current_mark;
+    if (!mark.is_callers) mark.step = step;
+    mark.batch = batch;
+    mark.phase = phase;
+    mark.depth = 0;
+    mark.path_digest = 0;
+    mark.part = nullptr;
+    mark.given = given;
+  }
+  MarkedPhase(const MarkedPhase&) = delete;
+  MarkedPhase& operator=(const MarkedPhase&) = delete;
+  ~MarkedPhase() { current_mark = before_; }
+
+ private:
+  Mark before_;
+};
+
+/// While it lives, calls of this thread have the mark of part `number` of a composition.
+class MarkedPart {
+ public:
+  MarkedPart(std::size_t number, std::string (*name)())
+      : digest_before_(current_mark.path_digest), part_before_(current_mark.part) {
+    Mark& mark = current_mark;
+    if (mark.depth < Mark::most_numbers) mark.path[mark.depth] = static_cast<std::uint16_t>(number);
+    ++mark.depth;
+    mark.path_digest = mixed(mark.path_digest, static_cast<std::uint32_t>(number));
+    mark.part = name;
+  }
+  MarkedPart(const MarkedPart&) = delete;
+  MarkedPart& operator=(const MarkedPart&) = delete;
+  ~MarkedPart() {
+    --current_mark.depth;
+    current_mark.path_digest = digest_before_;
+    current_mark.part = part_before_;
+  }
+
+ private:
+  std::uint32_t digest_before_;
+  std::string (*part_before_)();
+};
+
+/// The place in the model: "0/3: RowParallelLinear, backward"; empty outside of models.
+inline std::string place_in_model(const Mark& mark) {
+  std::string text;
+  for (std::size_t i = 0; i < mark.numbers(); ++i)
+    text += sentence({i == 0 ? "" : "/", mark.path[i]});
+  if (mark.depth > Mark::most_numbers) text += "/...";
+  if (mark.part != nullptr) text += sentence({text.empty() ? "" : ": ", mark.part(), ", "});
+  return text.append(name(mark.phase));
+}
+
+}  // namespace detail
+
+/// "step 12, 0/3: RowParallelLinear, backward"; empty for calls without a mark.
+inline std::string to_string(const Mark& mark) {
+  const std::string place = detail::place_in_model(mark);
+  if (mark.step == 0) return place;
+  const bool in_later_batch = mark.batch > 0;
+  return detail::sentence({"step ", mark.step, in_later_batch ? ", batch " : "",
+                           in_later_batch ? std::to_string(mark.batch) : "",
+                           place.empty() ? "" : ", ", place});
+}
+
+/// Marks the calls that this thread makes from now on as calls of step `number` of the caller's own
+/// count, those of models too. Then ranks whose next calls are equal, but in different steps, get a
+/// collective_error that says who left out what. Call it on every rank, at the same places:
+///
+///     for (std::uint64_t step = 1; step <= steps; ++step) {
+///       mark_step(step);
+///       ranks.all_reduce<double>(force, force);
+///     }
+///     mark_step(0);
+///
+/// 0 ends it: then only the calls of models are marked, by the number of the model's own step.
+/// Numbers are compared modulo 2^32. Sends nothing, and costs nothing that can be measured.
+inline void mark_step(std::uint64_t number) noexcept {
+  detail::current_mark.step = static_cast<std::uint32_t>(number);
+  detail::current_mark.is_callers = number != 0;
+}
+
+}  // namespace shardwise

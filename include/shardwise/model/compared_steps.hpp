@@ -1,0 +1,30 @@
+#pragma once
+// The steps in which ranks compare what they were given.
+
+#include <cstdint>
+
+#include "shardwise/version.hpp"
+
+namespace shardwise {
+
+/// The first step of a program and every `every` steps after it.
+class ComparedSteps {
+ public:
+  static constexpr std::uint64_t default_every = 20;  ///< unless a model sets another number
+
+  /// 0 for no step.
+  void set_every(std::uint64_t steps) { every_ = steps; }
+
+  /// Whether step `step`, from 1 on, is one of them. Ask for each step in turn.
+  bool has(std::uint64_t step) {
+    if (every_ == 0) return false;
+    if (last_ == 0 || step < last_ || step - last_ >= every_) last_ = step;
+    return step == last_;
+  }
+
+ private:
+  std::uint64_t every_ = default_every;
+  std::uint64_t last_ = 0;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,88 @@
+#pragma once
+// Fingerprints of what all ranks must be given alike for a step: the model, and the batch as far as
+// it is not split. Ranks compare them with the first call of the step.
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "shardwise/comm/check_level.hpp"
+#include "shardwise/comm/mark.hpp"
+#include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layout/layout.hpp"
+#include "shardwise/layout/view.hpp"
+#include "shardwise/model/run.hpp"
+#include "shardwise/model/values.hpp"
+
+namespace shardwise::detail {
+
+/// The bits of element i, with i.
+template <class T>
+struct BitsAt {
+  const T* elements;
+
+  constexpr std::uint32_t operator()(std::size_t i) const {
+    const auto place = static_cast<std::uint32_t>(i);
+    if constexpr (sizeof(T) == 8) {
+      const auto bits = std::bit_cast<std::uint64_t>(elements[i]);
+      return mixed(mixed(static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32)),
+                   place);
+    } else {
+      using Bits =
+          std::conditional_t<sizeof(T) == 4, std::uint32_t,
+                             std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>;
+      return mixed(std::bit_cast<Bits>(elements[i]), place);
+    }
+  }
+};
+
+/// A number of the elements, computed where they are; 0 for what is split over ranks, which may
+/// differ, and for what the backend does not reach, which the model refuses.
+template <class Context, class T, Layout L>
+std::uint32_t fingerprint(Run<Context>& run, const View<T, L>& view) {
+  if constexpr (std::same_as<L, Invariant> || std::same_as<L, Replicated>) {
+    using Element = std::remove_const_t<T>;
+    if constexpr (DeviceBackend<typename Context::backend>) {
+      if (view.size() == 0 || !run.backend.reaches(view.data())) return 0;
+    }
+    return reduced(run.backend, run.pool, view.size(), std::uint32_t{0},
+                   BitsAt<Element>{view.data()}, Plus{});
+  } else {
+    return 0;
+  }
+}
+
+/// What is no view has no fingerprint.
+template <class Context, class Target>
+std::uint32_t fingerprint(Run<Context>&, const Target&) {
+  return 0;
+}
+
+/// Of one view, or of a std::tuple of them; 0 if none has a fingerprint.
+template <class Context, class Views>
+std::uint32_t fingerprint_of(Run<Context>& run, const Views& views) {
+  return with_tensors(views, [&](const auto&... each) {
+    std::uint32_t all = 0;
+    ((all = all * 31 + fingerprint(run, each)), ...);
+    return all;
+  });
+}
+
+/// Notes what this rank was given for a batch, so that the calls of the batch compare it; if ranks
+/// compare their calls, and if this step is one in which they compare that too.
+template <class M, class Target>
+void note_given(M& model, const typename M::input_view& x, const Target& target) {
+  auto& run = model.run();
+  if (run.ranks.size() == 1 || !compares_calls(run.ranks) || !run.compared_steps.has(run.step))
+    return;
+  const auto seed = run.seed.value;
+  run.given = {
+      .seed = mixed(static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)),
+      .model = model.fingerprint(),
+      .inputs = fingerprint_of(run, x),
+      .targets = fingerprint_of(run, target)};
+}
+
+}  // namespace shardwise::detail

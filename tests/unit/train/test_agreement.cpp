@@ -1,0 +1,255 @@
+// Ranks of a model that left out a call, or were given different things: told on every rank, though
+// their next calls are equal.
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "shardwise/shardwise.hpp"
+#include "support/filled.hpp"
+#include "support/messages.hpp"
+
+using namespace shardwise;
+using testing::contains;
+using testing::filled;
+
+namespace {
+
+struct Mlp : Sequential<ColumnParallelLinear<6, 8>, Relu, RowParallelLinear<8, 6>,
+                        ColumnParallelLinear<6, 8>, Relu, RowParallelLinear<8, 3>> {};
+/// The same calls and sizes.
+struct Other : Sequential<ColumnParallelLinear<6, 8>, Gelu, RowParallelLinear<8, 6>,
+                          ColumnParallelLinear<6, 8>, Relu, RowParallelLinear<8, 3>> {};
+
+/// Leaves out one of its calls, the `left_out`-th from 0 on.
+class Skipping : public WrappedCommunicator<Skipping, ThreadCommunicator> {
+  using Base = WrappedCommunicator<Skipping, ThreadCommunicator>;
+
+ public:
+  Skipping(ThreadCommunicator inner, std::optional<int> left_out = {})
+      : Base(std::move(inner)), left_out_(left_out) {}
+  int calls() const { return calls_; }
+
+ private:
+  friend Base;
+  template <class F>
+  void around(const Call&, F make) {
+    if (calls_++ != left_out_) make();
+  }
+
+  std::optional<int> left_out_;
+  int calls_ = 0;
+};
+
+/// What a rank is given, unless a case says otherwise.
+struct Given {
+  std::uint64_t seed = 1;
+  std::uint64_t every = ComparedSteps::default_every;
+  int samples = 5;
+  int batches = 1;  // of a step, with as many samples each
+  /// Numbers of the batch of a step.
+  std::function<int(int step)> inputs = [](int step) { return step; };
+  std::function<int(int step)> labels = inputs;
+};
+
+template <class L, Layout Data, class C>
+void train(C& ranks, int steps, const Given& given) {
+  using Context = Context<double, Reference, C>;
+  Model<L, Context, Ends<Data, Data>> model(ranks, Seed{given.seed});
+  model.compare_given_every(given.every);
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+  const auto samples = static_cast<std::size_t>(given.samples);
+  for (int t = 0; t < steps; ++t) {
+    const auto x = filled<double, Data>(
+        Shape{{Axis::batch, samples}, {Axis::feature, 6}}, place_of(ranks), [&](std::size_t i) {
+          return static_cast<double>((i * 7 + static_cast<std::size_t>(given.inputs(t))) % 11) - 5;
+        });
+    const auto labels = filled<std::int32_t, Data>(
+        Shape{{Axis::batch, samples}}, place_of(ranks), [&](std::size_t i) {
+          return static_cast<std::int32_t>((i + static_cast<std::size_t>(given.labels(t))) % 3);
+        });
+    const auto batches = static_cast<std::size_t>(given.batches);
+    Step step(optimizer, batches * samples, {.clip_norm = 1.0});
+    for (std::size_t i = 0; i < batches; ++i) step.add(x.view(), labels.view(), CrossEntropy{});
+    step.finish();
+  }
+}
+
+/// The error of three ranks, of which each gets given(rank), and which each catches; "no error" if
+/// there is none.
+template <class L = Mlp, Layout Data = Invariant>
+std::string told(int steps, const std::function<Given(int rank)>& given) {
+  std::vector<std::string> told(3, "no error");
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    try {
+      train<L, Data>(ranks, steps, given(ranks.rank()));
+    } catch (const collective_error& e) {
+      told[static_cast<std::size_t>(ranks.rank())] = e.what();
+    }
+  });
+  CHECK(told[0] == told[1]);
+  CHECK(told[0] == told[2]);
+  return told[0];
+}
+
+/// The same where rank 1 gets something else.
+std::string told_of_rank_1(int steps, const Given& usual, const Given& wrong) {
+  return told(steps, [&](int rank) { return rank == 1 ? wrong : usual; });
+}
+
+}  // namespace
+
+TEST_CASE("every call of a model that a rank leaves out is told, with step, layer and phase") {
+  int calls = 0;  // of a step
+  run_ranks(3, [&](ThreadCommunicator& threads) {
+    Skipping ranks(threads);
+    train<Mlp, Invariant>(ranks, 1, {});
+    if (ranks.rank() == 0) calls = ranks.calls();
+  });
+  REQUIRE(calls >= 4);
+  std::set<std::string> places;
+  for (int left_out = calls; left_out < 2 * calls; ++left_out) {
+    CAPTURE(left_out);
+    run_ranks(3, [&](ThreadCommunicator& threads) {
+      Skipping ranks(threads, threads.rank() == 1 ? std::optional(left_out) : std::nullopt);
+      std::string what = "no error";
+      try {
+        train<Mlp, Invariant>(ranks, 4, {});
+      } catch (const collective_error& e) {
+        what = e.what();
+      }
+      CAPTURE(what);
+      const auto begin = what.find("it left out ");
+      REQUIRE(begin != std::string::npos);
+      CHECK(contains(what, "rank 1 is at step "));
+      CHECK(contains(what, ", the others at step 2"));
+      CHECK(contains(what, "rank 1 is at step 3") == (left_out == 2 * calls - 1));
+      if (ranks.rank() == 0) places.insert(what.substr(begin, what.find(';') - begin));
+    });
+  }
+  CHECK(places.size() == static_cast<std::size_t>(calls));
+  CHECK(places.count("it left out all_reduce(sum, float64, 15 elements) of forward") == 1);
+  CHECK(places.count("it left out 3: ColumnParallelLinear<6, 8>, backward") == 1);
+}
+
+TEST_CASE("a call that a rank leaves out at the end of a batch is told with the batch") {
+  const Given two{.batches = 2};
+  run_ranks(3, [&](ThreadCommunicator& threads) {
+    int before = 0;  // the calls of a batch: all but the norm's, by half
+    {
+      Skipping ranks(threads);
+      train<Mlp, Invariant>(ranks, 1, two);
+      before = (ranks.calls() - 1) / 2;
+    }
+    Skipping ranks(threads, threads.rank() == 1 ? std::optional(before - 1) : std::nullopt);
+    std::string what = "no error";
+    try {
+      train<Mlp, Invariant>(ranks, 1, two);
+    } catch (const collective_error& e) {
+      what = e.what();
+    }
+    CAPTURE(what);
+    CHECK(contains(what,
+                   "rank 1 is at step 1, batch 1, the others at step 1, batch 0: it left out "
+                   "3: ColumnParallelLinear<6, 8>, backward"));
+  });
+}
+
+TEST_CASE("another seed, model, input or label of a rank is told at the first step") {
+  const auto end = "; found at step 1. All would train on";
+  Given other;
+  CHECK(told_of_rank_1(1, {}, other) == "no error");
+  other.seed = 2;
+  CHECK(contains(told_of_rank_1(1, {}, other),
+                 std::string(": rank 1 was given another seed than ranks 0, 2") + end));
+  other.seed = 1;
+  other.labels = [](int step) { return step + 1; };
+  CHECK(contains(told_of_rank_1(1, {}, other),
+                 std::string(": rank 1 was given other targets than ranks 0, 2") + end));
+  other.inputs = other.labels;
+  CHECK(contains(told_of_rank_1(1, {}, other),
+                 std::string(": rank 1 was given other inputs than ranks 0, 2; rank 1 was given "
+                             "other targets than ranks 0, 2") +
+                     end));
+  CHECK(contains(told_of_rank_1(1, {}, other), "rank 1 was given other inputs than ranks 0, 2"));
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    std::string what = "no error";
+    try {
+      ranks.rank() == 1 ? train<Other, Invariant>(ranks, 1, {})
+                        : train<Mlp, Invariant>(ranks, 1, {});
+    } catch (const collective_error& e) {
+      what = e.what();
+    }
+    CAPTURE(what);
+    CHECK(contains(what, std::string(": rank 1 was given a model of another type or other sizes "
+                                     "than ranks 0, 2") +
+                             end));
+  });
+}
+
+TEST_CASE("a step that a rank leaves out is told within the steps between two comparisons") {
+  Given skips;
+  skips.inputs = skips.labels = [](int step) { return step < 10 ? step : step + 1; };
+  Given usual;
+  CHECK(contains(told_of_rank_1(30, usual, skips), "found at step 21."));
+  CHECK(told_of_rank_1(20, usual, skips) == "no error");
+  usual.every = skips.every = 1;
+  CHECK(contains(told_of_rank_1(30, usual, skips), "found at step 11."));
+  usual.every = skips.every = 4;
+  CHECK(contains(told_of_rank_1(30, usual, skips), "found at step 13."));
+  usual.every = skips.every = 0;
+  CHECK(told_of_rank_1(30, usual, skips) == "no error");
+}
+
+TEST_CASE("split inputs and labels differ by right, in a smaller last batch too") {
+  for (const int samples : {6, 5, 1})
+    CHECK(told<Mlp, Sharded<Axis::batch>>(1, [&](int rank) {
+            Given own;
+            own.samples = samples;
+            own.inputs = own.labels = [=](int step) { return 100 * rank + step; };
+            return own;
+          }) == "no error");
+  Given own;
+  own.seed = 2;
+  CHECK(contains(
+      told<Mlp, Sharded<Axis::batch>>(1, [&](int rank) { return rank == 2 ? own : Given{}; }),
+      ": rank 2 was given another seed than ranks 0, 1"));
+}
+
+TEST_CASE("the fingerprint of elements changes with any bit, and with their order") {
+  const auto check = []<class T>(T) {
+    std::vector<T> data(37);
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<T>(i % 2 == 0 ? 0 : 1);
+    const auto of = [](const std::vector<T>& some) {
+      return detail::lane_reduce(some.size(), std::uint32_t{0}, detail::BitsAt<T>{some.data()},
+                                 detail::Plus{});
+    };
+    std::set<std::uint32_t> seen{of(data)};
+    for (std::size_t i = 0; i < data.size(); ++i)
+      for (std::size_t bit = 0; bit < 8 * sizeof(T); ++bit) {
+        auto other = data;
+        reinterpret_cast<unsigned char*>(&other[i])[bit / 8] ^=
+            static_cast<unsigned char>(1U << bit % 8);
+        seen.insert(of(other));
+      }
+    std::vector<T> swapped = data;
+    for (std::size_t i = 0; i < data.size(); ++i) swapped[i] = static_cast<T>(i % 2 == 0 ? 1 : 0);
+    seen.insert(of(swapped));
+    std::swap(data[3], data[4]);
+    seen.insert(of(data));
+    CHECK(seen.size() == 37 * 8 * sizeof(T) + 3);
+  };
+  check(float{});
+  check(double{});
+  check(bf16{});
+  check(fp16{});
+  check(std::int32_t{});
+  check(std::int64_t{});
+  check(std::uint8_t{});
+}
