@@ -98,6 +98,7 @@ class EpochBatches {
   /// Goes once over the batches.
   class Iterator {
    public:
+    /// At the first batch that is left.
     explicit Iterator(EpochBatches& of) : of_(of), left_(of.sampler_.batches_left()) { take(); }
 
     /// The batch: valid until `++`.

@@ -17,8 +17,7 @@ namespace shardwise {
 /// `FlattenFrom<Axis::height>`; for [batch, sequence, feature] its default is
 /// `FlattenFrom<Axis::sequence>`.
 /// layout   Sharded<A> -> Sharded<feature>;   L -> L for Invariant, Replicated, Partial, and a
-/// split
-///          of an axis in front of A;   a split of an axis behind A would cut features into
+///          split of an axis in front of A;   a split of an axis behind A would cut features into
 ///          separate pieces: it becomes the preferred layout among these, or Sharded<A>
 ///          (all-to-all)
 /// sends    nothing
@@ -31,11 +30,12 @@ struct FlattenFrom : detail::WholeFrom<A> {
       "FlattenFrom<A> flattens an axis behind batch: sequence, channel, an axis of space, "
       "or feature.");
 
-  ///@{
-  /// As `Layer` says.
+  /// Backward needs nothing but the gradient.
   static constexpr Saves saves = Saves::nothing;
+  /// Elements stay where they are in memory.
   static constexpr bool reshapes = true;
 
+  /// The shape of the output for an input of shape x.
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return x;
     check(x);
@@ -51,7 +51,6 @@ struct FlattenFrom : detail::WholeFrom<A> {
     y.append({Axis::feature, x[at].units, plane});
     return y;
   }
-  ///@}
 
  private:
   static constexpr void check(const Shape& x) {
