@@ -236,8 +236,7 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
 /// layout   L -> L, for every L but Partial. Split by channel, ranks have whole groups: the grain
 ///          of x's channels is a multiple of the channels of a group.
 /// throws   shape_error if x is not such images, or its shards could cut a group; argument_error
-/// for
-///          an epsilon below 0
+///          for an epsilon below 0
 /// source   Wu, He, "Group normalization", 2018; torch.nn.GroupNorm
 template <std::size_t Groups, std::size_t N, Affine A = Affine::weight_and_bias>
 struct GroupNorm : detail::NormOfGroups<Groups, N, A> {

@@ -46,13 +46,18 @@ void a_quarrel_and_an_exception() {
   });
 }
 
-/// What leaves `program` if its allocation number `nth` fails.
-std::string what_leaves(void (*program)(), long nth, bool lasting) {
-  const auto end = [](const char* kind) {
-    testing::allocations_left = -1;
-    return std::string(kind);
+struct End {
+  std::string what;  ///< leaves the program
+  bool had_memory;   ///< whether no allocation failed
+};
+
+/// How `program` ends if its allocation number `nth` fails, once or for good.
+End end_of(void (*program)(), long nth, bool for_good) {
+  const auto end = [](const char* what) {
+    const bool had_memory = testing::allocations_left.exchange(-1) > 0;
+    return End{what, had_memory};
   };
-  testing::memory_stays_away = lasting;
+  testing::memory_stays_away = for_good;
   testing::allocations_left = nth;
   try {
     program();
@@ -61,28 +66,34 @@ std::string what_leaves(void (*program)(), long nth, bool lasting) {
   } catch (const rank_error&) {
     return end("rank_error");
   } catch (const std::exception& other) {
-    testing::allocations_left = -1;
-    return other.what();
+    return end(other.what());
   }
   return end("nothing");
+}
+
+void check_each_allocation(void (*program)(), bool for_good, const char* without_failure) {
+  long memory_errors = 0;
+  for (long nth = 0; nth < 1000; ++nth) {
+    const End end = end_of(program, nth, for_good);
+    CAPTURE(for_good);
+    CAPTURE(nth);
+    CAPTURE(end.what);
+    if (end.had_memory) {
+      CHECK(end.what == without_failure);
+      CHECK(memory_errors > 15);
+      return;
+    }
+    CHECK((end.what == "memory_error" || end.what == "rank_error" || end.what == "nothing"));
+    memory_errors += end.what == "memory_error" ? 1 : 0;
+  }
+  FAIL("a program this short makes 1000 allocations");
 }
 
 }  // namespace
 
 TEST_CASE("whichever allocation fails, once or for good, the error is one of ours") {
-  for (void (*const program)() : {all_kinds_of_calls, a_quarrel_and_an_exception})
-    for (const bool lasting : {false, true}) {
-      long memory_errors = 0;
-      for (long nth = 0; nth < 120; ++nth) {  // no program makes so many
-        const std::string what = what_leaves(program, nth, lasting);
-        CAPTURE(lasting);
-        CAPTURE(nth);
-        CAPTURE(what);
-        CHECK((what == "memory_error" || what == "rank_error" || what == "nothing"));
-        memory_errors += what == "memory_error" ? 1 : 0;
-      }
-      CHECK(memory_errors > 15);
-      CHECK(what_leaves(program, 119, lasting) ==
-            (program == all_kinds_of_calls ? "nothing" : "rank_error"));
-    }
+  for (const bool for_good : {false, true}) {
+    check_each_allocation(all_kinds_of_calls, for_good, "nothing");
+    check_each_allocation(a_quarrel_and_an_exception, for_good, "rank_error");
+  }
 }
