@@ -1,5 +1,5 @@
 #pragma once
-// Batches of rows that are in a program's own memory, and the batches of an epoch as a range.
+// Batches of rows that are in a program's own memory, and the loop over those of an epoch.
 
 #include <algorithm>
 #include <concepts>
@@ -48,6 +48,9 @@ class RowBatch {
                        ": look at the size of the memory, or at that shape"});
   }
 
+  /// Rows that would be gone when they are read.
+  RowBatch(std::vector<T>&& rows, const Shape& row, Place place) = delete;
+
   /// The number of rows to choose from.
   std::size_t count() const { return rows_.size() / size_; }
 
@@ -83,8 +86,8 @@ class RowBatch {
 /// gathers for it:
 ///
 ///     for (const auto& [in, target] : EpochBatches(sampler, x, y)) {
-///       loss.add(train_step(model, in, target, MeanSquaredError{}, optimizer),
-///       in.global()[0].units);
+///       const double of_batch = train_step(model, in, target, MeanSquaredError{}, optimizer);
+///       loss.add(of_batch, in.global()[0].units);
 ///     }
 ///
 /// The sampler goes on as the loop does. Views are valid until the next batch. On a device, copy
@@ -95,7 +98,10 @@ class EpochBatches {
   /// All of these must outlive the loop.
   EpochBatches(DistributedSampler& sampler, Rows&... rows) : sampler_(sampler), rows_(rows...) {}
 
-  /// Goes once over the batches.
+  /// Samples of these batches, over all ranks.
+  std::size_t samples() const { return sampler_.samples_left(); }
+
+  /// Goes once over the batches, in a range-based `for`; it is no iterator of the standard library.
   class Iterator {
    public:
     /// At the first batch that is left.

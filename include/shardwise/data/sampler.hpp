@@ -135,6 +135,11 @@ class DistributedSampler {
   std::size_t batches_left() const { return batches_in(order_.size() - state_.position); }
   ///@}
 
+  /// Samples of the batches that are left in this epoch, over all ranks.
+  std::size_t samples_left() const {
+    return std::min(order_.size() - state_.position, batches_left() * options_.batch_size);
+  }
+
   /// The epoch of the next batch, counted from 0.
   std::uint64_t epoch() const { return state_.epoch; }
 

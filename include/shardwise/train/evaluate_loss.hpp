@@ -4,14 +4,31 @@
 #include <cstddef>
 #include <span>
 
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/sequences.hpp"
-#include "shardwise/layout/layouts.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/train/loss.hpp"
 #include "shardwise/train/losses.hpp"
-#include "shardwise/train/running_mean.hpp"
+#include "shardwise/train/step.hpp"
 
 namespace shardwise {
+
+namespace detail {
+
+/// A batch's part of the loss of all batches, in evaluation.
+template <class M, class Target, class Chosen>
+double evaluated_part(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
+                      BatchShare share, std::span<const Segment> segments = {}) {
+  static_assert(must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
+  require_fitting_target(model, x, target, loss);
+  const auto prediction = model.evaluate(x, segments);
+  auto& run = model.run();
+  const auto here = in_phase<Phase::loss>(run);
+  loss_gradient_t<M> gradient;  // every loss writes it
+  return loss_of(run, prediction, target, loss, share, gradient, false);
+}
+
+}  // namespace detail
 
 /// The loss of one batch in evaluation, the same number on every rank. Nothing is learnt: no
 /// gradient of a parameter, no dropout, running statistics as they are. It may be called between
@@ -22,29 +39,33 @@ namespace shardwise {
 template <class M, class Target, class Chosen>
 double evaluate_loss(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
                      std::span<const Segment> segments = {}) {
-  static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
   const std::size_t samples = detail::samples_of(x);
-  const auto prediction = model.evaluate(x, segments);
-  detail::loss_gradient_t<M> gradient;  // every loss writes it
-  return detail::loss_of(model.run(), prediction, target, loss, {samples, samples}, gradient,
-                         false);
+  return detail::evaluated_part(model, x, target, loss, {samples, samples}, segments);
 }
 
-/// The mean of that over all samples of `batches`, a range of pairs of an input and a target:
+/// The loss of all batches together, as if they were one. `batches` is a range of pairs of an input
+/// and a target, and its `samples()` is the number of samples of all of them:
 ///
 ///     evaluate_loss(model, EpochBatches(sampler, x, labels), CrossEntropy{})
 ///
-/// A batch counts with the number of its samples; rows that a loss ignores do not change that. 0
-/// for no batches. A collective: every rank gives as many batches.
-/// sends, throws    as for each batch
+/// A loss that is a sum is added up. One that leaves out or weighs labels needs its `counted`, of
+/// all batches. 0 for no batches. A collective: every rank gives as many batches.
+/// sends    as for each batch
+/// throws   as for each batch, and argument_error if the batches have another number of samples
 template <class M, class Batches, class Chosen>
 double evaluate_loss(M& model, Batches&& batches, const Chosen& loss) {
-  RunningMean mean;
+  const std::size_t samples = batches.samples();
+  std::size_t added = 0;
+  double sum = 0;
   for (const auto& [x, target] : batches) {
-    const double of_batch = evaluate_loss(model, x, target, loss);
-    mean.add(of_batch, detail::samples_of(x));
+    const std::size_t of_batch = detail::samples_of(x);
+    sum += detail::evaluated_part(model, x, target, loss, {of_batch, samples});
+    added += of_batch;
   }
-  return mean.value();
+  if (added == samples) return sum;
+  throw argument_error({"evaluate_loss: the batches had ", added,
+                        " samples, but their samples() said ", samples,
+                        ": the loss would be no mean of all of them"});
 }
 
 }  // namespace shardwise

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <vector>
 
@@ -41,6 +42,10 @@ bool are(std::span<const double> got, std::span<const std::uint32_t> chosen) {
 }
 
 }  // namespace
+
+static_assert(
+    !std::constructible_from<sw::RowBatch<double>, std::vector<double>, sw::Shape, sw::Place>,
+    "its rows would be gone");
 
 TEST_CASE("a batch has the rows that were chosen, whole or the rank's block") {
   using Rows = sw::Sharded<sw::Axis::batch>;
@@ -83,7 +88,9 @@ TEST_CASE("the batches that are left of an epoch, each once") {
       const auto first = sampler.next().whole;
       seen.assign(first.begin(), first.end());
     }
-    for (const auto& [in, target] : sw::EpochBatches(sampler, x, y)) {
+    sw::EpochBatches batches(sampler, x, y);
+    CHECK(batches.samples() == count - seen.size());
+    for (const auto& [in, target] : batches) {
       for (std::size_t i = 0; i < target.size(); ++i) {
         CHECK(in[6 * i] == 10 * (target[i] - 100));
         seen.push_back(static_cast<std::uint32_t>(target[i] - 100));
@@ -92,6 +99,8 @@ TEST_CASE("the batches that are left of an epoch, each once") {
     CHECK(seen == sw::shuffled_order(count, sw::Seed{5}, epoch));
     CHECK(sampler.epoch() == epoch + 1);
   }
+  const sw::DistributedSampler dropping(count, {}, {.batch_size = 4, .last = sw::LastBatch::drop});
+  CHECK(dropping.samples_left() == 8);
 }
 
 TEST_CASE("rows that do not fit, or are not there") {
