@@ -67,11 +67,12 @@ inline std::string element_text(const Shape& shape, std::size_t number) {
 
 /// Throws numeric_error on every rank if `input` has a NaN or an infinity on any rank, and says
 /// where the lowest such rank has its first one. Whole numbers are finite. `suffix` follows "the
-/// input" in the message.
-/// sends    one uint8 all-reduce; if it throws, also two of one int64
+/// input" in the message, which ends with `of_layer`, the first layer's error: a layer need not
+/// read every element, such as those of padding. sends    one uint8 all-reduce; if it throws, also
+/// two of one int64
 template <class B, Communicator C, Element T, Layout L>
 void require_finite_input(B& backend, Pool& pool, C& ranks, const View<const T, L>& input,
-                          const std::string& suffix) {
+                          const std::string& suffix, std::string_view of_layer) {
   if constexpr (Real<T>) {
     if (!any_is_not_finite(backend, pool, ranks, input.span())) return;
     const Buffer memory = pool.take_on_host(input.size() * sizeof(T));
@@ -93,7 +94,10 @@ void require_finite_input(B& backend, Pool& pool, C& ranks, const View<const T, 
         backend, pool, ranks, holder == rank ? *first : std::int64_t{0}, Reduction::max);
     throw numeric_error({"the input", suffix, " holds ", found % 2 == 1 ? "a NaN" : "an infinity",
                          " in ", element_text(input.global(), static_cast<std::size_t>(found / 2)),
-                         ", on rank ", holder, ". Look at the data, and at what normalises them"});
+                         ", on rank ", holder,
+                         ". Look at the data, and at what normalises them. If no layer reads that "
+                         "element, look here: ",
+                         of_layer});
   }
 }
 

@@ -239,8 +239,8 @@ class Model {
   }
 
   /// Runs forward again on the same numbers and sequences, and discards the step. If a layer's
-  /// output is not finite on some rank, throws numeric_error with the first NaN or infinity of the
-  /// input, or with the name of the first such layer if the input is finite.
+  /// output is not finite on some rank, throws numeric_error with the name of the first such layer,
+  /// and before it with the first NaN or infinity of the input if that is not finite either.
   /// sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each sum of
   ///          ranks; if a layer is found, also for each input, and two of one int64 if one is not
   ///          finite
@@ -250,9 +250,9 @@ class Model {
     run_.first_sample = first_sample;
     try {
       forward_for(Pass::find_non_finite, x);
-    } catch (const numeric_error&) {  // on every rank
+    } catch (const numeric_error& of_layer) {  // on every rank
       discard_step();
-      at_model([&] { require_finite_inputs(x); });
+      at_model([&] { require_finite_inputs(x, of_layer.what()); });
       throw;
     } catch (...) {
       discard_step();
@@ -428,12 +428,12 @@ class Model {
     detail::require_reach(run_.backend, view, of.model, of.what);
   }
 
-  void require_finite_inputs(const input_view& x) {
+  void require_finite_inputs(const input_view& x, std::string_view of_layer) {
     std::size_t i = 0;
     detail::with_tensors(x, [&](const auto&... input) {
       (detail::require_finite_input(
            run_.backend, run_.pool, run_.ranks, input,
-           detail::ToCheck{name_of<Architecture>, {}, i++, sizeof...(input)}.suffix()),
+           detail::ToCheck{name_of<Architecture>, {}, i++, sizeof...(input)}.suffix(), of_layer),
        ...);
     });
   }

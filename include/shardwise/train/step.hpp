@@ -174,8 +174,8 @@ class Step {
   /// `segments` are the sequences of the batch, see Model::forward.
   /// sends    the forward, loss and backward of `plan_step(model, x.global(), loss)`
   /// throws   argument_error for more samples than the step has, and after its end; numeric_error
-  ///          if the loss is not finite, with the first layer whose output is not; errors of layers
-  ///          and loss. Each of them discards the step
+  ///          if the loss is not finite, as Model::find_non_finite says; errors of layers and loss.
+  ///          Each of them discards the step
   template <class Target, class Chosen>
   double add(typename M::input_view x, const Target& target, const Chosen& loss,
              std::span<const Segment> segments = {}) {

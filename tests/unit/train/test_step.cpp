@@ -208,6 +208,7 @@ TEST_CASE("a NaN in the input of one rank stops the step on every rank and says 
       if (ranks.rank() == 1) x[6 * 9 + 4] = x[6 * 9 + 5] = std::nan("");
     });
     CHECK(said.find("ByClass: the input holds a NaN in row 6, feature 4, on rank 1. ") == 0);
+    CHECK(said.find("look here: ByClass / ") != std::string::npos);
   });
 }
 
