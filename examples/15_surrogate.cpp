@@ -15,7 +15,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <limits>
@@ -25,7 +24,6 @@
 #include <vector>
 
 #include "shardwise/checkpoint/weights.hpp"
-#include "shardwise/data/sampler.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/launch.hpp"
 #include "support/scale.hpp"
@@ -77,19 +75,6 @@ sw::View<const double, sw::Invariant> view_of(std::span<const double> rows, std:
 }
 // end: model
 
-// begin: batch
-/// The rows of a batch.
-Runs chosen(const Runs& runs, std::span<const std::uint32_t> rows) {
-  Runs batch;
-  for (const std::size_t row : rows) {
-    const auto in = std::span(runs.in).subspan(row * columns, columns);
-    batch.in.insert(batch.in.end(), in.begin(), in.end());
-    batch.out.push_back(runs.out[row]);
-  }
-  return batch;
-}
-// end: batch
-
 /// The root of the mean squared difference.
 double distance(std::span<const double> a, std::span<const double> b) {
   double sum = 0;
@@ -112,15 +97,17 @@ double train(Ranks& ranks, Runs runs, std::size_t learnt, const Options& options
   const sw::Place place = sw::place_of(ranks);
   Model<Ranks> model(ranks, sw::Seed{1});
   sw::Optimizer optimizer(model, sw::AdamW{.learning_rate = 0.01});
-  sw::DistributedSampler sampler(learnt, place, {.batch_size = 32, .seed = sw::Seed{1}});
+  sw::RowBatch<double> x(std::span(runs.in).first(learnt * columns), {{sw::Axis::feature, columns}},
+                         place);
+  sw::RowBatch<double> y(std::span(runs.out).first(learnt), {{sw::Axis::feature, 1}}, place);
+  sw::DistributedSampler sampler(x.count(), place, {.batch_size = 32, .seed = sw::Seed{1}});
   double best = std::numeric_limits<double>::infinity();
   for (int epoch = 1, best_epoch = 0;
        epoch <= options.epochs && epoch - best_epoch <= options.patience; ++epoch) {
-    double loss = 0;
-    for (std::size_t b = 0; b < sampler.batches(); ++b) {
-      const Runs batch = chosen(runs, sampler.next().whole);
-      loss += train_step(model, view_of(batch.in, columns, place), view_of(batch.out, 1, place),
-                         sw::MeanSquaredError{}, optimizer);
+    sw::RunningMean loss;
+    for (const auto& [batch, answers] : sw::EpochBatches(sampler, x, y)) {
+      loss.add(train_step(model, batch, answers, sw::MeanSquaredError{}, optimizer),
+               answers.global()[0].units);
     }
     const double error =
         distance(model.evaluate(view_of(kept_in, columns, place)).span(), kept_out);
@@ -130,8 +117,8 @@ double train(Ranks& ranks, Runs runs, std::size_t learnt, const Options& options
       sw::save_weights(options.file, model, {.metadata = {{"in", in.text()}, {"out", out.text()}}});
     }
     if (ranks.rank() == 0 && (epoch == 1 || epoch % 10 == 0))
-      std::printf("epoch %d   loss %.6f   error %.4f m\n", epoch,
-                  loss / static_cast<double>(sampler.batches()), error * out.deviation[0]);
+      std::printf("epoch %d   loss %.6f   error %.4f m\n", epoch, loss.value(),
+                  error * out.deviation[0]);
   }
   return best * out.deviation[0];
 }
@@ -183,7 +170,8 @@ int main(int argc, char** argv) try {
   app.add_option("-s,--ranks", options.ranks, "over how many ranks the network is split");
   app.add_option("--runs", options.runs, "of the simulation")->check(CLI::Range(100, 1000000));
   app.add_option("-e,--epochs", options.epochs, "at most")->check(CLI::Range(1, 1000000));
-  app.add_option("--patience", options.patience, "epochs to wait for a smaller error");
+  app.add_option("--patience", options.patience, "epochs to wait for a smaller error")
+      ->check(CLI::Range(1, 1000000));
   app.add_option("--save", options.file, "file of the best network, which ends in .safetensors");
   CLI11_PARSE(app, argc, argv);
 
