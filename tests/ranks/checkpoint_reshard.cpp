@@ -7,7 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
@@ -267,6 +270,10 @@ TEST_CASE("a caller's own tensors and text are beside the model's") {
     const auto text = message_of<argument_error>(
         [&] { save_weights(path, model, {.own = {part_of("0.weight", means)}}); });
     check_mentions(text, {"'0.weight'"});
+    check_mentions(message_of<argument_error>([&] { part_of("data.*", means); }), {"add_parts"});
+    check_mentions(
+        message_of<argument_error>([&] { part_of(FileTensor{"data"}.in_pieces(1, 2), means); }),
+        {"add_parts"});
   });
   CHECK(numbers_of<double>(TensorFiles(path), "data.mean") == std::vector{0.5, -1.25});
   CHECK(numbers_of<std::int64_t>(TensorFiles(folder.path() / "run.safetensors"), "data.rows")[13] ==
@@ -295,11 +302,17 @@ TEST_CASE("a caller's own tensors and text are beside the model's") {
         CHECK(split[local] == static_cast<std::int64_t>(global) << 40);
       });
       Tensor<float, Invariant> wrong(rows, place_of(ranks));
+      const std::span<float> moments(optimizer.moments_of(model.values().data()),
+                                     2 * model.values().size());
+      for (const std::span<float> numbers : {model.values(), moments, wrong.view().span()})
+        std::ranges::fill(numbers, 7.0F);
       const auto other = message_of<data_error>([&] {
         load_checkpoint(folder.path() / "run.safetensors", model, optimizer,
                         {.convert = true, .own = {part_of("data.rows", wrong.view())}});
       });
       check_mentions(other, {"'data.rows' is I64 in the file and F32 here"});
+      for (const std::span<float> numbers : {model.values(), moments, wrong.view().span()})
+        CHECK(std::ranges::count(numbers, 7.0F) == std::ssize(numbers));  // nothing has changed
     });
   }
 }

@@ -179,9 +179,9 @@ TensorFiles open_checkpoint(const std::filesystem::path& path, R& ranks) {
 
 /// Fills the memory of all parts, and of `options.own`, from the tensors of their names. Each rank
 /// reads only its own elements. It reads them into separate memory of the same size, and copies
-/// them when all ranks have read theirs: if a rank fails, no rank has changed. A collective. sends
-/// an all-reduce of one number: whether all ranks have read their elements throws   data_error for
-/// tensors that are missing, unexpected (unless `is_expected(name)`), of
+/// them when all ranks have read theirs: if a rank fails, no rank has changed. A collective.
+/// sends    an all-reduce of one number: whether all ranks have read their elements
+/// throws   data_error for tensors that are missing, unexpected (unless `is_expected(name)`), of
 ///          another shape or dtype, all in one message, and for files that cannot be read;
 ///          argument_error if parts do not fit together as rows of one tensor of the file;
 ///          memory_error

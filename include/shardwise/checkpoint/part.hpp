@@ -9,6 +9,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,13 @@ inline void move_into_file(TensorPart& part) {
   part.box.begin[part.row_axis()] += part.file.first_row;
 }
 
+/// Throws argument_error for a tensor that is several in the file, or has its rows in pieces.
+inline void require_one_part(const FileTensor& file) {
+  if (file.piece == 0 && file.name.find('*') == std::string::npos) return;
+  throw argument_error({"checkpoint: part_of makes one part, but ", in_quotes(file.name),
+                        " is several, by its * or its pieces: call add_parts"});
+}
+
 /// The shape of one element of the outermost axis.
 inline Shape without_front(const Shape& shape) {
   Shape rest;
@@ -133,8 +141,13 @@ TensorPart part_of(FileTensor file, const View<T, L>& view, A* memory,
 
 /// The same of the memory that the view shows. Every rank makes one, of equal name and shape; of a
 /// tensor that is Sharded each rank has its block.
-template <Element T, Layout L>
+/// throws   also for a name with a * and for pieces, which are several parts
+template <class T, Layout L>
 TensorPart part_of(FileTensor file, const View<T, L>& view) {
+  static_assert(!std::is_const_v<T>,
+                "a part is also for loading, so its memory must not be const: give a View<double, "
+                "Invariant>, and not a View<const double, Invariant>.");
+  detail::require_one_part(file);
   return part_of(std::move(file), view, view.data());
 }
 

@@ -306,9 +306,9 @@ inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files,
 }  // namespace detail
 
 /// Writes the tensors, of which each rank passes its part, and `options.own` as the checkpoint
-/// `path`. The name ends
-/// in ".safetensors", and its folder exists. One program at a time writes to a name. A collective;
-/// every rank passes the same tensors in the same order, and the same options.
+/// `path`. The name ends in ".safetensors", and its folder exists. One program at a time writes to
+/// a name. A collective; every rank passes the same tensors in the same order, and the same
+/// options.
 ///
 /// sends    only whether each step succeeded on all ranks
 /// throws   data_error on every rank if any of them cannot write: the disk is full, the folder not
