@@ -1,7 +1,8 @@
 #!/bin/sh
 # Example 07 in all three plans at 1, 2 and 3 ranks prints the same losses to four digits and learns;
-# it ends with an error itself if a step sends something else than planned. CIFAR-10 comes from files
-# written here, of which ranks may be more than there are rows.
+# it ends with an error itself if a step sends something else than planned. The form of its lines is
+# that which `./dev demo` reads. CIFAR-10 comes from files written here, of which ranks may be more than
+# there are rows.
 # Usage: 07_train_cnn.plans.sh PROGRAM
 program=$1
 work=$(mktemp -d)
@@ -13,6 +14,8 @@ for plan in gathered alternating spatial; do
       >"$work/out" || exit 1
     [ "$(grep -c '^parameters of each rank' "$work/out")" -eq 1 ] || exit 1
     [ "$(grep -c '^activations of each rank' "$work/out")" -eq 1 ] || exit 1
+    grep -Eq "^one step on $ranks rank\(s\) sends [0-9]+ bytes in all:$" "$work/out" || exit 1
+    grep -Eq '^epoch 1   loss [0-9.]+   test accuracy [0-9.]+ %   [0-9]+ images/s$' "$work/out" || exit 1
     [ $ranks -eq 1 ] || grep -q 'planned .* counted' "$work/out" || exit 1
     [ "$(grep -c "^$plan,$ranks,[0-9]*,loss," "$work/log")" -eq 10 ] || exit 1
     [ "$(grep -c "^$plan,$ranks,320,accuracy," "$work/log")" -eq 1 ] || exit 1
