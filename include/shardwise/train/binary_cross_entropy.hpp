@@ -45,8 +45,8 @@ struct LogisticTerm {
 ///
 /// Weights have the shape of one axis of the prediction: [feature 10], or [channel 3] for images.
 /// layout, sends    as MeanSquaredError
-/// throws   as MeanSquaredError; shape_error for weights of another number, and argument_error for
-///          one that is negative or not finite
+/// throws   as MeanSquaredError; shape_error for another number of weights, and argument_error for
+///          a weight that is negative or not finite
 /// source   torch.nn.BCEWithLogitsLoss with `pos_weight`
 struct BinaryCrossEntropy {
   static constexpr const char* name = "binary cross-entropy";  ///< in errors

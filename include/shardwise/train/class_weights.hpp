@@ -20,7 +20,8 @@ namespace shardwise {
 ///     const auto there = model.to_device(weights);
 ///     const MaskedCrossEntropy loss{.class_weights = there.view()};
 ///
-/// Without memory there are no weights, and each class counts as 1.
+/// Without memory there are no weights, and each class counts as 1. A TrainingGraph checks them
+/// only in its first two launches.
 using ClassWeights = View<const double, Invariant>;
 
 namespace detail {
@@ -89,7 +90,7 @@ void refuse_weights(B& backend, Pool& pool, std::string_view loss, std::string_v
 class WeightsOfCall {
  public:
   /// throws   argument_error for weights that the backend does not reach, and for one that is
-  ///          negative or not finite, unless the loss is recorded
+  ///          negative or not finite; a recorded step does not notice one that becomes so later
   template <class Frame>
   WeightsOfCall(Frame& frame, const char* loss, const char* what, const ClassWeights& weights) {
     if (!are_given(weights)) return;

@@ -167,11 +167,12 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 ///     };
 ///
 /// It returns a double, or a sum of the frame divided by a number, which a TrainingGraph can
-/// record. Loss and gradient are a mean over `frame.terms_of_step(terms)` terms; `terms` counts the
-/// terms of the whole batch, not of a rank. The prediction is whole or in shards; `target` is
-/// Invariant or, if the loss supports it, has the layout of the prediction. A loss may have
-/// `require_target(prediction, target)`, which throws for global shapes that do not fit: a step
-/// calls it before the model sends anything.
+/// record. Loss and gradient are sums over the terms of the batch, divided by
+/// `frame.divisor_of_step(reduction, terms)`, or by `frame.terms_of_step(terms)` if the loss is
+/// always a mean; `terms` counts those of the whole batch, not of a rank. The prediction is whole
+/// or in shards; `target` is Invariant or, if the loss supports it, has the layout of the
+/// prediction. A loss may have `require_target(prediction, target)`, which throws for global shapes
+/// that do not fit: a step calls it before the model sends anything.
 ///
 /// valid: `CrossEntropy`, `MeanSquaredError`      invalid: `int`, `Relu`
 template <class L>

@@ -7,8 +7,8 @@
 
 namespace shardwise {
 
-/// The mean over samples of a number that is a mean in each batch, such as the loss: a batch counts
-/// with the number of its samples, so a smaller last batch has a smaller weight.
+/// The mean over samples of a number that is a mean in each batch, such as a loss that is no
+/// sum: a batch counts with the number of its samples, so a smaller last one has a smaller weight.
 ///
 ///     RunningMean loss;
 ///     for (...) loss.add(train_step(model, x, labels, f, optimizer), samples);

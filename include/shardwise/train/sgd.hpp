@@ -15,7 +15,7 @@ namespace shardwise {
 ///                                              p -= learning_rate v
 ///                            with Nesterov's   v = momentum v + g'
 ///                                              p -= learning_rate (g' + momentum v)
-/// v is g' after the first step, whatever the dampening.
+/// v is g' after the first step, before which `optimizer.steps()` is 0, whatever the dampening.
 /// source   torch.optim.SGD; Sutskever et al. 2013 for Nesterov's form
 struct Sgd {
   ///@{

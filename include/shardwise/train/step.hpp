@@ -170,7 +170,7 @@ class Step {
   ~Step() { discard(); }
 
   /// Adds the gradients of one batch, and returns its part of the step's loss, the same number on
-  /// every rank. The step's loss, a mean over all its samples, is the sum of these parts.
+  /// every rank. The step's loss, a mean or sum over all its samples, is the sum of these parts.
   /// `segments` are the sequences of the batch, see Model::forward.
   /// sends    the forward, loss and backward of `plan_step(model, x.global(), loss)`
   /// throws   argument_error for more samples than the step has, and after its end; numeric_error

@@ -131,6 +131,18 @@ TEST_CASE("ten steps give PyTorch's parameters") {
   }
 }
 
+TEST_CASE("default options are PyTorch's, and those of Lion's authors") {
+  SingleRank alone;
+  const auto follows_first = [&](const auto& rule, const std::string& kind) {
+    CAPTURE(kind);
+    follows<double>(alone, rule, theirs(kind)[0]["values"], 1e-15);
+  };
+  follows_first(AdamW{}, "adamw");
+  follows_first(Adam{}, "adam");
+  follows_first(RmsProp{}, "rmsprop");
+  follows_first(Lion{}, "lion");
+}
+
 TEST_CASE("the learning rate may change between steps") {
   SingleRank alone;
   One model(alone, Seed{1});
