@@ -47,7 +47,7 @@ using Rule = CrossEntropy;
 using Rule = Sgd;
 #endif
 
-#if CASE == 8  // expect: CrossEntropy takes logits that are Invariant, or Sharded by feature
+#if CASE == 8  // expect: a loss of class labels takes logits that are Invariant, or Sharded
 using Ending = Partial;
 #else
 using Ending = Sharded<Axis::batch>;

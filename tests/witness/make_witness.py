@@ -391,9 +391,10 @@ def losses():
 
 
 def element_losses():
-    """Prediction 3 made(5), target made(6), and (1 + made(6)) / 2 for binary cross-entropy; [4, 5], but
-    image [2, 3, 2, 2]. Positive weights of the classes, axis 1: 2 + made(96)."""
-    prediction, target = 3 * made(5, 4, 5), made(6, 4, 5)
+    """Prediction 3 made(5), or 2 made(5) for huber, smooth_l1 and l1, whose differences lie on both sides of
+    0.75; target made(6), and (1 + made(6)) / 2 for binary cross-entropy; [4, 5], but image [2, 3, 2, 2].
+    Positive weights of the classes, axis 1: 2 + made(96)."""
+    prediction, near, target = 3 * made(5, 4, 5), 2 * made(5, 4, 5), made(6, 4, 5)
     image, image_target = 3 * made(5, 2, 3, 2, 2), (1 + made(6, 2, 3, 2, 2)) / 2
 
     def binary(target, weights):
@@ -402,9 +403,9 @@ def element_losses():
 
     return {
         "squared": reduced(lambda p, **o: functional.mse_loss(p, target, **o), prediction),
-        "huber": reduced(lambda p, **o: functional.huber_loss(p, target, delta=0.75, **o), prediction),
-        "smooth_l1": reduced(lambda p, **o: functional.smooth_l1_loss(p, target, beta=0.75, **o), prediction),
-        "l1": reduced(lambda p, **o: functional.smooth_l1_loss(p, target, beta=0.0, **o), prediction),
+        "huber": reduced(lambda p, **o: functional.huber_loss(p, target, delta=0.75, **o), near),
+        "smooth_l1": reduced(lambda p, **o: functional.smooth_l1_loss(p, target, beta=0.75, **o), near),
+        "l1": reduced(lambda p, **o: functional.smooth_l1_loss(p, target, beta=0.0, **o), near),
         "binary": reduced(binary((1 + target) / 2, None), prediction),
         "positive": reduced(binary((1 + target) / 2, 2 + made(96, 5)), prediction),
         "wide": reduced(binary((1 + target) / 2, None), 1000 * prediction),

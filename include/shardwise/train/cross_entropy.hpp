@@ -55,24 +55,17 @@ struct SoftmaxLoss {
 
   /// Throws for options, labels and weights that do not fit.
   void require(const Shape& logits, const Shape& labels) const {
-    if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
-      throw argument_error({"cross-entropy: label_smoothing is ", label_smoothing,
-                            "; it is a share of the target and must be in [0, 1]"});
-    }
+    require_smoothing();
     options.require(logits, labels);
   }
 
   template <class Frame, Real T, Layout L, class Labels>
   auto operator()(Frame& frame, View<const T, L> logits, const Labels& given_labels,
                   View<accumulate_t<T>, dual_t<L>> gradient) const {
-    static_assert(
-        std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
-            std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::sequence>>,
-        "CrossEntropy takes logits that are Invariant, or Sharded by feature (classes), "
-        "batch or sequence. Let the model end in one of those: Ends<Offered, Invariant>.");
-    require(logits.global(), labels_along<L>(given_labels).global());
-    double divisor = options.known_divisor(frame, logits.global().rows());
+    static_assert(must_have_rows_of_classes<L>());
+    require_smoothing();
     const auto labels = options.checked_labels<L>(frame, logits, given_labels);
+    double divisor = options.known_divisor(frame, logits.global().rows());
     const WeightsOfCall weights = options.checked_weights(frame);
     const auto here =
         part_here<rows_layout_t<L>>(frame.backend(), frame.pool(), labels, logits.place());
@@ -99,6 +92,12 @@ struct SoftmaxLoss {
   }
 
  private:
+  void require_smoothing() const {
+    if (label_smoothing >= 0 && label_smoothing <= 1) return;
+    throw argument_error({"cross-entropy: label_smoothing is ", label_smoothing,
+                          "; it is a share of the target and must be in [0, 1]"});
+  }
+
   constexpr std::size_t sums_per_row() const { return label_smoothing > 0 ? 3 : 2; }
 
   template <class T>
@@ -233,14 +232,14 @@ struct CrossEntropy {
 ///
 ///     train_step(model, ids, labels, MaskedCrossEntropy{}, optimizer);
 ///     step.add(ids, labels, MaskedCrossEntropy{.counted = n});  // n of all batches of the step
-///     train_step(model, x, labels, MaskedCrossEntropy{.class_weights = weights.view()},
-///     optimizer);
+///     const MaskedCrossEntropy weighted{.class_weights = weights.view()};
+///     train_step(model, x, labels, weighted, optimizer);
 ///
 /// layout   as CrossEntropy
 /// sends    as CrossEntropy; for logits whose rows are split also an all-reduce of one double
-/// throws   as CrossEntropy; shape_error for weights of another number, argument_error for one that
-///          is negative or not finite, if no label counts, and without `counted` for the mean of a
-///          batch that is a part of its step and of a recorded step
+/// throws   as CrossEntropy; shape_error for another number of weights, argument_error for a weight
+///          that is negative or not finite, if no label counts, and without `counted` for the mean
+///          of a batch that is a part of its step and of a recorded step
 /// source   `ignore_index` and `weight` of torch.nn.CrossEntropyLoss
 struct MaskedCrossEntropy {
   static constexpr const char* name = "cross-entropy";  ///< in errors

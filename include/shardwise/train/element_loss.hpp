@@ -16,7 +16,7 @@
 
 namespace shardwise::detail {
 
-/// The term of one element, and its derivative by the prediction.
+/// The term of one element, and its derivative by the prediction, up to a factor of all slopes.
 template <class A>
 struct Term {
   A value;
@@ -63,11 +63,12 @@ inline void require_equal_shapes(std::string_view loss, const Shape& prediction,
 }
 
 /// The sum over all elements of term(i, prediction, target), or the mean, as `loss.reduction` says;
-/// writes its gradient. Terms are computed in accumulate_t of T, a rank's sum in double.
+/// writes its gradient, for which all slopes are multiplied by `slopes`. Terms are computed in
+/// accumulate_t of T, a rank's sum in double.
 template <class Loss, class Frame, Real T, Layout L, class Target, class F>
 auto element_loss(const Loss& loss, Frame& frame, View<const T, L> prediction,
                   const Target& given_target, View<accumulate_t<T>, dual_t<L>> gradient,
-                  const F& term) {
+                  const F& term, double slopes = 1) {
   static_assert(std::same_as<L, Invariant> || ShardedLayout<L>,
                 "a loss of elements takes a prediction that is Invariant or Sharded, for a Partial "
                 "is no number yet and a Replicated would count once on each rank. Let the model "
@@ -81,8 +82,8 @@ auto element_loss(const Loss& loss, Frame& frame, View<const T, L> prediction,
   const double divisor = frame.divisor_of_step(loss.reduction, prediction.global().elements());
   const std::size_t count = prediction.size();
   const auto here = part_here<L>(frame.backend(), frame.pool(), target, prediction.place());
-  const PutTerm<T, F> put{term, prediction.data(), here.view().data(), static_cast<A>(1 / divisor),
-                          gradient.data()};
+  const PutTerm<T, F> put{term, prediction.data(), here.view().data(),
+                          static_cast<A>(slopes / divisor), gradient.data()};
   if constexpr (ShardedLayout<L>) {
     return frame.template sum_of_ranks<0>(count, put) / divisor;
   } else {

@@ -1,6 +1,7 @@
 #pragma once
 // Squares of small differences, and magnitudes of large ones.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -12,19 +13,19 @@ namespace shardwise {
 
 namespace detail {
 
-/// inner d² / 2 for differences d below `bound`, and beyond it outer (|d| - bound / 2).
+/// factor c (|d| - c / 2) with c = min(|d|, bound), of differences d: factor d² / 2 up to `bound`,
+/// and factor bound (|d| - bound / 2) beyond it.
 template <class A>
 struct SquaredWithin {
   A bound;
-  A inner;
-  A outer;
+  A factor;
 
   constexpr Term<A> operator()(std::size_t, A prediction, A target) const {
     const A difference = prediction - target;
     const A magnitude = std::abs(difference);
-    if (magnitude < bound) return {inner * difference * difference / 2, inner * difference};
-    return {outer * (magnitude - bound / 2),
-            difference == 0 ? A(0) : std::copysign(outer, difference)};
+    const A within = std::min(magnitude, bound);  // in this order NaN stays
+    const A slope = factor * within;
+    return {slope * (magnitude - within / 2), std::copysign(slope, difference)};
   }
 };
 
@@ -70,9 +71,8 @@ struct Huber {
   auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
                   View<accumulate_t<T>, dual_t<L>> gradient) const {
     using A = accumulate_t<T>;
-    const auto bound = static_cast<A>(delta);
     return detail::element_loss(*this, frame, prediction, target, gradient,
-                                detail::SquaredWithin<A>{bound, 1, bound});
+                                detail::SquaredWithin<A>{static_cast<A>(delta), 1});
   }
   ///@}
 };
@@ -109,9 +109,10 @@ struct SmoothL1 {
   auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
                   View<accumulate_t<T>, dual_t<L>> gradient) const {
     using A = accumulate_t<T>;
-    return detail::element_loss(
-        *this, frame, prediction, target, gradient,
-        detail::SquaredWithin<A>{static_cast<A>(beta), beta > 0 ? static_cast<A>(1 / beta) : 0, 1});
+    // The reciprocal of the smallest normal number is finite.
+    const A bound = std::max(static_cast<A>(beta), std::numeric_limits<A>::min());
+    return detail::element_loss(*this, frame, prediction, target, gradient,
+                                detail::SquaredWithin<A>{bound, 1 / bound});
   }
   ///@}
 };

@@ -39,6 +39,18 @@ namespace detail {
 template <Layout L>
 inline constexpr bool splits_rows = ShardedLayout<L> && !std::same_as<L, Sharded<Axis::feature>>;
 
+/// Whether a loss of class labels takes logits in the layout L; explains it when it does not.
+template <Layout L>
+consteval bool must_have_rows_of_classes() {
+  static_assert(std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
+                    std::same_as<L, Sharded<Axis::batch>> ||
+                    std::same_as<L, Sharded<Axis::sequence>>,
+                "a loss of class labels takes logits that are Invariant, or Sharded by feature "
+                "(classes), batch or sequence. Let the model end in one of those: Ends<Offered, "
+                "Invariant>.");
+  return true;
+}
+
 /// What the label of a row adds to the divisor of a mean.
 struct WeightOfRow {
   const std::int32_t* labels;
@@ -59,8 +71,8 @@ struct LabelOptions {
   ClassWeights class_weights{};
   LabelSum counted{};  ///< of the step; 0 to add it up
 
-  /// Throws shape_error for labels or weights that do not fit the logits, argument_error for a sum
-  /// of labels that is none.
+  /// Throws shape_error for labels or weights that do not fit the logits, argument_error unless
+  /// `counted` is finite and not negative.
   void require(const Shape& logits, const Shape& labels) const {
     check_label_shape(logits, labels);
     require_weights(loss, "class weights", class_weights, Shape{logits.back()});
@@ -91,8 +103,9 @@ struct LabelOptions {
   /// it; else 0.
   double known_divisor(const auto& frame, std::size_t rows) const {
     const double of_rows = frame.divisor_of_step(reduction, rows);
+    if (reduction == LossReduction::sum) return of_rows;
     const bool all_count_alike = ignored == none_ignored && !are_given(class_weights);
-    return reduction == LossReduction::sum || all_count_alike ? of_rows : counted.value;
+    return all_count_alike && counted.value == 0 ? of_rows : counted.value;
   }
 
   /// The same, with what labels add to it. For split rows exchange 0, of one double, always runs.

@@ -9,12 +9,12 @@ namespace shardwise {
 
 namespace detail {
 
-/// (prediction - target)².
+/// (prediction - target)², and half of its slope.
 struct SquaredDifference {
   template <class A>
   constexpr Term<A> operator()(std::size_t, A prediction, A target) const {
     const A difference = prediction - target;
-    return {difference * difference, 2 * difference};
+    return {difference * difference, difference};
   }
 };
 
@@ -50,7 +50,7 @@ struct MeanSquaredError {
   auto operator()(Frame& frame, View<const T, L> prediction, const Target& target,
                   View<accumulate_t<T>, dual_t<L>> gradient) const {
     return detail::element_loss(*this, frame, prediction, target, gradient,
-                                detail::SquaredDifference{});
+                                detail::SquaredDifference{}, 2);
   }
   ///@}
 };

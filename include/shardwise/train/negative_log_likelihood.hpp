@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/train/class_weights.hpp"
 #include "shardwise/train/label_options.hpp"
@@ -21,8 +22,8 @@ namespace shardwise {
 
 namespace detail {
 
-/// Writes the gradient of one of the rank's logarithms, and returns what it adds to the loss. The
-/// first one of a row adds NaN if the row's label is not a class.
+/// Writes the gradient of a row's label, if the rank has it, and returns what the row adds to the
+/// rank's sum: NaN if its label is not a class. The rest of the gradient is 0.
 template <class T>
 struct PutLikelihood {
   using A = accumulate_t<T>;
@@ -32,14 +33,13 @@ struct PutLikelihood {
   A divisor;
   A* gradient;
 
-  constexpr double operator()(std::size_t i) const {
-    const std::size_t row = i / rows.classes;
-    const std::size_t k = i % rows.classes;
-    const bool is_label = rows.counts(row) && k == rows.label(row);
-    const A weight = is_label ? rows.weights.template of<A>(rows.first + k) : A(0);
-    gradient[i] = -weight / divisor;
-    if (k == 0 && is_no_class(row) != 0) return std::numeric_limits<double>::quiet_NaN();
-    return is_label ? -static_cast<double>(weight * static_cast<A>(rows.of(row)[k])) : 0;
+  constexpr double operator()(std::size_t row) const {
+    if (is_no_class(row) != 0) return std::numeric_limits<double>::quiet_NaN();
+    const std::size_t k = rows.label(row);
+    if (!rows.counts(row) || k >= rows.classes) return 0;
+    const A weight = rows.weights.template of<A>(rows.first + k);
+    gradient[row * rows.classes + k] = -weight / divisor;
+    return -static_cast<double>(weight * static_cast<A>(rows.of(row)[k]));
   }
 };
 
@@ -85,12 +85,7 @@ struct NegativeLogLikelihood {
   template <class Frame, Real T, Layout L, class Labels>
   auto operator()(Frame& frame, View<const T, L> prediction, const Labels& given_labels,
                   View<accumulate_t<T>, dual_t<L>> gradient) const {
-    static_assert(
-        std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
-            std::same_as<L, Sharded<Axis::batch>> || std::same_as<L, Sharded<Axis::sequence>>,
-        "NegativeLogLikelihood takes logarithms that are Invariant, or Sharded by feature "
-        "(classes), batch or sequence. Let the model end in one of those: Ends<Offered, "
-        "Invariant>.");
+    static_assert(detail::must_have_rows_of_classes<L>());
     const detail::LabelOptions options = this->options();
     const auto labels = options.checked_labels<L>(frame, prediction, given_labels);
     const detail::WeightsOfCall weights = options.checked_weights(frame);
@@ -102,11 +97,12 @@ struct NegativeLogLikelihood {
         {here.view().data(), prediction.global().back().extent(), options.ignored},
         static_cast<accumulate_t<T>>(divisor),
         gradient.data()};
+    detail::fill(frame.backend(), gradient.data(), gradient.size(), accumulate_t<T>(0));
     if constexpr (ShardedLayout<L>) {
       constexpr std::size_t of_loss = detail::splits_rows<L> ? 1 : 0;
-      return frame.template sum_of_ranks<of_loss>(prediction.size(), put) / divisor;
+      return frame.template sum_of_ranks<of_loss>(here.view().size(), put) / divisor;
     } else {
-      return frame.sum(prediction.size(), put) / divisor;
+      return frame.sum(here.view().size(), put) / divisor;
     }
   }
   ///@}

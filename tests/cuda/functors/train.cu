@@ -39,7 +39,7 @@ void losses(cuda::Session& s, T* a, accumulate_t<T>* sums, double* sum) {
     compile_sum(s, 0.0, PutTerm<T, F>{term, a, a, A(2), sums}, Plus{}, sum);
   };
   compile_elements(SquaredDifference{});
-  compile_elements(SquaredWithin<A>{1, 1, 1});
+  compile_elements(SquaredWithin<A>{1, 1});
   compile_elements(LogisticTerm<A>{{}, 1, 1, 0});
   compile_sum(s, A(0), ScaleAndCheck<T>{a, A(2)}, Plus{}, sums);
 

@@ -1,6 +1,7 @@
 #pragma once
 // What the tests of losses and steps share.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -79,6 +80,7 @@ LossResult loss_of(C& ranks, const Chosen& chosen, const Shape& shape,
   const auto whole = tensor_of<T>(shape, place, prediction);
   Tensor<T, L> mine(shape, place);
   Tensor<A, L> gradient(shape, place);
+  std::fill_n(gradient.data(), gradient.size(), A(7));  // which the loss overwrites
   Tensor<A, Invariant> whole_gradient(shape, place);
   redistribute(ranks, run.pool, whole.view(), mine.view());
   LossFrame<Ctx, typename Chosen::template exchanges<L>> frame(

@@ -70,9 +70,9 @@ template <Layout L, Real T, Communicator C>
 void check_square(C& ranks) {
   const auto weights = made_weights(square.back(), place_of(ranks));
   check<L, T>(ranks, "squared", MeanSquaredError{}, square, 3, false);
-  check<L, T>(ranks, "huber", Huber{.delta = 0.75}, square, 3, false);
-  check<L, T>(ranks, "smooth_l1", SmoothL1{.beta = 0.75}, square, 3, false);
-  check<L, T>(ranks, "l1", SmoothL1{.beta = 0}, square, 3, false);
+  check<L, T>(ranks, "huber", Huber{.delta = 0.75}, square, 2, false);
+  check<L, T>(ranks, "smooth_l1", SmoothL1{.beta = 0.75}, square, 2, false);
+  check<L, T>(ranks, "l1", SmoothL1{.beta = 0}, square, 2, false);
   check<L, T>(ranks, "binary", BinaryCrossEntropy{}, square, 3, true);
   check<L, T>(ranks, "positive", BinaryCrossEntropy{weights.view()}, square, 3, true);
   check<L, T>(ranks, "wide", BinaryCrossEntropy{}, square, 3000, true);
@@ -98,6 +98,37 @@ TEST_CASE_TEMPLATE("losses of elements are PyTorch's as means and as sums", T, f
       check_image<Sharded<Axis::width>, T>(ranks);
     });
   }
+}
+
+static_assert(Huber{}.delta == 1 && SmoothL1{}.beta == 1, "these are PyTorch's defaults");
+
+namespace {
+
+/// The sum over differences of 0, of plus and minus the bound, and of more.
+template <Real T, class Loss>
+void check_at_bound(Loss loss, double sum, double slope) {
+  SingleRank alone;
+  const Shape four{{Axis::batch, 4}};
+  const Tensor<T, Invariant> target(four, {});
+  loss.reduction = LossReduction::sum;
+  const auto result = loss_of<Invariant, T>(alone, loss, four, {0, 0.5, -0.5, 3}, target.view());
+  CHECK(result.loss == sum);
+  CHECK(result.gradient == std::vector<double>{0, slope, -slope, slope});
+  const std::vector<double> unknown{0, 0.5, not_a_number, 3};
+  const auto of_unknown = loss_of<Invariant, T>(alone, loss, four, unknown, target.view());
+  CHECK(std::isnan(of_unknown.loss));
+  CHECK(std::isnan(of_unknown.gradient[2]));
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("equal numbers have no slope, squares and magnitudes meet at the bound", T,
+                   float, double) {
+  constexpr auto smallest = static_cast<double>(std::numeric_limits<T>::denorm_min());
+  check_at_bound<T>(Huber{.delta = 0.5}, 1.625, 0.5);
+  check_at_bound<T>(SmoothL1{.beta = 0.5}, 3.25, 1);
+  check_at_bound<T>(SmoothL1{.beta = smallest}, 4, 1);
+  check_at_bound<T>(SmoothL1{.beta = 0}, 4, 1);
 }
 
 namespace {

@@ -113,9 +113,8 @@ void check_layout(C& ranks, const Shape& shape) {
     check_all_values<L, T>(ranks, batch, batch.logits, entropy, "entropy_" + batch.key + "_smooth");
     if (ignores) likelihood.ignored = -100;
     const auto prediction = log_softmax(batch.logits, shape.back().extent());
-    if (ignores || weighs) {
-      check_all_values<L, T>(ranks, batch, prediction, likelihood, "nll_" + batch.key);
-    } else {
+    check_all_values<L, T>(ranks, batch, prediction, likelihood, "nll_" + batch.key);
+    if (!ignores && !weighs) {
       check_value<L, T>(ranks, batch, prediction, likelihood, {1, 3}, "nll_" + batch.key + "/mean",
                         3);
       const CrossEntropy sum{.reduction = LossReduction::sum};
