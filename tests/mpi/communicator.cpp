@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
@@ -181,12 +182,15 @@ TEST_CASE("without checks, what MPI refuses is an exception with MPI's words") {
 TEST_CASE("a message of another length is an error at every level") {
   MpiCommunicator ranks(MPI_COMM_WORLD, {.checks = CheckLevel::off});
   std::vector<float> data(4);
+  const std::vector<std::uint8_t> bytes(9);
   if (ranks.size() > 1 && ranks.rank() == 0) {
     ranks.send(std::span<const float>(data), 1);
+    ranks.send(std::span(bytes), 1);
     ranks.send(std::span<const float>(data), 1);
   }
   if (ranks.rank() == 1) {
     CHECK_THROWS_AS(ranks.receive(std::span(data).first(2), 0), collective_error);
+    CHECK_THROWS_AS(ranks.receive(std::span(data), 0), collective_error);
     data.resize(9);
     CHECK_THROWS_AS(ranks.receive(std::span(data), 0), collective_error);
   }
@@ -212,6 +216,19 @@ TEST_CASE("a block that is longer than its receiver expects is an error there, i
   else
     ranks.all_to_all<float>(in, sent, out, received);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+TEST_CASE("each rank that does not come is named once, in order") {
+  std::array<std::byte, 4> out{};
+  std::array<MPI_Request, 4> requests{};
+  for (std::size_t i = 0; i < out.size(); ++i)
+    MPI_Irecv(&out[i], 1, MPI_BYTE, 0, 0, MPI_COMM_SELF, &requests[i]);
+  CHECK(detail::mpi::missing_partners(requests, std::array{2, 1, 2, 0}) == std::vector{0, 1, 2});
+  for (MPI_Request& request : requests) {
+    MPI_Cancel(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  CHECK(detail::mpi::missing_partners(requests, std::array{2, 1, 2, 0}).empty());
 }
 
 TEST_CASE("sending does not wait, however long the message") {

@@ -1,7 +1,7 @@
 // Ranks that disagree: with checks at the level `communicating`, which is the default, every rank
 // of the group gets an error that names what both called, whoever of them is wrong, and the group
 // can go on. Below that level most of these cases give wrong numbers, memory that is overwritten,
-// or a wait without end.
+// or a wait until the time-out.
 
 #include <doctest/doctest.h>
 
@@ -256,7 +256,7 @@ TEST_CASE("a rank that hears in a message that another has left tells those who 
         else
           group->barrier();
       });
-      // Leaves the test if it is wrong: the second time, it would be a wait without end.
+      // Leaves the test if it is wrong: the second time, it would be a wait until the time-out.
       REQUIRE(contains(message, "rank " + std::to_string(last) + " has left the group"));
     }
     if (world.rank() == last || (world.rank() == 0 && first_leaves_too)) group.reset();

@@ -1,7 +1,8 @@
 // What happens to a job, for launch.sh: `launch throw|memory|stray|leave|differ|all|ranks N`, and
-// with a short SHARDWISE_TIMEOUT `launch stop|stop_local|receive|groups`.
+// with a short SHARDWISE_TIMEOUT `launch stop|stop_local|longer|receive|groups`.
 
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -35,6 +36,25 @@ void stop(MpiCommunicator&) { std::raise(SIGSTOP); }
 void receive(MpiCommunicator& ranks) {
   std::vector<float> data(4);
   ranks.receive(std::span(data), 0);
+}
+
+/// Rank 1 finds that the block of rank 0 is too long while it waits for that of the last rank,
+/// which has stopped. No error may leave the memory for that.
+void receive_longer_block(MpiCommunicator& ranks) {
+  if (ranks.rank() == ranks.size() - 1) return stop(ranks);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // MPICH 4.0 asks it
+  const auto size = static_cast<std::size_t>(ranks.size());
+  std::vector<std::size_t> sent(size), received(size);
+  if (ranks.rank() == 0) sent[1] = 3;
+  if (ranks.rank() == 1) received[0] = received[size - 1] = 1;
+  const std::vector<float> in(sent[1]);
+  std::vector<float> room(8);
+  try {
+    ranks.all_to_all<float>(in, sent, std::span(room).first(2 * received[0]), received);
+    ranks.barrier();
+  } catch (const error&) {
+    std::printf("a rank went on\n");
+  }
 }
 
 /// Two groups of the same ranks, which the last rank enters the other way round.
@@ -74,6 +94,7 @@ int main(int argc, char** argv) {
   if (mode == "leave") fail_on_last([](MpiCommunicator&) {});
   if (mode == "stop") fail_on_last(stop);
   if (mode == "stop_local") fail_on_last(stop, {.checks = CheckLevel::local});
+  if (mode == "longer") run_mpi_ranks(receive_longer_block, {.checks = CheckLevel::local});
   if (mode == "receive") fail_on_last(receive);
   if (mode == "groups") enter_groups_in_another_order();
   if (mode == "differ") run_mpi_ranks(make_different_calls, {.checks = CheckLevel::local});

@@ -28,9 +28,9 @@
 namespace shardwise {
 
 /// How much is checked before a call. MPI itself reports few of the calls that differ between
-/// ranks: most give wrong numbers or wait without end, and Open MPI writes a long message past the
-/// end of a shorter buffer. So use `local` only for a program that has run without an error at
-/// `communicating`.
+/// ranks: most give wrong numbers or wait until the time-out, and Open MPI writes a long message
+/// past the end of a shorter buffer. So use `local` only for a program that has run without an
+/// error at `communicating`.
 enum class CheckLevel : std::uint8_t {
   off,    ///< nothing: a wrong call is undefined behaviour
   local,  ///< what one rank can check alone: shape_error and argument_error, as in the contract

@@ -80,7 +80,7 @@ concept Moves = requires(C& c, std::span<const T> in, std::span<T> out,
 ///       ranks.all_reduce(std::span<const float>(&mine, 1), std::span(&mine, 1));
 ///       return mine;
 ///     }
-/// Invalid, because only some ranks call (an error on those, or a wait without end):
+/// Invalid, because only some ranks call (an error on those, or a wait until the time-out):
 ///     if (ranks.rank() == 0) ranks.all_reduce(in, out);
 template <class C>
 concept Communicator = detail::Moves<C, float> && detail::Moves<C, double> &&

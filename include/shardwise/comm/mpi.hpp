@@ -34,7 +34,8 @@ namespace shardwise {
 ///   `ordered_sum`, and gathered. MPI_Allreduce promises no order and knows no 16-bit floats.
 /// - A group has its own communicator of MPI, so its messages cannot reach another group.
 /// - The memory of messages that no rank receives is not freed. The communicator of MPI of a group
-///   in which this rank has sent is freed only when MPI ends.
+///   in which this rank has sent or received, or in which a call has failed, is freed only when MPI
+///   ends.
 /// - An error of MPI is a backend_error with the text of MPI.
 /// - After the first calls this library allocates nothing more; split allocates.
 ///
@@ -43,14 +44,15 @@ namespace shardwise {
 /// Ranks that wait for a rank which has left the group get a peer_error. A message with another
 /// dtype or tag than its receive is a collective_error on the receiver, and is dropped. **Below
 /// that level** a call that is not equal on all ranks may give wrong numbers, write past the end of
-/// a buffer, or wait without end. At every level a message of another length is a collective_error.
+/// a buffer, or wait until the time-out. At every level a message of another length is a
+/// collective_error.
 ///
 /// A rank that waits longer than the time-out, because another has stopped, computes without end,
 /// or waits in another group or in a receive, gets a peer_error, which names the ranks that do not
 /// come. After a tenth of that time, and at most a minute, a line on standard error says the same.
-/// If data is already on its way, MPI may still write to the caller's memory: then the error is
-/// printed, and the job ends. Not limited are waits inside MPI when it starts and ends and when
-/// groups are made.
+/// If an error comes while other data is on its way, MPI may still write to the caller's memory:
+/// then the error is printed, and the job ends. Not limited are waits inside MPI when it starts and
+/// ends and when groups are made.
 ///
 /// Bytes on the wire, per rank, for n bytes on each of P ranks: all_reduce n(P-1) in one call up to
 /// 4 KiB, and 2n(P-1)/P above; broadcast the same, the first at the root alone; all others as the

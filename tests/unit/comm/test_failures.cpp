@@ -314,9 +314,9 @@ TEST_CASE("docs/how-to/debug-a-hang.md shows what comes out of run_ranks") {
                     c.rank() == 0 ? c.receive(std::span(data), 1) : c.barrier();
                   }) ==
         "rank 1: in barrier(), collective 1 of ranks 0, 1, 2: no rank can go on, each waits for "
-        "another: rank 0 waits in receive(float32, 4 elements, from 1, tag 0); rank 1 waits in "
-        "barrier(), collective 1 of ranks 0, 1, 2; rank 2 waits in barrier(), collective 1 of "
-        "ranks 0, 1, 2");
+        "another: rank 0 waits in receive(float32, 4 elements, from 1, tag 0) of ranks 0, 1, 2; "
+        "rank 1 waits in barrier(), collective 1 of ranks 0, 1, 2; rank 2 waits in barrier(), "
+        "collective 1 of ranks 0, 1, 2");
 }
 
 TEST_CASE("peers are told which rank threw what, and in which collective they waited") {

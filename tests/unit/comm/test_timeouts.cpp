@@ -95,10 +95,11 @@ TEST_CASE("each rank that waits for too long is told who does not come, and wher
   run_ranks(3, body, {.timeout = 2s});
   const std::string all =  // whichever of the two is the first that says so
       "rank 0 waits in barrier(), collective 1 of ranks 0, 1, 2; rank "
-      "1 waits in receive(float32, 4 elements, from 2, tag 0); rank 2 waits for no rank; who does "
-      "not come has stopped, computes without end, or makes another call";
+      "1 waits in receive(float32, 4 elements, from 2, tag 0) of ranks 0, 1, 2; rank 2 waits for "
+      "no "
+      "rank; a rank that does not come has stopped, computes without end, or makes another call";
   CHECK(has(told[0], "in barrier(), collective 1 of ranks 0, 1, 2: rank "));
-  CHECK(has(told[1], "in receive(float32, 4 elements, from 2, tag 0): rank "));
+  CHECK(has(told[1], "in receive(float32, 4 elements, from 2, tag 0) of ranks 0, 1, 2: rank "));
   for (const std::string& what : {told[0], told[1]}) {
     CAPTURE(what);
     CHECK((has(what, "rank 0 has waited 2 s for ranks 1, 2: " + all) ||

@@ -82,6 +82,8 @@ TEST_CASE("patience ends after its time, and says so once before") {
   CHECK(patience.poll(start + 1000ms) == Event::timeout);
   CHECK(patience.poll(start + 1001ms) == Event::timeout);
 
+  Patience longest(Patience::Duration::max(), start);
+  CHECK(longest.poll(start + 100ms) == Event::none);
   CHECK(Patience::warning_after(10min) == 1min);
   CHECK(Patience::warning_after(1h) == 1min);
   Patience without_end(0s, start);

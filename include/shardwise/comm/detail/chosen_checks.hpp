@@ -10,6 +10,7 @@
 
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/comm/detail/ranks_text.hpp"
 #include "shardwise/comm/launch_environment.hpp"
 #include "shardwise/core/error.hpp"
 
@@ -60,7 +61,7 @@ CheckLevel agreed_checks(std::size_t ranks, Chosen chosen) {
   if (groups.size() == 1) return chosen(0).level;
   std::string text;
   for (const SomeRanks& group : groups)
-    text += sentence({text.empty() ? "" : ", ", names_of(group),
+    text += sentence({text.empty() ? "" : ", ", ranks_text(group),
                       group.size() == 1 ? " has " : " have ", chosen(group[0])});
   throw collective_error({"ranks disagree on the level of checks: ", text, "; give ",
                           ChosenChecks::variable, " to the processes of all hosts (mpirun -x ",

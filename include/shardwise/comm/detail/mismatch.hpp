@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/ranks_text.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/sentence.hpp"
 
@@ -63,18 +64,6 @@ std::vector<SomeRanks> groups_of_equal(std::size_t ranks, Equal equal) {
   return groups;
 }
 
-/// "rank 1" or "ranks 0, 2"; number(r) is the number by which rank r is named.
-template <class Number>
-std::string names_of(const SomeRanks& some, Number number) {
-  std::string text = some.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < some.size(); ++i)
-    text += sentence({i == 0 ? "" : ", ", number(some[i])});
-  return text;
-}
-inline std::string names_of(const SomeRanks& some) {
-  return names_of(some, [](std::size_t rank) { return rank; });
-}
-
 /// The calls of all ranks of a group in collective `number`, of which some differ, and the text of
 /// the error about them. `ranks` are the world ranks of the members.
 class Mismatch {
@@ -94,7 +83,9 @@ class Mismatch {
 
  private:
   std::string names(const SomeRanks& group) const {
-    return names_of(group, [&](std::size_t rank) { return ranks_[rank]; });
+    std::vector<int> of_world;
+    for (const std::size_t rank : group) of_world.push_back(ranks_[rank]);
+    return ranks_text(of_world);
   }
 
   template <class Agree>

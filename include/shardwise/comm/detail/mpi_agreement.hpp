@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -57,6 +59,7 @@ class Agreement {
   /// Tells the other ranks that this one leaves, and does not wait: ranks that wait for this one
   /// get a peer_error.
   ~Agreement() {
+    if (is_read_) static_cast<void>(mine_.release());
     if (is_finalized()) return;
     for (std::size_t r = 0; r < calls_.size(); ++r)
       for (const int tag : {collective_tag_, message_tag_})
@@ -65,10 +68,11 @@ class Agreement {
 
   /// Returns if all ranks are about to make this call. Otherwise throws the same on all ranks: a
   /// collective_error if the calls differ, a peer_error if a rank has left the group. A peer_error
-  /// on this rank alone if another has not come in time; then all later calls throw the same.
+  /// on this rank alone if another has not come in time; then all later calls throw the same, and
+  /// also after an error of MPI.
   void agree(const Call& call) {
     throw_if_anyone_left(call);
-    calls_[rank_] = ControlMessage(exchange_.number(), call);
+    calls_[rank_] = *mine_ = ControlMessage(exchange_.number(), call);
     exchange_calls();
     throw_if_anyone_left(call);
     const auto same = [&](std::size_t q, std::size_t r) { return calls_[q] == calls_[r]; };
@@ -110,12 +114,12 @@ class Agreement {
     throw_if_left(call, from);
     ControlMessage message;
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Irecv(&message, ControlMessage::bytes, MPI_BYTE, world_ranks_[from], message_tag_,
-                    channel_->comm(), &request),
-          "MPI_Irecv");
     try {
-      wait_all({&request, 1}, world_ranks_.subspan(from, 1), exchange_.wait_in({&call}));
-    } catch (const peer_error& error) {
+      check(MPI_Irecv(&message, ControlMessage::bytes, MPI_BYTE, world_ranks_[from], message_tag_,
+                      channel_->comm(), &request),
+            "MPI_Irecv");
+      wait_all({&request, 1}, world_ranks_.subspan(from, 1), exchange_.wait_in(call));
+    } catch (const std::exception& error) {
       give_up(error, {&request, 1});
       throw;
     }
@@ -129,47 +133,58 @@ class Agreement {
 
  private:
   void exchange_calls() {
-    const std::size_t ranks = calls_.size();
-    for (std::size_t r = 0; r < ranks; ++r)
-      if (r != rank_)
-        check(MPI_Irecv(&calls_[r], ControlMessage::bytes, MPI_BYTE, world_ranks_[r],
-                        collective_tag_, channel_->comm(), &requests_[r]),
-              "MPI_Irecv");
-    for (std::size_t r = 0; r < ranks; ++r)
-      if (r != rank_)
-        check(MPI_Isend(&calls_[rank_], ControlMessage::bytes, MPI_BYTE, world_ranks_[r],
-                        collective_tag_, channel_->comm(), &requests_[ranks + r]),
-              "MPI_Isend");
-    const std::span<MPI_Request> received = std::span(requests_).first(ranks);
-    const std::span<MPI_Request> sent = std::span(requests_).subspan(ranks);
+    const std::span<MPI_Request> received = std::span(requests_).first(calls_.size());
+    const std::span<MPI_Request> sent = std::span(requests_).subspan(calls_.size());
     try {
-      wait_all(received, world_ranks_, exchange_.wait());
-      for (std::size_t r = 0; r < ranks; ++r) {
-        if (r == rank_) continue;
-        if (calls_[r].has_left()) has_left_[r] = 1;
-        if (!calls_[r].has_call()) forget(sent[r]);  // no rank will receive it
-      }
-      wait_all(sent, world_ranks_, exchange_.wait());
-    } catch (const peer_error& error) {
+      exchange_calls(received, sent);
+    } catch (const std::exception& error) {
       give_up(error, received);
       for (MPI_Request& request : sent) forget(request);
       throw;
     }
   }
 
-  /// After a wait that was too long: MPI no longer writes into what is received.
-  void give_up(const peer_error& error, std::span<MPI_Request> received) {
-    timed_out_ = error.what();
-    for (MPI_Request& request : received) {
-      if (request == MPI_REQUEST_NULL) continue;
-      check(MPI_Cancel(&request), "MPI_Cancel");
-      check(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
+  void exchange_calls(std::span<MPI_Request> received, std::span<MPI_Request> sent) {
+    const std::size_t ranks = calls_.size();
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (r != rank_)
+        check(MPI_Irecv(&calls_[r], ControlMessage::bytes, MPI_BYTE, world_ranks_[r],
+                        collective_tag_, channel_->comm(), &received[r]),
+              "MPI_Irecv");
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (r != rank_)
+        check(MPI_Isend(mine_.get(), ControlMessage::bytes, MPI_BYTE, world_ranks_[r],
+                        collective_tag_, channel_->comm(), &sent[r]),
+              "MPI_Isend");
+    wait_all(received, world_ranks_, exchange_.wait());
+    for (std::size_t r = 0; r < ranks; ++r) {
+      if (r == rank_) continue;
+      if (calls_[r].has_left()) has_left_[r] = 1;
+      if (!calls_[r].has_call()) forget(sent[r]);  // no rank will receive it
     }
+    wait_all(sent, world_ranks_, exchange_.wait());
   }
 
-  /// A message that is sent, and so short that MPI has copied it.
-  static void forget(MPI_Request& sent) {
-    if (sent != MPI_REQUEST_NULL) check(MPI_Request_free(&sent), "MPI_Request_free");
+  /// Before `error` leaves: MPI no longer writes into what is received.
+  void give_up(const std::exception& error, std::span<MPI_Request> received) noexcept {
+    for (MPI_Request& request : received)
+      if (request != MPI_REQUEST_NULL && MPI_Cancel(&request) == MPI_SUCCESS)
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    end_job_if_pending(received, world_ranks_[rank_], error);  // it cannot be cancelled
+    exchange_.keep_communicator();
+    failure_ = sentence_or({error.what()}, "out of memory");
+  }
+
+  /// A message that is sent and not awaited. MPI mostly has its own copy of one so short; else the
+  /// memory of the message is never freed.
+  void forget(MPI_Request& sent) noexcept {
+    if (sent != MPI_REQUEST_NULL) {
+      int done = 0;
+      MPI_Test(&sent, &done, MPI_STATUS_IGNORE);
+    }
+    if (sent == MPI_REQUEST_NULL) return;
+    MPI_Request_free(&sent);
+    is_read_ = true;
   }
 
   /// For a rank that knows that another one has left: its next collective throws, and the others,
@@ -180,7 +195,7 @@ class Agreement {
   }
 
   void throw_if_left(const Call& call, std::size_t rank) const {
-    if (!timed_out_.empty()) throw peer_error(timed_out_);
+    if (!failure_.empty()) throw peer_error(failure_);
     if (has_left_[rank] != 0)
       throw peer_error({"in ", call, ": rank ", world_ranks_[rank],
                         " has left the group, and this call waits for it"});
@@ -204,11 +219,13 @@ class Agreement {
   std::size_t rank_;
   int collective_tag_ = 0;
   int message_tag_ = 0;
+  std::unique_ptr<ControlMessage> mine_ = std::make_unique<ControlMessage>();  // that MPI reads
+  bool is_read_ = false;               // by MPI, also when this rank has left
   std::vector<ControlMessage> calls_;  // of the current call, by rank
   std::vector<MPI_Request> requests_;  // receives, then sends
   std::vector<std::uint64_t> tables_;  // of all_to_all: sent and received counts, by rank; mine
   std::vector<char> has_left_;         // by rank
-  std::string timed_out_;              // the error of a wait that was too long
+  std::string failure_;                // the error of the wait that failed, if one has
 };
 
 }  // namespace shardwise::detail::mpi

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <vector>
 
@@ -26,7 +27,7 @@ struct Block {
 class Exchange {
  public:
   /// `world`, `comm` and `world_ranks` have to outlive it.
-  Exchange(const MpiWorld& world, const OwnComm& comm, std::span<const int> world_ranks)
+  Exchange(const MpiWorld& world, OwnComm& comm, std::span<const int> world_ranks)
       : world_(world),
         comm_(comm),
         world_ranks_(world_ranks),
@@ -49,11 +50,14 @@ class Exchange {
   /// The number of that collective, from 1 on.
   std::uint64_t number() const { return number_; }
   /// A wait in that collective.
-  MessageWait wait() const { return wait_in({&call_, number_, world_ranks_}); }
-  /// A wait of this rank in another place.
-  MessageWait wait_in(const WaitPlace& place) const {
-    return {world_ranks_[index(rank_)], world_.timeout, place};
+  MessageWait wait() const { return wait_in(call_, number_); }
+  /// A wait of this rank in another call; a message has no number.
+  MessageWait wait_in(const Call& call, std::uint64_t number = 0) const {
+    return {world_ranks_[index(rank_)], world_.timeout, {&call, number, world_ranks_}};
   }
+
+  /// For after a call that has failed on this rank: others may still send what belongs to it.
+  void keep_communicator() { comm_.keep(); }
 
   /// The blocks that the next exchange sends to each rank, and those that it receives. All are
   /// empty after it. The block of this rank itself is ignored.
@@ -61,8 +65,9 @@ class Exchange {
   std::span<Block> incoming() { return incoming_; }
 
   /// Sends and receives the blocks, piece by piece. The two ranks of a block agree on its size and
-  /// so on its pieces; other ranks do not need to know them.
-  void run(Dtype dtype) {
+  /// so on its pieces; other ranks do not need to know them. Ends the job if it fails while MPI may
+  /// still write to the blocks.
+  void run(Dtype dtype) try {
     outgoing_[index(rank_)] = incoming_[index(rank_)] = {};
     bool more = true;
     for (std::size_t done = 0; more; done += world_.largest_piece) {
@@ -75,10 +80,14 @@ class Exchange {
         more |= start_piece(false, incoming_[index(from)], done, dtype, from);
         more |= start_piece(true, outgoing_[index(to)], done, dtype, to);
       }
-      wait_all_or_end_job(requests_, partners_, wait());
+      wait_all(requests_, partners_, wait());
     }
-    std::fill(outgoing_.begin(), outgoing_.end(), Block{});
-    std::fill(incoming_.begin(), incoming_.end(), Block{});
+    empty_blocks();
+  } catch (const std::exception& error) {
+    end_job_if_pending(requests_, wait().rank, error);
+    empty_blocks();
+    keep_communicator();
+    throw;
   }
 
   /// Every rank gets the `bytes` bytes at `mine` of all ranks, in rank order.
@@ -94,6 +103,11 @@ class Exchange {
   static constexpr int block_tag = 0;
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+  void empty_blocks() {
+    std::fill(outgoing_.begin(), outgoing_.end(), Block{});
+    std::fill(incoming_.begin(), incoming_.end(), Block{});
+  }
 
   /// Starts the piece of `block` that begins at element `done`, if there is one, and returns
   /// whether another piece follows.
@@ -113,11 +127,11 @@ class Exchange {
   }
 
   const MpiWorld& world_;
-  const OwnComm& comm_;
+  OwnComm& comm_;
   std::span<const int> world_ranks_;
   int rank_;
   int size_;
-  Call call_{Operation::split};  // that made the group
+  Call call_{Operation::split};  // until the first call
   std::uint64_t number_ = 0;
   std::vector<Block> outgoing_;
   std::vector<Block> incoming_;

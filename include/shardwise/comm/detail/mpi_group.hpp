@@ -1,13 +1,10 @@
 #pragma once
 // A group of ranks that are processes, and what their collectives use again and again.
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,8 +14,6 @@
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_messages.hpp"
 #include "shardwise/comm/detail/mpi_world.hpp"
-#include "shardwise/core/dtype.hpp"
-#include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::mpi {
 

@@ -105,7 +105,7 @@ class OwnComm {
   }
 
   /// Does not free it. After it is freed, MPI may use its context for a new communicator, and
-  /// messages that were sent on this one and never received could reach the new one.
+  /// messages on this one that were not received, or come later, could reach the new one.
   void keep() { is_kept_ = true; }
 
   static OwnComm duplicate(MPI_Comm comm) {

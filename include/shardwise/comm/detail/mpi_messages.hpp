@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,7 +50,7 @@ class Messages {
   }
 
   void send(const Call& call, std::span<const std::byte> bytes) {
-    comm_.keep();  // it is not known when the message is received
+    comm_.keep();  // the message may be received later, or never
     Message& message = idle_message();
     message.control = ControlMessage(1, call);
     message.bytes.assign(bytes.begin(), bytes.end());
@@ -66,6 +67,7 @@ class Messages {
 
   /// Throws a collective_error if the next message is not the expected one, and drops it.
   void receive(const Call& call, std::span<std::byte> bytes) {
+    comm_.keep();  // the message may come after this rank has given up
     if (agreement_ != nullptr) {
       const Call sent = agreement_->next_message(call);
       if (!is_same_message(sent, call)) {
@@ -117,13 +119,20 @@ class Messages {
     } while (first < elements);
   }
 
+  /// Ends the job if it fails while MPI may still write to `bytes`.
   void receive_piece(const Call& call, std::byte* bytes, int count) const {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Irecv(bytes, count, world_->types.of(call.dtype), call.root, tag, comm_.get(),
                     &request),
           "MPI_Irecv");
     const int from = world_rank(call.root);
-    wait_all_or_end_job({&request, 1}, {&from, 1}, exchange_.wait_in({&call}));
+    const MessageWait wait = exchange_.wait_in(call);
+    try {
+      wait_all({&request, 1}, {&from, 1}, wait);
+    } catch (const std::exception& error) {
+      end_job_if_pending({&request, 1}, wait.rank, error);
+      throw;
+    }
   }
 
   /// Where nobody has announced the next message: waits for it, and throws a collective_error if it
@@ -136,20 +145,29 @@ class Messages {
           check(MPI_Iprobe(call.root, tag, comm_.get(), &is_there, &status), "MPI_Iprobe");
           return is_there != 0;
         },
-        [&] { return std::vector<int>{world_rank(call.root)}; }, exchange_.wait_in({&call}));
-    int sent = 0;
-    check(MPI_Get_count(&status, world_->types.of(call.dtype), &sent), "MPI_Get_count");
+        [&] { return std::vector<int>{world_rank(call.root)}; }, exchange_.wait_in(call));
+    Call dropped = call;
+    int sent = elements(status, dropped.dtype);
     if (sent == count) return;
-    int bytes = 0;
-    check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
-    std::vector<std::byte> dropped(static_cast<std::size_t>(bytes));
-    Call all_of_it = call;
-    all_of_it.dtype = Dtype::uint8;
-    receive_piece(all_of_it, dropped.data(), bytes);
+    if (sent == MPI_UNDEFINED) {  // the last element is not whole
+      dropped.dtype = Dtype::uint8;
+      sent = elements(status, dropped.dtype);
+    }
+    if (sent != MPI_UNDEFINED) {  // more than MPI can count stay unread
+      std::vector<std::byte> bytes(static_cast<std::size_t>(sent) * size_of(dropped.dtype));
+      receive_piece(dropped, bytes.data(), sent);
+    }
     throw collective_error(
         {"rank ", world_rank(call.root),
          " sent a message of another length than this rank called: ", call,
          "; dtype, elements and tag of a message must be the same on both sides"});
+  }
+
+  /// In a message, or MPI_UNDEFINED.
+  int elements(const MPI_Status& status, Dtype dtype) const {
+    int count = 0;
+    check(MPI_Get_count(&status, world_->types.of(dtype), &count), "MPI_Get_count");
+    return count;
   }
 
   void drop(const Call& sent, int from) const {

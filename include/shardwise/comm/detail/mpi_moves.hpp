@@ -35,6 +35,12 @@ void set_blocks(std::span<Block> blocks, const T* data, Counts counts) {
     blocks[r] = block_of(data, counts[r]);
 }
 
+/// This rank's block of `data`, which has one of these counts for each rank.
+template <class T>
+std::span<T> own_block(const MpiGroup& group, std::span<T> data, Counts counts) {
+  return data.subspan(offset(counts, group.rank()), counts[static_cast<std::size_t>(group.rank())]);
+}
+
 template <class T>
 void copy_own(std::span<const T> from, T* to) {
   if (!from.empty() && from.data() != to) std::copy(from.begin(), from.end(), to);
@@ -70,8 +76,7 @@ void move(MpiGroup& group, const moves::ReduceScatter<T>& m) {
 template <class T>
 void sum_shares(MpiGroup& group, const moves::AllReduce<T>& m) {
   const Counts shares = group.shares(m.in.size());
-  const std::span<T> mine =
-      m.out.subspan(offset(shares, group.rank()), shares[static_cast<std::size_t>(group.rank())]);
+  const std::span<T> mine = own_block(group, m.out, shares);
   move(group, moves::ReduceScatter<T>{m.in, mine, shares, m.reduction});
   move(group, moves::AllGather<T>{mine, m.out, shares});
 }
@@ -120,17 +125,26 @@ void move(MpiGroup& group, const moves::Scatter<T>& m) {
   exchange.run(dtype_v<T>);
 }
 
-/// The root sends small data whole to each rank. Of larger data it sends each rank a share, and the
-/// ranks send those to each other, so that no rank sends more than twice the data.
+/// A broadcast in which the root sends each rank a share, and the ranks send those to each other,
+/// so that no rank sends more than twice the data. The root receives nothing.
+template <class T>
+void broadcast_shares(MpiGroup& group, const moves::Broadcast<T>& m) {
+  const Counts shares = group.shares(m.out.size());
+  const std::span<T> mine = own_block(group, m.out, shares);
+  move(group, moves::Scatter<T>{m.out, mine, shares, m.root});
+  Exchange& exchange = group.exchange();
+  std::ranges::fill(exchange.outgoing(), block_of(mine.data(), mine.size()));
+  if (group.rank() != m.root) {
+    exchange.outgoing()[static_cast<std::size_t>(m.root)] = {};
+    set_blocks(exchange.incoming(), m.out.data(), shares);
+  }
+  exchange.run(dtype_v<T>);
+}
+
+/// The root sends small data whole to each rank.
 template <class T>
 void move(MpiGroup& group, const moves::Broadcast<T>& m) {
-  if (m.out.size_bytes() > gathered_bytes) {
-    const Counts shares = group.shares(m.out.size());
-    const std::span<T> mine =
-        m.out.subspan(offset(shares, group.rank()), shares[static_cast<std::size_t>(group.rank())]);
-    move(group, moves::Scatter<T>{m.out, mine, shares, m.root});
-    return move(group, moves::AllGather<T>{mine, m.out, shares});
-  }
+  if (m.out.size_bytes() > gathered_bytes) return broadcast_shares(group, m);
   Exchange& exchange = group.exchange();
   const Block all = block_of(m.out.data(), m.out.size());
   if (group.rank() == m.root)

@@ -2,14 +2,17 @@
 // How a process waits for messages of MPI: it polls, says after a while for whom it waits, and
 // gives up after the time-out.
 
+#include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <span>
-#include <string>
+#include <thread>
 #include <vector>
 
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/patience.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/sentence.hpp"
 
 namespace shardwise::detail::mpi {
 
@@ -20,20 +23,24 @@ struct MessageWait {
   WaitPlace place{};
 };
 
-/// Polls until done(). After the time-out it throws a peer_error that names missing(), world ranks.
+/// Polls until done(). After the time-out it throws a peer_error that names missing(), world ranks;
+/// if that has none, the wait has just ended.
 template <class Done, class Missing>
 void poll_until(Done done, Missing missing, const MessageWait& wait) {
   for (int polls = 0; polls < 1000; ++polls)  // without a look at the clock
     if (done()) return;
   Patience patience(wait.timeout, Patience::Clock::now());
   while (!done()) {
+    std::this_thread::yield();
     const Patience::Event event = patience.poll(Patience::Clock::now());
+    if (event == Patience::Event::none) continue;
+    const std::vector<int> ranks = missing();
+    if (ranks.empty()) continue;
     if (event == Patience::Event::timeout)
       throw peer_error({"in ", wait.place.describe(), ": ",
-                        waited_text(wait.rank, wait.timeout, missing()), timeout_advice});
-    if (event == Patience::Event::warning)
-      print_warning(waited_text(wait.rank, Patience::warning_after(wait.timeout), missing()) +
-                    " in " + wait.place.describe());
+                        waited_text(wait.rank, wait.timeout, ranks), timeout_advice});
+    print_warning(waited_text(wait.rank, Patience::warning_after(wait.timeout), ranks) + " in " +
+                  wait.place.describe());
   }
 }
 
@@ -43,22 +50,24 @@ inline bool is_done(MPI_Request& request) {
   return done != 0;
 }
 
-/// The partners of requests that are not done.
+/// The partners of requests that are not done, each once, in order.
 inline std::vector<int> missing_partners(std::span<const MPI_Request> requests,
                                          std::span<const int> partners) {
   std::vector<int> missing;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     int done = 0;
     check(MPI_Request_get_status(requests[i], &done, MPI_STATUS_IGNORE), "MPI_Request_get_status");
-    if (done == 0 && (missing.empty() || missing.back() != partners[i]))
-      missing.push_back(partners[i]);
+    if (done == 0) missing.push_back(partners[i]);
   }
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
   return missing;
 }
 
 /// Waits until all requests are done, for one after the other: MPI_Waitall would only say that one
 /// of them failed, and not why. `partners` are the world ranks at their other sides.
-/// throws  peer_error after the time-out; then the requests that are not done stay as they are
+/// throws  peer_error after the time-out, and what check() throws; then the requests that are not
+///         done stay as they are
 ///
 /// For errors of requests MPICH 4.0 asks the handler of MPI_COMM_WORLD, which is the
 /// caller's: unless that is MPI_ERRORS_RETURN, the job ends here in MPICH's words.
@@ -73,14 +82,14 @@ inline void wait_all(std::span<MPI_Request> requests, std::span<const int> partn
       [&] { return missing_partners(requests, partners); }, wait);
 }
 
-/// The same for messages in memory of the caller. MPI may still write to it after the time-out, so
-/// no exception may leave its owner: the job ends.
-inline void wait_all_or_end_job(std::span<MPI_Request> requests, std::span<const int> partners,
-                                const MessageWait& wait) {
-  try {
-    wait_all(requests, partners, wait);
-  } catch (const peer_error& error) {
-    end_job(sentence({"rank ", wait.rank, ": ", error.what()}));
+/// Before `error` leaves the owner of memory to which MPI may still write: ends the job unless all
+/// requests are done.
+inline void end_job_if_pending(std::span<const MPI_Request> requests, int rank,
+                               const std::exception& error) noexcept {
+  for (const MPI_Request request : requests) {
+    int done = 0;
+    MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE);
+    if (done == 0) end_job(sentence_or({"rank ", rank, ": ", error.what()}, "out of memory"));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/ranks_text.hpp"
 #include "shardwise/core/sentence.hpp"
 
 namespace shardwise::detail {
@@ -34,8 +35,10 @@ class Patience {
   Event poll(Clock::time_point now) {
     waited_ += std::min<Clock::duration>(now - last_, slice);
     last_ = now;
-    if (timeout_ > Duration::zero() && waited_ >= timeout_) return Event::timeout;
-    if (warned_ || waited_ < warning_after(timeout_)) return Event::none;
+    // In milliseconds: a long time-out has no number of nanoseconds.
+    const Duration waited = std::chrono::floor<Duration>(waited_);
+    if (timeout_ > Duration::zero() && waited >= timeout_) return Event::timeout;
+    if (warned_ || waited < warning_after(timeout_)) return Event::none;
     warned_ = true;
     return Event::warning;
   }
@@ -59,13 +62,6 @@ inline std::string duration_text(Patience::Duration duration) {
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
-/// "rank 1", "ranks 0, 2"
-inline std::string ranks_text(std::span<const int> ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) text += sentence({i == 0 ? "" : ", ", ranks[i]});
-  return text;
-}
-
 /// The call in which a rank waits.
 struct WaitPlace {
   const Call* call = nullptr;
@@ -74,8 +70,9 @@ struct WaitPlace {
 
   /// For example "barrier(), collective 3 of ranks 0, 2".
   std::string describe() const {
-    if (number == 0) return to_string(*call);
-    return sentence({*call, ", collective ", number, " of ", ranks_text(group)});
+    std::string text = to_string(*call);
+    if (number != 0) text += sentence({", collective ", number});
+    return text + " of " + ranks_text(group);
   }
 };
 
@@ -87,12 +84,14 @@ inline std::string waited_text(int rank, Patience::Duration time, std::span<cons
 
 /// What the error of a time-out says at its end.
 inline constexpr const char* timeout_advice =
-    "; who does not come has stopped, computes without end, or makes another call. If it only "
-    "needs longer, set the option `timeout`, or SHARDWISE_TIMEOUT in seconds";
+    "; a rank that does not come has stopped, computes without end, or makes another call. If it "
+    "only needs longer, set the option `timeout`, or SHARDWISE_TIMEOUT in seconds";
 
-/// One line on standard error.
+/// One line on standard error. `text` is empty if there was no memory for it.
 inline void print_warning(const std::string& text) {
-  std::fprintf(stderr, "shardwise: %s\n", text.c_str());
+  std::fprintf(stderr, "shardwise: %s\n",
+               text.empty() ? "a rank has waited long, and is out of memory to say for which"
+                            : text.c_str());
 }
 
 }  // namespace shardwise::detail

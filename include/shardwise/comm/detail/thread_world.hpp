@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -214,7 +213,7 @@ class ThreadWorld {
       }
       me.wake.wait_for(lock, Patience::slice);
       const Patience::Event event = patience.poll(Patience::Clock::now());
-      if (event != Patience::Event::none && !wait.done()) report_long_wait(event, rank, wait);
+      if (event != Patience::Event::none) report_long_wait(event, rank, wait);
     }
     me.asleep_in = nullptr;
     sleepers_.fetch_sub(1);
@@ -252,6 +251,7 @@ class ThreadWorld {
     const Patience::Duration time = too_long ? timeout_ : Patience::warning_after(timeout_);
     const std::string text = text_or_empty(
         [&] { return waited_text(rank, time, wait.missing()) + ": " + all_states(); });
+    if (wait.done()) return;  // and then the text may name no rank
     if (too_long) return abort_all(text_or_empty([&] { return text + timeout_advice; }));
     for (Rank& other : ranks_) other.warned = true;
     print_warning(text);
