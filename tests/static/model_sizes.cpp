@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "shardwise/layers/convolution.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/layers/prelu.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
@@ -53,5 +55,15 @@ static_assert(Repeat<2, Residual<RowParallelLinear<6, 6>>>{}.in() == 6);
 static_assert(Sequential<Relu, Tanh>{}.in() == dynamic);
 // So does a gather policy: a stream laid out where the model begins is still of a known size.
 static_assert(Sequential<To<Sharded<Axis::batch>>, Static>{}.in() == 20);
+
+// One slope for all elements takes any number of features and of channels.
+static_assert(Sequential<Linear<split::none, 5, 7>, PRelu<>, Linear<split::none, 7, 3>>{}.in() ==
+              5);
+static_assert(Sequential<PRelu<>, Linear<split::none, 7, 3>>{}.in() == 7);
+static_assert(Sequential<PRelu<7>>{}.in() == 7 && Sequential<PRelu<>>{}.in() == dynamic);
+using Filters = Sequential<Conv2d<split::none, 3, 8, 3>, PRelu<>, Conv2d<split::none, 8, 4, 3>>;
+static_assert(Filters{}.output_shape(
+                  {{Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 5}, {Axis::width, 6}}) ==
+              Shape{{Axis::batch, 2}, {Axis::channel, 4}, {Axis::height, 1}, {Axis::width, 2}});
 
 }  // namespace

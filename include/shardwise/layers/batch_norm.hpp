@@ -140,13 +140,7 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
   using exchanges = std::tuple<detail::ChannelSums<In>>;
 
   constexpr Shape output_shape(const Shape& x) const {
-    if (x.rank() == 0) return x;
-    const std::size_t axis = detail::channel_axis(x);
-    const bool both = x.has(Axis::channel) && x.has(Axis::feature);
-    if (both || axis == x.rank() || (x[axis].known() && x[axis].extent() != in())) {
-      throw shape_error({"the input is a tensor ", x, ", but the layer normalises ", in(),
-                         " channels or features: there must be one such axis, with that extent"});
-    }
+    if (x.rank() > 0) detail::require_channels(x, "normalises", in());
     return x;
   }
 

@@ -60,7 +60,8 @@ namespace detail {
 template <std::size_t Axes, Kernel K>
 consteval ConvolutionForm<Axes> transposed_form_of() {
   constexpr KernelOptions o = K.options;
-  static_assert(windows_must_exist<Axes, K.size, o.stride, o.padding, o.dilation>());
+  static_assert(
+      windows_must_exist<Axes, K.size, o.stride, o.padding, o.dilation, o.output_padding>());
   static_assert(o.groups > 0, "A convolution has at least one group.");
   static_assert(o.grain > 0, "Shards keep at least one output channel together: give .grain = 1.");
   const auto at_least_one = [](int n) { return static_cast<std::size_t>(n > 0 ? n : 1); };

@@ -43,14 +43,15 @@ struct PlaneShares {
 
 }  // namespace detail
 
-/// [batch, channel, ...] -> the same axes, with extent 1 for those of space: the mean over them. If
-/// an axis of space is split, each rank gives the sum of its part, divided by the number of
-/// elements of all ranks: a summand of the mean.
+/// Images [batch, channel, ...] -> the same axes, with extent 1 for those of space: the mean over
+/// them. If an axis of space is split, each rank gives the sum of its part, divided by the number
+/// of elements of all ranks: a summand of the mean.
 ///
 /// layout   Sharded<depth>, Sharded<height>, Sharded<width> -> Partial;   L -> L for any other L,
 ///          also Partial, since the layer is linear
 /// sends    nothing
-/// throws   shape_error if x does not begin with batch and channel, or has empty planes
+/// throws   shape_error if x is not images [batch, channel, (depth,) (height,) width], or has empty
+///          planes
 /// source   ONNX operator GlobalAveragePool
 struct GlobalAveragePool {
   ///@{

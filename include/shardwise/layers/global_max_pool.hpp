@@ -68,9 +68,9 @@ struct PlaceOfLargest {
   constexpr auto operator()(std::size_t p) const {
     return [of = part, plane = x + p * part.size(), most = largest[p]](std::size_t i) {
       const auto value = static_cast<accumulate_t<T>>(plane[i]);
-      const bool is_largest = value == most || value != value;
-      return is_largest ? static_cast<double>(of.global(i))
-                        : std::numeric_limits<double>::infinity();
+      const bool is_nan = value != value && most != most;  // a maximum may leave NaN out
+      return value == most || is_nan ? static_cast<double>(of.global(i))
+                                     : std::numeric_limits<double>::infinity();
     };
   }
 };
@@ -108,9 +108,9 @@ struct GradientOfLargest {
 
 }  // namespace detail
 
-/// [batch, channel, ...] -> the same axes, with extent 1 for those of space: the largest element.
-/// Of equal ones the first in memory of the whole plane counts, and only it gets the gradient, on
-/// the rank that has it.
+/// Images [batch, channel, ...] -> the same axes, with extent 1 for those of space: the largest
+/// element. Of equal ones the first in memory of the whole plane counts, and only it gets the
+/// gradient, on the rank that has it.
 ///
 /// layout   Sharded<depth>, Sharded<height>, Sharded<width> -> Invariant;   L -> L for any other L
 ///          but Partial, which becomes the preferred layout if that splits batch or channel, else
@@ -118,7 +118,8 @@ struct GradientOfLargest {
 /// saves    the place of the largest element of each plane, not its input
 /// sends    if an axis of space is split, forward two all-reduces of one number for each plane: the
 ///          largest element, and its place in double
-/// throws   shape_error if x does not begin with batch and channel, or has empty planes
+/// throws   shape_error if x is not images [batch, channel, (depth,) (height,) width], or has empty
+///          planes
 /// source   torch.nn.AdaptiveMaxPool2d(1); ONNX operator GlobalMaxPool
 class GlobalMaxPool {
   template <Layout In>
@@ -177,7 +178,7 @@ class GlobalMaxPool {
                                             detail::PlaceOfLargest<T>{part, x.data(), of_planes},
                                             detail::Smallest{});
     frame.backend().for_each(y.size(), detail::PutLargest<T>{of_planes, y.data()});
-    if (frame.training()) frame.state().places = std::move(places);
+    if (Frame::input_gradient && frame.training()) frame.state().places = std::move(places);
   }
 
   template <class Frame, class DY, class DX>

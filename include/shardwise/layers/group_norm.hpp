@@ -84,11 +84,10 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
 
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return x;
-    const bool is_image = x.rank() > 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
     const bool divides = in() > 0 && in() % groups() == 0;
-    if (!is_image || !divides || (x[1].known() && x[1].extent() != in())) {
+    if (!is_images(x) || !divides || (x[1].known() && x[1].extent() != in())) {
       throw shape_error({"the input is a tensor ", x, ", but the layer normalises ", groups(),
-                         " groups of images [batch, channel, ...] with ", in(),
+                         " groups of images [batch, channel, (depth,) (height,) width] with ", in(),
                          " channels, equally many for each group"});
     }
     return x;
@@ -117,6 +116,7 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
+    if (frame.training()) require_variance(x);
     const GroupedPlanes planes = planes_of(x);
     auto sums = Exchanges::sums(frame, rows_of(x), count_of_row(x), epsilon_, x.data());
     const auto [weight, bias] = NormOfGroups::values_of(frame);
@@ -194,6 +194,14 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
     return of_group() * plane_of(x.global());
   }
 
+  template <class X>
+  void require_variance(const X& x) const {
+    if (count_of_row(x) != 1) return;
+    throw shape_error({"the input is a tensor ", x.global(),
+                       ", a single value for each group, which has no variance to train with: take "
+                       "larger images or groups, or evaluate"});
+  }
+
   template <class Frame, class PerRow, class X>
   Rows<Frame> statistics(const NormSums<PerRow>& sums, const X& x) const {
     return {sums, count_of_row(x), epsilon_};
@@ -235,8 +243,8 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
 ///                                              each image, each way
 /// layout   L -> L, for every L but Partial. Split by channel, ranks have whole groups: the grain
 ///          of x's channels is a multiple of the channels of a group.
-/// throws   shape_error if x is not such images, or its shards could cut a group; argument_error
-///          for an epsilon below 0
+/// throws   shape_error if x is not such images, if its shards could cut a group, or in training if
+///          a group has only one value; argument_error for an epsilon below 0
 /// source   Wu, He, "Group normalization", 2018; torch.nn.GroupNorm
 template <std::size_t Groups, std::size_t N, Affine A = Affine::weight_and_bias>
 struct GroupNorm : detail::NormOfGroups<Groups, N, A> {

@@ -10,7 +10,6 @@
 
 #include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/core/dtype.hpp"
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/detail/channels.hpp"
@@ -71,6 +70,9 @@ struct PReluTerms {
 /// Sharded<channel>, <feature>   [N/P]   nothing           [1]           an all-reduce
 /// any other split      [N]              an all-reduce     [1]           an all-reduce
 ///
+/// `PRelu<dynamic>(1)` is for one channel: with one w for all elements, as torch.nn.PReLU has it by
+/// default, write `PRelu<>`.
+///
 /// layout   L -> L, for every L but Partial
 /// saves    x
 /// sends    nothing
@@ -83,11 +85,18 @@ class PRelu : public KeepsLayout, public Sized<N> {
 
  public:
   using Sized<N>::Sized;
-  using Sized<N>::in;
-  static constexpr std::size_t in_features = is_one ? dynamic : N;  ///< or `dynamic`
+
+  ///@{
+  /// N, or `dynamic`, also with one weight: that takes any number of features.
+  static constexpr std::size_t in_features = is_one ? dynamic : N;
+  static constexpr std::size_t out_features = in_features;
+  ///@}
+
+  /// The number of channels or features, with a weight for each.
+  constexpr std::size_t in() const requires(N != 1) { return Sized<N>::in(); }
 
   /// The same layer with its size in the object.
-  constexpr auto as_dynamic() const { return PRelu<dynamic>(in()); }
+  constexpr auto as_dynamic() const requires(N != 1) { return PRelu<dynamic>(in()); }
 
   ///@{
   /// As `Layer` says.
@@ -101,15 +110,8 @@ class PRelu : public KeepsLayout, public Sized<N> {
       detail::ChannelParameter<In>>>;
 
   constexpr Shape output_shape(const Shape& x) const {
-    if (x.rank() == 0 || is_one) return x;
-    const std::size_t axis = detail::channel_axis(x);
-    const bool both = x.has(Axis::channel) && x.has(Axis::feature);
-    if (both || axis == x.rank() || (x[axis].known() && x[axis].extent() != in())) {
-      throw shape_error({"the input is a tensor ", x, ", but the layer has a slope for each of ",
-                         in(),
-                         " channels or features: there must be one such axis, with that "
-                         "extent"});
-    }
+    if (x.rank() > 0 && !is_one)
+      detail::require_channels(x, "has a slope for each of", Sized<N>::in());
     return x;
   }
 

@@ -14,7 +14,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/tensor_memory.hpp"
-#include "shardwise/layers/global_average_pool.hpp"
+#include "shardwise/layers/detail/planes.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/stream.hpp"
@@ -75,7 +75,6 @@ struct PutFactorGradient {
 ///     Join<ScaleChannels<activations::Sigmoid>, Identity,
 ///          Sequential<GlobalAveragePool, Squeeze, Relu, Excite>>       1 x 1 convolutions
 ///
-/// layout   x          L -> L, for every L but Partial and Replicated
 /// layout   x: L -> L, for every L but Partial and Replicated;   s: as x, but Replicated if x is
 ///          split along space: then the gradient of s is one summand on each rank
 /// saves    x and s
@@ -96,8 +95,7 @@ struct ScaleChannels : KeepsStream {
   constexpr Shape output_shape(const std::array<Shape, 2>& operands) const {
     const auto& [x, s] = operands;
     if (x.rank() == 0 || s.rank() == 0) return x;
-    bool fits = x.rank() > 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel &&
-                (s.rank() == 2 || s.rank() == x.rank());
+    bool fits = detail::is_images(x) && (s.rank() == 2 || s.rank() == x.rank());
     for (std::size_t i = 0; fits && i < s.rank(); ++i)
       fits = i < 2 ? s[i] == x[i] : s[i].axis == x[i].axis && s[i].extent() == 1;
     if (!fits) {

@@ -64,9 +64,11 @@ inline constexpr Padding same{PerAxis(0), PerAxis(0), true};
 namespace detail {
 
 /// The errors of windows, reported where they are written.
-template <std::size_t Axes, PerAxis Size, PerAxis Stride, Padding Zeros, PerAxis Dilation>
+template <std::size_t Axes, PerAxis Size, PerAxis Stride, Padding Zeros, PerAxis Dilation,
+          PerAxis Added = PerAxis(0)>
 consteval bool windows_must_exist() {
-  static_assert(Size.fits(Axes) && Stride.fits(Axes) && Zeros.fits(Axes) && Dilation.fits(Axes),
+  static_assert(Size.fits(Axes) && Stride.fits(Axes) && Zeros.fits(Axes) && Dilation.fits(Axes) &&
+                    Added.fits(Axes),
                 "Give one number for all axes of space, or one for each: a layer of two axes takes "
                 "3 or {3, 5}, and not {3, 5, 7}.");
   static_assert(Size.least() > 0 && Stride.least() > 0 && Dilation.least() > 0,

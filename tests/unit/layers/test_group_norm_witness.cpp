@@ -126,9 +126,12 @@ TEST_CASE("what has no whole groups is refused") {
   };
   CHECK_THROWS_WITH_AS((GroupNorm<2, 4>{}.output_shape(images({Axis::channel, 6}))),
                        "the input is a tensor [batch 2, channel 6, height 3, width 2], but the "
-                       "layer normalises 2 groups of images [batch, channel, ...] with 4 channels, "
-                       "equally many for each group",
+                       "layer normalises 2 groups of images [batch, channel, (depth,) (height,) "
+                       "width] with 4 channels, equally many for each group",
                        shape_error);
+  CHECK_THROWS_AS(
+      (GroupNorm<2, 4>{}.output_shape({{Axis::batch, 2}, {Axis::channel, 4}, {Axis::sequence, 3}})),
+      shape_error);
   CHECK_THROWS_AS((GroupNorm<2, dynamic>(3).output_shape(images({Axis::channel, 3}))), shape_error);
   CHECK_THROWS_AS(InstanceNorm<dynamic>(0).output_shape(images({Axis::channel, 0})), shape_error);
   CHECK_THROWS_AS((GroupNorm<2, 4>(Epsilon{-1})), argument_error);
@@ -144,6 +147,20 @@ TEST_CASE("what has no whole groups is refused") {
                                          "4), or write To<Invariant> in front of this one"),
                        shape_error);
   const Split whole(GroupNorm<2, 8>{}, alone, Seed{1}, images({Axis::channel, 1, 8}));
+}
+
+TEST_CASE("a group of one value is not for training") {
+  SingleRank alone;
+  const Shape points{{Axis::batch, 2}, {Axis::channel, 4}, {Axis::height, 1}, {Axis::width, 1}};
+  Model<InstanceNorm<4>, Context<float, Reference, SingleRank>, Ends<Invariant, Invariant>,
+        TrainWithInputGradient>
+      model(InstanceNorm<4>{}, alone, Seed{1}, points);
+  const Tensor<float, Invariant> x(points);
+  CHECK_THROWS_WITH_AS(model.forward(x.view()),
+                       doctest::Contains("a single value for each group, which has no variance to "
+                                         "train with: take larger images or groups, or evaluate"),
+                       shape_error);
+  CHECK(model.evaluate(x.view())[0] == 0);
 }
 
 TEST_CASE("names of norms of groups") {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 
 #include "shardwise/layers/average_pool.hpp"
@@ -81,6 +82,17 @@ TEST_CASE("values of PyTorch of whole planes") {
   check<GlobalMaxPool, Axis::height, Invariant>(volumes, "max_global3");
 }
 
+TEST_CASE("NaN is the largest element, unless the maximum over ranks left it out") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  const float x[] = {1, nan, 2}, most[] = {2, nan};
+  const detail::PlanePart part{.here = {1, 1, 3}, .first = {}, .all = {1, 1, 3}};
+  const auto is_place = [&](const float* largest, std::size_t i) {
+    return !std::isinf(detail::PlaceOfLargest<float>{part, x, largest}(0)(i));
+  };
+  CHECK((!is_place(most, 0) && !is_place(most, 1) && is_place(most, 2)));
+  CHECK((!is_place(most + 1, 0) && is_place(most + 1, 1) && !is_place(most + 1, 2)));
+}
+
 TEST_CASE("what cannot be pooled is refused, with the layer's place") {
   const auto shape_of = [](std::size_t height, std::size_t width) {
     return Shape{
@@ -104,6 +116,22 @@ TEST_CASE("what cannot be pooled is refused, with the layer's place") {
   CHECK_THROWS_AS(MaxPool2d<2>{}.output_shape({{Axis::batch, 1}, {Axis::feature, 4}}), shape_error);
   CHECK_THROWS_AS(GlobalAveragePool{}.output_shape(shape_of(2, 0)), shape_error);
   CHECK_THROWS_AS(GlobalAveragePool{}.output_shape({{Axis::batch, 1}, {Axis::channel, 4}}),
+                  shape_error);
+
+  // Ranks that split another axis than those of space would take their parts for the whole.
+  const Shape tokens{{Axis::batch, 1}, {Axis::channel, 4}, {Axis::sequence, 5}};
+  CHECK_THROWS_WITH_AS(
+      GlobalMaxPool{}.output_shape(tokens),
+      "the input is a tensor [batch 1, channel 4, sequence 5], but the layer pools the planes of "
+      "images [batch, channel, (depth,) (height,) width], which must have elements",
+      shape_error);
+  CHECK_THROWS_AS(GlobalAveragePool{}.output_shape(tokens), shape_error);
+  CHECK_THROWS_AS(GlobalMaxPool{}.output_shape({{Axis::batch, 1},
+                                                {Axis::channel, 4},
+                                                {Axis::sequence, 2},
+                                                {Axis::depth, 2},
+                                                {Axis::height, 2},
+                                                {Axis::width, 2}}),
                   shape_error);
 
   SingleRank alone;

@@ -8,6 +8,7 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/sums.hpp"
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/core/tensor_memory.hpp"
@@ -18,6 +19,16 @@ namespace shardwise::detail {
 /// either.
 constexpr std::size_t channel_axis(const Shape& x) {
   return x.find(x.has(Axis::channel) ? Axis::channel : Axis::feature);
+}
+
+/// Throws shape_error unless x has an axis of channels or one of features, with this extent. `does`
+/// is what the layer does with them.
+constexpr void require_channels(const Shape& x, const char* does, std::size_t extent) {
+  const std::size_t axis = channel_axis(x);
+  const bool both = x.has(Axis::channel) && x.has(Axis::feature);
+  if (!both && axis < x.rank() && (!x[axis].known() || x[axis].extent() == extent)) return;
+  throw shape_error({"the input is a tensor ", x, ", but the layer ", does, " ", extent,
+                     " channels or features: there must be one such axis, with that extent"});
 }
 
 /// A row-major tensor as [outer, channels, inner].

@@ -7,6 +7,7 @@
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/shape.hpp"
+#include "shardwise/layers/detail/convolution_checks.hpp"
 #include "shardwise/layout/layout.hpp"
 
 namespace shardwise::detail {
@@ -27,19 +28,28 @@ struct PlaneTerms {
   }
 };
 
+/// Whether x is images [batch, channel, (depth,) (height,) width].
+constexpr bool is_images(const Shape& x) {
+  if (x.rank() < 3 || x.rank() > 5 || x[0].axis != Axis::batch || x[1].axis != Axis::channel)
+    return false;
+  for (std::size_t i = 2; i < x.rank(); ++i)
+    if (x[i].axis != space_axis(i - 2, x.rank() - 2)) return false;
+  return true;
+}
+
 /// The elements of a plane of x.
 constexpr std::size_t plane_of(const Shape& x) { return x.elements(2, x.rank()); }
 
 /// The shape of one number for each plane of x, with the axes of x.
-/// throws   shape_error if x does not begin with batch and channel, or has empty planes
+/// throws   shape_error if x is not images, or has empty planes
 constexpr Shape one_of_each_plane(const Shape& x) {
   if (x.rank() == 0) return x;
-  bool fits = x.rank() > 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
+  bool fits = is_images(x);
   for (std::size_t i = 2; i < x.rank(); ++i) fits = fits && x[i].extent() > 0;
   if (!fits) {
     throw shape_error({"the input is a tensor ", x,
-                       ", but the layer pools the planes of images [batch, channel, ...], which "
-                       "must have elements"});
+                       ", but the layer pools the planes of images [batch, channel, (depth,) "
+                       "(height,) width], which must have elements"});
   }
   Shape y{x[0], x[1]};
   for (std::size_t i = 2; i < x.rank(); ++i) y.append({x[i].axis, 1});
