@@ -48,15 +48,15 @@ struct Elu {
   ///@{
   /// As every function of `activations`.
   static constexpr Activation kind = Activation::none;
-  static constexpr bool slope_from_output = true;
+  static constexpr bool slope_from_output = false;  // y + alpha is 0 where y is rounded to -alpha
 
   template <class A>
   static constexpr A value(A x) {
     return detail::select(x > A(0), x, alpha<A> * detail::exponential_less_one(x));
   }
   template <class A>
-  static constexpr A slope(A y) {
-    return detail::select(y > A(0), A(1), y + alpha<A>);
+  static constexpr A slope(A x) {
+    return detail::select(x > A(0), A(1), alpha<A> * detail::exponential(x));
   }
   ///@}
 

@@ -130,7 +130,7 @@ TEST_CASE_TEMPLATE("and what they are far out and near zero", A, float, double) 
     CHECK(HardSwish::slope(x) == 1);
 
     CHECK(Elu<1, 2>::value(-x) == A(-0.5));
-    CHECK(slope_at<Elu<1, 2>>(-x) == 0);
+    CHECK(slope_at<Elu<1, 2>>(-x) <= A(1e-30));
     CHECK(Softplus::value(-x) <= A(1e-30));
     CHECK(slope_at<Softplus>(-x) <= A(1e-30));
     CHECK(HardSwish::value(-x) == 0);

@@ -110,10 +110,10 @@ TEST_CASE("a softmax at its ends") {
   const float rows_of[] = {3e38F, -3e38F, -far, 1, 1, -far, 1, 2, std::nanf(""), -far, -far, -far};
   const Shape shape{{Axis::batch, 4}, {Axis::feature, 3}};
   const auto y = model.evaluate(View<const float, Invariant>(rows_of, shape, {}));
-  const double expected[] = {1, 0, 0, 0.5, 0.5, 0};
+  const float expected[] = {1, 0, 0, 0.5F, 0.5F, 0};
   for (std::size_t i = 0; i < 6; ++i) {
     CAPTURE(i);
-    CHECK(static_cast<double>(y[i]) == doctest::Approx(expected[i]).epsilon(1e-7));
+    CHECK(y[i] == expected[i]);
   }
   for (std::size_t i = 6; i < 12; ++i) CHECK(std::isnan(y[i]));
 }
@@ -125,11 +125,22 @@ TEST_CASE("each dtype rounds once") {
   check_rounds_once<float>(Softmax{}, rows, 4 * 0x1p-24);
   check_rounds_once<bf16>(Softmax{}, rows, 4 * 0x1p-8);
   check_rounds_once<fp16>(Softmax{}, rows, 4 * 0x1p-11);
-  // The slope of these is taken from a rounded output.
+  // The slopes of LeakyRelu and Softplus are taken from a rounded output.
   using Elus = Sequential<Elu<1, 2>, LeakyRelu<1, 5>>;
   check_rounds_once<float>(Elus{}, images, 4 * 0x1p-24);
   check_rounds_once<bf16>(Sequential<Softplus, HardSwish>{}, images, 4 * 0x1p-8);
   check_rounds_once<fp16>(Elus{}, images, 4 * 0x1p-11);
+}
+
+TEST_CASE("the slope of an ELU is e^x far below 0, where its output is rounded to the limit") {
+  const auto far = [](std::uint64_t number, std::size_t count) {
+    return testing::Whole(count, number == 90 ? -6.5 : 1);
+  };
+  const Shape one{{Axis::batch, 1}, {Axis::feature, 1}};
+  const auto ours =
+      testing::run_on_witness<bf16, Ends<Invariant, Invariant>>(Elu<>{}, one, 1, {90, 0, 91}, far);
+  CHECK(ours["y"][0] == -1);
+  CHECK(ours["dx"][0] == doctest::Approx(std::exp(-6.5)).scale(0).epsilon(0x1p-8));
 }
 
 TEST_CASE("slopes of channels begin as a quarter, and do not decay") {
