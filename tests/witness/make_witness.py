@@ -277,7 +277,7 @@ def pooling():
         "max_ceil2": lambda x: functional.max_pool2d(x, 2, (4, 2), 1, ceil_mode=True),
         "mean_ceil2": lambda x: functional.avg_pool2d(x, 4, 3, ceil_mode=True),
         "own_ceil2": lambda x: functional.avg_pool2d(
-            x, (3, 2), 2, 1, ceil_mode=True, count_include_pad=False),
+            x, (4, 2), 2, 1, ceil_mode=True, count_include_pad=False),
         "max_global1": lambda x: functional.adaptive_max_pool1d(x, 1),
         "max_global2": lambda x: functional.adaptive_max_pool2d(x, 1),
         "max_global3": lambda x: functional.adaptive_max_pool3d(x, 1),
