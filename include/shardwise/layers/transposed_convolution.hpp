@@ -44,17 +44,9 @@ struct TransposedLayouts<split::space<A>> : TransposedLayouts<split::none> {
 };
 
 template <>
-struct TransposedLayouts<split::group> {
-  template <Layout Wanted>
-  using desired_input_layout = Sharded<Axis::channel>;
-  template <Layout Offered, Layout Wanted>
-  using input_layout = Sharded<Axis::channel>;
-  template <Layout In>
-  using output_layout = Sharded<Axis::channel>;
+struct TransposedLayouts<split::group> : ConvolutionLayouts<split::group, 0> {  // of any form
   template <Layout In>
   using weight = ParameterUse<Sharded<Axis::input>, Sharded<Axis::input>>;
-  template <Layout In>
-  using bias = ParameterUse<Sharded<Axis::output>, Sharded<Axis::output>>;
 };
 
 template <auto Form>

@@ -44,15 +44,6 @@ struct ElementsOfChannel {
   }
 };
 
-/// db[c] = sum, or db[c] += sum.
-template <Real T>
-struct PutBiasGradient {
-  T* db;
-  Write write;
-
-  constexpr void operator()(std::size_t c, accumulate_t<T> sum) const { store(db[c], sum, write); }
-};
-
 /// The tensor that the library writes.
 inline const void*& result_among(ConvolutionPointers& pointers, ConvolutionProduct product) {
   switch (product) {
@@ -115,7 +106,7 @@ class CudnnConvolution {
   void backward_bias(const ConvolutionCall& call, const T* dy, Write write, T* db) {
     const std::size_t plane = call.output_plane();
     reduce_each(*backend_, outputs(), call.images * plane, accumulate_t<T>(0),
-                ElementsOfChannel<T>{dy, outputs(), plane}, Plus{}, PutBiasGradient<T>{db, write});
+                ElementsOfChannel<T>{dy, outputs(), plane}, Plus{}, StoreSum<T>{write, db});
   }
 
   /// A product by the library. For Write::replace, the result is cleared first if the library is

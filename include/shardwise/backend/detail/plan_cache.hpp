@@ -11,11 +11,13 @@
 namespace shardwise::detail {
 
 /// The last `capacity` plans in use, the latest first, and the permanent plans. A training loop
-/// needs two (for a full batch and for the last one), so a lookup takes one or two comparisons.
+/// needs two, for a full batch and for the last one, and a transposed convolution six in one cache:
+/// for each the product of its forward, and the gradient of its weight, written and added. So a
+/// lookup takes few comparisons.
 template <class Key, class Plan>
 class PlanCache {
  public:
-  static constexpr std::size_t capacity = 8;
+  static constexpr std::size_t capacity = 16;
 
   /// The plan of `key`; calls make() if there is none. If it `stays`, it is never dropped.
   template <class Make>
