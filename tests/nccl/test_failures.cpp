@@ -269,8 +269,11 @@ TEST_CASE("nccl: at communicating, calls that differ or are left out are told to
                  "rank 2 is at step 12, the others at step 11: it left out 3: Product, "
                  "backward; all must");
     }
-    NcclCommunicator part = nccl.split(nccl.rank() / 2, 0);
+    NcclCommunicator part = nccl.split(nccl.rank() > 0, 0);
     CHECK(part.compares_calls());
+    check_text(told([&] { nccl.rank() == 2 ? void(part.split(0, 0)) : part.barrier(); }),
+               nccl.rank() == 0 ? "nothing was thrown"
+                                : "group of 2: rank 1 called barrier(); rank 2 called split()");
     sum();
     nccl.wait();
     CHECK(data[0] == 9.0F);
@@ -304,5 +307,20 @@ TEST_CASE("nccl: ranks with different levels of checks do not wait for each othe
     check_text(what,
                "ranks disagree on the level of checks: ranks 0, 2 have local of the program, "
                "rank 1 has communicating of the program; give SHARDWISE_CHECKS to");
+    check_text(what, "or the same level to all ranks in the program");
   });
+}
+
+TEST_CASE("nccl: ranks that meet by an id agree on the level of checks") {
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  shardwise::run_ranks(2, [&](ThreadCommunicator& threads) {
+    const Stream stream;
+    const NcclOptions options{threads.rank(), stream.get(), 20s,
+                              threads.rank() == 1 ? CheckLevel::communicating : CheckLevel::local};
+    check_text(error_of([&] { const NcclCommunicator nccl(id, threads.rank(), 2, options); }),
+               "ranks disagree on the level of checks: rank 0 has local of the program, rank 1 has "
+               "communicating of the program;");
+  });
+  CHECK(nothing_is_left());
 }

@@ -9,8 +9,8 @@
 //   MpiCommunicator ranks(comm, {.checks = CheckLevel::local});        calls are not compared
 //   MpiCommunicator ranks(comm);                                       communicating
 //
-// When a program starts, the variable SHARDWISE_CHECKS (off, local or communicating) overrules the
-// level of its MPI ranks.
+// When ranks of MPI or NCCL are made, the variable SHARDWISE_CHECKS (off, local or communicating)
+// overrules the level that the program names.
 //
 // It is a type or a value and never a macro, so translation units with different levels may be
 // linked. Thread ranks always compare their calls, because they read each other's memory. Checks

@@ -45,7 +45,7 @@ namespace shardwise {
 ///   unless `checks` of the options or the variable SHARDWISE_CHECKS is `communicating`. Then a
 ///   call that differs is a collective_error on all ranks, which names all calls. For that the
 ///   ranks gather 40 bytes of each before a collective, and the host waits for them: use it to find
-///   an error. Messages and captured calls are not compared.
+///   an error. Messages, captured calls and the blocks of an all_to_all are not compared.
 ///
 /// **Failure.** A thread watches the calls. When one takes longer than the time-out, or NCCL
 /// reports an error, the thread aborts this communicator and all communicators that are related to
@@ -72,8 +72,10 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   template <detail::nccl::HostRanks C>
   explicit NcclCommunicator(C& ranks, NcclOptions options = {});
 
-  /// The ranks with this id, which rank 0 has from ncclGetUniqueId, become a group.
-  /// throws  backend_error with NCCL's text if NCCL refuses, for example because two ranks use one
+  /// The ranks with this id, which rank 0 has from ncclGetUniqueId, become a group, and exchange
+  /// their levels of checks.
+  /// throws  argument_error and collective_error about levels as the constructor before
+  ///         backend_error with NCCL's text if NCCL refuses, for example because two ranks use one
   ///         GPU or, from NCCL 2.23 on, because the versions differ
   ///         peer_error if the ranks do not connect in time, or if another rank has failed
   NcclCommunicator(const ncclUniqueId& id, int rank, int size, NcclOptions options = {});
@@ -94,7 +96,8 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   ///         an id throws, with the address
   explicit NcclCommunicator(const LaunchEnvironment& launch, NcclOptions options = {});
 
-  /// The group of `comm`, which the caller keeps and has to destroy, unless it was aborted.
+  /// The group of `comm`, which the caller keeps and has to destroy, unless it was aborted. All its
+  /// ranks call, and exchange their levels of checks as with an id.
   NcclCommunicator(ncclComm_t comm, cudaStream_t stream,
                    std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
@@ -210,14 +213,20 @@ NcclCommunicator::NcclCommunicator(C& ranks, NcclOptions options)
 
 inline NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int rank, int size,
                                           NcclOptions options)
-    : NcclCommunicator(new_watchdog(), detail::nccl::connect(id, rank, size, options)) {}
+    : NcclCommunicator(new_watchdog(), detail::nccl::connect(id, rank, size, options)) {
+  detail::nccl::agree_on_checks(group(), options.checks);
+}
 
 inline NcclCommunicator::NcclCommunicator(const LaunchEnvironment& launch, NcclOptions options)
-    : NcclCommunicator(new_watchdog(), detail::nccl::connect(launch, options)) {}
+    : NcclCommunicator(new_watchdog(), detail::nccl::connect(launch, options)) {
+  detail::nccl::agree_on_checks(group(), options.checks);
+}
 
 inline NcclCommunicator::NcclCommunicator(ncclComm_t comm, cudaStream_t stream,
                                           std::chrono::milliseconds timeout)
-    : NcclCommunicator(new_watchdog(), detail::nccl::adopt(comm, stream, timeout)) {}
+    : NcclCommunicator(new_watchdog(), detail::nccl::adopt(comm, stream, timeout)) {
+  detail::nccl::agree_on_checks(group(), CheckLevel::local);
+}
 
 inline NcclCommunicator NcclCommunicator::split(int color, int key) {
   const detail::nccl::SplitArguments arguments = detail::nccl::split_arguments(group(), color, key);

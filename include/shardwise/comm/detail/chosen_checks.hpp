@@ -60,12 +60,16 @@ CheckLevel agreed_checks(std::size_t ranks, Chosen chosen) {
       ranks, [&](std::size_t q, std::size_t r) { return chosen(q).level == chosen(r).level; });
   if (groups.size() == 1) return chosen(0).level;
   std::string text;
-  for (const SomeRanks& group : groups)
+  bool by_variable = false;
+  for (const SomeRanks& group : groups) {
     text += sentence({text.empty() ? "" : ", ", ranks_text(group),
                       group.size() == 1 ? " has " : " have ", chosen(group[0])});
+    by_variable |= chosen(group[0]).by_variable;
+  }
   throw collective_error({"ranks disagree on the level of checks: ", text, "; give ",
                           ChosenChecks::variable, " to the processes of all hosts (mpirun -x ",
-                          ChosenChecks::variable, ", srun --export=ALL), or to none"});
+                          ChosenChecks::variable, ", srun --export=ALL), or ",
+                          by_variable ? "to none" : "the same level to all ranks in the program"});
 }
 
 }  // namespace shardwise::detail

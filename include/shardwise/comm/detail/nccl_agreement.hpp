@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -47,8 +46,7 @@ inline void agree(NcclGroup& group, const Call& call) {
   for (std::size_t r = 1; r < records.size(); ++r) agreed &= same(0, r);
   const std::uint64_t number = group.next_compared();
   if (agreed) return;
-  std::vector<int> ranks(records.size());
-  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int> ranks = gathered(group, call, group.settings().world_rank);
   throw collective_error(
       describe_mismatch(number, ranks, gathered(group, call, CallText(call)), same));
 }

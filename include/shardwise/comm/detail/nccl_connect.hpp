@@ -11,10 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwise/comm/call.hpp"
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/detail/chosen_checks.hpp"
 #include "shardwise/comm/detail/comm_id_variable.hpp"
+#include "shardwise/comm/detail/nccl_agreement.hpp"
 #include "shardwise/comm/detail/nccl_group.hpp"
 #include "shardwise/comm/detail/nccl_library.hpp"
 #include "shardwise/comm/detail/rank_failure.hpp"
@@ -31,20 +33,22 @@ concept HostRanks = !requires {
 }
 &&Communicator<C>;
 
-/// Of a rank that cannot ask the others.
-inline CheckLevel own_checks(CheckLevel program) {
-  const ChosenChecks mine(program);
-  return agreed_checks(1, [&](std::size_t) { return mine; });
+/// The ranks of a group that was connected without an exchange before it exchange their levels of
+/// checks, see agreed_checks(). All of them call.
+inline void agree_on_checks(NcclGroup& group, CheckLevel program) {
+  const std::vector<ChosenChecks> all =
+      gathered(group, Call{Operation::split}, ChosenChecks(program));
+  agreed_checks(all.size(), [&](std::size_t r) { return all[r]; });
 }
 
 /// All ranks with this id call.
 inline std::unique_ptr<NcclGroup> connect(const ncclUniqueId& id, int rank, int size,
                                           const NcclOptions& options) try {
-  auto group =
-      std::make_unique<NcclGroup>(NcclGroup::Settings{.device = choose_device(options.device),
-                                                      .stream = options.stream,
-                                                      .timeout = options.timeout,
-                                                      .checks = own_checks(options.checks)});
+  auto group = std::make_unique<NcclGroup>(
+      NcclGroup::Settings{.device = choose_device(options.device),
+                          .stream = options.stream,
+                          .timeout = options.timeout,
+                          .checks = ChosenChecks(options.checks).level});
   group->connect(rank, size, id);
   return group;
 } catch (...) {
@@ -104,8 +108,10 @@ inline std::unique_ptr<NcclGroup> connect(const LaunchEnvironment& launch,
 
 inline std::unique_ptr<NcclGroup> adopt(ncclComm_t comm, cudaStream_t stream,
                                         std::chrono::milliseconds timeout) {
-  NcclGroup::Settings settings{
-      .stream = stream, .timeout = timeout, .owns = false, .checks = own_checks(CheckLevel::local)};
+  NcclGroup::Settings settings{.stream = stream,
+                               .timeout = timeout,
+                               .owns = false,
+                               .checks = ChosenChecks(CheckLevel::local).level};
   if (comm == nullptr)
     throw argument_error("NcclCommunicator: the ncclComm_t is null; give one that was made");
   check(ncclCommCuDevice(comm, &settings.device), "ncclCommCuDevice");

@@ -57,6 +57,7 @@ class NcclGroup {
     /// Made with the group, unless split made the group: then it is that of the larger group.
     std::shared_ptr<CommunicationStream> communication = nullptr;
     CheckLevel checks = CheckLevel::local;
+    int world_rank = -1;  ///< in the first group, of which split made this one; -1 in that itself
   };
 
   /// Not yet connected: call connect(), adopt() or split_into() of another group next.
@@ -287,6 +288,7 @@ class NcclGroup {
     }
     check(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank");
     check(ncclCommCount(comm_, &size_), "ncclCommCount");
+    if (settings_.world_rank < 0) settings_.world_rank = rank_;
     pending_calls_.emplace(rank_, settings_.timeout);
     const std::size_t bytes = (static_cast<std::size_t>(size_) + 1) * scratch_bytes;
     check(cudaMalloc(reinterpret_cast<void**>(&scratch_), bytes), "cudaMalloc");
