@@ -64,7 +64,8 @@ concept Moves = requires(C& c, std::span<const T> in, std::span<T> out,
 /// states whether it sums in rank order, so that all ranks and all runs get the same bits.
 ///
 /// **Messages.** send copies and never waits. Messages from one rank to another arrive in the order
-/// in which they were sent; dtype, count and tag must be those of the receive. Not to itself.
+/// in which they were sent; dtype, count and tag must be those of the receive, and step and batch
+/// of their marks (comm/mark.hpp). Not to itself.
 ///
 /// **Errors.** shape_error and argument_error for what one rank can check alone: sizes that do not
 /// match counts, a root that is not a rank of the group. Calls that differ between ranks are a

@@ -228,6 +228,7 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
   template <class T>
   void move(const Call& call, const moves::Send<T>& m) {
     events_of(rank()).ready.record();
+    const detail::OfNoStep records;
     threads_.send(detail::bytes_of(detail::DeviceMessage{m.in.data(), call}), m.to);
     detail::Acknowledgement reply;
     threads_.receive(detail::writable_bytes_of(reply), m.to);
@@ -237,6 +238,7 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
 
   template <class T>
   void move(const Call& call, const moves::Receive<T>& m) {
+    const detail::OfNoStep records;
     detail::DeviceMessage message;
     threads_.receive(detail::writable_bytes_of(message), m.from);
     const bool accepted = detail::is_same_message(message.call, call);

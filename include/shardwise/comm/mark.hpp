@@ -110,6 +110,28 @@ class MarkedPart {
   std::string (*part_before_)();
 };
 
+/// While it lives, calls of this thread are of no step. For messages by which a communicator
+/// carries out a message of the caller's: they have to arrive although the caller's does not fit.
+class OfNoStep {
+ public:
+  OfNoStep() : before_(current_mark) {
+    current_mark.step = 0;
+    current_mark.batch = 0;
+  }
+  OfNoStep(const OfNoStep&) = delete;
+  OfNoStep& operator=(const OfNoStep&) = delete;
+  ~OfNoStep() { current_mark = before_; }
+
+ private:
+  Mark before_;
+};
+
+/// "batch 1"; after the last batch of a step the phase, "settle".
+inline std::string batch_or_phase(const Mark& mark) {
+  return mark.phase < Phase::settle ? sentence({"batch ", mark.batch})
+                                    : std::string(name(mark.phase));
+}
+
 /// The place in the model: "0/3: RowParallelLinear, backward"; empty outside of models.
 inline std::string place_in_model(const Mark& mark) {
   std::string text;
@@ -126,7 +148,7 @@ inline std::string place_in_model(const Mark& mark) {
 inline std::string to_string(const Mark& mark) {
   const std::string place = detail::place_in_model(mark);
   if (mark.step == 0) return place;
-  const bool in_later_batch = mark.batch > 0;
+  const bool in_later_batch = mark.batch > 0 && mark.phase < Phase::settle;
   return detail::sentence({"step ", mark.step, in_later_batch ? ", batch " : "",
                            in_later_batch ? std::to_string(mark.batch) : "",
                            place.empty() ? "" : ", ", place});
@@ -143,7 +165,8 @@ inline std::string to_string(const Mark& mark) {
 ///     mark_step(0);
 ///
 /// 0 ends it: then only the calls of models are marked, by the number of the model's own step.
-/// Numbers are compared modulo 2^32. Sends nothing, and costs nothing that can be measured.
+/// Until then that number is not compared: give each step of a model a number of its own. Numbers
+/// are compared modulo 2^32. Sends nothing, and costs nothing that can be measured.
 inline void mark_step(std::uint64_t number) noexcept {
   detail::current_mark.step = static_cast<std::uint32_t>(number);
   detail::current_mark.is_callers = number != 0;

@@ -42,7 +42,8 @@ namespace shardwise {
 /// With checks at `communicating`, the default, calls that differ are a collective_error on every
 /// rank, which names all calls, before data moves. The group can go on if every rank catches it.
 /// Ranks that wait for a rank which has left the group get a peer_error. A message with another
-/// dtype or tag than its receive is a collective_error on the receiver, and is dropped. **Below
+/// dtype, tag, step or batch than its receive (comm/mark.hpp) is a collective_error on the
+/// receiver, and is dropped. **Below
 /// that level** a call that is not equal on all ranks may give wrong numbers, write past the end of
 /// a buffer, or wait until the time-out. At every level a message of another length is a
 /// collective_error.

@@ -157,6 +157,33 @@ TEST_CASE("a message that does not fit is an error of both sides") {
   });
 }
 
+TEST_CASE("a message of another step or batch is an error of both sides") {
+  const auto memory = std::make_shared<testing::FarMemory>();
+  for (const bool other_step : {true, false})
+    run_ranks(2, [&](ThreadCommunicator& threads) {
+      testing::Far backend(memory);
+      DeviceThreadCommunicator<testing::Far> ranks(threads, backend);
+      const bool sends = ranks.rank() == 0;
+      std::vector<float> none(3);
+      std::string what = "nothing";
+      try {
+        const detail::MarkedPhase phase(!sends && other_step ? 4 : 3,
+                                        !sends && !other_step ? std::uint16_t{1} : std::uint16_t{0},
+                                        Phase::forward, {});
+        sends ? ranks.send(std::span<const float>(none), 1) : ranks.receive(std::span(none), 0);
+      } catch (const collective_error& e) {
+        what = e.what();
+      }
+      CHECK(what == std::string("one rank called send(float32, 3 elements, to 1, tag 0) at step 3, "
+                                "forward, the other receive(float32, 3 elements, from 0, tag 0) "
+                                "at step ") +
+                        (other_step ? "4" : "3, batch 1") +
+                        ", forward; dtype, elements, tag and step of a message must be the same "
+                        "on both sides");
+      ranks.barrier();  // who catches it on both sides may go on
+    });
+}
+
 TEST_CASE("blocks that do not meet are an error of every rank") {
   const auto memory = std::make_shared<testing::FarMemory>();
   run_ranks(2, [&](ThreadCommunicator& threads) {

@@ -117,7 +117,9 @@ TEST_CASE("a call that is left out before an equal one is told, by the caller's 
                  [&](ThreadCommunicator& c) { sum_of_step(c, c.rank() == 1 ? 5 : 4); });
   check_mismatch(5, {"ranks 0, 3 are at step 2, the others at step 1: ranks 0, 3 left out " + end},
                  [&](ThreadCommunicator& c) { sum_of_step(c, c.rank() % 3 == 0 ? 2 : 1); });
-  check_mismatch(4, {"rank 3 is at no step, the others at step 2: it made once more " + end},
+  check_mismatch(4,
+                 {"rank 3 is at no step, the others at step 2: rank 3 made once more " + sum +
+                  ", or left out " + end},
                  [&](ThreadCommunicator& c) { sum_of_step(c, c.rank() == 3 ? 0 : 2); });
   check_mismatch(2,
                  {"rank 1 is at step 8, rank 0 at step 9: rank 0 left out " + sum +
@@ -168,7 +170,7 @@ TEST_CASE("a mark is of the phase and the part in which it is made, and ends wit
       CHECK(to_string(Call{}) == "barrier() at step 12, 0/3: Product, backward");
       mark_step(7);
       const detail::MarkedPhase inner(1, 2, Phase::settle, {});
-      CHECK(to_string(Call{}) == "barrier() at step 7, batch 2, settle");
+      CHECK(to_string(Call{}) == "barrier() at step 7, settle");
     }
     const detail::MarkedPart part(4, [] { return std::string("Sum"); });
     CHECK(to_string(Call{}) == "barrier() at step 7, 0/4: Sum, backward");
@@ -188,6 +190,23 @@ TEST_CASE("places that are deeper than a path are different places") {
     CHECK(to_string(Call{}) == "barrier() at step 1, 0/1/0/1/0/1/...: Deep, forward");
   }
   CHECK_FALSE(records[0] == records[1]);
+}
+
+TEST_CASE("equal calls of parts that are deeper than a path are told by the parts' names") {
+  check_mismatch(
+      2,
+      {"rank 0 called barrier() at 0/1/0/1/0/1/...: Left, forward; rank 1 called "
+       "barrier() at 0/1/0/1/0/1/...: Right, forward; all must"},
+      [](ThreadCommunicator& ranks) {
+        using Part = detail::MarkedPart;
+        const auto name = [] { return std::string("Deep"); };
+        const detail::MarkedPhase phase(1, 0, Phase::forward, {});
+        const Part a(0, name), b(1, name), c(0, name), d(1, name), e(0, name), f(1, name);
+        const Part left_or_right(
+            ranks.rank() == 0 ? 0 : 1, ranks.rank() == 0 ? [] { return std::string("Left"); }
+                                                         : [] { return std::string("Right"); });
+        ranks.barrier();
+      });
 }
 
 TEST_CASE("in all_to_all, what one rank sends is what the other receives") {

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "shardwise/comm/call.hpp"
+#include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail {
@@ -37,9 +38,7 @@ std::span<std::uint8_t> writable_bytes_of(T& object) {
 
 /// The error on both ranks when the message is not the one that the receiver expects.
 [[noreturn]] inline void refuse_message(const Call& sent, const Call& received) {
-  throw collective_error({"one rank called ", sent, ", the other ", received,
-                          "; dtype, elements, tag and step of a message must be the same on both "
-                          "sides"});
+  throw collective_error({"one rank called ", sent, ", the other ", received, message_advice});
 }
 
 }  // namespace shardwise::detail

@@ -92,18 +92,30 @@ class Mismatch {
   std::string text_of_calls(Agree agree) const {
     std::string text = text_of_places();
     const bool same_place = text.empty();
-    const auto groups = groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
-      return same_place ? agree(q, r) : calls_[q].call == calls_[r].call;
+    const auto by_text = groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
+      return calls_[q].call == calls_[r].call;
     });
+    const auto groups = same_place ? groups_of_equal(calls_.size(), agree) : by_text;
+    // For calls deeper in a model than a path holds: groups whose calls look alike.
+    const bool need_place = groups.size() > by_text.size() && calls_[0].place[0] != '\0';
     if (same_place || groups.size() > 1)
-      for (const SomeRanks& group : groups)
-        text += sentence(
-            {text.empty() ? "" : "; ", names(group), " called ", calls_[group[0]].call.data()});
+      for (const SomeRanks& group : groups) {
+        const CallText& call = calls_[group[0]];
+        text += sentence({text.empty() ? "" : "; ", names(group), " called ", call.call.data(),
+                          need_place ? " at " : "", need_place ? call.place.data() : ""});
+      }
     return text + "; all must make the same call";
   }
 
-  /// For example "rank 1 was given another seed than ranks 0, 2"; empty if all were given the same.
+  /// For example "rank 1 was given another seed than ranks 0, 2"; empty if all were given the same,
+  /// or if ranks are in different batches or phases, for which they are given different things.
   std::string text_of_given() const {
+    if (!alike(&Mark::step) || !alike(&Mark::batch) || !alike(&Mark::phase)) return {};
+    const auto comparing = groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
+      return compares_given(q) == compares_given(r);
+    });
+    if (comparing.size() > 1)
+      return groups_of_places().size() == 1 ? text_of_comparing(comparing) : std::string();
     const std::pair<const char*, std::uint32_t GivenAlike::*> things[] = {
         {"another seed", &GivenAlike::seed},
         {"a model of another type or other sizes", &GivenAlike::model},
@@ -128,6 +140,17 @@ class Mismatch {
          "and Invariant and Replicated inputs and targets"});
   }
 
+  bool compares_given(std::size_t rank) const { return calls_[rank].mark.given != GivenAlike{}; }
+
+  std::string text_of_comparing(const std::vector<SomeRanks>& groups) const {
+    const std::size_t first = compares_given(groups[0][0]) ? 0 : 1;
+    return sentence(
+        {"in step ", calls_[0].mark.step, ", only ", names(groups[first]),
+         groups[first].size() == 1 ? " compares what it was" : " compare what they were",
+         " given, and not ", names(groups[1 - first]),
+         ": call compare_given_every with the same number on all ranks"});
+  }
+
   static bool has_more(const SomeRanks& a, const SomeRanks& b) { return a.size() > b.size(); }
 
   static SomeRanks all_but_first(const std::vector<SomeRanks>& groups) {
@@ -138,17 +161,23 @@ class Mismatch {
     return rest;
   }
 
-  /// Empty if all ranks are at the same place.
-  std::string text_of_places() const {
-    auto groups = groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
+  std::vector<SomeRanks> groups_of_places() const {
+    return groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
       return !is_before(q, r) && !is_before(r, q);
     });
+  }
+
+  /// Empty if all ranks are at the same place.
+  std::string text_of_places() const {
+    auto groups = groups_of_places();
     if (groups.size() < 2) return {};
     std::stable_sort(groups.begin(), groups.end(),
                      [&](const SomeRanks& a, const SomeRanks& b) { return is_before(a[0], b[0]); });
     const SomeRanks ahead = all_but_first(groups);
-    const std::string why =
-        groups.size() == 2 ? cause(ahead, groups[0]) : left_out(names(ahead), groups[0]);
+    const std::string why = calls_[groups[0][0]].mark.step == 0
+                                ? cause_outside(groups[0], groups[1])
+                            : groups.size() == 2 ? cause(ahead, groups[0])
+                                                 : left_out(names(ahead), groups[0]);
     return sentence({text_of_positions(std::move(groups)), ": ", why});
   }
 
@@ -156,12 +185,8 @@ class Mismatch {
   std::string text_of_positions(std::vector<SomeRanks> groups) const {
     std::stable_sort(groups.begin(), groups.end(),
                      [](const SomeRanks& a, const SomeRanks& b) { return has_more(b, a); });
-    const auto alike = [&](auto field) {
-      return std::all_of(calls_.begin(), calls_.end(),
-                         [&](const CallText& call) { return field(call) == field(calls_[0]); });
-    };
-    const bool same_step = alike([](const CallText& call) { return call.mark.step; });
-    const bool same_batch = alike([](const CallText& call) { return call.mark.batch; });
+    const bool same_step = alike(&Mark::step);
+    const bool same_batch = alike(&Mark::batch);
     std::string text;
     for (const SomeRanks& group : groups) {
       const Mark& mark = calls_[group[0]].mark;
@@ -172,10 +197,23 @@ class Mismatch {
                                            : " is",
                         mark.step == 0 ? " at no step" : " at step ",
                         mark.step == 0 ? "" : std::to_string(mark.step)});
-      if (!same_batch) text += sentence({", batch ", mark.batch});
+      if (!same_batch && mark.step != 0) text += ", " + batch_or_phase(mark);
       if (same_step && same_batch) text += sentence({", ", calls_[group[0]].what()});
     }
     return text;
+  }
+
+  template <class T>
+  bool alike(T Mark::*field) const {
+    return std::all_of(calls_.begin(), calls_.end(), [&](const CallText& call) {
+      return call.mark.*field == calls_[0].mark.*field;
+    });
+  }
+
+  /// Calls at no step may be made before those of a step or after them.
+  std::string cause_outside(const SomeRanks& outside, const SomeRanks& in_step) const {
+    return sentence({names(outside), " made once more ", calls_[outside[0]].what(),
+                     ", or left out ", calls_[in_step[0]].what()});
   }
 
   /// The fewer ones are wrong.
@@ -231,11 +269,15 @@ inline bool is_same_message(const Call& sent, const Call& receive) {
          sent.mark.batch == receive.mark.batch;
 }
 
+/// What an error about a message says at its end.
+inline constexpr const char* message_advice =
+    "; dtype, elements, tag and step of a message must be the same on both sides";
+
 /// The text about a message that its receiver does not expect. The ranks are world ranks.
 inline std::string describe_message_mismatch(int sender, const Call& sent, int receiver,
                                              const Call& receive) {
   return sentence({"rank ", sender, " called ", sent, ", rank ", receiver, " called ", receive,
-                   "; dtype, elements, tag and step of a message must be the same on both sides"});
+                   message_advice});
 }
 
 /// A block of an all_to_all whose size is not the same for its sender and its receiver.
