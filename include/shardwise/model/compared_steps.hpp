@@ -7,7 +7,7 @@
 
 namespace shardwise {
 
-/// The first step of a program and every `every` steps after it.
+/// The first step of a model and every `every` steps after it.
 class ComparedSteps {
  public:
   static constexpr std::uint64_t default_every = 20;  ///< unless a model sets another number

@@ -12,7 +12,6 @@
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/layout.hpp"
-#include "shardwise/layout/view.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/values.hpp"
 
@@ -38,32 +37,35 @@ struct BitsAt {
   }
 };
 
-/// A number of the elements, computed where they are; 0 for what is split over ranks, which may
-/// differ, and for what the backend does not reach, which the model refuses.
-template <class Context, class T, Layout L>
-std::uint32_t fingerprint(Run<Context>& run, const View<T, L>& view) {
-  if constexpr (std::same_as<L, Invariant> || std::same_as<L, Replicated>) {
-    using Element = std::remove_const_t<T>;
+/// A View or a Tensor that all ranks must be given alike; what is split over ranks may differ.
+template <class Given>
+concept GivenWhole = requires {
+  typename Given::value_type;
+  requires std::same_as<typename Given::layout, Invariant> ||
+      std::same_as<typename Given::layout, Replicated>;
+};
+
+/// A number of the elements of a tensor that is given whole, computed where they are; 0 for
+/// anything else, for no memory, and for what the backend does not reach, which the model refuses.
+template <class Context, class Given>
+std::uint32_t fingerprint(Run<Context>& run, const Given& given) {
+  if constexpr (GivenWhole<Given>) {
+    const auto* data = given.data();
+    if (data == nullptr) return 0;
     if constexpr (DeviceBackend<typename Context::backend>) {
-      if (view.size() == 0 || !run.backend.reaches(view.data())) return 0;
+      if (given.size() == 0 || !run.backend.reaches(data)) return 0;
     }
-    return reduced(run.backend, run.pool, view.size(), std::uint32_t{0},
-                   BitsAt<Element>{view.data()}, Plus{});
+    return reduced(run.backend, run.pool, given.size(), std::uint32_t{0},
+                   BitsAt<typename Given::value_type>{data}, Plus{});
   } else {
     return 0;
   }
 }
 
-/// What is no view has no fingerprint.
-template <class Context, class Target>
-std::uint32_t fingerprint(Run<Context>&, const Target&) {
-  return 0;
-}
-
-/// Of one view, or of a std::tuple of them; 0 if none has a fingerprint.
-template <class Context, class Views>
-std::uint32_t fingerprint_of(Run<Context>& run, const Views& views) {
-  return with_tensors(views, [&](const auto&... each) {
+/// Of one tensor, or of a std::tuple of them; 0 if none has a fingerprint.
+template <class Context, class Tensors>
+std::uint32_t fingerprint_of(Run<Context>& run, const Tensors& tensors) {
+  return with_tensors(tensors, [&](const auto&... each) {
     std::uint32_t all = 0;
     ((all = all * 31 + fingerprint(run, each)), ...);
     return all;

@@ -110,6 +110,7 @@ auto forward_to_loss(M& model, typename M::input_view x, const Target& target, c
                      BatchShare share, loss_gradient_t<M>& gradient, bool is_recorded,
                      std::span<const Segment> segments = {}) {
   require_fitting_target(model, x, target, loss);
+  if (!is_recorded) note_given(model, x, target);
   const auto prediction = model.forward(x, segments);
   auto& run = model.run();
   const auto here = in_phase<Phase::loss>(run);
@@ -121,7 +122,6 @@ template <class M, class Target, class Chosen>
 double loss_and_gradients(M& model, typename M::input_view x, const Target& target,
                           const Chosen& loss, BatchShare share, double scale,
                           std::span<const Segment> segments) {
-  note_given(model, x, target);
   loss_gradient_t<M> gradient;
   const double value = forward_to_loss(model, x, target, loss, share, gradient, false, segments);
   if (!std::isfinite(value)) {

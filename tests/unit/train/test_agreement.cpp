@@ -53,9 +53,9 @@ struct Given {
   std::uint64_t every = ComparedSteps::default_every;
   int samples = 5;
   int batches = 1;  // of a step, with as many samples each
-  /// Numbers of the batch of a step.
-  std::function<int(int step)> inputs = [](int step) { return step; };
-  std::function<int(int step)> labels = inputs;
+  /// Numbers of a batch, of which a step has `batches`.
+  std::function<int(int batch)> inputs = [](int batch) { return batch; };
+  std::function<int(int batch)> labels = inputs;
 };
 
 template <class L, Layout Data, class C>
@@ -66,17 +66,19 @@ void train(C& ranks, int steps, const Given& given) {
   Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
   const auto samples = static_cast<std::size_t>(given.samples);
   for (int t = 0; t < steps; ++t) {
-    const auto x = filled<double, Data>(
-        Shape{{Axis::batch, samples}, {Axis::feature, 6}}, place_of(ranks), [&](std::size_t i) {
-          return static_cast<double>((i * 7 + static_cast<std::size_t>(given.inputs(t))) % 11) - 5;
-        });
-    const auto labels = filled<std::int32_t, Data>(
-        Shape{{Axis::batch, samples}}, place_of(ranks), [&](std::size_t i) {
-          return static_cast<std::int32_t>((i + static_cast<std::size_t>(given.labels(t))) % 3);
-        });
-    const auto batches = static_cast<std::size_t>(given.batches);
-    Step step(optimizer, batches * samples, {.clip_norm = 1.0});
-    for (std::size_t i = 0; i < batches; ++i) step.add(x.view(), labels.view(), CrossEntropy{});
+    Step step(optimizer, static_cast<std::size_t>(given.batches) * samples, {.clip_norm = 1.0});
+    for (int b = t * given.batches; b < (t + 1) * given.batches; ++b) {
+      const auto x = filled<double, Data>(
+          Shape{{Axis::batch, samples}, {Axis::feature, 6}}, place_of(ranks), [&](std::size_t i) {
+            return static_cast<double>((i * 7 + static_cast<std::size_t>(given.inputs(b))) % 11) -
+                   5;
+          });
+      const auto labels = filled<std::int32_t, Data>(
+          Shape{{Axis::batch, samples}}, place_of(ranks), [&](std::size_t i) {
+            return static_cast<std::int32_t>((i + static_cast<std::size_t>(given.labels(b))) % 3);
+          });
+      step.add(x.view(), labels.view(), CrossEntropy{});
+    }
     step.finish();
   }
 }
@@ -114,25 +116,27 @@ TEST_CASE("every call of a model that a rank leaves out is told, with step, laye
   });
   REQUIRE(calls >= 4);
   std::set<std::string> places;
-  for (int left_out = calls; left_out < 2 * calls; ++left_out) {
-    CAPTURE(left_out);
-    run_ranks(3, [&](ThreadCommunicator& threads) {
-      Skipping ranks(threads, threads.rank() == 1 ? std::optional(left_out) : std::nullopt);
-      std::string what = "no error";
-      try {
-        train<Mlp, Invariant>(ranks, 4, {});
-      } catch (const collective_error& e) {
-        what = e.what();
-      }
-      CAPTURE(what);
-      const auto begin = what.find("it left out ");
-      REQUIRE(begin != std::string::npos);
-      CHECK(contains(what, "rank 1 is at step "));
-      CHECK(contains(what, ", the others at step 2"));
-      CHECK(contains(what, "rank 1 is at step 3") == (left_out == 2 * calls - 1));
-      if (ranks.rank() == 0) places.insert(what.substr(begin, what.find(';') - begin));
-    });
-  }
+  for (const int step : {1, 2, 20})  // steps 1 and 21 compare what was given, the others do not
+    for (int left_out = (step - 1) * calls; left_out < step * calls; ++left_out) {
+      CAPTURE(left_out);
+      run_ranks(3, [&](ThreadCommunicator& threads) {
+        Skipping ranks(threads, threads.rank() == 1 ? std::optional(left_out) : std::nullopt);
+        std::string what = "no error";
+        try {
+          train<Mlp, Invariant>(ranks, step + 1, {});
+        } catch (const collective_error& e) {
+          what = e.what();
+        }
+        CAPTURE(what);
+        const auto begin = what.find("it left out ");
+        REQUIRE(begin != std::string::npos);
+        CHECK(contains(what, "rank 1 is at step "));
+        CHECK(contains(what, ", the others at step " + std::to_string(step)));
+        CHECK(contains(what, "rank 1 is at step " + std::to_string(step + 1)) ==
+              (left_out == step * calls - 1));
+        if (ranks.rank() == 0) places.insert(what.substr(begin, what.find(';') - begin));
+      });
+    }
   CHECK(places.size() == static_cast<std::size_t>(calls));
   CHECK(places.count("it left out all_reduce(sum, float64, 15 elements) of forward") == 1);
   CHECK(places.count("it left out 3: ColumnParallelLinear<6, 8>, backward") == 1);
@@ -161,6 +165,53 @@ TEST_CASE("a call that a rank leaves out at the end of a batch is told with the 
   });
 }
 
+TEST_CASE("a call of a rank beside its model is told, also where ranks compare what was given") {
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    std::string what = "no error";
+    try {
+      if (ranks.rank() == 0) ranks.barrier();
+      train<Mlp, Invariant>(ranks, 1, {});
+    } catch (const collective_error& e) {
+      what = e.what();
+    }
+    CAPTURE(what);
+    CHECK(contains(what,
+                   ": rank 0 is at no step, the others at step 1: rank 0 made once more barrier(), "
+                   "or left out 3: ColumnParallelLinear<6, 8>, forward; rank 0 called barrier(); "
+                   "ranks 1, 2 called all_reduce(sum, float64, 30 elements); all must"));
+  });
+}
+
+TEST_CASE("ranks that compare what they were given in other steps are told so") {
+  Given never;
+  never.every = 0;
+  CHECK(contains(told_of_rank_1(1, {}, never),
+                 ": in step 1, only ranks 0, 2 compare what they were given, and not rank 1: "
+                 "call compare_given_every with the same number on all ranks"));
+}
+
+TEST_CASE("a target that is a Tensor or has static extents is compared, and no memory is not") {
+  run_ranks(2, [](ThreadCommunicator& ranks) {
+    Model<Mlp, Context<double, Reference, ThreadCommunicator>, Ends<Invariant, Invariant>> model(
+        ranks, Seed{1});
+    const Shape rows{{Axis::batch, 5}};
+    const auto labels = filled<std::int32_t, Invariant>(
+        rows, place_of(ranks), [](std::size_t i) { return static_cast<std::int32_t>(i % 3); });
+    const View<const std::int32_t, Invariant, Extents<Dim{Axis::batch, 5}>> known(
+        labels.data(), rows, place_of(ranks));
+    const auto of = [&](const auto& given) { return detail::fingerprint_of(model.run(), given); };
+    CHECK(of(labels.view()) != 0);
+    CHECK(of(labels) == of(labels.view()));
+    CHECK(of(known) == of(labels.view()));
+    const View<const std::int32_t, Invariant> none;
+    CHECK(of(none) == 0);
+    const Tensor<double, Invariant> x(Shape{{Axis::batch, 5}, {Axis::feature, 6}}, place_of(ranks));
+    Optimizer optimizer(model, Sgd{});
+    CHECK_THROWS_AS(train_step(model, x.view(), none, CrossEntropy{}, optimizer), shape_error);
+    CHECK_THROWS_AS(train_step(model, {}, labels.view(), CrossEntropy{}, optimizer), shape_error);
+  });
+}
+
 TEST_CASE("another seed, model, input or label of a rank is told at the first step") {
   const auto end = "; found at step 1. All would train on";
   Given other;
@@ -173,11 +224,9 @@ TEST_CASE("another seed, model, input or label of a rank is told at the first st
   CHECK(contains(told_of_rank_1(1, {}, other),
                  std::string(": rank 1 was given other targets than ranks 0, 2") + end));
   other.inputs = other.labels;
-  CHECK(contains(told_of_rank_1(1, {}, other),
-                 std::string(": rank 1 was given other inputs than ranks 0, 2; rank 1 was given "
-                             "other targets than ranks 0, 2") +
-                     end));
-  CHECK(contains(told_of_rank_1(1, {}, other), "rank 1 was given other inputs than ranks 0, 2"));
+  const std::string both = told_of_rank_1(1, {}, other);
+  CHECK(contains(both, "rank 1 was given other inputs than ranks 0, 2"));
+  CHECK(contains(both, std::string("; rank 1 was given other targets than ranks 0, 2") + end));
   run_ranks(3, [&](ThreadCommunicator& ranks) {
     std::string what = "no error";
     try {
