@@ -146,7 +146,7 @@ inline std::string place_in_model(const Mark& mark) {
 
 /// "step 12, 0/3: RowParallelLinear, backward"; empty for calls without a mark.
 inline std::string to_string(const Mark& mark) {
-  const std::string place = detail::place_in_model(mark);
+  std::string place = detail::place_in_model(mark);
   if (mark.step == 0) return place;
   const bool in_later_batch = mark.batch > 0 && mark.phase < Phase::settle;
   return detail::sentence({"step ", mark.step, in_later_batch ? ", batch " : "",

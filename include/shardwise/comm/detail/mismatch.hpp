@@ -54,12 +54,10 @@ template <class Equal>
 std::vector<SomeRanks> groups_of_equal(std::size_t ranks, Equal equal) {
   std::vector<SomeRanks> groups;
   for (std::size_t r = 0; r < ranks; ++r) {
-    const auto same = std::find_if(groups.begin(), groups.end(),
-                                   [&](const SomeRanks& group) { return equal(group[0], r); });
-    if (same == groups.end())
-      groups.push_back({r});
-    else
-      same->push_back(r);
+    std::size_t g = 0;
+    while (g < groups.size() && !equal(groups[g][0], r)) ++g;
+    if (g == groups.size()) groups.emplace_back();
+    groups[g].push_back(r);
   }
   return groups;
 }
