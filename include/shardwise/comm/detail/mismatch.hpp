@@ -49,6 +49,15 @@ struct CallText {
 /// Ranks of a group, by their numbers in it.
 using SomeRanks = std::vector<std::size_t>;
 
+/// Sorts a few things, and keeps equal ones in order. Every program compiles this, and
+/// std::stable_sort takes the compiler much longer.
+template <class T, class Before>
+void sort_few(std::vector<T>& things, Before before) {
+  for (std::size_t i = 1; i < things.size(); ++i)
+    for (std::size_t j = i; j > 0 && before(things[j], things[j - 1]); --j)
+      std::swap(things[j], things[j - 1]);
+}
+
 /// The ranks 0 to ranks - 1 in groups of equal ones, in the order of their first members.
 template <class Equal>
 std::vector<SomeRanks> groups_of_equal(std::size_t ranks, Equal equal) {
@@ -125,7 +134,7 @@ class Mismatch {
         return calls_[q].mark.given.*field == calls_[r].mark.given.*field;
       });
       if (groups.size() < 2) continue;
-      std::stable_sort(groups.begin(), groups.end(), has_more);
+      sort_few(groups, has_more);
       const SomeRanks rest = all_but_first(groups);
       text += sentence({text.empty() ? "" : "; ", names(rest),
                         rest.size() == 1 ? " was given " : " were given ", thing, " than ",
@@ -155,7 +164,7 @@ class Mismatch {
     SomeRanks rest;
     for (std::size_t g = 1; g < groups.size(); ++g)
       rest.insert(rest.end(), groups[g].begin(), groups[g].end());
-    std::sort(rest.begin(), rest.end());
+    sort_few(rest, [](std::size_t a, std::size_t b) { return a < b; });
     return rest;
   }
 
@@ -169,8 +178,7 @@ class Mismatch {
   std::string text_of_places() const {
     auto groups = groups_of_places();
     if (groups.size() < 2) return {};
-    std::stable_sort(groups.begin(), groups.end(),
-                     [&](const SomeRanks& a, const SomeRanks& b) { return is_before(a[0], b[0]); });
+    sort_few(groups, [&](const SomeRanks& a, const SomeRanks& b) { return is_before(a[0], b[0]); });
     const SomeRanks ahead = all_but_first(groups);
     const std::string why = calls_[groups[0][0]].mark.step == 0
                                 ? cause_outside(groups[0], groups[1])
@@ -181,8 +189,7 @@ class Mismatch {
 
   /// "rank 1 is at step 12, the others at step 11".
   std::string text_of_positions(std::vector<SomeRanks> groups) const {
-    std::stable_sort(groups.begin(), groups.end(),
-                     [](const SomeRanks& a, const SomeRanks& b) { return has_more(b, a); });
+    sort_few(groups, [](const SomeRanks& a, const SomeRanks& b) { return has_more(b, a); });
     const bool same_step = alike(&Mark::step);
     const bool same_batch = alike(&Mark::batch);
     std::string text;
