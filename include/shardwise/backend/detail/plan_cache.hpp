@@ -17,7 +17,7 @@ namespace shardwise::detail {
 template <class Key, class Plan>
 class PlanCache {
  public:
-  static constexpr std::size_t capacity = 16;
+  static constexpr std::size_t capacity = 8;
 
   /// The plan of `key`; calls make() if there is none. If it `stays`, it is never dropped.
   template <class Make>
