@@ -94,38 +94,37 @@ using namespace shardwise;
 namespace {
 
 /// The calls of MPI that a rank makes for one planned collective, by the rules of comm/mpi.hpp said
-/// again; blocks are rows of a tensor of `rows` rows:
+/// again: it sends to each other rank; blocks are rows of a tensor of `rows` rows:
 ///
-///   all_reduce, n bytes   to 4096: an Allgather of n
-///                         beyond: an Isend to each other rank of its share of the elements, and
-///                         an Allgatherv of the own share
-///   all_gather            an Allgatherv of the own block
-///   reduce_scatter        an Isend to each other rank of its block
+///   all_reduce, n bytes   to 4096: all n
+///                         beyond: the other's share of the elements, then the own share
+///   all_gather            the own block
+///   reduce_scatter        the other's block
 std::vector<Sent> calls_of(const Collective& planned, std::size_t rows, Place place) {
   const auto ranks = static_cast<std::size_t>(place.size);
-  const bool is_small = planned.elements * size_of(planned.dtype) <= 4096;
+  const std::size_t bytes = planned.elements * size_of(planned.dtype);
   const std::size_t units = planned.operation == Operation::all_reduce ? planned.elements : rows;
   const std::size_t unit = planned.elements / units * size_of(planned.dtype);
   const auto block = [&](int rank) {
     const auto r = static_cast<std::size_t>(rank % place.size);
     return (units / ranks + (r < units % ranks ? 1 : 0)) * unit;
   };
-  if (planned.operation == Operation::all_reduce && is_small)
-    return {{"Allgather", planned.elements * size_of(planned.dtype)}};
   std::vector<Sent> calls;
-  if (planned.operation != Operation::all_gather)
-    for (int step = 1; step < place.size; ++step)
-      calls.push_back({"Isend", block(place.rank + step)});
+  const auto send = [&](std::size_t size) {
+    if (size > 0) calls.push_back({"Isend", size});
+  };
+  const bool is_small = planned.operation == Operation::all_reduce && bytes <= 4096;
+  if (!is_small && planned.operation != Operation::all_gather)
+    for (int step = 1; step < place.size; ++step) send(block(place.rank + step));
   if (planned.operation != Operation::reduce_scatter)
-    calls.push_back({"Allgatherv", block(place.rank)});
+    for (int step = 1; step < place.size; ++step) send(is_small ? bytes : block(place.rank));
   return calls;
 }
 
-/// Bytes that leave a rank: what it gathers goes to each other one.
-std::size_t bytes_on_wire(const std::vector<Sent>& calls, int ranks) {
+/// Bytes that leave a rank.
+std::size_t bytes_on_wire(const std::vector<Sent>& calls) {
   std::size_t sum = 0;
-  for (const Sent& sent : calls)
-    sum += sent.bytes * (sent.call == "Isend" ? 1 : static_cast<std::size_t>(ranks) - 1);
+  for (const Sent& sent : calls) sum += sent.bytes;
   return sum;
 }
 
@@ -162,7 +161,7 @@ void check_step(std::size_t rows, bool has_only_large_sums) {
   for (std::size_t i = 0; i < planned.size(); ++i)
     CHECK(ranks.log()[i].operation == planned[i].operation);
   std::size_t on_wire = 0;
-  testing::tell(place, std::vector{bytes_on_wire(seen, place.size)},
+  testing::tell(place, std::vector{bytes_on_wire(seen)},
                 [&](int, const std::vector<std::size_t>& bytes) { on_wire += bytes[0]; });
   if (has_only_large_sums) CHECK(on_wire == plan.bytes_sent());
 }
