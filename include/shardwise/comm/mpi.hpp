@@ -43,10 +43,9 @@ namespace shardwise {
 /// rank, which names all calls, before data moves. The group can go on if every rank catches it.
 /// Ranks that wait for a rank which has left the group get a peer_error. A message with another
 /// dtype, tag, step or batch than its receive (comm/mark.hpp) is a collective_error on the
-/// receiver, and is dropped. **Below
-/// that level** a call that is not equal on all ranks may give wrong numbers, write past the end of
-/// a buffer, or wait until the time-out. At every level a message of another length is a
-/// collective_error.
+/// receiver, and is dropped. **Below that level** a call that is not equal on all ranks may give
+/// wrong numbers, write past the end of a buffer, or wait until the time-out. At every level a
+/// message of another length is a collective_error.
 ///
 /// A rank that waits longer than the time-out, because another has stopped, computes without end,
 /// or waits in another group or in a receive, gets a peer_error, which names the ranks that do not

@@ -113,13 +113,14 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
-    frame.state().forward(call_on(x, y), x.data(), Convolution::weight_of(frame),
-                          Convolution::values_of(frame)[1], this->activation_, y.data());
+    frame.state().forward(detail::call_on<Form.windows>(x, y), x.data(),
+                          Convolution::weight_of(frame), Convolution::values_of(frame)[1],
+                          this->activation_, y.data());
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
-    const ConvolutionCall call = call_on(x, dy);
+    const ConvolutionCall call = detail::call_on<Form.windows>(x, dy);
     const auto [weight_gradient, bias_gradient] = Convolution::gradients_of(frame);
     typename Frame::dtype* input_gradient = nullptr;
     if constexpr (Frame::input_gradient) input_gradient = dx.data();
@@ -143,11 +144,6 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
       const std::size_t of_group = out_channels() / Form.groups;
       return {outputs / of_group, inputs, of_group};
     }
-  }
-
-  template <class X, class Y>
-  static ConvolutionCall call_on(const X& x, const Y& y) {
-    return {x.local()[0].extent(), detail::space_of<Form.windows>(x, y)};
   }
 };
 
@@ -173,11 +169,7 @@ using Conv3d = Convolution<S, In, Out, detail::form_of<3, K>()>;
 /// "Conv2d<output, 3, 32, 3x3, padding 1x1>".
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
 struct NameOf<Convolution<S, In, Out, Form>> {
-  static std::string name() {
-    return "Conv" + std::to_string(Form.windows.size()) + "d<" + detail::split_name<S>() + ", " +
-           detail::size_name(In) + ", " + detail::size_name(Out) + ", " + detail::form_name(Form) +
-           '>';
-  }
+  static std::string name() { return detail::convolution_name<S, In, Out, Form>("Conv"); }
 };
 
 }  // namespace shardwise

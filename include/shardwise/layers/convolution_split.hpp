@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <string>
 
+#include "shardwise/layers/convolution_form.hpp"
 #include "shardwise/layers/detail/convolution_checks.hpp"
 #include "shardwise/layers/detail/image_windows.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/sized.hpp"
 #include "shardwise/layers/split.hpp"
 #include "shardwise/layout/layout.hpp"
 
@@ -99,6 +101,13 @@ std::string split_name() {
            : std::same_as<S, split::group> ? "group"
                                            : "none";
   }
+}
+
+/// "Conv2d<output, 3, 32, 3x3, padding 1x1>", of the kind "Conv".
+template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
+std::string convolution_name(const char* kind) {
+  return kind + std::to_string(Form.windows.size()) + "d<" + split_name<S>() + ", " +
+         size_name(In) + ", " + size_name(Out) + ", " + form_name(Form) + '>';
 }
 
 }  // namespace detail

@@ -170,8 +170,9 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S>,
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
-    frame.state().backward(call_on(y, x), nullptr, x.data(), ConvolutionTranspose::weight_of(frame),
-                           Write::replace, nullptr, nullptr, y.data());
+    frame.state().backward(detail::call_on<Form.windows>(y, x), nullptr, x.data(),
+                           ConvolutionTranspose::weight_of(frame), Write::replace, nullptr, nullptr,
+                           y.data());
     const T* const bias = ConvolutionTranspose::values_of(frame)[1];
     if (bias == nullptr && this->activation_ == Activation::none) return;
     visit(this->activation_, [&](auto f) {
@@ -183,7 +184,8 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S>,
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
-    const ConvolutionCall call = call_on(dy, x);
+    const ConvolutionCall call =
+        detail::call_on<Form.windows>(dy, x);  // of the convolution from y to x
     const auto weight = ConvolutionTranspose::weight_of(frame);
     const auto [weight_gradient, bias_gradient] = ConvolutionTranspose::gradients_of(frame);
     frame.state().backward(call, dy.data(), x.data(), weight, frame.write(), weight_gradient,
@@ -219,12 +221,6 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S>,
       return {inputs / of_group, outputs, of_group};
     }
   }
-
-  /// The call of the convolution from images `large` to images `small`.
-  template <class Large, class Small>
-  static ConvolutionCall call_on(const Large& large, const Small& small) {
-    return {large.local()[0].extent(), detail::space_of<Form.windows>(large, small)};
-  }
 };
 
 namespace detail {
@@ -250,11 +246,7 @@ using ConvTranspose3d = ConvolutionTranspose<S, In, Out, detail::transposed_form
 /// "ConvTranspose2d<output, 64, 32, 2x2, stride 2x2>".
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
 struct NameOf<ConvolutionTranspose<S, In, Out, Form>> {
-  static std::string name() {
-    return "ConvTranspose" + std::to_string(Form.windows.size()) + "d<" + detail::split_name<S>() +
-           ", " + detail::size_name(In) + ", " + detail::size_name(Out) + ", " +
-           detail::form_name(Form) + '>';
-  }
+  static std::string name() { return detail::convolution_name<S, In, Out, Form>("ConvTranspose"); }
 };
 
 }  // namespace shardwise

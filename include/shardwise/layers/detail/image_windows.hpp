@@ -81,6 +81,12 @@ std::array<SpatialAxis, 3> space_of(const X& x, const Y& y) {
   return space;
 }
 
+/// One call on the rank's part of x and y, or of their gradients.
+template <auto Windows, class X, class Y>
+ConvolutionCall call_on(const X& x, const Y& y) {
+  return {x.local()[0].extent(), space_of<Windows>(x, y)};
+}
+
 /// Throws shape_error unless x is images with this number of axes of space, none of them empty.
 constexpr void check_images(const Shape& x, std::size_t axes) {
   bool fits = x.rank() == axes + 2 && x[0].axis == Axis::batch && x[1].axis == Axis::channel;
@@ -136,7 +142,7 @@ struct LinearInWindows {
 /// One call on the rank's part.
 template <auto Windows, class X, class Y>
 PoolingCall pooling_call(const X& x, const Y& y) {
-  return {{x.local()[0].extent(), space_of<Windows>(x, y)}, x.local()[1].extent()};
+  return {call_on<Windows>(x, y), x.local()[1].extent()};
 }
 
 }  // namespace shardwise::detail
