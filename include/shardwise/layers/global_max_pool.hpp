@@ -141,10 +141,7 @@ class GlobalMaxPool {
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
   template <Layout Offered, Layout Wanted>
   using input_layout =
-      std::conditional_t<!std::same_as<Offered, Partial>, Offered,
-                         std::conditional_t<std::same_as<Wanted, Sharded<Axis::batch>> ||
-                                                std::same_as<Wanted, Sharded<Axis::channel>>,
-                                            Wanted, Invariant>>;
+      std::conditional_t<!std::same_as<Offered, Partial>, Offered, detail::summed_planes_t<Wanted>>;
   template <Layout In>
   using output_layout = std::conditional_t<detail::is_space_split<In>, Invariant, In>;
 

@@ -11,6 +11,7 @@
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/layers/detail/image_windows.hpp"
+#include "shardwise/layers/detail/planes.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/pool_windows.hpp"
 
@@ -55,9 +56,7 @@ class MaxPool {
   template <Layout Offered, Layout Wanted>
   using input_layout =
       std::conditional_t<!std::same_as<Offered, Partial>, detail::windowed_t<Windows, Offered>,
-                         std::conditional_t<std::same_as<Wanted, Sharded<Axis::batch>> ||
-                                                std::same_as<Wanted, Sharded<Axis::channel>>,
-                                            Wanted, Invariant>>;
+                         detail::summed_planes_t<Wanted>>;
 
   template <Layout In>
   using output_layout = detail::outputs_of_t<In>;

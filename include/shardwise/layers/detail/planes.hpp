@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <type_traits>
 
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
@@ -16,6 +17,13 @@ template <class L>
 inline constexpr bool is_space_split =
     std::same_as<L, Sharded<Axis::depth>> || std::same_as<L, Sharded<Axis::height>> ||
     std::same_as<L, Sharded<Axis::width>>;
+
+/// The layout in which a maximum reads planes that are summands: Wanted if that splits batch or
+/// channel, else Invariant.
+template <class Wanted>
+using summed_planes_t = std::conditional_t<std::same_as<Wanted, Sharded<Axis::batch>> ||
+                                               std::same_as<Wanted, Sharded<Axis::channel>>,
+                                           Wanted, Invariant>;
 
 /// The rank's elements of plane p, `here` of each.
 template <class T>
