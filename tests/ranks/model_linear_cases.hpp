@@ -68,39 +68,49 @@ inline std::vector<LinearCase> linear_cases() {
   };
 }
 
-/// Two passes at `ranks` ranks, against the formula; calls against the plan.
-template <class T, class C, class E, class Use, class Layer>
-void check_linear(const Layer& layer, int ranks, const LinearCase& c, bool has_bias = true) {
-  CAPTURE(c.what);
-  CAPTURE(ranks);
-  const int passes = 2;
-  const Data data = Data::integers;
-  const Observed run = observe<Layer, T, C, E, Use>(layer, ranks, {c.in, data, passes});
+inline constexpr int linear_passes = 2;
+inline constexpr Data linear_data = Data::integers;
 
+/// Which tensors a run has.
+struct LinearTensors {
+  bool bias, input_gradient, parameter_gradients;
+};
+
+/// The passes of a run against the formula; its calls against the plan.
+inline void check_linear_run(const Observed& run, const LinearCase& c, const LinearTensors& has) {
   LinearFormula formula{c.in.rows(), c.in.back().extent(), c.out};
-  formula.weight = elements(data, number_of_parameter(0), formula.out * formula.in);
-  if (has_bias) formula.bias = elements(data, number_of_parameter(1), formula.out);
+  formula.weight = elements(linear_data, number_of_parameter(0), formula.out * formula.in);
+  if (has.bias) formula.bias = elements(linear_data, number_of_parameter(1), formula.out);
   CHECK(run["weight"] == formula.weight);
 
   Whole dw(formula.weight.size());
   Whole db(formula.out);
-  for (int pass = 0; pass < passes; ++pass) {
+  for (int pass = 0; pass < linear_passes; ++pass) {
     const std::string number = std::to_string(pass);
-    const Whole x = elements(data, number_of_input(pass), formula.rows * formula.in);
-    const Whole dy = elements(data, number_of_output_gradient(pass), formula.rows * formula.out);
+    const Whole x = elements(linear_data, number_of_input(pass), formula.rows * formula.in);
+    const Whole dy =
+        elements(linear_data, number_of_output_gradient(pass), formula.rows * formula.out);
     CHECK(run["output " + number] == formula.output(x));
-    if constexpr (Use::input_gradient)
-      CHECK(run["input gradient " + number] == formula.input_gradient(dy));
+    if (has.input_gradient) CHECK(run["input gradient " + number] == formula.input_gradient(dy));
     formula.add_weight_gradient(dw, x, dy);
     formula.add_bias_gradient(db, dy);
   }
-  if constexpr (Use::trains) {
+  if (has.parameter_gradients) {
     CHECK(run["weight gradient"] == dw);
-    if (has_bias) CHECK(run["bias gradient"] == db);
+    if (has.bias) CHECK(run["bias gradient"] == db);
   }
   CHECK(run["evaluated"] == run["output 0"]);
   CHECK(run.copies_are_equal);
   CHECK(difference_from_plan(run) == "");
+}
+
+/// Two passes at `ranks` ranks.
+template <class T, class C, class E, class Use, class Layer>
+void check_linear(const Layer& layer, int ranks, const LinearCase& c, bool has_bias = true) {
+  CAPTURE(c.what);
+  CAPTURE(ranks);
+  check_linear_run(observe<Layer, T, C, E, Use>(layer, ranks, {c.in, linear_data, linear_passes}),
+                   c, {has_bias, Use::input_gradient, Use::trains});
 }
 
 /// All cases at all rank counts that C can have.
