@@ -454,7 +454,7 @@ class Model {
     try {
       return call();
     } catch (error& e) {
-      e.add_place(name_of<Architecture>(), detail::IsComposition<Architecture> ? " / " : ": ");
+      detail::add_model(e, name_of<Architecture>, detail::IsComposition<Architecture>);
       throw;
     }
   }

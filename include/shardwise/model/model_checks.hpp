@@ -106,6 +106,13 @@ consteval bool must_train() {
   return true;
 }
 
+/// Puts the name of the model in front of the place that an error names. Each call of a model's
+/// layers has code for it, so it is not inlined.
+[[gnu::noinline, gnu::cold]] inline void add_model(error& e, std::string (*model)(),
+                                                   bool is_composition) {
+  e.add_place(model(), is_composition ? " / " : ": ");
+}
+
 /// The tensor and the model that are checked, for an error.
 struct ToCheck {
   std::string (*model)();
