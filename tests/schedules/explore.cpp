@@ -1,0 +1,88 @@
+// schedules COUNT [FIRST]: random programs of thread ranks, each in one random schedule.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "schedules/program.hpp"
+#include "schedules/simulator.hpp"
+
+namespace schedules {
+
+enum class End { lost, finished, told, at_fault, wrong };
+
+End end_of(const Program& p, shardwise::ThreadCommunicator& world, std::string& text) {
+  try {
+    run(p, world);
+    return End::finished;
+  } catch (const Left&) {
+    return End::at_fault;
+  } catch (const WrongResult&) {
+    return End::wrong;
+  } catch (const shardwise::error& e) {
+    text = e.what();
+    throw;
+  }
+}
+
+/// Empty if the program came to the end that its fault asks for.
+std::string complaint(const Program& p, const std::vector<End>& ends) {
+  const auto count = [&](End end) { return std::count(ends.begin(), ends.end(), end); };
+  if (count(End::wrong) != 0) return "a wrong result";
+  if (count(End::lost) != 0) return "a rank without an end";
+  const auto finished = count(End::finished);
+  if (finished != 0 && finished != p.ranks) return "not every rank was told";
+  if (p.fault == Fault::none && finished == 0) return "an error without a fault";
+  const bool may_finish = p.fault == Fault::none || p.fault == Fault::differs;
+  if (!may_finish && finished != 0) return "a fault that no rank noticed";
+  return {};
+}
+
+bool passes(std::uint64_t seed, long& points) {
+  const Program p = random_program(seed);
+  std::vector<End> ends(static_cast<std::size_t>(p.ranks), End::lost);
+  std::vector<std::string> texts(ends.size());
+  sim::scheduler.begin(seed);
+  if (p.fault == Fault::stays_away) sim::scheduler.let_time_pass();
+  try {
+    shardwise::run_ranks(p.ranks,
+                         [&](shardwise::ThreadCommunicator& world) {
+                           const auto rank = static_cast<std::size_t>(world.rank());
+                           try {
+                             ends[rank] = end_of(p, world, texts[rank]);
+                           } catch (const Planted&) {
+                             ends[rank] = End::at_fault;
+                             throw;
+                           } catch (const shardwise::error&) {
+                             ends[rank] = End::told;
+                             throw;
+                           }
+                         },
+                         {timeout});
+  } catch (const shardwise::error&) {  // each rank's own is in `ends`
+  }
+  points += sim::scheduler.points();
+  const std::string wrong = complaint(p, ends);
+  if (wrong.empty()) return true;
+  std::printf("seed %llu, fault %s of rank %d of %d in step %d: %s\n",
+              static_cast<unsigned long long>(seed), fault_names[static_cast<int>(p.fault)],
+              p.culprit, p.ranks, p.moment, wrong.c_str());
+  for (std::size_t rank = 0; rank < ends.size(); ++rank)
+    std::printf("  rank %zu: end %d %s\n", rank, static_cast<int>(ends[rank]), texts[rank].c_str());
+  return false;
+}
+
+}  // namespace schedules
+
+int main(int argc, char** argv) {
+  const std::uint64_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20'000;
+  const std::uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0;
+  long points = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed)
+    if (!schedules::passes(seed, points)) return 1;
+  std::printf("%llu schedules without a complaint, %ld scheduling points\n",
+              static_cast<unsigned long long>(count), points);
+}
