@@ -77,12 +77,16 @@ bool passes(std::uint64_t seed, long& points) {
 
 }  // namespace schedules
 
+/// Of 40,000 the one that finds ranks which arrive although a peer has stopped waiting for them.
+constexpr std::uint64_t rare = 39'129;
+
 int main(int argc, char** argv) {
   const std::uint64_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20'000;
   const std::uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0;
   long points = 0;
+  if (!schedules::passes(rare, points)) return 1;
   for (std::uint64_t seed = first; seed < first + count; ++seed)
     if (!schedules::passes(seed, points)) return 1;
   std::printf("%llu schedules without a complaint, %ld scheduling points\n",
-              static_cast<unsigned long long>(count), points);
+              static_cast<unsigned long long>(count + 1), points);
 }

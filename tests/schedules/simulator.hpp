@@ -38,6 +38,7 @@ struct Fiber {
   Exceptions exceptions{};
   const void* waits_for = nullptr;
   Time until = never;  ///< a wait with a time-out ends then
+  long paused_to = 0;  ///< a point before which others run if they can
   bool ended = false;
 
   bool ready() const { return !ended && waits_for == nullptr; }
@@ -59,6 +60,7 @@ class Scheduler {
     time_may_pass_ = false;
     constexpr std::uint64_t stays[] = {2, 3, 4, 8, 20, 60};
     stay_ = stays[below(6)];
+    pause_ = below(2) == 0 ? 50 : 100'000;
     cores_ = below(2) == 0 ? 1 : 64;
   }
 
@@ -73,7 +75,8 @@ class Scheduler {
   /// Another fiber may go on here.
   void point() {
     count();
-    if (below(stay_) == 0) run_another();
+    if (below(pause_) == 0) current_->paused_to = points_ + 300;
+    if (current_->paused_to > points_ || below(stay_) == 0) run_another();
   }
 
   /// Returns when `waits_for` is notified, or at `until`.
@@ -82,6 +85,13 @@ class Scheduler {
     current_->waits_for = waits_for;
     current_->until = until;
     run_another();
+  }
+
+  /// Ends the process.
+  [[noreturn]] void fail(const char* why) const {
+    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed_), why);
+    std::fflush(stdout);
+    std::_Exit(1);
   }
 
   void notify_all(const void* what) {
@@ -130,10 +140,10 @@ class Scheduler {
   }
 
   std::vector<Fiber*> all_ready() const {
-    std::vector<Fiber*> ready;
+    std::vector<Fiber*> ready, paused;
     for (const auto& fiber : fibers_)
-      if (fiber->ready()) ready.push_back(fiber.get());
-    return ready;
+      if (fiber->ready()) (fiber->paused_to > points_ ? paused : ready).push_back(fiber.get());
+    return ready.empty() ? paused : ready;
   }
 
   void pass_time() {
@@ -147,12 +157,6 @@ class Scheduler {
       if (!fiber->ended && fiber->until <= now_) fiber->waits_for = nullptr;
   }
 
-  [[noreturn]] void fail(const char* why) const {
-    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed_), why);
-    std::fflush(stdout);
-    std::_Exit(1);
-  }
-
   std::uint64_t seed_ = 0;
   std::minstd_rand random_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -160,7 +164,8 @@ class Scheduler {
   Time now_{};
   long points_ = 0;
   bool time_may_pass_ = false;
-  std::uint64_t stay_ = 2;  ///< at one point of so many another fiber goes on
+  std::uint64_t stay_ = 2;    ///< at one point of so many another fiber goes on
+  std::uint64_t pause_ = 50;  ///< at one point of so many a fiber is held back for a while
   unsigned cores_ = 1;
 };
 
