@@ -6,7 +6,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "shardwise/backend/cuda/cuda.hpp"
@@ -74,9 +73,8 @@ struct CudaDevices {
     CudaOptions options{.device = device, .ranks_on_device = ranks_on_device};
     const auto here = static_cast<std::int64_t>(
         detail::cuda::convolution_workspace_of(options, detail::cuda::choose_device(device)));
-    std::int64_t least = 0;
-    ranks.all_reduce(std::span<const std::int64_t>(&here, 1), std::span(&least, 1), Reduction::min);
-    options.convolution_workspace_bytes = static_cast<std::size_t>(least);
+    options.convolution_workspace_bytes =
+        static_cast<std::size_t>(detail::smallest_of_ranks(ranks, here));
     return options;
   }
 

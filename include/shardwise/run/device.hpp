@@ -36,6 +36,15 @@ constexpr int device_of_process(int seen, int local_rank) {
   return local_rank < seen ? local_rank : -1;
 }
 
+/// The smallest of the numbers that the ranks give. A collective; sends an all-reduce (min) of one
+/// number.
+template <Communicator C, class T>
+T smallest_of_ranks(C& ranks, const T& here) {
+  T least{};
+  ranks.all_reduce(std::span<const T>(&here, 1), std::span(&least, 1), Reduction::min);
+  return least;
+}
+
 }  // namespace detail
 
 /// The devices of a program that was built without devices: none.
@@ -64,10 +73,7 @@ template <class HostBackend, class Devices = NoDevices, Communicator C, class F>
 void with_device(DeviceChoice choice, C& ranks, F&& f) {
   if (choice != DeviceChoice::host) {
     const std::int32_t here = Devices::count(ranks);
-    std::int32_t fewest = 0;
-    ranks.all_reduce(std::span<const std::int32_t>(&here, 1), std::span(&fewest, 1),
-                     Reduction::min);
-    if (fewest > 0) return Devices::run(ranks, f);
+    if (detail::smallest_of_ranks(ranks, here) > 0) return Devices::run(ranks, f);
     if (choice == DeviceChoice::device) {
       throw backend_error({"a device was chosen, but not every rank has one; rank ", ranks.rank(),
                            " sees ", here, ": ", Devices::missing(), ". Choose the host, or auto"});

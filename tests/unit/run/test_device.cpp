@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <concepts>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
@@ -72,6 +73,18 @@ TEST_CASE("a process has the only device that it sees, or that of its place") {
   CHECK(device_of_process(1, 5) == 0);
   CHECK(device_of_process(4, 3) == 3);
   CHECK(device_of_process(4, 4) == -1);
+}
+
+TEST_CASE("what all ranks use is the smallest that one has, wherever that rank is") {
+  constexpr std::int64_t gib = std::int64_t{1} << 30;  // workspaces are as large
+  for (const int ranks_wanted : {1, 3, 8}) {
+    for (int poorest = 0; poorest < ranks_wanted; ++poorest) {
+      run_ranks(ranks_wanted, [&](ThreadCommunicator& ranks) {
+        const std::int64_t here = ranks.rank() == poorest ? 5 * gib : (6 + ranks.rank()) * gib;
+        CHECK(detail::smallest_of_ranks(ranks, here) == 5 * gib);
+      });
+    }
+  }
 }
 
 TEST_CASE("a program without devices computes on the host") {
