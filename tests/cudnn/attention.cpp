@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <random>
@@ -32,13 +31,6 @@ struct Device {
   DescribedDevice described;
   int capability;
 };
-
-/// Before 9.8 the library plans for no device that is only described.
-bool is_too_old() {
-  if (cudnnGetVersion() >= 90800) return false;
-  std::puts("skipped: plans of cuDNN, which makes them without a GPU from version 9.8 on");
-  return true;
-}
 
 /// How many problems to plan, of which each takes a second: the environment may ask for more than
 /// CI has time for.
@@ -95,9 +87,10 @@ void check_plan(const AttentionProblem& problem, const Device& device) {
 
 }  // namespace
 
-TEST_SUITE_BEGIN("devices that are only described" * doctest::skip(is_too_old()));
+TEST_SUITE_BEGIN("devices that are only described");
 
 TEST_CASE("every attention has a plan on tensor cores that keeps promises, for sm_80 and sm_90") {
+  if (!testing::plans_for_described_devices()) return;
   const Device devices[] = {{DescribedDevice::a100(), 80}, {DescribedDevice::h200(), 90}};
   const unsigned seed = testing::seed();
   const int count = plans_wanted();
@@ -111,6 +104,7 @@ TEST_CASE("every attention has a plan on tensor cores that keeps promises, for s
 }
 
 TEST_CASE("heads that the library has no engine for are those that it is not asked for") {
+  if (!testing::plans_for_described_devices()) return;
   const DescribedDevice device = DescribedDevice::a100();
   const AttentionProblem problem{
       AttentionPass::backward, Dtype::bfloat16, 2, 64, 64, 4, 4, 64, true, 0, 0.125F};
@@ -128,6 +122,7 @@ TEST_CASE("heads that the library has no engine for are those that it is not ask
 }
 
 TEST_CASE("a workspace that is too small is no plan") {
+  if (!testing::plans_for_described_devices()) return;
   const DescribedDevice device = DescribedDevice::h200();
   const AttentionProblem problem{
       AttentionPass::backward, Dtype::bfloat16, 2, 256, 256, 4, 4, 64, true, 0, 0.125F};

@@ -7,8 +7,17 @@
 #include <string>
 
 #include "shardwise/backend/cuda/cudnn_descriptor.hpp"
+#include "support/skipped.hpp"
 
 namespace testing {
+
+/// Whether cuDNN plans for devices that are only described to it. Says that a test is skipped if
+/// it does not.
+inline bool plans_for_described_devices() {
+  const bool plans = cudnnGetVersion() >= 90800;
+  if (!plans) skip("plans of cuDNN, which makes them without a GPU from version 9.8 on");
+  return plans;
+}
 
 /// In place of shardwise::detail::cuda::DeviceOfHandle.
 class DescribedDevice {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
@@ -28,13 +27,6 @@ using cudnn_test::ToldConvolution;
 using testing::DescribedDevice;
 
 namespace {
-
-/// Before 9.8 the library plans for no device that is only described.
-bool is_too_old() {
-  if (cudnnGetVersion() >= 90800) return false;
-  std::puts("skipped: plans of cuDNN, which makes them without a GPU from version 9.8 on");
-  return true;
-}
 
 /// How many problems to plan: the environment may ask for more than CI has time for.
 int plans_wanted() {
@@ -196,9 +188,10 @@ TEST_CASE("cuDNN takes the pointers of a call; a descriptor that it refuses is a
         }).find("cuDNN: cudnnBackendGetAttribute failed with CUDNN_STATUS_") == 0);
 }
 
-TEST_SUITE_BEGIN("devices that are only described" * doctest::skip(is_too_old()));
+TEST_SUITE_BEGIN("devices that are only described");
 
 TEST_CASE("every convolution has a plan that keeps promises, for sm_80 and for sm_90") {
+  if (!testing::plans_for_described_devices()) return;
   const DescribedDevice a100 = DescribedDevice::a100(), h200 = DescribedDevice::h200();
   std::mt19937 random(testing::seed());
   for_random_problems(plans_wanted(), [&](const ConvolutionProblem& problem) {
@@ -220,6 +213,7 @@ TEST_CASE("every convolution has a plan that keeps promises, for sm_80 and for s
 }
 
 TEST_CASE("TF32 is used where it is allowed, and up to eight plans are there to be timed") {
+  if (!testing::plans_for_described_devices()) return;
   const DescribedDevice device = DescribedDevice::h200();
   ConvolutionProblem problem = of_images(32, 56, ConvolutionProduct::forward);
   problem.dtype = Dtype::float32;
@@ -235,6 +229,7 @@ TEST_CASE("TF32 is used where it is allowed, and up to eight plans are there to 
 }
 
 TEST_CASE("tensors that are less aligned get an engine that can read them") {
+  if (!testing::plans_for_described_devices()) return;
   const DescribedDevice device = DescribedDevice::h200();
   ConvolutionProblem problem = of_images(8, 16, ConvolutionProduct::backward_weight);
   for (SpatialAxis& axis : problem.call.space) axis.kernel = 1, axis.before = 0;
@@ -248,6 +243,7 @@ TEST_CASE("tensors that are less aligned get an engine that can read them") {
 }
 
 TEST_CASE("many large images keep to tensor cores in the share of memory that is the default") {
+  if (!testing::plans_for_described_devices()) return;
   const auto is_fast = [](const DescribedDevice& device, ConvolutionProduct product,
                           std::size_t workspace_bytes) {
     const PlanLimits limits{false, workspace_bytes};
@@ -267,6 +263,7 @@ TEST_CASE("many large images keep to tensor cores in the share of memory that is
 }
 
 TEST_CASE("where no engine is to be had, the error says so") {
+  if (!testing::plans_for_described_devices()) return;
   const DescribedDevice old({500, 16, 49152, 2097152, 4'294'967'296});
   const std::string text = error_of(
       [&] { CudnnPlan::usable(old, of_images(1, 8, ConvolutionProduct::forward), exact, 1); });

@@ -4,13 +4,14 @@
 #include <cuda_runtime_api.h>
 #include <doctest/doctest.h>
 
-#include <cstdio>
+#include "support/test_program.hpp"
 
 int main(int argc, char** argv) {
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::puts("skipped: no GPU");
-    return 77;
+    testing::skip("all cases: no GPU");
+    return testing::status_skipped;
   }
-  return doctest::Context(argc, argv).run();
+  const int result = doctest::Context(argc, argv).run();
+  return testing::status_of(result, testing::case_counts);
 }

@@ -30,6 +30,7 @@
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 #include "support/largest_difference.hpp"
+#include "support/skipped.hpp"
 #include "support/staged_communicator.hpp"
 #include "unit/comm/check_collectives.hpp"
 
@@ -188,7 +189,7 @@ TEST_CASE_TEMPLATE("nccl: a model on one rank", T, float, bf16) {
 
 TEST_CASE_TEMPLATE("nccl: a model on all GPUs", T, float, bf16) {
   if (CudaDevices::seen() < 2) {
-    MESSAGE("skipped: one GPU");
+    testing::skip("a model on all GPUs: there is one");
     return;
   }
   std::vector<double> learned;

@@ -199,7 +199,7 @@ TEST_CASE("a message of another length is an error at every level") {
 
 TEST_CASE("a block that is longer than its receiver expects is an error there, if MPI sees it") {
   MpiCommunicator ranks(MPI_COMM_WORLD, {.checks = CheckLevel::local});
-  if (ranks.size() == 1) return;
+  if (World::get().lacks(2)) return;
   const Counts none(static_cast<std::size_t>(ranks.size()));
   Counts sent = none, received = none;
   if (ranks.rank() == 0) sent[1] = 3;
@@ -233,7 +233,7 @@ TEST_CASE("each rank that does not come is named once, in order") {
 
 TEST_CASE("sending does not wait, however long the message") {
   testing::run_on_ranks(World::get().size(), [](MpiCommunicator& c) {
-    if (c.size() == 1) return;
+    if (World::get().lacks(2)) return;
     const int next = (c.rank() + 1) % c.size();
     const int previous = (c.rank() + c.size() - 1) % c.size();
     std::vector<std::int32_t> data(1 << 20);

@@ -14,6 +14,7 @@
 #include "support/mpi_ranks.hpp"
 
 using namespace shardwise;
+using testing::World;
 
 namespace {
 
@@ -45,7 +46,7 @@ template <class Right, class Wrong>
 void check_mismatch(const std::string& right_call, Right right, const std::string& wrong_call,
                     Wrong wrong) {
   MpiCommunicator ranks = checked_ranks();
-  if (ranks.size() == 1) return;
+  if (World::get().lacks(2)) return;
   const int last = ranks.size() - 1;
   for (int again = 0; again < 2; ++again) {
     const std::string message = message_of<collective_error>([&] {
@@ -112,7 +113,7 @@ TEST_CASE("another collective") {
 
 TEST_CASE("a call that was left out before an equal one") {
   MpiCommunicator ranks = checked_ranks();
-  if (ranks.size() == 1) return;
+  if (World::get().lacks(2)) return;
   const int last = ranks.size() - 1;
   const bool leaves_out = ranks.rank() == last;
   const std::string ahead = "rank " + std::to_string(last);
@@ -150,7 +151,7 @@ TEST_CASE("a call that was left out before an equal one") {
 
 TEST_CASE("a message of another step") {
   MpiCommunicator ranks = checked_ranks();
-  if (ranks.size() == 1 || ranks.rank() > 1) return;
+  if (World::get().lacks(2) || ranks.rank() > 1) return;
   const detail::MarkedPhase phase(3, ranks.rank() == 0 ? 1 : 2, Phase::forward, {});
   // Stages of a pipeline are at different layers by right.
   const detail::MarkedPart part(static_cast<std::size_t>(ranks.rank()),
@@ -207,7 +208,7 @@ TEST_CASE("a call left out") {
 TEST_CASE("blocks of an all_to_all that the receiver does not expect") {
   MpiCommunicator ranks = checked_ranks();
   const auto size = static_cast<std::size_t>(ranks.size());
-  if (size == 1) return;
+  if (World::get().lacks(2)) return;
   Counts sent(size, 2);
   const Counts received(size, 2);
   if (ranks.rank() == 1) sent[0] = 3;
@@ -224,7 +225,7 @@ TEST_CASE("blocks of an all_to_all that the receiver does not expect") {
 TEST_CASE("a rank that leaves") {
   MpiCommunicator world = checked_ranks();
   const int last = world.size() - 1;
-  if (last == 0) return;
+  if (World::get().lacks(2)) return;
   const bool stays = world.rank() != last;
   {
     MpiCommunicator group = world.split(0, 0);
@@ -245,7 +246,7 @@ TEST_CASE("a rank that leaves") {
 
 TEST_CASE("a rank that hears in a message that another has left tells those who wait for it") {
   MpiCommunicator world = checked_ranks();
-  if (world.size() < 3) return;
+  if (World::get().lacks(3)) return;
   const int last = world.size() - 1;
   for (const bool first_leaves_too : {true, false}) {
     std::optional<MpiCommunicator> group = world.split(0, 0);
@@ -276,7 +277,7 @@ TEST_CASE("what ended groups have left unread reaches no later one") {
 
 TEST_CASE("a message of another type, length or tag") {
   MpiCommunicator ranks = checked_ranks();
-  if (ranks.size() == 1) return;
+  if (World::get().lacks(2)) return;
   if (ranks.rank() == 0) {
     ranks.send(std::span<const float>(some), 1);
     ranks.send(std::span<const float>(many), 1);

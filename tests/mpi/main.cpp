@@ -10,11 +10,12 @@
 #include <string>
 
 #include "support/mpi_ranks.hpp"
+#include "support/test_program.hpp"
 
 namespace {
 
 /// A test that is left in the middle has left the other processes waiting: the job ends there.
-struct EndJob : doctest::IReporter {
+struct EndJob : testing::Listener {
   explicit EndJob(const doctest::ContextOptions& options) : options_(options) {}
 
   void test_case_exception(const doctest::TestCaseException& e) override {
@@ -25,16 +26,6 @@ struct EndJob : doctest::IReporter {
       end(std::string(a.m_file) + ":" + std::to_string(a.m_line) + ": REQUIRE( " + a.m_expr +
           " ) failed");
   }
-  void report_query(const doctest::QueryData&) override {}
-  void test_run_start() override {}
-  void test_run_end(const doctest::TestRunStats&) override {}
-  void test_case_start(const doctest::TestCaseData&) override {}
-  void test_case_reenter(const doctest::TestCaseData&) override {}
-  void test_case_end(const doctest::CurrentTestCaseStats&) override {}
-  void subcase_start(const doctest::SubcaseSignature&) override {}
-  void subcase_end() override {}
-  void log_message(const doctest::MessageData&) override {}
-  void test_case_skipped(const doctest::TestCaseData&) override {}
 
  private:
   void end(const std::string& why) const {
@@ -61,8 +52,11 @@ int main(int argc, char** argv) {
   const int result = context.run();
   if (world.rank() != 0 && result != 0)
     std::fprintf(stderr, "process %d:\n%s\n", world.rank(), silent.str().c_str());
-  if (world.rank() == 0)
-    std::printf("%d processes; %d runs on more ranks than that left out\n", world.size(),
+  if (world.rank() == 0 && world.skipped() > 0)
+    std::printf("skipped: what needs more than %d rank(s), %d time(s)\n", world.size(),
                 world.skipped());
-  return result;
+  // A case may run on some processes only, and the status is that of the job.
+  testing::CaseCounts cases = testing::case_counts;
+  MPI_Allreduce(&testing::case_counts.ran, &cases.ran, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  return testing::status_of(result, cases);
 }

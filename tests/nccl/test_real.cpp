@@ -12,6 +12,7 @@
 #include "shardwise/comm/nccl.hpp"
 #include "shardwise/comm/nccl_id_file.hpp"
 #include "shardwise/comm/single_rank.hpp"
+#include "support/skipped.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace shardwise;
@@ -74,7 +75,10 @@ TEST_CASE("real nccl: an id of rank 0 reaches all processes whole, in a file") {
 }
 
 TEST_CASE("real nccl: what is said where there is no device") {
-  if (has_device()) return;
+  if (has_device()) {
+    testing::skip("what is said where there is no GPU: there is one");
+    return;
+  }
   SingleRank alone;
   check_no_device("rank 0: ", [&] { NcclCommunicator nccl(alone); });
   check_no_device("rank 0: ", [] { NcclCommunicator nccl(launch_of(0, 1)); });

@@ -13,6 +13,7 @@
 
 #include "shardwise/comm/mpi_ranks.hpp"
 #include "shardwise/core/partition.hpp"
+#include "support/skipped.hpp"
 
 namespace testing {
 
@@ -33,14 +34,19 @@ class World {
   int rank() const { return all_.rank(); }
   int skipped() const { return skipped_; }
 
+  /// Whether the job has fewer processes than that: what needs them is left out, and counted.
+  bool lacks(int ranks) {
+    if (ranks <= size()) return false;
+    ++skipped_;
+    case_leaves_out = true;
+    return true;
+  }
+
   /// On all processes, f on the first `ranks` of them. A group of one is each process alone, so
   /// that all of them know what it did.
   template <class F>
   void run(int ranks, F& f) {
-    if (ranks > size()) {
-      ++skipped_;
-      return;
-    }
+    if (lacks(ranks)) return;
     const bool inside = ranks == 1 || rank() < ranks;
     auto group = groups_.find(ranks);
     if (group == groups_.end())

@@ -3,10 +3,10 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include <cstdio>
 #include <type_traits>
 
 #include "shardwise/core/dtype.hpp"
+#include "support/skipped.hpp"
 
 namespace testing {
 
@@ -17,7 +17,7 @@ bool onednn_computes() {
   constexpr int needed = dnnl_cpu_isa_avx512_core;
   const bool computes =
       !std::is_same_v<T, shardwise::bf16> || (dnnl_get_effective_cpu_isa() & needed) == needed;
-  if (!computes) std::puts("skipped: oneDNN in bf16, because this processor has no AVX-512");
+  if (!computes) skip("oneDNN in bf16, because this processor has no AVX-512");
   return computes;
 }
 

@@ -14,6 +14,7 @@
 #include "shardwise/data/image_set.hpp"
 #include "shardwise/data/synthetic.hpp"
 #include "support/messages.hpp"
+#include "support/skipped.hpp"
 #include "temporary_folder.hpp"
 
 namespace sw = shardwise;
@@ -116,7 +117,7 @@ TEST_CASE("a data set that does not fit together is refused") {
 
 TEST_CASE("the installed Fashion-MNIST has the published form") {
   if (!std::filesystem::exists(sw::fashion_mnist_folder)) {
-    MESSAGE("skipped: the Debian package dataset-fashion-mnist is not installed");
+    testing::skip("reading Fashion-MNIST: not installed: dataset-fashion-mnist");
     return;
   }
   const sw::ImageSet train = sw::read_fashion_mnist(sw::Part::train);

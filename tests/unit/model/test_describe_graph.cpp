@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -14,6 +13,7 @@
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/describe_graph.hpp"
 #include "shardwise/model/model.hpp"
+#include "support/skipped.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace shardwise;
@@ -40,7 +40,7 @@ const Shape rows{{Axis::batch, 2}, {Axis::feature, 6}};
 /// Whether Graphviz reads it; it need not be installed.
 bool parses(const std::string& graph) {
   if (std::system("command -v dot >/dev/null") != 0) {
-    std::puts("skipped: reading graphs by Graphviz: not installed: graphviz");
+    testing::skip("reading graphs by Graphviz: not installed: graphviz");
     return true;
   }
   const testing::TemporaryFolder folder("shardwise_graph");
