@@ -74,7 +74,7 @@ class Candidate {
 
   void multiply() {
     for (Product& product : products_)
-      product.kernel->forward(in_[0].extent(), product.x, {product.weight, 1}, product.bias,
+      product.kernel->forward(in_[0].extent(), product.x, {product.weight, 1, true}, product.bias,
                               sw::Activation::none, product.y.data());
   }
 
@@ -242,7 +242,7 @@ double peak(Ranks& ranks) {
     const std::vector<T> x = bench::random_values<T>(n * n);
     std::vector<T> y(n * n);
     const bench::Run run = [&] {
-      kernel.forward(n, x.data(), {x.data(), 1}, nullptr, sw::Activation::none, y.data());
+      kernel.forward(n, x.data(), {x.data(), 1, true}, nullptr, sw::Activation::none, y.data());
     };
     const int calls = bench::calls_of_sample(ranks, run, 2e-3);
     double least = std::numeric_limits<double>::infinity();

@@ -92,32 +92,32 @@ TEST_CASE_TEMPLATE("calls with row counts that were seen before allocate nothing
   const auto full = LinearProblem<T>::of_integers(300, 48, 70);
   std::vector<T> y(300 * 70), dx(300 * 48), dw(70 * 48), db(70);
 
-  const auto step = [&](std::size_t rows, std::uint64_t version) {
-    const Weight<T> weight{full.w.data(), version};
+  const auto step = [&](std::size_t rows, std::uint64_t version, bool stays) {
+    const Weight<T> weight{full.w.data(), version, stays};
     kernel.forward(rows, full.x.data(), weight, full.bias.data(), Activation::relu, y.data());
     kernel.backward_input(rows, full.dy.data(), weight, dx.data());
     for (const Write write : {Write::replace, Write::add})
       kernel.backward_weight(rows, full.x.data(), full.dy.data(), write, dw.data(), db.data());
   };
-  const auto steps = [&](bool weights_change) {
-    for (std::uint64_t i = 1; i <= 20; ++i) {
-      for (const std::size_t rows : {300U, 1U, 44U}) step(rows, weights_change ? i : 0);
+  const auto steps = [&](bool stays) {
+    for (std::uint64_t i = 1; i <= 3; ++i) {
+      for (const std::size_t rows : {300U, 1U, 44U}) step(rows, i, stays);
     }
   };
-  const auto counted = [&](bool weights_change) {
+  const auto counted = [&](bool stays) {
     ours = 0;
     of_library = 0;
     counting = true;
-    steps(weights_change);
+    steps(stays);
     counting = false;
     return ours.load();
   };
 
-  steps(true);
-  CHECK(counted(true) == 0);
-  CHECK(of_library.load() > 0);  // else the two were not told apart
-  steps(false);
-  CHECK(counted(false) == 0);
+  for (const bool stays : {false, true}) {
+    steps(stays);
+    CHECK(counted(stays) == 0);
+    CHECK(of_library.load() > 0);  // else the two were not told apart
+  }
 }
 
 TEST_CASE_TEMPLATE("convolutions of two sizes of batch allocate nothing", T, float, bf16) {
@@ -201,7 +201,7 @@ TEST_CASE_TEMPLATE("training steps with two sizes of batch allocate nothing of o
     Tensor<T, Invariant> x(images(20), place);
     Tensor<std::int32_t, Invariant> labels(Shape{{Axis::batch, 20}}, place);
     const auto steps = [&] {
-      for (int step = 0; step < 12; ++step) {  // more than a weight is used before it is packed
+      for (int step = 0; step < 4; ++step) {
         const std::size_t batch = step % 2 == 0 ? 13 : 20;
         train_step(
             model, View<const T, Invariant>(x.data(), images(batch), place),

@@ -12,12 +12,16 @@
 
 namespace shardwise {
 
-/// A weight and the number of its changes: a kernel that keeps a packed copy packs again if the
-/// version is not that of its copy.
+/// A weight, the number of its changes, and whether it stays. A kernel that keeps a packed copy
+/// packs again if the version is not that of its copy. Products with a copy may round otherwise, so
+/// whether there is one depends only on what the call is given: equal calls give equal bits.
 template <class T>
 struct Weight {
   const T* data = nullptr;    ///< [out, in], row-major
   std::uint64_t version = 0;  ///< changes whenever the numbers change
+  /// Whether the numbers stay for many calls, so that a packed copy pays. A model sets it in
+  /// evaluate, and not in training, which changes its weights in every step.
+  bool stays = false;
 };
 
 /// Whether a result replaces the old output or is added to it.

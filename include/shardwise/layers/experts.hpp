@@ -238,7 +238,7 @@ class Experts : public detail::ExpertLayouts<S> {
   template <std::size_t Which, class Frame>
   Weight<typename Frame::dtype> weight(Frame& frame, std::size_t e = 0) const {
     return {frame.template parameter_data<Which>() + e * sizes_.hidden * sizes_.features,
-            frame.version()};
+            frame.version(), !frame.training()};
   }
   template <std::size_t Which, class Frame>
   typename Frame::dtype* gradient(Frame& frame, std::size_t e) const {

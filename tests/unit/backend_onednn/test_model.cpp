@@ -10,6 +10,7 @@
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/experts.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/cross_entropy.hpp"
@@ -21,6 +22,8 @@ using namespace shardwise;
 namespace {
 
 struct Mlp : Sequential<ColumnParallelLinear<16, 32>, Relu, RowParallelLinear<32, 4>> {};
+
+constexpr ExpertSizes experts{.experts = 2, .chosen = 1, .features = 8, .hidden = 8};
 
 const Shape in{{Axis::batch, 8}, {Axis::feature, 16}};
 
@@ -49,7 +52,7 @@ std::string said_of(float spoilt) {
   return said;
 }
 
-/// A layer whose outputs all are the sum of 8 weights, evaluated until its weight has been packed.
+/// A layer whose outputs all are the sum of 8 weights. Evaluating it packs its weight.
 class Packed {
  public:
   Packed() {
@@ -64,11 +67,7 @@ class Packed {
     model.set("weight", w.view());
   }
 
-  float output() {
-    float y = 0;
-    for (int use = 0; use < 20; ++use) y = model.evaluate(x_.view())[0];
-    return y;
-  }
+  float output() { return model.evaluate(x_.view())[0]; }
 
   SingleRank alone;
   Model<Linear<split::none, 8, 8, false>, Context<float, OneDnn, SingleRank>> model{alone, Seed{1}};
@@ -84,6 +83,25 @@ TEST_CASE("a step with a NaN or an infinity stops and names the layer") {
     CAPTURE(said);
     CHECK(said.find("Mlp / 0: ColumnParallelLinear<16, 32>") != std::string::npos);
   }
+}
+
+TEST_CASE_TEMPLATE("evaluate packs weights, and training never does", L,
+                   Linear<split::none, 8, 8, false>, Experts<split::none, experts>) {
+  SingleRank alone;
+  const Shape rows{{Axis::batch, 4}, {Axis::feature, 8}};
+  Model<L, Context<float, OneDnn, SingleRank>> model(L{}, alone, Seed{1}, rows);
+  Tensor<float, Invariant> x(rows);
+  for (float& e : x.view().span()) e = 1;
+  const auto set = [&](float weight) {  // without a word to the model: it sees no new version
+    for (float& value : model.values()) value = weight;
+  };
+  set(1);
+  const float small = model.forward(x.view())[0];
+  for (int use = 0; use < 9; ++use) CHECK(model.forward(x.view())[0] == small);
+  CHECK(model.evaluate(x.view())[0] == small);
+  set(2);
+  CHECK(model.evaluate(x.view())[0] == small);
+  CHECK(model.forward(x.view())[0] > small);
 }
 
 TEST_CASE("weights that were set, written to or trained are packed anew") {

@@ -28,20 +28,27 @@ namespace {
 /// remainders of blocks.
 constexpr std::array<std::size_t, 8> row_counts = {1, 2, 7, 16, 31, 64, 256, 1024};
 
+/// What is said of a weight.
+struct Said {
+  std::uint64_t version = 1;
+  bool stays = false;
+};
+
 template <class T>
-std::vector<T> forward(OneDnn::Linear<T>& kernel, const LinearProblem<T>& problem,
-                       std::uint64_t version, Activation activation = Activation::none) {
+std::vector<T> forward(OneDnn::Linear<T>& kernel, const LinearProblem<T>& problem, Said weight = {},
+                       Activation activation = Activation::none) {
   auto y = backend_test::unwritten<T>(problem.rows * problem.out);
-  kernel.forward(problem.rows, problem.x.data(), {problem.w.data(), version}, problem.bias.data(),
-                 activation, y.data());
+  kernel.forward(problem.rows, problem.x.data(), {problem.w.data(), weight.version, weight.stays},
+                 problem.bias.data(), activation, y.data());
   return y;
 }
 
 template <class T>
 std::vector<T> backward_input(OneDnn::Linear<T>& kernel, const LinearProblem<T>& problem,
-                              std::uint64_t version) {
+                              Said weight = {}) {
   auto dx = backend_test::unwritten<T>(problem.rows * problem.in);
-  kernel.backward_input(problem.rows, problem.dy.data(), {problem.w.data(), version}, dx.data());
+  kernel.backward_input(problem.rows, problem.dy.data(),
+                        {problem.w.data(), weight.version, weight.stays}, dx.data());
   return dx;
 }
 
@@ -85,8 +92,8 @@ TEST_CASE("float sums stay within their bound") {
     const auto problem = LinearProblem<float>::of_reals(rows, 300, 70);
     OneDnn::Linear<float> kernel(backend, 300, 70);
     CAPTURE(rows);
-    CHECK(close(forward(kernel, problem, 1), problem.forward(true), 301));
-    CHECK(close(backward_input(kernel, problem, 1), problem.backward_input(), 70));
+    CHECK(close(forward(kernel, problem), problem.forward(true), 301));
+    CHECK(close(backward_input(kernel, problem), problem.backward_input(), 70));
     auto dw = problem.dw;
     auto db = problem.db;
     kernel.backward_weight(rows, problem.x.data(), problem.dy.data(), Write::add, dw.data(),
@@ -113,7 +120,7 @@ TEST_CASE_TEMPLATE("activations are those of the reference", T, float, bf16) {
     std::vector<T> expected(19 * 35);
     oracle.forward(19, problem.x.data(), {problem.w.data(), 1}, problem.bias.data(), activation,
                    expected.data());
-    const std::vector<T> y = forward(kernel, problem, 1, activation);
+    const std::vector<T> y = forward(kernel, problem, {}, activation);
     CHECK(testing::largest_difference(y, expected) <= close);
   }
 }
@@ -131,8 +138,8 @@ TEST_CASE_TEMPLATE("what is no number stays so through every activation", T, flo
       CAPTURE(name(activation));
       OneDnn::Linear<T> kernel(backend, 16, 33);
       std::size_t wrong = 0;
-      for (int use = 0; use < 20; ++use) {  // plain, then packed
-        const std::vector<T> y = forward(kernel, problem, 1, activation);
+      for (const bool stays : {false, true}) {
+        const std::vector<T> y = forward(kernel, problem, {.stays = stays}, activation);
         for (std::size_t i = 0; i < y.size(); ++i)
           wrong += std::isnan(static_cast<float>(y[i])) != (i % 33 == 5);
       }
@@ -152,7 +159,7 @@ TEST_CASE_TEMPLATE("ReLU cuts at zero, exactly", T, float, bf16) {
     std::fill(problem.w.begin(), problem.w.end(), T{});
     for (std::size_t i = 0; i < sums.size(); ++i) problem.bias[i] = static_cast<T>(sums[i]);
     OneDnn::Linear<T> kernel(backend, 3, sums.size());
-    const std::vector<T> y = forward(kernel, problem, 1, Activation::relu);
+    const std::vector<T> y = forward(kernel, problem, {}, Activation::relu);
     for (std::size_t i = 0; i < y.size(); ++i) {
       const auto sum = static_cast<float>(problem.bias[i % sums.size()]);
       CHECK(static_cast<float>(y[i]) == (sum < 0 ? 0.0F : sum));
@@ -160,8 +167,7 @@ TEST_CASE_TEMPLATE("ReLU cuts at zero, exactly", T, float, bf16) {
   }
 }
 
-TEST_CASE_TEMPLATE("a weight that stays the same gives the same result packed and plain", T, float,
-                   bf16) {
+TEST_CASE_TEMPLATE("a weight gives the same result packed and plain", T, float, bf16) {
   if (!testing::onednn_computes<T>()) return;
   OneDnn backend;
   for (const std::size_t rows : row_counts) {
@@ -170,9 +176,32 @@ TEST_CASE_TEMPLATE("a weight that stays the same gives the same result packed an
     OneDnn::Linear<T> kernel(backend, 48, 70);
     const auto y = backend_test::rounded<T>(problem.forward(true));
     const auto dx = backend_test::rounded<T>(problem.backward_input());
-    for (int use = 0; use < 20; ++use) {
-      CHECK(backend_test::same(forward(kernel, problem, 1), y));
-      CHECK(backend_test::same(backward_input(kernel, problem, 1), dx));
+    for (const bool stays : {false, true, true, false}) {
+      CHECK(backend_test::same(forward(kernel, problem, {.stays = stays}), y));
+      CHECK(backend_test::same(backward_input(kernel, problem, {.stays = stays}), dx));
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("equal calls give equal bits, however often the weight was used", T, float,
+                   bf16) {
+  if (!testing::onednn_computes<T>()) return;
+  OneDnn backend;
+  for (const std::size_t rows : {1U, 2U, 16U, 128U, 1024U}) {
+    const auto problem = LinearProblem<T>::of_reals(rows, 300, 70);
+    OneDnn::Linear<T> used(backend, 300, 70);
+    for (const bool stays : {false, true, false}) {
+      CAPTURE(rows);
+      CAPTURE(stays);
+      const Said weight{.stays = stays};
+      OneDnn::Linear<T> fresh(backend, 300, 70);
+      const auto y = forward(fresh, problem, weight);
+      const auto dx = backward_input(fresh, problem, weight);
+      for (int use = 0; use < 10; ++use) {
+        CAPTURE(use);
+        CHECK(backend_test::same(forward(used, problem, weight), y));
+        CHECK(backend_test::same(backward_input(used, problem, weight), dx));
+      }
     }
   }
 }
@@ -184,27 +213,28 @@ TEST_CASE_TEMPLATE("a changed weight is packed anew", T, float, bf16) {
   OneDnn::Linear<T> kernel(backend, 48, 70);
   for (std::uint64_t version = 1; version <= 3; ++version) {
     for (T& weight : problem.w) weight = static_cast<T>(static_cast<float>(weight) + 1.0F);
-    for (int use = 0; use < 20; ++use) {
+    for (int use = 0; use < 2; ++use) {
       CAPTURE(version);
       CAPTURE(use);
-      CHECK(backend_test::same(forward(kernel, problem, version),
+      CHECK(backend_test::same(forward(kernel, problem, {version, true}),
                                backend_test::rounded<T>(problem.forward(true))));
-      CHECK(backend_test::same(backward_input(kernel, problem, version),
+      CHECK(backend_test::same(backward_input(kernel, problem, {version, true}),
                                backend_test::rounded<T>(problem.backward_input())));
     }
   }
 }
 
-TEST_CASE("an unchanged version is not packed again") {
+TEST_CASE("a weight that stays is packed once for each version, and another one never") {
   // The copy is used: a weight that changes without a new version goes unnoticed.
   OneDnn backend;
   auto problem = LinearProblem<float>::of_integers(16, 48, 70);
   OneDnn::Linear<float> kernel(backend, 48, 70);
-  for (int use = 0; use < 20; ++use) forward(kernel, problem, 5);
-  const auto before = forward(kernel, problem, 5);
+  const auto before = forward(kernel, problem, {5, true});
   for (float& weight : problem.w) weight += 1.0F;
-  CHECK(forward(kernel, problem, 5) == before);
-  CHECK(forward(kernel, problem, 6) == backend_test::rounded<float>(problem.forward(true)));
+  const auto after = backend_test::rounded<float>(problem.forward(true));
+  CHECK(forward(kernel, problem, {5, true}) == before);
+  CHECK(forward(kernel, problem, {5, false}) == after);
+  CHECK(forward(kernel, problem, {6, true}) == after);
 }
 
 TEST_CASE("another weight with the same version is another weight") {
@@ -213,8 +243,9 @@ TEST_CASE("another weight with the same version is another weight") {
   auto second = first;
   for (float& weight : second.w) weight += 1.0F;
   OneDnn::Linear<float> kernel(backend, 48, 70);
-  for (int use = 0; use < 20; ++use) forward(kernel, first, 1);
-  CHECK(forward(kernel, second, 1) == backend_test::rounded<float>(second.forward(true)));
+  forward(kernel, first, {.stays = true});
+  CHECK(forward(kernel, second, {.stays = true}) ==
+        backend_test::rounded<float>(second.forward(true)));
 }
 
 TEST_CASE("more row counts than the cache holds") {
@@ -224,8 +255,9 @@ TEST_CASE("more row counts than the cache holds") {
     for (std::size_t rows = 1; rows <= 24; ++rows) {
       const auto problem = LinearProblem<float>::of_integers(rows, 24, 36);
       CAPTURE(rows);
-      CHECK(forward(kernel, problem, rows) == backend_test::rounded<float>(problem.forward(true)));
-      CHECK(backward_input(kernel, problem, rows) ==
+      CHECK(forward(kernel, problem, {rows, rows % 2 == 0}) ==
+            backend_test::rounded<float>(problem.forward(true)));
+      CHECK(backward_input(kernel, problem, {rows, rows % 2 == 0}) ==
             backend_test::rounded<float>(problem.backward_input()));
     }
   }

@@ -69,9 +69,10 @@ class OneDnn {
   detail::onednn::AttentionMemory attention_;
 };
 
-/// The products of one linear layer; see LinearKernel for shapes. Weights are packed if that pays
-/// (see PackedWeight). Primitives are kept for the last row counts; a call with one of these row
-/// counts does not allocate in shardwise. Throws backend_error if the library fails.
+/// The products of one linear layer; see LinearKernel for shapes. A weight that stays is packed if
+/// that pays at this number of rows (see PackedWeight), so equal calls give equal bits. Primitives
+/// are kept for the last row counts; a call with one of these row counts does not allocate in
+/// shardwise. Throws backend_error if the library fails.
 template <OneDnnReal T>
 class OneDnn::Linear {
  public:
@@ -90,7 +91,7 @@ class OneDnn::Linear {
     if (rows == 0 || out_ == 0) return;
     if (in_ == 0) return forward_of_nothing(rows, bias, activation, y);
     const ThreadLimit limit(backend_->threads_);
-    forward_.run(backend_->session_, rows, x, weight.data, weight.version, bias, activation, y);
+    forward_.run(backend_->session_, rows, x, weight, bias, activation, y);
   }
 
   void backward_input(std::size_t rows, const T* dy, Weight<T> weight, T* dx) {
@@ -100,8 +101,7 @@ class OneDnn::Linear {
       return;
     }
     const ThreadLimit limit(backend_->threads_);
-    backward_input_.run(backend_->session_, rows, dy, weight.data, weight.version, nullptr,
-                        Activation::none, dx);
+    backward_input_.run(backend_->session_, rows, dy, weight, nullptr, Activation::none, dx);
   }
 
   void backward_weight(std::size_t rows, const T* x, const T* dy, Write write, T* dw, T* db) {

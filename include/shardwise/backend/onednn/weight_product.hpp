@@ -2,9 +2,9 @@
 // Products of many rows with one weight: a layer's forward, and the gradient of its input.
 
 #include <cstddef>
-#include <cstdint>
 
 #include "shardwise/backend/activation.hpp"
+#include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/onednn/packed_weight.hpp"
 #include "shardwise/backend/onednn/plan_cache.hpp"
 #include "shardwise/backend/onednn/products.hpp"
@@ -24,12 +24,13 @@ class WeightProduct {
         context_{direction == Direction::forward ? "forward" : "backward_input", dtype, 0, in,
                  out} {}
 
-  void run(Session& session, std::size_t rows, const void* a, const void* w, std::uint64_t version,
-           const void* bias, Activation activation, void* c) {
-    const bool packed = gains_from_packing(rows) && weight_.count_use(w, version);
+  template <class T>
+  void run(Session& session, std::size_t rows, const void* a, const Weight<T>& w, const void* bias,
+           Activation activation, void* c) {
+    const bool packed = w.stays && gains_from_packing(rows);
     const Key key{rows, activation, bias != nullptr, packed};
     Primitive& primitive = plans_.get(key, [&] { return plan(session, key); });
-    const void* weight = packed ? weight_.copy(session) : w;
+    const void* weight = packed ? weight_.copy(session, w.data, w.version) : w.data;
     if (bias != nullptr) {
       primitive.run(session, {a, weight, c, bias});
     } else {
