@@ -127,16 +127,20 @@ class Scheduler {
   }
 
   void run_another() {
+    Fiber* const next = any_ready();
+    if (next == current_) return;
+    Fiber* const before = std::exchange(current_, next);
+    before->exceptions = std::exchange(exceptions(), next->exceptions);
+    swapcontext(&before->context, &next->context);
+  }
+
+  Fiber* any_ready() {
     std::vector<Fiber*> ready = all_ready();
     if (ready.empty()) {
       pass_time();
       ready = all_ready();
     }
-    Fiber* const next = ready[below(ready.size())];
-    if (next == current_) return;
-    Fiber* const before = std::exchange(current_, next);
-    before->exceptions = std::exchange(exceptions(), next->exceptions);
-    swapcontext(&before->context, &next->context);
+    return ready[below(ready.size())];
   }
 
   std::vector<Fiber*> all_ready() const {
