@@ -186,15 +186,16 @@ TEST_CASE_TEMPLATE("a weight gives the same result packed and plain", T, float, 
 TEST_CASE_TEMPLATE("equal calls give equal bits, however often the weight was used", T, float,
                    bf16) {
   if (!testing::onednn_computes<T>()) return;
+  // At 512 rows of 512 outputs, backward_input in float rounds otherwise with a packed weight.
   OneDnn backend;
-  for (const std::size_t rows : {1U, 2U, 16U, 128U, 1024U}) {
-    const auto problem = LinearProblem<T>::of_reals(rows, 300, 70);
-    OneDnn::Linear<T> used(backend, 300, 70);
+  for (const std::size_t rows : {1U, 2U, 16U, 128U, 512U, 1024U}) {
+    const auto problem = LinearProblem<T>::of_reals(rows, 48, 512);
+    OneDnn::Linear<T> used(backend, 48, 512);
     for (const bool stays : {false, true, false}) {
       CAPTURE(rows);
       CAPTURE(stays);
       const Said weight{.stays = stays};
-      OneDnn::Linear<T> fresh(backend, 300, 70);
+      OneDnn::Linear<T> fresh(backend, 48, 512);
       const auto y = forward(fresh, problem, weight);
       const auto dx = backward_input(fresh, problem, weight);
       for (int use = 0; use < 10; ++use) {
