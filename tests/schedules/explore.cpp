@@ -14,23 +14,35 @@ namespace schedules {
 
 enum class End { lost, finished, told, at_fault, wrong };
 
-End end_of(const Program& p, shardwise::ThreadCommunicator& world, std::string& text) {
+/// What came of one rank.
+struct Outcome {
+  End end = End::lost;
+  std::string text;  ///< of the error that it was told
+};
+
+void run_rank(const Program& p, shardwise::ThreadCommunicator& world, Outcome& outcome) {
   try {
     run(p, world);
-    return End::finished;
+    outcome.end = End::finished;
   } catch (const Left&) {
-    return End::at_fault;
+    outcome.end = End::at_fault;
   } catch (const WrongResult&) {
-    return End::wrong;
+    outcome.end = End::wrong;
+  } catch (const Planted&) {
+    outcome.end = End::at_fault;
+    throw;
   } catch (const shardwise::error& e) {
-    text = e.what();
+    outcome = {End::told, e.what()};
     throw;
   }
 }
 
 /// Empty if the program came to the end that its fault asks for.
-std::string complaint(const Program& p, const std::vector<End>& ends) {
-  const auto count = [&](End end) { return std::count(ends.begin(), ends.end(), end); };
+std::string complaint(const Program& p, const std::vector<Outcome>& outcomes) {
+  const auto count = [&](End end) {
+    return std::count_if(outcomes.begin(), outcomes.end(),
+                         [=](const Outcome& outcome) { return outcome.end == end; });
+  };
   if (count(End::wrong) != 0) return "a wrong result";
   if (count(End::lost) != 0) return "a rank without an end";
   const auto finished = count(End::finished);
@@ -43,35 +55,26 @@ std::string complaint(const Program& p, const std::vector<End>& ends) {
 
 bool passes(std::uint64_t seed, long& points) {
   const Program p = random_program(seed);
-  std::vector<End> ends(static_cast<std::size_t>(p.ranks), End::lost);
-  std::vector<std::string> texts(ends.size());
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(p.ranks));
   sim::scheduler.begin(seed);
   if (p.fault == Fault::stays_away) sim::scheduler.let_time_pass();
   try {
     shardwise::run_ranks(p.ranks,
                          [&](shardwise::ThreadCommunicator& world) {
-                           const auto rank = static_cast<std::size_t>(world.rank());
-                           try {
-                             ends[rank] = end_of(p, world, texts[rank]);
-                           } catch (const Planted&) {
-                             ends[rank] = End::at_fault;
-                             throw;
-                           } catch (const shardwise::error&) {
-                             ends[rank] = End::told;
-                             throw;
-                           }
+                           run_rank(p, world, outcomes[static_cast<std::size_t>(world.rank())]);
                          },
                          {timeout});
-  } catch (const shardwise::error&) {  // each rank's own is in `ends`
+  } catch (const shardwise::error&) {  // each rank's own is in `outcomes`
   }
   points += sim::scheduler.points();
-  const std::string wrong = complaint(p, ends);
+  const std::string wrong = complaint(p, outcomes);
   if (wrong.empty()) return true;
   std::printf("seed %llu, fault %s of rank %d of %d in step %d: %s\n",
               static_cast<unsigned long long>(seed), fault_names[static_cast<int>(p.fault)],
               p.culprit, p.ranks, p.moment, wrong.c_str());
-  for (std::size_t rank = 0; rank < ends.size(); ++rank)
-    std::printf("  rank %zu: end %d %s\n", rank, static_cast<int>(ends[rank]), texts[rank].c_str());
+  for (std::size_t rank = 0; rank < outcomes.size(); ++rank)
+    std::printf("  rank %zu: end %d %s\n", rank, static_cast<int>(outcomes[rank].end),
+                outcomes[rank].text.c_str());
   return false;
 }
 
