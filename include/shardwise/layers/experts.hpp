@@ -237,8 +237,8 @@ class Experts : public detail::ExpertLayouts<S> {
   /// Parameter `Which`, or that of the rank's expert e.
   template <std::size_t Which, class Frame>
   Weight<typename Frame::dtype> weight(Frame& frame, std::size_t e = 0) const {
-    return {frame.template parameter_data<Which>() + e * sizes_.hidden * sizes_.features,
-            frame.version(), !frame.training()};
+    return frame.weight(frame.template parameter_data<Which>() +
+                        e * sizes_.hidden * sizes_.features);
   }
   template <std::size_t Which, class Frame>
   typename Frame::dtype* gradient(Frame& frame, std::size_t e) const {

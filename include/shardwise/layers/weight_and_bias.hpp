@@ -91,7 +91,7 @@ class WeightedProduct : public WeightAndBias<Bias ? 2 : 1> {
   /// The weight as kernels take it.
   template <class Frame>
   static Weight<typename Frame::dtype> weight_of(Frame& frame) {
-    return {frame.template parameter_data<0>(), frame.version(), !frame.training()};
+    return frame.weight(frame.template parameter_data<0>());
   }
 
   init::Rule weight_rule_ = init::torch_linear;  ///< where the weight's values come from

@@ -116,6 +116,9 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// Changes whenever parameters change.
   std::uint64_t version() const { return run_.version; }
 
+  /// The weight that begins at `data`, as kernels take it: it stays where no backward may follow.
+  Weight<dtype> weight(const dtype* data) const { return {data, version(), !training()}; }
+
   /// Whether a backward may follow; layers that draw masks or compute statistics need this.
   bool training() const { return run_.trains(); }
 
