@@ -137,7 +137,8 @@ auto masks_of(Place place) {
 template <class Network, class E, class Step>
 void check_losses(int ranks, const witness::Values& theirs, Step step) {
   testing::on_ranks<testing::Counted>(ranks, [&](testing::Counted& c) {
-    using M = Model<Network, Context<double, Reference, testing::Counted>, E, Train>;
+    using M =
+        Model<Network, Context<double, Reference, testing::Counted>, E, TrainWithInputGradient>;
     const auto shapes = testing::input_shapes<typename E::offered>(work);
     M model(Network{}, c, Seed{1}, testing::for_model(shapes));
     testing::set_parameters(model, Data::reals);
