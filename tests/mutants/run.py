@@ -10,9 +10,12 @@ A patch is a unified diff (-p1) below two kinds of lines:
 A planted bug is killed by a test that fails or by a static assertion; it has to compile otherwise.
 Two are planted at a time, each in a tree of its own below build/mutants, which keeps the log of each.
 
+Each source of unit/ is a test of its own here, such as unit.core.test_view, so that a patch which names
+it is found by a compilation of that source alone.
+
 Verdicts stand in tests/mutants/verdicts.tsv, with a hash of the patch, of the files that it changes
-and of the sources of its tests. Where that hash is still the same, nothing is planted again; so a run
-that was stopped goes on where it stopped, on any machine.
+and of the sources of its tests, but for the main() of all tests. Where that hash is still the same,
+nothing is planted again; so a run that was stopped goes on where it stopped, on any machine.
 
 Ends with 1 if a bug survives, does not apply or does not compile, or if a test is red without any.
 """
@@ -31,10 +34,11 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 WORK = ROOT / "build/mutants"
 TABLE = FOLDER / "verdicts.tsv"
+MAIN = "tests/main.cpp"
 TREES = 2
 OPTIONS = [  # one program a source, and nothing precompiled that a planted bug changes
     "-DCMAKE_CXX_FLAGS=-O0 -g0 -ferror-limit=0", "-DSHARDWISE_TEST_TIMEOUT=120",
-    "-DSHARDWISE_TOGETHER=1", "-DSHARDWISE_PRECOMPILED=OFF"]
+    "-DSHARDWISE_TOGETHER=1", "-DSHARDWISE_UNITS_APART=ON", "-DSHARDWISE_PRECOMPILED=OFF"]
 
 sys.path.insert(0, str(FOLDER.parent))
 import select_tests  # noqa: E402
@@ -65,7 +69,7 @@ def read_mutant(patch, tests):
     if not named:
         raise Unusable(f"{patch.name}: no test is named {red[1]}")
     files = re.findall(r"^\+\+\+ b/(\S+)", text, re.MULTILINE)
-    own = select_tests.reached({source for test in named for source in test.sources},
+    own = select_tests.reached({source for test in named for source in test.sources} - {MAIN},
                                through=lambda file: file.startswith("tests/"))
     digest = hashlib.sha256(text.encode())
     for file in [*files, *sorted(file for file in own if file.startswith("tests/"))]:
