@@ -181,9 +181,9 @@ Shape batch_of(std::size_t number) {
   return {{Axis::batch, samples[number]}, {Axis::sequence, length}, rows.back()};
 }
 
-/// The router after a step at a rate of 1.
+/// The router after a step at a rate of 1, in which the layer has a loss `balance` of its own.
 template <class L>
-Numbers trained(Ranks& group, const L& layer, const StepOptions& options) {
+Numbers trained(Ranks& group, const L& layer, const StepOptions& options, double balance) {
   const Shape any{{Axis::batch, dynamic}, {Axis::sequence, length}, rows.back()};
   Model<L, Context<double, Reference, Ranks>, Ends<Invariant, Invariant>> model(layer, group,
                                                                                 Seed{1}, any);
@@ -196,27 +196,35 @@ Numbers trained(Ranks& group, const L& layer, const StepOptions& options) {
     step.add(x.view(), x.view(), MeanSquaredError{}, segments[number]);
   }
   step.finish();
+  CHECK(model.layer_losses() == doctest::Approx(balance).epsilon(1e-14));
   const auto router = model.gather("router");
   return {router.data(), router.data() + router.size()};
 }
 
-/// The gradient of the balancing loss of batch `number` by the router, or by x.
-Numbers slope_of_balance(std::size_t number, bool by_router) {
+/// The balancing loss of batch `number`, and its gradients.
+struct Balance {
+  double loss;
+  Numbers by_router, by_x;
+};
+
+Balance balance_of(std::size_t number) {
   Mixture of = mixture();
   Numbers x = numbers(5 + number, batch_of(number).elements());
   const auto choices = of.choose(x);
   std::vector<bool> counts(choices.size(), true);
   if (number == 0) counts[3] = counts[4] = false;
-  return testing::differences(by_router ? of.router : x,
-                              [&] { return coefficient * of.balance(x, choices, counts); });
+  const auto loss = [&] { return coefficient * of.balance(x, choices, counts); };
+  return {loss(), testing::differences(of.router, loss), testing::differences(x, loss)};
 }
 
 /// What a balancing loss changes in a step of two batches, with and without a loss scale.
 template <class S>
 void check_balance() {
-  Numbers expected = slope_of_balance(0, true);
-  const Numbers second = slope_of_balance(1, true);
-  for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = (2 * expected[i] + second[i]) / 3;
+  const Balance first = balance_of(0), second = balance_of(1);
+  const auto of_step = [](double a, double b) { return (2 * a + b) / 3; };  // by samples
+  Numbers expected = first.by_router;
+  std::transform(expected.begin(), expected.end(), second.by_router.begin(), expected.begin(),
+                 of_step);
   for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
     CAPTURE(ranks);
     testing::run_on_ranks(ranks, [&](Ranks& group) {
@@ -224,8 +232,9 @@ void check_balance() {
         LossScaler scaler = LossScaler::fixed(scale);
         const StepOptions options{.scaler = &scaler};
         const Experts<S, sizes> plain;
-        Numbers change = trained(group, plain, options);
-        const Numbers with = trained(group, plain.balanced_by(coefficient), options);
+        Numbers change = trained(group, plain, options, 0);
+        const Numbers with = trained(group, plain.balanced_by(coefficient), options,
+                                     of_step(first.loss, second.loss));
         std::transform(change.begin(), change.end(), with.begin(), change.begin(), std::minus{});
         CHECK(testing::largest_difference(change, expected) < 1e-8);
       }
@@ -318,13 +327,13 @@ TEST_CASE("many ranks compute what one does, and send what is planned") {
   check_on_ranks<Sequence>(Experts<split::none>(few), wide, up_to_rounding);
 }
 
-TEST_CASE("the gradient of a balancing loss, over the batches of a step and under a loss scale") {
+TEST_CASE("a balancing loss and its gradient, over the batches of a step and under a loss scale") {
   check_balance<split::expert>();
   check_balance<split::none>();
 }
 
-TEST_CASE("the gradient of a balancing loss by the input, without a step") {
-  const Numbers expected = slope_of_balance(0, false);
+TEST_CASE("a balancing loss and its gradient by the input, without a step") {
+  const Balance expected = balance_of(0);
   for (const int ranks : testing::rank_counts({1, 2, 3, 8})) {
     testing::run_on_ranks(ranks, [&](Ranks& group) {
       const auto layer = Experts<split::expert, sizes>{}.balanced_by(coefficient);
@@ -334,9 +343,14 @@ TEST_CASE("the gradient of a balancing loss by the input, without a step") {
       set_parameters(model);
       const auto x = filled<double, Invariant>(batch_of(0), place_of(group),
                                                [](std::size_t i) { return number_of(5, i); });
-      model.forward(x.view(), segments[0]);
       const Tensor<double, Invariant> nothing(batch_of(0), place_of(group));
-      CHECK(relative_difference(model.backward(nothing.view()), expected) < 1e-7);
+      for (const int step : {1, 2}) {
+        CAPTURE(step);
+        model.forward(x.view(), segments[0]);
+        CHECK(relative_difference(model.backward(nothing.view()), expected.by_x) < 1e-7);
+        model.next_step();
+        CHECK(model.layer_losses() == doctest::Approx(expected.loss).epsilon(1e-14));
+      }
     });
   }
 }

@@ -91,6 +91,9 @@ void run(ThreadCommunicator& ranks, const Net& net, const std::filesystem::path&
   const double loss = train_step(model, task.view(), labels.view(), typename Task::loss{},
                                  optimizer, {}, Task::segments());
   CHECK(loss == doctest::Approx(theirs.number("loss")).epsilon(1e-12));
+  const double added =
+      theirs.tensors().contains("balancing loss") ? theirs.number("balancing loss") : 0;
+  CHECK(model.layer_losses() == doctest::Approx(added).epsilon(1e-12));
   save_checkpoint(path, model, optimizer, {}, {.names = names});
 }
 

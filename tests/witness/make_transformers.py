@@ -106,7 +106,7 @@ KINDS = {"vit": (transformers.AutoModelForImageClassification, of_images),
 def computed(family):
     """A small model of one family. Parameter i, in transformers' order, is made(30 + i) / 2. `gradient NAME` is that of
     the loss by the parameter that files call NAME, with the balancing loss where the model has one; `loss` is without
-    that."""
+    that, and `balancing loss` is it."""
     config_type, options = FAMILIES[family]
     kind, learn = KINDS.get(family, (transformers.AutoModelForCausalLM, of_text))
     first, second, third = in_double()
@@ -117,7 +117,8 @@ def computed(family):
                 parameter.copy_(made(30 + i, *parameter.shape) / 2)
         output, loss = learn(model)
         balance = getattr(output, "aux_loss", None)
-        (loss if balance is None else loss + model.config.router_aux_loss_coef * balance).backward()
+        added = {} if balance is None else {"balancing loss": model.config.router_aux_loss_coef * balance}
+        sum([loss, *added.values()]).backward()
     folder = VALUES / "hugging_face" / family
     shutil.rmtree(folder, ignore_errors=True)
     saved = copy.deepcopy(model).to(torch.float32)
@@ -128,7 +129,7 @@ def computed(family):
         for parameter in model.parameters():
             parameter.copy_(parameter.grad)
     with tempfile.TemporaryDirectory() as gradients:
-        return {"logits": output.logits, "loss": loss} | {
+        return {"logits": output.logits, "loss": loss} | added | {
             f"gradient {name}": gradient for name, gradient in by_file(model, gradients).items()}
 
 

@@ -53,13 +53,12 @@ namespace shardwise {
 /// f_e is how often the rows chose expert e, by the number of rows, so Σ f_e = `chosen`, and P_e
 /// the mean of the softmax of all logits. It is of each layer and batch; the batches of a step
 /// weigh as their samples, and the loss scale applies. Rows of padding (see `Segment`) do not
-/// count. The loss that a step returns is without it. (transformers takes f and P as means over all
-/// layers; for one layer the two are equal.) `Balanced` is whether the type has it.
-/// Ranks choose by logits of equal bits: run them on processors of one kind.
-/// saves    x, and what the experts made of it
-/// sends    nothing
-/// throws   shape_error if x has another innermost axis or extent than N features
-/// source   Jiang et al. 2024 (Mixtral of experts), section 2.1; Fedus et al. 2022 (Switch
+/// count. The loss that a step returns is without it; `Model::layer_losses` tells it. (transformers
+/// takes f and P as means over all layers; for one layer the two are equal.) `Balanced` is whether
+/// the type has it. Ranks choose by logits of equal bits: run them on processors of one kind. saves
+/// x, and what the experts made of it sends    nothing throws   shape_error if x has another
+/// innermost axis or extent than N features source   Jiang et al. 2024 (Mixtral of experts),
+/// section 2.1; Fedus et al. 2022 (Switch
 ///          transformers), section 2.2, for the balancing loss
 template <class S = split::expert, ExpertSizes Sizes = ExpertSizes{}, bool Balanced = false>
 class Experts : public detail::ExpertLayouts<S> {
@@ -343,6 +342,7 @@ class Experts : public detail::ExpertLayouts<S> {
         return detail::NoBalance{};
       }
     }();
+    double loss = 0;
     for (std::size_t r = 0; r < routing.rows; ++r) {
       std::fill_n(row.data(), sizes_.experts, A(0));
       const std::size_t begin = r * sizes_.chosen, end = begin + sizes_.chosen;
@@ -350,10 +350,11 @@ class Experts : public detail::ExpertLayouts<S> {
       for (std::size_t c = begin; c < end; ++c) mean += routing.weights[c] * slopes[c];
       for (std::size_t c = begin; c < end; ++c)
         row[routing.experts[c]] = routing.weights[c] * (slopes[c] - mean);
-      balance.add(r, row.data());
+      loss += balance.add(r, row.data());
       for (std::size_t e = 0; e < sizes_.experts; ++e)
         dlogits[r * sizes_.experts + e] = static_cast<T>(row[e]);
     }
+    if constexpr (Balanced) frame.add_loss(loss / frame.loss_factor());
   }
 
   ExpertSizes sizes_ = Sizes;

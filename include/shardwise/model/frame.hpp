@@ -141,6 +141,10 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// without a `Step`. A layer that adds a loss of its own multiplies its gradient by it.
   double loss_factor() const { return run_.loss_factor(); }
 
+  /// Adds the loss of its own that a layer has for this batch, in backward, to what
+  /// `Model::layer_losses` tells. The same number on every rank.
+  void add_loss(double loss) const { run_.add_layer_loss(loss); }
+
   /// Samples of earlier batches of this step.
   std::uint64_t first_sample() const { return run_.first_sample; }
 

@@ -169,6 +169,7 @@ class Model {
     if constexpr (checks) check_output_gradient(dy);
     const auto here = detail::in_phase<Phase::backward>(run_);
     may_go_backward_ = false;
+    if (run_.gradients == GradientState::none) run_.layer_losses = 0;
     run_.parameters.begin_batch(run_.backend, run_.write());
     auto dx = at_model([&] {
       return bound_.backward(
@@ -184,6 +185,14 @@ class Model {
       return detail::views_of(input_gradient_);
     }
   }
+
+  /// The losses that layers have of their own, such as the balancing loss of `Experts`, summed over
+  /// the layers: of the batches that ran backward in this step, and until the next backward those
+  /// of the last step. The loss that a step returns is without them. As that loss a mean over the
+  /// samples of the step, without the loss scale; if a program calls backward without a `Step`, a
+  /// sum over its batches. The same number on every rank.
+  /// sends    nothing
+  double layer_losses() const requires(Use::trains) { return run_.layer_losses; }
 
   /// Sums the gradients that are one summand on each rank, in buckets and once for each step. A
   /// second call does nothing. backward is allowed again only after `next_step` or `discard_step`.

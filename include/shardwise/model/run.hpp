@@ -70,6 +70,7 @@ struct Run {
   std::uint64_t version = 1;                      ///< counts changes of the parameters
   GradientState gradients = GradientState::none;  ///< of this step
   const StepUnderWay* under_way = nullptr;        ///< null between Steps, or if a program uses none
+  double layer_losses = 0;  ///< what layers added to the loss of this step, or of the one before
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients that are settled at a time
   Pass pass = Pass::train;                          ///< the purpose of this forward
   detail::SequenceTable sequences{};                ///< of the batch
@@ -106,6 +107,11 @@ struct Run {
   /// Factor of the gradients that flow, against those of a mean over the samples of this batch.
   double loss_factor() const {
     return under_way == nullptr ? 1 : under_way->loss_scale * under_way->batch_share;
+  }
+
+  /// Adds the loss of a layer for this batch to `layer_losses`, by the batch's share of the step.
+  void add_layer_loss(double loss) {
+    layer_losses += loss * (under_way == nullptr ? 1 : under_way->batch_share);
   }
 
   /// The number of this rank, and the number of ranks.

@@ -1,10 +1,12 @@
 #pragma once
-// The gradient of the balancing loss of a mixture of experts.
+// The balancing loss of a mixture of experts, and its gradient.
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 
 #include "shardwise/core/dtype.hpp"
+#include "shardwise/core/partition.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/detail/routing.hpp"
@@ -32,11 +34,13 @@ CountedRows counted_rows(Frame& frame, const X& x) {
 /// Of experts without a balancing loss.
 struct NoBalance {
   template <class A>
-  void add(std::size_t, A*) const {}
+  double add(std::size_t, A*) const {
+    return 0;
+  }
 };
 
-/// The rank's part of the gradient of the logits: that through the probabilities of its experts,
-/// whose gradients are `slopes`; those of other experts are 0.
+/// The loss Σ slope · probability over rows and experts, since its slopes are constants, and the
+/// rank's part of its gradient of the logits: that through the probabilities of the rank's experts.
 template <class T>
 struct ExpertBalance {
   using A = accumulate_t<T>;
@@ -44,20 +48,29 @@ struct ExpertBalance {
   std::size_t experts;
   const T* logits;  // [rows, experts]
   CountedRows is_counted;
+  Interval held;
   PooledArray<A> slopes;         // [experts]
   PooledArray<A> probabilities;  // of one row
 
-  void add(std::size_t r, A* gradient) const {
-    if (!is_counted(r)) return;
+  /// Adds the gradient of a row's logits, and returns the row's part of the loss.
+  double add(std::size_t r, A* gradient) const {
+    if (!is_counted(r)) return 0;
     const auto logit = [row = logits + r * experts](std::size_t e) {
       return static_cast<A>(row[e]);
     };
     A largest = logit(0);
     for (std::size_t e = 1; e < experts; ++e) largest = std::max(largest, logit(e));
     put_softmax(experts, largest, logit, probabilities.data());
-    A mean = 0;
-    for (std::size_t e = 0; e < experts; ++e) mean += probabilities[e] * slopes[e];
-    for (std::size_t e = 0; e < experts; ++e) gradient[e] += probabilities[e] * (slopes[e] - mean);
+    const auto sum_of = [&](Interval some) {
+      return std::inner_product(probabilities.data() + some.offset,
+                                probabilities.data() + some.end(), slopes.data() + some.offset,
+                                A(0));
+    };
+    const A mean = sum_of(held);
+    for (std::size_t e = 0; e < experts; ++e) gradient[e] -= probabilities[e] * mean;
+    for (std::size_t e = held.offset; e < held.end(); ++e)
+      gradient[e] += probabilities[e] * slopes[e];
+    return static_cast<double>(sum_of({0, experts}));
   }
 };
 
@@ -66,23 +79,24 @@ struct ExpertBalance {
 template <class T, class Frame, class X, class A>
 ExpertBalance<T> balance_of(Frame& frame, const X& x, const Routing<A>& routing, const T* logits,
                             std::size_t experts, double factor) {
-  ExpertBalance<T> balance{experts, logits, counted_rows(frame, x), take_array<A>(frame, experts),
+  ExpertBalance<T> balance{experts,
+                           logits,
+                           counted_rows(frame, x),
+                           routing.held,
+                           take_array<A>(frame, experts),
                            take_array<A>(frame, experts)};
-  std::fill_n(balance.slopes.data(), experts, A(0));
-  std::fill_n(routing.counts.data(), routing.held.size, std::size_t{0});
+  const auto counts = take_array<std::size_t>(frame, experts);
+  std::fill_n(counts.data(), experts, std::size_t{0});
   double rows = 0;
   for (std::size_t r = 0; r < routing.rows; ++r) {
     if (!balance.is_counted(r)) continue;
     ++rows;
-    for (std::size_t c = r * routing.chosen; c < (r + 1) * routing.chosen; ++c) {
-      const std::size_t e = routing.experts[c] - routing.held.offset;
-      if (e < routing.held.size) ++routing.counts[e];
-    }
+    for (std::size_t c = r * routing.chosen; c < (r + 1) * routing.chosen; ++c)
+      ++counts[routing.experts[c]];
   }
-  for (std::size_t e = 0; e < routing.held.size; ++e) {
-    const double share = static_cast<double>(routing.counts[e]) / rows;
-    balance.slopes[routing.held.offset + e] =
-        static_cast<A>(factor * static_cast<double>(experts) * share / rows);
+  for (std::size_t e = 0; e < experts; ++e) {
+    const double share = static_cast<double>(counts[e]) / rows;
+    balance.slopes[e] = static_cast<A>(factor * static_cast<double>(experts) * share / rows);
   }
   return balance;
 }
