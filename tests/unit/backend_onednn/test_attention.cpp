@@ -95,6 +95,39 @@ TEST_CASE("documents, and padding that sees nothing and has zeros") {
   }
 }
 
+/// The last token of each of two samples is seen by its own row alone.
+template <class T>
+void check_that_last_is_masked(std::size_t length) {
+  const AttentionProblem p{tokens_of(length, true), heads_of(8, 1, 0, 1)};
+  const auto by_last = [&](T number) {
+    AttentionNumbers<T> n(p);
+    for (const std::size_t row : {length - 1, 2 * length - 1})
+      std::fill_n(n.v.begin() + static_cast<std::ptrdiff_t>(row * 8), 8, number);
+    OneDnn backend;
+    OneDnn::Attention<T> attention(backend);
+    attention.forward(n.operands(p), n.y.data());
+    attention.backward(n.operands(p), n.dy.data(), n.dq.data(), n.dk.data(), n.dv.data());
+    return n;
+  };
+  const AttentionNumbers<T> small = by_last(T(1)), large = by_last(T(1e38F));
+  for (std::size_t row = 0; row < 2 * length; ++row) {
+    if (row % length == length - 1) continue;
+    const auto same = [&](const std::vector<T>& a, const std::vector<T>& b) {
+      const auto begin = static_cast<std::ptrdiff_t>(row * 8);
+      return std::equal(a.begin() + begin, a.begin() + begin + 8, b.begin() + begin);
+    };
+    CHECK(same(small.y, large.y));
+    CHECK(same(small.dq, large.dq));
+  }
+}
+
+TEST_CASE("a masked weight is exactly 0, and not the least exponential") {
+  for (const std::size_t length : {37U, 150U}) {
+    check_that_last_is_masked<float>(length);
+    check_that_last_is_masked<bf16>(length);
+  }
+}
+
 TEST_CASE("a soft cap and dropout") {
   check({tokens_of(70, true), heads_of(8, 2, 0, 2), 1.5});
   check({tokens_of(70, false), heads_of(8, 2, 0, 2), 0, 0.25});
