@@ -55,10 +55,14 @@ namespace shardwise {
 /// weigh as their samples, and the loss scale applies. Rows of padding (see `Segment`) do not
 /// count. The loss that a step returns is without it; `Model::layer_losses` tells it. (transformers
 /// takes f and P as means over all layers; for one layer the two are equal.) `Balanced` is whether
-/// the type has it. Ranks choose by logits of equal bits: run them on processors of one kind. saves
-/// x, and what the experts made of it sends    nothing throws   shape_error if x has another
-/// innermost axis or extent than N features source   Jiang et al. 2024 (Mixtral of experts),
-/// section 2.1; Fedus et al. 2022 (Switch
+/// the type has it.
+///
+/// Ranks choose by logits of equal bits: run them on processors of one kind.
+///
+/// saves    x, and what the experts made of it
+/// sends    nothing
+/// throws   shape_error if x has another innermost axis or extent than N features
+/// source   Jiang et al. 2024 (Mixtral of experts), section 2.1; Fedus et al. 2022 (Switch
 ///          transformers), section 2.2, for the balancing loss
 template <class S = split::expert, ExpertSizes Sizes = ExpertSizes{}, bool Balanced = false>
 class Experts : public detail::ExpertLayouts<S> {
