@@ -4,13 +4,20 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+#include "shardwise/checkpoint/checkpoint_folder.hpp"
+#include "shardwise/checkpoint/stop_request.hpp"
 #include "shardwise/checkpoint/training.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
@@ -60,6 +67,28 @@ class Training {
   }
   void load(const std::filesystem::path& path) {
     sampler_.set_state(load_checkpoint(path, model_, optimizer_).position.sampler);
+  }
+  void save_in(const CheckpointFolder& folder, const SaveOptions& options = {}) {
+    folder.save(model_, optimizer_, {.sampler = sampler_.state()}, options);
+  }
+  bool load_newest(const CheckpointFolder& folder) {
+    const auto loaded = folder.load_newest(model_, optimizer_);
+    if (loaded) sampler_.set_state(loaded->position.sampler);
+    return loaded.has_value();
+  }
+  std::uint64_t steps_done() const { return model_.step() - 1; }
+  bool is_due(const CheckpointFolder& folder) const { return folder.is_due(model_); }
+
+  /// Steps until `stop` or for `count` steps, with checkpoints in `folder`; returns the losses.
+  std::vector<double> steps_until(StopRequest& stop, const CheckpointFolder& folder, int count) {
+    HostRanks ranks(model_.run());
+    std::vector<double> losses;
+    for (bool ends = false; !ends && count-- > 0;) {
+      losses.push_back(steps(1).front());
+      ends = stop.agreed(ranks);
+      if (ends || is_due(folder)) save_in(folder);
+    }
+    return losses;
   }
 
   /// Steps with a rate that falls, as a schedule would have it.
@@ -243,4 +272,202 @@ TEST_CASE("a loss scale goes on where it stood") {
     CHECK_THROWS_AS(other.set_state({.scale = 0}), argument_error);
     CHECK(other.state() == whole.state());
   }
+}
+
+namespace {
+
+/// Ranks of which the first waits, before its part of an all-reduce, for the second to be told.
+struct ToldMeanwhile {
+  ThreadCommunicator& inner;
+
+  int rank() const { return inner.rank(); }
+  int size() const { return inner.size(); }
+  template <class T>
+  void all_reduce(std::span<const T> in, std::span<T> out, Reduction reduction) {
+    if (rank() == 0) inner.barrier();
+    inner.all_reduce(in, out, reduction);
+  }
+  template <class T>
+  void broadcast(std::span<T> numbers, int root) {
+    inner.broadcast(numbers, root);
+  }
+};
+
+using Trained = Training<double, AdamW>;
+
+/// Calls f(training) on each of `size` ranks.
+template <class F>
+void on_ranks(int size, F&& f) {
+  run_ranks(size, [&](ThreadCommunicator& ranks) {
+    Trained training(ranks, adamw);
+    f(training, ranks);
+  });
+}
+
+const auto handler_of = [](int signal) {
+  struct sigaction action {};
+  ::sigaction(signal, nullptr, &action);
+  return action.sa_handler;
+};
+
+}  // namespace
+
+TEST_CASE("a rank that is told to stop after another has asked stops that one, too") {
+  const auto before = handler_of(SIGTERM);
+  {
+    StopRequest stop;
+    CHECK((handler_of(SIGTERM) != before));
+    run_ranks(2, [&](ThreadCommunicator& inner) {
+      ToldMeanwhile ranks{inner};
+      CHECK_FALSE(stop.agreed(inner));
+      if (inner.rank() == 1) {
+        inner.barrier();
+        std::raise(SIGTERM);
+      }
+      CHECK(stop.agreed(ranks));
+    });
+    CHECK(stop.signal() == SIGTERM);
+    CHECK(stop.exit_code() == 75);
+    CHECK_THROWS_AS(StopRequest{}, argument_error);
+  }
+  CHECK((handler_of(SIGTERM) == before));
+  CHECK_THROWS_AS(StopRequest({SIGUSR1, SIGKILL}), argument_error);
+  CHECK((handler_of(SIGUSR1) == SIG_DFL));
+  const StopRequest another{SIGUSR1};  // and nothing is left of those before
+  CHECK(another.exit_code() == 0);
+}
+
+TEST_CASE("a run that a signal stops goes on at any number of ranks") {
+  const TemporaryFolder temporary("shardwise_stopped");
+  for (const int p : {1, 3}) {
+    const CheckpointFolder folder(temporary.path() / std::to_string(p), {.every = 4});
+    StopRequest stop{SIGUSR2};
+    on_ranks(p, [&](Trained& training, ThreadCommunicator& ranks) {
+      CHECK_FALSE(training.load_newest(folder));
+      training.steps_until(stop, folder, before - 1);
+      if (ranks.rank() == p - 1) std::raise(SIGUSR2);
+      CHECK(training.steps_until(stop, folder, after).size() == 1);
+    });
+    CHECK(stop.exit_code() == stopped_exit_code);
+    for (const int q : {1, 3, 8}) {
+      const Course got = course<double>(q, adamw, [&](auto& training) {
+        CHECK(training.load_newest(folder));
+        CHECK(training.steps_done() == before);
+        return training.steps(after);
+      });
+      CHECK(difference(got, never_stopped<double>(q, adamw)) <= (p == q ? 0 : 1e-11));
+    }
+  }
+}
+
+TEST_CASE("a folder keeps the newest whole checkpoints, and files that are not its own") {
+  for (const std::uint64_t most : {UINT64_MAX, std::uint64_t{4000}}) {  // one file, and several
+    const TemporaryFolder temporary("shardwise_kept");
+    const CheckpointFolder folder(temporary.path(), {.every = 2, .keep = 2});
+    const std::vector<std::string> others{"notes.txt", "step-000000001", "step-1.safetensors",
+                                          "step-000000001x.safetensors",
+                                          "step-000000099.safetensors"};
+    for (const std::string& name : others) temporary.write(name, "another's");
+    for (const char* name :
+         {"step-000000001.safetensors.saving", "step-000000001-a-00001-of-00002.safetensors"}) {
+      temporary.write(name, "left by a save that was killed");
+    }
+    const auto published = [&] {
+      std::vector<std::uint64_t> steps;
+      for (std::uint64_t i = 1; i < 20; ++i) {
+        const auto path = folder.path_after(i);
+        if (std::filesystem::exists(path) || std::filesystem::exists(index_path(path)))
+          steps.push_back(i);
+      }
+      return steps;
+    };
+    on_ranks(2, [&](Trained& training, ThreadCommunicator& ranks) {
+      for (std::uint64_t i = 1; i <= 7; ++i) {
+        training.steps(1);
+        if (training.is_due(folder)) training.save_in(folder, {.max_shard_bytes = most});
+      }
+      if (ranks.rank() == 0) CHECK(published() == std::vector<std::uint64_t>{4, 6});
+      ranks.barrier();
+      if (ranks.rank() == 0) {  // the one of 6 steps is damaged, and does not count
+        for (const auto& name : temporary.names())
+          if (name.starts_with("step-000000006") && !name.ends_with(".json"))
+            temporary.shorten(temporary.path() / name, 1);
+      }
+      ranks.barrier();
+      training.steps(1);
+      training.save_in(folder, {.max_shard_bytes = most});
+      if (ranks.rank() == 0) CHECK(published() == std::vector<std::uint64_t>{4, 6, 8});
+      training.steps(1);
+      training.save_in(folder, {.max_shard_bytes = most});
+      if (ranks.rank() == 0) CHECK(published() == std::vector<std::uint64_t>{8, 9});
+    });
+    for (const std::string& name : others) CHECK(bytes_of(temporary.path() / name) == "another's");
+    for (const std::string& name : temporary.names())
+      CHECK_FALSE((name.starts_with("step-000000001.") || name.starts_with("step-000000001-")));
+  }
+}
+
+TEST_CASE("a damaged newest checkpoint is passed over with a sentence, another model's is not") {
+  const TemporaryFolder temporary("shardwise_newest");
+  std::vector<std::string> told;
+  const CheckpointFolder folder(temporary.path(), {.keep = 9, .tell = [&](const std::string& what) {
+                                                     told.push_back(what);
+                                                   }});
+  on_ranks(3, [&](Trained& training, ThreadCommunicator&) {
+    for (int i = 0; i < 3; ++i) {
+      training.steps(1);
+      training.save_in(folder, {.max_shard_bytes = i == 1 ? 4000 : UINT64_MAX});
+    }
+  });
+  const auto newest = [&](int size) {
+    std::uint64_t steps = 0;
+    on_ranks(size, [&](Trained& training, ThreadCommunicator& ranks) {
+      training.load_newest(folder);
+      if (ranks.rank() == 0) steps = training.steps_done();
+    });
+    return steps;
+  };
+  CHECK(newest(2) == 3);
+  CHECK(told.empty());
+  temporary.shorten(folder.path_after(3), 1);
+  for (const int size : {1, 2, 3}) {
+    told.clear();
+    CHECK(newest(size) == 2);
+    REQUIRE(told.size() == 1);
+    check_mentions(told[0], {"step-000000003.safetensors: ", "cut short", "it is passed over"});
+  }
+  std::filesystem::remove(temporary.path() / "step-000000002-a-00002-of-00002.safetensors");
+  told.clear();
+  CHECK(newest(2) == 1);
+  REQUIRE(told.size() == 2);
+  check_mentions(told[1], {"step-000000002-a-00002-of-00002.safetensors", "No such file"});
+
+  // What fits another optimizer is whole, and the run begins nowhere else.
+  std::vector<std::string> refused(3);
+  const auto refusals = [&](const auto& rule) {
+    run_ranks(3, [&](ThreadCommunicator& ranks) {
+      Training<double, std::decay_t<decltype(rule)>> training(ranks, rule);
+      const auto before = training.parameters();
+      refused[static_cast<std::size_t>(ranks.rank())] =
+          message_of<data_error>([&] { training.load_newest(folder); });
+      CHECK(training.parameters() == before);
+      CHECK(training.steps_done() == 0);
+    });
+  };
+  refusals(dampened);
+  for (const std::string& text : refused)
+    check_mentions(text, {"step-000000001.safetensors", "another optimizer"});
+  temporary.write("step-000000001.safetensors", "");
+  refusals(adamw);
+  for (const std::string& text : refused)
+    check_mentions(text, {"not one of its checkpoints is whole", "has 0 bytes", "begin anew"});
+  CHECK_THROWS_AS(CheckpointFolder(temporary.path(), {.keep = 0}), argument_error);
+  const CheckpointFolder under_a_file(folder.path_after(1), {});
+  on_ranks(2, [&](Trained& training, ThreadCommunicator&) {
+    const auto path = folder.path_after(1).string();
+    check_mentions(message_of<data_error>([&] { training.save_in(under_a_file); }),
+                   {path, "cannot be made"});
+    check_mentions(message_of<data_error>([&] { training.load_newest(under_a_file); }),
+                   {path, "cannot be listed"});
+  });
 }

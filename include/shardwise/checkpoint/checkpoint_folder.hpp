@@ -1,0 +1,221 @@
+#pragma once
+// A folder of checkpoints of one run: one every N steps, of which the newest K stay.
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "shardwise/checkpoint/agree.hpp"
+#include "shardwise/checkpoint/tensor_files.hpp"
+#include "shardwise/checkpoint/training.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/file.hpp"
+
+namespace shardwise {
+
+/// Options of a CheckpointFolder, the same on all ranks.
+struct CheckpointFolderOptions {
+  std::uint64_t every = 0;  ///< a checkpoint is due after so many steps; 0: never
+  std::size_t keep = 2;     ///< how many whole checkpoints stay, at least 1
+  /// Called on rank 0 with a sentence for each checkpoint that is passed over; without it, the
+  /// sentence goes to standard error.
+  std::function<void(const std::string&)> tell{};
+};
+
+/// The checkpoints of one run. That of 1,200 steps is "step-000001200.safetensors", in one file or
+/// several, as `save_checkpoint` writes it. One program at a time uses a folder.
+class CheckpointFolder {
+ public:
+  /// `folder` need not exist.
+  /// throws   argument_error if none are to stay
+  explicit CheckpointFolder(std::filesystem::path folder, CheckpointFolderOptions options = {})
+      : folder_(std::move(folder)), options_(std::move(options)) {
+    if (options_.keep == 0) {
+      throw argument_error(
+          {"CheckpointFolder: keep is 0, so each checkpoint would be removed at "
+           "once; keep at least 1"});
+    }
+  }
+
+  /// The path of the checkpoint after `steps` steps.
+  std::filesystem::path path_after(std::uint64_t steps) const { return folder_ / name_of(steps); }
+
+  /// Whether a checkpoint is due now, between two steps of the model.
+  template <class M>
+  bool is_due(const M& model) const {
+    const std::uint64_t steps = steps_of(model);
+    return options_.every > 0 && steps > 0 && steps % options_.every == 0;
+  }
+
+  /// Saves a run between two steps, and then removes what is older than the newest K whole
+  /// checkpoints: other checkpoints, and files of saves that did not end. Files with other names,
+  /// and checkpoints after more steps than this one, stay. A collective.
+  /// sends    as save_checkpoint, and two agreements of all ranks
+  /// throws   as save_checkpoint; data_error if the folder cannot be made or listed
+  template <class M, UpdateRule Rule>
+  void save(M& model, Optimizer<Rule, M>& optimizer, const RunPosition& position,
+            const SaveOptions& options = {}) const {
+    HostRanks ranks(model.run());
+    detail::on_all_ranks(ranks, [&] {
+      if (ranks.rank() == 0) make_folder();
+    });
+    const std::uint64_t steps = steps_of(model);
+    save_checkpoint(path_after(steps), model, optimizer, position, options);
+    detail::on_all_ranks(ranks, [&] {
+      if (ranks.rank() == 0) remove_older_than(steps);
+    });
+  }
+
+  /// Loads the newest checkpoint that is whole, and returns what load_checkpoint returns; nothing
+  /// if the folder has no checkpoint. One that is damaged (it cannot be opened, its header is none,
+  /// a file is missing or too short) is passed over with a sentence. safetensors files have no
+  /// checksum, so other numbers in a tensor are not noticed. A collective.
+  /// sends    as load_checkpoint, for each that it tries, and two broadcasts of the names
+  /// throws   data_error if all are damaged, or if the folder cannot be listed. Otherwise as
+  ///          load_checkpoint for the newest that is whole: one of another model or optimizer is an
+  ///          error, and is not passed over. Model and optimizer are then as before
+  template <class M, UpdateRule Rule>
+  std::optional<LoadedCheckpoint> load_newest(M& model, Optimizer<Rule, M>& optimizer,
+                                              const LoadOptions& options = {}) const {
+    detail::require_own(model, optimizer, "load_newest");
+    HostRanks ranks(model.run());
+    std::string damage;
+    for (const std::int64_t steps : newest_first(ranks)) {
+      const auto path = path_after(static_cast<std::uint64_t>(steps));
+      std::optional<TensorFiles> files;
+      try {
+        files = open_checkpoint(path, ranks);
+      } catch (const data_error& e) {
+        damage = e.what();
+        if (ranks.rank() == 0) tell(damage + "; it is passed over for an older one");
+        continue;
+      }
+      return detail::load_run(*files, model, optimizer, options);
+    }
+    if (damage.empty()) return std::nullopt;
+    throw data_error({"checkpoint folder ", folder_.string(),
+                      ": not one of its checkpoints is whole; the oldest: ", damage,
+                      ". Bring one back from a copy, or remove them to begin anew"});
+  }
+
+ private:
+  /// All files of one number of steps.
+  struct Files {
+    std::vector<std::filesystem::path> paths;
+    bool is_published = false;  // otherwise they are of a save that did not end
+  };
+  using Listed = std::map<std::uint64_t, Files, std::greater<>>;  // the newest first
+
+  template <class M>
+  static std::uint64_t steps_of(const M& model) {
+    return model.step() - 1;
+  }
+
+  static std::string name_of(std::uint64_t steps) {
+    char text[48];
+    std::snprintf(text, sizeof text, "step-%09ju.safetensors", static_cast<std::uintmax_t>(steps));
+    return text;
+  }
+
+  /// The steps in the name of a file of a checkpoint; nothing for other names.
+  static std::optional<std::uint64_t> steps_in(std::string_view name) {
+    constexpr std::string_view begin = "step-";
+    if (!name.starts_with(begin)) return std::nullopt;
+    std::uint64_t steps = 0;
+    const char* const end = name.data() + name.size();
+    const auto read = std::from_chars(name.data() + begin.size(), end, steps);
+    if (read.ec != std::errc() || read.ptr == end) return std::nullopt;
+    const std::string stem = std::filesystem::path(name_of(steps)).stem().string();
+    const bool is_ours = name.starts_with(stem) && (*read.ptr == '.' || *read.ptr == '-');
+    return is_ours ? std::optional(steps) : std::nullopt;
+  }
+
+  void make_folder() const {
+    std::error_code code;
+    std::filesystem::create_directories(folder_, code);
+    if (code) fail("made", code);
+  }
+
+  Listed listed() const {
+    Listed all;
+    std::error_code code;
+    std::filesystem::directory_iterator entry(folder_, code);
+    if (code == std::errc::no_such_file_or_directory) return all;
+    for (; !code && entry != std::filesystem::directory_iterator(); entry.increment(code)) {
+      const std::string name = entry->path().filename().string();
+      const auto steps = steps_in(name);
+      if (!steps) continue;
+      Files& files = all[*steps];
+      files.paths.push_back(entry->path());
+      const std::string whole = name_of(*steps);
+      if (name == whole || name == index_path(whole).string()) files.is_published = true;
+    }
+    if (code) fail("listed", code);
+    return all;
+  }
+
+  /// The steps of all published checkpoints, as rank 0 sees them. A collective.
+  template <AgreeingRanks R>
+  std::vector<std::int64_t> newest_first(R& ranks) const {
+    std::vector<std::int64_t> steps;
+    detail::on_all_ranks(ranks, [&] {
+      if (ranks.rank() != 0) return;
+      for (const auto& [number, files] : listed()) {
+        if (files.is_published) steps.push_back(static_cast<std::int64_t>(number));
+      }
+    });
+    auto count = static_cast<std::int64_t>(steps.size());
+    ranks.broadcast(std::span(&count, 1), 0);
+    steps.resize(static_cast<std::size_t>(count));
+    if (count > 0) ranks.broadcast(std::span(steps), 0);
+    return steps;
+  }
+
+  /// Damaged checkpoints do not count among the K: else they could take the place of whole ones.
+  void remove_older_than(std::uint64_t saved) const {
+    std::size_t whole = 0;
+    for (const auto& [steps, files] : listed()) {
+      if (steps > saved) continue;
+      if (whole == options_.keep) {
+        for (const auto& path : files.paths) detail::remove_file(path);
+      } else if (files.is_published && is_whole(steps)) {
+        ++whole;
+      }
+    }
+  }
+
+  bool is_whole(std::uint64_t steps) const {
+    try {
+      const TensorFiles files(path_after(steps));
+      return true;
+    } catch (const data_error&) {
+      return false;
+    }
+  }
+
+  void tell(const std::string& sentence) const {
+    if (options_.tell) return options_.tell(sentence);
+    std::fprintf(stderr, "shardwise: %s\n", sentence.c_str());
+  }
+
+  [[noreturn]] void fail(const char* what, std::error_code code) const {
+    throw data_error(
+        {"checkpoint folder ", folder_.string(), ": cannot be ", what, ": ", code.message()});
+  }
+
+  std::filesystem::path folder_;
+  CheckpointFolderOptions options_;
+};
+
+}  // namespace shardwise
