@@ -11,6 +11,7 @@ namespace shardwise {}
 // What one rank holds
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/sequences.hpp"
@@ -27,8 +28,11 @@ namespace shardwise {}
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mark.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_mesh.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/comm/timeout.hpp"
 

@@ -17,6 +17,7 @@
 #include "shardwise/comm/detail/device_message.hpp"
 #include "shardwise/comm/detail/device_sums.hpp"
 #include "shardwise/comm/detail/mismatch.hpp"
+#include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/core/error.hpp"
@@ -73,6 +74,12 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
     return {threads_.split(color, key), *backend_};
   }
   ///@}
+
+  /// As the function `gathered` says; no device takes part.
+  template <class T>
+  std::vector<T> gathered(const T& mine) {
+    return shardwise::gathered(threads_, mine);
+  }
 
   /// Ranks always compare their calls.
   static constexpr bool compares_calls() { return true; }

@@ -2,6 +2,7 @@
 // Collectives between ranks that are processes, over MPI.
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <cstddef>
 #include <memory>
@@ -80,6 +81,9 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
   /// Whether ranks compare their calls.
   bool compares_calls() const { return group_->world()->channel != nullptr; }
 
+  /// The name that MPI gives to the machine of this rank.
+  std::string machine() const;
+
  private:
   explicit MpiCommunicator(std::shared_ptr<detail::mpi::MpiGroup> group)
       : group_(std::move(group)) {}
@@ -137,6 +141,13 @@ inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
   std::vector<int> all(static_cast<std::size_t>(ours.size()));
   std::iota(all.begin(), all.end(), 0);
   group_ = std::make_shared<detail::mpi::MpiGroup>(world, std::move(ours), std::move(all));
+}
+
+inline std::string MpiCommunicator::machine() const {
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+  int length = 0;
+  detail::mpi::check(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name");
+  return {name.data(), static_cast<std::size_t>(length)};
 }
 
 /// As `Communicator` says. MPI refuses negative colors, so MPI gets the lowest world rank of

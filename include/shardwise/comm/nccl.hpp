@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
@@ -126,6 +127,15 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
 
   /// Waits on the host. The new group has the same stream and time-out.
   NcclCommunicator split(int color, int key);
+
+  /// As the function `gathered` says, for values of at most 256 bytes. Waits on the host.
+  template <class T>
+  std::vector<T> gathered(const T& mine) {
+    const Call call{.operation = Operation::all_gather,
+                    .elements = sizeof(T) * static_cast<std::size_t>(size())};
+    detail::nccl::agree(group(), call);
+    return detail::nccl::gathered(group(), call, mine);
+  }
 
   /// Enqueues captured calls by launch() and watches them as one call. Messages name it
   /// "recorded()".

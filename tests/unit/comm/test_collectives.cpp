@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "support/effort.hpp"
 #include "support/ranks.hpp"
@@ -149,6 +150,24 @@ TEST_CASE("split groups by color and orders by key, then rank") {
     CHECK(alone.size() == 1);
     check_everything<double>(alone);
     check_everything<float>(world);
+  });
+}
+
+TEST_CASE("a mesh keeps the contract as a whole and along each of its axes") {
+  run_on_ranks(8, [](Ranks& world) {
+    MeshRanks<Ranks> ranks(world, {.pipeline = 2, .data = 2, .tensor = 2});
+    int bit = 4;
+    for (const MeshAxis axis : {MeshAxis::pipeline, MeshAxis::data, MeshAxis::tensor}) {
+      Ranks& group = ranks.along(axis);
+      CHECK(group.size() == 2);
+      std::int64_t total = 1 << world.rank();
+      group.all_reduce(std::span<const std::int64_t>(&total, 1), std::span(&total, 1));
+      CHECK(total == (1 << (world.rank() & ~bit)) + (1 << (world.rank() | bit)));
+      check_everything<float>(group);
+      bit /= 2;
+    }
+    check_everything<double>(ranks.along(MeshAxis::replica));
+    check_everything<bf16>(ranks);
   });
 }
 

@@ -1,0 +1,106 @@
+#pragma once
+// A communicator whose ranks form a mesh, with a group along each of its axes.
+
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/detail/given_mesh.hpp"
+#include "shardwise/comm/gathered.hpp"
+#include "shardwise/core/mesh.hpp"
+
+namespace shardwise {
+
+/// Options of a mesh, the same on all ranks.
+struct MeshOptions {
+  /// Which ranks are neighbours in the job, and so mostly on one machine: by default those along
+  /// `tensor`, which send most. It decides which wires carry what, and not what a rank holds.
+  MeshOrder order = mesh_axes;
+};
+
+/// All ranks of a mesh, as a communicator of type C, and along each axis the group of those ranks
+/// that differ from this one in their place along that axis only. The rank of a group is the place
+/// along its axis. All groups are made when the mesh is.
+///
+/// It keeps the contract of `Communicator` with all ranks as the group, and so do the groups along
+/// its axes. What C says of failures and of errors is true across all groups, because C::split
+/// makes them.
+///
+/// Valid:
+///     MeshRanks<ThreadCommunicator> ranks(world, {.data = 2, .tensor = 4});
+///     ranks.along(MeshAxis::tensor).all_reduce(in, out);
+/// Invalid, because ranks with other places wait (an error on all of them, or the time-out):
+///     if (ranks.place()[MeshAxis::data].rank == 0) ranks.all_reduce(in, out);
+template <Communicator C>
+class MeshRanks : public C {
+ public:
+  /// The ranks of `world` as a mesh; the size of one axis may be `mesh::rest`. A collective.
+  /// sends   28 bytes of each rank to each (see `gathered`), and makes at most a group an axis by
+  ///         split
+  /// throws  the same on all ranks: collective_error if ranks are given different sizes or orders,
+  ///         argument_error if the sizes do not multiply to the number of ranks, or if the order
+  ///         does not name each axis once
+  MeshRanks(C world, const mesh& sizes, MeshOptions options = {})
+      : C(std::move(world)),
+        order_(options.order),
+        sizes_(detail::agreed_mesh(
+            gathered(static_cast<C&>(*this), detail::GivenMesh{sizes, options.order}))),
+        place_(place_in(sizes_, C::rank(), order_)) {
+    groups_.reserve(mesh_axes.size());
+    for (const MeshAxis axis : mesh_axes) number_of_group(axis) = find_or_make_group(axis);
+  }
+
+  /// The group along `axis`. Along an axis with all ranks it is the group of all.
+  C& along(MeshAxis axis) {
+    const std::size_t number = number_of_group(axis);
+    return number == world_number ? static_cast<C&>(*this) : groups_[number];
+  }
+
+  /// The place of this rank along each axis.
+  const MeshPlace& place() const { return place_; }
+  /// The number of ranks along each axis.
+  const mesh& sizes() const { return sizes_; }
+  /// Which ranks are neighbours in the job.
+  const MeshOrder& order() const { return order_; }
+
+  /// The group of the ranks with equal color, all of them along `tensor`.
+  MeshRanks split(int color, int key) {
+    return MeshRanks(C::split(color, key), {.tensor = mesh::rest});
+  }
+
+  /// Closes the groups along the axes, and then the group of all ranks; returns whether all were
+  /// closed. Where C has it, as NcclCommunicator.
+  bool close() requires requires(C& ranks) { ranks.close(); }
+  {
+    bool closed = true;
+    for (C& group : groups_) closed = group.close() && closed;
+    return C::close() && closed;
+  }
+
+ private:
+  static constexpr std::size_t world_number = mesh_axes.size();
+
+  std::size_t& number_of_group(MeshAxis axis) { return numbers_[static_cast<std::size_t>(axis)]; }
+
+  /// Axes of one rank share a group. All ranks make the same groups in the same order.
+  std::size_t find_or_make_group(MeshAxis axis) {
+    if (sizes_[axis] == C::size()) return world_number;
+    if (sizes_[axis] == 1)
+      for (const MeshAxis before : mesh_axes)
+        if (before < axis && sizes_[before] == 1) return number_of_group(before);
+    MeshPlace first = place_;
+    first[axis].rank = 0;
+    groups_.push_back(C::split(rank_at(first, order_), place_[axis].rank));
+    return groups_.size() - 1;
+  }
+
+  MeshOrder order_;
+  mesh sizes_;
+  MeshPlace place_;
+  std::vector<C> groups_;
+  std::array<std::size_t, mesh_axes.size()> numbers_{};  // of each axis in groups_, or world_number
+};
+
+}  // namespace shardwise
