@@ -10,8 +10,11 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "shardwise/comm/describe_mesh.hpp"
+#include "shardwise/comm/mpi_mesh.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "support/count_allocations.hpp"
 #include "support/mpi_ranks.hpp"
@@ -134,6 +137,53 @@ TEST_CASE("MPI that runs already is used and not ended") {
   int ended = 1;
   MPI_Finalized(&ended);
   CHECK(ended == 0);
+}
+
+TEST_CASE("a mesh of processes has groups that differ along one axis, and is described") {
+  const int size = World::get().size();
+  const int contexts = size % 3 == 0 ? 3 : 1;
+  const int datas = size % 2 == 0 ? 2 : 1;
+  const int tensors = size / contexts / datas;
+  int ended = 0;
+  const mesh sizes{.data = datas, .context = contexts, .tensor = mesh::rest};
+  run_mpi_mesh(sizes, [&](MeshRanks<MpiCommunicator>& ranks) {
+    CHECK(ranks.sizes() == mesh{.data = datas, .context = contexts, .tensor = tensors});
+    const int rank = ranks.rank();
+    const auto begin_and_step = {
+        std::tuple(MeshAxis::data, rank % (contexts * tensors), contexts * tensors, datas),
+        std::tuple(MeshAxis::context, rank - rank / tensors % contexts * tensors, tensors,
+                   contexts),
+        std::tuple(MeshAxis::tensor, rank / tensors * tensors, 1, tensors)};
+    for (const auto& [axis, begin, step, count] : begin_and_step) {
+      std::vector<int> expected;
+      for (int i = 0; i < count; ++i) expected.push_back(begin + i * step);
+      CHECK(gathered(ranks.along(axis), rank) == expected);
+      call_everything<float>(ranks.along(axis));
+    }
+    call_everything<double>(ranks);
+    CHECK(describe(ranks).find(" on 1 machine\n") != std::string::npos);
+    const std::string two_a_machine = describe(ranks, "node" + std::to_string(rank / 2));
+    CHECK(two_a_machine.find("node0 0") != std::string::npos);
+    CHECK((two_a_machine.find("warning") != std::string::npos) ==
+          (tensors > 2 || (tensors == 2 && size % 2 == 1)));
+    ++ended;
+  });
+  CHECK(ended == 1);
+}
+
+TEST_CASE("a process with another mesh is told on every rank, and ranks may go on") {
+  MpiCommunicator ranks(MPI_COMM_WORLD);
+  const int last = ranks.size() - 1;
+  const mesh sizes{.data = ranks.rank() == last ? 1 : 2, .tensor = mesh::rest};
+  if (last > 0)
+    CHECK_THROWS_WITH_AS(MeshRanks(ranks, sizes),
+                         doctest::Contains(std::string(" rank " + std::to_string(last) +
+                                                       " has tensor=*; give all ranks the same")
+                                               .c_str()),
+                         collective_error);
+  CHECK_THROWS_WITH_AS(MeshRanks(ranks, {.data = ranks.size() + 1}),
+                       doctest::Contains("but the number of ranks is"), argument_error);
+  ranks.barrier();
 }
 
 TEST_CASE("what cannot be adopted is refused") {

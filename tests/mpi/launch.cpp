@@ -1,5 +1,6 @@
-// What happens to a job, for launch.sh: `launch throw|memory|stray|leave|differ|all|ranks N`, and
-// with a short SHARDWISE_TIMEOUT `launch stop|stop_local|longer|receive|groups`.
+// What happens to a job, for launch.sh: `launch throw|memory|stray|leave|differ|all|ranks N`, on a
+// mesh `launch mesh_throw|mesh [SIZES]`, and with a short SHARDWISE_TIMEOUT
+// `launch stop|stop_local|longer|receive|groups|mesh_axis`.
 
 #include <csignal>
 #include <cstddef>
@@ -11,6 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/comm/describe_mesh.hpp"
+#include "shardwise/comm/mesh_sizes.hpp"
+#include "shardwise/comm/mpi_mesh.hpp"
 #include "shardwise/comm/mpi_ranks.hpp"
 
 using namespace shardwise;
@@ -84,6 +88,36 @@ void report(MpiCommunicator& ranks) {
 }
 // end: function
 
+// begin: mesh
+void report_mesh(MeshRanks<MpiCommunicator>& ranks) {
+  const std::string text = describe(ranks);  // a collective
+  if (ranks.rank() == 0) std::fputs(text.c_str(), stdout);
+  std::vector<float> one{1};
+  ranks.along(MeshAxis::tensor).all_reduce<float>(one, one);
+  ranks.along(MeshAxis::data).all_reduce<float>(one, one);
+  if (ranks.rank() == 0) std::printf("sum %g\n", static_cast<double>(one[0]));
+}
+// end: mesh
+
+void sum_along(MeshRanks<MpiCommunicator>& ranks, MeshAxis axis) {
+  std::vector<float> data(100000, 1);
+  ranks.along(axis).all_reduce<float>(data, data);
+}
+
+/// The last rank fails in its second step; others wait for it along both axes.
+template <class Fail>
+void fail_on_mesh(Fail fail) {
+  run_mpi_mesh({.data = 2, .tensor = mesh::rest}, [&](MeshRanks<MpiCommunicator>& ranks) {
+    for (int step = 0; step < 2; ++step) {
+      if (step == 1 && ranks.rank() == ranks.size() - 1) fail(ranks);
+      sum_along(ranks, MeshAxis::tensor);
+      sum_along(ranks, MeshAxis::data);
+    }
+    ranks.barrier();
+    std::printf("a rank went on\n");
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -100,5 +134,10 @@ int main(int argc, char** argv) {
   if (mode == "differ") run_mpi_ranks(make_different_calls, {.checks = CheckLevel::local});
   if (mode == "all") run_mpi_ranks(report);
   if (mode == "ranks") run_mpi_ranks(std::atoi(argv[2]), report);
+  if (mode == "mesh") run_mpi_mesh(choose_mesh(argc > 2 ? argv[2] : ""), report_mesh);
+  if (mode == "mesh_throw")
+    fail_on_mesh([](MeshRanks<MpiCommunicator>&) { throw shape_error("the cause"); });
+  if (mode == "mesh_axis")
+    fail_on_mesh([](MeshRanks<MpiCommunicator>& ranks) { sum_along(ranks, MeshAxis::data); });
   return 0;
 }

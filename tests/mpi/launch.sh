@@ -45,6 +45,18 @@ check fails '^rank 0: run_mpi_ranks: 1 ranks were asked for, but 2 processes wer
 check fails '^rank 0: run_mpi_ranks: 4 ranks were asked for, but 1 process was started' \
   "$program" ranks 4
 
+# A mesh from outside, alike on all ranks or not, and a failure that others meet in other groups.
+check passes '^sum 4$' "$launcher" -n 4 "$program" mesh 'data=2,tensor=*'
+check passes '^mesh data=2,tensor=2: 4 ranks on 1 machine$' \
+  env SHARDWISE_MESH=data=2,tensor=2 "$launcher" -n 4 "$program" mesh
+check passes '^mesh tensor=2: 2 ranks on 1 machine$' "$launcher" -n 2 "$program" mesh
+check fails '^rank [0-3]: mesh data=2,tensor=3: it has 6 ranks, but the number of ranks is 4; start 6' \
+  "$launcher" -n 4 "$program" mesh data=2,tensor=3
+told='ranks disagree on the mesh: rank 0 has data=2, rank 1 has tensor=2; give all ranks the same one'
+check fails "^rank [01]: $told" \
+  "$launcher" -n 1 "$program" mesh data=2 : -n 1 "$program" mesh tensor=2
+check fails '^rank 3: the cause' "$launcher" -n 4 "$program" mesh_throw
+
 # A level of checks from outside, on all ranks or on some.
 check fails '^rank 0: ranks disagree in collective 1 of their group of 2: rank 0 called barrier' \
   env SHARDWISE_CHECKS=communicating "$launcher" -n 2 "$program" differ
@@ -68,5 +80,7 @@ check fails '^rank [01]: in .*: rank [01] has waited 3 s for rank [01]; ' \
   "$launcher" -n 2 "$program" receive
 check fails '^rank [01]: in barrier(), collective 1 of ranks 0, 1: rank [01] has waited 3 s for ' \
   "$launcher" -n 2 "$program" groups
+check fails '^rank [0-3]: in .*: rank [0-3] has waited 3 s for rank [0-3]; ' \
+  "$launcher" -n 4 "$program" mesh_axis
 
 [ "$failures" -eq 0 ]

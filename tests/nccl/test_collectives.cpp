@@ -13,12 +13,14 @@
 
 #include "nccl/ranks.hpp"
 #include "nccl/stand_in.hpp"
+#include "shardwise/comm/describe_mesh.hpp"
 
 using namespace shardwise;
 using namespace std::chrono_literals;
 using testing::error_of;
 using testing::nothing_is_left;
 using testing::run_nccl_ranks;
+using testing::soon;
 
 namespace {
 
@@ -239,6 +241,55 @@ TEST_CASE("nccl: split groups by color and orders by key, then rank") {
     }
   });
   CHECK(stand_in::alive == 0);
+}
+
+TEST_CASE("nccl: a mesh has a group along each axis, is described, and closes all") {
+  using enum MeshAxis;
+  run_nccl_ranks(6, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+    const int rank = nccl.rank();
+    MeshRanks<NcclCommunicator> ranks(nccl, {.data = 3, .tensor = mesh::rest});
+    check(ranks.along(data).gathered(rank) == std::vector{rank % 2, rank % 2 + 2, rank % 2 + 4},
+          "ranks along data", rank);
+    check(ranks.along(tensor).gathered(rank) == std::vector{rank / 2 * 2, rank / 2 * 2 + 1},
+          "ranks along tensor", rank);
+    check(ranks.along(replica).gathered(rank) == std::vector{rank}, "ranks along replica", rank);
+    check_way<float>(ranks.along(tensor), {2, 3});
+    check_way<float>(ranks.along(data), {1, 0, 2});
+    check_way<bf16>(ranks, {1, 2, 3, 4, 5, 0});
+    check(describe(ranks, rank < 3 ? "a" : "b").find("data 1: a 2, b 3\n") != std::string::npos,
+          "describe", rank);
+    check(ranks.close(), "close", rank);
+  });
+  CHECK(stand_in::alive == 0);
+}
+
+TEST_CASE("nccl: a rank with another mesh is told on every rank") {
+  run_nccl_ranks(3, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+    const int rank = nccl.rank();
+    const mesh sizes = rank == 1 ? mesh{.data = 3} : mesh{.tensor = 3};
+    CHECK(error_of([&] { MeshRanks(nccl, sizes); }) ==
+          "another error: ranks disagree on the mesh: ranks 0, 2 have tensor=3, rank 1 has data=3; "
+          "give all ranks the same one");
+    check(nccl.close(), "close", rank);
+  });
+  CHECK(stand_in::alive == 0);
+}
+
+TEST_CASE("nccl: a failure of one group of a mesh fails all its groups") {
+  using enum MeshAxis;
+  run_nccl_ranks(4, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
+    MeshRanks<NcclCommunicator> ranks(nccl, {.data = 2, .tensor = 2});
+    ranks.barrier();
+    ranks.along(tensor).abort();
+    const auto fails = [](NcclCommunicator& group) {
+      return error_of([&] {
+               group.barrier();
+               group.wait();
+             }).find("abort() was called") != std::string::npos;
+    };
+    check(soon([&] { return fails(ranks.along(data)) && fails(ranks); }), "failed", ranks.rank());
+  });
+  CHECK(nothing_is_left());
 }
 
 TEST_CASE("nccl: NCCL may take its time for every call") {
