@@ -25,6 +25,11 @@ def made(tensor, *shape, dtype=torch.float64):
     return (((r * r * tensor + r * 7919) % 2003 - 1001).to(dtype) / 1024.0).reshape(shape)
 
 
+def coarse(tensor, *shape):
+    """made, down to a multiple of 1/64, which bfloat16 has too."""
+    return torch.floor(64 * made(tensor, *shape)) / 64
+
+
 def made_labels(rows, classes):
     return (torch.arange(rows) * 7 + 3) % classes
 
@@ -47,7 +52,7 @@ def flat(tree, prefix=""):
             yield f"{prefix}{name}", tensor.clone()
 
 
-def with_gradients(function, number, **inputs):
+def with_gradients(function, number, made=made, **inputs):
     """y of function(x, weight, bias), and its gradients where dy = made(number)."""
     inputs = {name: tensor.clone().requires_grad_() for name, tensor in inputs.items()}
     y = function(**inputs)
@@ -239,7 +244,7 @@ def convolutions():
 
 
 def transposed_convolutions():
-    """x = made(80), weight = made(81), bias = made(82), dy = made(83)."""
+    """x = coarse(80), weight = coarse(81), bias = coarse(82), dy = coarse(83)."""
     cases = {  # x, weight, groups, whether there is a bias, convolution
         "text": ((2, 6, 5), (6, 2, 3), 2, True, lambda x, weight, bias: functional.conv_transpose1d(
             x, weight, bias, stride=2, padding=1, dilation=2, groups=2)),
@@ -254,8 +259,8 @@ def transposed_convolutions():
     }
     group = {}
     for name, (x, weight, groups, has_bias, layer) in cases.items():
-        bias = {"bias": made(82, weight[1] * groups)} if has_bias else {}
-        group[name] = with_gradients(layer, 83, x=made(80, *x), weight=made(81, *weight), **bias)
+        bias = {"bias": coarse(82, weight[1] * groups)} if has_bias else {}
+        group[name] = with_gradients(layer, 83, coarse, x=coarse(80, *x), weight=coarse(81, *weight), **bias)
     return group
 
 

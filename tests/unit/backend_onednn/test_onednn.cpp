@@ -110,9 +110,9 @@ TEST_CASE_TEMPLATE("activations are those of the reference", T, float, bf16) {
   const auto problem = LinearProblem<T>::of_reals(19, 40, 35);
   OneDnn::Linear<T> kernel(backend, 40, 35);
   Reference::Linear<T> oracle(reference, 40, 35);
-  // Sums are below 7 here: 8 eps sqrt(40) of them in float, and in bf16 half of its spacing
-  // below 8.
-  const float close = std::same_as<T, float> ? 1e-5F : 0x1p-5F;
+  // In float four times the largest difference: 1.4e-6 with AVX-512, with AVX2 and with SSE4.1, of
+  // sums of 40 products that are below 7. In bf16 half of its spacing below 8.
+  const float close = std::same_as<T, float> ? 6e-6F : 0x1p-5F;
   for (const Activation activation :
        {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
         Activation::silu, Activation::tanh, Activation::sigmoid}) {

@@ -80,14 +80,14 @@ struct Relative {
 };
 
 /// Each tensor that was observed is one of theirs, each of theirs was observed, and they differ by
-/// less than `bound`.
+/// at most `bound`.
 template <class Difference = Absolute>
 void check_agrees(const Observed& ours, const witness::Values& theirs, double bound,
                   Difference difference = {}) {
   CHECK(ours.tensors.size() == theirs.tensors().size());
   for (const auto& tensor : theirs.tensors()) {
     CAPTURE(tensor.first);
-    CHECK(difference(ours[tensor.first], tensor.second) < bound);
+    CHECK(difference(ours[tensor.first], tensor.second) <= bound);
   }
 }
 

@@ -33,15 +33,15 @@ Whole made(std::uint64_t number, std::size_t count) {
 }
 
 /// Maxima are exact, the sums of up to 27 numbers below 4 nearly; a gradient is a sum of up to 27.
-template <class L, Axis A, Layout Wanted = Sharded<A>>
-void check(const Shape& shape, const std::string& name) {
+template <class L, Axis A, Layout Wanted = Sharded<A>, class T = double>
+void check(const Shape& shape, const std::string& name, double bound = 1e-14) {
   const witness::Values theirs("layers/pooling/" + name);
   for (const int ranks : {1, 3}) {
     CAPTURE(name);
     CAPTURE(ranks);
-    testing::check_agrees(testing::run_on_witness<double, Ends<Sharded<A>, Wanted>>(
-                              L{}, shape, ranks, {90, 0, 91}, made),
-                          theirs, 1e-14);
+    testing::check_agrees(
+        testing::run_on_witness<T, Ends<Sharded<A>, Wanted>>(L{}, shape, ranks, {90, 0, 91}, made),
+        theirs, bound);
   }
 }
 
@@ -80,6 +80,15 @@ TEST_CASE("values of PyTorch of whole planes") {
   check<GlobalMaxPool, Axis::width, Invariant>(pictures, "max_global2");
   check<GlobalMaxPool, Axis::channel>(pictures, "max_global2");
   check<GlobalMaxPool, Axis::height, Invariant>(volumes, "max_global3");
+}
+
+// All of it is copied: maxima, and gradients below 1, which bf16 rounds by up to 2^-9.
+TEST_CASE("values of PyTorch of whole planes, in float and in bf16") {
+  check<GlobalMaxPool, Axis::height, Invariant, float>(pictures, "max_global2", 0);
+  check<GlobalMaxPool, Axis::channel, Sharded<Axis::channel>, float>(pictures, "max_global2", 0);
+  check<GlobalMaxPool, Axis::height, Invariant, bf16>(pictures, "max_global2", 0x1p-9);
+  check<GlobalMaxPool, Axis::channel, Sharded<Axis::channel>, bf16>(pictures, "max_global2",
+                                                                    0x1p-9);
 }
 
 TEST_CASE("NaN is the largest element, unless the maximum over ranks left it out") {

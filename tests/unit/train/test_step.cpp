@@ -27,6 +27,10 @@ using namespace testing;
 
 namespace {
 
+/// Four times the largest difference that rounding makes of losses near 2.3 and of parameters below
+/// 1: 6.7e-16 with AVX-512, with AVX2 and with SSE4.1, as all of it is computed by plain loops.
+constexpr double bound = 2.7e-15;
+
 struct Mlp
     : Sequential<ColumnParallelLinear<9, 13>, Gelu, Dropout<1, 4>, RowParallelLinear<13, 10>> {};
 struct ByClass
@@ -144,10 +148,10 @@ TEST_CASE("steps are the same at every number of ranks, in every layout of the l
   CHECK(expected[5] < expected[0]);
   for (const int size : {1, 2, 3, 4, 8}) {
     run_ranks(size, [&](ThreadCommunicator& ranks) {
-      CHECK(largest_difference(losses<Mlp, Ends<Invariant, Invariant>>(ranks), expected) < 1e-12);
-      CHECK(largest_difference(losses<Mlp, Ends<Invariant, Batch>>(ranks), expected) < 1e-12);
-      CHECK(largest_difference(losses<ByClass, Ends<Invariant, Feature>>(ranks), expected) < 1e-12);
-      CHECK(largest_difference(losses<Whole, Ends<Invariant, Invariant>>(ranks), expected) < 1e-12);
+      CHECK(largest_difference(losses<Mlp, Ends<Invariant, Invariant>>(ranks), expected) < bound);
+      CHECK(largest_difference(losses<Mlp, Ends<Invariant, Batch>>(ranks), expected) < bound);
+      CHECK(largest_difference(losses<ByClass, Ends<Invariant, Feature>>(ranks), expected) < bound);
+      CHECK(largest_difference(losses<Whole, Ends<Invariant, Invariant>>(ranks), expected) < bound);
     });
   }
 }
@@ -155,7 +159,7 @@ TEST_CASE("steps are the same at every number of ranks, in every layout of the l
 TEST_CASE("two batches with ignored and weighted labels are one batch of all of them") {
   for (const int size : {1, 2, 3, 8}) {
     run_ranks(size, [](ThreadCommunicator& ranks) {
-      CHECK(largest_difference(weighted_step(ranks, true), weighted_step(ranks, false)) < 1e-14);
+      CHECK(largest_difference(weighted_step(ranks, true), weighted_step(ranks, false)) < bound);
     });
   }
 }
@@ -179,7 +183,7 @@ TEST_CASE("data parallelism with uneven shards of the batch is one rank's step")
   const Numbers expected = train(alone);
   for (const int size : {2, 3, 4, 8}) {
     run_ranks(size, [&](ThreadCommunicator& ranks) {
-      CHECK(largest_difference(train(ranks), expected) < 1e-12);
+      CHECK(largest_difference(train(ranks), expected) < bound);
     });
   }
 }
@@ -187,10 +191,10 @@ TEST_CASE("data parallelism with uneven shards of the batch is one rank's step")
 TEST_CASE("a step in uneven parts is the step in one") {
   SingleRank alone;
   const Numbers expected = losses<Mlp, Ends<Invariant, Invariant>>(alone);
-  CHECK(largest_difference(losses<Mlp, Ends<Invariant, Invariant>>(alone, true), expected) < 1e-12);
+  CHECK(largest_difference(losses<Mlp, Ends<Invariant, Invariant>>(alone, true), expected) < bound);
   run_ranks(3, [&](ThreadCommunicator& ranks) {
     CHECK(largest_difference(losses<ByClass, Ends<Invariant, Feature>>(ranks, true), expected) <
-          1e-12);
+          bound);
   });
 }
 
