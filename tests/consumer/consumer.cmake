@@ -1,11 +1,14 @@
 # The common part of all ways to get the library. -DPROGRAM=small is for ways that give the compiler the
-# same as another way: its program includes the headers once, and trains nothing.
+# same as another way: its program includes a header of each part, and trains nothing.
 
 if(NOT PROGRAM)
   set(PROGRAM main)
 endif()
 add_executable(consumer ../program/${PROGRAM}.cpp ../program/use_parts.cpp)
 target_link_libraries(consumer PRIVATE shardwise::shardwise)
+if(PROGRAM STREQUAL "small")
+  target_compile_definitions(consumer PRIVATE SMALL)
+endif()
 foreach(part IN LISTS parts)
   string(TOUPPER WITH_${part} define)
   target_link_libraries(consumer PRIVATE shardwise::${part})

@@ -15,7 +15,7 @@ if ! command -v pkg-config >/dev/null; then
 fi
 export PKG_CONFIG_PATH=$prefix/share/pkgconfig
 read -ra flags < <(pkg-config --cflags --libs shardwise)
-"$compiler" -std=c++20 "$@" "$program"/{small,use_parts}.cpp "${flags[@]}" -o from_prefix
+"$compiler" -std=c++20 "$@" -DSMALL "$program"/{small,use_parts}.cpp "${flags[@]}" -o from_prefix
 ./from_prefix
 version=$(pkg-config --modversion shardwise)
 [[ $(./from_prefix) == "shardwise $version" ]] || { echo "pkg-config says $version" && exit 1; }
