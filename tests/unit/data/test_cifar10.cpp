@@ -11,11 +11,12 @@
 
 #include "shardwise/data/cifar10.hpp"
 #include "support/messages.hpp"
-#include "temporary_folder.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace sw = shardwise;
 using testing::check_mentions;
 using testing::message_of;
+using testing::TemporaryFolder;
 
 namespace {
 

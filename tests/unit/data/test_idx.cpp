@@ -11,11 +11,15 @@
 
 #include "shardwise/data/idx.hpp"
 #include "support/messages.hpp"
-#include "temporary_folder.hpp"
+#include "unit/data/data_files.hpp"
 
 namespace sw = shardwise;
 using testing::check_mentions;
+using testing::idx_bytes;
+using testing::idx_header;
 using testing::message_of;
+using testing::TemporaryFolder;
+using testing::write_gzip;
 
 namespace {
 
@@ -31,7 +35,7 @@ TEST_CASE("plain and gzip'd files are read alike") {
   for (const std::vector<std::uint32_t>& extents :
        {std::vector<std::uint32_t>{5}, {3, 4, 2}, {0, 28, 28}, {2, 1024, 1025}}) {
     const std::vector<std::uint8_t> bytes = idx_bytes(extents, 251);
-    for (const auto& path : {folder.write("plain", bytes), folder.write_gzip("gzip.gz", bytes)}) {
+    for (const auto& path : {folder.write("plain", bytes), write_gzip(folder, "gzip.gz", bytes)}) {
       const sw::IdxArray array = sw::read_idx(path, extents.size());
       CHECK(array.extents == std::vector<std::size_t>(extents.begin(), extents.end()));
       const auto header = static_cast<std::ptrdiff_t>(4 + 4 * extents.size());
@@ -74,7 +78,7 @@ TEST_CASE("a file that ends early is refused, wherever it ends") {
     const std::string expected =
         size < 12 ? "ends inside its header" : "after " + std::to_string(size - 12) + " of the 15";
     check_mentions(complaint(folder.write("plain", bytes), 2), {expected});
-    check_mentions(complaint(folder.write_gzip("gzip.gz", bytes), 2), {expected});
+    check_mentions(complaint(write_gzip(folder, "gzip.gz", bytes), 2), {expected});
   }
 }
 
@@ -82,11 +86,11 @@ TEST_CASE("a gzip'd file that is cut or changed is refused") {
   const TemporaryFolder folder("shardwise_idx_gzip");
   const std::vector<std::uint8_t> whole = idx_bytes({100, 100}, 251);
   for (const std::uintmax_t cut : {1U, 8U, 20U, 100U}) {
-    const auto path = folder.write_gzip("cut.gz", whole);
+    const auto path = write_gzip(folder, "cut.gz", whole);
     folder.shorten(path, cut);
     CHECK(complaint(path, 2) != "");
   }
-  const auto path = folder.write_gzip("changed.gz", whole);
+  const auto path = write_gzip(folder, "changed.gz", whole);
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file.seekp(-6, std::ios::end);  // inside the checksum
   file.put('\x5a');
@@ -99,7 +103,7 @@ TEST_CASE("bytes after the last element are refused") {
   std::vector<std::uint8_t> bytes = idx_bytes({3, 5}, 251);
   bytes.push_back(0);
   check_mentions(complaint(folder.write("plain", bytes), 2), {"goes on after the 15"});
-  check_mentions(complaint(folder.write_gzip("gzip.gz", bytes), 2), {"goes on after the 15"});
+  check_mentions(complaint(write_gzip(folder, "gzip.gz", bytes), 2), {"goes on after the 15"});
 }
 
 TEST_CASE("a header that announces absurd sizes takes no memory") {

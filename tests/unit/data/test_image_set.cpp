@@ -15,9 +15,12 @@
 #include "shardwise/data/synthetic.hpp"
 #include "support/messages.hpp"
 #include "support/skipped.hpp"
-#include "temporary_folder.hpp"
+#include "unit/data/data_files.hpp"
 
 namespace sw = shardwise;
+using testing::idx_bytes;
+using testing::TemporaryFolder;
+using testing::write_gzip;
 
 namespace {
 
@@ -36,8 +39,8 @@ sw::ImageSet three_images() {
 /// Writes the training files of a small data set of the form of Fashion-MNIST.
 void write_training_files(const TemporaryFolder& folder, const std::vector<std::uint8_t>& images,
                           const std::vector<std::uint8_t>& labels) {
-  folder.write_gzip("train-images-idx3-ubyte.gz", images);
-  folder.write_gzip("train-labels-idx1-ubyte.gz", labels);
+  write_gzip(folder, "train-images-idx3-ubyte.gz", images);
+  write_gzip(folder, "train-labels-idx1-ubyte.gz", labels);
 }
 
 }  // namespace

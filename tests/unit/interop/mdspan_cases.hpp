@@ -24,17 +24,17 @@ using shardwise::Axis;
 inline const shardwise::Shape table{{Axis::batch, 2}, {Axis::feature, 3}};
 
 template <class Spans, class T>
-using Open = typename Spans::template span<T, shardwise::dynamic, shardwise::dynamic>;
+using DynamicSpan = typename Spans::template span<T, shardwise::dynamic, shardwise::dynamic>;
 
 template <class Spans>
 void check_views_of_spans() {
   using namespace shardwise;
-  static_assert(Mdspan<Open<Spans, float>> && Mdspan<Open<Spans, const double>>);
-  static_assert(!Mdspan<Open<Spans, bool>>);  // no element of a tensor
+  static_assert(Mdspan<DynamicSpan<Spans, float>> && Mdspan<DynamicSpan<Spans, const double>>);
+  static_assert(!Mdspan<DynamicSpan<Spans, bool>>);  // no element of a tensor
 
   std::vector<float> memory{0, 1, 2, 3, 4, 5};
   const View<float, Invariant> open =
-      view_of(Open<Spans, float>(memory.data(), 2, 3), {Axis::batch, Axis::feature});
+      view_of(DynamicSpan<Spans, float>(memory.data(), 2, 3), {Axis::batch, Axis::feature});
   CHECK(open.global() == table);
   CHECK(open.data() == memory.data());
   open[4] = 40;
@@ -63,8 +63,9 @@ void check_refused_spans() {
              "has 3"));
   CHECK(says(refusal(Spans::strided(memory.data(), 2, 3, 4, 1)), "shape_error", "the stride 4"));
   CHECK(says(refusal(Spans::strided(memory.data(), 2, 3, 6, 2)), "shape_error", "the stride 6"));
-  CHECK(says(complaint([&] { view_of(Open<Spans, float>(memory.data(), 2, 3), {Axis::batch}); }),
-             "shape_error", "mdspan: has 2 axes, [2, 3], but 1 names"));
+  CHECK(says(
+      complaint([&] { view_of(DynamicSpan<Spans, float>(memory.data(), 2, 3), {Axis::batch}); }),
+      "shape_error", "mdspan: has 2 axes, [2, 3], but 1 names"));
 }
 
 template <class Spans>
@@ -72,7 +73,7 @@ void check_spans_of_views() {
   using namespace shardwise;
   Tensor<float, Invariant> whole(table);
   for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i);
-  const auto span = to_mdspan<Open<Spans, float>>(whole.view());
+  const auto span = to_mdspan<DynamicSpan<Spans, float>>(whole.view());
   CHECK(span.data_handle() == whole.data());
   CHECK(span.extent(0) == 2);
   CHECK(span.extent(1) == 3);
@@ -85,9 +86,9 @@ void check_spans_of_views() {
   CHECK(to_mdspan<Fixed>(whole.view()).data_handle() == whole.data());
 
   const Tensor<float, Sharded<Axis::feature>> part(table, {0, 2});  // 2 of 3 features
-  CHECK(to_mdspan<Open<Spans, const float>>(part.view()).extent(1) == 2);
+  CHECK(to_mdspan<DynamicSpan<Spans, const float>>(part.view()).extent(1) == 2);
   const Tensor<float, Sharded<Axis::batch>> none(table, {2, 3});
-  CHECK(to_mdspan<Open<Spans, const float>>(none.view()).extent(0) == 0);
+  CHECK(to_mdspan<DynamicSpan<Spans, const float>>(none.view()).extent(0) == 0);
 }
 
 template <class Spans>

@@ -1,5 +1,5 @@
 #pragma once
-// A folder for the data files that a test writes, and what to write.
+// Data files that a test writes.
 
 #include <zlib.h>
 
@@ -10,18 +10,16 @@
 
 #include "support/temporary_folder.hpp"
 
-class TemporaryFolder : public testing::TemporaryFolder {
- public:
-  using testing::TemporaryFolder::TemporaryFolder;
+namespace testing {
 
-  std::filesystem::path write_gzip(const std::string& name,
-                                   const std::vector<std::uint8_t>& bytes) const {
-    gzFile file = gzopen((path() / name).c_str(), "wb");
-    gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
-    gzclose(file);
-    return path() / name;
-  }
-};
+inline std::filesystem::path write_gzip(const TemporaryFolder& folder, const std::string& name,
+                                        const std::vector<std::uint8_t>& bytes) {
+  const std::filesystem::path path = folder.path() / name;
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
+  gzclose(file);
+  return path;
+}
 
 /// The header of an IDX file of unsigned bytes.
 inline std::vector<std::uint8_t> idx_header(const std::vector<std::uint32_t>& extents) {
@@ -41,3 +39,5 @@ inline std::vector<std::uint8_t> idx_bytes(const std::vector<std::uint32_t>& ext
   for (std::uint32_t i = 0; i < count; ++i) bytes.push_back(static_cast<std::uint8_t>(i % modulus));
   return bytes;
 }
+
+}  // namespace testing
