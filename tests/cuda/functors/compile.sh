@@ -1,14 +1,22 @@
 #!/usr/bin/env bash
-# Compiles a file to PTX and demands that each of its kernels writes to memory: of a loop that calls
-# a function of the host alone nvcc makes a kernel that does nothing, without a word.
-# Usage: compile.sh NVCC SOURCE PTX -IFOLDER...
+# Compiles files to PTX, in one unit, and demands that each of their kernels writes to memory: of a loop
+# that calls a function of the host alone nvcc makes a kernel that does nothing, without a word.
+# Usage: compile.sh NVCC PTX -IFOLDER... SOURCE...
 set -euo pipefail
 
-"$1" -std=c++20 --expt-relaxed-constexpr -arch=sm_90 -Werror all-warnings "${@:4}" -ptx "$2" -o "$3"
+nvcc=$1 ptx=$2
+shift 2
+folders=()
+while [[ $1 == -I* ]]; do
+  folders+=("$1")
+  shift
+done
+printf '#include "%s"\n' "$@" >"$ptx.cu"
+"$nvcc" -std=c++20 --expt-relaxed-constexpr -arch=sm_90 -Werror all-warnings "${folders[@]}" -ptx "$ptx.cu" -o "$ptx"
 awk '/\.entry/ { kernel = $0; writes = 0; ++kernels }
      /st\.global/ { writes = 1 }
      /^}/ && kernel != "" {
        if (!writes) { print "a kernel that does nothing: " kernel; ++empty }
        kernel = ""
      }
-     END { print kernels + 0 " kernels"; exit kernels == 0 || empty > 0 }' "$3"
+     END { print kernels + 0 " kernels"; exit kernels == 0 || empty > 0 }' "$ptx"

@@ -54,8 +54,8 @@ void losses(cuda::Session& s, T* a, accumulate_t<T>* sums, double* sum) {
 
 template <class T>
 void gradients(cuda::Session& s, T* a, double* sum) {
-  cuda::launch_each(s, 5, Scale<T, T>{a, a, 2});
-  cuda::launch_each(s, 5, Scale<T, float>{nullptr, a, 2});
+  cuda::launch_each(s, 5, detail::Scale<T, T>{a, a, 2});
+  cuda::launch_each(s, 5, detail::Scale<T, float>{nullptr, a, 2});
   cuda::launch_each(s, 5, CutDown<T>{a, nullptr});
   compile_sum(s, 0.0, Square<T>{a}, Plus{}, sum);
   compile_sum(s, 0.0, Magnitude<T>{a}, Largest{}, sum);
