@@ -27,7 +27,12 @@ std::size_t allocated_after_second(Step&& step) {
 inline std::atomic<long> allocations_left = -1;
 inline std::atomic<bool> memory_stays_away = false;
 
+/// How many allocations of the calling thread succeed before all fail. Negative if all succeed.
+inline thread_local long own_allocations_left = -1;
+
 inline bool allocation_fails() {
+  if (own_allocations_left == 0) return true;
+  if (own_allocations_left > 0) --own_allocations_left;
   if (allocations_left < 0) return false;
   const bool fails = allocations_left-- == 0;
   if (fails && memory_stays_away) allocations_left = 0;

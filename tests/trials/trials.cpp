@@ -1,0 +1,149 @@
+// Runs random programs, each with a random fault, until COUNT of the faults had an effect. Prints a
+// table, writes it as JSON too, and fails if a fault was not told as it should.
+//
+//   trials threads COUNT [FIRST [JSON]]           on thread ranks; seeds from FIRST on
+//   trials mpi COUNT FIRST JSON RANKS COMMAND     on 2 to RANKS processes: runs `COMMAND -n P RANK
+//                                                 SEED RANKS`, where RANK is $TRIALS_RANK
+//   trials one SEED                               prints what each thread rank of a program says
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/thread_ranks.hpp"
+#include "support/temporary_folder.hpp"
+#include "trials/figures.hpp"
+#include "trials/interpreter.hpp"
+#include "trials/job.hpp"
+#include "trials/judge.hpp"
+
+namespace trials {
+
+/// Nothing waits so long but for a rank that never comes.
+constexpr std::chrono::seconds hang{60};
+constexpr std::chrono::seconds timeout{1};
+constexpr std::chrono::seconds timeout_of_processes{3};
+
+Program program_of(std::uint64_t seed) { return random_program(seed, 8, faults_of_threads); }
+
+template <class Report>
+bool run(const Program& p, std::chrono::milliseconds patience, const std::filesystem::path& folder,
+         const Report& report) {
+  try {
+    shardwise::run_ranks(p.ranks,
+                         [&](shardwise::ThreadCommunicator& world) {
+                           run_rank(p, world, folder, [&](Outcome outcome) {
+                             report(world.rank(), std::move(outcome));
+                           });
+                         },
+                         {patience});
+    return false;
+  } catch (const shardwise::error&) {
+    return true;
+  }
+}
+
+/// Without an end of the process, which a rank that never comes asks for.
+Ending run_here(const Program& p, const std::filesystem::path& folder) {
+  Ending ending{.outcomes = std::vector<Outcome>(static_cast<std::size_t>(p.ranks))};
+  ending.failed = run(p, hang, folder, [&](int rank, Outcome outcome) {
+    ending.outcomes[static_cast<std::size_t>(rank)] = std::move(outcome);
+  });
+  for (const Outcome& outcome : ending.outcomes)
+    if (outcome.text.find("has waited") != std::string::npos) ending.in_time = false;
+  return ending;
+}
+
+int run_one(std::uint64_t seed) {
+  const testing::TemporaryFolder folder("trials");
+  const Program p = program_of(seed);
+  std::printf("%s\n", p.text().c_str());
+  std::fflush(stdout);
+  const bool failed = run(p, timeout, folder.path(), [](int rank, const Outcome& outcome) {
+    const std::string line = line_of(rank, outcome);
+    std::fwrite(line.data(), 1, line.size(), stdout);
+    std::fflush(stdout);
+  });
+  return failed ? 1 : 0;
+}
+
+std::uint64_t current_seed = 0;
+
+/// A trial that hangs in spite of the time-outs.
+void report_hang(int) {
+  char text[] = "trials: this seed does not end: 00000000000000000000\n";
+  std::uint64_t seed = current_seed;
+  for (char* digit = std::strrchr(text, '0'); seed != 0; --digit, seed /= 10)
+    *digit = static_cast<char>('0' + seed % 10);
+  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, text, sizeof text - 1);
+  ::_exit(1);
+}
+
+/// Calls start(program) for one seed after the other, which returns a job, or the ending at once.
+template <class Start>
+int run_many(Figures& figures, std::size_t count, std::uint64_t first, std::size_t most_jobs,
+             const Start& start) {
+  std::deque<std::pair<Program, Job>> jobs;
+  std::uint64_t seed = first;
+  while (figures.judged() < count) {
+    if (jobs.size() == most_jobs || figures.judged() + jobs.size() == count) {
+      figures.add(jobs.front().first, jobs.front().second.wait());
+      jobs.pop_front();
+    } else {
+      start(seed++, jobs);
+    }
+  }
+  return figures.print() ? 0 : 1;
+}
+
+int run_threads(const std::string& self, std::size_t count, std::uint64_t first, const char* json) {
+  const testing::TemporaryFolder folder("trials");
+  Figures figures("threads", json);
+  ::signal(SIGALRM, report_hang);
+  return run_many(figures, count, first, 8, [&](std::uint64_t seed, auto& jobs) {
+    const Program p = program_of(current_seed = seed);
+    if (p.fault == Fault::never_comes) {
+      jobs.emplace_back(p, Job(self + " one " + std::to_string(seed), p.ranks));
+      return;
+    }
+    ::alarm(3 * static_cast<unsigned>(hang.count()));
+    figures.add(p, run_here(p, folder.path()));
+    ::alarm(0);
+  });
+}
+
+int run_processes(std::size_t count, std::uint64_t first, const char* json, int most_ranks,
+                  const std::string& command) {
+  ::setenv("SHARDWISE_TIMEOUT", std::to_string(timeout_of_processes.count()).c_str(), 1);
+  Figures figures("processes", json);
+  return run_many(figures, count, first, 1, [&](std::uint64_t seed, auto& jobs) {
+    const Program p = random_program(seed, most_ranks, fault_names.size());
+    const std::string ranks = std::to_string(most_ranks);
+    jobs.emplace_back(p, Job(command + " -n " + std::to_string(p.ranks) + " \"$TRIALS_RANK\" " +
+                                 std::to_string(seed) + " " + ranks,
+                             p.ranks, true));
+  });
+}
+
+}  // namespace trials
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 2 ? argv[1] : "";
+  const auto number = [&](int i) { return argc > i ? std::strtoull(argv[i], nullptr, 10) : 0; };
+  const char* const json = argc > 4 ? argv[4] : nullptr;
+  if (mode == "one") return trials::run_one(number(2));
+  if (mode == "threads") return trials::run_threads(argv[0], number(2), number(3), json);
+  if (mode == "mpi" && argc == 7)
+    return trials::run_processes(number(2), number(3), json, static_cast<int>(number(5)), argv[6]);
+  std::fprintf(stderr, "usage: see the head of tests/trials/trials.cpp\n");
+  return 2;
+}
