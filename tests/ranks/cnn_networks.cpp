@@ -3,11 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 
 #include "shardwise/shardwise.hpp"
 #include "support/filled.hpp"
@@ -31,6 +33,11 @@ using Channels = Splits<split::output, split::input, split::output, split::input
 using Unsplit = Splits<split::none, split::none, split::none, split::none>;
 template <class Along>
 using Space = Splits<Along, Along, split::none, split::none>;
+
+/// What the models that train are for. Without a gradient of the input, a model is another type:
+/// one way of splitting each network shows that, and the others train the model that was observed.
+template <class S>
+using Trains = std::conditional_t<std::same_as<S, Channels>, Train, TrainWithInputGradient>;
 
 constexpr Kernel three = kernel(3, {.padding = 1});
 constexpr Kernel half = kernel(3, {.stride = 2, .padding = 1});
@@ -134,11 +141,10 @@ auto masks_of(Place place) {
 }
 
 /// The losses of 20 steps; step(model, x, optimizer) trains with the target that fits the loss.
-template <class Network, class E, class Step>
+template <class Network, class E, class Use, class Step>
 void check_losses(int ranks, const witness::Values& theirs, Step step) {
   testing::on_ranks<testing::Counted>(ranks, [&](testing::Counted& c) {
-    using M =
-        Model<Network, Context<double, Reference, testing::Counted>, E, TrainWithInputGradient>;
+    using M = Model<Network, Context<double, Reference, testing::Counted>, E, Use>;
     const auto shapes = testing::input_shapes<typename E::offered>(work);
     M model(Network{}, c, Seed{1}, testing::for_model(shapes));
     testing::set_parameters(model, Data::reals);
@@ -152,7 +158,7 @@ void check_losses(int ranks, const witness::Values& theirs, Step step) {
 
 /// Sums of up to 400 products in another order than PyTorch's, through up to 12 layers: 1e-10 of
 /// the largest element is a thousand times the rounding of one of them.
-template <class Network, class E, class Step>
+template <class Network, class E, class Use, class Step>
 void check(const std::string& name, Step step) {
   const witness::Values theirs("networks/" + name);
   for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
@@ -163,13 +169,13 @@ void check(const std::string& name, Step step) {
     CHECK(difference_from_plan(seen) == "");
     CHECK(seen.copies_are_equal);
     testing::check_agrees(only_step(seen), theirs.group("step"), 1e-10, testing::Relative{});
-    check_losses<Network, E>(ranks, theirs, step);
+    check_losses<Network, E, Use>(ranks, theirs, step);
   }
 }
 
 template <class S, class E>
 void check_resnet() {
-  check<ResNet<S>, E>("resnet", [](auto& model, const auto& x, auto& optimizer) {
+  check<ResNet<S>, E, Trains<S>>("resnet", [](auto& model, const auto& x, auto& optimizer) {
     const auto labels = labels_of<typename E::wanted>(place_of(model.ranks()));
     return train_step(model, x, labels.view(), CrossEntropy{}, optimizer);
   });
@@ -177,7 +183,7 @@ void check_resnet() {
 
 template <class S, class E>
 void check_two_heads() {
-  check<TwoHeads<S>, E>("two_heads", [](auto& model, const auto& x, auto& optimizer) {
+  check<TwoHeads<S>, E, Trains<S>>("two_heads", [](auto& model, const auto& x, auto& optimizer) {
     const auto labels = labels_of<nth_layout_t<typename E::wanted, 0>>(place_of(model.ranks()));
     const auto masks = masks_of<nth_layout_t<typename E::wanted, 1>>(place_of(model.ranks()));
     return train_step(model, x, std::tuple{labels.view(), masks.view()},
@@ -187,7 +193,7 @@ void check_two_heads() {
 
 template <class S, class E>
 void check_two_inputs() {
-  check<TwoInputs<S>, E>("two_inputs", [](auto& model, const auto& x, auto& optimizer) {
+  check<TwoInputs<S>, E, Trains<S>>("two_inputs", [](auto& model, const auto& x, auto& optimizer) {
     const auto labels = labels_of<typename E::wanted>(place_of(model.ranks()));
     return train_step(model, x, labels.view(), CrossEntropy{}, optimizer);
   });
@@ -195,7 +201,7 @@ void check_two_inputs() {
 
 template <class S, class E>
 void check_unet() {
-  check<UNet<S>, E>("unet", [](auto& model, const auto& x, auto& optimizer) {
+  check<UNet<S>, E, Trains<S>>("unet", [](auto& model, const auto& x, auto& optimizer) {
     const auto target = masks_of<typename E::wanted>(place_of(model.ranks()));
     return train_step(model, x, target.view(), MeanSquaredError{}, optimizer);
   });
