@@ -7,8 +7,9 @@
 // every byte twice while the other ranks wait.)
 //
 // The new files are beside the old ones until the last byte is on the disk. Then one rename makes
-// them the checkpoint: of the file itself, or of the index that names the files. A failure before
-// this leaves the old checkpoint unchanged.
+// them the checkpoint: of the file itself, or of the index that names the files. (Where an index
+// follows a single file, it is the removal of that file.) A failure before this leaves the old
+// checkpoint unchanged.
 
 #include <algorithm>
 #include <cstddef>
@@ -112,19 +113,22 @@ inline std::string shard_name(const std::filesystem::path& path, char generation
   return path.stem().string() + text;
 }
 
-/// The shards of the checkpoint at `path` that are named as above; none if it has no index. Files
-/// with other names are not removed.
+/// The shards of the checkpoint at `path` that are named as above; none if it has no index, or one
+/// that is damaged. Files with other names are not removed.
+/// throws   data_error if the index cannot be read: shards that are in use could be overwritten
 inline std::set<std::string> shards_in_use(const std::filesystem::path& path) {
+  if (!is_there(index_path(path), "checkpoint")) return {};
+  const auto file = File::open(index_path(path), "checkpoint");
+  const std::uint64_t bytes = std::min(file.size(), longest_safetensors_header);
+  const std::string text = read_text(file, 0, bytes);
   const std::string stem = path.stem().string();
   std::set<std::string> shards;
   try {
-    const auto file = File::open(index_path(path), "checkpoint");
-    const std::uint64_t bytes = std::min(file.size(), longest_safetensors_header);
-    const auto index = parse_safetensors_index(read_text(file, 0, bytes), "the old index");
+    const auto index = parse_safetensors_index(text, "the old index");
     for (const auto& [tensor, shard] : index.files) {
       if (shard.starts_with(stem + "-a-") || shard.starts_with(stem + "-b-")) shards.insert(shard);
     }
-  } catch (const data_error&) {  // no index, or an unreadable one: nothing is in use
+  } catch (const data_error&) {  // no index: nothing is in use
   }
   return shards;
 }
@@ -211,6 +215,7 @@ class Saving {
       const auto made = File::create(file.path, "checkpoint");
       made.reserve(file.first_bytes.size() + file.data_bytes());
       made.write(0, std::as_bytes(std::span(file.first_bytes)));
+      made.sync();
     }
   }
 
@@ -236,14 +241,13 @@ class Saving {
     const std::set<std::string> old = shards_in_use(path_);
     const std::filesystem::path index = index_path(path_);
     if (has_index()) {
-      write_index(with_ending(index, ".saving"));
+      publish_index(index);
+    } else {
+      rename_file(files_.front().path, path_, "checkpoint");
+      published_ = true;
       sync_folder_of(path_, "checkpoint");
+      remove_file(index);
     }
-    rename_file(has_index() ? with_ending(index, ".saving") : files_.front().path,
-                has_index() ? index : path_, "checkpoint");
-    published_ = true;
-    sync_folder_of(path_, "checkpoint");
-    remove_file(has_index() ? path_ : index);
     for (const std::string& shard : old) remove_file(path_.parent_path() / shard);
   }
 
@@ -252,11 +256,28 @@ class Saving {
     if (published_) return;
     for (const NewFile& file : files_) remove_file(file.path);
     remove_file(with_ending(index_path(path_), ".saving"));
+    if (hidden_) remove_file(index_path(path_));
   }
 
  private:
   static std::filesystem::path with_ending(std::filesystem::path path, const char* ending) {
     return path += ending;
+  }
+
+  /// A file at the path is read in place of an index. If there is one, it is the checkpoint until
+  /// it is removed.
+  void publish_index(const std::filesystem::path& index) {
+    const bool hides = is_there(path_, "checkpoint");
+    write_index(with_ending(index, ".saving"));
+    sync_folder_of(path_, "checkpoint");
+    rename_file(with_ending(index, ".saving"), index, "checkpoint");
+    hidden_ = hides;
+    published_ = !hides;
+    sync_folder_of(path_, "checkpoint");
+    if (!hides) return;
+    require_removed(path_, "checkpoint");
+    published_ = true;
+    sync_folder_of(path_, "checkpoint");
   }
 
   void write_index(const std::filesystem::path& path) const {
@@ -277,6 +298,7 @@ class Saving {
   std::filesystem::path path_;
   std::vector<NewFile> files_;
   bool published_ = false;
+  bool hidden_ = false;  // whether our index is in its place, beside a file that is read instead
 };
 
 /// The tensors to save, checked as far as possible without the disk.
@@ -312,9 +334,10 @@ inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files,
 ///
 /// sends    only whether each step succeeded on all ranks
 /// throws   data_error on every rank if any of them cannot write: the disk is full, the folder not
-///          there; the old checkpoint is then as it was. argument_error for another ending, for two
-///          tensors of one name and rows, for rows that do not fit together as one tensor, and for
-///          ranks that do not save the same
+///          there; the old checkpoint is then as it was. If only the last sync of the folder fails,
+///          the new one is in its place, but may be lost with the power. argument_error for another
+///          ending, for two tensors of one name and rows, for rows that do not fit together as one
+///          tensor, and for ranks that do not save the same
 template <AgreeingRanks R>
 void save_parts(const std::filesystem::path& path, R& ranks,
                 const std::vector<TensorPart>& of_model, const SaveOptions& options) {
@@ -328,7 +351,10 @@ void save_parts(const std::filesystem::path& path, R& ranks,
   }
   detail::Saving saving(path, std::move(files));
   const bool leads = ranks.rank() == 0;
-  std::uint8_t generation = leads ? static_cast<std::uint8_t>(saving.free_generation()) : 0;
+  std::uint8_t generation = 0;
+  detail::on_all_ranks(ranks, [&] {
+    if (leads) generation = static_cast<std::uint8_t>(saving.free_generation());
+  });
   ranks.broadcast(std::span(&generation, 1), 0);
   saving.name_files(static_cast<char>(generation));
   try {

@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -63,9 +62,8 @@ class TensorFiles {
   ///          that differ from their index; memory_error
   explicit TensorFiles(const std::filesystem::path& path) : path_(path) {
     const bool is_index = path.string().ends_with(".index.json");
-    std::error_code ignored;
-    if (is_index || (!std::filesystem::exists(path, ignored) &&
-                     std::filesystem::exists(index_path(path), ignored))) {
+    if (is_index || (!detail::is_there(path, "checkpoint") &&
+                     detail::is_there(index_path(path), "checkpoint"))) {
       if (!is_index) path_ = index_path(path);
       read_index();
     } else {

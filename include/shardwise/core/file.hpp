@@ -29,6 +29,14 @@ struct FileIdentity {
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
+/// The result of call(), which is repeated while a signal interrupts it.
+template <class Call>
+auto repeated(Call&& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 /// An open file. Every error is a data_error that says what kind of file it is and its path:
 /// "checkpoint run.safetensors: ...".
 class File {
@@ -71,13 +79,14 @@ class File {
   /// Reads `bytes` from `offset` on.
   void read(std::uint64_t offset, std::span<std::byte> bytes) const {
     while (!bytes.empty()) {
-      const ssize_t got =
-          ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      const ssize_t got = repeated([&] {
+        return ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      });
       if (got == 0) {
         fail("ends at byte " + std::to_string(offset) + ", " + std::to_string(bytes.size()) +
              " bytes too early; it was cut short after it was opened, get it again");
       }
-      if (!advance(got, offset, "read")) continue;
+      advance(got, offset, "read");
       bytes = bytes.subspan(static_cast<std::size_t>(got));
     }
   }
@@ -85,9 +94,10 @@ class File {
   /// Writes `bytes` from `offset` on.
   void write(std::uint64_t offset, std::span<const std::byte> bytes) const {
     while (!bytes.empty()) {
-      const ssize_t put =
-          ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (!advance(put, offset, "written")) continue;
+      const ssize_t put = repeated([&] {
+        return ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      });
+      advance(put, offset, "written");
       bytes = bytes.subspan(static_cast<std::size_t>(put));
     }
   }
@@ -99,7 +109,7 @@ class File {
     int code = EINTR;
     while (code == EINTR) code = length == 0 ? 0 : ::posix_fallocate(descriptor_, 0, length);
     if (code == EOPNOTSUPP || code == EINVAL) {
-      code = ::ftruncate(descriptor_, length) == 0 ? 0 : errno;
+      code = repeated([&] { return ::ftruncate(descriptor_, length); }) == 0 ? 0 : errno;
     }
     if (code != 0) {
       fail("needs room for " + std::to_string(size) +
@@ -108,9 +118,11 @@ class File {
     }
   }
 
-  /// Returns when written data is durable on the disk.
+  /// Returns when written data is durable on the disk. What is written after it may get lost
+  /// without an error, so call it last.
   void sync() const {
-    if (::fsync(descriptor_) != 0) fail("cannot be brought to the disk", errno);
+    if (repeated([&] { return ::fsync(descriptor_); }) != 0)
+      fail("cannot be brought to the disk", errno);
   }
 
   [[noreturn]] void fail(const std::string& why) const {
@@ -122,8 +134,13 @@ class File {
 
  private:
   File(const std::filesystem::path& path, const char* kind, int flags, const char* what)
-      : path_(path), kind_(kind), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (descriptor_ < 0) fail(std::string("cannot be ") + what, errno);
+      : path_(path),
+        kind_(kind),
+        descriptor_(repeated([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); })) {
+    if (descriptor_ < 0) {
+      const int code = errno;
+      fail(std::string("cannot be ") + what, code);
+    }
   }
 
   struct stat status() const {
@@ -132,14 +149,13 @@ class File {
     return status;
   }
 
-  /// Whether a call has read or written bytes; false if it must be repeated.
-  bool advance(ssize_t moved, std::uint64_t& offset, const char* what) const {
-    if (moved < 0 && errno == EINTR) return false;
+  /// Moves the offset behind the bytes that a call has read or written.
+  void advance(ssize_t moved, std::uint64_t& offset, const char* what) const {
     if (moved < 0) {
-      fail("cannot be " + std::string(what) + " at byte " + std::to_string(offset), errno);
+      const int code = errno;
+      fail("cannot be " + std::string(what) + " at byte " + std::to_string(offset), code);
     }
     offset += static_cast<std::uint64_t>(moved);
-    return true;
   }
 
   std::filesystem::path path_;
@@ -159,13 +175,33 @@ inline void rename_file(const std::filesystem::path& from, const std::filesystem
 /// Makes the names in the folder of `path` durable.
 inline void sync_folder_of(const std::filesystem::path& path, const char* kind) {
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = descriptor >= 0 && ::fsync(descriptor) == 0;
+  const int descriptor =
+      repeated([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  const bool opened = descriptor >= 0;
+  const bool synced = opened && repeated([&] { return ::fsync(descriptor); }) == 0;
   const int code = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (synced || code == EINVAL) return;  // some file systems have nothing to do for a folder
+  if (opened) ::close(descriptor);
+  if (synced || (opened && code == EINVAL)) return;  // some file systems cannot sync a folder
   throw data_error({kind, " folder ", folder.string(),
                     ": cannot be brought to the disk: ", std::generic_category().message(code)});
+}
+
+/// Whether there is a file of that name.
+/// throws   data_error if the file system does not say
+inline bool is_there(const std::filesystem::path& path, const char* kind) {
+  std::error_code code;
+  const bool found = std::filesystem::exists(path, code);
+  if (!code) return found;
+  throw data_error({kind, " ", path.string(), ": cannot be looked for: ", code.message()});
+}
+
+/// Removes a file, which must be gone afterwards.
+/// throws   data_error otherwise
+inline void require_removed(const std::filesystem::path& path, const char* kind) {
+  std::error_code code;
+  std::filesystem::remove(path, code);
+  if (!code) return;
+  throw data_error({kind, " ", path.string(), ": cannot be removed: ", code.message()});
 }
 
 /// Removes a file; a failure is not an error.

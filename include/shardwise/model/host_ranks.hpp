@@ -1,0 +1,74 @@
+#pragma once
+// The ranks of a model, for a few numbers of the host.
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/core/memory.hpp"
+#include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/model/run.hpp"
+
+namespace shardwise {
+
+/// Ranks that can agree on numbers of the host: a communicator that takes such memory, or the
+/// `HostRanks` of a model.
+template <class R>
+concept AgreeingRanks = requires(R& ranks, std::span<std::int32_t> numbers) {
+  { ranks.rank() } -> std::same_as<int>;
+  { ranks.size() } -> std::same_as<int>;
+  ranks.all_reduce(std::span<const std::int32_t>(numbers), numbers, Reduction::min);
+  ranks.broadcast(numbers, 0);
+};
+
+/// The ranks of a model, for numbers of the host. If the model's communicator takes only device
+/// memory, they are copied to the device and back.
+template <class Context>
+class HostRanks {
+ public:
+  /// Of a model's `run()`, which must outlive it.
+  explicit HostRanks(Run<Context>& run) : run_(run) {}
+
+  ///@{
+  /// As `Communicator` says.
+  int rank() const { return run_.ranks.rank(); }
+  int size() const { return run_.ranks.size(); }
+  ///@}
+
+  /// out = in, reduced over the ranks.
+  template <Element T>
+  void all_reduce(std::span<const T> in, std::span<T> out, Reduction reduction) {
+    if (in.data() != out.data()) std::copy(in.begin(), in.end(), out.begin());
+    in_place(out, [&](std::span<T> there) {
+      run_.ranks.all_reduce(std::span<const T>(there), there, reduction);
+    });
+  }
+
+  /// The numbers of rank `root`, on every rank.
+  template <Element T>
+  void broadcast(std::span<T> numbers, int root) {
+    in_place(numbers, [&](std::span<T> there) { run_.ranks.broadcast(there, root); });
+  }
+
+ private:
+  /// Calls f with the numbers in memory that the communicator takes.
+  template <class T, class F>
+  void in_place(std::span<T> numbers, F&& f) {
+    if constexpr (DeviceBackend<typename Context::backend>) {
+      const Buffer memory = run_.pool.take(numbers.size_bytes());
+      const std::span<T> there(static_cast<T*>(memory.data()), numbers.size());
+      detail::to_device(run_.backend, numbers.data(), numbers.size(), there.data());
+      f(there);
+      detail::to_host(run_.backend, there.data(), numbers.size(), numbers.data());
+    } else {
+      f(numbers);
+    }
+  }
+
+  Run<Context>& run_;
+};
+
+}  // namespace shardwise
