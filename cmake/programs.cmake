@@ -46,7 +46,7 @@ set(SHARDWISE_NEED_cblas "/cblas[./]|<cblas.h>" shardwise::cblas
 set(SHARDWISE_NEED_data "/data/|<zlib.h>|support/text.hpp" shardwise::data "zlib1g-dev")
 set(SHARDWISE_NEED_mpi "comm/(detail/)?mpi|<mpi.h>" shardwise::mpi "libopenmpi-dev or libmpich-dev")
 set(SHARDWISE_NEED_checkpoint
-    "/checkpoint/|/models/[a-z0-9]*_files|<nlohmann/" shardwise::checkpoint "nlohmann-json3-dev")
+    "/checkpoint/|support/checkpoints.hpp|/models/[a-z0-9]*_files|<nlohmann/" shardwise::checkpoint "nlohmann-json3-dev")
 set(SHARDWISE_NEED_cuda "/cuda[./]" shardwise::cuda "NVIDIA's CUDA toolkit and cuDNN")
 set(SHARDWISE_NEED_nccl "comm/(detail/)?nccl|<nccl.h>" shardwise::nccl "NVIDIA's libnccl-dev")
 set(SHARDWISE_NEED_cli "<CLI/" CLI11::CLI11 "libcli11-dev")

@@ -27,6 +27,7 @@
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/shardwise.hpp"
 #include "support/broadcast_images.hpp"
+#include "support/checkpoints.hpp"
 #include "support/device.hpp"
 #include "support/image_batch.hpp"
 #include "support/launch.hpp"
@@ -51,6 +52,7 @@ struct Options {
   std::string device = "auto";
   std::uint64_t seed = 1;
   example::ImageSource images;
+  example::CheckpointOptions checkpoints;
 };
 
 struct Images {
@@ -60,7 +62,8 @@ struct Images {
 // begin: train
 /// What each rank does, with any communicator and backend.
 template <class T, class Ranks, class Backend>
-void train(Ranks& ranks, Backend& backend, const Images& images, const Options& options) {
+void train(Ranks& ranks, Backend& backend, const Images& images, const Options& options,
+           example::Checkpoints& checkpoints) {
   const bool speaks = ranks.rank() == 0;
   const sw::Seed seed{options.seed};
   sw::Model<Mlp, sw::Context<T, Backend, Ranks>> model(Mlp{}, ranks, seed, {}, backend);
@@ -74,12 +77,16 @@ void train(Ranks& ranks, Backend& backend, const Images& images, const Options& 
   example::ImageBatch<T, sw::Invariant> batch(sw::place_of(ranks));
   sw::DistributedSampler sampler(images.train.count, sw::place_of(ranks),
                                  {.batch_size = options.batch, .seed = seed});
-  for (int epoch = 1; epoch <= options.epochs; ++epoch) {
+  if (const auto position = checkpoints.resume(model, optimizer))
+    sampler.set_state(position->sampler);
+  for (int epoch = static_cast<int>(sampler.state().epoch) + 1; epoch <= options.epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
+    const auto count = static_cast<double>(sampler.samples_left());
     double sum_of_losses = 0;
     {
-      example::ProgressBar bar("epoch " + std::to_string(epoch), sampler.batches(), speaks);
-      for (std::size_t b = 0; b < sampler.batches(); ++b) {
+      const std::size_t batches = sampler.batches_left();
+      example::ProgressBar bar("epoch " + std::to_string(epoch), batches, speaks);
+      for (std::size_t b = 0; b < batches; ++b) {
         batch.fill(images.train, sampler.next());
         const auto x = model.to_device(batch.images());  // on the host this copies nothing
         const auto labels = model.to_device(batch.labels());
@@ -89,12 +96,12 @@ void train(Ranks& ranks, Backend& backend, const Images& images, const Options& 
         const double mean = train_step(model, x.view(), labels.view(), loss, optimizer);
         sum_of_losses += mean * static_cast<double>(batch.size());
         bar.show(b + 1);
+        if (checkpoints.save(model, optimizer, {.sampler = sampler.state()})) return;
       }
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     const double correct = example::accuracy(model, images.test);
     if (speaks) {
-      const auto count = static_cast<double>(images.train.count);
       std::printf("epoch %d   loss %.6f   test accuracy %.2f %%   %.0f images/s\n", epoch,
                   sum_of_losses / count, 100 * correct, count / seconds.count());
       std::fflush(stdout);
@@ -106,12 +113,12 @@ void train(Ranks& ranks, Backend& backend, const Images& images, const Options& 
 // begin: choose
 /// Reads the images, and trains on the chosen device.
 template <class T>
-void train_in(example::Ranks& ranks, const Options& options) {
+void train_in(example::Ranks& ranks, const Options& options, example::Checkpoints& checkpoints) {
   example::on_device<T>(options.device, ranks, [&](auto& group, auto& backend) {
     const sw::Seed seed{options.seed};
     const Images images{example::images_of(ranks, options.images, seed, sw::Part::train),
                         example::images_of(ranks, options.images, seed, sw::Part::test)};
-    train<T>(group, backend, images, options);
+    train<T>(group, backend, images, options, checkpoints);
   });
 }
 // end: choose
@@ -120,7 +127,8 @@ void train_in(example::Ranks& ranks, const Options& options) {
 
 int main(int argc, char** argv) try {
   Options options;
-  const std::map<std::string, void (*)(example::Ranks&, const Options&)> dtypes{
+  using Trainer = void (*)(example::Ranks&, const Options&, example::Checkpoints&);
+  const std::map<std::string, Trainer> dtypes{
       {"float", train_in<float>}, {"double", train_in<double>}, {"bf16", train_in<sw::bf16>}};
 
   CLI::App app("Trains a multilayer perceptron, split over ranks, on Fashion-MNIST.");
@@ -136,11 +144,14 @@ int main(int argc, char** argv) try {
   app.add_option("--seed", options.seed, "of weights and of the order of images");
   app.add_option("--data-dir", options.images.folder, "folder of the four Fashion-MNIST files");
   app.add_flag("--synthetic", options.images.synthetic, "use made-up images, which need no files");
+  example::add_checkpoint_options(app, options.checkpoints);
   CLI11_PARSE(app, argc, argv);
 
-  example::launch(options.ranks,
-                  [&](example::Ranks& ranks) { dtypes.at(options.dtype)(ranks, options); });
-  return 0;
+  example::Checkpoints checkpoints(options.checkpoints);
+  example::launch(options.ranks, [&](example::Ranks& ranks) {
+    dtypes.at(options.dtype)(ranks, options, checkpoints);
+  });
+  return checkpoints.exit_code();
 } catch (const std::exception& e) {
   std::fprintf(stderr, "02_train_mlp: %s\n", e.what());
   return 1;

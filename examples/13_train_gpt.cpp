@@ -28,6 +28,7 @@
 
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/shardwise.hpp"
+#include "support/checkpoints.hpp"
 #include "support/launch.hpp"
 #include "support/log.hpp"
 #include "support/print_plan.hpp"
@@ -74,6 +75,7 @@ struct Options {
   int steps = 300;
   std::size_t characters = 200;  // to write at the end
   std::string log;               // a line for each step, for curves
+  example::CheckpointOptions checkpoints;
 };
 
 /// One of all characters, by their logits: the sharper ones more often than in the text.
@@ -112,7 +114,7 @@ std::string write_text(M& model, example::Ranks& group, const std::string& begin
 }
 
 template <class Plan>
-void train(example::Ranks& ranks, const Options& options) {
+void train(example::Ranks& ranks, const Options& options, example::Checkpoints& checkpoints) {
   const bool speaks = ranks.rank() == 0;
   const std::string text = example::broadcast_text(ranks, options.text);
   example::TextBatches batches(text, options.batch, length, sw::place_of(ranks));
@@ -125,10 +127,11 @@ void train(example::Ranks& ranks, const Options& options) {
   const sw::CrossEntropy loss;
   if (speaks) example::print_plan(plan_step(model, batches.ids().global(), loss));
 
+  checkpoints.resume(model, optimizer);
   example::Log log(options.log, options.plan, "step,loss", ranks);
   {
     example::ProgressBar bar(options.plan, static_cast<std::size_t>(options.steps), speaks);
-    for (int step = 0; step < options.steps; ++step) {
+    for (int step = static_cast<int>(model.step()) - 1; step < options.steps; ++step) {
       batches.choose(sw::RandomStream(sw::Seed{3}, 0, static_cast<std::uint64_t>(step)));
       const double value =
           train_step(model, batches.ids(), batches.labels(), loss, optimizer, {.clip_norm = 1.0});
@@ -137,13 +140,14 @@ void train(example::Ranks& ranks, const Options& options) {
       const bool is_last = step + 1 == options.steps;
       if (speaks && (is_last || (step + 1) % 50 == 0))
         std::printf("step %d   loss %.6f nats a character\n", step + 1, value);
+      if (checkpoints.save(model, optimizer, {})) return;
     }
   }
   const std::string written = write_text(model, ranks, "The ", options.characters);
   if (speaks) std::printf("%s\n", written.c_str());
 }
 
-using Trainer = void (*)(example::Ranks&, const Options&);
+using Trainer = void (*)(example::Ranks&, const Options&, example::Checkpoints&);
 const std::map<std::string, Trainer> plans{{"tensor", train<sw::TensorPlan>},
                                            {"sequence", train<sw::SequencePlan>},
                                            {"context", train<sw::ContextPlan>}};
@@ -164,11 +168,14 @@ int main(int argc, char** argv) try {
   app.add_option("--steps", options.steps, "steps of training")->check(CLI::Range(1, 10000000));
   app.add_option("--write", options.characters, "characters to write at the end");
   app.add_option("--log", options.log, "a file for the loss of each step");
+  example::add_checkpoint_options(app, options.checkpoints);
   CLI11_PARSE(app, argc, argv);
 
-  example::launch(options.ranks,
-                  [&](example::Ranks& ranks) { plans.at(options.plan)(ranks, options); });
-  return 0;
+  example::Checkpoints checkpoints(options.checkpoints);
+  example::launch(options.ranks, [&](example::Ranks& ranks) {
+    plans.at(options.plan)(ranks, options, checkpoints);
+  });
+  return checkpoints.exit_code();
 } catch (const std::exception& e) {
   std::fprintf(stderr, "13_train_gpt: %s\n", e.what());
   return 1;

@@ -116,6 +116,7 @@ namespace shardwise {}
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/evaluate_loss.hpp"
 #include "shardwise/train/gradient_check.hpp"
+#include "shardwise/train/held_alike.hpp"
 #include "shardwise/train/huber.hpp"
 #include "shardwise/train/lion.hpp"
 #include "shardwise/train/loss_scaler.hpp"

@@ -1,17 +1,23 @@
 // What happens to a job, for launch.sh: `launch throw|memory|stray|leave|differ|all|ranks N`, on a
 // mesh `launch mesh_throw|mesh [SIZES]`, and with a short SHARDWISE_TIMEOUT
-// `launch stop|stop_local|longer|receive|groups|mesh_axis`.
+// `launch stop|stop_local|longer|receive|groups|mesh_axis`. `launch told DIR` goes on until a signal
+// comes.
+
+#include <unistd.h>
 
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "shardwise/checkpoint/stop_request.hpp"
 #include "shardwise/comm/describe_mesh.hpp"
 #include "shardwise/comm/mesh_sizes.hpp"
 #include "shardwise/comm/mpi_mesh.hpp"
@@ -71,6 +77,21 @@ void enter_groups_in_another_order() {
     (is_last ? first : second).barrier();
     std::printf("a rank went on\n");
   });
+}
+
+/// Steps until a signal comes to any rank. Each rank writes the number of its process to a file.
+int step_until_told(const std::filesystem::path& folder) {
+  StopRequest stop{SIGTERM, SIGUSR1};
+  run_mpi_ranks([&](MpiCommunicator& ranks) {
+    const auto file = folder / std::to_string(ranks.rank());
+    std::ofstream(file.string() + ".new") << ::getpid();
+    std::filesystem::rename(file.string() + ".new", file);
+    while (!stop.agreed(ranks)) {
+    }
+    ranks.barrier();
+    std::printf("rank %d of %d stops by signal %d\n", ranks.rank(), ranks.size(), stop.signal());
+  });
+  return stop.exit_code();
 }
 
 void make_different_calls(MpiCommunicator& ranks) {
@@ -133,6 +154,7 @@ int main(int argc, char** argv) {
   if (mode == "groups") enter_groups_in_another_order();
   if (mode == "differ") run_mpi_ranks(make_different_calls, {.checks = CheckLevel::local});
   if (mode == "all") run_mpi_ranks(report);
+  if (mode == "told") return step_until_told(argv[2]);
   if (mode == "ranks") run_mpi_ranks(std::atoi(argv[2]), report);
   if (mode == "mesh") run_mpi_mesh(choose_mesh(argc > 2 ? argv[2] : ""), report_mesh);
   if (mode == "mesh_throw")

@@ -83,4 +83,31 @@ check fails '^rank [01]: in barrier(), collective 1 of ranks 0, 1: rank [01] has
 check fails '^rank [0-3]: in .*: rank [0-3] has waited 3 s for rank [0-3]; ' \
   "$launcher" -n 4 "$program" mesh_axis
 
+# A signal to one process, or to the launcher, which passes SIGUSR1 on: all ranks stop, and the job
+# ends with the exit code 75.
+told() {  # told <signal> <number> <"rank 1" or launcher>
+  pids=$(mktemp -d)
+  timeout -k 2 60 "$launcher" -n 3 "$program" told "$pids" >"$out" 2>&1 </dev/null &
+  job=$!
+  until [ -e "$pids/0" ] && [ -e "$pids/1" ] && [ -e "$pids/2" ]; do
+    kill -0 "$job" || break
+    sleep 0.1
+  done
+  to=$(cat "$pids/1")
+  if [ "$3" = launcher ]; then to=$(pgrep -P "$job"); fi
+  kill -s "$1" "$to"
+  wait "$job"
+  code=$?
+  if [ "$code" -ne 75 ] || [ "$(grep -c "^rank [012] of 3 stops by signal $2\$" "$out")" -ne 3 ]; then
+    echo "FAILED: exit code $code after $1 to $3"
+    sed 's/^/    /' "$out"
+    failures=$((failures + 1))
+  else
+    echo "exit code $code after $1 to $3"
+  fi
+  rm -r "$pids"
+}
+told TERM 15 'rank 1'
+told USR1 10 launcher
+
 [ "$failures" -eq 0 ]

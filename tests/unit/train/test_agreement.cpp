@@ -256,6 +256,44 @@ TEST_CASE("a step that a rank leaves out is told within the steps between two co
   CHECK(told_of_rank_1(30, usual, skips) == "no error");
 }
 
+TEST_CASE("a rank whose parameter has drifted is told with the parameter, on every rank") {
+  struct Normed : Sequential<Mlp, LayerNorm<3>> {};
+  /// What ranks are told if `change(model)` runs on rank 1.
+  const auto told = [](int size, auto change) {
+    std::vector<std::string> said(static_cast<std::size_t>(size), "no error");
+    run_ranks(size, [&](ThreadCommunicator& ranks) {
+      Model<Normed, Context<float, Reference, ThreadCommunicator>> model(ranks, Seed{1});
+      compare_held(model);
+      if (ranks.rank() == 1) model.visit_parameters(change);
+      try {
+        compare_held(model);
+      } catch (const collective_error& e) {
+        said[static_cast<std::size_t>(ranks.rank())] = e.what();
+      }
+    });
+    for (const std::string& text : said) CHECK(text == said[0]);
+    return said[0];
+  };
+  const auto change = [&](const std::string& name) {
+    return [=](auto& parameter) {
+      if (parameter.name == name && parameter.value.size() > 0)
+        parameter.value.data()[parameter.value.size() - 1] += 1e-6F;
+    };
+  };
+  CHECK(contains(
+      told(3, change("0.2.bias")),
+      "before step 1 ranks hold other numbers of what all must hold alike: "
+      "0.2.bias of rank 1. Their results are wrong from now on: load the last checkpoint"));
+  CHECK(contains(told(2, change("1.weight")), "alike: 1.weight of rank 1. "));
+  CHECK(told(3, change("0.0.weight")) == "no error");  // each rank has a shard of its own
+  const auto change_all = [](auto& parameter) {
+    if (parameter.value.size() > 0) parameter.value.data()[0] += 1;
+  };
+  CHECK(contains(told(8, change_all),
+                 "alike: 0.2.bias of rank 1; 0.5.bias of rank 1; 1.weight of rank 1; 1.bias of "
+                 "rank 1. "));
+}
+
 TEST_CASE("split inputs and labels differ by right, in a smaller last batch too") {
   for (const int samples : {6, 5, 1})
     CHECK(told<Mlp, Sharded<Axis::batch>>(1, [&](int rank) {
