@@ -1,7 +1,7 @@
 // What happens to a job, for launch.sh: `launch throw|memory|stray|leave|differ|all|ranks N`, on a
 // mesh `launch mesh_throw|mesh [SIZES]`, and with a short SHARDWISE_TIMEOUT
-// `launch stop|stop_local|longer|receive|groups|mesh_axis`. `launch told DIR` goes on until a signal
-// comes.
+// `launch stop|stop_local|longer|receive|groups|mesh_axis`. `launch told DIR` goes on until a
+// signal comes.
 
 #include <unistd.h>
 
