@@ -132,6 +132,7 @@ class Figures {
                   end_names[static_cast<std::size_t>(ending.outcomes[rank].end)],
                   ending.outcomes[rank].text.c_str());
     std::printf("%s", ending.said.c_str());
+    std::fflush(stdout);
   }
 
   std::string ranks_;

@@ -43,7 +43,10 @@ class Job {
         line += static_cast<char>(c);
         continue;
       }
-      if (!read_outcome(line, ending.outcomes) && !read_process(line, ending.processes))
+      // Who ends the job is not who is at fault.
+      const bool is_of_abort = line.find("MPI_ABORT") != std::string::npos;
+      if (!is_of_abort && !read_outcome(line, ending.outcomes) &&
+          !read_process(line, ending.processes))
         ending.said += line + "\n";
       line.clear();
     }

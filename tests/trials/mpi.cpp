@@ -10,6 +10,9 @@
 
 #include "shardwise/comm/mpi_ranks.hpp"
 #include "trials/interpreter.hpp"
+#include "trials/outcome.hpp"
+#include "trials/program.hpp"
+#include "trials/training.hpp"
 
 namespace {
 
@@ -26,9 +29,10 @@ int main(int argc, char** argv) {
       std::strtoull(argv[1], nullptr, 10), std::atoi(argv[2]), trials::fault_names.size());
   shardwise::run_mpi_ranks(program.ranks, [&](shardwise::MpiCommunicator& world) {
     print(stderr, trials::line_of_process(world.rank(), ::getpid()));
-    trials::run_rank(program, world, std::filesystem::temp_directory_path(),
-                     [&](const trials::Outcome& outcome) {
-                       print(stdout, trials::line_of(world.rank(), outcome));
-                     });
+    trials::run_rank<trials::Training<shardwise::MpiCommunicator>>(
+        program, world, std::filesystem::temp_directory_path(),
+        [&](const trials::Outcome& outcome) {
+          print(stdout, trials::line_of(world.rank(), outcome));
+        });
   });
 }

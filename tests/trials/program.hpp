@@ -77,11 +77,14 @@ struct Step {
   Counts counts(std::size_t blocks) const {
     Counts all(blocks);
     for (std::size_t i = 0; i < blocks; ++i) all[i] = block(i);
+    return moved(all);
+  }
+  Counts moved(Counts all) const {
     if (!moves_count) return all;
     std::size_t from = 0;
     while (all[from] == 0) ++from;
     --all[from];
-    ++all[(from + 1) % blocks];
+    ++all[(from + 1) % all.size()];
     return all;
   }
 
@@ -180,6 +183,7 @@ struct Program {
       case Fault::other_call:
         return !alone;
       case Fault::other_size:
+        if (step.act == Act::all_to_all && !sends_to_others(step, groups[step.group])) return false;
         return !alone && (has_elements(step.act) || step.act == Act::train);
       case Fault::other_dtype:
         return !alone && has_elements(step.act);
@@ -195,6 +199,17 @@ struct Program {
         return step.act <= Act::message && next.act <= Act::message && step.group != next.group &&
                !alone && groups[next.group].size() > 1;
       }
+    }
+    return false;
+  }
+
+  /// Whether the culprit has more for others in an all_to_all of one more element.
+  bool sends_to_others(Step step, const Members& group) const {
+    ++step.elements;
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (group[i] != culprit) continue;
+      for (std::size_t r = 0; r < group.size(); ++r)
+        if (r != i && step.block(i + r) != 0) return true;
     }
     return false;
   }

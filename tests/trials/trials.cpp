@@ -5,11 +5,10 @@
 //   trials mpi COUNT FIRST JSON RANKS COMMAND     on 2 to RANKS processes: runs `COMMAND -n P RANK
 //                                                 SEED RANKS`, where RANK is $TRIALS_RANK
 //   trials one SEED                               prints what each thread rank of a program says
-#include <signal.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -19,60 +18,36 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/comm/thread_communicator.hpp"
 #include "support/temporary_folder.hpp"
 #include "trials/figures.hpp"
-#include "trials/interpreter.hpp"
 #include "trials/job.hpp"
 #include "trials/judge.hpp"
+#include "trials/outcome.hpp"
+#include "trials/program.hpp"
+#include "trials/thread_trial.hpp"
+#include "trials/training.hpp"
 
 namespace trials {
 
-/// Nothing waits so long but for a rank that never comes.
-constexpr std::chrono::seconds hang{60};
+using ThreadTraining = Training<shardwise::ThreadCommunicator>;
+
 constexpr std::chrono::seconds timeout{1};
 constexpr std::chrono::seconds timeout_of_processes{3};
 
 Program program_of(std::uint64_t seed) { return random_program(seed, 8, faults_of_threads); }
-
-template <class Report>
-bool run(const Program& p, std::chrono::milliseconds patience, const std::filesystem::path& folder,
-         const Report& report) {
-  try {
-    shardwise::run_ranks(p.ranks,
-                         [&](shardwise::ThreadCommunicator& world) {
-                           run_rank(p, world, folder, [&](Outcome outcome) {
-                             report(world.rank(), std::move(outcome));
-                           });
-                         },
-                         {patience});
-    return false;
-  } catch (const shardwise::error&) {
-    return true;
-  }
-}
-
-/// Without an end of the process, which a rank that never comes asks for.
-Ending run_here(const Program& p, const std::filesystem::path& folder) {
-  Ending ending{.outcomes = std::vector<Outcome>(static_cast<std::size_t>(p.ranks))};
-  ending.failed = run(p, hang, folder, [&](int rank, Outcome outcome) {
-    ending.outcomes[static_cast<std::size_t>(rank)] = std::move(outcome);
-  });
-  for (const Outcome& outcome : ending.outcomes)
-    if (outcome.text.find("has waited") != std::string::npos) ending.in_time = false;
-  return ending;
-}
 
 int run_one(std::uint64_t seed) {
   const testing::TemporaryFolder folder("trials");
   const Program p = program_of(seed);
   std::printf("%s\n", p.text().c_str());
   std::fflush(stdout);
-  const bool failed = run(p, timeout, folder.path(), [](int rank, const Outcome& outcome) {
-    const std::string line = line_of(rank, outcome);
-    std::fwrite(line.data(), 1, line.size(), stdout);
-    std::fflush(stdout);
-  });
+  const bool failed =
+      run<ThreadTraining>(p, timeout, folder.path(), [](int rank, const Outcome& outcome) {
+        const std::string line = line_of(rank, outcome);
+        std::fwrite(line.data(), 1, line.size(), stdout);
+        std::fflush(stdout);
+      });
   return failed ? 1 : 0;
 }
 
@@ -88,13 +63,17 @@ void report_hang(int) {
   ::_exit(1);
 }
 
-/// Calls start(program) for one seed after the other, which returns a job, or the ending at once.
+/// Set by SIGINT and SIGTERM: then the table is of what was run.
+volatile std::sig_atomic_t stopped = 0;
+
+/// Calls start(seed, jobs) for one seed after the other, which runs its program, or adds a job.
 template <class Start>
 int run_many(Figures& figures, std::size_t count, std::uint64_t first, std::size_t most_jobs,
              const Start& start) {
   std::deque<std::pair<Program, Job>> jobs;
   std::uint64_t seed = first;
-  while (figures.judged() < count) {
+  for (const int number : {SIGINT, SIGTERM}) std::signal(number, [](int) { stopped = 1; });
+  while (figures.judged() < count && stopped == 0) {
     if (jobs.size() == most_jobs || figures.judged() + jobs.size() == count) {
       figures.add(jobs.front().first, jobs.front().second.wait());
       jobs.pop_front();
@@ -108,7 +87,7 @@ int run_many(Figures& figures, std::size_t count, std::uint64_t first, std::size
 int run_threads(const std::string& self, std::size_t count, std::uint64_t first, const char* json) {
   const testing::TemporaryFolder folder("trials");
   Figures figures("threads", json);
-  ::signal(SIGALRM, report_hang);
+  std::signal(SIGALRM, report_hang);
   return run_many(figures, count, first, 8, [&](std::uint64_t seed, auto& jobs) {
     const Program p = program_of(current_seed = seed);
     if (p.fault == Fault::never_comes) {
@@ -116,7 +95,7 @@ int run_threads(const std::string& self, std::size_t count, std::uint64_t first,
       return;
     }
     ::alarm(3 * static_cast<unsigned>(hang.count()));
-    figures.add(p, run_here(p, folder.path()));
+    figures.add(p, run_here<ThreadTraining>(p, folder.path()));
     ::alarm(0);
   });
 }
@@ -124,8 +103,10 @@ int run_threads(const std::string& self, std::size_t count, std::uint64_t first,
 int run_processes(std::size_t count, std::uint64_t first, const char* json, int most_ranks,
                   const std::string& command) {
   ::setenv("SHARDWISE_TIMEOUT", std::to_string(timeout_of_processes.count()).c_str(), 1);
+  const testing::TemporaryFolder folder("trials");
+  ::setenv("TMPDIR", folder.path().c_str(), 1);
   Figures figures("processes", json);
-  return run_many(figures, count, first, 1, [&](std::uint64_t seed, auto& jobs) {
+  return run_many(figures, count, first, 2, [&](std::uint64_t seed, auto& jobs) {
     const Program p = random_program(seed, most_ranks, fault_names.size());
     const std::string ranks = std::to_string(most_ranks);
     jobs.emplace_back(p, Job(command + " -n " + std::to_string(p.ranks) + " \"$TRIALS_RANK\" " +
