@@ -7,14 +7,16 @@
 //   trials one SEED                               prints what each thread rank of a program says
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -51,17 +53,34 @@ int run_one(std::uint64_t seed) {
   return failed ? 1 : 0;
 }
 
-std::uint64_t current_seed = 0;
+/// Ends this program if a trial hangs in spite of the time-outs. Waiting is counted in polls, so
+/// that a program which was stopped for a while does not end.
+class HangWatch {
+ public:
+  HangWatch() : thread_([this](const std::stop_token& end) { poll(end); }) {}
 
-/// A trial that hangs in spite of the time-outs.
-void report_hang(int) {
-  char text[] = "trials: this seed does not end: 00000000000000000000\n";
-  std::uint64_t seed = current_seed;
-  for (char* digit = std::strrchr(text, '0'); seed != 0; --digit, seed /= 10)
-    *digit = static_cast<char>('0' + seed % 10);
-  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, text, sizeof text - 1);
-  ::_exit(1);
-}
+  void begin(std::uint64_t seed) {
+    seed_ = seed;
+    polls_left_ = 3 * hang / interval;
+  }
+  void end() { polls_left_ = 0; }
+
+ private:
+  static constexpr std::chrono::milliseconds interval{100};
+
+  void poll(const std::stop_token& end) {
+    for (; !end.stop_requested(); std::this_thread::sleep_for(interval)) {
+      long left = polls_left_;
+      if (left == 0 || !polls_left_.compare_exchange_strong(left, left - 1) || left > 1) continue;
+      std::fprintf(stderr, "trials: seed %ju does not end\n", static_cast<std::uintmax_t>(seed_));
+      ::_exit(1);
+    }
+  }
+
+  std::atomic<std::uint64_t> seed_ = 0;
+  std::atomic<long> polls_left_ = 0;
+  std::jthread thread_;  // the last one, as it uses the others
+};
 
 /// Set by SIGINT and SIGTERM: then the table is of what was run.
 volatile std::sig_atomic_t stopped = 0;
@@ -87,16 +106,16 @@ int run_many(Figures& figures, std::size_t count, std::uint64_t first, std::size
 int run_threads(const std::string& self, std::size_t count, std::uint64_t first, const char* json) {
   const testing::TemporaryFolder folder("trials");
   Figures figures("threads", json);
-  std::signal(SIGALRM, report_hang);
+  HangWatch watch;
   return run_many(figures, count, first, 8, [&](std::uint64_t seed, auto& jobs) {
-    const Program p = program_of(current_seed = seed);
+    const Program p = program_of(seed);
     if (p.fault == Fault::never_comes) {
       jobs.emplace_back(p, Job(self + " one " + std::to_string(seed), p.ranks));
       return;
     }
-    ::alarm(3 * static_cast<unsigned>(hang.count()));
+    watch.begin(seed);
     figures.add(p, run_here<ThreadTraining>(p, folder.path()));
-    ::alarm(0);
+    watch.end();
   });
 }
 
