@@ -1,6 +1,7 @@
 #pragma once
 // A folder of checkpoints of one run: one every N steps, of which the newest K stay.
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -78,35 +79,27 @@ class CheckpointFolder {
   }
 
   /// Loads the newest checkpoint that is whole, and returns what load_checkpoint returns; nothing
-  /// if the folder has no checkpoint. One that is damaged (it cannot be opened, its header is none,
-  /// a file is missing or too short) is passed over with a sentence. safetensors files have no
-  /// checksum, so other numbers in a tensor are not noticed. A collective.
-  /// sends    as load_checkpoint, for each that it tries, and two broadcasts of the names
+  /// if the folder has no checkpoint. One that is damaged (rank 0 cannot open it, it has no valid
+  /// header, a file is missing or too short) is passed over with a sentence. safetensors files have
+  /// no checksum, so other numbers in a tensor are not noticed. A collective.
+  /// sends    as load_checkpoint, one agreement of all ranks, and one int64 of rank 0
   /// throws   data_error if all are damaged, or if the folder cannot be listed. Otherwise as
-  ///          load_checkpoint for the newest that is whole: one of another model or optimizer is an
-  ///          error, and is not passed over. Model and optimizer are then as before
+  ///          load_checkpoint for the newest that is whole: one of another model or optimizer, or
+  ///          that another rank cannot open, is an error, and is not passed over. Model and
+  ///          optimizer are then as before
   template <class M, UpdateRule Rule>
   std::optional<LoadedCheckpoint> load_newest(M& model, Optimizer<Rule, M>& optimizer,
                                               const LoadOptions& options = {}) const {
     detail::require_own(model, optimizer, "load_newest");
     HostRanks ranks(model.run());
-    std::string damage;
-    for (const std::int64_t steps : newest_first(ranks)) {
-      const auto path = path_after(static_cast<std::uint64_t>(steps));
-      std::optional<TensorFiles> files;
-      try {
-        files = open_checkpoint(path, ranks);
-      } catch (const data_error& e) {
-        damage = e.what();
-        if (ranks.rank() == 0) tell(damage + "; it is passed over for an older one");
-        continue;
-      }
-      return detail::load_run(*files, model, optimizer, options);
-    }
-    if (damage.empty()) return std::nullopt;
-    throw data_error({"checkpoint folder ", folder_.string(),
-                      ": not one of its checkpoints is whole; the oldest: ", damage,
-                      ". Bring one back from a copy, or remove them to begin anew"});
+    std::int64_t steps = 0;  // of the newest that is whole, which rank 0 looks for
+    detail::on_all_ranks(ranks, [&] {
+      if (ranks.rank() == 0) steps = newest_whole();
+    });
+    ranks.broadcast(std::span(&steps, 1), 0);
+    if (steps == none) return std::nullopt;
+    return load_checkpoint(path_after(static_cast<std::uint64_t>(steps)), model, optimizer,
+                           options);
   }
 
  private:
@@ -116,6 +109,7 @@ class CheckpointFolder {
     bool is_published = false;  // otherwise they are of a save that did not end
   };
   using Listed = std::map<std::uint64_t, Files, std::greater<>>;  // the newest first
+  static constexpr std::int64_t none = -1;
 
   template <class M>
   static std::uint64_t steps_of(const M& model) {
@@ -128,17 +122,27 @@ class CheckpointFolder {
     return text;
   }
 
-  /// The steps in the name of a file of a checkpoint; nothing for other names.
+  /// The steps in the name of a file that a save writes; nothing for other names.
   static std::optional<std::uint64_t> steps_in(std::string_view name) {
     constexpr std::string_view begin = "step-";
     if (!name.starts_with(begin)) return std::nullopt;
     std::uint64_t steps = 0;
-    const char* const end = name.data() + name.size();
-    const auto read = std::from_chars(name.data() + begin.size(), end, steps);
-    if (read.ec != std::errc() || read.ptr == end) return std::nullopt;
+    std::from_chars(name.data() + begin.size(), name.data() + name.size(), steps);
     const std::string stem = std::filesystem::path(name_of(steps)).stem().string();
-    const bool is_ours = name.starts_with(stem) && (*read.ptr == '.' || *read.ptr == '-');
+    const bool is_ours = name.starts_with(stem) && is_ending(name.substr(stem.size()));
     return is_ours ? std::optional(steps) : std::nullopt;
+  }
+
+  /// Whether the names of files that a save writes end so, behind the steps.
+  static bool is_ending(std::string_view ending) {
+    constexpr std::string_view saving = ".saving", shard = "-?-#####-of-#####.safetensors";
+    if (ending.ends_with(saving)) ending.remove_suffix(saving.size());
+    if (ending == ".safetensors" || ending == index_path(".safetensors").string()) return true;
+    const auto fits = [](char c, char pattern) {
+      if (pattern == '?') return c == 'a' || c == 'b';
+      return pattern == '#' ? c >= '0' && c <= '9' : c == pattern;
+    };
+    return std::equal(ending.begin(), ending.end(), shard.begin(), shard.end(), fits);
   }
 
   void make_folder() const {
@@ -165,21 +169,20 @@ class CheckpointFolder {
     return all;
   }
 
-  /// The steps of all published checkpoints, as rank 0 sees them. A collective.
-  template <AgreeingRanks R>
-  std::vector<std::int64_t> newest_first(R& ranks) const {
-    std::vector<std::int64_t> steps;
-    detail::on_all_ranks(ranks, [&] {
-      if (ranks.rank() != 0) return;
-      for (const auto& [number, files] : listed()) {
-        if (files.is_published) steps.push_back(static_cast<std::int64_t>(number));
-      }
-    });
-    auto count = static_cast<std::int64_t>(steps.size());
-    ranks.broadcast(std::span(&count, 1), 0);
-    steps.resize(static_cast<std::size_t>(count));
-    if (count > 0) ranks.broadcast(std::span(steps), 0);
-    return steps;
+  /// The steps of the newest whole checkpoint, or `none` if the folder has no checkpoint.
+  /// throws   data_error if all are damaged
+  std::int64_t newest_whole() const {
+    std::optional<std::string> damage;
+    for (const auto& [steps, files] : listed()) {
+      if (!files.is_published) continue;
+      damage = damage_of(steps);
+      if (!damage) return static_cast<std::int64_t>(steps);
+      tell(*damage + "; it is passed over");
+    }
+    if (!damage) return none;
+    throw data_error({"checkpoint folder ", folder_.string(),
+                      ": not one of its checkpoints is whole; the oldest: ", *damage,
+                      ". Bring one back from a copy, or remove them to begin anew"});
   }
 
   /// Damaged checkpoints do not count among the K: else they could take the place of whole ones.
@@ -189,18 +192,19 @@ class CheckpointFolder {
       if (steps > saved) continue;
       if (whole == options_.keep) {
         for (const auto& path : files.paths) detail::remove_file(path);
-      } else if (files.is_published && is_whole(steps)) {
+      } else if (files.is_published && !damage_of(steps)) {
         ++whole;
       }
     }
   }
 
-  bool is_whole(std::uint64_t steps) const {
+  /// Why the checkpoint after `steps` steps cannot be loaded; nothing if it is whole.
+  std::optional<std::string> damage_of(std::uint64_t steps) const {
     try {
       const TensorFiles files(path_after(steps));
-      return true;
-    } catch (const data_error&) {
-      return false;
+      return std::nullopt;
+    } catch (const data_error& e) {
+      return e.what();
     }
   }
 

@@ -181,34 +181,6 @@ void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule
   save_parts(path, ranks, detail::run_parts(model, optimizer, options.names), all);
 }
 
-namespace detail {
-
-/// Sets model and optimizer to the state of the run in `files`. A collective.
-/// sends, throws   as load_checkpoint after it has opened the files
-template <class M, UpdateRule Rule>
-LoadedCheckpoint load_run(const TensorFiles& files, M& model, Optimizer<Rule, M>& optimizer,
-                          const LoadOptions& options) {
-  const std::vector<TensorPart> parts = run_parts(model, optimizer, options.names);
-  check_has_parameters(files, model_parts(model, options.names));
-  const RunState state = read_run_state(files);
-  if (state.rule != rule_text(optimizer.rule())) {
-    throw data_error({files.name(), ": was trained by another optimizer (", state.rule,
-                      ") than is here (", rule_text(optimizer.rule()),
-                      "); go on with that one, or begin a new one after load_weights"});
-  }
-  HostRanks ranks(model.run());
-  load_parts(files, ranks, parts, options, [](const std::string&) { return false; });
-  model.discard_step();
-  model.values_changed();
-  model.set_step(state.step);
-  model.run().seed = Seed{state.seed};
-  optimizer.set_steps(state.optimizer_steps);
-  optimizer.set_learning_rate(state.learning_rate);
-  return {state.position, files.metadata()};
-}
-
-}  // namespace detail
-
 /// Sets model and optimizer to the state of a saved run, at any number of ranks, and discards a
 /// step that was begun. Returns the position of its sampler. The run continues as if it had not
 /// stopped; at the same number of ranks bit by bit. A collective.
@@ -220,8 +192,24 @@ template <class M, UpdateRule Rule>
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& path, M& model,
                                  Optimizer<Rule, M>& optimizer, const LoadOptions& options = {}) {
   detail::require_own(model, optimizer, "load_checkpoint");
+  const std::vector<TensorPart> parts = detail::run_parts(model, optimizer, options.names);
   HostRanks ranks(model.run());
-  return detail::load_run(open_checkpoint(path, ranks), model, optimizer, options);
+  const TensorFiles files = open_checkpoint(path, ranks);
+  detail::check_has_parameters(files, detail::model_parts(model, options.names));
+  const detail::RunState state = detail::read_run_state(files);
+  if (state.rule != detail::rule_text(optimizer.rule())) {
+    throw data_error({files.name(), ": was trained by another optimizer (", state.rule,
+                      ") than is here (", detail::rule_text(optimizer.rule()),
+                      "); go on with that one, or begin a new one after load_weights"});
+  }
+  load_parts(files, ranks, parts, options, [](const std::string&) { return false; });
+  model.discard_step();
+  model.values_changed();
+  model.set_step(state.step);
+  model.run().seed = Seed{state.seed};
+  optimizer.set_steps(state.optimizer_steps);
+  optimizer.set_learning_rate(state.learning_rate);
+  return {state.position, files.metadata()};
 }
 
 }  // namespace shardwise
