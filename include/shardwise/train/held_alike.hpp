@@ -43,7 +43,7 @@ HeldAlike held_alike(M& model) {
 template <AgreeingRanks R>
 std::vector<std::size_t> drifted(R& ranks, const std::vector<std::int64_t>& marks) {
   const std::size_t count = marks.size();
-  std::vector<std::int64_t> largest(marks);  // and the largest of the negative ones
+  std::vector<std::int64_t> largest(marks);  // then of each mark negated: minus the smallest
   for (const std::int64_t mark : marks) largest.push_back(-mark);
   ranks.all_reduce(std::span<const std::int64_t>(largest), std::span(largest), Reduction::max);
   std::vector<std::size_t> some;
@@ -52,8 +52,8 @@ std::vector<std::size_t> drifted(R& ranks, const std::vector<std::int64_t>& mark
   return some;
 }
 
-/// The ranks whose fingerprint is not that of most ranks, or not that of rank 0 if no fingerprint
-/// is that of most.
+/// The ranks whose fingerprint is not that of more than half of the ranks; all ranks if there is no
+/// such fingerprint.
 inline std::string other_ranks(std::span<const std::int64_t> of_ranks) {
   const auto count = [&](std::int64_t mark) {
     return std::count(of_ranks.begin(), of_ranks.end(), mark);
@@ -61,9 +61,10 @@ inline std::string other_ranks(std::span<const std::int64_t> of_ranks) {
   const std::int64_t usual =
       *std::max_element(of_ranks.begin(), of_ranks.end(),
                         [&](std::int64_t a, std::int64_t b) { return count(a) < count(b); });
+  const bool is_of_most = 2 * count(usual) > static_cast<std::ptrdiff_t>(of_ranks.size());
   std::vector<int> others;
   for (std::size_t rank = 0; rank < of_ranks.size(); ++rank)
-    if (of_ranks[rank] != usual) others.push_back(static_cast<int>(rank));
+    if (!is_of_most || of_ranks[rank] != usual) others.push_back(static_cast<int>(rank));
   return ranks_text(others);
 }
 
@@ -75,7 +76,7 @@ inline std::string other_ranks(std::span<const std::int64_t> of_ranks) {
 /// them on some ranks. Call it between two steps, every N of them. What an optimizer keeps is not
 /// compared; if it differs, parameters differ after the next step. A collective.
 /// sends    an all-reduce of two int64 for each of these tensors; if some differ, one of one int64
-///          for each of them and each rank
+///          for each of the first 8 and each rank
 /// throws   collective_error on every rank, with the tensors and the ranks that differ from most
 template <class M>
 void compare_held(M& model) {
@@ -83,19 +84,20 @@ void compare_held(M& model) {
   HostRanks ranks(model.run());
   const auto size = static_cast<std::size_t>(ranks.size());
   if (size == 1 || held.marks.empty()) return;
-  const std::vector<std::size_t> some = detail::drifted(ranks, held.marks);
+  std::vector<std::size_t> some = detail::drifted(ranks, held.marks);
   if (some.empty()) return;
+  const std::size_t count = some.size();
+  some.resize(std::min<std::size_t>(count, 8));
   std::vector<std::int64_t> all(some.size() * size);  // of each tensor those of all ranks
   for (std::size_t i = 0; i < some.size(); ++i)
     all[i * size + static_cast<std::size_t>(ranks.rank())] = held.marks[some[i]];
   ranks.all_reduce(std::span<const std::int64_t>(all), std::span(all), Reduction::sum);
-  constexpr std::size_t most = 8;
   std::string text;
-  for (std::size_t i = 0; i < std::min(some.size(), most); ++i) {
+  for (std::size_t i = 0; i < some.size(); ++i) {
     text += detail::sentence({text.empty() ? "" : "; ", held.names[some[i]], " of ",
                               detail::other_ranks(std::span(all).subspan(i * size, size))});
   }
-  if (some.size() > most) text += detail::sentence({" and ", some.size() - most, " more"});
+  if (count > some.size()) text += detail::sentence({" and ", count - some.size(), " more"});
   throw collective_error(
       {"before step ", model.step(),
        " ranks hold other numbers of what all must hold alike: ", text,
