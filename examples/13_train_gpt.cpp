@@ -127,8 +127,8 @@ void train(example::Ranks& ranks, const Options& options, example::Checkpoints& 
   const sw::CrossEntropy loss;
   if (speaks) example::print_plan(plan_step(model, batches.ids().global(), loss));
 
-  checkpoints.resume(model, optimizer);
-  example::Log log(options.log, options.plan, "step,loss", ranks);
+  const bool goes_on = checkpoints.resume(model, optimizer).has_value();
+  example::Log log(options.log, options.plan, "step,loss", ranks, goes_on);
   {
     example::ProgressBar bar(options.plan, static_cast<std::size_t>(options.steps), speaks);
     for (int step = static_cast<int>(model.step()) - 1; step < options.steps; ++step) {

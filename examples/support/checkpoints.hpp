@@ -23,7 +23,8 @@ inline void add_checkpoint_options(CLI::App& app, CheckpointOptions& options) {
   app.add_option("--checkpoints", options.folder,
                  "folder in which the run is saved and from which it goes on; on SIGTERM or "
                  "SIGUSR1 the program saves it and ends with exit code 75");
-  app.add_option("--save-every", options.every, "steps from one checkpoint to the next");
+  app.add_option("--save-every", options.every,
+                 "steps from one checkpoint to the next; 0: none but at the end of a stopped run");
 }
 
 // begin: checkpoints

@@ -14,14 +14,16 @@ namespace example {
 /// rank 0, if a name was given.
 class Log {
  public:
-  /// `columns` names what the program adds to each line: "step,loss".
+  /// `columns` names what the program adds to each line: "step,loss". The log of a run that goes on
+  /// is written behind what the file has.
   /// throws   std::runtime_error if the file cannot be written
-  Log(const std::string& path, std::string plan, const std::string& columns, const Ranks& ranks)
+  Log(const std::string& path, std::string plan, const std::string& columns, const Ranks& ranks,
+      bool goes_on = false)
       : plan_(std::move(plan)), ranks_(ranks.size()) {
     if (path.empty() || ranks.rank() != 0) return;
-    file_.open(path);
+    file_.open(path, goes_on ? std::ios::app : std::ios::out);
     if (!file_) throw std::runtime_error("the log " + path + " cannot be written");
-    file_ << "plan,ranks," << columns << '\n';
+    if (!goes_on) file_ << "plan,ranks," << columns << '\n';
   }
 
   template <class... Values>
