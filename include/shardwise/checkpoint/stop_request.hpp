@@ -1,5 +1,5 @@
 #pragma once
-// A program that a signal tells to stop: all ranks stop behind the same step.
+// A program that a signal tells to stop: all ranks stop after the same step.
 
 #include <signal.h>
 
@@ -54,19 +54,20 @@ inline void note_stop(int signal) {
 ///     });
 ///     return stop.exit_code();
 ///
-/// A signal during a step takes effect at its end, and a second signal changes nothing. So send the
-/// signal earlier than the end of the job by the time of a step and a save.
+/// A signal takes effect at the next `agreed`, and a second signal changes nothing. So send the
+/// signal earlier than the end of the job by the time of a step and a save, and let the StopRequest
+/// end where the program does not ask any more.
 class StopRequest {
  public:
   /// throws   argument_error for a signal that cannot be handled, such as SIGKILL, and while
   ///          another StopRequest lives; all signals are then handled as before
   explicit StopRequest(std::initializer_list<int> signals = {SIGTERM}) {
+    before_.reserve(signals.size());
     if (detail::awaits_stop.exchange(true)) {
       throw argument_error(
           {"StopRequest: this process has another one; make one in main, and pass it to ranks"});
     }
     detail::stop_signal = 0;
-    before_.reserve(signals.size());
     for (const int signal : signals) handle(signal);
   }
   StopRequest(const StopRequest&) = delete;
@@ -76,7 +77,7 @@ class StopRequest {
 
   /// Whether any rank was told to stop: the same answer on every rank. A collective, which every
   /// rank calls after each step, or after each n-th where a step is shorter than its message.
-  /// sends    an all-reduce of one int32
+  /// sends    an all-reduce of one int32; on a device the host waits for the step
   template <AgreeingRanks R>
   bool agreed(R& ranks) {
     std::int32_t told = detail::stop_signal;

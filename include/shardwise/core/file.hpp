@@ -121,8 +121,10 @@ class File {
   /// Returns when written data is durable on the disk. What is written after it may get lost
   /// without an error, so call it last.
   void sync() const {
-    if (repeated([&] { return ::fsync(descriptor_); }) != 0)
-      fail("cannot be brought to the disk", errno);
+    if (repeated([&] { return ::fsync(descriptor_); }) != 0) {
+      const int code = errno;
+      fail("cannot be brought to the disk", code);
+    }
   }
 
   [[noreturn]] void fail(const std::string& why) const {
@@ -145,7 +147,10 @@ class File {
 
   struct stat status() const {
     struct stat status {};
-    if (::fstat(descriptor_, &status) != 0) fail("cannot be looked at", errno);
+    if (::fstat(descriptor_, &status) != 0) {
+      const int code = errno;
+      fail("cannot be looked at", code);
+    }
     return status;
   }
 
