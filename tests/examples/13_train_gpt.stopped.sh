@@ -28,7 +28,7 @@ loss_of() { sed -n "s/^step $((step + 3)) *loss \([0-9.]*\).*/\1/p"; }
 for ranks in 2 3; do
   cp -r "$work/run" "$work/run$ranks"
   "$program" $data -s $ranks --steps $((step + 3)) --checkpoints "$work/run$ranks" >"$work/out" 2>&1
-  grep -q "goes on after step $step\$" "$work/out" || { cat "$work/out"; exit 1; }
+  grep -q "goes on after step $step\$" "$work/out" || { cat "$work/out" >&2; exit 1; }
   echo "$ranks ranks, never stopped and stopped: $("$program" $data -s $ranks --steps $((step + 3)) | loss_of) $(loss_of <"$work/out")"
 done >"$work/losses"
 cat "$work/losses"

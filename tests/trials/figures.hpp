@@ -40,7 +40,7 @@ class Figures {
     const bool may_be_silent =
         p.fault == Fault::skips && !p.marked && p.steps[p.moment].act <= Act::message;
     (may_be_silent ? row.silent_unmarked : row.silent) += verdict.silent_wrong;
-    if (verdict.well() || (may_be_silent && verdict.silent_wrong)) return;
+    if (verdict.well() || (may_be_silent && verdict.silent_wrong && verdict.in_time)) return;
     ++failures_;
     if (failures_ <= most_printed) print_trial(p, ending, verdict);
   }

@@ -61,7 +61,7 @@ class HangWatch {
 
   void begin(std::uint64_t seed) {
     seed_ = seed;
-    polls_left_ = 3 * hang / interval;
+    polls_left_ = 3 * hang / interval / 2;  // before the ranks end the process without its seed
   }
   void end() { polls_left_ = 0; }
 
@@ -100,7 +100,7 @@ int run_many(Figures& figures, std::size_t count, std::uint64_t first, std::size
       start(seed++, jobs);
     }
   }
-  return figures.print() ? 0 : 1;
+  return figures.print() && stopped == 0 ? 0 : 1;
 }
 
 int run_threads(const std::string& self, std::size_t count, std::uint64_t first, const char* json) {
