@@ -335,9 +335,9 @@ inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files,
 /// sends    only whether each step succeeded on all ranks
 /// throws   data_error on every rank if any of them cannot write: the disk is full, the folder not
 ///          there; the old checkpoint is then as it was. If only the last sync of the folder fails,
-///          the new one is in its place, but may be lost with the power. argument_error for another
-///          ending, for two tensors of one name and rows, for rows that do not fit together as one
-///          tensor, and for ranks that do not save the same
+///          the new one is in its place, but may be lost if the power fails. argument_error for
+///          another ending, for two tensors of one name and rows, for rows that do not fit together
+///          as one tensor, and for ranks that do not save the same
 template <AgreeingRanks R>
 void save_parts(const std::filesystem::path& path, R& ranks,
                 const std::vector<TensorPart>& of_model, const SaveOptions& options) {

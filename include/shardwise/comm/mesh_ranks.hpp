@@ -16,7 +16,8 @@ namespace shardwise {
 /// Options of a mesh, the same on all ranks.
 struct MeshOptions {
   /// Which ranks are neighbours in the job, and so mostly on one machine: by default those along
-  /// `tensor`, which send most. It decides which wires carry what, and not what a rank holds.
+  /// `tensor`, which send most. It decides which rank has which place, and not what the rank at a
+  /// place holds.
   MeshOrder order = mesh_axes;
 };
 

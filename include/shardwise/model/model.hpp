@@ -188,9 +188,9 @@ class Model {
 
   /// The losses that layers have of their own, such as the balancing loss of `Experts`, summed over
   /// the layers: of the batches that ran backward in this step, and until the next backward those
-  /// of the last step. The loss that a step returns is without them. As that loss a mean over the
-  /// samples of the step, without the loss scale; if a program calls backward without a `Step`, a
-  /// sum over its batches. The same number on every rank.
+  /// of the last step. The loss that a step returns is without them. Like that loss it is a mean
+  /// over the samples of the step, and does not contain the loss scale; if a program calls backward
+  /// without a `Step`, it is a sum over its batches. The same number on every rank.
   /// sends    nothing
   double layer_losses() const requires(Use::trains) { return run_.layer_losses; }
 
