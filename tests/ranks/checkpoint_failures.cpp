@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,6 +24,7 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/sgd.hpp"
+#include "support/full_disk.hpp"
 #include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/checkpoint/texts.hpp"
@@ -127,27 +127,6 @@ void write_parts_of_run(const std::filesystem::path& path, bool parameters, bool
   save_parts(path, alone, parts, options);
 }
 
-/// Files of this process may not grow beyond `bytes`, as on a disk that is full.
-class FullDisk {
- public:
-  explicit FullDisk(rlim_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    handler_ = std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-  ~FullDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
-
 /// What a save to `path` says on each of `size` ranks; `prepare(ranks)` runs before it.
 template <class Prepare>
 std::vector<std::string> failed_saves(int size, const std::filesystem::path& path,
@@ -178,7 +157,7 @@ TEST_CASE("a full disk leaves the old checkpoint whole") {
            {rlim_t{0}, rlim_t{100}, rlim_t{300}}) {  // for nothing, not the header, not the data
         CAPTURE(room);
         const auto said = [&] {
-          const FullDisk full(room);
+          const testing::FullDisk full(room);
           return failed_saves(size, path, {.max_shard_bytes = most}, nothing);
         }();
         for (const std::string& text : said) check_mentions(text, {"model", "too large"});
@@ -203,7 +182,7 @@ TEST_CASE("a full disk leaves an old checkpoint in several files whole") {
     std::vector<std::string> old;
     for (const std::string& name : names) old.push_back(bytes_of(folder.path() / name));
     {
-      const FullDisk full(300);
+      const testing::FullDisk full(300);
       failed_saves(3, path, split, nothing);
     }
     CHECK(folder.names() == names);

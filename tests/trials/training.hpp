@@ -1,10 +1,7 @@
 #pragma once
 // The parts of trials that need a model: training steps, checkpoints, and what they run out of.
 
-#include <sys/resource.h>
-
 #include <cmath>
-#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <vector>
@@ -20,31 +17,11 @@
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 #include "support/count_allocations.hpp"
+#include "support/full_disk.hpp"
 #include "trials/bare_call.hpp"
 #include "trials/program.hpp"
 
 namespace trials {
-
-/// Files of this process cannot grow, as on a disk that is full.
-class FullDisk {
- public:
-  FullDisk() {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    handler_ = std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{0, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-  ~FullDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
 
 /// The thread's allocations fail after the next `allocations`.
 class NoMemory {
@@ -84,7 +61,7 @@ class Training {
   template <class Perform>
   static void perform_without(const Program& program, const Perform& perform) {
     if (program.fault == Fault::disk_is_full) {
-      const FullDisk disk;
+      const testing::FullDisk disk(0);
       return perform();
     }
     const NoMemory none(program.allocations);

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <span>
@@ -19,9 +20,11 @@
 #include "shardwise/comm/reads_peers.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_mesh.hpp"
+#include "support/messages.hpp"
 
 using namespace shardwise;
 
+using testing::contains;
 using enum MeshAxis;
 
 static_assert(Communicator<MeshRanks<ThreadCommunicator>>);
@@ -35,16 +38,7 @@ constexpr MeshOrder data_last{pipeline, replica, context, tensor, data};
 
 template <class F>
 std::string error_of(F f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "nothing";
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+  return testing::message_of<std::exception>(f);
 }
 
 float sum_along(Ranks& ranks, MeshAxis axis, float mine) {
@@ -73,9 +67,9 @@ int ranks_told(const std::function<void(Ranks&)>& fault, const std::string& what
       const std::string message = error_of([&] { run(ranks); });
       {  // doctest shares what is captured while an error leaves
         CAPTURE(message);
-        CHECK(has(message, what));
+        CHECK(contains(message, what));
       }
-      if (has(message, what)) ++told;
+      if (contains(message, what)) ++told;
       throw std::runtime_error(message);
     });
   });
@@ -105,7 +99,7 @@ TEST_CASE("a text that is no mesh is an error that says why") {
     CHECK(of(item) == "mesh '" + item + "': '" + item +
                           "' is not an axis with its size; write axis=size, for example "
                           "data=2,tensor=*");
-  CHECK(has(of("data=2,"), "'' is not an axis with its size"));
+  CHECK(contains(of("data=2,"), "'' is not an axis with its size"));
   CHECK(of("data=2,tensro=4") ==
         "mesh 'data=2,tensro=4': 'tensro' is no axis; axes are pipeline, replica, data, context, "
         "tensor");
@@ -116,8 +110,8 @@ TEST_CASE("a text that is no mesh is an error that says why") {
                                     "the rest of the ranks");
   CHECK(of("data=2,tensor=4,data=2") ==
         "mesh 'data=2,tensor=4,data=2': it has two sizes of data; give one");
-  CHECK(has(of("data=*,tensor=*"), "two axes have the size `*`"));
-  CHECK(has(of("data=65536,tensor=32768"), "multiply to more than 2147483647 ranks"));
+  CHECK(contains(of("data=*,tensor=*"), "two axes have the size `*`"));
+  CHECK(contains(of("data=65536,tensor=32768"), "multiply to more than 2147483647 ranks"));
 }
 
 TEST_CASE("an option is preferred to SHARDWISE_MESH, and both to all ranks along tensor") {
@@ -130,10 +124,10 @@ TEST_CASE("an option is preferred to SHARDWISE_MESH, and both to all ranks along
   CHECK(choose_mesh("", variable("data=3")).data == 3);
   for (const auto& nothing : {std::optional<std::string>(), std::optional<std::string>("")})
     CHECK(choose_mesh("", variable(nothing)) == mesh{.tensor = mesh::rest});
-  CHECK(has(error_of([&] { choose_mesh("data=0", variable("data=3")); }),
-            "--mesh: mesh 'data=0': the size of data is '0'"));
-  CHECK(has(error_of([&] { choose_mesh("", variable("date=3")); }),
-            "SHARDWISE_MESH: mesh 'date=3': 'date' is no axis"));
+  CHECK(contains(error_of([&] { choose_mesh("data=0", variable("data=3")); }),
+                 "--mesh: mesh 'data=0': the size of data is '0'"));
+  CHECK(contains(error_of([&] { choose_mesh("", variable("date=3")); }),
+                 "SHARDWISE_MESH: mesh 'date=3': 'date' is no axis"));
 }
 
 TEST_CASE("groups have the ranks that differ along their axis alone, in every order") {
@@ -174,18 +168,18 @@ TEST_CASE("all ranks along one axis, one rank alone, and a part of a mesh") {
 TEST_CASE("sizes that do not fit are told to every rank") {
   const std::string what = "mesh data=2,tensor=2: it has 4 ranks, but the number of ranks is 6";
   run_ranks(6, [&](ThreadCommunicator& world) {
-    CHECK(has(error_of([&] { Ranks(world, {.data = 2, .tensor = 2}); }), what));
+    CHECK(contains(error_of([&] { Ranks(world, {.data = 2, .tensor = 2}); }), what));
     world.barrier();  // who catches it on every rank may go on
   });
-  CHECK(has(error_of([] { run_mesh({.data = 0}, [](Ranks&) {}); }), "the size of data is 0"));
-  CHECK(has(error_of([] { run_mesh({.data = mesh::rest}, [](Ranks&) {}); }),
-            "call on_ranks() first"));
-  CHECK(
-      has(error_of([] {
-            run_mesh({.data = 2}, [](Ranks&) {}, {.order = {data, tensor, data, context, replica}});
-          }),
-          "mesh: the order of ranks is data, tensor, data, context, replica; it leaves out "
-          "pipeline, and must name each axis once"));
+  CHECK(contains(error_of([] { run_mesh({.data = 0}, [](Ranks&) {}); }), "the size of data is 0"));
+  CHECK(contains(error_of([] { run_mesh({.data = mesh::rest}, [](Ranks&) {}); }),
+                 "call on_ranks() first"));
+  CHECK(contains(
+      error_of([] {
+        run_mesh({.data = 2}, [](Ranks&) {}, {.order = {data, tensor, data, context, replica}});
+      }),
+      "mesh: the order of ranks is data, tensor, data, context, replica; it leaves out "
+      "pipeline, and must name each axis once"));
 }
 
 TEST_CASE("a rank with another mesh is told on every rank, and ranks may go on") {
@@ -264,9 +258,9 @@ TEST_CASE("every rank gets the same description, of the machines that ranks name
     CHECK(describe(ranks) == "mesh data=2,tensor=2: 4 ranks on 1 machine\ndata 0: " + own +
                                  " 0 1\ndata 1: " + own + " 2 3\n");
     const std::string long_name(100, 'x');
-    CHECK(has(describe(ranks, ranks.rank() == 3 ? long_name : "a"),
-              "data 1: a 2, " + std::string(63, 'x') +
-                  " 3\nwarning: 1 of 2 groups along tensor "
-                  "spans machines"));
+    CHECK(contains(describe(ranks, ranks.rank() == 3 ? long_name : "a"),
+                   "data 1: a 2, " + std::string(63, 'x') +
+                       " 3\nwarning: 1 of 2 groups along tensor "
+                       "spans machines"));
   });
 }

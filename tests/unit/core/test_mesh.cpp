@@ -8,22 +8,13 @@
 #include <vector>
 
 #include "shardwise/core/mesh.hpp"
+#include "support/messages.hpp"
 
 using namespace shardwise;
 
 using enum MeshAxis;
 
 namespace {
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const argument_error& e) {
-    return e.what();
-  }
-  return "nothing";
-}
 
 constexpr mesh two_four{.data = 2, .tensor = 4};
 static_assert(two_four.size() == 8 && two_four[data] == 2 && two_four[context] == 1);
@@ -43,7 +34,9 @@ TEST_CASE("a mesh is written as its sizes other than one") {
 }
 
 TEST_CASE("sizes that fit no ranks are an error that says what to do") {
-  const auto on = [](mesh sizes, int ranks) { return error_of([&] { sizes.on_ranks(ranks); }); };
+  const auto on = [](mesh sizes, int ranks) {
+    return testing::message_of<argument_error>([&] { sizes.on_ranks(ranks); });
+  };
   CHECK(on({.data = 2, .tensor = 2}, 6) ==
         "mesh data=2,tensor=2: it has 4 ranks, but the number of ranks is 6; start 4, or give "
         "sizes that multiply to 6");
@@ -67,7 +60,8 @@ TEST_CASE("sizes that fit no ranks are an error that says what to do") {
         "smaller ones");
   CHECK(on({INT_MAX, INT_MAX, INT_MAX, INT_MAX, INT_MAX}, 1).find("more than 2147483647") !=
         std::string::npos);
-  CHECK(error_of([] { static_cast<void>(mesh{.data = 2, .tensor = mesh::rest}.size()); }) ==
+  CHECK(testing::message_of<argument_error>(
+            [] { static_cast<void>(mesh{.data = 2, .tensor = mesh::rest}.size()); }) ==
         "mesh data=2,tensor=*: the size of tensor depends on the number of ranks; call on_ranks() "
         "first");
 }
