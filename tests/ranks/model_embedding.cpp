@@ -146,12 +146,17 @@ std::string error_of_id(std::int32_t wrong) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("rows and their gradients over two batches", T, float, double, bf16, fp16) {
-  check_table<T, Embedding<rows, wide>>();
-  check_table<T, Embedding<rows, wide, split::input>>();
+TEST_CASE("rows and their gradients over two batches, in each layout") {
+  check_table<double, Embedding<rows, wide>>();
+  check_table<double, Embedding<rows, wide, split::input>>();
+  check_table<double, Embedding<rows, wide, split::none>>();
+  check_table<double, Embedding<rows, wide, split::none>, Sharded<Axis::batch>>();
+  check_table<double, Embedding<rows, wide>, Sharded<Axis::sequence>>();
+}
+
+TEST_CASE_TEMPLATE("and of each element type", T, float, bf16, fp16) {
+  check_table<T, Embedding<rows, wide>>();  // its output is a sum over ranks
   check_table<T, Embedding<rows, wide, split::none>>();
-  check_table<T, Embedding<rows, wide, split::none>, Sharded<Axis::batch>>();
-  check_table<T, Embedding<rows, wide>, Sharded<Axis::sequence>>();
 }
 
 TEST_CASE("a table that the last layer shares") {

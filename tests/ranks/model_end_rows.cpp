@@ -85,14 +85,15 @@ void check_both() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("the row of the first and the last token, and its gradient", T, float, double,
-                   bf16, fp16) {
-  check_both<T, Invariant>();
-  check_both<T, Partial>();
-  check_both<T, Feature>();
-  check_both<T, Sequence>();
-  check_both<T, Batch>();
+TEST_CASE("the row of the first and the last token, and its gradient, in each layout") {
+  check_both<double, Invariant>();
+  check_both<double, Partial>();
+  check_both<double, Feature>();
+  check_both<double, Sequence>();
+  check_both<double, Batch>();
 }
+
+TEST_CASE_TEMPLATE("and of each element type", T, float, bf16, fp16) { check_both<T, Sequence>(); }
 
 TEST_CASE("gradients are those of differences, and messages those of the plan") {
   using Head = Sequential<Tanh, LastRows, ColumnParallelLinear<wide, 5>>;

@@ -120,21 +120,25 @@ void check_token() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("pixels become tokens, and their gradients pixels", T, float, double, bf16,
-                   fp16) {
-  check_planes<T, Invariant, Invariant>();
-  check_planes<T, Partial, Partial>();
-  check_planes<T, Sharded<Axis::channel>, Feature>();
-  check_planes<T, Sharded<Axis::height>, Feature>();
-  check_planes<T, Batch, Batch>();
+TEST_CASE("pixels become tokens, and their gradients pixels, in each layout") {
+  check_planes<double, Invariant, Invariant>();
+  check_planes<double, Partial, Partial>();
+  check_planes<double, Sharded<Axis::channel>, Feature>();
+  check_planes<double, Sharded<Axis::height>, Feature>();
+  check_planes<double, Batch, Batch>();
 }
 
-TEST_CASE_TEMPLATE("a class token in front, and its gradient", T, float, double, bf16, fp16) {
-  check_token<T, Invariant>();
+TEST_CASE("a class token in front, and its gradient, in each layout") {
+  check_token<double, Invariant>();
+  check_token<double, Feature>();
+  check_token<double, Batch>();
+  check_token<double, Sharded<Axis::sequence>>();  // this and the next one become whole
+  check_token<double, Partial>();
+}
+
+TEST_CASE_TEMPLATE("both of each element type", T, float, bf16, fp16) {
+  check_planes<T, Sharded<Axis::channel>, Feature>();
   check_token<T, Feature>();
-  check_token<T, Batch>();
-  check_token<T, Sharded<Axis::sequence>>();  // this and the next one become whole
-  check_token<T, Partial>();
 }
 
 TEST_CASE("gradients are those of differences, and messages those of the plan") {

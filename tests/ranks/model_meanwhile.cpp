@@ -137,13 +137,13 @@ struct Block : Residual<Sequential<ColumnParallelLinear<6, 9>, Relu, RowParallel
 TEST_CASE_TEMPLATE("a perceptron", T, float, double, bf16, fp16) {
   check_starting<T>(Mlp{}, {rows, Data::reals, 2, 2}, 1);
   check_starting<T>(Mlp{}, {{{Axis::batch, 0}, {Axis::feature, 7}}}, 1);
-  check_starting<T, Ends<Invariant, Invariant>, Train>(Mlp{}, {rows}, 0);
 }
 
 TEST_CASE("several layers, some of which start no sum") {
   check_starting<double>(Deep{}, {rows, Data::integers, 2, 2}, 3);
   check_starting<double, Ends<Replicated, Invariant>>(Deep{}, {rows}, 2);
   check_starting<double, Ends<Invariant, Invariant>, Train>(Deep{}, {rows}, 2);
+  check_starting<double, Ends<Invariant, Invariant>, Train>(Mlp{}, {rows}, 0);
 }
 
 TEST_CASE("blocks on a whole stream and on one that is split") {
@@ -158,10 +158,11 @@ TEST_CASE("queries, keys and values of one input") {
   check_starting<double>(Repeat<2, Residual<Heads>>{}, {text}, 2);
 }
 
-TEST_CASE_TEMPLATE("branches that read one input", T, float, double, bf16, fp16) {
-  check_starting<T>(Gated{}, {rows, Data::reals, 2, 2}, 1);
-  check_starting<T>(Branched{}, {rows, Data::reals, 2, 2}, 1);
-  check_starting<T, Ends<Invariant, Invariant>, Train>(Gated{}, {rows}, 0);
+TEST_CASE("branches that read one input") {
+  check_starting<double>(Gated{}, {rows, Data::reals, 2, 2}, 1);
+  check_starting<bf16>(Gated{}, {rows, Data::reals, 2, 2}, 1);
+  check_starting<double>(Branched{}, {rows, Data::reals, 2, 2}, 1);
+  check_starting<double, Ends<Invariant, Invariant>, Train>(Gated{}, {rows}, 0);
 }
 
 namespace {

@@ -203,14 +203,19 @@ void check_table(const std::vector<Segment>& segments) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("learned positions and their gradients", T, float, double, bf16, fp16) {
+TEST_CASE("learned positions and their gradients, in each layout") {
   for (const auto& segments : {std::vector<Segment>{}, documents}) {
-    check_table<T, Invariant>(segments);
-    check_table<T, Partial>(segments);
-    check_table<T, Feature>(segments);
-    check_table<T, Sequence>(segments);
-    check_table<T, Batch>(segments);
+    check_table<double, Invariant>(segments);
+    check_table<double, Partial>(segments);
+    check_table<double, Feature>(segments);
+    check_table<double, Sequence>(segments);
+    check_table<double, Batch>(segments);
   }
+}
+
+TEST_CASE_TEMPLATE("and of each element type", T, float, bf16, fp16) {
+  for (const auto& segments : {std::vector<Segment>{}, documents})
+    check_table<T, Feature>(segments);
 }
 
 TEST_CASE("wrong positions, heads and options are told") {
