@@ -85,17 +85,16 @@ check fails '^rank [0-3]: in .*: rank [0-3] has waited 1 s for rank [0-3]; ' \
 
 # A signal to one process, or to the launcher, which passes SIGUSR1 on: all ranks stop, and the job
 # ends with the exit code 75.
-told() {  # told <signal> <number> <"rank 1" or launcher>
+told() {  # told <signal> <number> <rank or launcher>
   pids=$(mktemp -d)
-  timeout -k 2 60 "$launcher" -n 3 "$program" told "$pids" >"$out" 2>&1 </dev/null &
+  timeout -k 2 60 sh -c 'echo $$ >"$0/launcher"; exec "$@"' "$pids" \
+    "$launcher" -n 3 "$program" told "$pids" >"$out" 2>&1 </dev/null &
   job=$!
   until [ -e "$pids/0" ] && [ -e "$pids/1" ] && [ -e "$pids/2" ]; do
     kill -0 "$job" || break
     sleep 0.1
   done
-  to=$(cat "$pids/1")
-  if [ "$3" = launcher ]; then to=$(pgrep -P "$job"); fi
-  kill -s "$1" "$to"
+  kill -s "$1" "$(cat "$pids/$3")"
   wait "$job"
   code=$?
   if [ "$code" -ne 75 ] || [ "$(grep -c "^rank [012] of 3 stops by signal $2\$" "$out")" -ne 3 ]; then
@@ -107,7 +106,7 @@ told() {  # told <signal> <number> <"rank 1" or launcher>
   fi
   rm -r "$pids"
 }
-told TERM 15 'rank 1'
+told TERM 15 1
 told USR1 10 launcher
 
 [ "$failures" -eq 0 ]
