@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdio>
+
 #include "support/skipped.hpp"
 
 namespace testing {
@@ -29,6 +31,7 @@ struct Listener : doctest::IReporter {
 struct CaseCounts {
   int ran = 0;
   int left_out = 0;
+  bool none_fits = false;  // no case fits the filters of the program
 };
 inline CaseCounts case_counts;
 
@@ -40,11 +43,20 @@ struct CountCases : Listener {
     const bool left_out = case_leaves_out && stats.numAssertsCurrentTest == 0;
     ++(left_out ? case_counts.left_out : case_counts.ran);
   }
+  void test_run_end(const doctest::TestRunStats& stats) override {
+    case_counts.none_fits = stats.numTestCasesPassingFilters == 0;
+  }
+  void report_query(const doctest::QueryData& query) override { test_run_end(*query.run_stats); }
 };
 REGISTER_LISTENER("count cases", 1, CountCases);
 
-/// The status of a program with this result of doctest: skipped if all its cases were left out.
+/// The status of a program with this result of doctest: skipped if all its cases were left out, and
+/// failed if its filters fit none.
 inline int status_of(int result, const CaseCounts& cases) {
+  if (cases.none_fits) {
+    std::fprintf(stderr, "no test case fits the filters of this program\n");
+    return 1;
+  }
   const bool all_left_out = cases.ran == 0 && cases.left_out > 0;
   return result == 0 && all_left_out ? status_skipped : result;
 }
