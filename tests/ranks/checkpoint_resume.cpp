@@ -369,6 +369,9 @@ TEST_CASE("a folder keeps the newest whole checkpoints, and files that are not i
                                           "step-1.safetensors",
                                           "step-000000001x.safetensors",
                                           "step-000000001-best.safetensors",
+                                          "step-000000001-c-00001-of-00002.safetensors",
+                                          "step-000000001-a-1-of-2.safetensors",
+                                          "step-000000001-a-00001-of-00002.safetensors.md",
                                           "step-000000001.md",
                                           "step-000000099.safetensors"};
     for (const std::string& name : others) temporary.write(name, "another's");

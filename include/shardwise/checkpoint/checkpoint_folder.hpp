@@ -1,7 +1,6 @@
 #pragma once
 // A folder of checkpoints of one run: one every N steps, of which the newest K stay.
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "shardwise/checkpoint/agree.hpp"
+#include "shardwise/checkpoint/save_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/training.hpp"
 #include "shardwise/core/error.hpp"
@@ -135,14 +135,10 @@ class CheckpointFolder {
 
   /// Whether the names of files that a save writes end so, behind the steps.
   static bool is_ending(std::string_view ending) {
-    constexpr std::string_view saving = ".saving", shard = "-?-#####-of-#####.safetensors";
+    constexpr std::string_view saving = detail::saving_ending;
     if (ending.ends_with(saving)) ending.remove_suffix(saving.size());
-    if (ending == ".safetensors" || ending == index_path(".safetensors").string()) return true;
-    const auto fits = [](char c, char pattern) {
-      if (pattern == '?') return c == 'a' || c == 'b';
-      return pattern == '#' ? c >= '0' && c <= '9' : c == pattern;
-    };
-    return std::equal(ending.begin(), ending.end(), shard.begin(), shard.end(), fits);
+    return ending == ".safetensors" || ending == index_path(".safetensors").string() ||
+           detail::generation_in(std::string(ending)).has_value();
   }
 
   void make_folder() const {

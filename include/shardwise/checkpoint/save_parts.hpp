@@ -18,6 +18,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -104,14 +105,27 @@ inline std::vector<NewFile> cut_into_files(std::vector<WholeTensor> tensors,
   return files;
 }
 
-/// "model-b-00002-of-00003.safetensors" of "model.safetensors". Successive checkpoints of one name
-/// alternate between a and b, so that new files never have the names of those in use.
-inline std::string shard_name(const std::filesystem::path& path, char generation,
-                              std::size_t number, std::size_t count) {
+/// How the name of a shard ends behind the stem of its checkpoint's name:
+/// "-b-00002-of-00003.safetensors". Successive checkpoints of one name alternate between the
+/// generations a and b, so that new files never have the names of those in use.
+inline std::string shard_ending(char generation, std::size_t number, std::size_t count) {
   char text[64];
   std::snprintf(text, sizeof text, "-%c-%05zu-of-%05zu.safetensors", generation, number, count);
-  return path.stem().string() + text;
+  return text;
 }
+
+/// The generation in what shard_ending() returned; nothing for any other text.
+inline std::optional<char> generation_in(const std::string& ending) {
+  char generation = 0;
+  std::size_t number = 0, count = 0;
+  std::sscanf(ending.c_str(), "-%c-%19zu-of-%19zu", &generation, &number, &count);
+  const bool is_one = generation == 'a' || generation == 'b';
+  if (!is_one || ending != shard_ending(generation, number, count)) return std::nullopt;
+  return generation;
+}
+
+/// How the name of a file ends that becomes the checkpoint, or its index, when it is complete.
+inline constexpr const char* saving_ending = ".saving";
 
 /// The shards of the checkpoint at `path` that are named as above; none if it has no index, or one
 /// that is damaged. Files with other names are not removed.
@@ -126,7 +140,7 @@ inline std::set<std::string> shards_in_use(const std::filesystem::path& path) {
   try {
     const auto index = parse_safetensors_index(text, "the old index");
     for (const auto& [tensor, shard] : index.files) {
-      if (shard.starts_with(stem + "-a-") || shard.starts_with(stem + "-b-")) shards.insert(shard);
+      if (shard.starts_with(stem) && generation_in(shard.substr(stem.size()))) shards.insert(shard);
     }
   } catch (const data_error&) {  // no index: nothing is in use
   }
@@ -199,13 +213,15 @@ class Saving {
   /// The letter of the shards, which rank 0 chooses.
   char free_generation() const {
     const std::set<std::string> used = shards_in_use(path_);
-    return used.empty() || !used.begin()->starts_with(path_.stem().string() + "-a-") ? 'a' : 'b';
+    if (used.empty()) return 'a';
+    return generation_in(used.begin()->substr(path_.stem().string().size())) == 'a' ? 'b' : 'a';
   }
 
   void name_files(char generation) {
-    if (!has_index()) files_.front().path = with_ending(path_, ".saving");
+    if (!has_index()) files_.front().path = with_ending(path_, saving_ending);
     for (std::size_t i = 0; has_index() && i < files_.size(); ++i) {
-      files_[i].path = path_.parent_path() / shard_name(path_, generation, i + 1, files_.size());
+      files_[i].path = with_ending(path_.parent_path() / path_.stem(),
+                                   shard_ending(generation, i + 1, files_.size()));
     }
   }
 
@@ -255,12 +271,12 @@ class Saving {
   void clean_up() const noexcept {
     if (published_) return;
     for (const NewFile& file : files_) remove_file(file.path);
-    remove_file(with_ending(index_path(path_), ".saving"));
+    remove_file(with_ending(index_path(path_), saving_ending));
     if (hidden_) remove_file(index_path(path_));
   }
 
  private:
-  static std::filesystem::path with_ending(std::filesystem::path path, const char* ending) {
+  static std::filesystem::path with_ending(std::filesystem::path path, const std::string& ending) {
     return path += ending;
   }
 
@@ -268,9 +284,9 @@ class Saving {
   /// it is removed.
   void publish_index(const std::filesystem::path& index) {
     const bool hides = is_there(path_, "checkpoint");
-    write_index(with_ending(index, ".saving"));
+    write_index(with_ending(index, saving_ending));
     sync_folder_of(path_, "checkpoint");
-    rename_file(with_ending(index, ".saving"), index, "checkpoint");
+    rename_file(with_ending(index, saving_ending), index, "checkpoint");
     hidden_ = hides;
     published_ = !hides;
     sync_folder_of(path_, "checkpoint");
