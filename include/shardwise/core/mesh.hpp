@@ -17,7 +17,7 @@ namespace shardwise {
 /// The axes of a mesh of ranks, outermost first.
 enum class MeshAxis : std::uint8_t {
   pipeline,  ///< ranks along it hold different layers
-  replica,   ///< ranks along it hold copies of what is split along `data`
+  replica,   ///< ranks along it hold copies of what is split along `data`, for different samples
   data,      ///< ranks along it compute different samples
   context,   ///< ranks along it hold different parts of a sequence, or of space
   tensor     ///< ranks along it hold different parts of each layer
@@ -179,6 +179,15 @@ constexpr int rank_at(const MeshPlace& place, const MeshOrder& order = mesh_axes
   int rank = 0;
   for (const MeshAxis axis : order) rank = rank * place[axis].size + place[axis].rank;
   return rank;
+}
+
+/// The place of a rank among those that compute different samples, along `replica` and `data`
+/// together, as a `DistributedSampler` takes it. Ranks along `data` have successive places. Ranks
+/// that differ along other axes only have the same place, and so the same samples.
+constexpr Place sample_place(const MeshPlace& place) {
+  const Place& replica = place[MeshAxis::replica];
+  const Place& data = place[MeshAxis::data];
+  return {replica.rank * data.size + data.rank, replica.size * data.size};
 }
 
 }  // namespace shardwise
