@@ -15,6 +15,7 @@
 #include "shardwise/backend/cuda/cudnn_convolution.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "support/count_allocations.hpp"
+#include "support/error_of.hpp"
 #include "unit/backend/random_convolutions.hpp"
 
 using namespace shardwise;
@@ -22,6 +23,7 @@ using backend_test::ConvolutionFormula;
 using detail::cuda::ConvolutionPointers;
 using detail::cuda::ConvolutionProblem;
 using detail::cuda::ConvolutionProduct;
+using testing::error_of;
 using testing::Machine;
 
 const char* cudnnGetErrorString(cudnnStatus_t) { return "a status of the stand-in"; }
@@ -178,18 +180,6 @@ struct Layer {
                  b = std::vector<T>(4), y = std::vector<T>(3 * 40), dw = std::vector<T>(72),
                  db = std::vector<T>(4), dx = std::vector<T>(120);
 };
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const memory_error& e) {
-    return std::string("memory_error: ") + e.what();
-  } catch (const backend_error& e) {
-    return std::string("backend_error: ") + e.what();
-  }
-  return "";
-}
 
 }  // namespace
 

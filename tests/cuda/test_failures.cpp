@@ -12,36 +12,17 @@
 #include "cuda/stand_in.hpp"
 #include "shardwise/backend/cuda/cuda.hpp"
 #include "shardwise/core/memory.hpp"
+#include "support/error_of.hpp"
+#include "support/messages.hpp"
 
 using namespace shardwise;
+using testing::check_mentions;
+using testing::error_of;
 using testing::HostCuda;
 using testing::Machine;
 using testing::OnDevice;
 
 namespace {
-
-/// "backend_error: <message>", or "" if nothing was thrown.
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const backend_error& e) {
-    return std::string("backend_error: ") + e.what();
-  } catch (const memory_error& e) {
-    return std::string("memory_error: ") + e.what();
-  } catch (const argument_error& e) {
-    return std::string("argument_error: ") + e.what();
-  }
-  return "";
-}
-
-void check_text(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) {
-    CAPTURE(text);
-    CAPTURE(part);
-    CHECK(text.find(part) != std::string::npos);
-  }
-}
 
 template <class Set>
 std::string error_of_options(Set set) {
@@ -55,24 +36,25 @@ std::string error_of_options(Set set) {
 TEST_CASE("cuda: a device that is not there, or that cannot what is asked") {
   const Machine machine;
   const int alive = stand_in::alive;
-  check_text(error_of_options([](CudaOptions& o) { o.device = 2; }),
-             {"argument_error: Cuda: device 2", "sees 2, 0 to 1", "CUDA_VISIBLE_DEVICES"});
-  check_text(error_of_options([](CudaOptions& o) { o.device = -1; }), {"argument_error", "-1"});
+  check_mentions(error_of_options([](CudaOptions& o) { o.device = 2; }),
+                 {"argument_error: Cuda: device 2", "sees 2, 0 to 1", "CUDA_VISIBLE_DEVICES"});
+  check_mentions(error_of_options([](CudaOptions& o) { o.device = -1; }), {"argument_error", "-1"});
   stand_in::major = 7;
-  check_text(error_of_options([](CudaOptions& o) { o.tf32 = true; }),
-             {"backend_error", "Stand-in, compute capability 7.0", "TF32", "8.0"});
+  check_mentions(error_of_options([](CudaOptions& o) { o.tf32 = true; }),
+                 {"backend_error", "Stand-in, compute capability 7.0", "TF32", "8.0"});
   {
     HostCuda cuda;
-    check_text(error_of([&] { const HostCuda::Linear<bf16> kernel(cuda, 1, 1); }),
-               {"backend_error", "bfloat16", "capability 8.0", "float16"});
+    check_mentions(error_of([&] { const HostCuda::Linear<bf16> kernel(cuda, 1, 1); }),
+                   {"backend_error", "bfloat16", "capability 8.0", "float16"});
     const HostCuda::Linear<fp16> kernel(cuda, 1, 1);
   }
   stand_in::devices = 0;
-  check_text(error_of_options([](CudaOptions&) {}), {"backend_error: Cuda: no device", "says 0"});
+  check_mentions(error_of_options([](CudaOptions&) {}),
+                 {"backend_error: Cuda: no device", "says 0"});
   stand_in::has_driver = false;
-  check_text(error_of_options([](CudaOptions&) {}),
-             {"backend_error: Cuda: no device: cudaGetDeviceCount says cudaErrorOfStandIn",
-              "another backend"});
+  check_mentions(error_of_options([](CudaOptions&) {}),
+                 {"backend_error: Cuda: no device: cudaGetDeviceCount says cudaErrorOfStandIn",
+                  "another backend"});
   CHECK(stand_in::alive == alive);
 }
 
@@ -92,7 +74,7 @@ TEST_CASE("cuda: the caller's stream, handle and memory are used, and stay") {
     cudaGetLastError();
     return memory;
   };
-  check_text(error_of([&] { const Cuda cuda(options); }), {"argument_error", "release"});
+  check_mentions(error_of([&] { const Cuda cuda(options); }), {"argument_error", "release"});
   options.release = [&](void* memory) {
     --given;
     cudaFree(memory);
@@ -104,15 +86,15 @@ TEST_CASE("cuda: the caller's stream, handle and memory are used, and stay") {
     const OnDevice<float> x(cuda, {1.0F});
     CHECK(given == 1);
     const std::size_t free = std::exchange(stand_in::free_bytes, 100);
-    check_text(error_of([&] { const OnDevice<float> y(cuda, std::vector<float>(1000)); }),
-               {"memory_error", "4000 bytes", "100 of"});
+    check_mentions(error_of([&] { const OnDevice<float> y(cuda, std::vector<float>(1000)); }),
+                   {"memory_error", "4000 bytes", "100 of"});
     stand_in::free_bytes = free;
   }
   CHECK(given == 0);
   CHECK(stand_in::alive == before + 2);
   options.device = 1;
-  check_text(error_of([&] { const Cuda cuda(options); }),
-             {"argument_error", "stream is of device 0", "device is 1"});
+  check_mentions(error_of([&] { const Cuda cuda(options); }),
+                 {"argument_error", "stream is of device 0", "device is 1"});
   cudaStreamDestroy(stream);
   cublasLtDestroy(handle);
   CHECK(stand_in::alive == before);
@@ -214,10 +196,11 @@ TEST_CASE("cuda: an error says what was computed, where, and what to do") {
     kernel.forward(4, m.data(), {m.data(), 1}, nullptr, Activation::none, m.data() + 16);
   };
   stand_in::has_algorithms = false;
-  check_text(error_of(forward),
-             {"backend_error: forward of 4 rows by a float64 weight [3, 2]: cuBLASLt: "
-              "cublasLtMatmulAlgoGetHeuristic failed with no algorithm for this product on device "
-              "0. The library does not do this on this device: use another dtype"});
+  check_mentions(
+      error_of(forward),
+      {"backend_error: forward of 4 rows by a float64 weight [3, 2]: cuBLASLt: "
+       "cublasLtMatmulAlgoGetHeuristic failed with no algorithm for this product on device "
+       "0. The library does not do this on this device: use another dtype"});
   stand_in::has_algorithms = true;
   CHECK(error_of(forward) == "");
 }
@@ -231,8 +214,8 @@ TEST_CASE("cuda: pools take the device's memory, and say what is free") {
     const Buffer buffer = pool.take(1000);
     CHECK(stand_in::is_on_device(buffer.data(), 1000));
     stand_in::free_bytes = 4096;
-    check_text(error_of([&] { const Buffer more = pool.take(1 << 20); }),
-               {"memory_error", "1048576", "4096 of 1073741824 bytes are free on device 0"});
+    check_mentions(error_of([&] { const Buffer more = pool.take(1 << 20); }),
+                   {"memory_error", "1048576", "4096 of 1073741824 bytes are free on device 0"});
     const Buffer less = pool.take(2000);
   }
   CHECK(stand_in::alive == alive);
@@ -298,9 +281,9 @@ TEST_CASE("cuda: a device reaches another one's memory, itself without being tol
   CHECK(stand_in::peers_reached == 2);
 
   stand_in::has_peer_access = false;
-  check_text(error_of([&] { detail::cuda::enable_peer_access(first, 1); }),
-             {"backend_error: Cuda: device 0 (Stand-in, compute capability 9.0)",
-              "no peer access to device 1", "share a device, or talk over NCCL"});
+  check_mentions(error_of([&] { detail::cuda::enable_peer_access(first, 1); }),
+                 {"backend_error: Cuda: device 0 (Stand-in, compute capability 9.0)",
+                  "no peer access to device 1", "share a device, or talk over NCCL"});
   CHECK(stand_in::misuse.empty());
 }
 

@@ -16,6 +16,7 @@
 #include "shardwise/backend/cuda/cudnn_graph.hpp"
 #include "shardwise/backend/cuda/cudnn_plan.hpp"
 #include "support/effort.hpp"
+#include "support/messages.hpp"
 #include "support/seed.hpp"
 #include "unit/backend/convolution_problem.hpp"
 
@@ -25,6 +26,7 @@ using backend_test::ConvolutionFormula;
 using cudnn_test::Product;
 using cudnn_test::ToldConvolution;
 using testing::DescribedDevice;
+using testing::message_of;
 
 namespace {
 
@@ -107,16 +109,6 @@ std::vector<Product> sorted(std::vector<Product> products) {
   return products;
 }
 
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const backend_error& e) {
-    return e.what();
-  }
-  return "";
-}
-
 }  // namespace
 
 TEST_CASE("cuDNN is told of the products of a convolution, of each once, and of no others") {
@@ -176,14 +168,14 @@ TEST_CASE("cuDNN takes the pointers of a call; a descriptor that it refuses is a
   CHECK(told == &workspace);
   CHECK_NOTHROW(pointer_pack({&x, &w, &y}, nullptr));
   CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  CHECK(error_of([&] {
+  CHECK(message_of<backend_error>([&] {
           tensor.finalize("cudnnBackendFinalize of a tensor");
         }).find("cuDNN: cudnnBackendFinalize of a tensor failed with CUDNN_STATUS_BAD_PARAM") == 0);
-  CHECK(error_of([&] {
+  CHECK(message_of<backend_error>([&] {
           tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, std::int64_t{1});
         }).find("cuDNN: cudnnBackendSetAttribute failed with CUDNN_STATUS_BAD_PARAM") == 0);
   std::int64_t id = 0;
-  CHECK(error_of([&] {
+  CHECK(message_of<backend_error>([&] {
           tensor.read(CUDNN_ATTR_TENSOR_UNIQUE_ID, &id, 1);
         }).find("cuDNN: cudnnBackendGetAttribute failed with CUDNN_STATUS_") == 0);
 }
@@ -265,7 +257,7 @@ TEST_CASE("many large images keep to tensor cores in the share of memory that is
 TEST_CASE("where no engine is to be had, the error says so") {
   if (!testing::plans_for_described_devices()) return;
   const DescribedDevice old({500, 16, 49152, 2097152, 4'294'967'296});
-  const std::string text = error_of(
+  const std::string text = message_of<backend_error>(
       [&] { CudnnPlan::usable(old, of_images(1, 8, ConvolutionProduct::forward), exact, 1); });
   CAPTURE(text);
   CHECK(text.find("cuDNN " + std::to_string(cudnnGetVersion()) + " has no engine for it") == 0);

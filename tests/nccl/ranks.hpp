@@ -12,6 +12,7 @@
 #include "shardwise/backend/cuda/graph.hpp"
 #include "shardwise/comm/nccl.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "support/error_of.hpp"
 
 namespace testing {
 
@@ -47,25 +48,6 @@ class HostWork {
  private:
   std::list<std::function<void()>> works_;
 };
-
-/// The error that f ends with, and its type: "peer_error: rank 1: ...".
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const shardwise::peer_error& e) {
-    return std::string("peer_error: ") + e.what();
-  } catch (const shardwise::backend_error& e) {
-    return std::string("backend_error: ") + e.what();
-  } catch (const shardwise::argument_error& e) {
-    return std::string("argument_error: ") + e.what();
-  } catch (const shardwise::shape_error& e) {
-    return std::string("shape_error: ") + e.what();
-  } catch (const std::exception& e) {
-    return std::string("another error: ") + e.what();
-  }
-  return "nothing was thrown";
-}
 
 template <class F>
 bool soon(F&& f) {

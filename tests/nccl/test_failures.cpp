@@ -88,8 +88,8 @@ TEST_CASE("nccl: what NCCL reports later, and what it refuses at once") {
   for (const auto& one : cases) {
     run_nccl_ranks(1, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
       stand_in::next_async_error = one.code;
-      std::string text = "nothing was thrown";
-      soon([&] { return (text = error_of([&] { nccl.check(); })) != "nothing was thrown"; });
+      std::string text;
+      soon([&] { return !(text = error_of([&] { nccl.check(); })).empty(); });
       check_text(text, one.type);
       check_text(text, "rank 0: NCCL: ");
       check_text(text, "words of the stand-in. its last error");
@@ -128,7 +128,7 @@ TEST_CASE("nccl: the destructor waits for nothing") {
         began = std::chrono::steady_clock::now();
       }
       CHECK(std::chrono::steady_clock::now() - began < 100ms);
-      CHECK(error_of([&] { nccl.wait(); }) != "nothing was thrown");
+      CHECK(error_of([&] { nccl.wait(); }) != "");
     } else {
       const NcclCommunicator part = nccl.split(0, 0);
     }
@@ -170,7 +170,7 @@ TEST_CASE("nccl: used after abort and after close") {
     CHECK(nccl.close());
     CHECK(error_of([&] { copy.barrier(); }) ==
           "argument_error: NCCL: a communicator was used after close(); make a new one");
-    CHECK(error_of([&] { nccl.rank(); }) != "nothing was thrown");
+    CHECK(error_of([&] { nccl.rank(); }) != "");
   });
   CHECK(nothing_is_left());
 }

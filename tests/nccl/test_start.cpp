@@ -172,7 +172,7 @@ TEST_CASE("nccl: what cannot be started throws, and what is started may outlive 
     std::vector<float> data(8);
     const auto started = nccl.start_all_reduce(data, std::span(data));
     CHECK(nccl.close());
-    CHECK(error_of([&] { nccl.rank(); }) != "nothing was thrown");
+    CHECK(error_of([&] { nccl.rank(); }) != "");
   });
   CHECK(nothing_is_left());
 }
@@ -236,7 +236,7 @@ TEST_CASE("nccl: a recording in which nothing that was started has ended is none
     CHECK(error_of([&] {
             CudaGraph(backend,
                       [&] { started.emplace(nccl.start_all_reduce(data, std::span(data))); });
-          }) != "nothing was thrown");
+          }) != "");
     started.reset();
     nccl.all_reduce(data, std::span(data));
     CHECK(nccl.close());
