@@ -36,6 +36,7 @@ class Figures {
     row.in_time += verdict.in_time;
     row.told += verdict.every_rank_told;
     row.named += verdict.names_culprit;
+    row.singled_out += verdict.singles_out;
     // A bare call whose next call is equal is told apart by a mark only, which is the caller's.
     const bool may_be_silent =
         p.fault == Fault::skips && !p.marked && p.steps[p.moment].act <= Act::message;
@@ -48,9 +49,9 @@ class Figures {
   /// Prints the table. Returns whether all went well.
   bool print() const {
     std::printf(
-        "| fault | trials | ended in time | every rank told | culprit named | silent wrong | of "
-        "calls without a mark | no effect | drawn again "
-        "|\n|---|---|---|---|---|---|---|---|---|\n");
+        "| fault | trials | ended in time | every rank told | culprit named | singled out | silent "
+        "wrong | of calls without a mark | no effect | drawn again "
+        "|\n|---|---|---|---|---|---|---|---|---|---|\n");
     Row all;
     for (std::size_t fault = 0; fault < rows_.size(); ++fault) {
       const Row& row = rows_[fault];
@@ -67,14 +68,15 @@ class Figures {
 
  private:
   struct Row {
-    std::size_t trials = 0, in_time = 0, told = 0, named = 0, silent = 0, silent_unmarked = 0,
-                no_effect = 0, drawn_again = 0;
+    std::size_t trials = 0, in_time = 0, told = 0, named = 0, singled_out = 0, silent = 0,
+                silent_unmarked = 0, no_effect = 0, drawn_again = 0;
 
     Row& operator+=(const Row& other) {
       trials += other.trials;
       in_time += other.in_time;
       told += other.told;
       named += other.named;
+      singled_out += other.singled_out;
       silent += other.silent;
       silent_unmarked += other.silent_unmarked;
       no_effect += other.no_effect;
@@ -82,11 +84,12 @@ class Figures {
       return *this;
     }
 
-    std::array<std::pair<const char*, std::size_t>, 8> fields() const {
+    std::array<std::pair<const char*, std::size_t>, 9> fields() const {
       return {{{"trials", trials},
                {"ended in time", in_time},
                {"every rank told", told},
                {"culprit named", named},
+               {"culprit singled out", singled_out},
                {"silent wrong", silent},
                {"silent wrong without a mark", silent_unmarked},
                {"no effect", no_effect},

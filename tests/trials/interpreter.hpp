@@ -82,6 +82,8 @@ class Interpreter {
         while (true) std::this_thread::sleep_for(std::chrono::hours(1));
       case Fault::is_killed:
       case Fault::is_stopped:
+        // MPICH's launcher loses what a process has printed just before it is killed.
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
         std::raise(program_.fault == Fault::is_killed ? SIGKILL : SIGSTOP);
         return i;
       default:

@@ -44,7 +44,8 @@ class Job {
         continue;
       }
       // Who ends the job is not who is at fault.
-      const bool is_of_abort = line.find("MPI_ABORT") != std::string::npos;
+      const bool is_of_abort = line.find("MPI_ABORT") != std::string::npos ||  // Open MPI, MPICH
+                               line.find("MPI_Abort") != std::string::npos;
       if (!is_of_abort && !read_outcome(line, ending.outcomes) &&
           !read_process(line, ending.processes))
         ending.said += line + "\n";

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <cstddef>
 #include <map>
+#include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,13 +17,21 @@
 
 namespace trials {
 
-/// Whether a text names a rank: "rank 2", "ranks 0, 2".
-inline bool names_rank(std::string_view text, int rank) {
+/// Ranks that a text names: "rank 2", "ranks 0, 2".
+struct Mention {
+  std::vector<int> ranks{};
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+inline std::vector<Mention> mentions_in(std::string_view text) {
+  std::vector<Mention> all;
   std::size_t at = 0;
   const auto digit = [&] {
     return at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) != 0;
   };
   while ((at = text.find("rank", at)) != std::string_view::npos) {
+    Mention mention{.begin = at};
     at += 4;
     if (text.substr(at, 1) == "s") ++at;
     do {
@@ -31,11 +41,42 @@ inline bool names_rank(std::string_view text, int rank) {
       if (!digit()) break;
       int number = 0;
       while (digit()) number = number * 10 + (text[at++] - '0');
-      if (number == rank) return true;
+      mention.ranks.push_back(number);
+      mention.end = at;
     } while (text.substr(at, 2) == ", ");
+    if (!mention.ranks.empty()) all.push_back(mention);
   }
-  return false;
+  return all;
 }
+
+/// What a text says of who is at fault. Who speaks ("rank 1: ", "rank 1 has waited") and who is in
+/// the group ("of ranks 0, 1") does not count.
+class Blame {
+ public:
+  explicit Blame(std::string_view text) {
+    const std::vector<Mention> mentions = mentions_in(text);
+    for (const Mention& mention : mentions) {
+      const std::string_view before = text.substr(0, mention.begin);
+      const std::string_view after = text.substr(mention.end);
+      if (before.ends_with("of ") || after.starts_with(" has waited") ||
+          (before.empty() && after.starts_with(": ")))
+        continue;
+      named_.insert(mention.ranks.begin(), mention.ranks.end());
+      const bool passes_on = after.starts_with(" threw: ") && mention.end != mentions.back().end;
+      if (mention.ranks.size() == 1 && !passes_on && !after.starts_with(" waits"))
+        singled_out_.insert(mention.ranks[0]);
+    }
+  }
+
+  bool names(int rank) const { return named_.contains(rank); }
+
+  /// Whether it sets this rank apart from all others: "ranks 0, 2 called ...; rank 1 called ...".
+  bool singles_out(int rank) const { return singled_out_ == std::set{rank}; }
+
+ private:
+  std::set<int> named_;
+  std::set<int> singled_out_;
+};
 
 inline bool has_number(const std::string& text, int number) {
   const std::string digits = std::to_string(number);
@@ -62,6 +103,7 @@ struct Verdict {
   bool in_time = false;
   bool every_rank_told = false;  ///< of those that are not at fault; of processes, the job
   bool names_culprit = false;    ///< each of the errors does; of processes, standard error
+  bool singles_out = false;      ///< in addition, names no other rank so
   bool silent_wrong = false;
   bool no_effect = false;  ///< every rank ended well with the right results
 
@@ -74,6 +116,37 @@ inline bool may_have_no_effect(const Program& p) {
          p.fault == Fault::disk_is_full || (p.fault == Fault::skips && !p.marked);
 }
 
+/// The file is at fault where a disk is full, and not the rank.
+inline bool names_culprit(const Program& p, std::string_view text) {
+  return p.fault == Fault::disk_is_full ? text.find(".safetensors") != std::string_view::npos
+                                        : Blame(text).names(p.culprit);
+}
+
+inline bool singles_out_culprit(const Program& p, std::string_view text) {
+  return p.fault == Fault::disk_is_full ? names_culprit(p, text)
+                                        : Blame(text).singles_out(p.culprit);
+}
+
+/// Whether a line of standard error is of the culprit that says what it does or lacks itself.
+inline bool is_own_fault(const Program& p, const Ending& ending, const std::string& line) {
+  const Outcome& own = ending.outcomes[static_cast<std::size_t>(p.culprit)];
+  return (own.end == Outcome::End::at_fault || p.fault == Fault::memory_runs_out) &&
+         line.starts_with("rank " + std::to_string(p.culprit) + ": ");
+}
+
+/// Of processes: some line on standard error says who is at fault, by its rank or, as launchers
+/// do, by its process.
+inline void blame_in_lines(const Program& p, const Ending& ending, Verdict& verdict) {
+  const auto process = ending.processes.find(p.culprit);
+  std::istringstream lines(ending.said);
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_certain = is_own_fault(p, ending, line) || (process != ending.processes.end() &&
+                                                              has_number(line, process->second));
+    verdict.names_culprit |= is_certain || names_culprit(p, line);
+    verdict.singles_out |= is_certain || singles_out_culprit(p, line);
+  }
+}
+
 inline Verdict judge(const Program& p, const Ending& ending) {
   using End = Outcome::End;
   const auto all = [&](auto holds) {
@@ -83,23 +156,19 @@ inline Verdict judge(const Program& p, const Ending& ending) {
   verdict.silent_wrong = !all([](const Outcome& one) { return one.end != End::wrong; });
   verdict.no_effect = !ending.failed && may_have_no_effect(p) &&
                       all([](const Outcome& one) { return one.end == End::finished; });
-  const auto names = [&](const std::string& text) {
-    return p.fault == Fault::disk_is_full ? text.find(".safetensors") != std::string::npos
-                                          : names_rank(text, p.culprit);
-  };
   if (ending.is_of_processes) {
     verdict.every_rank_told = ending.failed;
-    const auto process = ending.processes.find(p.culprit);
-    verdict.names_culprit = names(ending.said) || (process != ending.processes.end() &&
-                                                   has_number(ending.said, process->second));
+    blame_in_lines(p, ending, verdict);
     return verdict;
   }
-  verdict.every_rank_told = verdict.names_culprit = true;
+  verdict.every_rank_told = verdict.names_culprit = verdict.singles_out = true;
   for (std::size_t rank = 0; rank < ending.outcomes.size(); ++rank) {
     const Outcome& one = ending.outcomes[rank];
-    const bool is_culprit = static_cast<int>(rank) == p.culprit;
-    if (one.end != End::told && !is_culprit) verdict.every_rank_told = false;
-    if (one.end == End::told && !is_culprit && !names(one.text)) verdict.names_culprit = false;
+    if (static_cast<int>(rank) == p.culprit) continue;
+    verdict.every_rank_told &= one.end == End::told;
+    if (one.end != End::told) continue;
+    verdict.names_culprit &= names_culprit(p, one.text);
+    verdict.singles_out &= singles_out_culprit(p, one.text);
   }
   return verdict;
 }

@@ -35,4 +35,5 @@ int main(int argc, char** argv) {
           print(stdout, trials::line_of(world.rank(), outcome));
         });
   });
+  return 0;
 }

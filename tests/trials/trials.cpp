@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "shardwise/comm/thread_communicator.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "support/temporary_folder.hpp"
 #include "trials/figures.hpp"
 #include "trials/job.hpp"
@@ -123,14 +125,16 @@ int run_processes(std::size_t count, std::uint64_t first, const char* json, int 
                   const std::string& command) {
   ::setenv("SHARDWISE_TIMEOUT", std::to_string(timeout_of_processes.count()).c_str(), 1);
   const testing::TemporaryFolder folder("trials");
-  ::setenv("TMPDIR", folder.path().c_str(), 1);
   Figures figures("processes", json);
   return run_many(figures, count, first, 2, [&](std::uint64_t seed, auto& jobs) {
     const Program p = random_program(seed, most_ranks, fault_names.size());
-    const std::string ranks = std::to_string(most_ranks);
-    jobs.emplace_back(p, Job(command + " -n " + std::to_string(p.ranks) + " \"$TRIALS_RANK\" " +
-                                 std::to_string(seed) + " " + ranks,
-                             p.ranks, true));
+    // A folder of its own: one launcher of Open MPI may remove what another is about to use.
+    const std::filesystem::path own = folder.path() / std::to_string(seed);
+    std::filesystem::create_directory(own);
+    jobs.emplace_back(
+        p, Job(shardwise::detail::sentence({"env TMPDIR=", own.string(), " ", command, " -n ",
+                                            p.ranks, " \"$TRIALS_RANK\" ", seed, " ", most_ranks}),
+               p.ranks, true));
   });
 }
 
