@@ -40,6 +40,9 @@ namespace {
 struct Fault {
   int code = 0;           ///< errno; 0 if the call only reads or writes a part
   bool for_good = false;  ///< to all calls after it, too
+  /// A change of names takes effect and is reported as failed, as when a network file system has
+  /// repeated it. Other calls do not fail.
+  bool takes_effect = false;
 };
 
 Fault fault;
@@ -53,8 +56,13 @@ bool waits(std::string_view call) {
   return true;
 }
 
+bool changes_names(std::string_view call) {
+  return call == "mkdir" || call == "rename" || call == "remove";
+}
+
 bool fails(std::string_view call) {
   if (nth == 0 || (fault.code == EINTR && !waits(call))) return false;
+  if (fault.takes_effect && !changes_names(call)) return false;
   const long number = ++calls;
   return number == nth || (fault.for_good && number > nth);
 }
@@ -63,6 +71,7 @@ bool fails(std::string_view call) {
 template <class... Arguments>
 long call_or_fail(std::string_view name, long number, Arguments... arguments) {
   if (fault.code != 0 && fails(name)) {
+    if (fault.takes_effect) ::syscall(number, arguments...);
     errno = fault.code;
     return -1;
   }
@@ -109,16 +118,16 @@ int fstat(int file, struct stat* to) noexcept {
   return static_cast<int>(call_or_fail("fstat", SYS_fstat, file, to));
 }
 int stat(const char* path, struct stat* to) noexcept {
-  return static_cast<int>(call_or_fail("stat", SYS_stat, path, to));
+  return static_cast<int>(call_or_fail("stat", SYS_newfstatat, AT_FDCWD, path, to, 0));
 }
 int mkdir(const char* path, mode_t mode) noexcept {
-  return static_cast<int>(call_or_fail("mkdir", SYS_mkdir, path, mode));
+  return static_cast<int>(call_or_fail("mkdir", SYS_mkdirat, AT_FDCWD, path, mode));
 }
 int rename(const char* from, const char* to) noexcept {
-  return static_cast<int>(call_or_fail("rename", SYS_rename, from, to));
+  return static_cast<int>(call_or_fail("rename", SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 int remove(const char* path) noexcept {
-  return static_cast<int>(call_or_fail("remove", SYS_unlink, path));
+  return static_cast<int>(call_or_fail("remove", SYS_unlinkat, AT_FDCWD, path, 0));
 }
 int openat(int folder, const char* path, int flags, ...) {
   return static_cast<int>(call_or_fail("openat", SYS_openat, folder, path, flags, 0));
@@ -280,6 +289,9 @@ TEST_CASE("each system call of a save fails in turn") {
     for (const std::uint64_t new_most : {whole, cut}) fail_each({EIO}, {1, old_most, new_most, 1});
   for (const Fault& what : {Fault{ENOSPC, true}, Fault{EINVAL}, Fault{EINTR}, Fault{}})
     fail_each(what, {1, whole, cut, 1});
+  for (const std::uint64_t old_most : {whole, cut})
+    for (const std::uint64_t new_most : {whole, cut})
+      fail_each({ENOENT, false, true}, {1, old_most, new_most, 1});
   fail_each({EIO}, {3, whole, cut, 1});
   fail_each({EIO}, {3, cut, whole, 2});
   CAPTURE(failed);

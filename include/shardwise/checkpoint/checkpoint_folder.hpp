@@ -143,8 +143,9 @@ class CheckpointFolder {
 
   void make_folder() const {
     std::error_code code;
-    std::filesystem::create_directories(folder_, code);
+    const bool is_new = std::filesystem::create_directories(folder_, code);
     if (code) fail("made", code);
+    if (is_new) detail::sync_folder_of(folder_, "checkpoint");
   }
 
   Listed listed() const {

@@ -10,12 +10,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/sentence.hpp"
 
 namespace shardwise::detail {
 
@@ -122,8 +124,7 @@ class File {
   /// without an error, so call it last.
   void sync() const {
     if (repeated([&] { return ::fsync(descriptor_); }) != 0) {
-      const int code = errno;
-      fail("cannot be brought to the disk", code);
+      fail_by_errno({"cannot be brought to the disk"});
     }
   }
 
@@ -133,33 +134,29 @@ class File {
   [[noreturn]] void fail(const std::string& why, int code) const {
     fail(why + ": " + std::generic_category().message(code));
   }
+  /// After a system call; `parts` are those of a sentence.
+  [[noreturn]] void fail_by_errno(std::initializer_list<Piece> parts) const {
+    const int code = errno;  // which the text's memory may change
+    fail(sentence(parts), code);
+  }
 
  private:
   File(const std::filesystem::path& path, const char* kind, int flags, const char* what)
       : path_(path),
         kind_(kind),
         descriptor_(repeated([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); })) {
-    if (descriptor_ < 0) {
-      const int code = errno;
-      fail(std::string("cannot be ") + what, code);
-    }
+    if (descriptor_ < 0) fail_by_errno({"cannot be ", what});
   }
 
   struct stat status() const {
     struct stat status {};
-    if (::fstat(descriptor_, &status) != 0) {
-      const int code = errno;
-      fail("cannot be looked at", code);
-    }
+    if (::fstat(descriptor_, &status) != 0) fail_by_errno({"cannot be looked at"});
     return status;
   }
 
   /// Moves the offset behind the bytes that a call has read or written.
   void advance(ssize_t moved, std::uint64_t& offset, const char* what) const {
-    if (moved < 0) {
-      const int code = errno;
-      fail("cannot be " + std::string(what) + " at byte " + std::to_string(offset), code);
-    }
+    if (moved < 0) fail_by_errno({"cannot be ", what, " at byte ", offset});
     offset += static_cast<std::uint64_t>(moved);
   }
 
@@ -168,11 +165,19 @@ class File {
   int descriptor_;
 };
 
-/// Renames a file atomically: a reader finds the old file or the new one.
+/// Whether nothing has this name. False if the file system does not say.
+inline bool is_gone(const std::filesystem::path& path) noexcept {
+  std::error_code code;
+  return std::filesystem::status(path, code).type() == std::filesystem::file_type::not_found;
+}
+
+/// Renames a file atomically: a reader finds the old file or the new one. Over a network, a call
+/// that was repeated may fail after it had its effect; that is no error here.
 inline void rename_file(const std::filesystem::path& from, const std::filesystem::path& to,
                         const char* kind) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return;
   const int code = errno;
+  if (is_gone(from)) return;
   throw data_error({kind, " ", to.string(),
                     ": cannot be put in its place: ", std::generic_category().message(code)});
 }
@@ -205,7 +210,7 @@ inline bool is_there(const std::filesystem::path& path, const char* kind) {
 inline void require_removed(const std::filesystem::path& path, const char* kind) {
   std::error_code code;
   std::filesystem::remove(path, code);
-  if (!code) return;
+  if (!code || is_gone(path)) return;
   throw data_error({kind, " ", path.string(), ": cannot be removed: ", code.message()});
 }
 
