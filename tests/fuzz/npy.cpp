@@ -1,24 +1,18 @@
 // Any bytes as a .npy file and as the text of its header: either a data_error, or what was read is
-// what the file holds and is read again when it is written. For libFuzzer; see run.sh.
+// what the file holds and is read again when it is written. See run.sh.
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz/fuzz.hpp"
 #include "shardwise/interop/npy_header.hpp"
 
 using namespace shardwise;
+using fuzz::require;
 
 namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "not so: %s\n", what);
-  std::abort();
-}
 
 /// Without the checks of the parser, in numbers that do not wrap.
 void require_bytes(const NpyHeader& header, std::uint64_t data_bytes) {
@@ -59,7 +53,7 @@ void try_file(std::string_view bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const std::string_view bytes = fuzz::text_of(data, size);
   try_file(bytes);
   if (size > 0) try_header(bytes.substr(1), data[0]);
   return 0;

@@ -6,7 +6,9 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 name=$1 program=$2 runs=$3
 shift 3
+options=("$@")
+if [[ -f $here/$name.dict ]]; then options+=(-dict="$here/$name.dict"); fi
 found=$(mktemp -d)
 trap 'rm -rf "$found"' EXIT
-"$program" -runs="$runs" -seed=1 -max_len=4096 -timeout=10 -malloc_limit_mb=256 \
-  -rss_limit_mb=2048 -dict="$here/$name.dict" -print_final_stats=1 "$@" "$found" "$here/corpus/$name"
+"$program" -runs="$runs" -seed=1 -max_len=16384 -timeout=10 -malloc_limit_mb=256 \
+  -rss_limit_mb=2048 -print_final_stats=1 "${options[@]}" "$found" "$here/corpus/$name"

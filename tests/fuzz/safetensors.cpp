@@ -1,26 +1,20 @@
 // Any bytes as a safetensors file, as a header and as an index: either a data_error, or what was
-// read is whole and is read again when it is written. For libFuzzer; see run.sh.
+// read is whole and is read again when it is written. See run.sh.
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/fuzz.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
 #include "shardwise/checkpoint/safetensors_index.hpp"
 
 using namespace shardwise;
+using fuzz::require;
 
 namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "not so: %s\n", what);
-  std::abort();
-}
 
 bool equal(const SafetensorsHeader& a, const SafetensorsHeader& b) {
   return a.metadata == b.metadata &&
@@ -94,7 +88,7 @@ void try_index(std::string_view json) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const std::string_view bytes = fuzz::text_of(data, size);
   try_file(bytes);
   try_index(bytes);
   if (size > 0) try_header(bytes.substr(1), data[0]);

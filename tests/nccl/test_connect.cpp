@@ -15,6 +15,7 @@
 #include "nccl/stand_in.hpp"
 #include "shardwise/comm/nccl_id_file.hpp"
 #include "shardwise/comm/single_rank.hpp"
+#include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace shardwise;
@@ -135,9 +136,15 @@ TEST_CASE("nccl: rank 0 gives its id in a file") {
   CHECK(folder.names() == std::vector<std::string>{"id.77"});
   check_text(error_of([&] { nccl_id_in_file(path, 0); }),
              "argument_error: NCCL id file " + path.string() + " exists already");
-  const std::filesystem::path none = folder.write("none", std::string_view("too short"));
+  const std::filesystem::path none = folder.path() / "none";
   check_text(error_of([&] { nccl_id_in_file(none, 1, 30ms); }),
              "peer_error: rank 1: after 30 ms, there is no NCCL id in " + none.string() +
                  ". Does rank 0 run, with this path");
+  for (const std::size_t bytes : {0U, 127U, 129U}) {
+    const std::filesystem::path other = folder.write("other", std::string(bytes, 'x'));
+    check_text(testing::message_of<data_error>([&] { nccl_id_in_file(other, 1, 20s); }),
+               "NCCL id file " + other.string() + ": has " + std::to_string(bytes) +
+                   " bytes, and an id of NCCL has 128");
+  }
   CHECK(nothing_is_left());
 }

@@ -22,14 +22,19 @@ namespace shardwise {
 class ConfigFile {
  public:
   /// Reads config.json in `directory`.
-  /// throws   data_error for a file that cannot be read, has more than a million bytes, or is no
-  ///          JSON object
+  /// throws   data_error for a file that cannot be read, has more than a million bytes, is no JSON
+  ///          object, or has objects and lists in each other more than 16 deep
   explicit ConfigFile(const std::filesystem::path& directory)
       : where_("config " + (directory / "config.json").string()) {
     const auto file = detail::File::open(directory / "config.json", "config");
     constexpr std::uint64_t most = 1'000'000;
     if (file.size() > most) file.fail("has more than 1000000 bytes");
-    fields_ = nlohmann::json::parse(detail::read_text(file, 0, file.size()), nullptr, false);
+    const auto check_depth = [&file](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+      constexpr int deepest = 16;  // copies and comparisons of values are recursive
+      if (depth > deepest) file.fail("has objects and lists in each other more than 16 deep");
+      return true;
+    };
+    fields_ = nlohmann::json::parse(detail::read_text(file, 0, file.size()), check_depth, false);
     if (!fields_.is_object()) file.fail("is no JSON object");
   }
 
@@ -40,11 +45,14 @@ class ConfigFile {
   }
 
   ///@{
-  /// A whole number from 1 on; a finite number; a text. `otherwise` stands for a field that is not
-  /// there; without it such a field is an error.
+  /// A whole number of 1 to 2^32 - 1, of which no product of two wraps; a finite number; a text.
+  /// `otherwise` stands for a field that is not there; without it such a field is an error.
   std::size_t size(const std::string& field) const {
     const nlohmann::json& value = at(field);
-    if (!value.is_number_unsigned() || value == 0U) refuse(field, "it must be a number from 1 on");
+    constexpr std::uint64_t most = 0xffffffff;
+    if (!value.is_number_unsigned() || value == 0U || value > most) {
+      refuse(field, "it must be a whole number of 1 to 4294967295");
+    }
     return value.get<std::size_t>();
   }
   std::size_t size(const std::string& field, std::size_t otherwise) const {

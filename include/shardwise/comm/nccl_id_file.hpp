@@ -5,8 +5,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <ios>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,26 +18,32 @@ namespace shardwise {
 
 namespace detail::nccl {
 
+inline constexpr const char* id_file = "NCCL id file";
+
 /// Writes the file under another name and renames it, so that no rank reads a part of it.
 inline ncclUniqueId write_id(const std::filesystem::path& path) {
-  constexpr const char* kind = "NCCL id file";
   if (std::filesystem::exists(path))
     throw argument_error(
-        {kind, " ", path.string(),
+        {id_file, " ", path.string(),
          " exists already, so another rank may have read an old id from it; give each start of the "
          "job a new path, for example one with the number of the job, and run rank 0 once"});
   const ncclUniqueId id = new_id();
   const std::string unfinished = path.string() + ".tmp" + std::to_string(::getpid());
-  File::create(unfinished, kind).write(0, std::as_bytes(std::span(id.internal)));
-  rename_file(unfinished, path, kind);
+  File::create(unfinished, id_file).write(0, std::as_bytes(std::span(id.internal)));
+  rename_file(unfinished, path, id_file);
   return id;
 }
 
-/// Nothing if the file is not there yet.
+/// Nothing if the file is not there yet. `write_id` shows a file only when it is whole.
 inline std::optional<ncclUniqueId> read_id(const std::filesystem::path& path) {
+  if (!is_there(path, id_file)) return std::nullopt;
   ncclUniqueId id;
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(id.internal, sizeof id.internal)) return std::nullopt;
+  const auto file = File::open(path, id_file);
+  if (file.size() != sizeof id.internal)
+    file.fail("has " + std::to_string(file.size()) + " bytes, and an id of NCCL has " +
+              std::to_string(sizeof id.internal) +
+              ", so rank 0 has not written it; give all ranks the path that rank 0 writes");
+  file.read(0, std::as_writable_bytes(std::span(id.internal)));
   return id;
 }
 
@@ -55,7 +59,8 @@ inline std::optional<ncclUniqueId> read_id(const std::filesystem::path& path) {
 /// earlier start. Nothing removes the file; the job may remove it when the ranks are connected.
 ///
 /// throws  argument_error on rank 0 if the file exists
-///         data_error on rank 0 if the file cannot be written
+///         data_error on rank 0 if the file cannot be written, and on another rank if it cannot be
+///         read or has another length than an id
 ///         peer_error on another rank after the time-out
 inline ncclUniqueId nccl_id_in_file(const std::filesystem::path& path, int rank,
                                     std::chrono::milliseconds timeout = std::chrono::seconds(60)) {

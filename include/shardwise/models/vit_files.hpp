@@ -33,6 +33,7 @@ inline VitConfig read_vit_config(const std::filesystem::path& directory) {
   made.heads = config.size("num_attention_heads");
   made.layers = config.size("num_hidden_layers");
   made.classes = config.entries("id2label", 2);  // transformers leaves out two without a name
+  if (made.classes == 0) config.refuse("id2label", "a model has at least one class");
   made.epsilon = config.number("layer_norm_eps");
   if (made.patch > made.side) config.refuse("patch_size", "it must be at most image_size");
   if (made.features % made.heads != 0) {

@@ -81,6 +81,7 @@ TEST_CASE("what cannot be built is refused by its field") {
                          {{{"patch_size", "225"}}, "patch_size is 225"},
                          {{{"image_size", "[224, 192]"}}, "image_size is [224,192]"},
                          {{{"id2label", "3"}}, "id2label is 3, but it must be an object"},
+                         {{{"id2label", "{}"}}, "id2label is {}, but a model has at least one"},
                          {{{"layer_norm_eps", ""}}, "has no layer_norm_eps"}}) {
     check_mentions(message_of<data_error>([&] { read(c.changed); }), {c.said});
   }
