@@ -1,4 +1,5 @@
-// schedules COUNT [FIRST]: random programs of thread ranks, each in one random schedule.
+// schedules COUNT [FIRST]: random programs of thread ranks, each in one random schedule. With each
+// fourth seed comes one of threads whose objects a watchdog polls.
 
 #include <algorithm>
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include "schedules/program.hpp"
 #include "schedules/simulator.hpp"
+#include "schedules/watched.hpp"
 
 namespace schedules {
 
@@ -53,6 +55,16 @@ std::string complaint(const Program& p, const std::vector<Outcome>& outcomes) {
   return {};
 }
 
+bool watched_passes(std::uint64_t seed, long& points) {
+  sim::scheduler.begin(seed);
+  sim::scheduler.let_time_pass();  // a watchdog polls once in a period
+  const std::string wrong = watch(seed);
+  points += sim::scheduler.points();
+  if (!wrong.empty())
+    std::printf("seed %llu, watched: %s\n", static_cast<unsigned long long>(seed), wrong.c_str());
+  return wrong.empty();
+}
+
 bool passes(std::uint64_t seed, long& points) {
   const Program p = random_program(seed);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(p.ranks));
@@ -88,8 +100,10 @@ int main(int argc, char** argv) {
   const std::uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0;
   long points = 0;
   if (!schedules::passes(rare, points)) return 1;
-  for (std::uint64_t seed = first; seed < first + count; ++seed)
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
     if (!schedules::passes(seed, points)) return 1;
+    if (seed % 4 == 0 && !schedules::watched_passes(seed, points)) return 1;
+  }
   std::printf("%llu schedules without a complaint, %ld scheduling points\n",
               static_cast<unsigned long long>(count + 1), points);
 }

@@ -98,9 +98,20 @@ class condition_variable {
   void wait_for(std::unique_lock<mutex>& lock, Time time) {
     wait_until(lock, scheduler.now() + time);
   }
+  /// Whether holds() does so in time.
+  template <class Holds>
+  bool wait_for(std::unique_lock<mutex>& lock, Time time, const Holds& holds) {
+    const Time until = scheduler.now() + time;
+    while (!holds() && scheduler.now() < until) wait_until(lock, until);
+    return holds();
+  }
   void notify_one() {
     scheduler.point();
     scheduler.notify_one(this);
+  }
+  void notify_all() {
+    scheduler.point();
+    scheduler.notify_all(this);
   }
 
  private:
@@ -118,7 +129,11 @@ class thread {
  public:
   template <class F>
   explicit thread(F body) : fiber_(scheduler.start(std::move(body))) {}
+  template <class F, class Argument>
+  thread(F body, Argument argument)
+      : fiber_(scheduler.start([body, argument] { body(argument); })) {}
 
+  void detach() {}
   void join() {
     while (!fiber_->ended) scheduler.wait(fiber_);
   }

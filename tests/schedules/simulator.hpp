@@ -70,6 +70,11 @@ class Scheduler {
   Time now() const { return now_; }
   long points() const { return points_; }
   unsigned cores() const { return cores_; }
+  /// Fibers that have not ended.
+  std::size_t running() const {
+    return static_cast<std::size_t>(
+        std::count_if(fibers_.begin(), fibers_.end(), [](const auto& f) { return !f->ended; }));
+  }
   std::uint64_t below(std::uint64_t n) { return random_() % n; }
 
   /// Another fiber may go on here.

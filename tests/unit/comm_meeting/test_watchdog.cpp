@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -74,7 +75,7 @@ bool soon(F&& f) {
 TEST_CASE("watchdog: polls, removes what is finished, and destroys it in its own thread") {
   Watchdog watchdog(1ms);
   const auto wire = std::make_shared<Wire>();
-  const Watched* const watched = watchdog.add(std::make_unique<Watched>(wire));
+  const std::uint64_t watched = watchdog.add(std::make_unique<Watched>(wire)).number;
   CHECK(soon([&] { return wire->polls > 2; }));
   CHECK(!watchdog.wait_until_finished(watched, 5ms));
   CHECK(!wire->is_destroyed);
@@ -88,13 +89,13 @@ TEST_CASE("watchdog: polls, removes what is finished, and destroys it in its own
 TEST_CASE("watchdog: one failure aborts all watched objects, once, with its reason") {
   Watchdog watchdog(1ms);
   std::vector<std::shared_ptr<Wire>> wires;
-  std::vector<const Watched*> all;
+  std::vector<std::uint64_t> all;
   for (int i = 0; i < 3; ++i) {
     wires.push_back(std::make_shared<Wire>());
-    all.push_back(watchdog.add(std::make_unique<Watched>(wires.back())));
+    all.push_back(watchdog.add(std::make_unique<Watched>(wires.back())).number);
   }
   wires[1]->say = WatchStatus::failed;
-  for (const Watched* watched : all) CHECK(watchdog.wait_until_finished(watched, 5s));
+  for (const std::uint64_t watched : all) CHECK(watchdog.wait_until_finished(watched, 5s));
   for (const auto& wire : wires) {
     CHECK(wire->aborts == 1);
     CHECK(wire->failed_because == "its reason");
@@ -105,7 +106,7 @@ TEST_CASE("watchdog: wake polls at once, and objects may be added and finish man
   Watchdog watchdog(1h);
   for (int round = 0; round < 50; ++round) {
     const auto wire = std::make_shared<Wire>();
-    const Watched* const watched = watchdog.add(std::make_unique<Watched>(wire));
+    const std::uint64_t watched = watchdog.add(std::make_unique<Watched>(wire)).number;
     wire->say = WatchStatus::finished;
     watchdog.wake();
     CHECK(watchdog.wait_until_finished(watched, 5s));
@@ -134,7 +135,7 @@ TEST_CASE("watchdog: objects added from several threads are all polled") {
   std::vector<std::thread> threads;
   for (const auto& wire : wires)
     threads.emplace_back([&watchdog, wire] {
-      const Watched* const watched = watchdog.add(std::make_unique<Watched>(wire));
+      const std::uint64_t watched = watchdog.add(std::make_unique<Watched>(wire)).number;
       wire->say = WatchStatus::finished;
       watchdog.wake();
       watchdog.wait_until_finished(watched, 5s);

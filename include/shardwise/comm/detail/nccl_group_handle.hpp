@@ -1,6 +1,7 @@
 #pragma once
 // A handle of a group of NCCL, which belongs to a watchdog. The last handle releases the group.
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -13,7 +14,7 @@ namespace shardwise::detail::nccl {
 class GroupHandle {
  public:
   GroupHandle(std::shared_ptr<Watchdog<NcclGroup>> watchdog, std::unique_ptr<NcclGroup> group)
-      : watchdog_(std::move(watchdog)), group_(watchdog_->add(std::move(group))) {}
+      : watchdog_(std::move(watchdog)), entry_(watchdog_->add(std::move(group))) {}
   GroupHandle(const GroupHandle&) = delete;
   GroupHandle& operator=(const GroupHandle&) = delete;
   ~GroupHandle() { release(); }
@@ -21,25 +22,24 @@ class GroupHandle {
   const std::shared_ptr<Watchdog<NcclGroup>>& watchdog() const { return watchdog_; }
 
   NcclGroup& group() const {
-    if (group_ == nullptr)
+    if (entry_.watched == nullptr)
       throw argument_error("NCCL: a communicator was used after close(); make a new one");
-    return *group_;
+    return *entry_.watched;
   }
 
-  /// Does not wait. The watchdog may destroy the group at any time after it, so the result is only
-  /// an identifier and must not be dereferenced.
-  const NcclGroup* release() {
-    NcclGroup* const was = std::exchange(group_, nullptr);
-    if (was != nullptr) {
-      was->release();
+  /// Does not wait. The watchdog may destroy the group at any time after it. Returns its number.
+  std::uint64_t release() {
+    const auto was = std::exchange(entry_, {});
+    if (was.watched != nullptr) {
+      was.watched->release();
       watchdog_->wake();
     }
-    return was;
+    return was.number;
   }
 
  private:
   std::shared_ptr<Watchdog<NcclGroup>> watchdog_;
-  NcclGroup* group_;
+  Watchdog<NcclGroup>::Entry entry_;
 };
 
 }  // namespace shardwise::detail::nccl

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -40,10 +41,15 @@ class Watchdog {
 
   explicit Watchdog(std::chrono::milliseconds period) : shared_(std::make_shared<Shared>(period)) {}
 
+  /// A watched object, with a number that no other one has: a later one may have its address.
+  struct Entry {
+    Watched* watched = nullptr;
+    std::uint64_t number = 0;  ///< from 1 on
+  };
+
   /// `watched` exists until its poll() returns `finished`.
   /// throws  memory_error if no thread can be started
-  Watched* add(std::unique_ptr<Watched> watched) {
-    Watched* const pointer = watched.get();
+  Entry add(std::unique_ptr<Watched> watched) {
     const std::lock_guard lock(shared_->mutex);
     shared_->present.reserve(shared_->present.size() + 1);
     shared_->added.reserve(shared_->added.size() + 1);
@@ -55,9 +61,10 @@ class Watchdog {
       }
     }
     shared_->is_running = true;
-    shared_->present.push_back(pointer);
+    const Entry entry{watched.get(), ++shared_->last};
+    shared_->present.push_back(entry);
     shared_->added.push_back(std::move(watched));
-    return pointer;
+    return entry;
   }
 
   /// Makes the thread poll at once.
@@ -67,13 +74,13 @@ class Watchdog {
     shared_->changed.notify_all();
   }
 
-  /// Waits, and returns whether `watched` was finished within that time. It may be destroyed
-  /// already.
-  bool wait_until_finished(const Watched* watched, std::chrono::milliseconds time) const {
+  /// Waits, and returns whether the object with this number was finished within that time. It may
+  /// be destroyed already.
+  bool wait_until_finished(std::uint64_t number, std::chrono::milliseconds time) const {
     std::unique_lock lock(shared_->mutex);
     return shared_->changed.wait_for(lock, time, [&] {
-      return std::find(shared_->present.begin(), shared_->present.end(), watched) ==
-             shared_->present.end();
+      return std::none_of(shared_->present.begin(), shared_->present.end(),
+                          [=](const Entry& entry) { return entry.number == number; });
     });
   }
 
@@ -91,7 +98,8 @@ class Watchdog {
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<std::unique_ptr<Watched>> added;  ///< those that the thread has not taken yet
-    std::vector<const Watched*> present;          ///< all of them
+    std::vector<Entry> present;                   ///< all of them
+    std::uint64_t last = 0;                       ///< the number of the one added last
     bool is_running = false;
     bool wake_requested = false;
     bool has_failed = false;
@@ -138,11 +146,19 @@ class Watchdog {
   }
 
   static void destroy(Shared& shared, std::unique_ptr<Watched>& watched) {
-    const Watched* const was = watched.get();
+    const std::uint64_t number = number_of(shared, *watched);
     watched.reset();
     const std::lock_guard lock(shared.mutex);
-    std::erase(shared.present, was);
+    std::erase_if(shared.present, [=](const Entry& entry) { return entry.number == number; });
     shared.changed.notify_all();
+  }
+
+  /// Of an object that is not destroyed.
+  static std::uint64_t number_of(Shared& shared, const Watched& watched) {
+    const std::lock_guard lock(shared.mutex);
+    return std::find_if(shared.present.begin(), shared.present.end(),
+                        [&](const Entry& entry) { return entry.watched == &watched; })
+        ->number;
   }
 
   std::shared_ptr<Shared> shared_;
