@@ -50,18 +50,23 @@ using ChannelParameter = ParameterUse<
     std::conditional_t<has_own_channels<In>, In, Invariant>,
     std::conditional_t<has_own_channels<In> || std::same_as<In, Invariant>, In, Replicated>>;
 
-/// The state of a batch normalisation: running statistics from step to step, the other numbers from
-/// forward to backward.
+/// The state of a batch normalisation: the running statistics of the rank's channels.
 template <Layout Stored, class A>
 struct BatchNormState {
-  Buffer memory;                 ///< of all these numbers
-  View<A, Stored> running_mean;  ///< of the rank's channels
-  ChannelStatistics<A> kept;
+  Buffer memory;  ///< of both
+  View<A, Stored> running_mean;
+  View<A, Stored> running_var;
 
   template <class F>
   void visit_buffers(F&& f) {
     f("running_mean", running_mean);
-    f("running_var", running_mean.in_memory(kept.running_var));
+    f("running_var", running_var);
+  }
+
+  /// These, and mean and scale of the batch in `batch`, which has room for both.
+  ChannelStatistics<A> with(const Buffer& batch) {
+    A* const mean = static_cast<A*>(batch.data());
+    return {running_mean.data(), running_var.data(), mean, mean + running_mean.size()};
   }
 };
 
@@ -161,22 +166,27 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
     const Shape channels{frame.bound_input()[detail::channel_axis(frame.bound_input())]};
     const View<Sum, Stored> shape(nullptr, channels, frame.place());
     const std::size_t n = shape.size();
-    Buffer memory = frame.take(4 * n * sizeof(Sum));
-    Sum* const first = static_cast<Sum*>(memory.data());
-    const detail::ChannelStatistics<Sum> kept{first, first + n, first + 2 * n, first + 3 * n};
-    detail::fill(frame.backend(), kept.running_mean, n, Sum(0));
-    detail::fill(frame.backend(), kept.running_var, n, Sum(1));
-    return detail::BatchNormState<Stored, Sum>{std::move(memory),
-                                               shape.in_memory(kept.running_mean), kept};
+    Buffer memory = frame.take(2 * n * sizeof(Sum));
+    Sum* const mean = static_cast<Sum*>(memory.data());
+    Sum* const variance = mean + n;
+    detail::fill(frame.backend(), mean, n, Sum(0));
+    detail::fill(frame.backend(), variance, n, Sum(1));
+    return detail::BatchNormState<Stored, Sum>{std::move(memory), shape.in_memory(mean),
+                                               shape.in_memory(variance)};
   }
+
+  /// Mean and scale of each channel in the batch.
+  template <class Frame>
+  using kept = Buffer;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
-    const auto& kept = frame.state().kept;
     const detail::ChannelsOf mine = here(x);
+    Buffer memory = frame.take(2 * mine.channels * sizeof(accumulate_t<T>));
+    const auto kept = frame.state().with(memory);
     if (frame.training()) {
-      find_statistics(frame, x);
+      find_statistics(frame, x, kept);
     } else {
       frame.backend().for_each(mine.channels,
                                detail::RunningStatistics<accumulate_t<T>>{epsilon_, kept});
@@ -185,6 +195,7 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
     detail::for_each_in_channels(frame.backend(), mine,
                                  detail::BatchNormOutput<has_weight, has_bias, T>{
                                      kept.mean, kept.scale, weight, bias, x.data(), y.data()});
+    if (frame.training()) frame.kept() = std::move(memory);
   }
 
   /// With x̂ = (x - mean) scale: dw = Σ dy x̂, db = Σ dy, and
@@ -192,7 +203,8 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
-    const auto& kept = frame.state().kept;
+    const Buffer memory = std::exchange(frame.kept(), {});
+    const auto kept = frame.state().with(memory);
     const detail::ChannelsOf mine = here(x);
     auto sums = frame.template adjoint_input<0>();
     double* const levels = sums.writable().data();
@@ -249,8 +261,8 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
 
   /// Computes the batch's mean and scale of the rank's channels, and updates the running
   /// statistics.
-  template <class Frame, class X>
-  void find_statistics(Frame& frame, const X& x) const {
+  template <class Frame, class X, class Sum>
+  void find_statistics(Frame& frame, const X& x, const detail::ChannelStatistics<Sum>& kept) const {
     using T = typename Frame::dtype;
     const detail::ChannelsOf mine = here(x);
     const double count = values_of_channel(x.global());
@@ -261,10 +273,9 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
     const auto all = frame.template exchange<0>(std::move(sums));
     if (count == 0) return;
     const double* const of_all = all.view().data();
-    frame.backend().for_each(mine.channels,
-                             detail::BatchStatistics<accumulate_t<T>>{
-                                 of_all, of_all + mine.channels, count, epsilon_, momentum_,
-                                 frame.sees_new_batch(), frame.state().kept});
+    frame.backend().for_each(
+        mine.channels, detail::BatchStatistics<Sum>{of_all, of_all + mine.channels, count, epsilon_,
+                                                    momentum_, frame.sees_new_batch(), kept});
   }
 
   double epsilon_ = Epsilon{}.value;

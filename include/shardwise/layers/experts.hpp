@@ -146,6 +146,9 @@ class Experts : public detail::ExpertLayouts<S> {
         frame.backend(), sizes_.features, sizes_.hidden, sizes_.experts, held(frame).size);
   }
 
+  template <class Frame>
+  using kept = detail::ExpertsKept<typename Frame::dtype>;
+
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
@@ -175,14 +178,14 @@ class Experts : public detail::ExpertLayouts<S> {
     });
     put_in_rows<T>(frame, routing, wide.data(), nullptr, y.data());
     if (frame.training())
-      state.kept = {std::move(routing), std::move(logits), std::move(gate), std::move(up)};
+      frame.kept() = {std::move(routing), std::move(logits), std::move(gate), std::move(up)};
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     using A = accumulate_t<T>;
-    const auto kept = std::exchange(frame.state().kept, {});
+    const auto kept = std::exchange(frame.kept(), {});
     const auto& routing = kept.routing;
     const std::size_t rows = x.rows(), most = slots_of(frame, rows);
     const auto slopes = detail::take_array<A>(frame, rows * sizes_.chosen);  // of weights

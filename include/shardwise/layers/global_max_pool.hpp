@@ -126,11 +126,6 @@ class GlobalMaxPool {
   using OfRanks = std::conditional_t<detail::is_space_split<In>, Redistribute<Partial, Invariant>,
                                      Redistribute<In, In>>;
 
-  template <class PerPlane>
-  struct State {
-    PerPlane places;  // of the last forward in training
-  };
-
  public:
   ///@{
   /// As `Layer` says.
@@ -155,10 +150,10 @@ class GlobalMaxPool {
     return {output_shape(x), output_shape(x)};
   }
 
+  /// The place of the largest element of each plane.
   template <class Frame>
-  static auto make_state(Frame& frame) {
-    return State<decltype(frame.template exchange<1>(frame.template exchange_input<1>()))>{};
-  }
+  using kept = decltype(std::declval<Frame&>().template exchange<1>(
+      std::declval<Frame&>().template exchange_input<1>()));
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
@@ -175,13 +170,13 @@ class GlobalMaxPool {
                                             detail::PlaceOfLargest<T>{part, x.data(), of_planes},
                                             detail::Smallest{});
     frame.backend().for_each(y.size(), detail::PutLargest<T>{of_planes, y.data()});
-    if (Frame::input_gradient && frame.training()) frame.state().places = std::move(places);
+    if (Frame::input_gradient && frame.training()) frame.kept() = std::move(places);
   }
 
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
-    const auto places = std::exchange(frame.state().places, {});
+    const auto places = std::exchange(frame.kept(), {});
     detail::fill(frame.backend(), dx.data(), dx.size(), T{});
     frame.backend().for_each(
         dy.size(), detail::GradientOfLargest<T>{detail::PlanePart::of(dx), places.view().data(),

@@ -106,12 +106,16 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
     return Exchanges::shapes({x[0], all});
   }
 
+  /// No state, but a check when the layer is bound.
   template <class Frame>
-  auto make_state(Frame& frame) const {
+  Nothing make_state(Frame& frame) const {
     if constexpr (std::same_as<typename Frame::layout, Sharded<Axis::channel>>)
       require_whole_groups(frame.bound_input());
-    return Exchanges::make_state(frame);
+    return {};
   }
+
+  template <class Frame>
+  using kept = typename Exchanges::template sums_of<Frame>;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
@@ -123,14 +127,14 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
     for_each_in_rows(frame.backend(), count(x), planes.size,
                      GroupNormOutput<has_affine, Rows<Frame>, T>{planes, statistics<Frame>(sums, x),
                                                                  weight, bias, x.data(), y.data()});
-    if (frame.training()) frame.state().sums = std::move(sums);
+    if (frame.training()) frame.kept() = std::move(sums);
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     using Sum = accumulate_t<T>;
-    const auto sums = std::exchange(frame.state().sums, {});
+    const auto sums = std::exchange(frame.kept(), {});
     const Rows<Frame> rows = statistics<Frame>(sums, x);
     const GroupedPlanes planes = planes_of(x);
     const auto [weight, bias] = NormOfGroups::values_of(frame);

@@ -38,12 +38,6 @@ namespace shardwise {
 /// source   torch.nn.MaxPool2d
 template <auto Windows>
 class MaxPool {
-  template <class Kernel>
-  struct State {
-    Kernel kernel;
-    Buffer record;  // of the last forward in training
-  };
-
  public:
   ///@{
   /// As `Layer` says.
@@ -68,13 +62,17 @@ class MaxPool {
     using T = typename Frame::dtype;
     using B = typename Frame::backend_type;
     static_assert(PoolingBackend<B, T>, "the backend has no pooling in this dtype; see its table");
-    using Pooling = typename B::template MaxPooling<T>;
-    return State<Pooling>{Pooling(frame.backend()), {}};
+    return typename B::template MaxPooling<T>(frame.backend());
   }
+
+  /// The number of a tap for each output.
+  template <class Frame>
+  using kept = Buffer;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
-    auto& [kernel, record] = frame.state();
+    auto& kernel = frame.state();
+    Buffer& record = frame.kept();
     const PoolingCall call = detail::pooling_call<Windows>(x, y);
     if (Frame::input_gradient && frame.training()) {
       record = {};  // releases the old memory first
@@ -85,9 +83,9 @@ class MaxPool {
 
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
-    auto& [kernel, recorded] = frame.state();
-    const Buffer record = std::exchange(recorded, {});
-    kernel.backward(detail::pooling_call<Windows>(dx, dy), dy.data(), record.data(), dx.data());
+    const Buffer record = std::exchange(frame.kept(), {});
+    frame.state().backward(detail::pooling_call<Windows>(dx, dy), dy.data(), record.data(),
+                           dx.data());
   }
   ///@}
 };

@@ -114,9 +114,7 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
   }
 
   template <class Frame>
-  static auto make_state(Frame& frame) {
-    return Exchanges::make_state(frame);
-  }
+  using kept = typename Exchanges::template sums_of<Frame>;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
@@ -126,14 +124,14 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
     for_each_in_rows(frame.backend(), x.rows(), x.columns(),
                      NormOutput<has_weight, has_bias, Rows<Frame>, T>{
                          statistics<Frame>(sums), x.columns(), x.data(), weight, bias, y.data()});
-    if (frame.training()) frame.state().sums = std::move(sums);
+    if (frame.training()) frame.kept() = std::move(sums);
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     using Sum = accumulate_t<T>;
-    const auto sums = std::exchange(frame.state().sums, {});
+    const auto sums = std::exchange(frame.kept(), {});
     const Rows<Frame> rows = statistics<Frame>(sums);
     const NormSlope<has_weight, T> slope{dy.data(), RowNorm::values_of(frame)[0], dy.columns()};
     const auto along = adjoint_row_sum<Exchanges::of_squares>(

@@ -11,6 +11,7 @@
 #include "shardwise/core/type_set.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/local_shape.hpp"
+#include "shardwise/model/flight.hpp"
 #include "shardwise/model/frame.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/parameter_memory.hpp"
@@ -23,6 +24,7 @@ template <class Context>
 struct Binder {
   Run<Context>& run;                                 ///< of the model
   std::vector<detail::ListedParameter>& parameters;  ///< of the model, to be filled
+  detail::KeptByParts& kept;                         ///< of its first flight, to be filled
   std::string path{};                                ///< prefix of a parameter's name: "3.1."
   std::uint64_t next_ordinal = 0;  ///< of the next layer with parameters or randomness
 };

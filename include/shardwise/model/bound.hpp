@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -126,7 +126,9 @@ class Bound {
         name_(name),
         ordinal_(owns_parameters || detail::draws_random<L> ? binder.next_ordinal++ : 0),
         parameters_(reserve(layer, in, binder, ordinal_)),
-        state_(make_state(binder)) {
+        state_(make_state(binder)),
+        kept_(binder.kept.add(own_kept())) {
+    if constexpr (can_postpone) binder.kept.add();
     if (in.rank() > 0) layer.output_shape(in);
   }
 
@@ -139,19 +141,19 @@ class Bound {
     if constexpr (detail::passes_forward<L>) {
       const Shape in = x.global();
       Value<T, Out> y(std::move(x), out_shape);
-      keep_output(run, in, y);
+      if (run.trains()) keep_output(run, in, y);
       return y;
     } else {
       const View<const X, In> in = x.view();
       if constexpr (goes_backward<L, S, E> && L::saves == Saves::input) {
-        if (run.trains()) saved_ = x;
+        if (run.trains()) kept_of(run).saved.save(x);
       }
       Value<T, Out> y = output_for(run, x, out_shape);
       {
         Call at = call(run, in.global());
         layer_.forward(at.frame, in, y.writable());
       }
-      keep_output(run, in.global(), y);
+      if (run.trains()) keep_output(run, in.global(), y);
       if (run.finds_non_finite())
         detail::require_finite(run.backend, run.pool, run.ranks, y.view().span(), "the output");
       return y;
@@ -161,29 +163,30 @@ class Bound {
   /// Writes the gradients of parameters, and converts the gradient of the input back.
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
     Value<T, dual_t<Out>> dy = std::move(given);  // to release its memory with this call
+    [[maybe_unused]] detail::Kept& kept = kept_of(run);
     if constexpr (detail::only_reshapes<L>) {
       return converted<dual_t<typename E::offered>>(run,
-                                                    Value<T, dual_t<In>>(std::move(dy), in_shape_));
+                                                    Value<T, dual_t<In>>(std::move(dy), kept.in));
     } else if constexpr (detail::sums_meanwhile<L, S, E>()) {
-      return backward_in_parts(run, dy.view());
+      return backward_in_parts(run, kept, dy.view());
     } else {
       if constexpr (can_postpone) {
-        if (run.postpones) return backward_input(run, std::move(dy));
+        if (run.postpones) return backward_input(run, kept, std::move(dy));
       }
-      const Saved saved = std::exchange(saved_, {});
+      const Saved saved = taken(kept);
       const View<const T, dual_t<Out>> in = dy.view();
       Value<T, dual_t<In>> dx;
       View<T, dual_t<In>> dx_view;
       if constexpr (S::input_gradient) {
         dx = detail::works_in_place<L> && dy.may_write()
-                 ? Value<T, dual_t<In>>(std::move(dy), in_shape_)
-                 : Value<T, dual_t<In>>(run.pool, in_shape_, run.place());
+                 ? Value<T, dual_t<In>>(std::move(dy), kept.in)
+                 : Value<T, dual_t<In>>(run.pool, kept.in, run.place());
         dx_view = dx.writable();
       }
       {
-        Call at = call(run, in_shape_);
+        Call at = call(run, kept.in);
         if constexpr (L::saves == Saves::nothing) {
-          layer_.backward(at.frame, Nothing{}, in, dx_view);
+          layer_.backward(at.frame, saved, in, dx_view);
         } else {
           layer_.backward(at.frame, saved.view(), in, dx_view);
         }
@@ -199,10 +202,11 @@ class Bound {
   /// Writes the gradients of parameters that backward left for later.
   void backward_parameters([[maybe_unused]] Run<Ctx>& run) {
     if constexpr (can_postpone) {
-      if (!postponed_) return;
-      const Saved x = std::exchange(saved_, {});
-      const auto dy = *std::exchange(postponed_, {});
-      Call at = call(run, in_shape_);
+      if (postponed(run).is_empty()) return;
+      detail::Kept& kept = kept_of(run);
+      const Saved x = taken(kept);
+      const auto dy = postponed(run).template take<Value<T, dual_t<Out>>>();
+      Call at = call(run, kept.in);
       layer_.backward_parameters(at.frame, x.view(), dy.view());
     }
   }
@@ -218,12 +222,6 @@ class Bound {
     }
   }
 
-  /// Releases the tensors that forward saved.
-  void forget() {
-    saved_ = {};
-    postponed_ = {};
-  }
-
  private:
   /// Whether the gradients of its parameters can be left for later, see Run::postpones. Those of
   /// shared parameters are written in the order of the model.
@@ -234,6 +232,8 @@ class Bound {
   static constexpr bool has_state = requires(const L& layer, F& frame) { layer.make_state(frame); };
   static constexpr bool saves_output = L::saves == Saves::output;
 
+  static constexpr bool has_kept = requires { typename L::template kept<F>; };
+
   template <class Framed, bool Has>
   struct state_of {
     using type = Nothing;
@@ -242,13 +242,23 @@ class Bound {
   struct state_of<Framed, true> {
     using type = decltype(std::declval<const L&>().make_state(std::declval<Framed&>()));
   };
+  template <class Framed, bool Has>
+  struct kept_by {
+    using type = Nothing;
+  };
+  template <class Framed>
+  struct kept_by<Framed, true> {
+    using type = typename L::template kept<Framed>;
+  };
   using State = typename state_of<F, has_state>::type;
+  using OfLayer = typename kept_by<F, has_kept>::type;
   static constexpr bool has_buffers = requires(State & state) {
     state.visit_buffers([](std::string_view, auto) {});
   };
   static constexpr bool is_sized = parameter_count > 0 || has_buffers;  // by its input, when bound
-  using Saved = std::conditional_t<saves_output, Value<T, Out>, Value<X, In>>;
-  using Framed = std::conditional_t<has_state, StatefulFrame<F, State>, F>;
+  using Saved = std::conditional_t<L::saves == Saves::nothing, Nothing,
+                                   std::conditional_t<saves_output, Value<T, Out>, Value<X, In>>>;
+  using Framed = std::conditional_t<has_state || has_kept, StatefulFrame<F, State, OfLayer>, F>;
   static_assert(detail::must_run<L, Framed, X, T, In, Out, goes_backward<L, S, E>>());
 
   /// Memory for the output: the input's, if the layer may work in place and no other value shares
@@ -261,20 +271,52 @@ class Bound {
     return Value<T, Out>(run.pool, shape, run.place());
   }
 
-  input_gradient_t<T, E, S> backward_in_parts(Run<Ctx>& run, const View<const T, dual_t<Out>>& dy) {
-    const Saved x = std::exchange(saved_, {});
-    Value<T, dual_t<In>> dx(run.pool, in_shape_, run.place());
-    Call at = call(run, in_shape_);
+  static std::unique_ptr<detail::OwnKept> own_kept() {
+    if constexpr (has_kept) {
+      return std::make_unique<detail::OwnKeptAs<OfLayer>>();
+    } else {
+      return nullptr;
+    }
+  }
+
+  detail::Kept& kept_of(Run<Ctx>& run) const { return run.flight->parts[kept_]; }
+  /// The gradient of the output while the gradients of parameters are left for later.
+  detail::SavedValue& postponed(Run<Ctx>& run) const requires(can_postpone) {
+    return run.flight->parts[kept_ + 1].saved;
+  }
+
+  static Saved taken([[maybe_unused]] detail::Kept& kept) {
+    if constexpr (std::same_as<Saved, Nothing>) {
+      return {};
+    } else {
+      return kept.saved.template take<Saved>();
+    }
+  }
+  static OfLayer& own([[maybe_unused]] detail::Kept& kept) {
+    if constexpr (has_kept) {
+      return kept.template own_as<OfLayer>();
+    } else {
+      static Nothing none;
+      return none;
+    }
+  }
+
+  input_gradient_t<T, E, S> backward_in_parts(Run<Ctx>& run, detail::Kept& kept,
+                                              const View<const T, dual_t<Out>>& dy) {
+    const Saved x = taken(kept);
+    Value<T, dual_t<In>> dx(run.pool, kept.in, run.place());
+    Call at = call(run, kept.in);
     layer_.backward_input(at.frame, dy, dx.writable());
     return detail::moved_while<dual_t<typename E::offered>>(
         run, std::move(dx), [&] { layer_.backward_parameters(at.frame, x.view(), dy); });
   }
 
-  Value<T, dual_t<In>> backward_input(Run<Ctx>& run, Value<T, dual_t<Out>>&& dy) {
-    Value<T, dual_t<In>> dx(run.pool, in_shape_, run.place());
-    Call at = call(run, in_shape_);
+  Value<T, dual_t<In>> backward_input(Run<Ctx>& run, detail::Kept& kept,
+                                      Value<T, dual_t<Out>>&& dy) {
+    Value<T, dual_t<In>> dx(run.pool, kept.in, run.place());
+    Call at = call(run, kept.in);
     layer_.backward_input(at.frame, dy.view(), dx.writable());
-    postponed_ = std::move(dy);
+    postponed(run).save(dy);
     return dx;
   }
 
@@ -315,8 +357,8 @@ class Bound {
     typename F::Shapes exchange_shapes{};
     if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
     const F frame(run, parameters_, ordinal_, exchange_shapes, detail::sample_elements<L>(run, in));
-    if constexpr (has_state) {
-      return {{run.observer, work}, {frame, state_}};
+    if constexpr (has_state || has_kept) {
+      return {{run.observer, work}, {frame, state_, own(kept_of(run))}};
     } else {
       return {{run.observer, work}, frame};
     }
@@ -324,25 +366,19 @@ class Bound {
 
   void keep_output([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] const Shape& in,
                    [[maybe_unused]] const Value<T, Out>& y) {
-    if constexpr (S::trains) {
-      in_shape_ = in;
-      if constexpr (goes_backward<L, S, E> && saves_output) {
-        if (run.trains()) saved_ = y;
-      }
+    if constexpr (goes_backward<L, S, E>) {
+      detail::Kept& kept = kept_of(run);
+      kept.in = in;
+      if constexpr (saves_output) kept.saved.save(y);
     }
   }
 
   [[no_unique_address]] L layer_;
   std::string (*name_)();
-  Shape in_shape_;  // of the last forward
   std::uint64_t ordinal_;
   BoundParameters<parameter_count> parameters_;
   State state_;
-  Saved saved_;
-  /// The gradient of the output while the gradients of parameters are left for later.
-  [[no_unique_address]] std::conditional_t<can_postpone, std::optional<Value<T, dual_t<Out>>>,
-                                           Nothing>
-      postponed_;
+  std::size_t kept_;  // the number of what it keeps, in each flight
 };
 
 }  // namespace shardwise

@@ -272,8 +272,6 @@ class Bound<L, S, E> {
     buffers(path, f, Numbers{});
   }
 
-  void forget() { forget(Numbers{}); }
-
  private:
   template <std::size_t Index>
   auto& bound() {
@@ -450,11 +448,6 @@ class Bound<L, S, E> {
   template <class Visitor, std::size_t... Is>
   void buffers(const std::string& path, Visitor&& f, std::index_sequence<Is...>) {
     (bound<Is>().visit_buffers(path_of(path, Is), f), ...);
-  }
-
-  template <std::size_t... Is>
-  void forget(std::index_sequence<Is...>) {
-    (bound<Is>().forget(), ...);
   }
 
   static std::string path_of(const std::string& path, std::size_t number) {

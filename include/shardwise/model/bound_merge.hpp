@@ -14,6 +14,7 @@
 #include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound.hpp"
 #include "shardwise/model/layer_checks.hpp"
+#include "shardwise/model/values.hpp"
 
 namespace shardwise::detail {
 
@@ -52,22 +53,23 @@ class BoundMerge {
   /// Throws shape_error if the merge cannot take operands of these shapes, as far as they are
   /// known.
   BoundMerge(const Op& op, const std::array<Shape, arity>& in, Binder<Ctx>& binder)
-      : op_(op), ordinal_(draws_random<Op> ? binder.next_ordinal++ : 0) {
+      : op_(op), ordinal_(draws_random<Op> ? binder.next_ordinal++ : 0), kept_(binder.kept.size()) {
+    for (std::size_t j = 0; j < arity; ++j) binder.kept.add();
     op.output_shape(in);
   }
 
   /// Converts the operands to the layouts that Op takes, and saves what backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename Operands::offered>&&... offered) {
     Values x{converted<typename Operands::taken>(run, std::move(offered))...};
-    in_shapes_ = std::apply([](const auto&... one) { return std::array{one.global()...}; }, x);
-    const Shape out = op_.output_shape(in_shapes_);
+    const auto shapes = global_shapes(x);
+    const Shape out = op_.output_shape(shapes);
     const auto views = views_of(x);
-    if constexpr (saves_input) {
-      if (run.trains()) saved_ = x;
+    if constexpr (S::input_gradient && !passes_gradient<Op>) {
+      if (run.trains()) keep(run, shapes, x, Numbers{});
     }
     Value<T, Out> y = output(run, x, out);
     {
-      Call at = call(run);
+      Call at = call(run, shapes[0]);
       op_.forward(at.frame, views, y.writable());
     }
     if (run.finds_non_finite())
@@ -83,9 +85,9 @@ class BoundMerge {
       std::apply([&](auto&... one) { ((one = Value<T, dual_t<Out>>(dy)), ...); }, dx);
       dy.release();
     } else {
-      const auto saved = std::exchange(saved_, {});
+      const auto saved = taken(run, Numbers{});
       const auto views = room_for(run, dx, Numbers{});
-      Call at = call(run);
+      Call at = call(run, kept_of(run, 0).in);
       op_.backward(at.frame, views_of(saved), dy.view(), views);
     }
     return brought_back(run, dx, Numbers{});
@@ -96,11 +98,27 @@ class BoundMerge {
   using parameter_types = detail::TypeSet<>;
   template <class Visitor>
   void visit_buffers(const std::string&, Visitor&&) {}
-  void forget() { saved_ = {}; }
   ///@}
 
  private:
-  using Saved = std::conditional_t<saves_input, Values, Nothing>;
+  Kept& kept_of(Run<Ctx>& run, std::size_t operand) const {
+    return run.flight->parts[kept_ + operand];
+  }
+  template <std::size_t... Js>
+  void keep(Run<Ctx>& run, const std::array<Shape, arity>& in, [[maybe_unused]] const Values& x,
+            std::index_sequence<Js...>) const {
+    ((kept_of(run, Js).in = in[Js]), ...);
+    if constexpr (saves_input) (kept_of(run, Js).saved.save(std::get<Js>(x)), ...);
+  }
+  template <std::size_t... Js>
+  auto taken([[maybe_unused]] Run<Ctx>& run, std::index_sequence<Js...>) const {
+    if constexpr (saves_input) {
+      return Values{kept_of(run, Js).saved.template take<std::tuple_element_t<Js, Values>>()...};
+    } else {
+      return Nothing{};
+    }
+  }
+
   static_assert(merge_must_run<Op, F, std::tuple<View<const T, typename Operands::taken>...>,
                                View<T, Out>, View<const T, dual_t<Out>>,
                                std::tuple<View<T, dual_t<typename Operands::taken>>...>,
@@ -125,10 +143,10 @@ class BoundMerge {
     [[no_unique_address]] Observation<typename Ctx::observer> here;
     F frame;
   };
-  Call call(Run<Ctx>& run) const {
+  Call call(Run<Ctx>& run, const Shape& first) const {
     static constexpr BoundParameters<0> none{};
     return {{run.observer, Work{Work::Kind::compute, name_of<Op>, 0, {}}},
-            {run, none, ordinal_, {}, sample_elements<Op>(run, in_shapes_[0])}};
+            {run, none, ordinal_, {}, sample_elements<Op>(run, first)}};
   }
 
   static Nothing views_of(Nothing) { return {}; }
@@ -144,7 +162,7 @@ class BoundMerge {
       value = std::remove_reference_t<decltype(value)>(run.pool, shape, run.place());
       view = value.writable();
     };
-    ((Operands::has_gradient ? make(std::get<Js>(dx), std::get<Js>(views), in_shapes_[Js])
+    ((Operands::has_gradient ? make(std::get<Js>(dx), std::get<Js>(views), kept_of(run, Js).in)
                              : void()),
      ...);
     return views;
@@ -165,8 +183,7 @@ class BoundMerge {
 
   [[no_unique_address]] Op op_;
   std::uint64_t ordinal_;
-  std::array<Shape, arity> in_shapes_{};  // of the last forward
-  Saved saved_;
+  std::size_t kept_;  // the number of what it keeps of its first operand, in each flight
 };
 
 }  // namespace shardwise::detail

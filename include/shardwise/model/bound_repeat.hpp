@@ -85,11 +85,6 @@ class Bound<L, S, E> {
     }
   }
 
-  void forget() {
-    first_.forget();
-    for (Later& block : later_) block.forget();
-  }
-
  private:
   template <class Call>
   static auto at_block(Run<Ctx>& run, std::size_t i, Call&& call) {

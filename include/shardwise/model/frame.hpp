@@ -2,6 +2,7 @@
 // What a layer uses while it runs: its parameters, state, random numbers and exchanges.
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -151,7 +152,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// The sequences of the batch, for a tensor [batch, sequence, ...] or [sequence, ...] of this
   /// global shape: the positions of its tokens, and which tokens belong together.
   /// throws   shape_error for other axes, or for another number of rows than the batch has
-  Sequences sequences(const Shape& global) const { return run_.sequences.of(global); }
+  Sequences sequences(const Shape& global) const { return run_.flight->sequences.of(global); }
 
   /// Elements of earlier batches of this step that went through this layer.
   std::uint64_t first_element() const { return run_.first_sample * sample_elements_; }
@@ -163,17 +164,22 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   std::uint64_t sample_elements_;
 };
 
-/// A frame of a layer that keeps state between calls (`layer.make_state(frame)`).
-template <class F, class State>
+/// A frame of a layer that keeps state between calls (`layer.make_state(frame)`), or something of
+/// each batch until its backward (`kept`); Nothing for the one that it does not have.
+template <class F, class State, class Kept>
 struct StatefulFrame : F {
-  /// `state` is that of the layer.
-  StatefulFrame(const F& frame, State& state) : F(frame), state_(state) {}
+  /// `state` is that of the layer, `kept` what it keeps of this batch.
+  StatefulFrame(const F& frame, State& state, Kept& kept) : F(frame), state_(state), kept_(kept) {}
 
   /// The layer's state.
-  State& state() { return state_; }
+  State& state() requires(!std::same_as<State, Nothing>) { return state_; }
+
+  /// What the layer's forward leaves for the backward of the same batch.
+  Kept& kept() requires(!std::same_as<Kept, Nothing>) { return kept_; }
 
  private:
   State& state_;
+  Kept& kept_;
 };
 
 }  // namespace shardwise

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@
 #include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound_composition.hpp"
 #include "shardwise/model/bound_repeat.hpp"
+#include "shardwise/model/flight.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/shared_checks.hpp"
@@ -117,9 +119,27 @@ class Model {
   /// throws   argument_error for segments that overlap or leave their sample; shape_error and
   ///          others, with the layer's place
   output_view forward(input_view x, std::span<const Segment> segments = {}) requires(Use::trains) {
-    set_sequences(x, segments);
+    return forward(Flight{}, x, segments);
+  }
+
+  /// The same for one of several batches that are under way. Its result is valid until the next
+  /// forward or backward of this flight, or the end of the step. Batches of a step count in the
+  /// order of their forwards; their backwards may have any order.
+  /// throws   argument_error for a flight that is not reserved
+  output_view forward(Flight flight, input_view x,
+                      std::span<const Segment> segments = {}) requires(Use::trains) {
+    begin_forward(flight, x, segments);
     return forward_for(Pass::train, x);
   }
+
+  /// Makes room for `count` batches that went forward and not yet backward, the flights 0 to
+  /// `count` - 1; never fewer than before. A model begins with one flight, which `forward(x)`,
+  /// `evaluate` and `backward(dy)` use. Each takes memory for what one forward saves.
+  void reserve_flights(std::size_t count) {
+    while (flights_.size() < count) flights_.emplace_back().parts = flights_[0].parts.another();
+  }
+  /// The number of flights.
+  std::size_t flights() const { return flights_.size(); }
 
   /// The error for an argument that is not such a view.
   template <class Given>
@@ -144,7 +164,7 @@ class Model {
   /// throws   as forward
   output_view evaluate(input_view x, std::span<const Segment> segments = {}) {
     const auto here = detail::in_phase<Phase::evaluate>(run_);
-    set_sequences(x, segments);
+    begin_forward(Flight{}, x, segments);
     run_.pass = Pass::evaluate;
     return run_forward(x);
   }
@@ -162,24 +182,30 @@ class Model {
   /// sends    `plan().backward`
   /// throws   argument_error without a forward since the last backward or evaluate; shape_error if
   ///          dy does not have the shape of that output
-  auto backward(output_gradient_view dy) requires(Use::trains) {
+  auto backward(output_gradient_view dy) requires(Use::trains) { return backward(Flight{}, dy); }
+
+  /// The same for the batch in this flight.
+  /// throws   argument_error for a flight that is not reserved
+  auto backward(Flight flight, output_gradient_view dy) requires(Use::trains) {
     static_assert(goes_backward<Architecture, Use, E>,
                   "nothing in this model has a gradient: it has no parameters, and its use does "
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
-    if constexpr (checks) check_output_gradient(dy);
+    InFlight& batch = at(flight);
+    if constexpr (checks) check_output_gradient(batch, flight, dy);
+    run_batch(batch);
     const auto here = detail::in_phase<Phase::backward>(run_);
-    may_go_backward_ = false;
+    batch.may_go_backward = false;
+    run_.pass = Pass::train;
     if (run_.gradients == GradientState::none) run_.layer_losses = 0;
     run_.parameters.begin_batch(run_.backend, run_.write());
     auto dx = at_model([&] {
       return bound_.backward(
           run_, detail::converted_all<duals_t<Gives>, true>(run_, detail::values_of(dy)));
     });
-    output_ = {};
+    batch.output = {};
     run_.parameters.end_batch(run_.backend, run_.write());
     run_.gradients = GradientState::summands;
-    run_.first_sample += forward_samples_;
-    ++run_.batch;
+    run_.set_place(next_);
     if constexpr (Use::input_gradient) {
       input_gradient_ = std::move(dx);
       return detail::views_of(input_gradient_);
@@ -241,9 +267,12 @@ class Model {
   /// Discards what forward saved and all gradients. Parameters and the step number stay, so the
   /// step can run again.
   void discard_step() {
-    bound_.forget();
-    may_go_backward_ = false;
-    output_ = {};
+    for (InFlight& batch : flights_) {
+      batch.parts.forget(0, batch.parts.size());
+      batch.may_go_backward = false;
+      batch.output = {};
+    }
+    next_ = {};
     run_.forget_step();
   }
 
@@ -375,6 +404,7 @@ class Model {
   using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
   using ParameterTypes = typename BoundArchitecture::parameter_types;
   using Gives = output_layout_at_t<Architecture, E>;
+  using InFlight = detail::FlightWithOutput<values_t<dtype, output_layout>>;
 
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
         std::unique_ptr<backend_type> own)
@@ -391,7 +421,8 @@ class Model {
   }
 
   BoundArchitecture bind(const input_shapes& in) {
-    Binder<Ctx> binder{run_, parameters_};
+    run_.flight = &flights_.emplace_back();
+    Binder<Ctx> binder{run_, parameters_, run_.flight->parts};
     const input_shapes known = detail::known_input(architecture_, in);
     return at_model([&] { return BoundArchitecture(architecture_, known, binder); });
   }
@@ -400,27 +431,45 @@ class Model {
     const auto here = detail::in_phase<Phase::forward>(run_);
     run_.pass = pass;
     const output_view y = run_forward(x);
-    may_go_backward_ = true;
-    forward_samples_ = detail::samples_of(x);
+    next_ = {run_.first_sample + detail::samples_of(x), static_cast<std::uint16_t>(run_.batch + 1)};
+    run_.flight->behind = next_;
+    run_.flight->may_go_backward = true;
     return y;
   }
 
-  void set_sequences(const input_view& x, std::span<const Segment> segments) {
-    may_go_backward_ = false;
+  InFlight& at(Flight flight) {
+    if (flight.number >= flights_.size())
+      detail::refuse_flight(name_of<Architecture>, flight.number, flights_.size());
+    return flights_[flight.number];
+  }
+
+  /// Makes a batch the one that runs.
+  void run_batch(InFlight& batch) {
+    run_.flight = &batch;
+    run_.set_place(batch.place);
+  }
+
+  /// Makes a new batch the one that runs, in place of the one before in this flight.
+  void begin_forward(Flight flight, const input_view& x, std::span<const Segment> segments) {
+    InFlight& batch = at(flight);
+    if (batch.may_go_backward && batch.behind == next_) next_ = batch.place;
+    batch.may_go_backward = false;
+    batch.place = next_;
+    run_batch(batch);
     at_model([&] {
-      run_.sequences.set(run_.backend, run_.pool, segments, detail::global_shapes(x)[0]);
+      batch.sequences.set(run_.backend, run_.pool, segments, detail::global_shapes(x)[0]);
     });
   }
 
   output_view run_forward(input_view x) {
-    may_go_backward_ = false;
-    output_ = {};
+    auto& output = static_cast<InFlight*>(run_.flight)->output;
+    output = {};
     if constexpr (checks) check_given(x, "input");
     run_.parameters.update_copies(run_.backend, run_.version);
-    output_ = at_model([&] {
+    output = at_model([&] {
       return detail::converted_all<output_layout>(run_, bound_.forward(run_, detail::values_of(x)));
     });
-    return detail::views_of(output_);
+    return detail::views_of(output);
   }
 
   /// A view of another rank's part would be read past its end.
@@ -447,11 +496,13 @@ class Model {
     });
   }
 
-  void check_output_gradient(const output_gradient_view& dy) const {
-    detail::require_may_go_backward(name_of<Architecture>, may_go_backward_, run_.gradients);
+  void check_output_gradient(const InFlight& batch, Flight flight,
+                             const output_gradient_view& dy) const {
+    detail::require_may_go_backward(name_of<Architecture>, batch.may_go_backward, flight.number,
+                                    run_.gradients);
     constexpr std::string_view what = "gradient of the output";
     check_given(dy, what);
-    const auto given = detail::global_shapes(dy), expected = detail::global_shapes(output_);
+    const auto given = detail::global_shapes(dy), expected = detail::global_shapes(batch.output);
     for (std::size_t i = 0; i < given.size(); ++i) {
       const detail::ToCheck of{name_of<Architecture>, what, i, given.size()};
       detail::require_gradient_of_output(of, given[i], expected[i]);
@@ -510,11 +561,10 @@ class Model {
   Run<Ctx> run_;
   Architecture architecture_;
   std::vector<detail::ListedParameter> parameters_;  // in model order
+  std::deque<InFlight> flights_;
   BoundArchitecture bound_;
-  values_t<dtype, output_layout> output_;
   input_gradients_t<dtype, E, Use> input_gradient_;
-  std::uint64_t forward_samples_ = 0;  // of the last forward
-  bool may_go_backward_ = false;
+  detail::BatchPlace next_;  // of the batch that begins next
 };
 
 }  // namespace shardwise

@@ -132,13 +132,23 @@ inline void require_own_part(const ToCheck& of, Place given, Place here) {
                         here.size, ": make it with place_of(ranks) of the model's communicator"});
 }
 
-/// throws   argument_error for a backward without a forward before it, or of a settled step
+/// The error for a flight that a model does not have.
+[[noreturn, gnu::cold]] inline void refuse_flight(std::string (*model)(), std::size_t number,
+                                                  std::size_t flights) {
+  throw argument_error({model(), ": there is no flight ", number, ": the model has ", flights,
+                        ", counted from 0. Call reserve_flights(", number + 1, ") before"});
+}
+
+/// throws   argument_error for a backward without a forward before it in its flight, or of a
+///          settled step
 inline void require_may_go_backward(std::string (*model)(), bool has_gone_forward,
-                                    GradientState gradients) {
+                                    std::size_t flight, GradientState gradients) {
   if (!has_gone_forward) {
     throw argument_error({model(),
                           ": backward without a forward before it: run forward once for each "
-                          "backward, with no evaluate in between"});
+                          "backward, with no evaluate in between",
+                          flight == 0 ? "" : ", in the same flight; this is flight ",
+                          flight == 0 ? "" : std::to_string(flight)});
   }
   if (gradients == GradientState::whole) {
     throw argument_error({model(),

@@ -18,10 +18,10 @@
 #include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/compared_steps.hpp"
 #include "shardwise/model/finite.hpp"
+#include "shardwise/model/flight.hpp"
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/sending.hpp"
-#include "shardwise/model/sequence_table.hpp"
 #include "shardwise/model/shared_parameters.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/redistribute/number.hpp"
@@ -63,6 +63,7 @@ struct Run {
   std::uint64_t step = 1;  ///< selects random numbers of layers; 0 is for initial weights
   /// The step number for loops on a device.
   detail::Changing<typename Context::backend, std::uint32_t> step_there{backend, pool, 1};
+  detail::FlightState* flight = nullptr;          ///< that of the batch that runs
   std::uint64_t first_sample = 0;                 ///< samples of this step before this batch
   std::uint16_t batch = 0;                        ///< batches of this step before this one
   GivenAlike given{};                             ///< for this batch, if it is compared
@@ -73,7 +74,6 @@ struct Run {
   double layer_losses = 0;  ///< what layers added to the loss of this step, or of the one before
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients that are settled at a time
   Pass pass = Pass::train;                          ///< the purpose of this forward
-  detail::SequenceTable sequences{};                ///< of the batch
   /// Whether the layer that runs backward may leave the gradients of its parameters for later:
   /// until a composition around it has started to sum the gradient of its input over the ranks.
   bool postpones = false;
@@ -83,6 +83,12 @@ struct Run {
   void begin_step(std::uint64_t number) {
     step_there.set(backend, RandomStream::step_word(number));
     step = number;
+  }
+
+  /// Makes this the place of the batch that runs.
+  void set_place(const detail::BatchPlace& place) {
+    first_sample = place.first_sample;
+    batch = place.batch;
   }
 
   /// Goes back to the state before the first batch of the step.

@@ -1,12 +1,21 @@
 #pragma once
 // A tensor between the layers of a model: its memory is shared until a layer needs to write.
 
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "shardwise/core/memory.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
+
+namespace detail {
+
+class SavedValue;
+
+}  // namespace detail
 
 /// A view and, unless it is in a caller's memory, a share in the buffer of its memory. A copy
 /// shares the memory; the memory may be written to only while no other value has a share.
@@ -55,9 +64,51 @@ class Value {
  private:
   template <Element, Layout>
   friend class Value;
+  friend class detail::SavedValue;
 
   View<const T, L> view_;
   Buffer buffer_;
 };
+
+namespace detail {
+
+/// A Value of a type that only its reader knows, or none. So what layers save has one type, and is
+/// compiled once.
+class SavedValue {
+ public:
+  template <class T, Layout L>
+  void save(const Value<T, L>& value) {
+    using V = View<const T, L>;
+    static_assert(std::is_trivially_copyable_v<V> && sizeof(V) <= sizeof(Widest));
+    std::memcpy(&view_, &value.view_, sizeof(V));
+    buffer_ = value.buffer_;
+    is_empty_ = false;
+  }
+
+  /// Returns what was saved, a V, and is empty then.
+  template <class V>
+  V take() {
+    V value;
+    std::memcpy(&value.view_, &view_, sizeof(value.view_));
+    value.buffer_ = std::move(buffer_);
+    is_empty_ = true;
+    return value;
+  }
+
+  void forget() {
+    buffer_ = {};
+    is_empty_ = true;
+  }
+  bool is_empty() const { return is_empty_; }
+
+ private:
+  using Widest = View<const float, Sharded<Axis::batch>>;
+
+  alignas(Widest) std::byte view_[sizeof(Widest)]{};
+  Buffer buffer_;
+  bool is_empty_ = true;
+};
+
+}  // namespace detail
 
 }  // namespace shardwise

@@ -1,5 +1,5 @@
 #pragma once
-// What a mixture of experts keeps between calls.
+// The kernels of a mixture of experts, and what it keeps of a batch.
 
 #include <cstddef>
 #include <deque>
@@ -9,7 +9,15 @@
 
 namespace shardwise::detail {
 
-/// The kernels of a mixture of experts, and from forward to backward what it computed.
+/// What a mixture of experts computed in a forward, until its backward.
+template <class T>
+struct ExpertsKept {
+  Routing<accumulate_t<T>> routing;
+  PooledArray<T> logits;    // [rows, experts]
+  PooledArray<T> gate, up;  // [slots, hidden]
+};
+
+/// The kernels of a mixture of experts.
 template <class Backend, class T>
 struct ExpertState {
   using Kernel = typename Backend::template Linear<T>;
@@ -24,13 +32,6 @@ struct ExpertState {
           down(backend, hidden, features) {}
   };
 
-  /// Of the last forward in training.
-  struct Kept {
-    Routing<accumulate_t<T>> routing;
-    PooledArray<T> logits;    // [rows, experts]
-    PooledArray<T> gate, up;  // [slots, hidden]
-  };
-
   ExpertState(Backend& backend, std::size_t features, std::size_t hidden, std::size_t experts,
               std::size_t held)
       : router(backend, features, experts) {
@@ -39,7 +40,6 @@ struct ExpertState {
 
   Kernel router;
   std::deque<Products> products;  // of the rank's experts; kernels need not be movable
-  Kept kept{};
 };
 
 }  // namespace shardwise::detail

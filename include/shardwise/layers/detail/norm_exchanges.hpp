@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/shape.hpp"
@@ -43,17 +44,15 @@ struct NormExchanges {
 
   /// What a layer keeps from forward to backward.
   template <class Frame>
-  static auto make_state(Frame& frame) {
-    using PerRow = decltype(frame.template exchange<0>(frame.template exchange_input<0>()));
-    return NormState<PerRow>{};
-  }
+  using sums_of = NormSums<decltype(std::declval<Frame&>().template exchange<0>(
+      std::declval<Frame&>().template exchange_input<0>()))>;
 
   /// Both passes over x, for rows of `count` elements over all ranks.
   template <class Frame, class T>
   static auto sums(Frame& frame, const RowExtents& here, std::size_t count, double epsilon,
                    const T* x) {
     using Rows = NormStatistics<Centred, accumulate_t<T>>;
-    decltype(frame.state().sums) sums;
+    sums_of<Frame> sums;
     if constexpr (Centred)
       sums.totals = row_sum<of_totals>(frame, here, NormValue<T>{x, here.columns});
     sums.squares = row_sum<of_squares>(

@@ -15,12 +15,6 @@ struct NormSums {
   PerRow squares;  ///< Σ (x - mean)²
 };
 
-/// The state of a normalisation, from forward to backward.
-template <class PerRow>
-struct NormState {
-  NormSums<PerRow> sums;  ///< of the last forward in training
-};
-
 template <class A>
 struct NormRow {
   A mean;

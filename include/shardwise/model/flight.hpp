@@ -1,0 +1,121 @@
+#pragma once
+// What the forward of one batch leaves for its backward. It is not in the layers, so several
+// batches can be under way in one model.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "shardwise/core/shape.hpp"
+#include "shardwise/model/sequence_table.hpp"
+#include "shardwise/model/value.hpp"
+
+namespace shardwise {
+
+/// One of the places in a model for a batch between its forward and its backward, counted from 0;
+/// see `Model::reserve_flights`.
+struct Flight {
+  std::size_t number = 0;  ///< below the number of flights that the model has
+};
+
+namespace detail {
+
+/// What a layer itself keeps of a batch, see `kept` of Layer; of a type that only the layer knows.
+class OwnKept {
+ public:
+  OwnKept() = default;
+  OwnKept(const OwnKept&) = delete;
+  OwnKept& operator=(const OwnKept&) = delete;
+  virtual ~OwnKept() = default;
+
+  /// Releases its memory.
+  virtual void forget() = 0;
+  /// An empty one of the same type.
+  virtual std::unique_ptr<OwnKept> another() const = 0;
+};
+
+template <class T>
+struct OwnKeptAs final : OwnKept {
+  T object{};
+
+  void forget() override { object = T{}; }
+  std::unique_ptr<OwnKept> another() const override { return std::make_unique<OwnKeptAs>(); }
+};
+
+/// What a layer, or an operand of a merge, leaves for its backward.
+struct Kept {
+  Shape in{};                      ///< the global shape of the input
+  SavedValue saved{};              ///< the input or output, if backward needs it
+  std::unique_ptr<OwnKept> own{};  ///< null if the layer has no `kept`
+
+  /// The layer's own object.
+  template <class T>
+  T& own_as() const {
+    return static_cast<OwnKeptAs<T>&>(*own).object;
+  }
+
+  /// Releases the memory.
+  void forget() {
+    saved.forget();
+    if (own != nullptr) own->forget();
+  }
+};
+
+/// What all parts of a model keep of one batch, in model order.
+class KeptByParts {
+ public:
+  KeptByParts() = default;
+
+  /// Adds one more, and returns its number.
+  std::size_t add(std::unique_ptr<OwnKept> own = {}) {
+    all_.push_back({{}, {}, std::move(own)});
+    return size() - 1;
+  }
+
+  Kept& operator[](std::size_t number) { return all_[number]; }
+  std::size_t size() const { return all_.size(); }
+
+  /// Releases the memory of those from number `first` to `last`, without the last.
+  void forget(std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) all_[i].forget();
+  }
+
+  /// As many empty ones of the same types.
+  KeptByParts another() const {
+    KeptByParts other;
+    for (const Kept& one : all_) other.add(one.own == nullptr ? nullptr : one.own->another());
+    return other;
+  }
+
+ private:
+  std::vector<Kept> all_;
+};
+
+/// The place of a batch in its step.
+struct BatchPlace {
+  std::uint64_t first_sample = 0;  ///< samples of the step before this batch
+  std::uint16_t batch = 0;         ///< batches of the step before this one
+
+  friend constexpr bool operator==(const BatchPlace&, const BatchPlace&) = default;
+};
+
+/// A flight of a model.
+struct FlightState {
+  KeptByParts parts{};           ///< what its parts keep
+  SequenceTable sequences{};     ///< of the batch
+  BatchPlace place{};            ///< of the batch
+  BatchPlace behind{};           ///< of a batch behind it
+  bool may_go_backward = false;  ///< whether there was a forward and no backward yet
+};
+
+/// A flight and the output of its batch, for every model with such outputs.
+template <class Output>
+struct FlightWithOutput : FlightState {
+  Output output{};
+};
+
+}  // namespace detail
+
+}  // namespace shardwise
