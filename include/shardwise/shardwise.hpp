@@ -83,6 +83,7 @@ namespace shardwise {}
 // Layers put together
 #include "shardwise/model/composition.hpp"
 #include "shardwise/model/join.hpp"
+#include "shardwise/model/recompute.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"

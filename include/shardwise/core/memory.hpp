@@ -169,6 +169,10 @@ class Pool {
   /// Bytes allocated so far.
   std::size_t reserved() const noexcept { return blocks_.reserved + on_host_.reserved; }
 
+  /// Of these, the bytes that buffers hold now or that are kept; whole blocks. Counts all free
+  /// blocks.
+  std::size_t lent() const noexcept { return lent(blocks_) + lent(on_host_); }
+
  private:
   struct SizeClass {
     std::size_t number;
@@ -176,6 +180,19 @@ class Pool {
   };
 
   static constexpr std::size_t smallest_shift = 6;
+
+  static std::size_t lent(const Store& store) noexcept {
+    std::size_t bytes = store.reserved;
+    for (const Block* block : store.free)
+      for (; block != nullptr; block = block->next) bytes -= bytes_of(block->size_class);
+    return bytes;
+  }
+
+  /// The bytes of the blocks of a size class, see `size_class`.
+  static constexpr std::size_t bytes_of(std::size_t number) {
+    if (number == 0) return std::size_t{1} << smallest_shift;
+    return ((number - 1) % 4 + 5) << ((number - 1) / 4 + smallest_shift - 2);
+  }
 
   /// Rounds up to 4, 5, 6 or 7 quarters of a power of two, at least 64 bytes.
   static constexpr SizeClass size_class(std::size_t bytes) {

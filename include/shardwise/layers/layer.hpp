@@ -140,6 +140,7 @@ struct KeepsLayout {
 ///     template <Layout In> L with_activation(Activation) const;
 ///                                              the same layer, which applies this to its output
 ///     auto make_state(Frame&) const;           the state that it keeps: `frame.state()`
+///     template <class Frame> using kept = ...; what forward leaves for backward: `frame.kept()`
 ///
 /// A layer with `backward_in_parts` must save its input and not work in place. Besides `backward`,
 /// it has two functions that together do the same. They are called in this order in place of
@@ -151,6 +152,10 @@ struct KeepsLayout {
 /// A layer that is derived from such a layer and has its own `backward` must also have these two,
 /// or set `backward_in_parts` to false: else its `backward` is not called if ranks sum dx
 /// meanwhile.
+///
+/// `kept` is a type that is default-constructible and movable. forward sets it in training, and
+/// backward of the same batch takes it out by std::exchange. There is one object for each batch
+/// under way, so what belongs to a batch must be here and not in the state.
 ///
 /// A state that must outlive a step, and so belongs in a checkpoint, has a member
 /// `visit_buffers(f)`, which calls f(name, View<T, L>) for each of its tensors; L is Invariant or

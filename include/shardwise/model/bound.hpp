@@ -141,19 +141,19 @@ class Bound {
     if constexpr (detail::passes_forward<L>) {
       const Shape in = x.global();
       Value<T, Out> y(std::move(x), out_shape);
-      if (run.trains()) keep_output(run, in, y);
+      if (run.saves()) keep_output(run, in, y);
       return y;
     } else {
       const View<const X, In> in = x.view();
       if constexpr (goes_backward<L, S, E> && L::saves == Saves::input) {
-        if (run.trains()) kept_of(run).saved.save(x);
+        if (run.saves()) kept_of(run).saved.save(x);
       }
       Value<T, Out> y = output_for(run, x, out_shape);
       {
         Call at = call(run, in.global());
         layer_.forward(at.frame, in, y.writable());
       }
-      if (run.trains()) keep_output(run, in.global(), y);
+      if (run.saves()) keep_output(run, in.global(), y);
       if (run.finds_non_finite())
         detail::require_finite(run.backend, run.pool, run.ranks, y.view().span(), "the output");
       return y;

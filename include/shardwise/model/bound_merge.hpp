@@ -65,7 +65,7 @@ class BoundMerge {
     const Shape out = op_.output_shape(shapes);
     const auto views = views_of(x);
     if constexpr (S::input_gradient && !passes_gradient<Op>) {
-      if (run.trains()) keep(run, shapes, x, Numbers{});
+      if (run.saves()) keep(run, shapes, x, Numbers{});
     }
     Value<T, Out> y = output(run, x, out);
     {

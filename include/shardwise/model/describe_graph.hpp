@@ -126,9 +126,9 @@ class GraphDrawer : public WalkVisitor {
     give(layout_name<typename Op::template output_layout<In>>());
   }
 
-  template <class L>
-  void open([[maybe_unused]] const L& composition) {
-    if (skipped_ > 0) return;
+  template <bool Returns, class L>
+  Nothing open([[maybe_unused]] const L& composition) {
+    if (skipped_ > 0) return {};
     Composition here;
     if constexpr (RepeatsBlock<L>) {
       here.times = composition.times();
@@ -137,10 +137,11 @@ class GraphDrawer : public WalkVisitor {
       here.has_box = begin_box(short_name<L>());
     }
     open_.push_back(here);
+    return {};
   }
 
-  template <class L>
-  void close() {
+  template <bool Returns, class L>
+  void close(Nothing) {
     if (skipped_ > 0) return;
     if (open_.back().has_box) end_box();
     open_.pop_back();

@@ -124,7 +124,9 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   bool training() const { return run_.trains(); }
 
   /// Whether this forward is the first one of its batch in training.
-  bool sees_new_batch() const { return run_.trains() && !run_.finds_non_finite(); }
+  bool sees_new_batch() const {
+    return run_.trains() && !run_.finds_non_finite() && !run_.is_again;
+  }
 
   /// The layer's random numbers of this step, indexed by global element from `first_element()` on.
   /// A DeviceRandomStream on a device, for loops; else a RandomStream.

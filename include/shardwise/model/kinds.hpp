@@ -19,6 +19,12 @@ concept RepeatsBlock = requires {
   typename L::repeated_block;
 };
 
+/// A composition of one block that runs forward again in backward, see `Recompute`.
+template <class L>
+concept Recomputes = ListsParts<L> && requires {
+  typename L::recomputed;
+};
+
 template <class L>
 concept IsComposition = ListsParts<L> || RepeatsBlock<L>;
 

@@ -11,6 +11,7 @@
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/plan_checks.hpp"
+#include "shardwise/model/recompute.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
 #include "shardwise/model/sequential.hpp"
@@ -104,6 +105,19 @@ struct PlanVisitor : WalkVisitor {
     if constexpr (!std::is_void_v<X>) dtype = dtype_v<X>;
     add_redistribution<R>(forward, shape, dtype);
     if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, dtype);
+  }
+
+  /// The calls before the composition.
+  template <bool Returns, class L>
+  constexpr std::size_t open(const L&) const {
+    return forward.size();
+  }
+  /// In backward, a block that is recomputed first calls again what it called since then.
+  template <bool Returns, class L>
+  constexpr void close(std::size_t before) {
+    if constexpr (Returns && Recomputes<L>) {
+      for (std::size_t i = forward.size(); i-- > before;) returning.add(forward[i]);
+    }
   }
 
   template <class L, Layout In, bool Returns>

@@ -28,6 +28,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "shardwise/core/bytes.hpp"
 #include "shardwise/core/growing_list.hpp"
@@ -61,10 +62,12 @@ constexpr Shape input_shape(batch samples) {
 struct RankMemory {
   std::size_t parameters = 0;  ///< and as many gradients
   std::size_t saved = 0;       ///< of layers' inputs and outputs, from forward until backward
+  /// Of the block of a Recompute during its backward: the most of all blocks.
+  std::size_t recomputed = 0;
 
-  /// Bytes of parameters, gradients and saved values, if all are of this dtype.
+  /// Bytes of parameters, gradients, and saved and recomputed values, if all are of this dtype.
   constexpr std::size_t bytes(Dtype dtype = Dtype::float32) const {
-    return (2 * parameters + saved) * size_of(dtype);
+    return (2 * parameters + saved + recomputed) * size_of(dtype);
   }
 
   friend constexpr bool operator==(const RankMemory&, const RankMemory&) = default;
@@ -123,6 +126,12 @@ namespace detail {
 /// Adds up the memory of the rank at `place`. A tensor that several layers save counts once,
 /// whether as output or as input. A model's input is in the caller's memory and does not count.
 class MemoryVisitor : public WalkVisitor {
+  /// As in RankMemory.
+  struct Values {
+    std::size_t saved = 0;
+    std::size_t recomputed = 0;
+  };
+
  public:
   /// The state of the tensor that the last layer gave.
   struct Position {
@@ -132,7 +141,9 @@ class MemoryVisitor : public WalkVisitor {
 
   explicit constexpr MemoryVisitor(Place place) : place_(place), parameters_(place) {}
 
-  constexpr RankMemory result() const { return {parameters_.elements, saved_}; }
+  constexpr RankMemory result() const {
+    return {parameters_.elements, values_.saved, values_.recomputed};
+  }
 
   template <Layout L>
   constexpr void input(const Shape&) {
@@ -147,8 +158,28 @@ class MemoryVisitor : public WalkVisitor {
   }
 
   template <class R, bool Returns, class X>
-  constexpr void redistribution(const Shape&) {
+  constexpr void redistribution(const Shape& shape) {
     if (R::movement != Movement::none) here_ = {};
+    elements_here_ = local_shape<typename R::to>(shape, place_).elements();
+  }
+
+  /// A block that is recomputed saves its input, and its other values only while it runs again.
+  template <bool Returns, class L>
+  constexpr Values open(const L&) {
+    if constexpr (Returns && Recomputes<L>) {
+      keep(elements_here_);
+      return std::exchange(values_, {});
+    } else {
+      return {};
+    }
+  }
+  template <bool Returns, class L>
+  constexpr void close(const Values& around) {
+    if constexpr (Returns && Recomputes<L>) {
+      const std::size_t again = values_.saved + values_.recomputed;
+      values_ = {around.saved, again > around.recomputed ? again : around.recomputed};
+      here_.is_kept = 0;
+    }
   }
 
   template <class L, Layout In, bool Returns>
@@ -177,14 +208,18 @@ class MemoryVisitor : public WalkVisitor {
  private:
   template <Layout L>
   constexpr void keep(const Shape& shape) {
+    keep(local_shape<L>(shape, place_).elements());
+  }
+  constexpr void keep(std::size_t elements) {
     std::uint8_t& is_kept = here_.fork > 0 ? is_kept_at_[here_.fork - 1] : here_.is_kept;
-    if (is_kept == 0) saved_ += local_shape<L>(shape, place_).elements();
+    if (is_kept == 0) values_.saved += elements;
     is_kept = 1;
   }
 
   Place place_;
   ParameterCounter parameters_;
-  std::size_t saved_ = 0;
+  Values values_;
+  std::size_t elements_here_ = 0;  // of the value of the last redistribution
   Position here_;
   GrowingList<std::uint8_t> is_kept_at_;  // each fork
 };

@@ -63,7 +63,13 @@ struct Run {
   std::uint64_t step = 1;  ///< selects random numbers of layers; 0 is for initial weights
   /// The step number for loops on a device.
   detail::Changing<typename Context::backend, std::uint32_t> step_there{backend, pool, 1};
-  detail::FlightState* flight = nullptr;          ///< that of the batch that runs
+  detail::FlightState* flight = nullptr;  ///< that of the batch that runs
+  ///@{
+  /// Whether this forward is that of a Recompute's block in forward, which will run again, or the
+  /// one that runs again in backward.
+  bool goes_forward_again = false;
+  bool is_again = false;
+  ///@}
   std::uint64_t first_sample = 0;                 ///< samples of this step before this batch
   std::uint16_t batch = 0;                        ///< batches of this step before this one
   GivenAlike given{};                             ///< for this batch, if it is compared
@@ -105,6 +111,8 @@ struct Run {
   /// Properties of the pass for layers.
   bool trains() const { return pass != Pass::evaluate; }
   bool finds_non_finite() const { return pass == Pass::find_non_finite; }
+  /// Whether layers save for backward what they say in `saves`.
+  bool saves() const { return trains() && !goes_forward_again; }
   ///@}
 
   /// Whether gradients of a batch replace the old values or are added to them.
@@ -158,19 +166,24 @@ class InNumberedPart {
   [[no_unique_address]] Observation<typename Context::observer> seen_;
 };
 
-/// Sets Run::postpones while it lives, for a communicator that can start a sum.
-template <bool CanStart>
-class Postponing {
+/// Sets a flag of the run while it lives.
+class SetMeanwhile {
  public:
-  Postponing(bool& postpones, bool now)
-      : postpones_(postpones), before_(std::exchange(postpones, now)) {}
-  Postponing(const Postponing&) = delete;
-  Postponing& operator=(const Postponing&) = delete;
-  ~Postponing() { postpones_ = before_; }
+  SetMeanwhile(bool& flag, bool now) : flag_(flag), before_(std::exchange(flag, now)) {}
+  SetMeanwhile(const SetMeanwhile&) = delete;
+  SetMeanwhile& operator=(const SetMeanwhile&) = delete;
+  ~SetMeanwhile() { flag_ = before_; }
 
  private:
-  bool& postpones_;
+  bool& flag_;
   bool before_;
+};
+
+/// Sets Run::postpones while it lives, for a communicator that can start a sum.
+template <bool CanStart>
+class Postponing : SetMeanwhile {
+ public:
+  using SetMeanwhile::SetMeanwhile;
 };
 template <>
 class Postponing<false> {

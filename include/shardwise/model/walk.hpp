@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shardwise/model/bound_composition.hpp"
+#include "shardwise/model/bound_recompute.hpp"
 #include "shardwise/model/bound_repeat.hpp"
 
 namespace shardwise::detail {
@@ -48,10 +49,14 @@ struct WalkVisitor {
   ///@}
   ///@{
   /// The visits between the two are inside L, a composition; its input already has its layout.
-  template <class L>
-  constexpr void open(const L&) {}
-  template <class L>
-  constexpr void close() {}
+  /// Returns says whether any part of L runs backward. `open` may change the position of an only
+  /// input; `close` gets what it returned.
+  template <bool Returns, class L>
+  constexpr Nothing open(const L&) {
+    return {};
+  }
+  template <bool Returns, class L>
+  constexpr void close(Nothing) {}
   ///@}
 };
 
@@ -103,7 +108,11 @@ struct Walk<L, S, E> {
                               Visitor& visitor) {
     [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
       (bring_input<Ks>(shapes[Ks], positions[Ks], visitor), ...);
-      visitor.open(list);
+    }
+    (std::make_index_sequence<L::inputs>{});
+    const auto opened = visitor.template open<goes_backward<L, S, E>>(list);
+    if constexpr (L::inputs == 1) positions[0] = visitor.position();
+    [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
       ((visitor.go_to(positions[Ks]), keep<Ks>(positions, visitor)), ...);
     }
     (std::make_index_sequence<L::inputs>{});
@@ -111,7 +120,7 @@ struct Walk<L, S, E> {
       (visit_part<Is>(list, shapes, positions, visitor), ...);
     }
     (std::make_index_sequence<L::size>{});
-    visitor.template close<L>();
+    visitor.template close<goes_backward<L, S, E>, L>(opened);
   }
 
   /// After all parts: output K of the model.
@@ -202,7 +211,7 @@ struct Walk<L, S, E> {
   template <class Visitor>
   static constexpr Shape visit(const L& repeat, const Shape& in, Visitor& visitor) {
     visitor.template redistribution<Enter, S::input_gradient, void>(in);
-    visitor.open(repeat);
+    const auto opened = visitor.template open<goes_backward<L, S, E>>(repeat);
     Shape shape = in;
     for (std::size_t i = 0; i < repeat.times(); ++i) {
       visitor.enter(i);
@@ -211,7 +220,7 @@ struct Walk<L, S, E> {
       visitor.template redistribution<Leave, goes_backward<L, S, E>, void>(shape);
       visitor.leave();
     }
-    visitor.template close<L>();
+    visitor.template close<goes_backward<L, S, E>, L>(opened);
     return shape;
   }
 };
