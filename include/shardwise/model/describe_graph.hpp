@@ -126,8 +126,8 @@ class GraphDrawer : public WalkVisitor {
     give(layout_name<typename Op::template output_layout<In>>());
   }
 
-  template <bool Returns, class L>
-  Nothing open([[maybe_unused]] const L& composition) {
+  template <bool Returns, Layout In, class L>
+  Nothing open([[maybe_unused]] const L& composition, const Shape&) {
     if (skipped_ > 0) return {};
     Composition here;
     if constexpr (RepeatsBlock<L>) {

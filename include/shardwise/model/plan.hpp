@@ -108,8 +108,8 @@ struct PlanVisitor : WalkVisitor {
   }
 
   /// The calls before the composition.
-  template <bool Returns, class L>
-  constexpr std::size_t open(const L&) const {
+  template <bool Returns, Layout In, class L>
+  constexpr std::size_t open(const L&, const Shape&) const {
     return forward.size();
   }
   /// In backward, a block that is recomputed first calls again what it called since then.

@@ -158,16 +158,15 @@ class MemoryVisitor : public WalkVisitor {
   }
 
   template <class R, bool Returns, class X>
-  constexpr void redistribution(const Shape& shape) {
+  constexpr void redistribution(const Shape&) {
     if (R::movement != Movement::none) here_ = {};
-    elements_here_ = local_shape<typename R::to>(shape, place_).elements();
   }
 
   /// A block that is recomputed saves its input, and its other values only while it runs again.
-  template <bool Returns, class L>
-  constexpr Values open(const L&) {
+  template <bool Returns, Layout In, class L>
+  constexpr Values open(const L&, const Shape& in) {
     if constexpr (Returns && Recomputes<L>) {
-      keep(elements_here_);
+      keep<In>(in);
       return std::exchange(values_, {});
     } else {
       return {};
@@ -208,18 +207,14 @@ class MemoryVisitor : public WalkVisitor {
  private:
   template <Layout L>
   constexpr void keep(const Shape& shape) {
-    keep(local_shape<L>(shape, place_).elements());
-  }
-  constexpr void keep(std::size_t elements) {
     std::uint8_t& is_kept = here_.fork > 0 ? is_kept_at_[here_.fork - 1] : here_.is_kept;
-    if (is_kept == 0) values_.saved += elements;
+    if (is_kept == 0) values_.saved += local_shape<L>(shape, place_).elements();
     is_kept = 1;
   }
 
   Place place_;
   ParameterCounter parameters_;
   Values values_;
-  std::size_t elements_here_ = 0;  // of the value of the last redistribution
   Position here_;
   GrowingList<std::uint8_t> is_kept_at_;  // each fork
 };

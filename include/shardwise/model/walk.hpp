@@ -48,11 +48,12 @@ struct WalkVisitor {
   constexpr void leave() {}
   ///@}
   ///@{
-  /// The visits between the two are inside L, a composition; its input already has its layout.
-  /// Returns says whether any part of L runs backward. `open` may change the position of an only
-  /// input; `close` gets what it returned.
-  template <bool Returns, class L>
-  constexpr Nothing open(const L&) {
+  /// The visits between the two are inside L, a composition; its input already has its layout,
+  /// In, and the shape `in` (the first input, if there are several). Returns says whether any part
+  /// of L runs backward. `open` may change the position of an only input; `close` gets what it
+  /// returned.
+  template <bool Returns, Layout In, class L>
+  constexpr Nothing open(const L&, const Shape& /*in*/) {
     return {};
   }
   template <bool Returns, class L>
@@ -110,7 +111,8 @@ struct Walk<L, S, E> {
       (bring_input<Ks>(shapes[Ks], positions[Ks], visitor), ...);
     }
     (std::make_index_sequence<L::inputs>{});
-    const auto opened = visitor.template open<goes_backward<L, S, E>>(list);
+    const auto opened =
+        visitor.template open<goes_backward<L, S, E>, slot_layout<0>>(list, shapes[0]);
     if constexpr (L::inputs == 1) positions[0] = visitor.position();
     [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
       ((visitor.go_to(positions[Ks]), keep<Ks>(positions, visitor)), ...);
@@ -211,7 +213,7 @@ struct Walk<L, S, E> {
   template <class Visitor>
   static constexpr Shape visit(const L& repeat, const Shape& in, Visitor& visitor) {
     visitor.template redistribution<Enter, S::input_gradient, void>(in);
-    const auto opened = visitor.template open<goes_backward<L, S, E>>(repeat);
+    const auto opened = visitor.template open<goes_backward<L, S, E>, Stream>(repeat, in);
     Shape shape = in;
     for (std::size_t i = 0; i < repeat.times(); ++i) {
       visitor.enter(i);
