@@ -20,6 +20,7 @@ namespace shardwise {}
 // How a tensor lies over ranks
 #include "shardwise/layout/layout.hpp"
 #include "shardwise/layout/layouts.hpp"
+#include "shardwise/layout/over.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/layout/token_rows.hpp"
 #include "shardwise/layout/view.hpp"

@@ -1,13 +1,21 @@
-// The one pair of layouts without a redistribution.
+// Pairs of layouts without a redistribution.
 
 #include "shardwise/redistribute/redistribute.hpp"
 
 using namespace shardwise;
 
+using Rows = Sharded<Axis::batch>;
+template <Layout L>
+using OnData = Over<On<MeshAxis::data, L>, On<MeshAxis::tensor, Rows>>;
+
 #if CASE == 1  // expect: there is no redistribution from From to To
 using Asked = Redistribute<Replicated, Partial>;
 #elif CASE == 2  // expect: Go through Invariant \(Replicated -> Invariant -> Partial\)
-using Asked = adjoint_t<Redistribute<Replicated, Partial> >;
+using Asked = adjoint_t<Redistribute<Replicated, Partial>>;
+#elif CASE == 3  // expect: no inner one \(see MeshAxis\) cuts the same axis. Take the inner cut
+using Asked = Redistribute<OnData<Rows>, OnData<Invariant>>;
+#elif CASE == 4  // expect: Over names a mesh axis twice
+using Asked = Redistribute<Over<On<MeshAxis::data, Rows>, On<MeshAxis::data, Partial>>, Invariant>;
 #else
 using Asked = Redistribute<Replicated, Invariant>;
 #endif

@@ -163,6 +163,15 @@ struct MeshPlace {
   friend constexpr bool operator==(const MeshPlace&, const MeshPlace&) = default;
 };
 
+/// "rank 1 of 2 along data, rank 0 of 4 along tensor"; axes of one rank are left out.
+inline std::string to_string(const MeshPlace& place) {
+  std::string text;
+  for (const MeshAxis axis : mesh_axes)
+    if (place[axis].size != 1)
+      text += detail::sentence({text.empty() ? "" : ", ", place[axis], " along ", name(axis)});
+  return text.empty() ? to_string(Place{}) : text;
+}
+
 /// The place of rank number `rank` in a mesh whose ranks are numbered in this order.
 constexpr MeshPlace place_in(const mesh& sizes, int rank, const MeshOrder& order = mesh_axes) {
   MeshPlace place;

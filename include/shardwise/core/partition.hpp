@@ -2,6 +2,7 @@
 // How an axis is split over ranks. One function gives the size and offset of every shard.
 
 #include <cstddef>
+#include <string>
 
 #include "shardwise/core/shape.hpp"
 
@@ -14,6 +15,11 @@ struct Place {
 
   friend constexpr bool operator==(const Place&, const Place&) = default;
 };
+
+/// "rank 1 of 4".
+inline std::string to_string(const Place& place) {
+  return "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size);
+}
 
 /// A run of neighbouring elements of one axis.
 struct Interval {

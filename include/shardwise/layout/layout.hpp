@@ -1,12 +1,11 @@
 #pragma once
-// Layouts of a global tensor over the ranks of a mesh axis. Pure types: no sizes, no rank counts.
+// Layouts of a global tensor over ranks. Pure types: no sizes, no rank counts.
 
 #include <concepts>
-#include <cstdint>
 #include <string>
-#include <type_traits>
 
 #include "shardwise/core/shape.hpp"
+#include "shardwise/layout/layout_value.hpp"
 #include "shardwise/layout/window.hpp"
 
 namespace shardwise {
@@ -42,6 +41,10 @@ struct HaloedPartial {
   static constexpr Window window = W;  ///< that slides along it
 };
 
+/// Layouts along several axes of a mesh; see `Over`, which alone names it.
+template <class... Ons>
+struct Product;
+
 namespace detail {
 template <class L>
 inline constexpr bool is_sharded = false;
@@ -57,6 +60,26 @@ template <class L>
 inline constexpr bool is_haloed_partial = false;
 template <Axis A, Window W>
 inline constexpr bool is_haloed_partial<HaloedPartial<A, W>> = true;
+
+template <class L>
+inline constexpr bool is_product = false;
+template <class... Ons>
+inline constexpr bool is_product<Product<Ons...>> = true;
+
+/// L as a value.
+template <class L>
+inline constexpr LayoutValue layout_value{LayoutValue::Kind::invariant};
+template <>
+inline constexpr LayoutValue layout_value<Replicated>{LayoutValue::Kind::replicated};
+template <>
+inline constexpr LayoutValue layout_value<Partial>{LayoutValue::Kind::partial};
+template <Axis A>
+inline constexpr LayoutValue layout_value<Sharded<A>>{LayoutValue::Kind::sharded, A};
+template <Axis A, Window W>
+inline constexpr LayoutValue layout_value<Haloed<A, W>>{LayoutValue::Kind::haloed, A, W};
+template <Axis A, Window W>
+inline constexpr LayoutValue layout_value<HaloedPartial<A, W>>{LayoutValue::Kind::haloed_partial, A,
+                                                               W};
 
 template <class L>
 struct dual {
@@ -96,28 +119,31 @@ concept HaloedPartialLayout = detail::is_haloed_partial<L>;
 template <class L>
 concept SplitLayout = ShardedLayout<L> || HaloedLayout<L> || HaloedPartialLayout<L>;
 
-/// A layout: `Invariant`, `Replicated`, `Partial`, `Sharded<Axis>`, `Haloed<Axis, Window>` or
-/// `HaloedPartial<Axis, Window>`.
+/// A layout over one axis of ranks: `Invariant`, `Replicated`, `Partial`, `Sharded<Axis>`,
+/// `Haloed<Axis, Window>` or `HaloedPartial<Axis, Window>`.
 /// valid: `Partial`, `Sharded<Axis::batch>`      invalid: `int`, `Axis`, `const Partial`
 template <class L>
-concept Layout = std::same_as<L, Invariant> || std::same_as<L, Replicated> ||
+concept PlainLayout = std::same_as<L, Invariant> || std::same_as<L, Replicated> ||
     std::same_as<L, Partial> || SplitLayout<L>;
+
+/// A layout over several axes of a mesh of ranks, or over another one than `tensor`: see `Over`.
+/// valid: `Over<On<MeshAxis::data, Sharded<Axis::batch>>>`
+template <class L>
+concept MeshLayout = detail::is_product<L>;
+
+/// A layout: a `PlainLayout`, or a `MeshLayout`.
+template <class L>
+concept Layout = PlainLayout<L> || MeshLayout<L>;
 
 /// The layout of the gradient of a tensor laid out as L. `dual_t<dual_t<L>>` is L.
 template <Layout L>
 using dual_t = typename detail::dual<L>::type;
 
-/// "Sharded<feature>", "Haloed<height, kernel 3 stride 2 padding 1+1>", for messages.
+/// "Sharded<feature>", "Haloed<height, kernel 3 stride 2 padding 1+1>",
+/// "Over<On<data, Sharded<batch>>, On<tensor, Partial>>", for messages.
 template <Layout L>
 std::string layout_name() {
-  if constexpr (SplitLayout<L> && !ShardedLayout<L>) {
-    return (HaloedLayout<L> ? "Haloed<" : "HaloedPartial<") + std::string(name(L::axis)) + ", " +
-           to_string(L::window) + '>';
-  }
-  if constexpr (std::same_as<L, Invariant>) return "Invariant";
-  if constexpr (std::same_as<L, Replicated>) return "Replicated";
-  if constexpr (std::same_as<L, Partial>) return "Partial";
-  if constexpr (ShardedLayout<L>) return "Sharded<" + std::string(name(L::axis)) + '>';
+  return to_string(detail::layout_value<L>);
 }
 
 }  // namespace shardwise

@@ -1,50 +1,104 @@
 #pragma once
 // The part of a global tensor that one rank holds.
 
-#include <string>
+#include <array>
+#include <cstddef>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/layout/layout.hpp"
+#include "shardwise/layout/over.hpp"
 
 namespace shardwise {
 
-/// Position of the axis that L splits. Throws shape_error if the tensor has no such axis.
-template <SplitLayout L>
-constexpr std::size_t split_position(const Shape& global) {
-  const std::size_t position = global.find(L::axis);
+namespace detail {
+
+constexpr std::size_t split_position(const LayoutValue& layout, const Shape& global) {
+  const std::size_t position = global.find(layout.axis);
   if (position == global.rank()) {
-    throw shape_error({"a tensor ", global, " cannot be laid out as ", layout_name<L>(),
-                       ": it has no axis of that name"});
+    throw shape_error(
+        {"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis of that name"});
   }
   return position;
+}
+
+constexpr Interval held_interval(const LayoutValue& layout, const Dim& dim, Place place) {
+  if (!layout.has_halo()) return block_of(dim, place);
+  const Interval units = layout.window.on(dim).held_by(place, dim.units);
+  return {units.offset * dim.grain, units.size * dim.grain};
+}
+
+constexpr Shape local_shape(const LayoutValue& layout, const Shape& global, Place place) {
+  Shape local = global;
+  if (layout.cuts()) {
+    Dim& split = local[split_position(layout, global)];
+    if (split.known()) split = with_extent(split, held_interval(layout, split, place).size);
+  }
+  return local;
+}
+/// The outer axis of the mesh cuts first.
+constexpr Shape local_shape(const MeshLayoutValue& layout, const Shape& global,
+                            const MeshPlace& place) {
+  Shape local = global;
+  for (const MeshAxis axis : mesh_axes) local = local_shape(layout[axis], local, place[axis]);
+  return local;
+}
+
+/// The first element of a part of a tensor, axis by axis.
+using PartBegin = std::array<std::size_t, Shape::max_rank>;
+
+constexpr PartBegin local_begin(const LayoutValue& layout, const Shape& global, Place place) {
+  PartBegin begin{};
+  if (layout.cuts()) {
+    const std::size_t position = split_position(layout, global);
+    begin[position] = held_interval(layout, global[position], place).offset;
+  }
+  return begin;
+}
+constexpr PartBegin local_begin(const MeshLayoutValue& layout, const Shape& global,
+                                const MeshPlace& place) {
+  PartBegin begin{};
+  Shape held = global;
+  for (const MeshAxis axis : mesh_axes) {
+    const PartBegin within = local_begin(layout[axis], held, place[axis]);
+    for (std::size_t i = 0; i < begin.size(); ++i) begin[i] += within[i];
+    held = local_shape(layout[axis], held, place[axis]);
+  }
+  return begin;
+}
+
+}  // namespace detail
+
+/// PartBegin of the axis that L splits. Throws shape_error if the tensor has no such axis.
+template <SplitLayout L>
+constexpr std::size_t split_position(const Shape& global) {
+  return detail::split_position(detail::layout_value<L>, global);
 }
 
 /// The part that the rank at `place` holds of an axis that L splits.
 template <SplitLayout L>
 constexpr Interval held_interval(const Dim& dim, Place place) {
-  if constexpr (ShardedLayout<L>) {
-    return block_of(dim, place);
-  } else {
-    const Interval units = L::window.on(dim).held_by(place, dim.units);
-    return {units.offset * dim.grain, units.size * dim.grain};
-  }
+  return detail::held_interval(detail::layout_value<L>, dim, place);
 }
 
 /// The shape of the part that the rank at `place` holds of a tensor of shape `global`. The whole
-/// shape for layouts that do not split.
+/// shape for layouts that do not split. Of two mesh axes that cut one axis, the inner one cuts what
+/// the outer one left: 10 rows over 2 x 2 ranks are 3, 2, 3 and 2.
 template <Layout L>
-constexpr Shape local_shape(const Shape& global, Place place) {
-  Shape local = global;
-  if constexpr (SplitLayout<L>) {
-    Dim& split = local[split_position<L>(global)];
-    if (split.known()) split = with_extent(split, held_interval<L>(split, place).size);
-  }
-  return local;
+constexpr Shape local_shape(const Shape& global, const place_t<L>& place) {
+  return detail::local_shape(detail::layout_value<L>, global, place);
+}
+
+/// Where that part begins in the tensor, axis by axis.
+template <Layout L>
+constexpr std::array<std::size_t, Shape::max_rank> local_begin(const Shape& global,
+                                                               const place_t<L>& place) {
+  return detail::local_begin(detail::layout_value<L>, global, place);
 }
 
 /// The part of the split axis that the rank holds; an empty one at 0 if L does not split.
-template <Layout L>
+template <PlainLayout L>
 constexpr Interval local_block(const Shape& global, Place place) {
   if constexpr (SplitLayout<L>) {
     return held_interval<L>(global[split_position<L>(global)], place);

@@ -19,10 +19,11 @@ class Tensor {
   ///@}
 
   /// Its shape is in the type.
-  explicit Tensor(Place place = {}) requires(E::is_static) : Tensor(E::pattern(), place) {}
+  explicit Tensor(const place_t<L>& place = {}) requires(E::is_static)
+      : Tensor(E::pattern(), place) {}
 
   /// Throws shape_error if `global` has no axis for L or does not fit E.
-  explicit Tensor(const Shape& global, Place place = {})
+  explicit Tensor(const Shape& global, const place_t<L>& place = {})
       : view_(nullptr, global, place), memory_(view_.size()) {}
 
   ///@{
@@ -51,7 +52,7 @@ class Tensor {
   /// The shape of the whole tensor, the shape of this rank's part, and the rank.
   const Shape& global() const { return view_.global(); }
   const Shape& local() const { return view_.local(); }
-  Place place() const { return view_.place(); }
+  place_t<L> place() const { return view_.place(); }
   ///@}
 
  private:

@@ -27,6 +27,10 @@ View<T, M, E> relabelled(const View<T, L, E>& view) {
   return {view.data_, view.global_, view.local(), view.place_};
 }
 
+/// Whether a rank's part may have another shape than the tensor.
+template <class L>
+inline constexpr bool has_own_local = SplitLayout<L> || MeshLayout<L>;
+
 /// In place of a local shape that is the global one.
 struct WholeShape {
   constexpr WholeShape() = default;
@@ -49,7 +53,7 @@ class View {
 
   /// Throws shape_error if `global` has no axis for L, has too many elements to count, or does not
   /// fit E.
-  View(T* data, const Shape& global, Place place)
+  View(T* data, const Shape& global, const place_t<L>& place)
       : data_(data), global_(global), local_(local_shape<L>(global, place)), place_(place) {
     if (!global.countable()) {
       throw shape_error({"a tensor ", global,
@@ -64,11 +68,12 @@ class View {
   }
 
   /// As above, and throws shape_error if `memory` does not hold exactly the local elements.
-  View(std::span<T> memory, const Shape& global, Place place) : View(memory.data(), global, place) {
+  View(std::span<T> memory, const Shape& global, const place_t<L>& place)
+      : View(memory.data(), global, place) {
     if (memory.size() != size()) {
-      throw shape_error({"rank ", place.rank, " of ", place.size, " holds ", local(), " of ",
-                         global, " as ", layout_name<L>(), ", which is ", size(),
-                         " elements, but was given memory of ", memory.size()});
+      throw shape_error({place, " holds ", local(), " of ", global, " as ", layout_name<L>(),
+                         ", which is ", size(), " elements, but was given memory of ",
+                         memory.size()});
     }
   }
 
@@ -102,13 +107,13 @@ class View {
   /// The shape of the whole tensor, the shape of this rank's part, and the rank.
   const Shape& global() const { return global_; }
   const Shape& local() const {
-    if constexpr (SplitLayout<L>) {
+    if constexpr (detail::has_own_local<L>) {
       return local_;
     } else {
       return global_;
     }
   }
-  Place place() const { return place_; }
+  place_t<L> place() const { return place_; }
   ///@}
 
   /// Elements in local memory.
@@ -125,24 +130,21 @@ class View {
   template <Layout M, class U, Layout From, class F>
   friend View<U, M, F> detail::relabelled(const View<U, From, F>& view);
 
-  View(T* data, const Shape& global, const Shape& local, Place place)
+  View(T* data, const Shape& global, const Shape& local, const place_t<L>& place)
       : data_(data), global_(global), local_(local), place_(place) {}
 
   T* data_ = nullptr;
   Shape global_;
-  [[no_unique_address]] std::conditional_t<SplitLayout<L>, Shape, detail::WholeShape> local_;
-  Place place_;
+  [[no_unique_address]] std::conditional_t<detail::has_own_local<L>, Shape, detail::WholeShape>
+      local_;
+  place_t<L> place_{};
 };
 
 /// Calls f(global index, local index, length) for every run of local elements that is contiguous in
 /// the global tensor too. It gives local elements their global numbers.
 template <class T, Layout L, class E, class F>
 void for_each_global_run(const View<T, L, E>& view, F&& f) {
-  BoxIn in_global{view.global(), {}};
-  if constexpr (SplitLayout<L>) {
-    const std::size_t axis = split_position<L>(view.global());
-    in_global.begin[axis] = local_block<L>(view.global(), view.place()).offset;
-  }
+  const BoxIn in_global{view.global(), local_begin<L>(view.global(), view.place())};
   for_each_run(view.local(), in_global, BoxIn{view.local(), {}}, f);
 }
 

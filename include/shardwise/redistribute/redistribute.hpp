@@ -11,85 +11,54 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layout/layout.hpp"
 #include "shardwise/layout/local_shape.hpp"
+#include "shardwise/layout/over.hpp"
+#include "shardwise/redistribute/mesh_steps.hpp"
+#include "shardwise/redistribute/movement.hpp"
 
 namespace shardwise {
-
-/// The operation of a redistribution on the elements.
-enum class Movement : std::uint8_t {
-  none,            ///< the same memory has the other layout
-  keep_first,      ///< the first rank keeps its elements, the others have zeros
-  slice,           ///< each rank keeps its block
-  pad,             ///< each rank has its block, and zeros elsewhere
-  all_gather,      ///< every rank gets every block
-  all_reduce,      ///< every rank gets the sum
-  reduce_scatter,  ///< each rank gets its block of the sum
-  all_to_all,      ///< each rank gets its block of another axis
-  halo_exchange,   ///< each rank gets the elements that its windows read
-  halo_sum,        ///< each rank gets its block of the sum of haloed parts
-  halo_all_reduce  ///< every rank gets the whole sum of haloed parts
-};
-
-namespace detail {
-
-template <Layout From, Layout To>
-consteval bool exists() {
-  if constexpr (std::same_as<From, To>) {
-    return true;
-  } else if constexpr (HaloedLayout<To>) {
-    return std::same_as<From, Sharded<To::axis>> || std::same_as<From, Invariant> ||
-           std::same_as<From, Replicated>;
-  } else if constexpr (HaloedPartialLayout<From>) {
-    return std::same_as<To, Sharded<From::axis>> || std::same_as<To, Invariant> ||
-           std::same_as<To, Partial>;
-  } else if constexpr (HaloedLayout<From> || HaloedPartialLayout<To>) {
-    return false;
-  } else {
-    return !(std::same_as<From, Replicated> && std::same_as<To, Partial>);
-  }
-}
-
-}  // namespace detail
 
 /// Whether a redistribution From -> To exists. Without halos every pair but one does: the adjoint
 /// of `Replicated -> Partial` would be the same pair, but neither "first rank keeps" nor "divide by
 /// the number of ranks" is its own adjoint. `Haloed` exists only from a split of its axis or from a
 /// tensor that every rank holds, and only its layer reads it; for its dual the directions are
 /// reversed.
+///
+/// Over a mesh it exists if it exists along each axis, and if there is an order of these steps in
+/// which a cut of a tensor axis is put on and taken off only if no inner mesh axis cuts the same
+/// tensor axis. A window reads along no axis that another mesh axis cuts.
 template <Layout From, Layout To>
-inline constexpr bool redistributable = detail::exists<From, To>();
+inline constexpr bool redistributable = detail::exists(detail::layout_value<From>,
+                                                       detail::layout_value<To>);
 
 namespace detail {
 
-template <Layout From, Layout To>
-consteval Movement movement_of() {
-  constexpr bool same_everywhere = std::same_as<From, Invariant> || std::same_as<From, Replicated>;
-  if (std::same_as<From, To>) return Movement::none;
-  if (HaloedLayout<To> && ShardedLayout<From>) return Movement::halo_exchange;
-  if (HaloedPartialLayout<From>) {
-    if (ShardedLayout<To>) return Movement::halo_sum;
-    return std::same_as<To, Partial> ? Movement::pad : Movement::halo_all_reduce;
-  }
-  if (same_everywhere) {
-    if (SplitLayout<To>) return Movement::slice;
-    return std::same_as<To, Partial> ? Movement::keep_first : Movement::none;
-  }
-  if (std::same_as<From, Partial>) {
-    return ShardedLayout<To> ? Movement::reduce_scatter : Movement::all_reduce;
-  }
-  if (ShardedLayout<To>) return Movement::all_to_all;
-  return std::same_as<To, Partial> ? Movement::pad : Movement::all_gather;
+/// Why a redistribution does not exist.
+enum class Missing : std::uint8_t { nothing, halo, order, summands };
+
+constexpr Missing why_missing(const MeshLayoutValue& from, const MeshLayoutValue& to) {
+  if (exists(from, to)) return Missing::nothing;
+  if (MeshChange{from, to}.cuts_a_halo()) return Missing::halo;
+  if (exists_along_each(from, to)) return Missing::order;
+  for (const MeshAxis axis : mesh_axes)
+    if (!exists(from[axis], to[axis]) && (from[axis].has_halo() || to[axis].has_halo()))
+      return Missing::halo;
+  return Missing::summands;
 }
 
 /// Only the error: a `Redistribute` that does not exist stops the compiler here.
 template <Layout From, Layout To>
 consteval bool must_be_redistributable() {
-  constexpr bool has_halo = HaloedLayout<From> || HaloedLayout<To> || HaloedPartialLayout<From> ||
-                            HaloedPartialLayout<To>;
-  static_assert(redistributable<From, To> || !has_halo,
+  constexpr Missing why = why_missing(layout_value<From>, layout_value<To>);
+  static_assert(why != Missing::halo,
                 "there is no redistribution from From to To: a Haloed tensor is made of one that "
-                "is split along the same axis, or that every rank holds. Go through Sharded<Axis> "
-                "of the window's axis.");
-  static_assert(redistributable<From, To> || has_halo,
+                "is split along the same axis, or that every rank holds, and no other mesh axis "
+                "cuts that axis. Go through Sharded<Axis> of the window's axis.");
+  static_assert(why != Missing::order,
+                "there is no redistribution from From to To: several mesh axes cut one axis of the "
+                "tensor, and the cut of an outer mesh axis can change only while no inner one "
+                "(see MeshAxis) cuts the same axis. Take the inner cut off first, and put it on "
+                "again after.");
+  static_assert(why != Missing::summands,
                 "there is no redistribution from From to To: ranks that hold the same value for "
                 "shares of their own have no summands to give. Go through Invariant "
                 "(Replicated -> Invariant -> Partial), which says that the first rank keeps it.");
@@ -110,7 +79,8 @@ struct Redistribute {
   using to = To;      ///< the layout of the result
 
   /// Its operation on the elements.
-  static constexpr Movement movement = detail::movement_of<From, To>();
+  static constexpr Movement movement =
+      detail::movement_of(detail::layout_value<From>, detail::layout_value<To>);
 
   /// The collective that it calls, if it communicates.
   static constexpr std::optional<Operation> operation() {
@@ -133,6 +103,29 @@ struct Redistribute {
         return std::nullopt;
     }
   }
+};
+
+/// From or To is a layout over a mesh: one step along each mesh axis whose layout changes, and each
+/// is a redistribution over the ranks along that axis, of the part of the tensor that their places
+/// along the other axes leave. What makes the parts smaller comes first, and what makes them larger
+/// last. Any order of the steps that exists gives the same elements.
+///
+///     Redistribute<Over<On<data, Partial>, On<tensor, Sharded<Axis::feature>>>,
+///                  Over<On<data, Sharded<Axis::batch>>>>   // reduce-scatter, then all-gather
+template <Layout From, Layout To>
+requires(MeshLayout<From> || MeshLayout<To>) struct Redistribute<From, To> {
+  static_assert(detail::must_be_redistributable<From, To>());
+
+  using from = From;  ///< the layout of the input
+  using to = To;      ///< the layout of the result
+
+  /// The mesh axes along which the layout changes, in the order of the steps.
+  static constexpr MeshSteps steps =
+      detail::steps_of(detail::layout_value<From>, detail::layout_value<To>);
+
+  /// The step along a mesh axis.
+  template <MeshAxis A>
+  using along = Redistribute<along_t<From, A>, along_t<To, A>>;
 };
 
 /// Whether, on so many ranks, each rank holds the same elements in both layouts of R, so that R

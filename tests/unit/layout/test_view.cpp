@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/core/mesh.hpp"
+#include "shardwise/layout/over.hpp"
+#include "shardwise/layout/tensor.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/testing/layouts.hpp"
 #include "shardwise/testing/shapes.hpp"
@@ -148,4 +151,40 @@ TEST_CASE("layouts have names for messages") {
   CHECK(layout_name<Replicated>() == "Replicated");
   CHECK(layout_name<Partial>() == "Partial");
   CHECK(layout_name<Sharded<Axis::sequence>>() == "Sharded<sequence>");
+}
+
+TEST_CASE("views over a mesh hold blocks of blocks, each element of the tensor on one rank") {
+  using enum MeshAxis;
+  using Rows = Sharded<Axis::batch>;
+  using L = Over<On<data, Rows>, On<context, Sharded<Axis::feature>>, On<tensor, Rows>>;
+  const mesh sizes{.data = 2, .context = 2, .tensor = 3};
+  for (const std::size_t batch : {0U, 1U, 5U, 7U}) {
+    CAPTURE(batch);
+    const Shape shape{{Axis::batch, batch}, {Axis::sequence, 2}, {Axis::feature, 3, 2}};
+    std::vector<int> times(shape.elements());
+    for (int rank = 0; rank < sizes.size(); ++rank) {
+      const Tensor<float, L> part(shape, place_in(sizes, rank));
+      CHECK(part.place() == place_in(sizes, rank));
+      std::size_t held = 0;
+      for_each_global_run(part.view(), [&](std::size_t in_global, std::size_t, std::size_t length) {
+        held += length;
+        for (std::size_t i = 0; i < length; ++i) ++times[in_global + i];
+      });
+      CHECK(held == part.size());
+    }
+    CHECK(times == std::vector<int>(shape.elements(), 1));
+  }
+}
+
+TEST_CASE("memory that is not that of the place on a mesh is refused") {
+  using L = Over<On<MeshAxis::data, Sharded<Axis::batch>>, On<MeshAxis::tensor, Partial>>;
+  std::vector<float> memory(30);
+  const MeshPlace place = place_in({.data = 2, .tensor = 3}, 4);
+  check_mentions(
+      message_of([&] { View<float, L>(memory, global, place); }),
+      {"rank 1 of 2 along data, rank 1 of 3 along tensor holds",
+       "Over<On<data, Sharded<batch>>, On<tensor, Partial>>", "15 elements", "memory of 30"});
+  using Channels = Over<On<MeshAxis::data, Sharded<Axis::channel>>>;
+  check_mentions(message_of([&] { local_shape<Channels>(global, place); }),
+                 {"cannot be laid out as Sharded<channel>", "no axis of that name"});
 }

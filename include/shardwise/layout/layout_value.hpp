@@ -1,0 +1,86 @@
+#pragma once
+// Layouts as values: for code that is compiled once, and not for every layout or pair of layouts.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "shardwise/core/mesh.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/layout/window.hpp"
+
+namespace shardwise::detail {
+
+/// A layout over one axis of ranks.
+struct LayoutValue {
+  /// As the layouts of these names.
+  enum class Kind : std::uint8_t {
+    invariant,
+    replicated,
+    partial,
+    sharded,
+    haloed,
+    haloed_partial
+  };
+
+  Kind kind = Kind::invariant;
+  Axis axis = Axis::batch;  // that is cut, if one is
+  Window window{};          // of a halo
+
+  constexpr bool cuts() const { return kind >= Kind::sharded; }
+  constexpr bool cuts(Axis of_tensor) const { return cuts() && axis == of_tensor; }
+  constexpr bool has_halo() const { return kind > Kind::sharded; }
+  friend constexpr bool operator==(const LayoutValue&, const LayoutValue&) = default;
+};
+
+/// "Sharded<feature>", "Haloed<height, kernel 3 stride 2 padding 1+1>".
+inline std::string to_string(const LayoutValue& layout) {
+  constexpr std::string_view names[] = {"Invariant", "Replicated", "Partial",
+                                        "Sharded",   "Haloed",     "HaloedPartial"};
+  std::string text(names[static_cast<std::size_t>(layout.kind)]);
+  if (!layout.cuts()) return text;
+  text += '<' + std::string(name(layout.axis));
+  if (layout.has_halo()) text += ", " + to_string(layout.window);
+  return text + '>';
+}
+
+/// A layout along each axis of a mesh.
+struct MeshLayoutValue {
+  struct On {
+    MeshAxis axis;
+    LayoutValue layout;
+  };
+
+  std::array<LayoutValue, mesh_axes.size()> layouts{};  // in the order of mesh_axes
+
+  constexpr MeshLayoutValue() = default;
+  /// A layout over one axis of ranks is one along `tensor`.
+  constexpr MeshLayoutValue(const LayoutValue& plain)
+      : MeshLayoutValue({On{MeshAxis::tensor, plain}}) {}
+  /// Invariant along the axes that are not named.
+  constexpr MeshLayoutValue(std::initializer_list<On> named) {
+    for (const On& on : named) (*this)[on.axis] = on.layout;
+  }
+
+  constexpr const LayoutValue& operator[](MeshAxis axis) const {
+    return layouts[static_cast<std::size_t>(axis)];
+  }
+  constexpr LayoutValue& operator[](MeshAxis axis) {
+    return layouts[static_cast<std::size_t>(axis)];
+  }
+  friend constexpr bool operator==(const MeshLayoutValue&, const MeshLayoutValue&) = default;
+};
+
+/// "Over<On<data, Sharded<batch>>, On<tensor, Partial>>".
+inline std::string to_string(const MeshLayoutValue& layout) {
+  std::string text;
+  for (const MeshAxis axis : mesh_axes)
+    if (layout[axis].kind != LayoutValue::Kind::invariant)
+      text += (text.empty() ? "On<" : ", On<") + std::string(name(axis)) + ", " +
+              to_string(layout[axis]) + '>';
+  return "Over<" + text + '>';
+}
+
+}  // namespace shardwise::detail
