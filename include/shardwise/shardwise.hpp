@@ -38,6 +38,7 @@ namespace shardwise {}
 #include "shardwise/comm/timeout.hpp"
 
 // From layout to layout
+#include "shardwise/redistribute/mesh.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
 #include "shardwise/redistribute/run.hpp"
 

@@ -1,6 +1,10 @@
-// Pairs of layouts without a redistribution.
+// Pairs of layouts without a redistribution, and ranks without the axes of a layout.
 
-#include "shardwise/redistribute/redistribute.hpp"
+#include <utility>
+
+#include "shardwise/comm/single_rank.hpp"
+#include "shardwise/layout/tensor.hpp"
+#include "shardwise/redistribute/mesh.hpp"
 
 using namespace shardwise;
 
@@ -17,6 +21,15 @@ using Asked = Redistribute<OnData<Rows>, OnData<Invariant>>;
 #elif CASE == 4  // expect: Over names a mesh axis twice
 using Asked = Redistribute<Over<On<MeshAxis::data, Rows>, On<MeshAxis::data, Partial>>, Invariant>;
 #else
+#if CASE == 5  // expect: these ranks have no axes. Give MeshRanks of this communicator
+using Ranks = SingleRank;
+#else
+using Ranks = MeshRanks<SingleRank>;
+#endif
+inline void sum(Ranks& ranks, Pool& pool, Tensor<float, Over<On<MeshAxis::data, Partial>>>& in,
+                Tensor<float, Invariant>& out) {
+  redistribute(ranks, pool, std::as_const(in).view(), out.view());
+}
 using Asked = Redistribute<Replicated, Invariant>;
 #endif
 

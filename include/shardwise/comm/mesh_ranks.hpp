@@ -2,7 +2,9 @@
 // A communicator whose ranks form a mesh, with a group along each of its axes.
 
 #include <array>
+#include <concepts>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -102,6 +104,14 @@ class MeshRanks : public C {
   MeshPlace place_;
   std::vector<C> groups_;
   std::array<std::size_t, mesh_axes.size()> numbers_{};  // of each axis in groups_, or world_number
+};
+
+/// A communicator whose ranks form a mesh: MeshRanks of any communicator.
+template <class M>
+concept MeshCommunicator = Communicator<M> && requires(M& ranks, MeshAxis axis) {
+  { ranks.place() } -> std::same_as<const MeshPlace&>;
+  { ranks.sizes() } -> std::same_as<const mesh&>;
+  requires Communicator<std::remove_reference_t<decltype(ranks.along(axis))>>;
 };
 
 }  // namespace shardwise

@@ -77,6 +77,9 @@ constexpr Place place_of(const C& ranks) {
 template <class B, Communicator C, class T, Layout From, Layout To>
 void redistribute([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const T, From> in,
                   View<T, To> out, Reduction reduction = Reduction::sum) {
+  static_assert(PlainLayout<From> && PlainLayout<To>,
+                "From or To is a layout over a mesh, but these ranks have no axes. Give MeshRanks "
+                "of this communicator, and include shardwise/redistribute/mesh.hpp.");
   using R = Redistribute<From, To>;
   if constexpr (detail::checks_locally<C>()) {
     if (!(in.global() == out.global()) || !(in.place() == place_of(ranks)) ||

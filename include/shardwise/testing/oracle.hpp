@@ -89,8 +89,9 @@ inline Values small_integers(std::uint64_t seed, std::size_t count) {
 
 /// The parts of `value` on each rank. For a sum: other integers on the other ranks, and the rest on
 /// rank 0; for 8 ranks no summand exceeds 120 and no partial sum 225, which bf16 represents
-/// exactly.
-inline PerRank lay_out(const Meaning& layout, const Shape& shape, int ranks, const Values& value) {
+/// exactly. `seed` chooses those integers.
+inline PerRank lay_out(const Meaning& layout, const Shape& shape, int ranks, const Values& value,
+                       std::uint64_t seed = 1000) {
   PerRank held(static_cast<std::size_t>(ranks));
   if (layout.kind == Meaning::Kind::block) {
     const std::vector<std::size_t> owner = owners(shape, layout.axis, ranks);
@@ -100,7 +101,7 @@ inline PerRank lay_out(const Meaning& layout, const Shape& shape, int ranks, con
   for (Values& part : held) part = value;
   if (layout.kind == Meaning::Kind::sum) {
     for (std::size_t rank = 1; rank < held.size(); ++rank) {
-      held[rank] = small_integers(1000 + rank, value.size());
+      held[rank] = small_integers(seed + rank, value.size());
       for (std::size_t i = 0; i < value.size(); ++i) held[0][i] -= held[rank][i];
     }
   }
