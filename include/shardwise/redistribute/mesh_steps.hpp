@@ -62,11 +62,12 @@ struct MeshChange {
   /// exchanged along one mesh axis, so it would end where the blocks of the other one end.
   constexpr bool cuts_a_halo() const {
     for (const MeshAxis axis : mesh_axes)
-      for (const LayoutValue& halo : {from[axis], to[axis]})
+      for (const LayoutValue* halo : {&from[axis], &to[axis]}) {
+        if (!halo->has_halo()) continue;
         for (const MeshAxis other : mesh_axes)
-          if (halo.has_halo() && axis != other &&
-              (from[other].cuts(halo.axis) || to[other].cuts(halo.axis)))
+          if (axis != other && (from[other].cuts(halo->axis) || to[other].cuts(halo->axis)))
             return true;
+      }
     return false;
   }
 };

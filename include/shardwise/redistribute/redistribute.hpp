@@ -32,11 +32,10 @@ inline constexpr bool redistributable = detail::exists(detail::layout_value<From
 
 namespace detail {
 
-/// Why a redistribution does not exist.
+/// Why a redistribution does not exist, if it does not.
 enum class Missing : std::uint8_t { nothing, halo, order, summands };
 
 constexpr Missing why_missing(const MeshLayoutValue& from, const MeshLayoutValue& to) {
-  if (exists(from, to)) return Missing::nothing;
   if (MeshChange{from, to}.cuts_a_halo()) return Missing::halo;
   if (exists_along_each(from, to)) return Missing::order;
   for (const MeshAxis axis : mesh_axes)
@@ -48,7 +47,9 @@ constexpr Missing why_missing(const MeshLayoutValue& from, const MeshLayoutValue
 /// Only the error: a `Redistribute` that does not exist stops the compiler here.
 template <Layout From, Layout To>
 consteval bool must_be_redistributable() {
-  constexpr Missing why = why_missing(layout_value<From>, layout_value<To>);
+  constexpr Missing why = redistributable<From, To>
+                              ? Missing::nothing
+                              : why_missing(layout_value<From>, layout_value<To>);
   static_assert(why != Missing::halo,
                 "there is no redistribution from From to To: a Haloed tensor is made of one that "
                 "is split along the same axis, or that every rank holds, and no other mesh axis "
