@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/shape.hpp"
@@ -32,7 +33,10 @@ struct LayoutValue {
   constexpr bool cuts() const { return kind >= Kind::sharded; }
   constexpr bool cuts(Axis of_tensor) const { return cuts() && axis == of_tensor; }
   constexpr bool has_halo() const { return kind > Kind::sharded; }
-  friend constexpr bool operator==(const LayoutValue&, const LayoutValue&) = default;
+  /// Only a halo has a window that counts, so memory of zeros is Invariant, too.
+  friend constexpr bool operator==(const LayoutValue& a, const LayoutValue& b) {
+    return a.kind == b.kind && a.axis == b.axis && (!a.has_halo() || a.window == b.window);
+  }
 };
 
 /// "Sharded<feature>", "Haloed<height, kernel 3 stride 2 padding 1+1>".

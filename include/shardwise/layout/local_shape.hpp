@@ -14,7 +14,10 @@ namespace shardwise {
 
 namespace detail {
 
-constexpr std::size_t split_position(const LayoutValue& layout, const Shape& global) {
+// Always inlined, so that a view of a known layout costs as much as without values.
+
+[[gnu::always_inline]] constexpr std::size_t split_position(const LayoutValue& layout,
+                                                            const Shape& global) {
   const std::size_t position = global.find(layout.axis);
   if (position == global.rank()) {
     throw shape_error(
@@ -23,13 +26,15 @@ constexpr std::size_t split_position(const LayoutValue& layout, const Shape& glo
   return position;
 }
 
-constexpr Interval held_interval(const LayoutValue& layout, const Dim& dim, Place place) {
+[[gnu::always_inline]] constexpr Interval held_interval(const LayoutValue& layout, const Dim& dim,
+                                                        Place place) {
   if (!layout.has_halo()) return block_of(dim, place);
   const Interval units = layout.window.on(dim).held_by(place, dim.units);
   return {units.offset * dim.grain, units.size * dim.grain};
 }
 
-constexpr Shape local_shape(const LayoutValue& layout, const Shape& global, Place place) {
+[[gnu::always_inline]] constexpr Shape local_shape(const LayoutValue& layout, const Shape& global,
+                                                   Place place) {
   Shape local = global;
   if (layout.cuts()) {
     Dim& split = local[split_position(layout, global)];

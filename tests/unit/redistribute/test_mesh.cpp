@@ -213,7 +213,7 @@ struct Pairs {
 
 /// All layouts along these mesh axes, each of them of `Plain`, and no pair.
 Pairs layouts_over(std::initializer_list<MeshAxis> axes) {
-  Pairs result{{{}}, {}};
+  Pairs result{std::vector<MeshLayoutValue>(1), {}};
   for (const MeshAxis axis : axes) {
     std::vector<MeshLayoutValue> more;
     for (const MeshLayoutValue& layout : result.layouts)
