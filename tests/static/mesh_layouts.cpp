@@ -118,6 +118,14 @@ static_assert(steps<Twice, Twice>.size() == 0);
 // A plain layout is one along `tensor`.
 static_assert(std::same_as<Redistribute<Over<D<Partial>, T<Sf>>, Partial>::along<tensor>,
                            Redistribute<Sf, Partial>>);
+// Several steps are no single movement, so nobody can take the first one for the whole.
+template <class R>
+concept HasMovement = requires {
+  R::movement;
+};
+static_assert(HasMovement<Redistribute<Sb, Invariant>> &&
+              !HasMovement<Redistribute<Twice, Invariant>>);
+
 // Each mesh axis in its place: of five, and of a halo.
 using Rows = Haloed<Axis::height, Window{.kernel = 3, .before = 1, .after = 1}>;
 using Space = On<context, Sharded<Axis::height>>;
