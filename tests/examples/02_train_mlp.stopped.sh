@@ -1,0 +1,40 @@
+#!/bin/sh
+# Example 02 stops on SIGTERM with exit code 75, and goes on from its last checkpoint: at the same
+# number of ranks its next whole epoch has the loss of a run that never stopped, at another the same
+# to 1 in 1000.
+# Usage: 02_train_mlp.stopped.sh PROGRAM
+program=$1
+. "$(dirname "$0")/stopped.sh"
+
+# The learning rate depends on the epochs, so no run has fewer; it is so small that losses stay large.
+options='--synthetic -e 1000000 --lr 0.0001'
+stop_run "$program" $options -s 2
+
+# run EPOCHS RANKS [ARGUMENT...]: runs until it has told of so many epochs, into $work/out.
+run() {
+  epochs=$1
+  ranks=$2
+  shift 2
+  "$program" $options -s "$ranks" "$@" >"$work/out" 2>"$work/errors" &
+  job=$!
+  until [ "$(grep -c '^epoch' "$work/out")" -ge "$epochs" ]; do
+    kill -0 "$job" || { cat "$work/errors"; exit 1; }
+    sleep 0.1
+  done
+  kill -s KILL "$job"
+  wait "$job" 2>/dev/null  # which says that it was killed
+  job=
+}
+
+loss_of() { sed -n "s/^epoch $1  *loss \([0-9.]*\).*/\1/p" "$work/out"; }
+
+for ranks in 2 3; do
+  cp -r "$work/run" "$work/run$ranks"
+  run 2 $ranks --checkpoints "$work/run$ranks"  # the first epoch is not whole
+  grep -q "goes on after step $step\$" "$work/out" || { cat "$work/out" >&2; exit 1; }
+  epoch=$(sed -n 's/^epoch \([0-9]*\) .*/\1/p' "$work/out" | sed -n 2p)
+  stopped=$(loss_of "$epoch")
+  run "$epoch" $ranks
+  echo "$ranks ranks, never stopped and stopped: $(loss_of "$epoch") $stopped"
+done >"$work/losses"
+compare_losses
