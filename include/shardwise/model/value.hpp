@@ -89,7 +89,7 @@ class SavedValue {
   template <class V>
   V take() {
     V value;
-    std::memcpy(&value.view_, &view_, sizeof(value.view_));
+    std::memcpy(static_cast<void*>(&value.view_), &view_, sizeof(value.view_));
     value.buffer_ = std::move(buffer_);
     is_empty_ = true;
     return value;
