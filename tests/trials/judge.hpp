@@ -49,8 +49,8 @@ inline std::vector<Mention> mentions_in(std::string_view text) {
   return all;
 }
 
-/// What a text says of who is at fault. Who speaks ("rank 1: ", "rank 1 has waited") and who is in
-/// the group ("of ranks 0, 1") does not count.
+/// What a text says of who is at fault. Who waits ("rank 1 has waited") and who is in the group
+/// ("of ranks 0, 1") does not count.
 class Blame {
  public:
   explicit Blame(std::string_view text) {
@@ -58,9 +58,7 @@ class Blame {
     for (const Mention& mention : mentions) {
       const std::string_view before = text.substr(0, mention.begin);
       const std::string_view after = text.substr(mention.end);
-      if (before.ends_with("of ") || after.starts_with(" has waited") ||
-          (before.empty() && after.starts_with(": ")))
-        continue;
+      if (before.ends_with("of ") || after.starts_with(" has waited")) continue;
       named_.insert(mention.ranks.begin(), mention.ranks.end());
       const bool passes_on = after.starts_with(" threw: ") && mention.end != mentions.back().end;
       if (mention.ranks.size() == 1 && !passes_on && !after.starts_with(" waits"))
@@ -134,6 +132,14 @@ inline bool is_own_fault(const Program& p, const Ending& ending, const std::stri
          line.starts_with("rank " + std::to_string(p.culprit) + ": ");
 }
 
+/// A line of a process without "rank 1: ", which says who speaks.
+inline std::string_view without_speaker(std::string_view line) {
+  const std::vector<Mention> mentions = mentions_in(line);
+  const bool has_speaker =
+      !mentions.empty() && mentions[0].begin == 0 && line.substr(mentions[0].end).starts_with(": ");
+  return has_speaker ? line.substr(mentions[0].end + 2) : line;
+}
+
 /// Of processes: some line on standard error says who is at fault, by its rank or, as launchers
 /// do, by its process.
 inline void blame_in_lines(const Program& p, const Ending& ending, Verdict& verdict) {
@@ -142,8 +148,9 @@ inline void blame_in_lines(const Program& p, const Ending& ending, Verdict& verd
   for (std::string line; std::getline(lines, line);) {
     const bool is_certain = is_own_fault(p, ending, line) || (process != ending.processes.end() &&
                                                               has_number(line, process->second));
-    verdict.names_culprit |= is_certain || names_culprit(p, line);
-    verdict.singles_out |= is_certain || singles_out_culprit(p, line);
+    const std::string_view said = without_speaker(line);
+    verdict.names_culprit |= is_certain || names_culprit(p, said);
+    verdict.singles_out |= is_certain || singles_out_culprit(p, said);
   }
 }
 
