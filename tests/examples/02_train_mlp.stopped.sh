@@ -18,7 +18,7 @@ run() {
   "$program" $options -s "$ranks" "$@" >"$work/out" 2>"$work/errors" &
   job=$!
   until [ "$(grep -c '^epoch' "$work/out")" -ge "$epochs" ]; do
-    kill -0 "$job" || { cat "$work/errors"; exit 1; }
+    kill -0 "$job" || { cat "$work/errors" >&2; exit 1; }
     sleep 0.1
   done
   kill -s KILL "$job"

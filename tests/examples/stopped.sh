@@ -27,6 +27,7 @@ stop_run() {
 compare_losses() {
   cat "$work/losses"
   awk '
+    NF != 8 { failed = 1; next }
     { off = $8 / $7 - 1; if ($1 == 2 ? $7 != $8 : off > 1e-3 || off < -1e-3) failed = 1 }
     END { exit failed || NR != 2 }' "$work/losses"
 }

@@ -28,7 +28,8 @@ void try_part(Part part, std::string_view bytes) {
 
 }  // namespace
 
-/// The first byte is where the bytes are cut for the five files of training images.
+/// The five files of training images get a fifth of the bytes each; if the first byte is 0, the
+/// last one gets the rest, too.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const fuzz::InputFile test(fuzz::folder() / "test_batch.bin");
   static std::deque<fuzz::InputFile> training;

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,17 @@ void may_reject(const Read& read) {
   try {
     read();
   } catch (const Error&) {
+  }
+}
+
+/// What read() returns; nothing if it rejects its input with an `Error`. What follows may reject
+/// nothing.
+template <class Error, class Read>
+auto accepted(const Read& read) -> std::optional<decltype(read())> {
+  try {
+    return read();
+  } catch (const Error&) {
+    return std::nullopt;
   }
 }
 

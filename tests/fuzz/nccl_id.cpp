@@ -9,11 +9,11 @@
 #include "shardwise/comm/nccl_id_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const fuzz::InputFile file(fuzz::folder() / "id");
+  static const fuzz::InputFile file(fuzz::folder() / "id", 1);
   const std::string_view bytes = fuzz::text_of(data, size);
   file.hold(bytes);
   fuzz::may_reject<shardwise::data_error>([&] {
-    const auto id = shardwise::detail::nccl::read_id(fuzz::folder() / "id");
+    const auto id = shardwise::detail::nccl::read_id(fuzz::folder() / "id", 1);
     fuzz::require(id && std::string_view(id->internal, sizeof id->internal) == bytes,
                   "an id is all bytes of the file");
   });

@@ -10,6 +10,7 @@
 #include "shardwise/interop/npy_header.hpp"
 
 using namespace shardwise;
+using fuzz::accepted;
 using fuzz::require;
 
 namespace {
@@ -29,25 +30,24 @@ NpyHeader read(std::string_view bytes, std::uint64_t data_bytes) {
 }
 
 void try_header(std::string_view text, std::uint64_t data_bytes) {
-  try {
-    const NpyHeader header = parse_npy_header(text, data_bytes, "header");
-    require_bytes(header, data_bytes);
-    const std::string written = npy_header_bytes(header);
-    require(written.size() % 64 == 0, "elements are aligned");
-    const NpyHeader again = read(written, data_bytes);
-    require(again.dtype == header.dtype && again.shape == header.shape,
-            "a header is read as it was written");
-  } catch (const data_error&) {
-  }
+  const auto header =
+      accepted<data_error>([&] { return parse_npy_header(text, data_bytes, "header"); });
+  if (!header) return;
+  require_bytes(*header, data_bytes);
+  const std::string written = npy_header_bytes(*header);
+  require(written.size() % 64 == 0, "elements are aligned");
+  const NpyHeader again = read(written, data_bytes);
+  require(again.dtype == header->dtype && again.shape == header->shape,
+          "a header is read as it was written");
 }
 
 void try_file(std::string_view bytes) {
-  try {
-    const NpyStart start = find_npy_header(bytes.substr(0, 12), bytes.size(), "file");
-    require(start.begin + start.length <= bytes.size(), "the header is in the file");
-    try_header(bytes.substr(start.begin, start.length), bytes.size() - start.begin - start.length);
-  } catch (const data_error&) {
-  }
+  const auto start = accepted<data_error>(
+      [&] { return find_npy_header(bytes.substr(0, 12), bytes.size(), "file"); });
+  if (!start) return;
+  require(start->begin + start->length <= bytes.size(), "the header is in the file");
+  try_header(bytes.substr(start->begin, start->length),
+             bytes.size() - start->begin - start->length);
 }
 
 }  // namespace

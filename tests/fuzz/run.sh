@@ -10,5 +10,5 @@ options=("$@")
 if [[ -f $here/$name.dict ]]; then options+=(-dict="$here/$name.dict"); fi
 found=$(mktemp -d)
 trap 'rm -rf "$found"' EXIT
-"$program" -runs="$runs" -seed=1 -max_len=16384 -timeout=10 -malloc_limit_mb=256 \
+"$program" -runs="$runs" -seed=1 -max_len=20000 -timeout=10 -malloc_limit_mb=256 \
   -rss_limit_mb=2048 -print_final_stats=1 "${options[@]}" "$found" "$here/corpus/$name"

@@ -12,6 +12,7 @@
 #include "shardwise/checkpoint/safetensors_index.hpp"
 
 using namespace shardwise;
+using fuzz::accepted;
 using fuzz::require;
 
 namespace {
@@ -47,42 +48,38 @@ void require_cover(const SafetensorsHeader& header, std::uint64_t data_bytes) {
 }
 
 void try_header(std::string_view json, std::uint64_t data_bytes) {
-  try {
-    const SafetensorsHeader header = parse_safetensors_header(json, data_bytes, "header");
-    require_cover(header, data_bytes);
-    const std::string written = safetensors_header_bytes(header);
-    require(written.size() % 8 == 0, "data are aligned");
-    const std::string_view again = std::string_view(written).substr(8);
-    require(equal(header, parse_safetensors_header(again, data_bytes, "again")),
-            "a header is read as it was written");
-  } catch (const data_error&) {
-  }
+  const auto header =
+      accepted<data_error>([&] { return parse_safetensors_header(json, data_bytes, "header"); });
+  if (!header) return;
+  require_cover(*header, data_bytes);
+  const std::string written = safetensors_header_bytes(*header);
+  require(written.size() % 8 == 0, "data are aligned");
+  const std::string_view again = std::string_view(written).substr(8);
+  require(equal(*header, parse_safetensors_header(again, data_bytes, "again")),
+          "a header is read as it was written");
 }
 
 void try_file(std::string_view bytes) {
   if (bytes.size() < 8) return;
   std::array<unsigned char, 8> first{};
   std::copy_n(bytes.begin(), 8, first.begin());
-  try {
-    const std::uint64_t length = safetensors_header_length(first, bytes.size(), "file");
-    require(length <= bytes.size() - 8, "the header is in the file");
-    try_header(bytes.substr(8, length), bytes.size() - 8 - length);
-  } catch (const data_error&) {
-  }
+  const auto length =
+      accepted<data_error>([&] { return safetensors_header_length(first, bytes.size(), "file"); });
+  if (!length) return;
+  require(*length <= bytes.size() - 8, "the header is in the file");
+  try_header(bytes.substr(8, *length), bytes.size() - 8 - *length);
 }
 
 void try_index(std::string_view json) {
-  try {
-    const SafetensorsIndex index = parse_safetensors_index(json, "index");
-    for (const auto& [tensor, file] : index.files) {
-      require(file.find('/') == std::string::npos && file != ".." && !file.empty(),
-              "a file is in the folder");
-    }
-    const std::string text = safetensors_index_text(index, 0);
-    require(parse_safetensors_index(text, "again").files == index.files,
-            "an index is read as it was written");
-  } catch (const data_error&) {
+  const auto index = accepted<data_error>([&] { return parse_safetensors_index(json, "index"); });
+  if (!index) return;
+  for (const auto& [tensor, file] : index->files) {
+    require(file.find('/') == std::string::npos && file != ".." && !file.empty(),
+            "a file is in the folder");
   }
+  const std::string text = safetensors_index_text(*index, 0);
+  require(parse_safetensors_index(text, "again").files == index->files,
+          "an index is read as it was written");
 }
 
 }  // namespace

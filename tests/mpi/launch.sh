@@ -106,6 +106,7 @@ told() {  # told <signal> <number> <rank or launcher>
   fi
   rm -r "$pids"
 }
+unset SHARDWISE_TIMEOUT
 told TERM 15 1
 told USR1 10 launcher
 

@@ -117,7 +117,7 @@ TEST_CASE("nccl: what NCCL reports later, and what it refuses at once") {
 }
 
 TEST_CASE("nccl: the destructor waits for nothing") {
-  run_nccl_ranks(2, 300ms, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
+  run_nccl_ranks(2, 2s, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
     if (nccl.rank() == 0) {
       std::vector<float> data(1);
       NcclCommunicator part = nccl.split(0, 0);
@@ -127,7 +127,7 @@ TEST_CASE("nccl: the destructor waits for nothing") {
         nccl.all_reduce(data, std::span(data));  // rank 1 does not
         began = std::chrono::steady_clock::now();
       }
-      CHECK(std::chrono::steady_clock::now() - began < 100ms);
+      CHECK(std::chrono::steady_clock::now() - began < 1s);  // and not the 2 s of the time-out
       CHECK(error_of([&] { nccl.wait(); }) != "");
     } else {
       const NcclCommunicator part = nccl.split(0, 0);

@@ -132,7 +132,7 @@ int run_processes(std::size_t count, std::uint64_t first, const char* json, int 
     const std::filesystem::path own = folder.path() / std::to_string(seed);
     std::filesystem::create_directory(own);
     jobs.emplace_back(
-        p, Job(shardwise::detail::sentence({"env TMPDIR=", own.string(), " ", command, " -n ",
+        p, Job(shardwise::detail::sentence({"env TMPDIR='", own.string(), "' ", command, " -n ",
                                             p.ranks, " \"$TRIALS_RANK\" ", seed, " ", most_ranks}),
                p.ranks, true));
   });

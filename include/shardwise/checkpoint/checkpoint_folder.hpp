@@ -69,7 +69,7 @@ class CheckpointFolder {
             const SaveOptions& options = {}) const {
     HostRanks ranks(model.run());
     detail::on_all_ranks(ranks, [&] {
-      if (ranks.rank() == 0) make_folder();
+      if (ranks.rank() == 0) make_folder(folder_);
     });
     const std::uint64_t steps = steps_of(model);
     save_checkpoint(path_after(steps), model, optimizer, position, options);
@@ -141,11 +141,16 @@ class CheckpointFolder {
            detail::generation_in(std::string(ending)).has_value();
   }
 
-  void make_folder() const {
+  /// Makes the folder, and those above it that are not there.
+  void make_folder(const std::filesystem::path& folder) const {
     std::error_code code;
-    const bool is_new = std::filesystem::create_directories(folder_, code);
+    if (std::filesystem::is_directory(folder, code)) return;
+    const std::filesystem::path above = folder.parent_path();
+    if (!above.empty() && above != folder) make_folder(above);
+    if (!folder.has_filename()) return;  // "run/"
+    std::filesystem::create_directory(folder, code);
     if (code) fail("made", code);
-    if (is_new) detail::sync_folder_of(folder_, "checkpoint");
+    detail::sync_folder_of(folder, "checkpoint");
   }
 
   Listed listed() const {

@@ -45,13 +45,14 @@ class ConfigFile {
   }
 
   ///@{
-  /// A whole number of 1 to 2^32 - 1, of which no product of two wraps; a finite number; a text.
-  /// `otherwise` stands for a field that is not there; without it such a field is an error.
+  /// A whole number of 1 to 2^29, so that no product of two wraps, nor of one and 4 times another;
+  /// a finite number; a text. `otherwise` stands for a field that is not there; without it such a
+  /// field is an error.
   std::size_t size(const std::string& field) const {
     const nlohmann::json& value = at(field);
-    constexpr std::uint64_t most = 0xffffffff;
+    constexpr std::uint64_t most = std::uint64_t{1} << 29;
     if (!value.is_number_unsigned() || value == 0U || value > most) {
-      refuse(field, "it must be a whole number of 1 to 4294967295");
+      refuse(field, "it must be a whole number of 1 to 536870912");
     }
     return value.get<std::size_t>();
   }

@@ -260,19 +260,19 @@ class Saving {
       publish_index(index);
     } else {
       rename_file(files_.front().path, path_, "checkpoint");
-      published_ = true;
       sync_folder_of(path_, "checkpoint");
       remove_file(index);
     }
     for (const std::string& shard : old) remove_file(path_.parent_path() / shard);
   }
 
-  /// Removes the files of a save that failed. On rank 0 only.
+  /// Removes the files of a save that failed, unless they are the checkpoint now or the file system
+  /// does not say. On rank 0 only.
   void clean_up() const noexcept {
-    if (published_) return;
+    if (!unpublished_while_.empty() && !is_surely_there(unpublished_while_)) return;
     for (const NewFile& file : files_) remove_file(file.path);
     remove_file(with_ending(index_path(path_), saving_ending));
-    if (hidden_) remove_file(index_path(path_));
+    if (unpublished_while_ == path_) remove_file(index_path(path_));
   }
 
  private:
@@ -286,13 +286,11 @@ class Saving {
     const bool hides = is_there(path_, "checkpoint");
     write_index(with_ending(index, saving_ending));
     sync_folder_of(path_, "checkpoint");
+    unpublished_while_ = hides ? path_ : with_ending(index, saving_ending);
     rename_file(with_ending(index, saving_ending), index, "checkpoint");
-    hidden_ = hides;
-    published_ = !hides;
     sync_folder_of(path_, "checkpoint");
     if (!hides) return;
     require_removed(path_, "checkpoint");
-    published_ = true;
     sync_folder_of(path_, "checkpoint");
   }
 
@@ -313,8 +311,8 @@ class Saving {
 
   std::filesystem::path path_;
   std::vector<NewFile> files_;
-  bool published_ = false;
-  bool hidden_ = false;  // whether our index is in its place, beside a file that is read instead
+  // As long as a file has this name, the index does not count. Empty before the index is renamed.
+  std::filesystem::path unpublished_while_;
 };
 
 /// The tensors to save, checked as far as possible without the disk.
@@ -351,7 +349,8 @@ inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files,
 /// sends    only whether each step succeeded on all ranks
 /// throws   data_error on every rank if any of them cannot write: the disk is full, the folder not
 ///          there; the old checkpoint is then as it was. If only the last sync of the folder fails,
-///          the new one is in its place, but may be lost if the power fails. argument_error for
+///          the new one is in its place, but may be lost if the power fails; if the file system
+///          does not say whether it is in its place, the files of both are left. argument_error for
 ///          another ending, for two tensors of one name and rows, for rows that do not fit together
 ///          as one tensor, and for ranks that do not save the same
 template <AgreeingRanks R>

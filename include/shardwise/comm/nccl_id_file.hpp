@@ -34,15 +34,16 @@ inline ncclUniqueId write_id(const std::filesystem::path& path) {
   return id;
 }
 
-/// Nothing if the file is not there yet. `write_id` shows a file only when it is whole.
-inline std::optional<ncclUniqueId> read_id(const std::filesystem::path& path) {
+/// Nothing if the file is not there yet. `write_id` shows a file only when it is whole. `rank` is
+/// the one that reads.
+inline std::optional<ncclUniqueId> read_id(const std::filesystem::path& path, int rank) {
   if (!is_there(path, id_file)) return std::nullopt;
   ncclUniqueId id;
   const auto file = File::open(path, id_file);
   if (file.size() != sizeof id.internal)
     file.fail("has " + std::to_string(file.size()) + " bytes, and an id of NCCL has " +
-              std::to_string(sizeof id.internal) +
-              ", so rank 0 has not written it; give all ranks the path that rank 0 writes");
+              std::to_string(sizeof id.internal) + ", so rank 0 has not written it; give rank " +
+              std::to_string(rank) + " the path that rank 0 writes");
   file.read(0, std::as_writable_bytes(std::span(id.internal)));
   return id;
 }
@@ -67,7 +68,7 @@ inline ncclUniqueId nccl_id_in_file(const std::filesystem::path& path, int rank,
   if (rank == 0) return detail::nccl::write_id(path);
   const auto until = std::chrono::steady_clock::now() + timeout;
   while (true) {
-    if (const auto id = detail::nccl::read_id(path)) return *id;
+    if (const auto id = detail::nccl::read_id(path, rank)) return *id;
     if (std::chrono::steady_clock::now() >= until)
       throw peer_error({"rank ", rank, ": after ", timeout.count(), " ms, there is no NCCL id in ",
                         path.string(),

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <system_error>
@@ -171,18 +172,27 @@ inline bool is_gone(const std::filesystem::path& path) noexcept {
   return std::filesystem::status(path, code).type() == std::filesystem::file_type::not_found;
 }
 
+/// The device and number of a file; nothing if the file system does not say.
+inline std::optional<std::pair<dev_t, ino_t>> device_and_number_of(
+    const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return std::pair(status.st_dev, status.st_ino);
+}
+
 /// Renames a file atomically: a reader finds the old file or the new one. Over a network, a call
 /// that was repeated may fail after it had its effect; that is no error here.
 inline void rename_file(const std::filesystem::path& from, const std::filesystem::path& to,
                         const char* kind) {
+  const auto renamed = device_and_number_of(from);
   if (std::rename(from.c_str(), to.c_str()) == 0) return;
   const int code = errno;
-  if (is_gone(from)) return;
+  if (renamed && device_and_number_of(to) == renamed) return;
   throw data_error({kind, " ", to.string(),
                     ": cannot be put in its place: ", std::generic_category().message(code)});
 }
 
-/// Makes the names in the folder of `path` durable.
+/// Makes the names in the folder of `path` durable, if we may read it.
 inline void sync_folder_of(const std::filesystem::path& path, const char* kind) {
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const int descriptor =
@@ -191,7 +201,8 @@ inline void sync_folder_of(const std::filesystem::path& path, const char* kind) 
   const bool synced = opened && repeated([&] { return ::fsync(descriptor); }) == 0;
   const int code = errno;
   if (opened) ::close(descriptor);
-  if (synced || (opened && code == EINVAL)) return;  // some file systems cannot sync a folder
+  if (synced || (!opened && code == EACCES)) return;
+  if (opened && code == EINVAL) return;  // some file systems cannot sync a folder
   throw data_error({kind, " folder ", folder.string(),
                     ": cannot be brought to the disk: ", std::generic_category().message(code)});
 }
@@ -203,6 +214,12 @@ inline bool is_there(const std::filesystem::path& path, const char* kind) {
   const bool found = std::filesystem::exists(path, code);
   if (!code) return found;
   throw data_error({kind, " ", path.string(), ": cannot be looked for: ", code.message()});
+}
+
+/// Whether a file has this name; false if the file system does not say.
+inline bool is_surely_there(const std::filesystem::path& path) noexcept {
+  std::error_code code;
+  return std::filesystem::exists(path, code) && !code;
 }
 
 /// Removes a file, which must be gone afterwards.
