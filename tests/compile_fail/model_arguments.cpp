@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/layers/linear.hpp"
@@ -18,6 +19,8 @@ struct DeviceRanks : ThreadCommunicator {
   DeviceRanks split(int, int) { return *this; }
 };
 using Ctx = Context<float, Reference, DeviceRanks>;
+#elif CASE == 17  // expect: give the model ranks.along\(MeshAxis::tensor\)
+using Ctx = Context<float, Reference, MeshRanks<SingleRank>>;
 #else
 using Ctx = Context<float, Reference, SingleRank>;
 #endif
@@ -35,6 +38,8 @@ using Asked = Model<Net, Reference>;
 using Asked = Model<Net, Ctx, Train>;
 #elif CASE == 14  // expect: name layouts of another number of inputs or outputs
 using Asked = Model<Net, Ctx, Ends<Layouts<Invariant, Invariant>, Invariant>>;
+#elif CASE == 18  // expect: name plain layouts in the Ends of the Model
+using Asked = Model<Net, Ctx, Ends<Over<On<MeshAxis::data, Sharded<Axis::batch>>>, Invariant>>;
 #elif CASE == 15  // expect: gradient of an input with a dtype of its own, like token ids
 struct Ids : Net {
   using input_element = std::int32_t;

@@ -1,10 +1,8 @@
 #pragma once
-// A communicator whose ranks form a mesh, with a group along each of its axes.
+// Ranks of any communicator as a mesh, with a group along each of its axes.
 
 #include <array>
-#include <concepts>
 #include <cstddef>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -104,14 +102,6 @@ class MeshRanks : public C {
   MeshPlace place_;
   std::vector<C> groups_;
   std::array<std::size_t, mesh_axes.size()> numbers_{};  // of each axis in groups_, or world_number
-};
-
-/// A communicator whose ranks form a mesh: MeshRanks of any communicator.
-template <class M>
-concept MeshCommunicator = Communicator<M> && requires(M& ranks, MeshAxis axis) {
-  { ranks.place() } -> std::same_as<const MeshPlace&>;
-  { ranks.sizes() } -> std::same_as<const mesh&>;
-  requires Communicator<std::remove_reference_t<decltype(ranks.along(axis))>>;
 };
 
 }  // namespace shardwise

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/philox.hpp"
@@ -25,6 +26,12 @@ inline constexpr bool is_ends = false;
 template <EndLayout Offered, EndLayout Wanted>
 inline constexpr bool is_ends<Ends<Offered, Wanted>> = true;
 
+template <class E>
+inline constexpr bool is_ends_over_mesh = false;
+template <EndLayout Offered, EndLayout Wanted>
+inline constexpr bool is_ends_over_mesh<Ends<Offered, Wanted>> =
+    !(layouts_of<Offered>::are_plain && layouts_of<Wanted>::are_plain);
+
 /// The error for a wrong order or wrong types of the arguments of Model.
 template <class Ctx, class E, class Use>
 consteval bool must_be_model() {
@@ -41,9 +48,15 @@ consteval bool must_be_model() {
                 "device, the other of the host. Name NcclCommunicator or DeviceThreadCommunicator "
                 "beside Cuda, and ThreadCommunicator or MpiCommunicator beside the others; "
                 "SingleRank goes with all.");
+  static_assert(!MeshCommunicator<typename Ctx::communicator>,
+                "layers and models have layouts over one axis of ranks: give the model "
+                "ranks.along(MeshAxis::tensor), and name the type of these ranks in its Context.");
   static_assert(is_ends<E>,
                 "Model<Architecture, Ctx, E, Use> takes the layouts of its two ends third: "
                 "Ends<Invariant, Invariant>, unless its input or output is laid out otherwise.");
+  static_assert(!is_ends_over_mesh<E>,
+                "layers and models have layouts over one axis of ranks: name plain layouts in the "
+                "Ends of the Model, and redistribute its input and output over the mesh outside.");
   static_assert(ModelUse<Use>,
                 "Model<Architecture, Ctx, E, Use> takes what it is used for fourth: Train, "
                 "TrainWithInputGradient or ForwardOnly.");

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "shardwise/comm/check_level.hpp"
-#include "shardwise/comm/mesh_ranks.hpp"
+#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/layout/over.hpp"

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "shardwise/comm/check_level.hpp"
+#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/redistribute/collective_moves.hpp"
 #include "shardwise/redistribute/halo_moves.hpp"
@@ -77,6 +78,9 @@ constexpr Place place_of(const C& ranks) {
 template <class B, Communicator C, class T, Layout From, Layout To>
 void redistribute([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const T, From> in,
                   View<T, To> out, Reduction reduction = Reduction::sum) {
+  static_assert(!MeshCommunicator<C>,
+                "these ranks have axes, and the redistribution over them is in another header: "
+                "include shardwise/redistribute/mesh.hpp.");
   static_assert(PlainLayout<From> && PlainLayout<To>,
                 "From or To is a layout over a mesh, but these ranks have no axes. Give MeshRanks "
                 "of this communicator, and include shardwise/redistribute/mesh.hpp.");
