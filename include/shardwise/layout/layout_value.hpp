@@ -33,7 +33,7 @@ struct LayoutValue {
   constexpr bool cuts() const { return kind >= Kind::sharded; }
   constexpr bool cuts(Axis of_tensor) const { return cuts() && axis == of_tensor; }
   constexpr bool has_halo() const { return kind > Kind::sharded; }
-  /// Only a halo has a window that counts, so memory of zeros is Invariant, too.
+  /// Windows are compared only for halos, because other layouts have none.
   friend constexpr bool operator==(const LayoutValue& a, const LayoutValue& b) {
     return a.kind == b.kind && a.axis == b.axis && (!a.has_halo() || a.window == b.window);
   }

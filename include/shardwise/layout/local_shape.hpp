@@ -16,14 +16,26 @@ namespace detail {
 
 // Always inlined, so that a view of a known layout costs as much as without values.
 
-[[gnu::always_inline]] constexpr std::size_t split_position(const LayoutValue& layout,
+/// The position of an axis that `layout` cuts, along its mesh axis or along one of several.
+template <class Value>
+[[gnu::always_inline]] constexpr std::size_t split_position(const Value& layout, Axis axis,
                                                             const Shape& global) {
-  const std::size_t position = global.find(layout.axis);
+  const std::size_t position = global.find(axis);
   if (position == global.rank()) {
     throw shape_error(
-        {"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis of that name"});
+        {"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis ", name(axis)});
   }
   return position;
+}
+[[gnu::always_inline]] constexpr std::size_t split_position(const LayoutValue& layout,
+                                                            const Shape& global) {
+  return split_position(layout, layout.axis, global);
+}
+
+/// Throws shape_error if the tensor lacks an axis that `layout` cuts.
+constexpr void require_split_axes(const MeshLayoutValue& layout, const Shape& global) {
+  for (const MeshAxis axis : mesh_axes)
+    if (layout[axis].cuts()) split_position(layout, layout[axis].axis, global);
 }
 
 [[gnu::always_inline]] constexpr Interval held_interval(const LayoutValue& layout, const Dim& dim,
@@ -42,9 +54,11 @@ namespace detail {
   }
   return local;
 }
+
 /// The outer axis of the mesh cuts first.
 constexpr Shape local_shape(const MeshLayoutValue& layout, const Shape& global,
                             const MeshPlace& place) {
+  require_split_axes(layout, global);
   Shape local = global;
   for (const MeshAxis axis : mesh_axes) local = local_shape(layout[axis], local, place[axis]);
   return local;
@@ -61,8 +75,10 @@ constexpr PartBegin local_begin(const LayoutValue& layout, const Shape& global, 
   }
   return begin;
 }
+
 constexpr PartBegin local_begin(const MeshLayoutValue& layout, const Shape& global,
                                 const MeshPlace& place) {
+  require_split_axes(layout, global);
   PartBegin begin{};
   Shape held = global;
   for (const MeshAxis axis : mesh_axes) {
@@ -75,7 +91,7 @@ constexpr PartBegin local_begin(const MeshLayoutValue& layout, const Shape& glob
 
 }  // namespace detail
 
-/// PartBegin of the axis that L splits. Throws shape_error if the tensor has no such axis.
+/// Position of the axis that L splits. Throws shape_error if the tensor has no such axis.
 template <SplitLayout L>
 constexpr std::size_t split_position(const Shape& global) {
   return detail::split_position(detail::layout_value<L>, global);

@@ -109,7 +109,7 @@ struct Redistribute {
 /// From or To is a layout over a mesh: one step along each mesh axis whose layout changes, and each
 /// is a redistribution over the ranks along that axis, of the part of the tensor that their places
 /// along the other axes leave. What makes the parts smaller comes first, and what makes them larger
-/// last. Any order of the steps that exists gives the same elements.
+/// last. Any order of the steps that exists gives the same elements, up to the rounding of sums.
 ///
 ///     Redistribute<Over<On<data, Partial>, On<tensor, Sharded<Axis::feature>>>,
 ///                  Over<On<data, Sharded<Axis::batch>>>>   // reduce-scatter, then all-gather

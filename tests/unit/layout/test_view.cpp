@@ -184,7 +184,15 @@ TEST_CASE("memory that is not that of the place on a mesh is refused") {
       message_of([&] { View<float, L>(memory, global, place); }),
       {"rank 1 of 2 along data, rank 1 of 3 along tensor holds",
        "Over<On<data, Sharded<batch>>, On<tensor, Partial>>", "15 elements", "memory of 30"});
-  using Channels = Over<On<MeshAxis::data, Sharded<Axis::channel>>>;
-  check_mentions(message_of([&] { local_shape<Channels>(global, place); }),
-                 {"cannot be laid out as Sharded<channel>", "no axis of that name"});
+}
+
+TEST_CASE("an axis that the tensor lacks is refused with the whole tensor and the whole layout") {
+  using L =
+      Over<On<MeshAxis::data, Sharded<Axis::batch>>, On<MeshAxis::tensor, Sharded<Axis::channel>>>;
+  const MeshPlace place = place_in({.data = 2, .tensor = 3}, 4);
+  const std::string message =
+      "a tensor [batch 2, feature 5*3] cannot be laid out as Over<On<data, Sharded<batch>>, "
+      "On<tensor, Sharded<channel>>>: it has no axis channel";
+  check_mentions(message_of([&] { local_shape<L>(global, place); }), {message});
+  check_mentions(message_of([&] { local_begin<L>(global, place); }), {message});
 }
