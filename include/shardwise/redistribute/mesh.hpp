@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shardwise/comm/check_level.hpp"
+#include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
@@ -98,11 +99,16 @@ void run_steps(B& backend, M& ranks, Pool& pool, const MeshRedistribution<B, M, 
 }
 
 [[gnu::noinline, gnu::cold]] inline void refuse_mesh_views(const Shape& in, const Shape& out,
-                                                           const MeshPlace& place,
+                                                           bool overlap, const MeshPlace& place,
                                                            const std::string& what) {
   if (!(in == out))
     throw shape_error({place, ", ", what, ": the input is a tensor ", in, " and the output ", out,
                        "; a redistribution changes the layout alone, so they must be equal"});
+  if (overlap)
+    throw argument_error({place, ", ", what,
+                          ": the input and the output overlap in memory; they may be exactly the "
+                          "same memory if each step is an all-reduce or moves no element, and must "
+                          "not overlap otherwise, so give the output other memory"});
   throw argument_error({place, ", ", what,
                         ": the views were made for another place or mesh than that of the ranks; "
                         "make them with place_for<Layout>(ranks.place())"});
@@ -115,27 +121,34 @@ void run_steps(B& backend, M& ranks, Pool& pool, const MeshRedistribution<B, M, 
 /// plain layout is one along `tensor`, and Invariant along all other axes.
 ///
 /// It runs the steps of `Redistribute<From, To>`, each over the ranks along its axis; a step along
-/// an axis of one rank is left out. in and out may be the same memory if no step moves an element,
-/// if there are two or more steps, or if the only one may work in place. `pool` lends memory for
-/// packing, and for the tensor between two steps. `reduction` may differ from a sum only if each
-/// step is an all-reduce.
+/// an axis of one rank is left out. `pool` lends memory for packing, and for the tensor between two
+/// steps. What is allowed depends on the layouts, and not on the sizes of the mesh: in and out may
+/// be the same memory only if each step is an all-reduce or moves no element, and `reduction` may
+/// differ from a sum only if there are steps and each is an all-reduce.
 ///
 ///     using In = Over<On<MeshAxis::data, Sharded<Axis::batch>>, On<MeshAxis::tensor, Partial>>;
 ///     Tensor<float, In> in(shape, ranks.place());
 ///     Tensor<float, Invariant> out(shape, place_for<Invariant>(ranks.place()));
 ///     redistribute(ranks, pool, std::as_const(in).view(), out.view());
 /// sends    what each step sends of the part that the ranks along its axis hold together
-/// throws   shape_error, argument_error for views that do not fit; argument_error for another
-///          reduction than a sum if a step is not an all-reduce; the communicator's errors
+/// throws   before anything is sent: shape_error, argument_error for views that do not fit, or that
+///          overlap; argument_error for another reduction than a sum if a step is not an
+///          all-reduce; later the communicator's errors
 template <class B, MeshCommunicator M, class T, Layout From, Layout To>
 void redistribute(B& backend, M& ranks, Pool& pool, View<const T, From> in, View<T, To> out,
                   Reduction reduction = Reduction::sum) {
   const MeshPlace& place = ranks.place();
   if constexpr (detail::checks_locally<M>()) {
-    if (!(in.global() == out.global()) || !(in.place() == place_for<From>(place)) ||
+    constexpr detail::MeshLayoutValue from = detail::layout_value<From>;
+    constexpr detail::MeshLayoutValue to = detail::layout_value<To>;
+    const bool in_place = detail::may_work_in_place(from, to) && in.data() == out.data();
+    const bool overlap = !in_place && detail::overlaps(in.span(), out.span());
+    if (overlap || !(in.global() == out.global()) || !(in.place() == place_for<From>(place)) ||
         !(out.place() == place_for<To>(place)))
-      detail::refuse_mesh_views(in.global(), out.global(), place,
+      detail::refuse_mesh_views(in.global(), out.global(), overlap, place,
                                 layout_name<From>() + " -> " + layout_name<To>());
+    if (reduction != Reduction::sum && !detail::only_reduces(from, to))
+      detail::refuse_reduction<From, To>(reduction);
   }
   if constexpr (MeshLayout<From> || MeshLayout<To>) {
     constexpr auto change = detail::mesh_redistribution<Redistribute<From, To>, B, M, T>();

@@ -116,6 +116,25 @@ constexpr MeshSteps steps_of(const MeshLayoutValue& from, const MeshLayoutValue&
   return steps;
 }
 
+/// Whether each step is an all-reduce, and there is one. Sizes of meshes do not matter, so that
+/// every mesh allows the same.
+constexpr bool only_reduces(const MeshLayoutValue& from, const MeshLayoutValue& to) {
+  for (const MeshAxis axis : mesh_axes)
+    if (!(from[axis] == to[axis]) && movement_of(from[axis], to[axis]) != Movement::all_reduce)
+      return false;
+  return !(from == to);
+}
+
+/// Whether each step is an all-reduce or moves no element, so that each may work in place,
+/// whichever of them a mesh has.
+constexpr bool may_work_in_place(const MeshLayoutValue& from, const MeshLayoutValue& to) {
+  for (const MeshAxis axis : mesh_axes) {
+    const Movement movement = movement_of(from[axis], to[axis]);
+    if (movement != Movement::all_reduce && movement != Movement::none) return false;
+  }
+  return true;
+}
+
 /// Whether the change along each mesh axis exists.
 constexpr bool exists_along_each(const MeshLayoutValue& from, const MeshLayoutValue& to) {
   for (const MeshAxis axis : mesh_axes)

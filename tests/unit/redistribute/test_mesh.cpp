@@ -429,26 +429,53 @@ TEST_CASE("a halo is exchanged along its mesh axis, on the rows that the others 
   CHECK(right == std::array<char, 6>{1, 1, 1, 1, 1, 1});
 }
 
-TEST_CASE("a maximum is taken along all axes of an all-reduce, and refused if a step is another") {
-  std::array<float, 4> largest{};
-  std::array<std::string, 4> refused;
-  run_mesh({.data = 2, .tensor = 2}, [&](Ranks& ranks) {
-    const auto rank = static_cast<std::size_t>(ranks.rank());
-    const MeshPlace place = ranks.place();
-    const Shape one{{Axis::batch, 1}};
-    Pool pool;
-    Tensor<float, DataTensor<Partial, Partial>> in(one, place);
-    in[0] = static_cast<float>((ranks.rank() * 3 + 1) % 5);
-    Tensor<float, Invariant> out(one, place_for<Invariant>(place));
-    redistribute(ranks, pool, std::as_const(in).view(), out.view(), Reduction::max);
-    largest[rank] = out[0];
-    Tensor<float, DataTensor<Rows, Invariant>> other(one, place);
-    refused[rank] = testing::message_of(
-        [&] { redistribute(ranks, pool, std::as_const(in).view(), other.view(), Reduction::max); });
-  });
-  CHECK(largest == std::array<float, 4>{4, 4, 4, 4});
-  for (const std::string& message : refused)
-    check_mentions(message, {"max was asked for", "only the movement of an all-reduce"});
+TEST_CASE("a maximum is taken along all axes of an all-reduce, also in place") {
+  using From = DataTensor<Partial, Partial>;
+  const Shape one{{Axis::batch, 1}};
+  for (const mesh& sizes :
+       std::vector<mesh>{{.data = 2, .tensor = 2}, {.data = 4}, {.tensor = 4}}) {
+    std::array<float, 4> largest{};
+    std::array<float, 4> in_place{};
+    run_mesh(sizes, [&](Ranks& ranks) {
+      const auto rank = static_cast<std::size_t>(ranks.rank());
+      const Place along_tensor = place_for<Invariant>(ranks.place());
+      Pool pool;
+      in_place[rank] = static_cast<float>((ranks.rank() * 3 + 1) % 5);
+      const View<const float, From> in(&in_place[rank], one, ranks.place());
+      redistribute(ranks, pool, in, View<float, Invariant>(&largest[rank], one, along_tensor),
+                   Reduction::max);
+      redistribute(ranks, pool, in, View<float, Invariant>(&in_place[rank], one, along_tensor),
+                   Reduction::max);
+    });
+    CHECK(largest == std::array<float, 4>{4, 4, 4, 4});
+    CHECK(in_place == largest);
+  }
+}
+
+TEST_CASE("a maximum and shared memory are refused by the layouts alone, before anybody waits") {
+  using Both = DataTensor<Partial, Columns>;  // an all-reduce, and then an all-gather
+  using Summed = DataTensor<Partial, Partial>;
+  for (const mesh& sizes : std::vector<mesh>{{.data = 2, .tensor = 2}, {.data = 2}, {}}) {
+    std::string maximum, shared, shifted;
+    run_mesh(sizes, [&](Ranks& ranks) {
+      if (ranks.rank() != 0) return;
+      const Place along_tensor = place_for<Invariant>(ranks.place());
+      Pool pool;
+      Values memory(shapes[0].elements() + 1), other(shapes[0].elements());
+      const auto message = [&]<class From>(std::type_identity<From>, float* out, Reduction by) {
+        const View<const float, From> in(memory.data(), shapes[0], ranks.place());
+        const View<float, Invariant> view(out, shapes[0], along_tensor);
+        return testing::message_of([&] { redistribute(ranks, pool, in, view, by); });
+      };
+      maximum = message(std::type_identity<Both>{}, other.data(), Reduction::max);
+      shared = message(std::type_identity<Both>{}, memory.data(), Reduction::sum);
+      shifted = message(std::type_identity<Summed>{}, memory.data() + 1, Reduction::sum);
+    });
+    const std::string change = "Over<On<data, Partial>, On<tensor, Sharded<feature>>> -> Invariant";
+    check_mentions(maximum, {change + ": max was asked for", "only the movement of an all-reduce"});
+    check_mentions(shared, {change, "overlap in memory", "give the output other memory"});
+    check_mentions(shifted, {"On<tensor, Partial>> -> Invariant", "exactly the same memory"});
+  }
 }
 
 TEST_CASE("views of another place or shape are refused on every rank, before anybody waits") {

@@ -41,14 +41,19 @@ inline void check_partner(Operation operation, const char* role, int partner, in
                           " is the calling rank itself; messages go to other ranks"});
 }
 
+/// Whether `in` and `out` share an element.
+template <class T>
+bool overlaps(std::span<const T> in, std::span<T> out) {
+  if (in.empty() || out.empty()) return false;
+  const std::less<const T*> before;
+  return before(in.data(), out.data() + out.size()) && before(out.data(), in.data() + in.size());
+}
+
 /// `in` and `out` may share no element, unless `in` begins exactly at `allowed`.
 template <class T>
 void check_overlap(Operation operation, std::span<const T> in, std::span<T> out,
                    const T* allowed = nullptr) {
-  if (in.empty() || out.empty() || in.data() == allowed) return;
-  const std::less_equal<const T*> before;
-  if (before(in.data() + in.size(), out.data()) || before(out.data() + out.size(), in.data()))
-    return;
+  if (in.data() == allowed || !overlaps(in, out)) return;
   throw argument_error({prefix(operation), "input and output overlap; use two buffers",
                         allowed != nullptr ? ", or work exactly in place" : ""});
 }
