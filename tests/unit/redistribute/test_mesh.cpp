@@ -401,32 +401,66 @@ TEST_CASE("views over a mesh are redistributed as their types say, plain ones al
   }
 }
 
-TEST_CASE("a halo is exchanged along its mesh axis, on the rows that the others leave") {
-  constexpr Window three{.kernel = 3, .before = 1, .after = 1};
-  using From = Over<On<data, Rows>, On<context, Sharded<Axis::height>>>;
-  using To = Over<On<data, Rows>, On<context, Haloed<Axis::height, three>>>;
-  const Shape images{{Axis::batch, 3}, {Axis::height, 7}, {Axis::width, 2}};
-  const auto fill = [&](auto view) {
-    for_each_global_run(view, [&](std::size_t whole, std::size_t local, std::size_t length) {
-      for (std::size_t i = 0; i < length; ++i) view[local + i] = static_cast<float>(whole + i);
-    });
-  };
-  std::array<std::size_t, 6> held{};
-  std::array<char, 6> right{};
-  run_mesh({.data = 2, .context = 3}, [&](Ranks& ranks) {
+namespace {
+
+/// Checks that From -> To gives each rank the elements that To says, `held` many, and keeps the
+/// adjoint law.
+template <class From, class To>
+void check_halo(const mesh& sizes, const Shape& shape, const std::vector<std::size_t>& held) {
+  using Adjoint = adjoint_t<Redistribute<From, To>>;
+  std::vector<std::size_t> got(held.size());
+  std::vector<char> right(held.size());
+  PerRank x(held.size()), rx(held.size()), y(held.size()), ry(held.size());
+  run_mesh(sizes, [&](Ranks& ranks) {
     const auto rank = static_cast<std::size_t>(ranks.rank());
+    const Values numbers = testing::small_integers(1, shape.elements());
+    const auto fill = [&](auto view) {
+      for_each_global_run(view, [&](std::size_t whole, std::size_t local, std::size_t length) {
+        for (std::size_t i = 0; i < length; ++i) view[local + i] = numbers[whole + i];
+      });
+    };
     Pool pool;
-    Tensor<float, From> in(images, ranks.place());
-    Tensor<float, To> out(images, ranks.place());
-    Tensor<float, To> expected(images, ranks.place());
+    Tensor<float, From> in(shape, ranks.place());
+    Tensor<float, To> out(shape, ranks.place());
+    Tensor<float, To> expected(shape, ranks.place());
     fill(in.view());
     fill(expected.view());
     redistribute(ranks, pool, std::as_const(in).view(), out.view());
-    held[rank] = out.size();
+    got[rank] = out.size();
     right[rank] = std::equal(out.data(), out.data() + out.size(), expected.data());
+
+    Tensor<float, typename Adjoint::from> summands(shape, ranks.place());
+    Tensor<float, typename Adjoint::to> sum(shape, ranks.place());
+    y[rank] = testing::small_integers(2 + rank, summands.size());
+    std::copy(y[rank].begin(), y[rank].end(), summands.data());
+    redistribute(ranks, pool, std::as_const(summands).view(), sum.view());
+    x[rank].assign(in.data(), in.data() + in.size());
+    rx[rank].assign(out.data(), out.data() + out.size());
+    ry[rank].assign(sum.data(), sum.data() + sum.size());
   });
-  CHECK(held == std::array<std::size_t, 6>{16, 16, 12, 8, 8, 6});
-  CHECK(right == std::array<char, 6>{1, 1, 1, 1, 1, 1});
+  CHECK(got == held);
+  CHECK(right == std::vector<char>(held.size(), 1));
+  const double left = inner_product(detail::layout_value<To>, sizes, rx, y);
+  CHECK(left != 0);
+  CHECK(left == inner_product(detail::layout_value<From>, sizes, x, ry));
+}
+
+}  // namespace
+
+TEST_CASE("halos are exchanged along their mesh axes, on the parts that the others leave") {
+  constexpr Window three{.kernel = 3, .before = 1, .after = 1};
+  using OneFrom = Over<On<data, Rows>, On<context, Sharded<Axis::height>>>;
+  using OneTo = Over<On<data, Rows>, On<context, Haloed<Axis::height, three>>>;
+  check_halo<OneFrom, OneTo>({.data = 2, .context = 3},
+                             {{Axis::batch, 3}, {Axis::height, 7}, {Axis::width, 2}},
+                             {16, 16, 12, 8, 8, 6});
+  // 5 and 4 of 7 rows, and 3, 4 and 2 of 5 columns. Corners are sent along both mesh axes.
+  using TwoFrom = Over<On<context, Sharded<Axis::height>>, On<tensor, Sharded<Axis::width>>>;
+  using TwoTo =
+      Over<On<context, Haloed<Axis::height, three>>, On<tensor, Haloed<Axis::width, three>>>;
+  check_halo<TwoFrom, TwoTo>({.context = 2, .tensor = 3},
+                             {{Axis::batch, 2}, {Axis::height, 7}, {Axis::width, 5}},
+                             {30, 40, 20, 24, 32, 16});
 }
 
 TEST_CASE("a maximum is taken along all axes of an all-reduce, also in place") {
