@@ -184,17 +184,17 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
     using T = typename Frame::dtype;
     const detail::ChannelsOf mine = here(x);
     Buffer memory = frame.take(2 * mine.channels * sizeof(accumulate_t<T>));
-    const auto kept = frame.state().with(memory);
+    const auto held = frame.state().with(memory);
     if (frame.training()) {
-      find_statistics(frame, x, kept);
+      find_statistics(frame, x, held);
     } else {
       frame.backend().for_each(mine.channels,
-                               detail::RunningStatistics<accumulate_t<T>>{epsilon_, kept});
+                               detail::RunningStatistics<accumulate_t<T>>{epsilon_, held});
     }
     const auto [weight, bias] = BatchNorm::values_of(frame);
     detail::for_each_in_channels(frame.backend(), mine,
                                  detail::BatchNormOutput<has_weight, has_bias, T>{
-                                     kept.mean, kept.scale, weight, bias, x.data(), y.data()});
+                                     held.mean, held.scale, weight, bias, x.data(), y.data()});
     if (frame.training()) frame.kept() = std::move(memory);
   }
 
@@ -204,13 +204,13 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     const Buffer memory = std::exchange(frame.kept(), {});
-    const auto kept = frame.state().with(memory);
+    const auto held = frame.state().with(memory);
     const detail::ChannelsOf mine = here(x);
     auto sums = frame.template adjoint_input<0>();
     double* const levels = sums.writable().data();
     double* const alongs = levels + mine.channels;
     detail::put_channel_sums(frame.backend(), mine, detail::ChannelValue<T>{dy.data()},
-                             detail::ChannelAlong<T>{kept.mean, kept.scale, x.data(), dy.data()},
+                             detail::ChannelAlong<T>{held.mean, held.scale, x.data(), dy.data()},
                              levels);
     const auto [weight, bias] = BatchNorm::gradients_of(frame);
     if constexpr (has_weight) write_gradient(frame, mine, alongs, weight);
@@ -221,7 +221,7 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
       detail::for_each_in_channels(
           frame.backend(), mine,
           detail::BatchNormInputGradient<has_weight, T>{
-              kept.mean, kept.scale, of_all, of_all + mine.channels, values_of_channel(x.global()),
+              held.mean, held.scale, of_all, of_all + mine.channels, values_of_channel(x.global()),
               BatchNorm::values_of(frame)[0], x.data(), dy.data(), dx.data()});
     }
   }
@@ -262,7 +262,7 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
   /// Computes the batch's mean and scale of the rank's channels, and updates the running
   /// statistics.
   template <class Frame, class X, class Sum>
-  void find_statistics(Frame& frame, const X& x, const detail::ChannelStatistics<Sum>& kept) const {
+  void find_statistics(Frame& frame, const X& x, const detail::ChannelStatistics<Sum>& held) const {
     using T = typename Frame::dtype;
     const detail::ChannelsOf mine = here(x);
     const double count = values_of_channel(x.global());
@@ -275,7 +275,7 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
     const double* const of_all = all.view().data();
     frame.backend().for_each(
         mine.channels, detail::BatchStatistics<Sum>{of_all, of_all + mine.channels, count, epsilon_,
-                                                    momentum_, frame.sees_new_batch(), kept});
+                                                    momentum_, frame.sees_new_batch(), held});
   }
 
   double epsilon_ = Epsilon{}.value;

@@ -185,18 +185,18 @@ class Experts : public detail::ExpertLayouts<S> {
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     using A = accumulate_t<T>;
-    const auto kept = std::exchange(frame.kept(), {});
-    const auto& routing = kept.routing;
+    const auto batch = std::exchange(frame.kept(), {});
+    const auto& routing = batch.routing;
     const std::size_t rows = x.rows(), most = slots_of(frame, rows);
     const auto slopes = detail::take_array<A>(frame, rows * sizes_.chosen);  // of weights
     const auto first = detail::take_array<T>(frame, most * sizes_.features);
     const auto second = detail::take_array<T>(frame, most * sizes_.features);
     put_in_slots(frame, routing, dy.data(), first.data());
     put_in_slots(frame, routing, x.data(), second.data());
-    experts_back(frame, routing, hidden_of<T>(routing, kept.gate, kept.up), slopes.data(),
+    experts_back(frame, routing, hidden_of<T>(routing, batch.gate, batch.up), slopes.data(),
                  first.data(), second.data());
     const auto dlogits = detail::take_array<T>(frame, rows * sizes_.experts);
-    put_logit_slopes(frame, x, kept, slopes.data(), dlogits.data());
+    put_logit_slopes(frame, x, batch, slopes.data(), dlogits.data());
     auto& router = frame.state().router;
     router.backward_weight(rows, x.data(), dlogits.data(), frame.write(),
                            frame.template gradient_data<of_router>(), nullptr);
@@ -337,13 +337,13 @@ class Experts : public detail::ExpertLayouts<S> {
 
   /// The rank's part of the gradient of the logits, from those of the weights of its experts.
   template <class Frame, class X, class Kept, class A, class T>
-  void put_logit_slopes(Frame& frame, const X& x, const Kept& kept, const A* slopes,
+  void put_logit_slopes(Frame& frame, const X& x, const Kept& batch, const A* slopes,
                         T* dlogits) const {
-    const auto& routing = kept.routing;
+    const auto& routing = batch.routing;
     const auto row = detail::take_array<A>(frame, sizes_.experts);
     const auto balance = [&] {
       if constexpr (Balanced) {
-        return detail::balance_of(frame, x, routing, kept.logits.data(), sizes_.experts,
+        return detail::balance_of(frame, x, routing, batch.logits.data(), sizes_.experts,
                                   coefficient_ * frame.loss_factor());
       } else {
         return detail::NoBalance{};
