@@ -84,8 +84,15 @@ void fill(std::vector<Asked>& models, SingleRank& alone) { models.emplace_back(a
 void fill(std::deque<Asked>& models, SingleRank& alone) { models.emplace_back(alone, Seed{1}); }
 #endif
 
-void run(SingleRank& alone, const Input& x) {
+#if CASE == 17  // expect: the model takes a View<const T, L>, and Given is none
+using InFlight = std::vector<float>;
+#else
+using InFlight = Input;
+#endif
+
+void run(SingleRank& alone, const Input& x, const InFlight& in_flight) {
   Model<Net, Ctx, Both, Use> model(alone, Seed{1});
   model.forward(x);
+  model.forward(Flight{}, in_flight);
   model.evaluate(x);
 }

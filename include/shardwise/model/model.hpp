@@ -136,26 +136,39 @@ class Model {
   /// `count` - 1; never fewer than before. A model begins with one flight, which `forward(x)`,
   /// `evaluate` and `backward(dy)` use. Each takes memory for what one forward saves.
   void reserve_flights(std::size_t count) {
-    while (flights_.size() < count) flights_.emplace_back().parts = flights_[0].parts.another();
+    while (flights_.size() < count) {
+      auto parts = flights_[0].parts.another();
+      flights_.emplace_back().parts = std::move(parts);
+    }
   }
   /// The number of flights.
   std::size_t flights() const { return flights_.size(); }
+  /// Whether a batch of another flight than flight 0 went forward and may still go backward.
+  bool has_other_batches_under_way() const {
+    return std::any_of(flights_.begin() + 1, flights_.end(),
+                       [](const InFlight& batch) { return batch.may_go_backward; });
+  }
 
+  ///@{
   /// The error for an argument that is not such a view.
   template <class Given>
   requires(Use::trains && !std::convertible_to<const Given&, input_view>) void forward(
       const Given&, std::span<const Segment> = {}) {
     detail::input_must_fit<Given, input_view>();
   }
+  template <class Given>
+  requires(Use::trains && !std::convertible_to<const Given&, input_view>) void forward(
+      Flight, const Given&, std::span<const Segment> = {}) {
+    detail::input_must_fit<Given, input_view>();
+  }
+  ///@}
 
   ///@{
   /// The error for a model that is not trained.
-  template <class Given>
-  requires(!Use::trains) void forward(const Given&, std::span<const Segment> = {}) {
-    detail::must_train<Use>();
-  }
-  template <class Given>
-  requires(!Use::trains) void backward(const Given&) { detail::must_train<Use>(); }
+  template <class... Given>
+  requires(!Use::trains) void forward(const Given&...) { detail::must_train<Use>(); }
+  template <class... Given>
+  requires(!Use::trains) void backward(const Given&...) { detail::must_train<Use>(); }
   ///@}
 
   /// The model's output for evaluation: saves nothing, drops nothing. It is valid as long as that
@@ -178,7 +191,8 @@ class Model {
 
   /// Adds the parameters' gradients for the last forward, given the gradient of its output. Returns
   /// the gradient of its input if the model's use includes it; for several inputs a std::tuple,
-  /// with Nothing for an input without a gradient. Gradients are complete after `settle_gradients`.
+  /// with Nothing for an input without a gradient. That gradient is valid until the next backward
+  /// of any flight. Gradients of parameters are complete after `settle_gradients`.
   /// sends    `plan().backward`
   /// throws   argument_error without a forward since the last backward or evaluate; shape_error if
   ///          dy does not have the shape of that output
@@ -205,6 +219,7 @@ class Model {
     batch.output = {};
     run_.parameters.end_batch(run_.backend, run_.write());
     run_.gradients = GradientState::summands;
+    run_.samples_backward += batch.behind.first_sample - batch.place.first_sample;
     run_.set_place(next_);
     if constexpr (Use::input_gradient) {
       input_gradient_ = std::move(dx);
@@ -269,6 +284,7 @@ class Model {
   void discard_step() {
     for (InFlight& batch : flights_) {
       batch.parts.forget(0, batch.parts.size());
+      batch.place = {};
       batch.may_go_backward = false;
       batch.output = {};
     }
@@ -276,16 +292,23 @@ class Model {
     run_.forget_step();
   }
 
-  /// Runs forward again on the same numbers and sequences, and discards the step. If a layer's
-  /// output is not finite on some rank, throws numeric_error with the name of the first such layer,
-  /// and before it with the first NaN or infinity of the input if that is not finite either.
+  /// Runs forward again on the numbers and sequences of the last batch, and discards the step. If a
+  /// layer's output is not finite on some rank, throws numeric_error with the name of the first
+  /// such layer, and before it with the first NaN or infinity of the input if that is not finite
+  /// either.
   /// sends    `plan().forward`, and an all-reduce of one uint8 for each layer and each sum of
   ///          ranks; if a layer is found, also for each input, and two of one int64 if one is not
   ///          finite
-  void find_non_finite(input_view x) requires(Use::trains) {
-    const std::uint64_t first_sample = run_.first_sample;
+  void find_non_finite(input_view x) requires(Use::trains) { find_non_finite(Flight{}, x); }
+
+  /// The same with the numbers and sequences of the last batch in this flight.
+  /// throws   argument_error for a flight that is not reserved
+  void find_non_finite(Flight flight, input_view x) requires(Use::trains) {
+    InFlight& batch = at(flight);
+    const detail::BatchPlace place = batch.place;
     discard_step();
-    run_.first_sample = first_sample;
+    batch.place = place;
+    run_batch(batch);
     try {
       forward_for(Pass::find_non_finite, x);
     } catch (const numeric_error& of_layer) {  // on every rank

@@ -12,8 +12,8 @@
 //
 //   question                                     answer
 //   output_layout_t<M, Offered, Wanted>          the layout of a model's output
-//   layer_input_layout_t<M, Index>                   the input layout of layer Index of a
-//   Sequential layer_output_layout_t<M, Index>                  its output layout
+//   layer_input_layout_t<M, Index>               the input layout of layer Index
+//   layer_output_layout_t<M, Index>              the output layout of layer Index
 //   input_shape<M>(batch)                        the global shape of the input
 //   M{}.output_shape(shape)                      the global shape of the output
 //   local_shape<L>(shape, place)                 the shape of a rank's part of a tensor in layout L

@@ -72,6 +72,7 @@ struct Run {
   ///@}
   std::uint64_t first_sample = 0;                 ///< samples of this step before this batch
   std::uint16_t batch = 0;                        ///< batches of this step before this one
+  std::uint64_t samples_backward = 0;             ///< samples of this step that ran backward
   GivenAlike given{};                             ///< for this batch, if it is compared
   ComparedSteps compared_steps{};                 ///< in which `given` is compared
   std::uint64_t version = 1;                      ///< counts changes of the parameters
@@ -103,6 +104,7 @@ struct Run {
     under_way = nullptr;
     first_sample = 0;
     batch = 0;
+    samples_backward = 0;
     given = {};
     pass = Pass::train;
   }

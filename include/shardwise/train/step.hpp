@@ -36,14 +36,27 @@ struct StepOptions {
 
 namespace detail {
 
-/// Throws argument_error while another step of the model is under way.
-inline void require_between_steps(GradientState gradients, const StepUnderWay* step,
-                                  const char* who) {
-  if (gradients == GradientState::none && step == nullptr) return;
+/// Throws argument_error while a batch in another flight than flight 0 may still go backward: the
+/// step would be without its gradients. Flight 0 is that of Step itself.
+template <class M>
+void require_no_other_batches(const M& model, const char* who) {
+  if (!model.has_other_batches_under_way()) return;
   throw argument_error({who,
-                        ": another step of this model is under way. End that one before, by "
-                        "finish() or discard() of its Step, or by the model's next_step() or "
-                        "discard_step() if the program called backward itself"});
+                        ": a batch in another flight than flight 0 went forward and may still go "
+                        "backward. Run its backward before, or discard it by the model's "
+                        "discard_step(), which also discards the step"});
+}
+
+/// Throws argument_error while another step of the model is under way, or such a batch.
+template <class M>
+void require_between_steps(M& model, const char* who) {
+  if (model.run().gradients != GradientState::none || model.run().under_way != nullptr) {
+    throw argument_error({who,
+                          ": another step of this model is under way. End that one before, by "
+                          "finish() or discard() of its Step, or by the model's next_step() or "
+                          "discard_step() if the program called backward itself"});
+  }
+  require_no_other_batches(model, who);
 }
 
 /// Throws argument_error for a batch of `samples` samples that exceeds the samples of its step.
@@ -158,12 +171,12 @@ class Step {
  public:
   /// Begins a step of `samples` samples over all ranks and batches.
   /// sends    nothing
-  /// throws   argument_error while another step of the model is under way
+  /// throws   argument_error while another step of the model is under way, or a batch in another
+  ///          flight than flight 0
   Step(Optimizer<Rule, M>& optimizer, std::size_t samples, const StepOptions& options = {})
       : optimizer_(optimizer), samples_(samples), options_(options), under_way_{options.scale()} {
-    auto& run = optimizer.model().run();
-    detail::require_between_steps(run.gradients, run.under_way, "Step");
-    run.under_way = &under_way_;
+    detail::require_between_steps(optimizer.model(), "Step");
+    optimizer.model().run().under_way = &under_way_;
   }
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
@@ -183,7 +196,7 @@ class Step {
     M& model = open_model("add");
     try {
       const std::size_t samples = detail::samples_of(x);
-      detail::require_room(model.run().first_sample, samples, samples_);
+      detail::require_room(model.run().samples_backward, samples, samples_);
       under_way_.batch_share = static_cast<double>(samples) / static_cast<double>(samples_);
       return detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
                                         under_way_.loss_scale, segments);
@@ -197,12 +210,14 @@ class Step {
   /// gradients overflowed is skipped on all ranks: it is discarded, and the scale becomes smaller.
   /// sends    `plan().settle`, and the finish of `plan_step` with the step's options; a skipped
   ///          step does not send the norm
-  /// throws   argument_error after its end, and while samples are missing: then the step continues;
+  /// throws   argument_error after its end, and while samples are missing or a batch in another
+  ///          flight than flight 0 is under way: then the step continues;
   ///          numeric_error for a norm to clip that is not finite, and if the scale would become
   ///          too small: then the step is discarded
   StepEnd finish() {
     M& model = open_model("finish");
-    detail::require_complete(model.run().first_sample, samples_);
+    detail::require_no_other_batches(model, "Step: finish()");
+    detail::require_complete(model.run().samples_backward, samples_);
     const auto here = detail::in_phase<Phase::finish>(model.run());
     StepEnd end;
     try {

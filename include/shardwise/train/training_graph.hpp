@@ -127,12 +127,12 @@ class TrainingGraph {
 
   /// One step on the current contents of x and target. A collective.
   /// sends    as train_step
-  /// throws   argument_error while a step of the model is under way; in the first two launches as
-  ///          train_step, before anything is changed; after the second step backend_error if it
-  ///          cannot be recorded
+  /// throws   argument_error as Step when it begins; in the first two launches as train_step,
+  ///          before anything is changed; after the second step backend_error if it cannot be
+  ///          recorded
   void launch() {
     auto& run = model_.run();
-    detail::require_between_steps(run.gradients, run.under_way, "TrainingGraph");
+    detail::require_between_steps(model_, "TrainingGraph");
     if (plain_steps_ < steps_before_recording) {
       known_ = plain_step();
       if (++plain_steps_ == steps_before_recording) record();  // the pool has a step's memory now

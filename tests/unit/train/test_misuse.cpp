@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -223,6 +224,33 @@ TEST_CASE("the layer is found in a later batch of a step too, under the mask of 
   CHECK(overflowed > 0);
 }
 
+TEST_CASE("the layer is looked for with the numbers of the batch in that flight") {
+  struct Masked : Sequential<Linear<split::none, 1, 1, false>, Dropout<1, 2>> {};
+  SingleRank alone;
+  int unlike = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    ModelOf<Masked, SingleRank> model(alone, Seed{seed});
+    model.values()[0] = 1.0;
+    model.values_changed();
+    model.reserve_flights(2);
+    const double large = 0.75 * std::numeric_limits<double>::max();
+    auto first = made({{Axis::batch, 3}, {Axis::feature, 1}}, {});
+    auto second = made({{Axis::batch, 1}, {Axis::feature, 1}}, {});
+    first[2] = second[0] = large;
+    const auto forward = [&] {
+      return std::array{model.forward(first.view())[2] > large,
+                        model.forward(Flight{1}, second.view())[0] > large};
+    };
+    const auto overflows = forward();
+    CHECK(message_of([&] { model.find_non_finite(first.view()); }).empty() == !overflows[0]);
+    forward();
+    CHECK(message_of([&] { model.find_non_finite(Flight{1}, second.view()); }).empty() ==
+          !overflows[1]);
+    if (overflows[0] != overflows[1]) ++unlike;
+  }
+  CHECK(unlike > 0);
+}
+
 TEST_CASE("a step that has fewer samples than it said does not end, and can be completed") {
   SingleRank alone;
   OneBatch t(alone), other(alone);
@@ -234,6 +262,45 @@ TEST_CASE("a step that has fewer samples than it said does not end, and can be c
   step.finish();
   CHECK(t.model.step() == 2);
   other.train(2);
+  CHECK(t.values() == other.values());
+}
+
+TEST_CASE("a step counts the batches that ran backward, and waits for those of other flights") {
+  SingleRank alone;
+  OneBatch t(alone), other(alone);
+  t.model.reserve_flights(2);
+  const std::string under_way = "another flight than flight 0 went forward";
+  const auto missing = [&](Step<OneBatch::M, Sgd>& step) {
+    return contains(message_of([&] { step.finish(); }), "its batches had 4");
+  };
+  {
+    Step step(t.optimizer, 8);
+    t.model.forward(Flight{1}, t.x.view());
+    t.add(step);
+    CHECK(contains(message_of([&] { step.finish(); }), "Step: finish(): a batch in " + under_way));
+    t.model.evaluate(t.x.view());
+    t.model.backward(Flight{1}, t.model.forward(Flight{1}, t.x.view()));
+    t.model.forward(t.x.view());
+    CHECK(contains(message_of([&] { t.add(step); }), "4 samples after 8"));
+  }
+  {
+    Step step(t.optimizer, 8);
+    t.add(step);
+    t.model.evaluate(t.x.view());
+    t.model.forward(t.x.view());
+    CHECK(missing(step));
+    t.add(step);
+    step.finish();
+  }
+  other.train(2);
+  CHECK(t.values() == other.values());
+
+  t.model.forward(Flight{1}, t.x.view());
+  CHECK(contains(message_of([&] { Step step(t.optimizer, 4); }), "Step: a batch in " + under_way));
+  CHECK(contains(message_of([&] { t.train(); }), under_way));
+  t.model.discard_step();
+  t.train();
+  other.train();
   CHECK(t.values() == other.values());
 }
 
