@@ -23,6 +23,7 @@
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/times.hpp"
 #include "shardwise/model/join.hpp"
+#include "shardwise/model/recompute.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/sum.hpp"
 #include "shardwise/observe/tracer.hpp"
@@ -126,6 +127,14 @@ struct Gated
     : Sequential<
           Join<Times<activations::Silu>, ColumnParallelLinear<7, 11>, ColumnParallelLinear<7, 11>>,
           RowParallelLinear<11, 5>> {};
+/// Blocks that run forward again: one whose input the Join around it converts and sums back, and
+/// one that converts and sums itself.
+struct Again
+    : Sequential<Join<Times<activations::Silu>, Recompute<ColumnParallelLinear<7, 11>>,
+                      ColumnParallelLinear<7, 11>>,
+                 RowParallelLinear<11, 5>,
+                 Recompute<Sequential<ColumnParallelLinear<5, 9>, Relu, RowParallelLinear<9, 3>>>> {
+};
 struct Branched
     : Join<Concat<Axis::feature>, Sequential<ColumnParallelLinear<7, 6>, Tanh>,
            Sequential<Sequential<ColumnParallelLinear<7, 9>, Relu>, RowParallelLinear<9, 4>>,
@@ -163,6 +172,10 @@ TEST_CASE("branches that read one input") {
   check_starting<bf16>(Gated{}, {rows, Data::reals, 2, 2}, 1);
   check_starting<double>(Branched{}, {rows, Data::reals, 2, 2}, 1);
   check_starting<double, Ends<Invariant, Invariant>, Train>(Gated{}, {rows}, 0);
+}
+
+TEST_CASE("blocks that run forward again leave no gradients for later") {
+  check_starting<double>(Again{}, {rows, Data::reals, 2, 2}, 1);
 }
 
 namespace {

@@ -1,9 +1,7 @@
 #pragma once
 // A block that saves its input alone, and goes forward again in backward.
 
-#include <concepts>
 #include <cstddef>
-#include <type_traits>
 
 #include "shardwise/model/composition.hpp"
 #include "shardwise/model/decide.hpp"
@@ -33,8 +31,13 @@ class Alone : public Composition<At<Block, 0>> {
 /// the second forward draws the same random numbers, and leaves running statistics as they are.
 /// Evaluation runs the block once, and so does a block in which nothing runs backward.
 ///
-/// layout   that of the block. x is saved in the layout in which the block takes it; if the block
-///          would convert even that, as a convolution that adds halos, x is saved as it is offered
+/// If the first layer of the block is column-parallel, the ranks sum the gradient of x after the
+/// whole backward of the block: on a communicator that can start a sum, this one does not overlap
+/// with the gradients of parameters. In a block that is a `Residual` of such layers the sum is
+/// inside the block, and overlaps.
+///
+/// layout   that of the block. x is saved in the layout in which the block takes it: with halos, if
+///          its first layer reads them
 /// saves    x
 /// sends    forward what the block sends; backward the same once more, and then what the block
 ///          sends backward
@@ -44,18 +47,13 @@ template <class Block>
 class Recompute : public detail::Alone<Block> {
   using List = detail::Alone<Block>;
 
-  template <Layout Offered, Layout Wanted>
-  using taken = input_layout_at_t<Block, Ends<Offered, Wanted>>;
-
  public:
   using recomputed = List;  ///< marks a Recompute, also a type derived from one
 
   ///@{
   /// As `Composition` says, with x in the layout in which it is saved.
   template <Layout Offered, Layout Wanted>
-  using input_layout = std::conditional_t<
-      std::same_as<taken<taken<Offered, Wanted>, Wanted>, taken<Offered, Wanted>>,
-      taken<Offered, Wanted>, Offered>;
+  using input_layout = typename List::template input_layout<Offered, Wanted>;
   template <Layout Offered, Layout Wanted>
   using output_layout_between =
       typename List::template output_layout_between<input_layout<Offered, Wanted>, Wanted>;
