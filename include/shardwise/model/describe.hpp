@@ -65,6 +65,24 @@ class Describer : public WalkVisitor {
     add(std::move(row), PlanVisitor(sending_, trains_, place_.size));
   }
 
+  /// The calls of forward before the composition.
+  template <bool Returns, Layout In, class L>
+  std::size_t open(const L&, const Shape&) const {
+    return forward_.size();
+  }
+  /// A row for the calls that backward makes again in a block that is recomputed.
+  template <bool Returns, class L>
+  void close(std::size_t before) {
+    PlanVisitor again(sending_, trains_, place_.size);
+    for (std::size_t i = before; i < forward_.size(); ++i) again.forward.add(forward_[i]);
+    again.close<Returns, L>(0);
+    if (again.returning.empty()) return;
+    again.forward = {};
+    Row row{};
+    row[0] = path_.with("Recompute: again");
+    add(std::move(row), again);
+  }
+
   void enter(std::size_t number) { path_.enter(number); }
   void leave() { path_.leave(); }
 
@@ -91,19 +109,22 @@ class Describer : public WalkVisitor {
     row[5] = listed(calls.forward, place_.size);
     row[6] = listed(calls.returning, place_.size);
     rows_.push_back(std::move(row));
+    for (const Collective& call : calls.forward) forward_.add(call);
   }
 
   Place place_;
   Sending sending_;
   bool trains_;
   std::vector<Row> rows_;
+  collectives forward_;  // of all rows
   NumberedPath path_;
 };
 
 }  // namespace detail
 
 /// `architecture` between the ends E on inputs of shape `in`, for the rank at `place`: a row for
-/// each layer, and a row for each redistribution between layers, with what it and its adjoint send.
+/// each layer, and a row for each redistribution between layers, with what it and its adjoint send;
+/// behind the rows of a Recompute, a row for the calls that backward makes again.
 /// Bytes are those that all ranks together send, see `Collective::bytes_sent`.
 /// throws   shape_error if the layers cannot take such inputs
 template <class E, class Use, class L>

@@ -68,6 +68,21 @@ in each step all ranks together send 0 bytes forward, 0 bytes backward, 0 bytes 
 )");
 }
 
+TEST_CASE("the calls that a recomputed block makes again have a row") {
+  struct Twice : Sequential<Recompute<Block>, Whole> {};
+  const std::string table = describe<Ends<Invariant, Invariant>, TrainWithInputGradient>(
+      Twice{}, Place{0, 2}, {{Axis::batch, 2}, {Axis::feature, 6}});
+  const std::size_t row = table.find("\n0 Recompute: again  ");
+  REQUIRE(row != std::string::npos);
+  CHECK(row > table.find("\n0 Sum  "));
+  CHECK(row < table.find("\n1 Whole  "));
+  const std::string sum = "all_reduce(12 x float32), 96 bytes";
+  const std::string line = table.substr(row + 1, table.find('\n', row + 1) - row - 1);
+  CHECK(line.ends_with("  " + sum));
+  CHECK(line.find(sum) == line.rfind(sum));
+  CHECK(table.find("send 96 bytes forward, 192 bytes backward") != std::string::npos);
+}
+
 TEST_CASE("shapes that do not meet") {
   CHECK_THROWS_AS((describe<Ends<Invariant, Invariant>, Train>(
                       Net{}, Place{0, 2}, {{Axis::batch, 2}, {Axis::feature, 7}})),
