@@ -29,6 +29,7 @@
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/queries.hpp"
+#include "shardwise/testing/calls.hpp"
 #include "support/ranks.hpp"
 
 using namespace shardwise;
@@ -61,7 +62,7 @@ struct Text
 /// Convolutions, norms, pools and masks of images.
 template <template <class> class R>
 struct Images
-    : Sequential<R<Sequential<Conv2d<split::output, 2, 4, kernel(3, {.padding = 1})>, BatchNorm<4>,
+    : Sequential<R<Sequential<Conv2d<split::height, 2, 4, kernel(3, {.padding = 1})>, BatchNorm<4>,
                               Relu, ChannelDropout<1, 4>, MaxPool2d<2>>>,
                  R<Sequential<Conv2d<split::none, 4, 4, 1>, GroupNorm<2, 4>, GlobalMaxPool>>,
                  Flatten, Linear<split::none, 4, 3>> {};
@@ -178,9 +179,13 @@ void check_again(const Shape& in) {
       program.forward(Flight{}, 0);
       program.backward(Flight{}, 0, true);
       program.model.settle_gradients();
+      const std::vector<CountedCall> log(program.counted.log().begin(),
+                                         program.counted.log().end());
       const Plan plan = program.model.plan(in);
-      std::size_t planned = plan.forward.size() + plan.backward.size() + plan.settle.size();
-      CHECK(program.counted.log().size() == planned);
+      std::vector<CountedCall> planned;
+      for (const collectives& part : {plan.forward, plan.backward, plan.settle})
+        for (const CountedCall& call : planned_calls<Ranks>(part, count)) planned.push_back(call);
+      CHECK(difference_from_plan("a step", planned, counted_calls(ranks, log)) == "");
       CHECK(plan.forward == Program<Plain>(ranks, in).model.plan(in).forward);
     });
 }
@@ -229,6 +234,16 @@ TEST_CASE("misuse of flights is an error, and the batches under way go on") {
     program.backward(Flight{2}, 0, true);
     CHECK(fails([&] { model.backward(Flight{2}, program.slopes[0].view()); },
                 "backward without a forward before it"));
+    program.forward(Flight{1}, 1);
+    const Tensor<float, Invariant> wide({text[0], text[1], {Axis::feature, 9}}, place_of(ranks));
+    CHECK_THROWS_AS(model.forward(Flight{2}, wide.view()), shape_error);
+    program.backward(Flight{1}, 1, true);
+    Program<Net> other(ranks, text);
+    for (std::size_t k = 0; k < 2; ++k) {
+      other.forward(Flight{}, k);
+      other.backward(Flight{}, k, true);
+    }
+    CHECK(program.dx[1] == other.dx[1]);
     program.forward(Flight{1}, 1);
     model.next_step();
     CHECK(fails([&] { model.backward(Flight{1}, program.slopes[1].view()); },
