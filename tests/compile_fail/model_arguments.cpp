@@ -84,7 +84,7 @@ void fill(std::vector<Asked>& models, SingleRank& alone) { models.emplace_back(a
 void fill(std::deque<Asked>& models, SingleRank& alone) { models.emplace_back(alone, Seed{1}); }
 #endif
 
-#if CASE == 17  // expect: the model takes a View<const T, L>, and Given is none
+#if CASE == 19  // expect: the model takes a View<const T, L>, and Given is none
 using InFlight = std::vector<float>;
 #else
 using InFlight = Input;
