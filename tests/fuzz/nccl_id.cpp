@@ -9,7 +9,7 @@
 #include "shardwise/comm/nccl_id_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const fuzz::InputFile file(fuzz::folder() / "id", 1);
+  static const fuzz::InputFile file(fuzz::folder() / "id");
   const std::string_view bytes = fuzz::text_of(data, size);
   file.hold(bytes);
   fuzz::may_reject<shardwise::data_error>([&] {
