@@ -271,7 +271,7 @@ class Saving {
   void clean_up() const noexcept {
     if (!unpublished_while_.empty() && !is_surely_there(unpublished_while_)) return;
     for (const NewFile& file : files_) remove_file(file.path);
-    remove_file(with_ending(index_path(path_), saving_ending));
+    remove_file(unfinished_index());
     if (unpublished_while_ == path_) remove_file(index_path(path_));
   }
 
@@ -280,14 +280,18 @@ class Saving {
     return path += ending;
   }
 
+  std::filesystem::path unfinished_index() const {
+    return with_ending(index_path(path_), saving_ending);
+  }
+
   /// A file at the path is read in place of an index. If there is one, it is the checkpoint until
   /// it is removed.
   void publish_index(const std::filesystem::path& index) {
     const bool hides = is_there(path_, "checkpoint");
-    write_index(with_ending(index, saving_ending));
+    write_index(unfinished_index());
     sync_folder_of(path_, "checkpoint");
-    unpublished_while_ = hides ? path_ : with_ending(index, saving_ending);
-    rename_file(with_ending(index, saving_ending), index, "checkpoint");
+    unpublished_while_ = hides ? path_ : unfinished_index();
+    rename_file(unfinished_index(), index, "checkpoint");
     sync_folder_of(path_, "checkpoint");
     if (!hides) return;
     require_removed(path_, "checkpoint");
