@@ -69,18 +69,18 @@ check passes '^2 ranks, sum 2$' env SHARDWISE_CHECKS=off "$launcher" -n 2 "$prog
 
 # Ranks that wait for too long: for a stopped one before and after ranks have agreed, for one in a
 # receive, and for one in another group. In `longer` an error comes while other data is on its way.
-export SHARDWISE_TIMEOUT=1
+export SHARDWISE_TIMEOUT=3
 sum='all_reduce(sum, float32, 100000 elements), collective 2'
 check fails "^shardwise: rank 0 has waited 100 ms for ranks\? .*2 in $sum of ranks 0, 1, 2" \
   "$launcher" -n 3 "$program" stop
-check fails "^rank 0: in $sum of ranks 0, 1: rank 0 has waited 1 s for rank 1; " \
+check fails "^rank 0: in $sum of ranks 0, 1: rank 0 has waited 3 s for rank 1; " \
   "$launcher" -n 2 "$program" stop_local
 check fails '^rank 1: MPI: MPI_Test failed with code' "$launcher" -n 3 "$program" longer
-check fails '^rank [01]: in .*: rank [01] has waited 1 s for rank [01]; ' \
+check fails '^rank [01]: in .*: rank [01] has waited 3 s for rank [01]; ' \
   "$launcher" -n 2 "$program" receive
-check fails '^rank [01]: in barrier(), collective 1 of ranks 0, 1: rank [01] has waited 1 s for ' \
+check fails '^rank [01]: in barrier(), collective 1 of ranks 0, 1: rank [01] has waited 3 s for ' \
   "$launcher" -n 2 "$program" groups
-check fails '^rank [0-3]: in .*: rank [0-3] has waited 1 s for rank [0-3]; ' \
+check fails '^rank [0-3]: in .*: rank [0-3] has waited 3 s for rank [0-3]; ' \
   "$launcher" -n 4 "$program" mesh_axis
 
 # A signal to one process, or to the launcher, which passes SIGUSR1 on: all ranks stop, and the job
