@@ -7,7 +7,7 @@
 # precompiled. That holds nothing but what the header includes, so what it lacks is missing still.
 
 option(SHARDWISE_HEADERS_AHEAD "Precompile what most headers include for those that do" OFF)
-set(ahead model/bound_composition model/run layers/layer backend/backend core/tensor_memory core/error)
+set(ahead checkpoint/whole_tensor checkpoint/config_file checkpoint/json model/bound_composition model/run layers/layer backend/backend core/tensor_memory core/error)
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/shardwise/*.hpp)
 set(folder ${CMAKE_CURRENT_BINARY_DIR}/headers_alone)
