@@ -90,14 +90,15 @@ class Candidate {
     const std::vector<sw::CountedCall> log(ranks_->log().begin(), ranks_->log().end());
     const std::vector<sw::CountedCall> counted = sw::counted_calls(*ranks_, log);
     const sw::Plan plan = model_.plan(in_);
-    const std::vector<sw::CountedCall> planned = sw::planned_calls<Ranks>(plan.forward, plan.ranks);
+    const std::vector<sw::CountedCall> planned =
+        sw::planned_calls<Ranks>(plan.forward, plan.sizes.tensor);
     const std::string difference = sw::difference_from_plan(name_, planned, counted);
     if (!difference.empty()) throw std::runtime_error(difference);
     const auto most = [&](std::size_t bytes) {
       return static_cast<double>(bench::over_ranks(*ranks_, bytes, sw::Reduction::max));
     };
     return {{"planned bytes", static_cast<double>(bytes_of(planned))},
-            {"ring bytes", static_cast<double>(plan.forward.bytes_sent(plan.ranks))},
+            {"ring bytes", static_cast<double>(plan.forward.bytes_sent(plan.sizes))},
             {"parameter bytes", most(model_.values().size_bytes())},
             {"memory bytes", most(model_.run().pool.reserved())}};
   }

@@ -23,7 +23,8 @@ inline void print_collectives(const char* when, const shardwise::collectives& li
 
 /// One line for each part of a step: "forward   all_reduce(640 x float32)".
 inline void print_plan(const shardwise::Plan& plan) {
-  std::printf("one step on %d rank(s) sends %zu bytes in all:\n", plan.ranks, plan.bytes_sent());
+  std::printf("one step on %d rank(s) sends %zu bytes in all:\n", plan.sizes.size(),
+              plan.bytes_sent());
   print_collectives("forward", plan.forward);
   print_collectives("loss", plan.loss);
   print_collectives("backward", plan.backward);
@@ -45,7 +46,7 @@ void compare_with_plan(const shardwise::Plan& plan, C& ranks,
   std::vector<shardwise::CountedCall> planned;
   planned.reserve(entries.size());
   for (const auto& entry : entries)
-    planned.push_back(shardwise::planned_call<Inner>(entry, plan.ranks));
+    planned.push_back(shardwise::planned_call<Inner>(entry, plan.sizes.tensor));
   const std::size_t lines =
       prints && ranks.rank() == 0 ? std::min(entries.size(), counted.size()) : 0;
   for (std::size_t i = 0; i < lines; ++i) {

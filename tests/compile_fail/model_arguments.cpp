@@ -7,6 +7,7 @@
 #include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
+#include "shardwise/layers/experts.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
 
@@ -19,8 +20,6 @@ struct DeviceRanks : ThreadCommunicator {
   DeviceRanks split(int, int) { return *this; }
 };
 using Ctx = Context<float, Reference, DeviceRanks>;
-#elif CASE == 17  // expect: give the model ranks.along\(MeshAxis::tensor\)
-using Ctx = Context<float, Reference, MeshRanks<SingleRank>>;
 #else
 using Ctx = Context<float, Reference, SingleRank>;
 #endif
@@ -45,6 +44,10 @@ struct Ids : Net {
   using input_element = std::int32_t;
 };
 using Asked = Model<Ids, Ctx, Both, TrainWithInputGradient>;
+#elif CASE == 17  // expect: computes with all samples of a batch together, and on a mesh
+using Mixing =
+    Experts<split::expert, ExpertSizes{.experts = 2, .chosen = 1, .features = 8, .hidden = 8}>;
+using Asked = Model<Mixing, Context<float, Reference, MeshRanks<SingleRank>>>;
 #elif CASE == 4   // expect: takes what it is used for fourth
 using Asked = Model<Net, Ctx, Both, Both>;
 #else

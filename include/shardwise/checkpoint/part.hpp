@@ -263,12 +263,17 @@ void for_each_run_of(const TensorPart& part, F&& f) {
   for_each_run(part.local, part.box, BoxIn{part.local, {}}, f);
 }
 
-/// As above, for the elements that the rank at `place` writes: its box, or its share of a tensor
-/// that all ranks hold.
+/// The place of a rank among those that hold the same elements, of which each writes a share.
+struct Writers {
+  Place of_whole;  ///< of a tensor that is not split
+  Place of_split;  ///< of a rank's part of one that is split
+};
+
+/// As above, for the rank's share of the elements.
 template <class F>
-void for_each_written_run(const TensorPart& part, Place place, F&& f) {
-  const std::size_t all = part.elements();
-  const Interval mine = part.is_split ? Interval{0, all} : block_of(all, place);
+void for_each_written_run(const TensorPart& part, const Writers& writers, F&& f) {
+  const Interval mine =
+      block_of(part.elements(), part.is_split ? writers.of_split : writers.of_whole);
   for_each_run_of(part, [&](std::size_t whole, std::size_t local, std::size_t count) {
     const std::size_t first = std::max(local, mine.offset);
     const std::size_t end = std::min(local + count, mine.end());

@@ -183,14 +183,14 @@ inline TensorPart in_order_of_file(const TensorPart& part, std::vector<std::byte
   return ordered;
 }
 
-/// Writes the elements that the rank at `place` writes of one tensor of the model, in the order of
-/// the file. The file's tensor begins at `begin` in the file.
-inline void write_part(const File& file, std::uint64_t begin, const TensorPart& part, Place place,
-                       std::span<std::byte> scratch) {
+/// Writes the rank's share of the elements of one tensor of the model, in the order of the file.
+/// The file's tensor begins at `begin` in the file.
+inline void write_part(const File& file, std::uint64_t begin, const TensorPart& part,
+                       const Writers& writers, std::span<std::byte> scratch) {
   const std::size_t bytes = part.element_bytes();
   const bool is_as_in_file = part.is_on_host() && part.stride == bytes;
   const std::size_t most = is_as_in_file ? part.elements() : scratch.size() / part.stride;
-  for_each_written_run(part, place, [&](std::size_t whole, std::size_t local, std::size_t count) {
+  for_each_written_run(part, writers, [&](std::size_t whole, std::size_t local, std::size_t count) {
     for (std::size_t done = 0; done < count; done += most) {
       const std::size_t now = std::min(most, count - done);
       const std::span<const std::byte> piece =
@@ -236,7 +236,7 @@ class Saving {
   }
 
   /// Writes this rank's elements, and returns when they are on the disk.
-  void write(Place place) const {
+  void write(const Writers& writers) const {
     std::vector<std::byte> scratch(std::size_t{1} << 18);
     std::vector<std::byte> turned;
     for (const NewFile& file : files_) {
@@ -245,7 +245,7 @@ class Saving {
         const std::uint64_t begin =
             file.first_bytes.size() + file.header.tensors.at(tensor.name()).begin;
         for (const TensorPart& part : tensor.parts) {
-          write_part(opened, begin, in_order_of_file(part, turned), place, scratch);
+          write_part(opened, begin, in_order_of_file(part, turned), writers, scratch);
         }
       }
       opened.sync();
@@ -343,6 +343,17 @@ inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files,
   return value;
 }
 
+/// Ranks that are not those of a model hold unlike parts of split tensors.
+template <AgreeingRanks R>
+Writers writers_of(R& ranks) {
+  const Place all{ranks.rank(), ranks.size()};
+  if constexpr (requires { ranks.copy(); }) {
+    return {all, ranks.copy()};
+  } else {
+    return {all, {}};
+  }
+}
+
 }  // namespace detail
 
 /// Writes the tensors, of which each rank passes its part, and `options.own` as the checkpoint
@@ -380,7 +391,7 @@ void save_parts(const std::filesystem::path& path, R& ranks,
     detail::on_all_ranks(ranks, [&] {
       if (leads) saving.create();
     });
-    detail::on_all_ranks(ranks, [&] { saving.write({ranks.rank(), ranks.size()}); });
+    detail::on_all_ranks(ranks, [&] { saving.write(detail::writers_of(ranks)); });
     detail::on_all_ranks(ranks, [&] {
       if (leads) saving.publish();
     });

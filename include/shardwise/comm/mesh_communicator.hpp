@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <type_traits>
+#include <utility>
 
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/core/mesh.hpp"
@@ -16,5 +17,21 @@ concept MeshCommunicator = Communicator<M> && requires(M& ranks, MeshAxis axis) 
   { ranks.sizes() } -> std::same_as<const mesh&>;
   requires Communicator<std::remove_reference_t<decltype(ranks.along(axis))>>;
 };
+
+namespace detail {
+
+/// The ranks that share the layers of a model: those along `tensor` of a mesh, or all ranks.
+template <Communicator C>
+auto& ranks_of_layers(C& ranks) {
+  if constexpr (MeshCommunicator<C>) {
+    return ranks.along(MeshAxis::tensor);
+  } else {
+    return ranks;
+  }
+}
+template <Communicator C>
+using ranks_of_layers_t = std::remove_reference_t<decltype(ranks_of_layers(std::declval<C&>()))>;
+
+}  // namespace detail
 
 }  // namespace shardwise

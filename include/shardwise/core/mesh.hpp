@@ -190,13 +190,8 @@ constexpr int rank_at(const MeshPlace& place, const MeshOrder& order = mesh_axes
   return rank;
 }
 
-/// The place of a rank among those that compute different samples, along `replica` and `data`
-/// together, as a `DistributedSampler` takes it. Ranks along `data` have successive places. Ranks
-/// that differ along other axes only have the same place, and so the same samples.
-constexpr Place sample_place(const MeshPlace& place) {
-  const Place& replica = place[MeshAxis::replica];
-  const Place& data = place[MeshAxis::data];
-  return {replica.rank * data.size + data.rank, replica.size * data.size};
-}
+/// The number of slices into which a batch is cut over `replica` and `data` together. Ranks that
+/// differ along other axes only have the same samples.
+constexpr int sample_ranks(const mesh& sizes) { return sizes.replica * sizes.data; }
 
 }  // namespace shardwise

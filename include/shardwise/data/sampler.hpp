@@ -2,6 +2,7 @@
 // The order of samples, its division into batches, and of a batch over the ranks.
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/philox.hpp"
 
@@ -98,6 +100,12 @@ class DistributedSampler {
   /// throws   argument_error for no samples or 2^32 and more, for a batch size of 0, and if the
   ///          only batch would be dropped
   DistributedSampler(std::size_t samples, Place place, const SamplerOptions& options)
+      : DistributedSampler(samples, on_data(place), options) {}
+
+  /// On a mesh: the blocks are those of `SamplesOverMesh`. Ranks along `replica` cut a batch first,
+  /// and ranks along `data` cut their blocks; ranks along other axes have the same samples.
+  template <std::same_as<MeshPlace> P>  // so that {0, 2} is a Place
+  DistributedSampler(std::size_t samples, const P& place, const SamplerOptions& options)
       : options_(options), place_(place), order_(stored_order(samples)) {
     if (samples == 0) {
       throw argument_error(
@@ -123,10 +131,11 @@ class DistributedSampler {
     is_ordered_ = true;
     const auto left = std::span<const std::uint32_t>(order_).subspan(state_.position);
     const auto whole = left.first(std::min(options_.batch_size, left.size()));
-    const Interval block = block_of(whole.size(), place_);
+    const Interval outer = block_of(whole.size(), place_[MeshAxis::replica]);
+    const Interval inner = block_of(outer.size, place_[MeshAxis::data]);
     state_.position += whole.size();
     begin_epoch_if_over();
-    return {whole, whole.subspan(block.offset, block.size)};
+    return {whole, whole.subspan(outer.offset + inner.offset, inner.size)};
   }
 
   ///@{
@@ -161,6 +170,12 @@ class DistributedSampler {
   }
 
  private:
+  static MeshPlace on_data(Place place) {
+    MeshPlace on;
+    on[MeshAxis::data] = place;
+    return on;
+  }
+
   std::size_t batches_in(std::size_t samples) const {
     const std::size_t full = samples / options_.batch_size;
     const bool rest = samples % options_.batch_size != 0;
@@ -175,7 +190,7 @@ class DistributedSampler {
   }
 
   SamplerOptions options_;
-  Place place_;
+  MeshPlace place_;
   std::vector<std::uint32_t> order_;
   SamplerState state_;
   bool is_ordered_ = false;  // order_ is that of the state's seed and epoch

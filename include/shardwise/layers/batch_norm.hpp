@@ -41,9 +41,9 @@ inline constexpr bool has_whole_channels =
 
 /// Sums over each channel. They are exchanged in double; BatchNorm says why.
 template <Layout In>
-using ChannelSums = Exchange<std::conditional_t<has_whole_channels<In>, Redistribute<In, In>,
-                                                Redistribute<Partial, Replicated>>,
-                             Reduction::sum, double>;
+using ChannelSums = SumOverSamples<std::conditional_t<has_whole_channels<In>, Redistribute<In, In>,
+                                                      Redistribute<Partial, Replicated>>,
+                                   double>;
 
 template <Layout In>
 using ChannelParameter = ParameterUse<
@@ -91,7 +91,8 @@ struct BatchNormState {
 ///                                               doubles each way
 /// layout   L -> L, for every L but Partial
 /// sends    in training only: Σ x and Σ x² of each channel forward, and by the adjoint Σ dy and Σ
-///          dy x̂ backward. All ranks know N from the shape of the whole batch.
+///          dy x̂ backward. All ranks know N from the shape of the whole batch. On a mesh both sums
+///          are also added over the ranks that have other samples.
 /// throws   shape_error if x has another number of channels, or both channels and features, or in
 ///          training only one value for each channel; argument_error for an epsilon below 0 or a
 ///          momentum outside [0, 1]
@@ -221,8 +222,9 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
       detail::for_each_in_channels(
           frame.backend(), mine,
           detail::BatchNormInputGradient<has_weight, T>{
-              held.mean, held.scale, of_all, of_all + mine.channels, values_of_channel(x.global()),
-              BatchNorm::values_of(frame)[0], x.data(), dy.data(), dx.data()});
+              held.mean, held.scale, of_all, of_all + mine.channels,
+              values_of_channel(frame.of_whole_batch(x.global())), BatchNorm::values_of(frame)[0],
+              x.data(), dy.data(), dx.data()});
     }
   }
   ///@}
@@ -265,8 +267,9 @@ class BatchNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<coun
   void find_statistics(Frame& frame, const X& x, const detail::ChannelStatistics<Sum>& held) const {
     using T = typename Frame::dtype;
     const detail::ChannelsOf mine = here(x);
-    const double count = values_of_channel(x.global());
-    check_count(x.global(), count);
+    const Shape whole = frame.of_whole_batch(x.global());
+    const double count = values_of_channel(whole);
+    check_count(whole, count);
     auto sums = frame.template exchange_input<0>();
     detail::put_channel_sums(frame.backend(), mine, detail::ChannelValue<T>{x.data()},
                              detail::ChannelSquare<T>{x.data()}, sums.writable().data());

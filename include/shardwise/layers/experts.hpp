@@ -104,6 +104,7 @@ class Experts : public detail::ExpertLayouts<S> {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::input;
+  static constexpr bool mixes_samples = true;
   static constexpr bool keeps_shape = true;
   static constexpr std::size_t in_features = Sizes.features;
   static constexpr std::size_t out_features = Sizes.features;

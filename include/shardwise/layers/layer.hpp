@@ -76,6 +76,19 @@ struct Exchange {
                 "Invariant> or Redistribute<Partial, Replicated>.");
 };
 
+/// An exchange of sums over the samples of a batch. On a mesh, ranks that have other samples add
+/// theirs, after the exchange and after its adjoint. To each rank the values are for its own share
+/// of the work, as in Replicated.
+template <class R, class Values = void>
+struct SumOverSamples : Exchange<R, Reduction::sum, Values> {};
+
+namespace detail {
+template <class E>
+inline constexpr bool adds_samples = false;
+template <class R, class Values>
+inline constexpr bool adds_samples<SumOverSamples<R, Values>> = true;
+}  // namespace detail
+
 /// The layouts of a layer that works on single elements or whole rows: it keeps the offered layout,
 /// but a sum must be complete first. A Partial becomes the layout that the next layer prefers if
 /// that is sharded, else Invariant.
@@ -129,6 +142,9 @@ struct KeepsLayout {
 ///     static constexpr bool exchanges_in_evaluation = false;  it exchanges only in training
 ///     using input_element = std::int32_t;      the dtype of its input if not the model's, such as
 ///                                              token ids: a model's input without a gradient
+///     static constexpr bool mixes_samples = true;  its result for a sample depends on the others
+///                                              of the batch in more than sums that it exchanges
+///                                              (`SumOverSamples`); not on a mesh
 ///     static constexpr bool random = true;     draws random numbers: `frame.random()`
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
 ///     static constexpr bool backward_in_parts = true;  backward is the two functions below
@@ -211,6 +227,10 @@ inline constexpr bool only_reshapes = requires {
 template <class L>
 inline constexpr bool exchanges_in_training_only = requires {
   requires !L::exchanges_in_evaluation;
+};
+template <class L>
+inline constexpr bool mixes_samples = requires {
+  requires L::mixes_samples;
 };
 template <class L>
 inline constexpr bool works_in_place = requires {

@@ -102,6 +102,12 @@ inline constexpr MeshLayoutValue layout_value<Product<On<As, Ls>...>>{
 template <class... Ons>
 using Over = typename detail::over<Ons...>::type;
 
+/// The layout on a mesh of a model's input or output that is L along `tensor`: its samples are cut
+/// over `replica` and, within those, over `data`.
+template <PlainLayout L>
+using SamplesOverMesh = Over<On<MeshAxis::replica, Sharded<Axis::batch>>,
+                             On<MeshAxis::data, Sharded<Axis::batch>>, On<MeshAxis::tensor, L>>;
+
 /// The layout of L along the mesh axis A. A plain layout is one along `tensor`.
 template <Layout L, MeshAxis A>
 using along_t = typename detail::along<L, A>::type;

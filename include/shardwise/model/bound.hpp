@@ -80,6 +80,12 @@ std::uint64_t sample_elements([[maybe_unused]] const Run<Context>& run,
                               [[maybe_unused]] const Shape& in) {
   if constexpr (draws_random<L>) {
     if (in.rank() > 0 && in[0].axis == Axis::batch) return in.elements(1, in.rank());
+    if constexpr (MeshCommunicator<typename Context::communicator>) {
+      if (run.trains() && sample_ranks(run.all_ranks.sizes()) > 1)
+        throw shape_error({"the input is a tensor ", in,
+                           ", and the layer draws random numbers for its elements: on ranks that "
+                           "have different samples this needs the batch as outermost axis"});
+    }
     if (run.trains() && run.first_sample > 0) {
       throw shape_error({"the input is a tensor ", in,
                          ", and an earlier batch of this step has drawn the random numbers of its "
@@ -155,7 +161,7 @@ class Bound {
       }
       if (run.saves()) keep_output(run, in.global(), y);
       if (run.finds_non_finite())
-        detail::require_finite(run.backend, run.pool, run.ranks, y.view().span(), "the output");
+        detail::require_finite(run.backend, run.pool, run.all_ranks, y.view().span(), "the output");
       return y;
     }
   }
@@ -260,6 +266,9 @@ class Bound {
                                    std::conditional_t<saves_output, Value<T, Out>, Value<X, In>>>;
   using Framed = std::conditional_t<has_state || has_kept, StatefulFrame<F, State, OfLayer>, F>;
   static_assert(detail::must_run<L, Framed, X, T, In, Out, goes_backward<L, S, E>>());
+  static_assert(!(MeshCommunicator<typename Ctx::communicator> && detail::mixes_samples<L>),
+                "the layer L computes with all samples of a batch together, and on a mesh ranks "
+                "along `data` have different samples. Give the model ranks of one axis.");
 
   /// Memory for the output: the input's, if the layer may work in place and no other value shares
   /// it.

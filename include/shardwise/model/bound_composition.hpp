@@ -84,7 +84,7 @@ Value<T, L> added(Run<Context>& run, Value<T, L>&& a, Value<T, L>&& b) {
   run.backend.for_each(first.size(),
                        Summed<T, 2>{{first.data(), second.data()}, sum.writable().data()});
   if (run.finds_non_finite())
-    require_finite(run.backend, run.pool, run.ranks, sum.view().span(), "the sum of gradients");
+    require_finite(run.backend, run.pool, run.all_ranks, sum.view().span(), "the sum of gradients");
   return sum;
 }
 

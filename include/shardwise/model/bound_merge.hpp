@@ -73,7 +73,7 @@ class BoundMerge {
       op_.forward(at.frame, views, y.writable());
     }
     if (run.finds_non_finite())
-      require_finite(run.backend, run.pool, run.ranks, y.view().span(), "the output");
+      require_finite(run.backend, run.pool, run.all_ranks, y.view().span(), "the output");
     return y;
   }
 

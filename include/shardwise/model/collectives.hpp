@@ -2,12 +2,14 @@
 // Collectives that a model will call, as values to compare and add up.
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/growing_list.hpp"
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/layout/window.hpp"
 
 namespace shardwise {
@@ -35,12 +37,41 @@ struct HaloOf {
   friend constexpr bool operator==(const HaloOf&, const HaloOf&) = default;
 };
 
-/// One collective: its operation, and its number of elements of the *global* tensor.
+/// Some axes of a mesh.
+struct MeshAxisSet {
+  std::uint8_t bits = 0;  ///< bit I for axis I
+
+  /// Whether this axis is one of them.
+  constexpr bool has(MeshAxis axis) const {
+    return ((bits >> static_cast<unsigned>(axis)) & 1U) != 0;
+  }
+  friend constexpr bool operator==(const MeshAxisSet&, const MeshAxisSet&) = default;
+};
+
+/// One collective: its operation, and its number of elements of the *global* tensor. On a mesh each
+/// group of ranks along `axis` calls it.
 struct Collective {
   Operation operation = Operation::all_reduce;  ///< what is called
   std::size_t elements = 0;                     ///< of the global tensor
   Dtype dtype = Dtype::float32;                 ///< of the elements
   HaloOf halo{};                                ///< of a halo_exchange or halo_sum
+  MeshAxis axis = MeshAxis::tensor;             ///< along which ranks call it
+  MeshAxisSet split{};  ///< other axes over which the tensor is split; over the rest it is copied
+
+  ///@{
+  /// The same along another axis, and of a tensor that is split over this axis too.
+  constexpr Collective over(MeshAxis along) const {
+    Collective other = *this;
+    other.axis = along;
+    return other;
+  }
+  constexpr Collective split_over(MeshAxis other_axis) const {
+    Collective other = *this;
+    other.split.bits =
+        static_cast<std::uint8_t>(other.split.bits | (1U << static_cast<unsigned>(other_axis)));
+    return other;
+  }
+  ///@}
 
   friend constexpr bool operator==(const Collective&, const Collective&) = default;
 
@@ -51,6 +82,10 @@ struct Collective {
     const bool summands =
         operation == Operation::all_reduce || operation == Operation::reduce_scatter;
     return summands ? elements * static_cast<std::size_t>(ranks) : elements;
+  }
+  /// The same on a mesh.
+  constexpr std::size_t elements_passed_in(const mesh& sizes) const {
+    return elements_passed_in(sizes[axis]) * copies(sizes);
   }
 
   /// Bytes that all ranks together send by the ring algorithm (Patarasu and Yuan 2009): n (P - 1)
@@ -63,6 +98,18 @@ struct Collective {
       return halo.beyond(ranks) * elements_per_unit() * size_of(dtype);
     if (operation == Operation::all_to_all) return bytes * (p - 1) / p;
     return bytes * (p - 1) * (operation == Operation::all_reduce ? 2 : 1);
+  }
+  /// The same on a mesh.
+  constexpr std::size_t bytes_sent(const mesh& sizes) const {
+    return bytes_sent(sizes[axis]) * copies(sizes);
+  }
+
+  /// The number of groups of ranks that call it on copies of one tensor, along the other axes.
+  constexpr std::size_t copies(const mesh& sizes) const {
+    std::size_t number = 1;
+    for (const MeshAxis other : mesh_axes)
+      if (other != axis && !split.has(other)) number *= static_cast<std::size_t>(sizes[other]);
+    return number;
   }
 
  private:
@@ -107,11 +154,12 @@ class collectives {
   ///@}
 
   /// The sum of `Collective::bytes_sent`.
-  constexpr std::size_t bytes_sent(int ranks) const {
+  constexpr std::size_t bytes_sent(const mesh& sizes) const {
     std::size_t sum = 0;
-    for (const Collective& entry : entries_) sum += entry.bytes_sent(ranks);
+    for (const Collective& entry : entries_) sum += entry.bytes_sent(sizes);
     return sum;
   }
+  constexpr std::size_t bytes_sent(int ranks) const { return bytes_sent({.tensor = ranks}); }
 
   friend constexpr bool operator==(const collectives& a, const collectives& b) {
     if (a.size() != b.size()) return false;
@@ -125,10 +173,12 @@ class collectives {
   detail::GrowingList<Collective> entries_;
 };
 
-/// "all_reduce(640 x float32)".
+/// "all_reduce(640 x float32)", and behind it " over data" along another axis than `tensor`.
 inline std::string to_string(const Collective& entry) {
-  return std::string(name(entry.operation)) + '(' + std::to_string(entry.elements) + " x " +
-         std::string(name(entry.dtype)) + ')';
+  const std::string call = std::string(name(entry.operation)) + '(' +
+                           std::to_string(entry.elements) + " x " + std::string(name(entry.dtype)) +
+                           ')';
+  return entry.axis == MeshAxis::tensor ? call : call + " over " + std::string(name(entry.axis));
 }
 
 }  // namespace shardwise

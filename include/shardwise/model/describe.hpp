@@ -106,8 +106,8 @@ class Describer : public WalkVisitor {
 
  private:
   void add(Row row, const PlanVisitor& calls) {
-    row[5] = listed(calls.forward, place_.size);
-    row[6] = listed(calls.returning, place_.size);
+    row[5] = listed(calls.forward, {.tensor = place_.size});
+    row[6] = listed(calls.returning, {.tensor = place_.size});
     rows_.push_back(std::move(row));
     for (const Collective& call : calls.forward) forward_.add(call);
   }
@@ -120,6 +120,14 @@ class Describer : public WalkVisitor {
   NumberedPath path_;
 };
 
+template <class E, class Use, class L>
+std::string described(const L& architecture, Place place, const shapes_t<typename E::offered>& in,
+                      const Sending& sending, const Plan& plan) {
+  Describer describer(place, sending, Use::trains);
+  walk<E, Use>(architecture, in, describer);
+  return heading<L>(place, in, sending) + '\n' + describer.table() + totals(plan) + '\n';
+}
+
 }  // namespace detail
 
 /// `architecture` between the ends E on inputs of shape `in`, for the rank at `place`: a row for
@@ -130,17 +138,18 @@ class Describer : public WalkVisitor {
 template <class E, class Use, class L>
 std::string describe(const L& architecture, Place place, const shapes_t<typename E::offered>& in,
                      const Sending& sending = {}) {
-  detail::Describer describer(place, sending, Use::trains);
-  detail::walk<E, Use>(architecture, in, describer);
-  return detail::heading<L>(place, in, sending) + '\n' + describer.table() +
-         detail::totals(plan_of<E, Use>(architecture, place.size, in, sending)) + '\n';
+  return detail::described<E, Use>(architecture, place, in, sending,
+                                   plan_of<E, Use>(architecture, place.size, in, sending));
 }
 
-/// The same for a model on this rank. This is not a collective: one rank may call it alone.
+/// The same for a model on this rank. This is not a collective: one rank may call it alone. On a
+/// mesh the rows are those of the rank's slice of the batch, and of the ranks that share it; the
+/// last lines are those of all ranks.
 template <class M>
 std::string describe(M& model, const typename M::input_shapes& in) {
-  return describe<typename M::ends, typename M::use>(model.layers(), place_of(model.ranks()), in,
-                                                     model.sending());
+  return detail::described<typename M::ends, typename M::use>(model.layers(), model.run().place(),
+                                                              detail::shapes_here(model.run(), in),
+                                                              model.sending(), model.plan(in));
 }
 
 }  // namespace shardwise

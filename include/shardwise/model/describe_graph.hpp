@@ -34,8 +34,8 @@ inline std::string dot_quoted(std::string_view text, std::string_view line_end =
 /// Lines "forward all_reduce(...), ... bytes" and "backward ...", for the collectives that send.
 inline std::string sent_lines(const PlanVisitor& calls, int ranks) {
   std::string text;
-  if (!calls.forward.empty()) text += "\n forward " + listed(calls.forward, ranks);
-  if (!calls.returning.empty()) text += "\n backward " + listed(calls.returning, ranks);
+  if (!calls.forward.empty()) text += "\n forward " + listed(calls.forward, {.tensor = ranks});
+  if (!calls.returning.empty()) text += "\n backward " + listed(calls.returning, {.tensor = ranks});
   return text;
 }
 
@@ -251,6 +251,14 @@ class GraphDrawer : public WalkVisitor {
   std::size_t skipped_ = 0;               // parts of a Repeat entered so far that are not drawn
 };
 
+template <class E, class Use, class L>
+std::string drawn(const L& architecture, Place place, const shapes_t<typename E::offered>& in,
+                  const Sending& sending, const Plan& plan) {
+  GraphDrawer drawer(place, sending, Use::trains);
+  walk<E, Use>(architecture, in, drawer);
+  return drawer.graph(heading<L>(place, in, sending) + '\n' + totals(plan));
+}
+
 }  // namespace detail
 
 /// The same as `describe`, as a graph: a node for each layer with its number, the shape of its
@@ -261,17 +269,16 @@ class GraphDrawer : public WalkVisitor {
 template <class E, class Use, class L>
 std::string describe_graph(const L& architecture, Place place,
                            const shapes_t<typename E::offered>& in, const Sending& sending = {}) {
-  detail::GraphDrawer drawer(place, sending, Use::trains);
-  detail::walk<E, Use>(architecture, in, drawer);
-  return drawer.graph(detail::heading<L>(place, in, sending) + '\n' +
-                      detail::totals(plan_of<E, Use>(architecture, place.size, in, sending)));
+  return detail::drawn<E, Use>(architecture, place, in, sending,
+                               plan_of<E, Use>(architecture, place.size, in, sending));
 }
 
-/// The same for a model on this rank. This is not a collective: one rank may call it alone.
+/// The same for a model on this rank, as `describe` has it.
 template <class M>
 std::string describe_graph(M& model, const typename M::input_shapes& in) {
-  return describe_graph<typename M::ends, typename M::use>(model.layers(), place_of(model.ranks()),
-                                                           in, model.sending());
+  return detail::drawn<typename M::ends, typename M::use>(model.layers(), model.run().place(),
+                                                          detail::shapes_here(model.run(), in),
+                                                          model.sending(), model.plan(in));
 }
 
 }  // namespace shardwise

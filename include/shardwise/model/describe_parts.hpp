@@ -16,11 +16,11 @@ inline std::string with_bytes(std::size_t bytes) {
 }
 
 /// "all_reduce(640 x float32), 15360 bytes" for each collective of a list; empty for an empty list.
-inline std::string listed(const collectives& list, int ranks) {
+inline std::string listed(const collectives& list, const mesh& sizes) {
   std::string text;
   for (const Collective& entry : list) {
     if (!text.empty()) text += "; ";
-    text += to_string(entry) + ", " + with_bytes(entry.bytes_sent(ranks));
+    text += to_string(entry) + ", " + with_bytes(entry.bytes_sent(sizes));
   }
   return text;
 }
@@ -78,6 +78,23 @@ std::string listed(const std::array<Shape, N>& in) {
   return text;
 }
 
+///@{
+/// The shapes of inputs as the ranks see them that share the layers of a run.
+template <class Context>
+Shape shapes_here([[maybe_unused]] const Run<Context>& run, const Shape& in) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    return slice_shape(in, run.all_ranks.place());
+  } else {
+    return in;
+  }
+}
+template <class Context, std::size_t N>
+std::array<Shape, N> shapes_here(const Run<Context>& run, std::array<Shape, N> in) {
+  for (Shape& one : in) one = shapes_here(run, one);
+  return in;
+}
+///@}
+
 /// "Mlp on [batch 64, feature 784] float32, rank 0 of 4".
 template <class L, class Shapes>
 std::string heading(Place place, const Shapes& in, const Sending& sending) {
@@ -89,9 +106,9 @@ std::string heading(Place place, const Shapes& in, const Sending& sending) {
 /// line end.
 inline std::string totals(const Plan& plan) {
   const auto total = [&](const collectives& list) {
-    return with_bytes(list.bytes_sent(plan.ranks));
+    return with_bytes(list.bytes_sent(plan.sizes));
   };
-  const std::string owed = listed(plan.settle, plan.ranks);
+  const std::string owed = listed(plan.settle, plan.sizes);
   return "gradients settle by " + (owed.empty() ? "nothing" : owed) +
          "\nin each step all ranks together send " + total(plan.forward) + " forward, " +
          total(plan.backward) + " backward, " + total(plan.settle) + " to settle";

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -40,7 +41,7 @@ class Exchanger {
   Value<A<Index>, typename R<Index>::to> exchange(Value<A<Index>, typename R<Index>::from> in) {
     using C = typename Context::communicator;
     if constexpr (exchange_type<Index>::reduction == Reduction::sum || moves_nothing<R<Index>, C>) {
-      return converted<typename R<Index>::to>(run_, std::move(in));
+      return over_samples<Index>(converted<typename R<Index>::to>(run_, std::move(in)));
     } else {
       const Observation here(run_.observer, [&] {
         return detail::redistributing<R<Index>>(shapes_[Index], dtype_v<A<Index>>);
@@ -64,10 +65,20 @@ class Exchanger {
       Value<A<Index>, typename adjoint_t<R<Index>>::from> in) {
     static_assert(exchange_type<Index>::reduction == Reduction::sum,
                   "an exchange by maximum or minimum has no adjoint.");
-    return converted<typename adjoint_t<R<Index>>::to>(run_, std::move(in));
+    return over_samples<Index>(converted<typename adjoint_t<R<Index>>::to>(run_, std::move(in)));
   }
 
  private:
+  /// The same values, added over the ranks that have other samples if they are a SumOverSamples.
+  template <std::size_t Index, class V>
+  V over_samples(V values) {
+    if constexpr (detail::adds_samples<exchange_type<Index>> &&
+                  MeshCommunicator<typename Context::communicator>)
+      detail::sum_over_samples(
+          run_, [] { return std::string("sums over samples"); }, values.writable().span());
+    return values;
+  }
+
   Run<Context>& run_;
   Shapes shapes_;
 };

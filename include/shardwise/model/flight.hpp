@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shardwise/core/shape.hpp"
+#include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/sequence_table.hpp"
 #include "shardwise/model/value.hpp"
 
@@ -106,14 +107,20 @@ struct FlightState {
   KeptByParts parts{};           ///< what its parts keep
   SequenceTable sequences{};     ///< of the batch
   BatchPlace place{};            ///< of the batch
+  SliceOfBatch slice{};          ///< of the batch, for a model on a mesh
   BatchPlace behind{};           ///< of a batch behind it
   bool may_go_backward = false;  ///< whether there was a forward and no backward yet
 };
 
-/// A flight and the output of its batch, for every model with such outputs.
-template <class Output>
+/// A flight and the output of its batch, for every model with such inputs and outputs.
+template <class Output, class In, class Out>
 struct FlightWithOutput : FlightState {
   Output output{};
+  ///@{
+  /// The shapes of inputs and outputs over all ranks of a mesh; not set without a mesh.
+  In in{};
+  Out out{};
+  ///@}
 };
 
 }  // namespace detail

@@ -148,16 +148,26 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// `Model::layer_losses` tells. The same number on every rank.
   void add_loss(double loss) const { run_.add_layer_loss(loss); }
 
-  /// Samples of earlier batches of this step.
-  std::uint64_t first_sample() const { return run_.first_sample; }
+  /// Samples of this step before the first one that the layer is given: of earlier batches and, on
+  /// a mesh, of ranks that have other samples of this batch.
+  std::uint64_t first_sample() const { return run_.first_sample + run_.flight->slice.first; }
+
+  /// The shape, over all ranks of the model, of a tensor that has this shape over the ranks that
+  /// share the layer. The two differ in the batch, on a mesh.
+  Shape of_whole_batch(const Shape& shape) const {
+    Shape whole = shape;
+    if constexpr (MeshCommunicator<typename Ctx::communicator>)
+      whole[shape.find(Axis::batch)].units = run_.flight->slice.whole;
+    return whole;
+  }
 
   /// The sequences of the batch, for a tensor [batch, sequence, ...] or [sequence, ...] of this
   /// global shape: the positions of its tokens, and which tokens belong together.
   /// throws   shape_error for other axes, or for another number of rows than the batch has
   Sequences sequences(const Shape& global) const { return run_.flight->sequences.of(global); }
 
-  /// Elements of earlier batches of this step that went through this layer.
-  std::uint64_t first_element() const { return run_.first_sample * sample_elements_; }
+  /// Elements of these samples that go through this layer.
+  std::uint64_t first_element() const { return first_sample() * sample_elements_; }
 
  private:
   Run<Ctx>& run_;

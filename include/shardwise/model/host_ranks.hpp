@@ -34,23 +34,35 @@ class HostRanks {
 
   ///@{
   /// As `Communicator` says.
-  int rank() const { return run_.ranks.rank(); }
-  int size() const { return run_.ranks.size(); }
+  int rank() const { return run_.all_ranks.rank(); }
+  int size() const { return run_.all_ranks.size(); }
   ///@}
+
+  /// The place of this rank among those that hold the same part of each parameter that is split.
+  Place copy() const {
+    const Place of_layers = run_.place();
+    if constexpr (MeshCommunicator<typename Context::communicator>) {
+      MeshPlace place = run_.all_ranks.place();
+      place[MeshAxis::tensor] = {};
+      return {rank_at(place), size() / of_layers.size};
+    } else {
+      return {};
+    }
+  }
 
   /// out = in, reduced over the ranks.
   template <Element T>
   void all_reduce(std::span<const T> in, std::span<T> out, Reduction reduction) {
     if (in.data() != out.data()) std::copy(in.begin(), in.end(), out.begin());
     in_place(out, [&](std::span<T> there) {
-      run_.ranks.all_reduce(std::span<const T>(there), there, reduction);
+      run_.all_ranks.all_reduce(std::span<const T>(there), there, reduction);
     });
   }
 
   /// The numbers of rank `root`, on every rank.
   template <Element T>
   void broadcast(std::span<T> numbers, int root) {
-    in_place(numbers, [&](std::span<T> there) { run_.ranks.broadcast(there, root); });
+    in_place(numbers, [&](std::span<T> there) { run_.all_ranks.broadcast(there, root); });
   }
 
  private:

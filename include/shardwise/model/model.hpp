@@ -35,6 +35,15 @@ namespace shardwise {
 /// `Architecture` is a layer or a composition, `Ctx` a Context, `E` the layouts at the model's two
 /// ends, `Use` one of Train, TrainWithInputGradient and ForwardOnly.
 ///
+/// On a mesh, where the communicator is MeshRanks, layers and ends have their layouts along
+/// `tensor`, and ranks along `data` and `replica` have different samples: the layouts of input and
+/// output are `SamplesOverMesh` of those in E, and the gradients of all parameters are also summed
+/// over these axes, once for each step. Losses, gradients and weights are those of one rank. The
+/// axes `pipeline` and `context` must have one rank.
+///
+///     Model<Mlp, Context<float, Reference, MeshRanks<ThreadCommunicator>>> model(ranks, Seed{1});
+///     Tensor<float, SamplesOverMesh<Invariant>> x(shape, ranks.place());
+///
 /// Initial weights depend on the seed and the architecture, not on the number of ranks. Of a
 /// sharded parameter, a rank holds only its part. After the first steps, steps allocate no
 /// memory.
@@ -72,8 +81,8 @@ class Model {
   /// The views and shapes at the model's two ends, forward and backward. Inputs have the model's
   /// dtype unless the layer that reads them has `input_element`. If E has `Layouts`, views are a
   /// std::tuple and shapes a std::array, with one element for each tensor.
-  using input_layout = typename E::offered;
-  using output_layout = typename E::wanted;
+  using input_layout = detail::layout_at_end_t<communicator, typename E::offered>;
+  using output_layout = detail::layout_at_end_t<communicator, typename E::wanted>;
   using input_shapes = shapes_t<input_layout>;
   using input_view = input_views_t<Architecture, dtype, input_layout>;
   using output_view = views_t<const dtype, output_layout>;
@@ -213,8 +222,8 @@ class Model {
     if (run_.gradients == GradientState::none) run_.layer_losses = 0;
     run_.parameters.begin_batch(run_.backend, run_.write());
     auto dx = at_model([&] {
-      return bound_.backward(
-          run_, detail::converted_all<duals_t<Gives>, true>(run_, detail::values_of(dy)));
+      return bound_.backward(run_, detail::converted_all<duals_t<Gives>, true>(
+                                       run_, detail::values_of(detail::slice_of(dy))));
     });
     batch.output = {};
     run_.parameters.end_batch(run_.backend, run_.write());
@@ -223,7 +232,7 @@ class Model {
     run_.set_place(next_);
     if constexpr (Use::input_gradient) {
       input_gradient_ = std::move(dx);
-      return detail::views_of(input_gradient_);
+      return at_end<duals_t<input_layout>>(input_gradient_, batch.in);
     }
   }
 
@@ -398,7 +407,11 @@ class Model {
 
   /// The collectives of a step for inputs of shape `in`.
   Plan plan(const input_shapes& in) const {
-    return plan_of<E, Use>(architecture_, run_.ranks.size(), in, sending());
+    if constexpr (is_on_mesh) {
+      return plan_of<E, Use>(architecture_, run_.all_ranks.sizes(), in, sending());
+    } else {
+      return plan_of<E, Use>(architecture_, run_.ranks.size(), in, sending());
+    }
   }
 
   /// The dtypes and the bucket size of the model's messages.
@@ -407,9 +420,9 @@ class Model {
   }
 
   ///@{
-  /// The objects of the model's run: layers, ranks, backend and state.
+  /// The objects of the model's run: layers, all its ranks, backend and state.
   const Architecture& layers() const { return architecture_; }
-  communicator& ranks() { return run_.ranks; }
+  communicator& ranks() { return run_.all_ranks; }
   backend_type& backend() { return run_.backend; }
   observer_type& observer() { return run_.observer; }
   Run<Ctx>& run() { return run_; }
@@ -426,8 +439,10 @@ class Model {
 
   using BoundArchitecture = Bound<Architecture, Setting<Ctx, Use>, E>;
   using ParameterTypes = typename BoundArchitecture::parameter_types;
+  static constexpr bool is_on_mesh = MeshCommunicator<communicator>;
   using Gives = output_layout_at_t<Architecture, E>;
-  using InFlight = detail::FlightWithOutput<values_t<dtype, output_layout>>;
+  using InFlight = detail::FlightWithOutput<values_t<dtype, typename E::wanted>, input_shapes,
+                                            shapes_t<output_layout>>;
 
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
         std::unique_ptr<backend_type> own)
@@ -435,7 +450,10 @@ class Model {
 
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
         std::unique_ptr<backend_type>&& own, backend_type& backend)
-      : own_backend_(std::move(own)), run_{ranks, backend}, architecture_(given), bound_(bind(in)) {
+      : own_backend_(std::move(own)),
+        run_{detail::ranks_of_layers(ranks), ranks, backend},
+        architecture_(given),
+        bound_(bind(in)) {
     run_.seed = seed;
     run_.parameters.allocate(run_.backend, run_.pool, Use::trains);
     visit_parameters([this](auto& p) {
@@ -445,6 +463,10 @@ class Model {
 
   BoundArchitecture bind(const input_shapes& in) {
     run_.flight = &flights_.emplace_back();
+    if constexpr (is_on_mesh) {
+      detail::require_mesh_of_models(name_of<Architecture>, run_.all_ranks.sizes());
+      run_.parameters.make_dense();
+    }
     Binder<Ctx> binder{run_, parameters_, run_.flight->parts};
     const input_shapes known = detail::known_input(architecture_, in);
     return at_model([&] { return BoundArchitecture(architecture_, known, binder); });
@@ -479,6 +501,7 @@ class Model {
     batch.may_go_backward = false;
     batch.place = next_;
     run_batch(batch);
+    if constexpr (is_on_mesh) begin_slice(batch, x, segments.size());
     at_model([&] {
       batch.sequences.set(run_.backend, run_.pool, segments, detail::global_shapes(x)[0]);
     });
@@ -490,9 +513,33 @@ class Model {
     if constexpr (checks) check_given(x, "input");
     run_.parameters.update_copies(run_.backend, run_.version);
     output = at_model([&] {
-      return detail::converted_all<output_layout>(run_, bound_.forward(run_, detail::values_of(x)));
+      return detail::converted_all<typename E::wanted>(
+          run_, bound_.forward(run_, detail::values_of(detail::slice_of(x))));
     });
-    return detail::views_of(output);
+    return at_end<output_layout>(output, static_cast<InFlight*>(run_.flight)->out);
+  }
+
+  /// The rank's slice of a batch that begins.
+  /// throws   argument_error for segments, shape_error for an input without samples or a layer that
+  ///          cannot take it
+  void begin_slice(InFlight& batch, const input_view& x, std::size_t segments) {
+    detail::require_no_segments(name_of<Architecture>, segments, run_.all_ranks.sizes());
+    batch.in =
+        detail::with_tensors(x, [](const auto&... one) { return input_shapes{one.global()...}; });
+    at_model([&] {
+      batch.slice = detail::slice_of_batch(detail::global_shapes(x)[0], run_.all_ranks.place());
+      batch.out = architecture_.output_shape(batch.in);
+    });
+  }
+
+  /// Views at an end of the model of what layers gave; `global` are the shapes on a mesh.
+  template <EndLayout L, class Values, class Shapes>
+  auto at_end(const Values& values, [[maybe_unused]] const Shapes& global) const {
+    if constexpr (is_on_mesh) {
+      return detail::whole_of<L>(detail::views_of(values), global, run_.all_ranks.place());
+    } else {
+      return detail::views_of(values);
+    }
   }
 
   /// A view of another rank's part would be read past its end.
@@ -505,7 +552,7 @@ class Model {
   }
   template <class V>
   void check_one(const V& view, const detail::ToCheck& of) const {
-    detail::require_own_part(of, view.place(), run_.place());
+    detail::require_own_part(of, view.place(), run_.place_at_ends());
     detail::require_reach(run_.backend, view, of.model, of.what);
   }
 
@@ -513,7 +560,7 @@ class Model {
     std::size_t i = 0;
     detail::with_tensors(x, [&](const auto&... input) {
       (detail::require_finite_input(
-           run_.backend, run_.pool, run_.ranks, input,
+           run_.backend, run_.pool, run_.all_ranks, input,
            detail::ToCheck{name_of<Architecture>, {}, i++, sizeof...(input)}.suffix(), of_layer),
        ...);
     });
@@ -525,7 +572,8 @@ class Model {
                                     run_.gradients);
     constexpr std::string_view what = "gradient of the output";
     check_given(dy, what);
-    const auto given = detail::global_shapes(dy), expected = detail::global_shapes(batch.output);
+    const auto given = detail::global_shapes(detail::slice_of(dy));
+    const auto expected = detail::global_shapes(batch.output);
     for (std::size_t i = 0; i < given.size(); ++i) {
       const detail::ToCheck of{name_of<Architecture>, what, i, given.size()};
       detail::require_gradient_of_output(of, given[i], expected[i]);

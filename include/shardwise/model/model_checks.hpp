@@ -48,15 +48,13 @@ consteval bool must_be_model() {
                 "device, the other of the host. Name NcclCommunicator or DeviceThreadCommunicator "
                 "beside Cuda, and ThreadCommunicator or MpiCommunicator beside the others; "
                 "SingleRank goes with all.");
-  static_assert(!MeshCommunicator<typename Ctx::communicator>,
-                "layers and models have layouts over one axis of ranks: give the model "
-                "ranks.along(MeshAxis::tensor), and name the type of these ranks in its Context.");
   static_assert(is_ends<E>,
                 "Model<Architecture, Ctx, E, Use> takes the layouts of its two ends third: "
                 "Ends<Invariant, Invariant>, unless its input or output is laid out otherwise.");
   static_assert(!is_ends_over_mesh<E>,
-                "layers and models have layouts over one axis of ranks: name plain layouts in the "
-                "Ends of the Model, and redistribute its input and output over the mesh outside.");
+                "layers have layouts over one axis of ranks, which is `tensor` on a mesh: name "
+                "plain layouts in the Ends of the Model. On MeshRanks, SamplesOverMesh of them are "
+                "the layouts of its input and output, and its samples are cut over `data`.");
   static_assert(ModelUse<Use>,
                 "Model<Architecture, Ctx, E, Use> takes what it is used for fourth: Train, "
                 "TrainWithInputGradient or ForwardOnly.");
@@ -143,6 +141,29 @@ inline void require_own_part(const ToCheck& of, Place given, Place here) {
   throw argument_error({of.model(), ": the ", of.what, of.suffix(), " is the part of rank ",
                         given.rank, " of ", given.size, ", but this is rank ", here.rank, " of ",
                         here.size, ": make it with place_of(ranks) of the model's communicator"});
+}
+inline void require_own_part(const ToCheck& of, const MeshPlace& given, const MeshPlace& here) {
+  if (given == here) return;
+  throw argument_error({of.model(), ": the ", of.what, of.suffix(), " is the part of ", given,
+                        ", but this is ", here,
+                        ": make it with ranks.place() of the model's communicator"});
+}
+
+/// throws   argument_error for a mesh with several ranks along an axis that models do not use
+inline void require_mesh_of_models(std::string (*model)(), const mesh& sizes) {
+  for (const MeshAxis axis : {MeshAxis::pipeline, MeshAxis::context})
+    if (sizes[axis] > 1)
+      throw argument_error({model(), ": the mesh ", sizes, " has ", sizes[axis], " ranks along ",
+                            name(axis),
+                            ", but the layers of a model are split along tensor only, "
+                            "and its samples over replica and data: give those axes all ranks"});
+}
+
+/// throws   argument_error for segments on ranks that have different samples
+inline void require_no_segments(std::string (*model)(), std::size_t segments, const mesh& sizes) {
+  if (segments == 0 || sample_ranks(sizes) == 1) return;
+  throw argument_error({model(), ": segments are those of a whole batch, and on the mesh ", sizes,
+                        " each rank has only some of its samples. Give each sequence a sample"});
 }
 
 /// The error for a flight that a model does not have.

@@ -62,7 +62,7 @@ struct Collect {
 /// order: first those with an owed reduction, without gaps, so that they are settled together; then
 /// those that all ranks hold alike; then the split ones. In each group, those that decay come
 /// first, see ParameterSpec::decays. Each parameter of the last two groups is
-/// padded with zeros to whole cache lines.
+/// padded with zeros to whole cache lines, unless they are made dense.
 ///
 /// Layers read and write this memory, or other memory in the compute dtype if dtypes differ:
 /// `copies` of all parameters, and the gradients of one batch. These gradients are collected only
@@ -88,9 +88,13 @@ class ParameterMemory {
     Group& group = groups_[static_cast<std::size_t>(holding)];
     std::size_t& end = decays ? group.decaying : group.others;
     const ParameterSlot slot{holding, decays, end};
-    end += holding == Holding::owing ? elements : padded(elements);
+    end += holding == Holding::owing || is_dense_ ? elements : padded(elements);
     return slot;
   }
+
+  /// Leaves no gaps between the parameters of a group, so that all can be settled together. Called
+  /// before any is reserved.
+  void make_dense() { is_dense_ = true; }
 
   /// Allocates all reserved memory, and fills it with zeros.
   template <class Backend>
@@ -128,11 +132,14 @@ class ParameterMemory {
   std::span<gradient> gradients() const { return {gradients_, size()}; }
 
   ///@{
-  /// The gradients with an owed reduction, and those that are split over the ranks. Valid after
-  /// they are collected.
+  /// The gradients with an owed reduction, those that are split over the ranks, and those of any
+  /// group. Valid after they are collected.
   std::span<gradient> owing() const { return {gradients_, group(Holding::owing).size()}; }
   std::span<gradient> split() const {
     return {gradients_ + begin_of(Holding::split), group(Holding::split).size()};
+  }
+  std::span<gradient> of(Holding holding) const {
+    return {gradients_ + begin_of(holding), group(holding).size()};
   }
   ///@}
 
@@ -250,13 +257,14 @@ class ParameterMemory {
   std::size_t begin_of(Holding holding) const {
     if (holding == Holding::owing) return 0;
     return padded(group(Holding::owing).size()) +
-           (holding == Holding::split ? group(Holding::alike).size() : 0);
+           (holding == Holding::split ? padded(group(Holding::alike).size()) : 0);
   }
   std::size_t position(const ParameterSlot& slot) const {
     return begin_of(slot.holding) + (slot.decays ? 0 : group(slot.holding).decaying) + slot.offset;
   }
 
   std::array<Group, 3> groups_{};  // by Holding
+  bool is_dense_ = false;
   std::size_t collected_ = 0;
   std::uint64_t copied_version_ = 0;
   parameter* values_ = nullptr;

@@ -26,11 +26,12 @@ struct batch {
   std::size_t size;  ///< samples of all ranks together
 };
 
-/// The collectives of one training step on `ranks` ranks. Lists do not depend on the number of
-/// ranks, but for exchanges of halos that are not needed at this number, see `stays_in_place`; a
-/// model on `SingleRank` calls none of them.
+/// The collectives of one training step on a mesh, or on ranks of one axis, which is `tensor`.
+/// Those along `tensor` do not depend on the number of ranks, but for exchanges of halos that are
+/// not needed at this number, see `stays_in_place`; a model on `SingleRank` calls none of them.
+/// Along the axes that cut samples there are none for one rank.
 struct Plan {
-  int ranks = 1;         ///< of the model
+  mesh sizes{};          ///< of the ranks of the model
   collectives forward;   ///< of layers and between them
   collectives backward;  ///< their adjoints
   collectives settle;    ///< of gradients, once for each step
@@ -39,33 +40,54 @@ struct Plan {
 
   /// Bytes that all ranks together send in one step, see `Collective::bytes_sent`.
   constexpr std::size_t bytes_sent() const {
-    return forward.bytes_sent(ranks) + backward.bytes_sent(ranks) + settle.bytes_sent(ranks) +
-           loss.bytes_sent(ranks) + finish.bytes_sent(ranks);
+    return forward.bytes_sent(sizes) + backward.bytes_sent(sizes) + settle.bytes_sent(sizes) +
+           loss.bytes_sent(sizes) + finish.bytes_sent(sizes);
   }
 };
 
 namespace detail {
 
-/// The collective of R on a tensor of shape `shape`, if R communicates.
+/// The collective of R on a tensor of shape `shape`, if R communicates. On a mesh a tensor with
+/// samples is split by them.
 template <class R>
-constexpr void add_redistribution(collectives& list, const Shape& shape, Dtype dtype) {
-  if (const auto entry = collective_of<R>(shape, dtype)) list.add(*entry);
+constexpr void add_redistribution(collectives& list, const Shape& shape, Dtype dtype,
+                                  const mesh& sizes) {
+  auto entry = collective_of<R>(shape, dtype);
+  if (!entry) return;
+  for (const MeshAxis axis : sample_axes)
+    if (sizes[axis] > 1 && shape.has(Axis::batch)) *entry = entry->split_over(axis);
+  list.add(*entry);
+}
+
+/// The collectives of R in the exchange One.
+template <class One, class R>
+constexpr void add_exchange(collectives& list, const Shape& shape, Dtype dtype, const mesh& sizes) {
+  add_redistribution<R>(list, shape, One::dtype(dtype), sizes);
+  if constexpr (adds_samples<One>) {
+    const Collective entry = all_reduce(shape.elements(), One::dtype(dtype));
+    const bool is_split = SplitLayout<typename R::to> && sizes.tensor > 1;
+    add_over_samples(list, is_split ? entry.split_over(MeshAxis::tensor) : entry, sizes);
+  }
 }
 
 template <class Exchanges, std::size_t N, std::size_t... Is>
 constexpr void add_exchanges(collectives& list, const std::array<Shape, N>& shapes, Dtype dtype,
-                             std::index_sequence<Is...>) {
-  (add_redistribution<typename std::tuple_element_t<Is, Exchanges>::redistribution>(
-       list, shapes[Is], std::tuple_element_t<Is, Exchanges>::dtype(dtype)),
-   ...);
+                             const mesh& sizes, std::index_sequence<Is...>) {
+  const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
+    add_exchange<One, typename One::redistribution>(list, shape, dtype, sizes);
+  };
+  (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
 }
 
+/// From the last to the first: lists of adjoints are read backwards.
 template <class Exchanges, std::size_t N, std::size_t... Is>
 constexpr void add_adjoint_exchanges(collectives& list, const std::array<Shape, N>& shapes,
-                                     Dtype dtype, std::index_sequence<Is...>) {
+                                     Dtype dtype, const mesh& sizes, std::index_sequence<Is...>) {
   const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
     if constexpr (One::reduction == Reduction::sum) {  // a maximum has no adjoint
-      add_redistribution<adjoint_t<typename One::redistribution>>(list, shape, One::dtype(dtype));
+      collectives forward;
+      add_exchange<One, adjoint_t<typename One::redistribution>>(forward, shape, dtype, sizes);
+      for (std::size_t i = forward.size(); i-- > 0;) list.add(forward[i]);
     }
   };
   (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
@@ -88,23 +110,29 @@ constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
 /// Lists the collectives of forward, and in the same order their adjoints, which backward calls in
 /// reverse order.
 struct PlanVisitor : WalkVisitor {
-  constexpr PlanVisitor(const Sending& sent, bool is_trained, int on_ranks)
-      : sending(sent), trains(is_trained), ranks(on_ranks) {}
+  constexpr PlanVisitor(const Sending& sent, bool is_trained, const mesh& of_ranks)
+      : sending(sent), trains(is_trained), sizes(of_ranks) {
+    for (int place = 0; place < sizes.tensor; ++place) split.add(0);
+  }
+  constexpr PlanVisitor(const Sending& sent, bool is_trained, int ranks)
+      : PlanVisitor(sent, is_trained, mesh{.tensor = ranks}) {}
 
   Sending sending;
   bool trains;
-  int ranks;
+  mesh sizes;
   collectives forward{};
   collectives returning{};
-  std::size_t owed = 0;  ///< elements of gradients that are summands
+  std::size_t owed = 0;              ///< elements of gradients that are summands along `tensor`
+  std::size_t alike = 0;             ///< of the others that all ranks along `tensor` hold
+  GrowingList<std::size_t> split{};  ///< of those that are split, at each place along `tensor`
 
   template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape& shape) {
-    if (stays_in_place<R>(shape, ranks)) return;
+    if (stays_in_place<R>(shape, sizes.tensor)) return;
     Dtype dtype = sending.values;
     if constexpr (!std::is_void_v<X>) dtype = dtype_v<X>;
-    add_redistribution<R>(forward, shape, dtype);
-    if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, dtype);
+    add_redistribution<R>(forward, shape, dtype, sizes);
+    if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, dtype, sizes);
   }
 
   /// The calls before the composition.
@@ -127,14 +155,39 @@ struct PlanVisitor : WalkVisitor {
     if constexpr (Indices::size() > 0) {
       if (trains || !exchanges_in_training_only<L>) {
         const auto shapes = layer.exchange_shapes(in);
-        add_exchanges<Exchanges>(forward, shapes, sending.exchanges(), Indices{});
+        add_exchanges<Exchanges>(forward, shapes, sending.exchanges(), sizes, Indices{});
         if constexpr (Returns)
-          add_adjoint_exchanges<Exchanges>(returning, shapes, sending.exchanges(), Indices{});
+          add_adjoint_exchanges<Exchanges>(returning, shapes, sending.exchanges(), sizes,
+                                           Indices{});
       }
     }
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
-      if (owes_reduction<typename decltype(use)::type>) owed += spec.shape.elements();
+      using Use = typename decltype(use)::type;
+      if (owes_reduction<Use>) owed += spec.shape.elements();
+      if (sample_ranks(sizes) > 1) count<Use>(spec.shape);
     });
+  }
+
+  /// The collectives of the gradients of the parameters so far.
+  constexpr collectives settling() const {
+    collectives list;
+    if (sample_ranks(sizes) > 1) {
+      add_settling_over_samples(list, owed, sending, sizes);
+      add_settling_over_samples(list, alike, sending, sizes);
+      add_settling_over_samples(list, split, sending, sizes);
+    }
+    for (const Collective& entry : detail::settling(owed, sending)) list.add(entry);
+    return list;
+  }
+
+ private:
+  template <class Use>
+  constexpr void count(const Shape& shape) {
+    if (holding_of<Use> == Holding::alike) alike += shape.elements();
+    if constexpr (holding_of<Use> == Holding::split)
+      for (int rank = 0; rank < sizes.tensor; ++rank)
+        split[static_cast<std::size_t>(rank)] +=
+            local_shape<typename Use::stored>(shape, {rank, sizes.tensor}).elements();
   }
 };
 
@@ -158,18 +211,26 @@ struct ParameterCounter : WalkVisitor {
 
 }  // namespace detail
 
-/// The plan of `model` between the ends E on inputs of shape `in`.
+/// The plan of `model` between the ends E on inputs of shape `in`, the whole batch. Parameters that
+/// are split over `tensor` settle in buckets that a rank which holds fewer of them may not need.
+template <class E, class Use, class L>
+constexpr Plan plan_of(const L& model, const mesh& sizes, const shapes_t<typename E::offered>& in,
+                       const Sending& sending = {}) {
+  detail::PlanVisitor visitor(sending, Use::trains, sizes);
+  detail::walk<E, Use>(model, in, visitor);
+  Plan plan;
+  plan.sizes = sizes;
+  plan.forward = visitor.forward;
+  for (std::size_t i = visitor.returning.size(); i-- > 0;) plan.backward.add(visitor.returning[i]);
+  if (Use::trains) plan.settle = visitor.settling();
+  return plan;
+}
+
+/// The same on ranks of one axis.
 template <class E, class Use, class L>
 constexpr Plan plan_of(const L& model, int ranks, const shapes_t<typename E::offered>& in,
                        const Sending& sending = {}) {
-  detail::PlanVisitor visitor(sending, Use::trains, ranks);
-  detail::walk<E, Use>(model, in, visitor);
-  Plan plan;
-  plan.ranks = ranks;
-  plan.forward = visitor.forward;
-  for (std::size_t i = visitor.returning.size(); i-- > 0;) plan.backward.add(visitor.returning[i]);
-  if (Use::trains) plan.settle = detail::settling(visitor.owed, sending);
-  return plan;
+  return plan_of<E, Use>(model, mesh{.tensor = ranks}, in, sending);
 }
 
 /// The plan of a model whose sizes are all in its type. `in` is the global shape of its input; for
@@ -190,6 +251,24 @@ constexpr Plan plan(batch samples, const Sending& sending = {}) {
       detail::complete_input(detail::model_by_type<L>(), Shape{{Axis::batch, samples.size}});
   return plan<L, Ranks, Offered, Wanted, InputGradient>(in, sending);
 }
+
+///@{
+/// The same on a mesh: `plan<Mlp, mesh{.data = 2, .tensor = 4}>(batch{64})`.
+template <class L, mesh Sizes, EndLayout Offered = Invariant, EndLayout Wanted = Invariant,
+          bool InputGradient = false>
+constexpr Plan plan(const shapes_t<Offered>& in, const Sending& sending = {}) {
+  static_assert(Sizes.size() >= 1);
+  using Use = std::conditional_t<InputGradient, TrainWithInputGradient, Train>;
+  return plan_of<Ends<Offered, Wanted>, Use>(detail::model_by_type<L>(), Sizes, in, sending);
+}
+template <class L, mesh Sizes, Layout Offered = Invariant, Layout Wanted = Invariant,
+          bool InputGradient = false>
+constexpr Plan plan(batch samples, const Sending& sending = {}) {
+  const Shape in =
+      detail::complete_input(detail::model_by_type<L>(), Shape{{Axis::batch, samples.size}});
+  return plan<L, Sizes, Offered, Wanted, InputGradient>(in, sending);
+}
+///@}
 
 /// Elements of parameters on the rank at `place`; a sharded parameter counts with the rank's block.
 template <class E, class L>

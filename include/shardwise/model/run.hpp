@@ -12,6 +12,7 @@
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/backend/detail/changing.hpp"
 #include "shardwise/comm/mark.hpp"
+#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/tensor_memory.hpp"
@@ -19,6 +20,7 @@
 #include "shardwise/model/compared_steps.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/flight.hpp"
+#include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/sending.hpp"
@@ -54,8 +56,9 @@ template <class Context>
 struct Run {
   using dtype = typename Context::dtype;  ///< of the values between layers
 
-  typename Context::communicator& ranks;  ///< communicator of the model
-  typename Context::backend& backend;     ///< that computes the tensors
+  detail::ranks_of_layers_t<typename Context::communicator>& ranks;  ///< that share the layers
+  typename Context::communicator& all_ranks;                         ///< of the model
+  typename Context::backend& backend;                                ///< that computes the tensors
   Pool pool{detail::memory_of(backend)};  ///< for memory that is reused in later calls
   ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
   SharedParameters shared{};                                  ///< those that several layers use
@@ -130,8 +133,17 @@ struct Run {
     layer_losses += loss * (under_way == nullptr ? 1 : under_way->batch_share);
   }
 
-  /// The number of this rank, and the number of ranks.
+  /// The number of this rank among those that share the layers, and their number.
   Place place() const { return place_of(ranks); }
+
+  /// The place of this rank in a view at an end of the model.
+  auto place_at_ends() const {
+    if constexpr (MeshCommunicator<typename Context::communicator>) {
+      return all_ranks.place();
+    } else {
+      return place();
+    }
+  }
 };
 
 namespace detail {
@@ -255,6 +267,18 @@ void all_reduce(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
               [&] { run.ranks.all_reduce(std::span<const T>(numbers), numbers, reduction); });
 }
 
+/// numbers = their sums over the ranks that have other samples of the batch, which must be a
+/// mesh's; they are in the backend's memory. Ranks along one rank of these axes send nothing.
+template <class Context, class T>
+void sum_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
+  for (const MeshAxis axis : sample_axes) {
+    if (run.all_ranks.sizes()[axis] == 1) continue;
+    observed<T>(run, name, numbers.size(), [&] {
+      run.all_ranks.along(axis).all_reduce(std::span<const T>(numbers), numbers);
+    });
+  }
+}
+
 /// A number on the host of every rank, reduced over the ranks.
 template <class Context, class T>
 T all_reduced(Run<Context>& run, std::string (*name)(), T number,
@@ -274,7 +298,7 @@ Value<T, To> converted(Run<Context>& run, Value<T, From>&& value) {
   Value<T, To> result = detail::moved<To>(run, std::move(value));
   if constexpr (std::same_as<From, Partial> && !std::same_as<To, Partial>) {
     if (run.finds_non_finite())
-      detail::require_finite(run.backend, run.pool, run.ranks, result.view().span(),
+      detail::require_finite(run.backend, run.pool, run.all_ranks, result.view().span(),
                              "the sum over the ranks of what the layer before gives");
   }
   return result;

@@ -27,7 +27,7 @@ class Value {
   Value() = default;
 
   /// New, uninitialised memory.
-  Value(Pool& pool, const Shape& global, Place place)
+  Value(Pool& pool, const Shape& global, const place_t<L>& place)
       : view_(nullptr, global, place), buffer_(pool.take(view_.size() * sizeof(T))) {
     view_ = view_.in_memory(static_cast<const T*>(buffer_.data()));
   }
@@ -49,7 +49,7 @@ class Value {
   /// The rank's part, for reading; the global shape; the number of this rank.
   const View<const T, L>& view() const { return view_; }
   const Shape& global() const { return view_.global(); }
-  Place place() const { return view_.place(); }
+  place_t<L> place() const { return view_.place(); }
   ///@}
 
   /// Whether no other value shares the memory, so that it may be written to.

@@ -16,18 +16,25 @@
 
 namespace shardwise {
 
-/// The call of a planned collective on ranks of the type C, and the elements that all of them pass
-/// in. Ranks that cannot read each other's memory send halos by all-to-all, which includes each
-/// rank's own block.
+/// The call of a planned collective on a mesh of ranks of the type C, and the elements that all of
+/// them pass in. Ranks that cannot read each other's memory send halos by all-to-all, which
+/// includes each rank's own block.
 template <Communicator C>
-CountedCall planned_call(const Collective& planned, int ranks) {
+CountedCall planned_call(const Collective& planned, const mesh& sizes) {
   const bool moves_halos =
       planned.operation == Operation::halo_exchange || planned.operation == Operation::halo_sum;
   if (!ReadsPeers<C> && moves_halos) {
     const std::size_t of_unit = planned.halo.units == 0 ? 0 : planned.elements / planned.halo.units;
-    return {Operation::all_to_all, planned.dtype, planned.halo.held(ranks) * of_unit};
+    return {Operation::all_to_all, planned.dtype,
+            planned.halo.held(sizes[planned.axis]) * of_unit * planned.copies(sizes)};
   }
-  return {planned.operation, planned.dtype, planned.elements_passed_in(ranks)};
+  return {planned.operation, planned.dtype, planned.elements_passed_in(sizes)};
+}
+
+/// The same on ranks of one axis.
+template <Communicator C>
+CountedCall planned_call(const Collective& planned, int ranks) {
+  return planned_call<C>(planned, mesh{.tensor = ranks});
 }
 
 /// The same for a list of collectives.
@@ -35,6 +42,16 @@ template <Communicator C>
 std::vector<CountedCall> planned_calls(const collectives& planned, int ranks) {
   std::vector<CountedCall> calls;
   for (const Collective& one : planned) calls.push_back(planned_call<C>(one, ranks));
+  return calls;
+}
+
+/// The same for those along one axis of a mesh.
+template <Communicator C>
+std::vector<CountedCall> planned_calls(const collectives& planned, const mesh& sizes,
+                                       MeshAxis axis) {
+  std::vector<CountedCall> calls;
+  for (const Collective& one : planned)
+    if (one.axis == axis) calls.push_back(planned_call<C>(one, sizes));
   return calls;
 }
 

@@ -12,9 +12,11 @@
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/model/values.hpp"
 #include "shardwise/redistribute/number.hpp"
 #include "shardwise/redistribute/run.hpp"
 #include "shardwise/train/labels.hpp"
+#include "shardwise/train/mesh_loss.hpp"
 
 namespace shardwise {
 
@@ -117,6 +119,31 @@ inline void check_k(std::size_t k, std::size_t classes) {
                         " classes: it must be in [1, classes]"});
 }
 
+/// The number of rows whose label has one of the k largest logits, over the ranks that share the
+/// layers.
+template <Layout L, class Context, class T, class Labels>
+std::size_t count_top_k_of(Run<Context>& run, const View<const T, L>& logits,
+                           const Labels& given_labels, std::size_t k) {
+  const auto labels = labels_along<L>(given_labels);
+  check_place(logits, labels);
+  require_reach(
+      run.backend, labels, [] { return "count_top_k"; }, "labels");
+  check_labels(run.backend, run.pool, logits.global(), labels);
+  check_k(k, logits.global().back().extent());
+  const auto here = part_here<rows_layout_t<L>>(run.backend, run.pool, labels, logits.place());
+  const LogitRows<T> rows(logits, here.view());
+  if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
+    return static_cast<std::size_t>(top_k_of_split(run, rows, labels.global(), k));
+  } else {
+    const auto mine = top_k_of_whole<rows_layout_t<L>>(run, rows, labels.global(), k);
+    if constexpr (std::same_as<L, Invariant>) {
+      return static_cast<std::size_t>(mine);
+    } else {
+      return static_cast<std::size_t>(all_reduced(run.backend, run.pool, run.ranks, mine));
+    }
+  }
+}
+
 }  // namespace detail
 
 /// The number of rows of the whole batch whose label has one of the k largest logits of the model,
@@ -133,34 +160,23 @@ inline void check_k(std::size_t k, std::size_t classes) {
 template <class M, class Labels>
 std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_labels,
                         std::size_t k, std::span<const Segment> segments = {}) {
-  using L = typename M::output_layout;
+  using L = typename M::ends::wanted;
   static_assert(std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
                     std::same_as<L, Sharded<Axis::batch>> ||
                     std::same_as<L, Sharded<Axis::sequence>>,
                 "count_top_k and count_correct take logits that are Invariant, or Sharded by "
                 "feature (classes), batch or sequence. Let the model end in one of those: "
                 "Ends<Offered, Invariant>.");
-  const auto logits = model.evaluate(x, segments);
-  const auto labels = detail::labels_along<L>(given_labels);
-  detail::check_place(logits, labels);
   auto& run = model.run();
-  detail::require_reach(
-      run.backend, labels, [] { return "count_top_k"; }, "labels");
-  detail::check_labels(run.backend, run.pool, logits.global(), labels);
-  detail::check_k(k, logits.global().back().extent());
-  const auto here =
-      detail::part_here<detail::rows_layout_t<L>>(run.backend, run.pool, labels, logits.place());
-  const detail::LogitRows<typename M::dtype> rows(logits, here.view());
-  if constexpr (std::same_as<L, Sharded<Axis::feature>>) {
-    return static_cast<std::size_t>(detail::top_k_of_split(run, rows, labels.global(), k));
+  const auto whole_logits = model.evaluate(x, segments);
+  if constexpr (MeshCommunicator<typename M::communicator>) {
+    const std::size_t mine =
+        detail::count_top_k_of<L>(run, detail::slice_of(whole_logits),
+                                  detail::slice_of_target(given_labels, run.all_ranks.place()), k);
+    return static_cast<std::size_t>(
+        detail::sum_of_slices(run, static_cast<double>(mine), detail::samples_of(x)));
   } else {
-    const auto mine =
-        detail::top_k_of_whole<detail::rows_layout_t<L>>(run, rows, labels.global(), k);
-    if constexpr (std::same_as<L, Invariant>) {
-      return static_cast<std::size_t>(mine);
-    } else {
-      return static_cast<std::size_t>(detail::all_reduced(run.backend, run.pool, run.ranks, mine));
-    }
+    return detail::count_top_k_of<L>(run, whole_logits, given_labels, k);
   }
 }
 

@@ -77,7 +77,8 @@ std::uint32_t fingerprint_of(Run<Context>& run, const Tensors& tensors) {
 template <class M, class Target>
 void note_given(M& model, const typename M::input_view& x, const Target& target) {
   auto& run = model.run();
-  if (run.ranks.size() == 1 || !compares_calls(run.ranks) || !run.compared_steps.has(run.step))
+  if (run.all_ranks.size() == 1 || !compares_calls(run.all_ranks) ||
+      !run.compared_steps.has(run.step))
     return;
   const auto seed = run.seed.value;
   run.given = {

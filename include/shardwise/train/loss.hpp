@@ -36,6 +36,8 @@ using SumOfRanks = Exchange<Redistribute<Partial, Invariant>, Reduction::sum, do
 struct BatchShare {
   std::size_t samples = 1;  ///< of this batch, over all ranks
   std::size_t of_step = 1;  ///< of all batches of the step, over all ranks
+  /// Whether the loss is that of a rank's slice of a batch, which may be empty.
+  bool is_slice = false;
 };
 
 /// A sum of a loss's terms on a device, divided by a number of the host.
@@ -86,8 +88,9 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 
   /// The number of terms of the whole step's mean, if this batch has `terms` of them over all
   /// ranks. The sum of the batch's terms, divided by this, is its part of the step's loss.
-  /// throws   argument_error if there are none
+  /// throws   argument_error if there are none, unless the batch is an empty slice of a larger one
   double terms_of_step(std::size_t terms) const {
+    if (share_.is_slice && share_.samples == 0) return static_cast<double>(share_.of_step);
     if (terms == 0 || share_.samples == 0) {
       throw argument_error(
           "the loss is made of samples, but the whole batch is empty: give at least one");
@@ -174,6 +177,9 @@ class LossFrame : public Exchanger<Context, Exchanges> {
 /// prediction. A loss may have `require_target(prediction, target)`, which throws for global shapes
 /// that do not fit: a step calls it before the model sends anything.
 ///
+/// On a mesh a loss computes with a slice of the batch as with one of several batches of a step,
+/// and the results are added over the ranks that have other samples.
+///
 /// valid: `CrossEntropy`, `MeanSquaredError`      invalid: `int`, `Relu`
 template <class L>
 concept Loss = requires(const L& loss, const Shape& prediction) {
@@ -184,17 +190,20 @@ concept Loss = requires(const L& loss, const Shape& prediction) {
         std::array<Shape, std::tuple_size_v<typename L::template exchanges<Invariant>>>>;
 };
 
-/// The collectives of `loss` for a prediction of global shape `prediction` in the layout L.
+/// The collectives of `loss` for a prediction of global shape `prediction` in the layout L, on a
+/// mesh of these sizes or on ranks of one axis.
 template <Layout L, Loss Chosen>
 constexpr collectives loss_plan(const Chosen& loss, const Shape& prediction,
-                                Dtype dtype = Dtype::float32) {
+                                Dtype dtype = Dtype::float32, const mesh& sizes = {}) {
   using Exchanges = typename Chosen::template exchanges<L>;
   constexpr std::size_t count = std::tuple_size_v<Exchanges>;
   collectives list;
   if constexpr (count > 0) {
     detail::add_exchanges<Exchanges>(list, loss.template exchange_shapes<L>(prediction),
-                                     Sending(dtype).exchanges(), std::make_index_sequence<count>{});
+                                     Sending(dtype).exchanges(), sizes,
+                                     std::make_index_sequence<count>{});
   }
+  detail::add_over_samples(list, all_reduce(3, Dtype::float64), sizes);
   return list;
 }
 

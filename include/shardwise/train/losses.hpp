@@ -12,6 +12,7 @@
 #include "shardwise/model/values.hpp"
 #include "shardwise/train/clip.hpp"
 #include "shardwise/train/loss.hpp"
+#include "shardwise/train/mesh_loss.hpp"
 
 namespace shardwise {
 
@@ -107,10 +108,24 @@ template <class Context, class T, Layout L, class Target, Loss Chosen>
 auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target& target,
              const Chosen& loss, BatchShare share, Value<accumulate_t<T>, dual_t<L>>& gradient,
              bool is_recorded) {
-  using Frame = LossFrame<Context, typename Chosen::template exchanges<L>>;
-  gradient = {run.pool, prediction.global(), run.place()};
-  Frame frame(run, loss.template exchange_shapes<L>(prediction.global()), share, is_recorded);
-  return loss(frame, prediction, target, gradient.writable());
+  gradient = {run.pool, prediction.global(), prediction.place()};
+  const auto of_view = [&]<Layout M>(const View<const T, M>& here, const auto& given,
+                                     const View<accumulate_t<T>, dual_t<M>>& slope,
+                                     BatchShare part) {
+    using Frame = LossFrame<Context, typename Chosen::template exchanges<M>>;
+    Frame frame(run, loss.template exchange_shapes<M>(here.global()), part, is_recorded);
+    return loss(frame, here, given, slope);
+  };
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    const View<const T, along_t<L, MeshAxis::tensor>> here = slice_of(prediction);
+    const bool is_empty = samples_of(prediction) == 0;
+    const double mine =
+        of_view(here, slice_of_target(target, run.all_ranks.place()), slice_of(gradient.writable()),
+                {samples_of(here), share.of_step, !is_empty});
+    return sum_of_slices(run, mine, samples_of(prediction));
+  } else {
+    return of_view(prediction, target, gradient.writable(), share);
+  }
 }
 
 /// The sum of the losses' results, each for its prediction and target.
@@ -138,13 +153,14 @@ double loss_of(Run<Context>& run, const std::tuple<Predictions...>& predictions,
 template <EndLayout Outputs, class... Ls>
 constexpr collectives loss_plan(const std::tuple<Ls...>& losses,
                                 const std::array<Shape, sizeof...(Ls)>& predictions,
-                                Dtype dtype = Dtype::float32) {
+                                Dtype dtype = Dtype::float32, const mesh& sizes = {}) {
   collectives list;
   [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
     const auto add = [&](const collectives& one) {
       for (const Collective& entry : one) list.add(entry);
     };
-    (add(loss_plan<nth_layout_t<Outputs, Ks>>(std::get<Ks>(losses), predictions[Ks], dtype)), ...);
+    (add(loss_plan<nth_layout_t<Outputs, Ks>>(std::get<Ks>(losses), predictions[Ks], dtype, sizes)),
+     ...);
   }
   (std::index_sequence_for<Ls...>{});
   return list;

@@ -88,7 +88,7 @@ Value<T, L> scaled(Run<Context>& run, Value<A, L> gradient, double scale) {
     if (scale != 1) multiply(gradient);
     return gradient;
   } else {
-    Value<T, L> result(run.pool, gradient.global(), run.place());
+    Value<T, L> result(run.pool, gradient.global(), gradient.place());
     multiply(result);
     return result;
   }
@@ -290,8 +290,8 @@ template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
                const StepOptions& options = {}) {
   Plan plan = model.plan(in);
-  plan.loss = loss_plan<typename M::output_layout>(loss, model.layers().output_shape(in),
-                                                   dtype_v<typename M::dtype>);
+  plan.loss = loss_plan<typename M::ends::wanted>(loss, model.layers().output_shape(in),
+                                                  dtype_v<typename M::dtype>, plan.sizes);
   if (options.scaler != nullptr) plan.finish.add(all_reduce(1, Dtype::uint8));
   if (options.clip_norm) plan.finish.add(all_reduce(1, Dtype::float64));
   return plan;

@@ -24,9 +24,8 @@ namespace detail {
 
 /// Whether collectives of C run as work of a backend, without agreement of ranks on the host.
 template <class C>
-concept RecordableRanks = AloneByType<C> || requires {
-  requires C::can_be_recorded;
-};
+concept RecordableRanks =
+    !MeshCommunicator<C> && (AloneByType<C> || requires { requires C::can_be_recorded; });
 
 /// The error for models whose steps cannot be recorded.
 template <class M>
@@ -35,7 +34,8 @@ consteval bool must_record() {
                 "a TrainingGraph is for backends that record their work, like Cuda. Call "
                 "train_step with others.");
   static_assert(RecordableRanks<typename M::communicator>,
-                "a TrainingGraph is for one rank, or for ranks over NCCL: the collectives of other "
+                "a TrainingGraph is for one rank, or for ranks over NCCL of one axis: the "
+                "collectives of other "
                 "ranks meet on the host, which no recording holds. Call train_step.");
   static_assert(!M::use::input_gradient,
                 "a TrainingGraph shows nobody the gradient of the input: make the Model with "

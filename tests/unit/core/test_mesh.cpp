@@ -104,19 +104,3 @@ TEST_CASE("each rank has a place of its own, in every order") {
     }
   }
 }
-
-TEST_CASE("ranks along replica and data have places of their own for samples, others the same") {
-  const mesh sizes{2, 3, 2, 2, 2};
-  for (const MeshOrder& order : {mesh_axes, MeshOrder{tensor, data, context, replica, pipeline}}) {
-    std::vector<int> seen(6);
-    for (int rank = 0; rank < sizes.size(); ++rank) {
-      const MeshPlace place = place_in(sizes, rank, order);
-      const Place samples = sample_place(place);
-      REQUIRE(samples.size == 6);
-      CHECK(samples.rank / 2 == place[replica].rank);
-      CHECK(samples.rank % 2 == place[data].rank);
-      ++seen.at(static_cast<std::size_t>(samples.rank));
-    }
-    CHECK(seen == std::vector<int>(6, 8));
-  }
-}

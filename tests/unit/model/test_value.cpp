@@ -21,7 +21,7 @@ using Ranks = Context<float, Reference, ThreadCommunicator>;
 template <Layout From, Layout To>
 bool gives_memory_back(ThreadCommunicator& ranks) {
   Reference backend;
-  Run<Ranks> run{.ranks = ranks, .backend = backend};
+  Run<Ranks> run{.ranks = ranks, .all_ranks = ranks, .backend = backend};
   const Shape shape{{Axis::batch, 64}, {Axis::feature, 32}};
   Value<float, From> in(run.pool, shape, run.place());
   std::fill_n(in.writable().data(), in.view().size(), 1.0F);

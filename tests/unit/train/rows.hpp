@@ -75,7 +75,7 @@ LossResult loss_of(C& ranks, const Chosen& chosen, const Shape& shape,
   using Ctx = Context<T, Reference, C>;
   using A = accumulate_t<T>;
   Reference backend;
-  Run<Ctx> run{ranks, backend};
+  Run<Ctx> run{ranks, ranks, backend};
   const Place place = place_of(ranks);
   const auto whole = tensor_of<T>(shape, place, prediction);
   Tensor<T, L> mine(shape, place);

@@ -189,7 +189,7 @@ TEST_CASE("a label that is no class is refused on every rank, and nothing is sen
         const std::string said = message_of<argument_error>([&] {
           using Ctx = Context<float, Reference, decltype(ranks)>;
           Reference backend;
-          Run<Ctx> run{ranks, backend};
+          Run<Ctx> run{ranks, ranks, backend};
           Tensor<float, L> logits(plain, place_of(ranks));
           Tensor<float, L> gradient(plain, place_of(ranks));
           if (gradient.size() > 0) gradient[0] = 7;

@@ -1,0 +1,443 @@
+// Models on meshes of ranks: layers are split along `tensor`, batches along `replica` and `data`.
+// Everything is as on one rank.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwise/backend/reference.hpp"
+#include "shardwise/checkpoint/training.hpp"
+#include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/thread_mesh.hpp"
+#include "shardwise/data/sampler.hpp"
+#include "shardwise/shardwise.hpp"
+#include "shardwise/testing/calls.hpp"
+#include "shardwise/train/accuracy.hpp"
+#include "shardwise/train/evaluate_loss.hpp"
+#include "shardwise/train/held_alike.hpp"
+#include "support/largest_difference.hpp"
+#include "support/messages.hpp"
+#include "support/temporary_folder.hpp"
+#include "witness/formula.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using testing::check_mentions;
+using testing::largest_difference;
+using testing::message_of;
+using enum MeshAxis;
+
+using Counting = CountingCommunicator<ThreadCommunicator>;
+using Ranks = MeshRanks<Counting>;
+using OnMesh = Context<double, Reference, Ranks>;
+using Numbers = std::vector<double>;
+using Whole = SamplesOverMesh<Invariant>;
+
+constexpr Kernel padded = kernel(3, {.padding = 1});
+
+struct Convolutional
+    : Sequential<Conv2d<split::output, 2, 6, padded>, BatchNorm<6>, Relu,
+                 Conv2d<split::input, 6, 4, 2>, Relu, To<Sharded<Axis::height>>,
+                 Conv2d<split::height, 4, 3, padded>, To<Invariant>, Flatten,
+                 ColumnParallelLinear<3 * 4 * 3, 7>, Relu, RowParallelLinear<7, 5>> {};
+struct Perceptron : Sequential<ColumnParallelLinear<6, 7>, Gelu, Dropout<1, 4>,
+                               RowParallelLinear<7, 5>, Linear<split::none, 5, 5>> {};
+using Network = Model<Convolutional, OnMesh>;
+using Mlp = Model<Perceptron, OnMesh, Ends<Invariant, Sharded<Axis::feature>>>;
+
+const Shape images{{Axis::batch, 7}, {Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 4}};
+const Shape rows{{Axis::batch, 7}, {Axis::feature, 6}};
+
+/// Of 7 samples; where there are more slices than samples, some are empty.
+const std::vector<mesh> meshes{{.data = 2, .tensor = 2},
+                               {.data = 2, .tensor = 3},
+                               {.data = 3, .tensor = 2},
+                               {.data = 4, .tensor = 2},
+                               {.data = 8},
+                               {.replica = 3, .data = 2},
+                               {.replica = 2, .data = 2, .tensor = 2},
+                               {.data = 3, .tensor = 4}};
+
+/// As run_mesh, with ranks that count their calls.
+template <class F>
+void on_mesh(const mesh& sizes, F&& f) {
+  run_ranks(sizes.size(), [&](ThreadCommunicator& world) {
+    Ranks ranks(Counting(world), sizes);
+    f(ranks);
+  });
+}
+
+/// The rank's part of the made-up tensor with this number.
+template <Layout L>
+Tensor<double, L> made(std::int64_t number, const Shape& shape, const MeshPlace& place) {
+  Tensor<double, L> tensor(shape, place_for<L>(place));
+  for_each_global_run(tensor.view(), [&](std::size_t global, std::size_t local, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i)
+      tensor[local + i] = witness::made(number, static_cast<std::int64_t>(global + i));
+  });
+  return tensor;
+}
+
+/// The labels of rows from `first` on.
+Tensor<std::int32_t, Invariant> labels(std::size_t count, std::int64_t first,
+                                       const MeshPlace& place) {
+  Tensor<std::int32_t, Invariant> all({{Axis::batch, count}}, place_for<Invariant>(place));
+  for (std::size_t row = 0; row < count; ++row)
+    all[row] = witness::made_label(static_cast<std::int64_t>(row) + first, 5);
+  return all;
+}
+
+/// Row `row` has class (7 row + 3 + step) mod 5, as in make_mesh.py.
+Tensor<std::int32_t, Invariant> labels_of_step(std::int64_t step, const MeshPlace& place) {
+  return labels(7, 3 * step, place);  // 7 * 3 is 1 modulo 5
+}
+
+double sum_of_squares(Network& model, const std::string& name) {
+  const auto whole = model.gather(name);
+  double sum = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) sum += whole[i] * whole[i];
+  return sum;
+}
+
+/// Whether ranks with other samples hold the same bits.
+template <class M>
+bool replicas_are_equal(M& model, Ranks& ranks) {
+  const auto values = model.values();
+  Numbers largest(values.begin(), values.end()), smallest(largest);
+  for (const MeshAxis axis : sample_axes) {
+    ranks.along(axis).all_reduce(std::span<const double>(largest), std::span(largest),
+                                 Reduction::max);
+    ranks.along(axis).all_reduce(std::span<const double>(smallest), std::span(smallest),
+                                 Reduction::min);
+  }
+  compare_held(model);
+  return largest == smallest;
+}
+
+struct Trained {
+  Numbers losses;
+  Numbers norms;
+  Numbers weights;
+  double evaluated = 0;
+  std::size_t correct = 0;
+};
+
+/// Steps of two batches of 7 and 4 samples, with a mask for each and logits that are split.
+Trained trained(Ranks& ranks) {
+  const MeshPlace& place = ranks.place();
+  Mlp model(ranks, Seed{5});
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
+  Trained result;
+  Shape few = rows;
+  few[0].units = 4;
+  const CrossEntropy loss{.label_smoothing = 0.1};
+  for (std::int64_t n = 0; n < 3; ++n) {
+    const auto x = made<Whole>(30 + n, rows, place), y = made<Whole>(40 + n, few, place);
+    Step step(optimizer, 11, {.clip_norm = 0.3});
+    result.losses.push_back(step.add(x.view(), labels(7, n, place).view(), loss));
+    result.losses.push_back(step.add(y.view(), labels(4, n + 1, place).view(), loss));
+    result.norms.push_back(*step.finish().norm);
+  }
+  for (const char* name : {"0.weight", "0.bias", "3.weight", "3.bias", "4.weight", "4.bias"}) {
+    const auto whole = model.gather(name);
+    result.weights.insert(result.weights.end(), whole.data(), whole.data() + whole.size());
+  }
+  const auto x = made<Whole>(50, rows, place);
+  result.evaluated = evaluate_loss(model, x.view(), labels(7, 0, place).view(), loss);
+  result.correct = count_correct(model, x.view(), labels(7, 0, place).view());
+  CHECK(replicas_are_equal(model, ranks));
+  return result;
+}
+
+/// The numbers of calls and elements along each axis are those of the plan.
+void check_counts(Ranks& ranks, const Plan& plan) {
+  collectives all;
+  for (const collectives* part :
+       {&plan.forward, &plan.loss, &plan.backward, &plan.settle, &plan.finish})
+    for (const Collective& one : *part) all.add(one);
+  for (const MeshAxis axis : mesh_axes) {
+    const auto log = ranks.along(axis).log();
+    const std::vector<CountedCall> mine(log.begin(), log.end());
+    const auto planned = planned_calls<Counting>(all, ranks.sizes(), axis);
+    if (ranks.sizes()[axis] == 1 && planned.empty()) continue;  // may share a group with another
+    REQUIRE(mine.size() == planned.size());
+    const auto counted = counted_calls(static_cast<Counting&>(ranks), mine);
+    CHECK(difference_from_plan(name(axis), planned, counted) == "");
+  }
+}
+
+// begin: learn
+void learn(Ranks& ranks) {
+  Mlp model(ranks, Seed{1});
+  Optimizer optimizer(model, AdamW{});
+  DistributedSampler sampler(300, ranks.place(), {.batch_size = 64});
+  const SampleBatch batch = sampler.next();
+  const Shape shape{{Axis::batch, batch.whole.size()}, {Axis::feature, 6}};
+  Tensor<double, SamplesOverMesh<Invariant>> x(shape, ranks.place());  // the rows of batch.mine
+  Tensor<std::int32_t, SamplesOverMesh<Invariant>> of_x(Shape{shape[0]}, ranks.place());
+  train_step(model, x.view(), of_x.view(), CrossEntropy{}, optimizer);
+}
+// end: learn
+
+}  // namespace
+
+// 784 x 512 weights and 512 biases are split, so along `data` each rank sums its part of them.
+namespace plans {
+struct Digits
+    : Sequential<ColumnParallelLinear<784, 512>, Relu, Dropout<1, 4>, RowParallelLinear<512, 10>> {
+};
+constexpr mesh sizes{.data = 2, .tensor = 4};
+constexpr Plan of_digits() { return plan<Digits, sizes>(batch{64}); }
+static_assert(of_digits().forward == collectives{all_reduce(64 * 10).split_over(data)});
+static_assert(of_digits().backward.empty());
+static_assert(of_digits().settle ==
+              collectives{all_reduce(10).over(data),
+                          all_reduce(784 * 512 + 512 + 512 * 10).over(data).split_over(tensor)});
+// Two groups of four, each with 320 of 640; four pairs with a quarter, and four with all 10.
+static_assert(of_digits().forward.bytes_sent(sizes) == 2 * 3 * 640 * 4);
+static_assert(of_digits().settle.bytes_sent(sizes) ==
+              2 * 4 * (784 * 512 + 512 + 512 * 10) + 4 * 2 * 4 * 10);
+static_assert(plan<Digits, mesh{.tensor = 4}>(batch{64}).settle ==
+              plan<Digits, 4>(batch{64}).settle);
+
+struct Normed : Sequential<Linear<split::none, 8, 6>, BatchNorm<6>> {};
+static_assert(plan<Normed, mesh{.replica = 2, .data = 3}>(batch{9}).forward ==
+              collectives{all_reduce(12, Dtype::float64).over(data),
+                          all_reduce(12, Dtype::float64).over(replica)});
+}  // namespace plans
+
+TEST_CASE("a convolutional network learns on every mesh what PyTorch learns on one rank") {
+  std::vector<mesh> all = meshes;
+  all.push_back({});
+  for (const mesh& sizes : all) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [](Ranks& ranks) {
+      Network model(Convolutional{}, ranks, Seed{1}, images);
+      std::vector<std::pair<std::string, Shape>> parameters;
+      model.visit_parameters([&](auto& one) { parameters.emplace_back(one.name, one.spec.shape); });
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        auto whole =
+            made<Invariant>(static_cast<std::int64_t>(i) + 1, parameters[i].second, ranks.place());
+        for (std::size_t k = 0; k < whole.size(); ++k) whole[k] /= 2;
+        model.set(parameters[i].first, whole.view());
+      }
+      Optimizer optimizer(model, Sgd{.learning_rate = 0.05, .momentum = 0.9});
+      const CrossEntropy loss{.label_smoothing = 0.1};
+      Numbers losses, norms;
+      for (std::int64_t step = 0; step < 3; ++step) {
+        const auto x = made<Whole>(20 + step, images, ranks.place());
+        for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+        Step one(optimizer, 7, {.clip_norm = 0.5});
+        losses.push_back(one.add(x.view(), labels_of_step(step, ranks.place()).view(), loss));
+        norms.push_back(*one.finish().norm);
+        check_counts(ranks, plan_step(model, images, loss, {.clip_norm = 0.5}));
+      }
+      // made by tests/witness/make_mesh.py
+      CHECK(largest_difference(losses, Numbers{5.5127910524724122, 3.5581513721954288,
+                                               3.9190451594373332}) < 1e-13);
+      CHECK(largest_difference(
+                norms, Numbers{19.709116423828554, 11.05829628133136, 14.608949518156443}) < 1e-12);
+      Numbers sums;
+      for (const char* name : {"0.weight", "1.weight", "3.weight", "6.bias", "9.weight", "11.bias"})
+        sums.push_back(sum_of_squares(model, name));
+      CHECK(largest_difference(sums, Numbers{12.00966918365746, 0.90301695981469643,
+                                             8.6299053005861843, 0.62914324170017089,
+                                             22.815884988136535, 0.94095482867364744}) < 1e-13);
+      CHECK(replicas_are_equal(model, ranks));
+      double running = 0;  // Σ mean² + Σ variance² of the rank's channels
+      model.visit_buffers([&](auto& buffer) {
+        for (const double number : buffer.value.span()) running += number * number;
+      });
+      ranks.along(tensor).all_reduce(std::span<const double>(&running, 1), std::span(&running, 1));
+      CHECK(running == doctest::Approx(0.072790199905785932 + 4.3698432807476904).epsilon(1e-14));
+    });
+  }
+}
+
+TEST_CASE("dropout, steps of two batches, clipping and evaluation are those of one rank") {
+  Trained one;
+  on_mesh({}, [&](Ranks& ranks) { one = trained(ranks); });
+  CHECK(one.losses.back() > 0);
+  for (const mesh& sizes : meshes) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [&](Ranks& ranks) {
+      const Trained many = trained(ranks);
+      CHECK(largest_difference(many.losses, one.losses) < 1e-13);
+      CHECK(largest_difference(many.norms, one.norms) < 1e-13);
+      CHECK(largest_difference(many.weights, one.weights) < 1e-13);
+      CHECK(many.evaluated == doctest::Approx(one.evaluated).epsilon(1e-13));
+      CHECK(many.correct == one.correct);
+    });
+  }
+}
+
+TEST_CASE("a checkpoint of one mesh goes on on another, and becomes the same bytes there") {
+  const testing::TemporaryFolder folder("shardwise_mesh");
+  const auto train = [](Mlp& model, auto& optimizer) {
+    const MeshPlace& place = model.ranks().place();
+    const auto x = made<Whole>(30, rows, place);
+    return train_step(model, x.view(), labels(7, 0, place).view(), CrossEntropy{}, optimizer);
+  };
+  const auto first = folder.path() / "first.safetensors";
+  double next = 0;
+  on_mesh({.data = 2, .tensor = 2}, [&](Ranks& ranks) {
+    Mlp model(ranks, Seed{5});
+    Optimizer optimizer(model, AdamW{});
+    train(model, optimizer);
+    save_checkpoint(first, model, optimizer, RunPosition{});
+    const double loss = train(model, optimizer);
+    if (ranks.rank() == 0) next = loss;
+  });
+  for (const mesh& sizes : std::vector<mesh>{
+           {}, {.data = 4}, {.data = 3, .tensor = 2}, {.replica = 2, .data = 2, .tensor = 3}}) {
+    CAPTURE(to_string(sizes));
+    const auto second = folder.path() / "second.safetensors";
+    on_mesh(sizes, [&](Ranks& ranks) {
+      Mlp model(ranks, Seed{6});
+      Optimizer optimizer(model, AdamW{});
+      load_checkpoint(first, model, optimizer);
+      save_checkpoint(second, model, optimizer, RunPosition{});
+      CHECK(train(model, optimizer) == doctest::Approx(next).epsilon(1e-13));
+    });
+    CHECK(testing::bytes_of(second) == testing::bytes_of(first));
+  }
+}
+
+TEST_CASE("what the page on meshes shows makes a step") {
+  on_mesh({.data = 2, .tensor = 2}, learn);
+}
+
+TEST_CASE("a sampler gives each rank the samples of its slice") {
+  for (const mesh& sizes : meshes) {
+    CAPTURE(to_string(sizes));
+    for (int rank = 0; rank < sizes.size(); ++rank) {
+      const MeshPlace place = place_in(sizes, rank);
+      DistributedSampler sampler(10, place,
+                                 {.batch_size = 10, .seed = Seed{1}, .order = SampleOrder::stored});
+      const auto mine = sampler.next().mine;
+      const Shape whole{{Axis::batch, 10}};
+      CHECK(mine.size() == local_shape<Whole>(whole, place)[0].extent());
+      if (!mine.empty()) CHECK(mine[0] == local_begin<Whole>(whole, place)[0]);
+    }
+  }
+}
+
+TEST_CASE("labels may be those of the whole batch, or the rank's part") {
+  on_mesh({.replica = 2, .data = 2}, [](Ranks& ranks) {
+    const MeshPlace& place = ranks.place();
+    Mlp model(ranks, Seed{5});
+    const auto x = made<Whole>(30, rows, place);
+    const auto whole = labels(7, 0, place);
+    const auto part_at = [&](const MeshPlace& where) {
+      Tensor<std::int32_t, Whole> part({{Axis::batch, 7}}, where);
+      const std::size_t first = local_begin<Whole>(part.global(), where)[0];
+      for (std::size_t i = 0; i < part.size(); ++i) part[i] = whole[first + i];
+      return part;
+    };
+    const auto loss_of = [&](const auto& target) {
+      return evaluate_loss(model, x.view(), target.view(), CrossEntropy{});
+    };
+    CHECK(loss_of(part_at(place)) == loss_of(whole));
+    MeshPlace other = place;
+    other[data].rank = 1 - other[data].rank;
+    check_mentions(message_of<argument_error>([&] { loss_of(part_at(other)); }),
+                   {"the labels or targets are the part of", "of 2 along data"});
+  });
+}
+
+TEST_CASE("a gradient that is not finite on one rank makes all ranks skip the step") {
+  on_mesh({.data = 2, .tensor = 2}, [](Ranks& ranks) {
+    Mlp model(ranks, Seed{5});
+    Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+    LossScaler scaler = LossScaler::fixed(8);
+    const Numbers before(model.values().begin(), model.values().end());
+    for (const bool is_bad : {true, false}) {
+      Step step(optimizer, 7, {.scaler = &scaler});
+      step.add(made<Whole>(30, rows, ranks.place()).view(), labels(7, 0, ranks.place()).view(),
+               CrossEntropy{});
+      if (is_bad && ranks.rank() == 3)
+        model.gradients()[0] = std::numeric_limits<double>::infinity();
+      CHECK(step.finish().skipped == is_bad);
+      const Numbers after(model.values().begin(), model.values().end());
+      CHECK((after == before) == is_bad);
+    }
+  });
+}
+
+TEST_CASE("a NaN in one slice is an error on all ranks that names its row of the whole batch") {
+  on_mesh({.data = 3, .tensor = 2}, [](Ranks& ranks) {
+    const MeshPlace& place = ranks.place();
+    Mlp model(ranks, Seed{5});
+    Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+    auto x = made<Whole>(30, rows, place);
+    if (place[data].rank == 2) x[1] = std::numeric_limits<double>::quiet_NaN();
+    const std::string said = message_of<numeric_error>([&] {
+      train_step(model, x.view(), labels(7, 0, place).view(), CrossEntropy{}, optimizer);
+    });
+    check_mentions(said, {"the input holds a NaN in row 5, feature 1, on rank 4"});
+  });
+}
+
+TEST_CASE("ranks that are given batches of unlike sizes are all told") {
+  for (const MeshAxis axis : sample_axes) {
+    mesh sizes{.tensor = 2};
+    sizes[axis] = 3;
+    on_mesh(sizes, [&](Ranks& ranks) {
+      const MeshPlace& place = ranks.place();
+      Mlp model(ranks, Seed{5});
+      Shape mine = rows;
+      mine[0].units = 6 + static_cast<std::size_t>(place[axis].rank);
+      const auto x = made<Whole>(30, mine, place);
+      const auto target = labels(mine[0].units, 0, place);
+      check_mentions(message_of<argument_error>(
+                         [&] { evaluate_loss(model, x.view(), target.view(), CrossEntropy{}); }),
+                     {"was given a batch of", "those of 3 slices have 21 samples together"});
+    });
+  }
+}
+
+TEST_CASE("ranks along data that make unlike models are told in the first step") {
+  const std::string said = message_of<collective_error>([] {
+    on_mesh({.data = 2, .tensor = 2}, [](Ranks& ranks) {
+      const MeshPlace& place = ranks.place();
+      Mlp model(ranks, Seed{5U + static_cast<unsigned>(place[data].rank)});
+      Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+      train_step(model, made<Whole>(30, rows, place).view(), labels(7, 0, place).view(),
+                 CrossEntropy{}, optimizer);
+    });
+  });
+  check_mentions(said, {"seed"});
+}
+
+TEST_CASE("what a model on a mesh cannot take is refused on every rank before it sends anything") {
+  on_mesh({.context = 2, .tensor = 2}, [](Ranks& ranks) {
+    check_mentions(message_of<argument_error>([&] { Mlp(ranks, Seed{5}); }),
+                   {"the mesh context=2,tensor=2 has 2 ranks along context"});
+  });
+  on_mesh({.data = 2}, [](Ranks& ranks) {
+    Mlp model(ranks, Seed{5});
+    const MeshPlace& place = ranks.place();
+    const Shape turned{{Axis::feature, 6}, {Axis::batch, 7}};
+    CHECK(testing::contains(
+        message_of<shape_error>([&] { model.forward(made<Whole>(30, turned, place).view()); }),
+        "its outermost axis must be batch"));
+    const Segment all{0, 7, 0};
+    const auto x = made<Whole>(30, rows, place);
+    CHECK(testing::contains(
+        message_of<argument_error>([&] { model.forward(x.view(), std::span(&all, 1)); }),
+        "segments are those of a whole batch"));
+    MeshPlace other = place;
+    other[data].rank = 1 - other[data].rank;
+    CHECK(testing::contains(
+        message_of<argument_error>([&] { model.forward(made<Whole>(30, rows, other).view()); }),
+        "the input is the part of rank"));
+  });
+}

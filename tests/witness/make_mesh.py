@@ -1,0 +1,43 @@
+"""Prints what tests/ranks/model_mesh.cpp compares with: three steps of its convolutional network in
+PyTorch, on one rank. Run it with PyTorch: python3 tests/witness/make_mesh.py"""
+
+import torch
+
+torch.set_default_dtype(torch.float64)
+
+
+def made(tensor, shape):
+    count = 1
+    for extent in shape:
+        count *= extent
+    values = []
+    for i in range(count):
+        r = i % 2003
+        values.append(((r * r * tensor + r * 7919) % 2003 - 1001) / 1024.0)
+    return torch.tensor(values).reshape(shape)
+
+
+network = torch.nn.Sequential(
+    torch.nn.Conv2d(2, 6, 3, padding=1), torch.nn.BatchNorm2d(6), torch.nn.ReLU(),
+    torch.nn.Conv2d(6, 4, 2), torch.nn.ReLU(), torch.nn.Conv2d(4, 3, 3, padding=1),
+    torch.nn.Flatten(), torch.nn.Linear(36, 7), torch.nn.ReLU(), torch.nn.Linear(7, 5))
+with torch.no_grad():
+    for number, parameter in enumerate(network.parameters()):
+        parameter.copy_(made(number + 1, tuple(parameter.shape)) / 2)
+
+optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+loss_of = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
+for step in range(3):
+    x = made(20 + step, (7, 2, 5, 4))
+    labels = torch.tensor([(row * 7 + 3 + step) % 5 for row in range(7)])
+    optimizer.zero_grad()
+    loss = loss_of(network(x), labels)
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(network.parameters(), 0.5)
+    optimizer.step()
+    print(f"loss {loss.item():.17g}, norm {norm.item():.17g}")
+for name in ("0.weight", "1.weight", "3.weight", "5.bias", "7.weight", "9.bias"):
+    parameter = dict(network.named_parameters())[name]
+    print(f"{name}: {parameter.square().sum().item():.17g}")
+print(f"running_mean: {network[1].running_mean.square().sum().item():.17g}, "
+      f"running_var: {network[1].running_var.square().sum().item():.17g}")
