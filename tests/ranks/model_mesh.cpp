@@ -16,6 +16,7 @@
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/thread_mesh.hpp"
 #include "shardwise/data/sampler.hpp"
+#include "shardwise/redistribute/mesh.hpp"
 #include "shardwise/shardwise.hpp"
 #include "shardwise/testing/calls.hpp"
 #include "shardwise/train/accuracy.hpp"
@@ -51,7 +52,8 @@ struct Convolutional
 struct Perceptron : Sequential<ColumnParallelLinear<6, 7>, Gelu, Dropout<1, 4>,
                                RowParallelLinear<7, 5>, Linear<split::none, 5, 5>> {};
 using Network = Model<Convolutional, OnMesh>;
-using Mlp = Model<Perceptron, OnMesh, Ends<Invariant, Sharded<Axis::feature>>>;
+using Mlp =
+    Model<Perceptron, OnMesh, Ends<Invariant, Sharded<Axis::feature>>, TrainWithInputGradient>;
 
 const Shape images{{Axis::batch, 7}, {Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 4}};
 const Shape rows{{Axis::batch, 7}, {Axis::feature, 6}};
@@ -126,6 +128,7 @@ struct Trained {
   Numbers losses;
   Numbers norms;
   Numbers weights;
+  Numbers slopes;  ///< the gradient of an input
   double evaluated = 0;
   std::size_t correct = 0;
 };
@@ -154,6 +157,13 @@ Trained trained(Ranks& ranks) {
   result.evaluated = evaluate_loss(model, x.view(), labels(7, 0, place).view(), loss);
   result.correct = count_correct(model, x.view(), labels(7, 0, place).view());
   CHECK(replicas_are_equal(model, ranks));
+  CHECK(model.forward(x.view()).global() == Shape{{Axis::batch, 7}, {Axis::feature, 5}});
+  const auto dy = made<Mlp::output_layout>(60, {{Axis::batch, 7}, {Axis::feature, 5}}, place);
+  const auto dx = model.backward(dy.view());
+  Tensor<double, Invariant> whole(rows, place_for<Invariant>(place));
+  Pool pool;
+  redistribute(ranks, pool, dx, whole.view());
+  result.slopes.assign(whole.data(), whole.data() + whole.size());
   return result;
 }
 
@@ -273,6 +283,7 @@ TEST_CASE("dropout, steps of two batches, clipping and evaluation are those of o
       CHECK(largest_difference(many.losses, one.losses) < 1e-13);
       CHECK(largest_difference(many.norms, one.norms) < 1e-13);
       CHECK(largest_difference(many.weights, one.weights) < 1e-13);
+      CHECK(largest_difference(many.slopes, one.slopes) < 1e-13);
       CHECK(many.evaluated == doctest::Approx(one.evaluated).epsilon(1e-13));
       CHECK(many.correct == one.correct);
     });
@@ -315,6 +326,20 @@ TEST_CASE("what the page on meshes shows makes a step") {
   on_mesh({.data = 2, .tensor = 2}, learn);
 }
 
+TEST_CASE("a description shows the rank's slice, and what all ranks send") {
+  on_mesh({.data = 2, .tensor = 2}, [](Ranks& ranks) {
+    Mlp model(ranks, Seed{5});
+    const std::size_t samples = ranks.place()[data].rank == 0 ? 4 : 3;
+    const std::string here = "on [batch " + std::to_string(samples) + ", feature 6] float64, rank ";
+    // 5 and 5 x 5 + 5 are whole, 7 x 6 + 7 + 5 x 7 are split
+    const std::string settles =
+        "settle by all_reduce(35 x float64) over data, 1120 bytes; "
+        "all_reduce(84 x float64) over data, 1344 bytes";
+    check_mentions(describe(model, rows), {here, settles});
+    check_mentions(describe_graph(model, rows), {here, settles});
+  });
+}
+
 TEST_CASE("a sampler gives each rank the samples of its slice") {
   for (const mesh& sizes : meshes) {
     CAPTURE(to_string(sizes));
@@ -346,6 +371,16 @@ TEST_CASE("labels may be those of the whole batch, or the rank's part") {
       return evaluate_loss(model, x.view(), target.view(), CrossEntropy{});
     };
     CHECK(loss_of(part_at(place)) == loss_of(whole));
+    CHECK(evaluate_loss(model, x.view(), whole.view(), MaskedCrossEntropy{.counted = 7}) ==
+          doctest::Approx(loss_of(whole)).epsilon(1e-14));
+    Shape single = rows;
+    single[0].units = 1;  // three of four slices are empty, and one is all of the step
+    const auto one = made<Whole>(30, single, place);
+    check_mentions(message_of<argument_error>([&] {
+                     evaluate_loss(model, one.view(), labels(1, 0, place).view(),
+                                   MaskedCrossEntropy{});
+                   }),
+                   {"counted"});
     MeshPlace other = place;
     other[data].rank = 1 - other[data].rank;
     check_mentions(message_of<argument_error>([&] { loss_of(part_at(other)); }),

@@ -55,12 +55,13 @@ constexpr void require_split_axes(const MeshLayoutValue& layout, const Shape& gl
   return local;
 }
 
-/// The outer axis of the mesh cuts first.
+/// The outer axis of the mesh cuts first. One rank along an axis holds all.
 constexpr Shape local_shape(const MeshLayoutValue& layout, const Shape& global,
                             const MeshPlace& place) {
   require_split_axes(layout, global);
   Shape local = global;
-  for (const MeshAxis axis : mesh_axes) local = local_shape(layout[axis], local, place[axis]);
+  for (const MeshAxis axis : mesh_axes)
+    if (place[axis].size > 1) local = local_shape(layout[axis], local, place[axis]);
   return local;
 }
 
@@ -82,6 +83,7 @@ constexpr PartBegin local_begin(const MeshLayoutValue& layout, const Shape& glob
   PartBegin begin{};
   Shape held = global;
   for (const MeshAxis axis : mesh_axes) {
+    if (place[axis].size == 1) continue;
     const PartBegin within = local_begin(layout[axis], held, place[axis]);
     for (std::size_t i = 0; i < begin.size(); ++i) begin[i] += within[i];
     held = local_shape(layout[axis], held, place[axis]);

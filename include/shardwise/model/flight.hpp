@@ -112,15 +112,10 @@ struct FlightState {
   bool may_go_backward = false;  ///< whether there was a forward and no backward yet
 };
 
-/// A flight and the output of its batch, for every model with such inputs and outputs.
-template <class Output, class In, class Out>
+/// A flight and the output of its batch, for every model with such outputs.
+template <class Output>
 struct FlightWithOutput : FlightState {
   Output output{};
-  ///@{
-  /// The shapes of inputs and outputs over all ranks of a mesh; not set without a mesh.
-  In in{};
-  Out out{};
-  ///@}
 };
 
 }  // namespace detail

@@ -155,10 +155,11 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// The shape, over all ranks of the model, of a tensor that has this shape over the ranks that
   /// share the layer. The two differ in the batch, on a mesh.
   Shape of_whole_batch(const Shape& shape) const {
-    Shape whole = shape;
-    if constexpr (MeshCommunicator<typename Ctx::communicator>)
-      whole[shape.find(Axis::batch)].units = run_.flight->slice.whole;
-    return whole;
+    if constexpr (MeshCommunicator<typename Ctx::communicator>) {
+      return detail::with_samples(shape, run_.flight->slice.whole);
+    } else {
+      return shape;
+    }
   }
 
   /// The sequences of the batch, for a tensor [batch, sequence, ...] or [sequence, ...] of this

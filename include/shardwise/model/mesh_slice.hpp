@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/error.hpp"
@@ -88,19 +89,30 @@ auto slice_of(const std::tuple<Views...>& views) {
 }
 ///@}
 
-///@{
-/// The whole tensors of slices, in the layout L of an end of a model; `global` are their shapes.
-template <EndLayout L, class T, PlainLayout Along>
-View<T, L> whole_of(const View<T, Along>& slice, const Shape& global, const MeshPlace& place) {
-  return {slice.data(), global, place};
+/// The shape of a tensor with so many samples.
+inline Shape with_samples(Shape shape, std::size_t samples) {
+  const std::size_t axis = shape.find(Axis::batch);
+  if (axis < shape.rank()) shape[axis].units = samples;
+  return shape;
 }
-template <EndLayout Ls, class... Views, std::size_t N>
-auto whole_of(const std::tuple<Views...>& slices, const std::array<Shape, N>& global,
-              const MeshPlace& place) {
+
+///@{
+/// The whole tensors of slices, in the layout L of an end of a model, of a batch of `samples`.
+/// throws   shape_error if one has no axis batch
+template <EndLayout L, class T, PlainLayout Along>
+View<T, L> whole_of(const View<T, Along>& slice, std::size_t samples, const MeshPlace& place) {
+  return {slice.data(), with_samples(slice.global(), samples), place};
+}
+template <EndLayout, class Nothing>
+requires std::is_empty_v<Nothing> Nothing whole_of(Nothing none, std::size_t, const MeshPlace&) {
+  return none;
+}
+template <EndLayout Ls, class... Views>
+auto whole_of(const std::tuple<Views...>& slices, std::size_t samples, const MeshPlace& place) {
   return [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
-    return std::tuple{whole_of<nth_layout_t<Ls, Ks>>(std::get<Ks>(slices), global[Ks], place)...};
+    return std::tuple{whole_of<nth_layout_t<Ls, Ks>>(std::get<Ks>(slices), samples, place)...};
   }
-  (std::make_index_sequence<N>{});
+  (std::index_sequence_for<Views...>{});
 }
 ///@}
 

@@ -232,7 +232,7 @@ class Model {
     run_.set_place(next_);
     if constexpr (Use::input_gradient) {
       input_gradient_ = std::move(dx);
-      return at_end<duals_t<input_layout>>(input_gradient_, batch.in);
+      return at_end<duals_t<input_layout>>(input_gradient_);
     }
   }
 
@@ -441,8 +441,7 @@ class Model {
   using ParameterTypes = typename BoundArchitecture::parameter_types;
   static constexpr bool is_on_mesh = MeshCommunicator<communicator>;
   using Gives = output_layout_at_t<Architecture, E>;
-  using InFlight = detail::FlightWithOutput<values_t<dtype, typename E::wanted>, input_shapes,
-                                            shapes_t<output_layout>>;
+  using InFlight = detail::FlightWithOutput<values_t<dtype, typename E::wanted>>;
 
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
         std::unique_ptr<backend_type> own)
@@ -516,27 +515,24 @@ class Model {
       return detail::converted_all<typename E::wanted>(
           run_, bound_.forward(run_, detail::values_of(detail::slice_of(x))));
     });
-    return at_end<output_layout>(output, static_cast<InFlight*>(run_.flight)->out);
+    return at_end<output_layout>(output);
   }
 
   /// The rank's slice of a batch that begins.
-  /// throws   argument_error for segments, shape_error for an input without samples or a layer that
-  ///          cannot take it
+  /// throws   argument_error for segments, shape_error for an input without samples
   void begin_slice(InFlight& batch, const input_view& x, std::size_t segments) {
     detail::require_no_segments(name_of<Architecture>, segments, run_.all_ranks.sizes());
-    batch.in =
-        detail::with_tensors(x, [](const auto&... one) { return input_shapes{one.global()...}; });
-    at_model([&] {
-      batch.slice = detail::slice_of_batch(detail::global_shapes(x)[0], run_.all_ranks.place());
-      batch.out = architecture_.output_shape(batch.in);
+    batch.slice = at_model([&] {
+      return detail::slice_of_batch(detail::global_shapes(x)[0], run_.all_ranks.place());
     });
   }
 
-  /// Views at an end of the model of what layers gave; `global` are the shapes on a mesh.
-  template <EndLayout L, class Values, class Shapes>
-  auto at_end(const Values& values, [[maybe_unused]] const Shapes& global) const {
+  /// Views at an end of the model of what layers gave for the batch that runs.
+  template <EndLayout L, class Values>
+  auto at_end(const Values& values) const {
     if constexpr (is_on_mesh) {
-      return detail::whole_of<L>(detail::views_of(values), global, run_.all_ranks.place());
+      return detail::whole_of<L>(detail::views_of(values), run_.flight->slice.whole,
+                                 run_.all_ranks.place());
     } else {
       return detail::views_of(values);
     }

@@ -113,7 +113,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
   Pool& pool() { return run_.pool; }
 
   /// Whether this batch is all of its step.
-  bool is_whole_step() const { return share_.samples == share_.of_step; }
+  bool is_whole_step() const { return !share_.is_slice && share_.samples == share_.of_step; }
 
   /// Whether the loss is recorded: then it must not read from a device, and for a wrong target it
   /// must make the sum of its terms NaN.
