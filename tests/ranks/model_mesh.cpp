@@ -421,6 +421,24 @@ TEST_CASE("a NaN in one slice is an error on all ranks that names its row of the
   });
 }
 
+TEST_CASE("a label that is no class is an error that says where it is in the batch") {
+  for (const bool counts : {false, true}) {
+    const std::string said = message_of<argument_error>([&] {
+      on_mesh({.data = 3}, [&](Ranks& ranks) {
+        Mlp model(ranks, Seed{5});
+        const auto x = made<Whole>(30, rows, ranks.place());
+        auto target = labels(7, 0, ranks.place());
+        target[4] = 10;
+        if (counts)
+          count_correct(model, x.view(), target.view());
+        else
+          evaluate_loss(model, x.view(), target.view(), CrossEntropy{});
+      });
+    });
+    check_mentions(said, {"slice from sample 3 on: label 10 of row 1 is no class"});
+  }
+}
+
 TEST_CASE("ranks that are given batches of unlike sizes are all told") {
   for (const MeshAxis axis : sample_axes) {
     mesh sizes{.tensor = 2};

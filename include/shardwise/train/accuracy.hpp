@@ -170,9 +170,11 @@ std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_
   auto& run = model.run();
   const auto whole_logits = model.evaluate(x, segments);
   if constexpr (MeshCommunicator<typename M::communicator>) {
-    const std::size_t mine =
-        detail::count_top_k_of<L>(run, detail::slice_of(whole_logits),
-                                  detail::slice_of_target(given_labels, run.all_ranks.place()), k);
+    const std::size_t mine = detail::at_slice(run, [&] {
+      return detail::count_top_k_of<L>(run, detail::slice_of(whole_logits),
+                                       detail::slice_of_target(given_labels, run.all_ranks.place()),
+                                       k);
+    });
     return static_cast<std::size_t>(
         detail::sum_of_slices(run, static_cast<double>(mine), detail::samples_of(x)));
   } else {

@@ -9,6 +9,7 @@
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/layout/over.hpp"
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/mesh_slice.hpp"
@@ -44,6 +45,18 @@ auto slice_of_target(const Given& given, const MeshPlace& place) {
     }
   } else {
     return given;  // an error of the loss
+  }
+}
+
+/// Calls f(), and adds to the place of its error where the rank's slice begins: rows in the error
+/// are those of the slice.
+template <class Context, class F>
+auto at_slice(Run<Context>& run, F&& f) {
+  try {
+    return f();
+  } catch (error& e) {
+    e.add_place(sentence({"slice from sample ", run.flight->slice.first, " on"}), ": ");
+    throw;
   }
 }
 
