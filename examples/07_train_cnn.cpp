@@ -14,8 +14,8 @@
 //              └ all-gather ┘         └ all-reduce ┘          └ all-reduce ┘
 //
 // The three types are in support/cnn.hpp. They begin with the same weights, drop the same elements,
-// and their losses agree at any number of ranks. Also built by nvcc as gpu_train_cnn, which computes
-// on GPUs: gpu_train_cnn -s 2 --device cuda
+// and their losses agree at any number of ranks. Also built by nvcc as gpu_train_cnn, which
+// computes on GPUs: gpu_train_cnn -s 2 --device cuda
 //
 // test: --data synthetic -s 2 -e 1 --samples 384
 #include <CLI/CLI.hpp>

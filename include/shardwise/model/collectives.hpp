@@ -153,6 +153,7 @@ class collectives {
   constexpr auto end() const { return entries_.end(); }
   ///@}
 
+  ///@{
   /// The sum of `Collective::bytes_sent`.
   constexpr std::size_t bytes_sent(const mesh& sizes) const {
     std::size_t sum = 0;
@@ -160,6 +161,7 @@ class collectives {
     return sum;
   }
   constexpr std::size_t bytes_sent(int ranks) const { return bytes_sent({.tensor = ranks}); }
+  ///@}
 
   friend constexpr bool operator==(const collectives& a, const collectives& b) {
     if (a.size() != b.size()) return false;
