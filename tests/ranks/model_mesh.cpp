@@ -64,6 +64,7 @@ const std::vector<mesh> meshes{{.data = 2, .tensor = 2},
                                {.data = 3, .tensor = 2},
                                {.data = 4, .tensor = 2},
                                {.data = 8},
+                               {.data = 6, .tensor = 2},
                                {.replica = 3, .data = 2},
                                {.replica = 2, .data = 2, .tensor = 2},
                                {.data = 3, .tensor = 4}};
@@ -447,7 +448,7 @@ TEST_CASE("ranks that are given batches of unlike sizes are all told") {
       const MeshPlace& place = ranks.place();
       Mlp model(ranks, Seed{5});
       Shape mine = rows;
-      mine[0].units = 6 + static_cast<std::size_t>(place[axis].rank);
+      mine[0].units = 7 * static_cast<std::size_t>(place[axis].rank);
       const auto x = made<Whole>(30, mine, place);
       const auto target = labels(mine[0].units, 0, place);
       check_mentions(message_of<argument_error>(
@@ -455,6 +456,22 @@ TEST_CASE("ranks that are given batches of unlike sizes are all told") {
                      {"was given a batch of", "those of 3 slices have 21 samples together"});
     });
   }
+}
+
+TEST_CASE("labels and gradients of another number of samples are refused on every rank") {
+  on_mesh({.data = 2}, [](Ranks& ranks) {
+    const MeshPlace& place = ranks.place();
+    Mlp model(ranks, Seed{5});
+    const auto x = made<Whole>(30, rows, place);
+    const auto eight = labels(8, 0, place);
+    check_mentions(message_of<shape_error>([&] { count_correct(model, x.view(), eight.view()); }),
+                   {"batch 8", "batch 7"});
+    const auto dy = made<SamplesOverMesh<Sharded<Axis::feature>>>(
+        31, {{Axis::batch, 8}, {Axis::feature, 5}}, place);
+    model.forward(x.view());
+    check_mentions(message_of<shape_error>([&] { model.backward(dy.view()); }),
+                   {"batch 8", "batch 7"});
+  });
 }
 
 TEST_CASE("ranks along data that make unlike models are told in the first step") {

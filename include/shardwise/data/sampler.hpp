@@ -83,7 +83,7 @@ struct SamplerState {
 /// The numbers of a batch's samples, valid until the next call of next().
 struct SampleBatch {
   std::span<const std::uint32_t> whole;  ///< of all ranks: for inputs that are Invariant
-  std::span<const std::uint32_t> mine;   ///< the rank's block: for inputs that are Sharded<batch>
+  std::span<const std::uint32_t> mine;   ///< the rank's block: for Sharded<batch>, SamplesOverMesh
 };
 
 /// Divides each epoch's order into batches, and each batch into one block for each rank:

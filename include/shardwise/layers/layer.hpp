@@ -77,8 +77,8 @@ struct Exchange {
 };
 
 /// An exchange of sums over the samples of a batch. On a mesh, ranks that have other samples add
-/// theirs, after the exchange and after its adjoint. To each rank the values are for its own share
-/// of the work, as in Replicated.
+/// theirs, after the exchange and after its adjoint. Each rank uses the values for its own samples,
+/// as it uses those of Replicated.
 template <class R, class Values = void>
 struct SumOverSamples : Exchange<R, Reduction::sum, Values> {};
 

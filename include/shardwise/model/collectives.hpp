@@ -58,20 +58,19 @@ struct Collective {
   MeshAxis axis = MeshAxis::tensor;             ///< along which ranks call it
   MeshAxisSet split{};  ///< other axes over which the tensor is split; over the rest it is copied
 
-  ///@{
-  /// The same along another axis, and of a tensor that is split over this axis too.
+  /// The same call, along another axis.
   constexpr Collective over(MeshAxis along) const {
     Collective other = *this;
     other.axis = along;
     return other;
   }
+  /// The same call, of a tensor that is also split over another axis.
   constexpr Collective split_over(MeshAxis other_axis) const {
     Collective other = *this;
     other.split.bits =
         static_cast<std::uint8_t>(other.split.bits | (1U << static_cast<unsigned>(other_axis)));
     return other;
   }
-  ///@}
 
   friend constexpr bool operator==(const Collective&, const Collective&) = default;
 

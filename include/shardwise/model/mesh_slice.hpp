@@ -98,7 +98,7 @@ inline Shape with_samples(Shape shape, std::size_t samples) {
 
 ///@{
 /// The whole tensors of slices, in the layout L of an end of a model, of a batch of `samples`.
-/// throws   shape_error if one has no axis batch
+/// throws   as View: shape_error if one has no axis batch
 template <EndLayout L, class T, PlainLayout Along>
 View<T, L> whole_of(const View<T, Along>& slice, std::size_t samples, const MeshPlace& place) {
   return {slice.data(), with_samples(slice.global(), samples), place};

@@ -125,8 +125,9 @@ class Model {
   /// `segments` are the sequences of the whole batch, the same on every rank; without them each
   /// sample is one sequence. If the model has several inputs, the rows are those of the first one.
   /// sends    `plan().forward`
-  /// throws   argument_error for segments that overlap or leave their sample; shape_error and
-  ///          others, with the layer's place
+  /// throws   argument_error for segments that overlap or leave their sample, and for any where
+  ///          several ranks of a mesh have samples of the batch; shape_error and others, with the
+  ///          layer's place
   output_view forward(input_view x, std::span<const Segment> segments = {}) requires(Use::trains) {
     return forward(Flight{}, x, segments);
   }
@@ -568,8 +569,11 @@ class Model {
                                     run_.gradients);
     constexpr std::string_view what = "gradient of the output";
     check_given(dy, what);
-    const auto given = detail::global_shapes(detail::slice_of(dy));
-    const auto expected = detail::global_shapes(batch.output);
+    const auto given = detail::global_shapes(dy);
+    auto expected = detail::global_shapes(batch.output);
+    if constexpr (is_on_mesh) {
+      for (Shape& one : expected) one = detail::with_samples(one, batch.slice.whole);
+    }
     for (std::size_t i = 0; i < given.size(); ++i) {
       const detail::ToCheck of{name_of<Architecture>, what, i, given.size()};
       detail::require_gradient_of_output(of, given[i], expected[i]);

@@ -211,8 +211,8 @@ struct ParameterCounter : WalkVisitor {
 
 }  // namespace detail
 
-/// The plan of `model` between the ends E on inputs of shape `in`, the whole batch. Parameters that
-/// are split over `tensor` settle in buckets that a rank which holds fewer of them may not need.
+/// The plan of `model` between the ends E on inputs of shape `in`, the whole batch. It lists a
+/// bucket for the rank with the most parameters: one that holds fewer may need fewer buckets.
 template <class E, class Use, class L>
 constexpr Plan plan_of(const L& model, const mesh& sizes, const shapes_t<typename E::offered>& in,
                        const Sending& sending = {}) {
@@ -257,7 +257,6 @@ constexpr Plan plan(batch samples, const Sending& sending = {}) {
 template <class L, mesh Sizes, EndLayout Offered = Invariant, EndLayout Wanted = Invariant,
           bool InputGradient = false>
 constexpr Plan plan(const shapes_t<Offered>& in, const Sending& sending = {}) {
-  static_assert(Sizes.size() >= 1);
   using Use = std::conditional_t<InputGradient, TrainWithInputGradient, Train>;
   return plan_of<Ends<Offered, Wanted>, Use>(detail::model_by_type<L>(), Sizes, in, sending);
 }

@@ -268,7 +268,7 @@ void all_reduce(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
 }
 
 /// numbers = their sums over the ranks that have other samples of the batch, which must be a
-/// mesh's; they are in the backend's memory. Ranks along one rank of these axes send nothing.
+/// mesh's; they are in the backend's memory. An axis with one rank sends nothing.
 template <class Context, class T>
 void sum_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
   for (const MeshAxis axis : sample_axes) {

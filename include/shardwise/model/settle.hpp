@@ -91,8 +91,8 @@ void settle_in_buckets(Run<Context>& run, std::span<Gradient> gradients, Add&& a
 
 /// Sums over the ranks the gradients that are summands, once a step. If they are sent in another
 /// dtype, they are rounded to it and back, on one rank too. Gradients that are no summands stay
-/// where layers wrote them. On a mesh every gradient is one summand on each rank that has other
-/// samples; those sums come first.
+/// where layers wrote them. On a mesh the gradients of ranks that have other samples are summands,
+/// too, of every parameter; those sums come first.
 template <class Context>
 void settle(Run<Context>& run) {
   if (run.gradients != GradientState::summands) return;

@@ -151,12 +151,15 @@ std::size_t count_top_k_of(Run<Context>& run, const View<const T, L>& logits,
 /// number, and a label with a NaN is never counted. `segments` are the sequences of the batch, see
 /// Model::forward. A collective; the same number on every rank.
 /// layout   logits Invariant, Sharded<feature>, Sharded<batch> or Sharded<sequence>; labels
-///          Invariant, or split along with the rows of logits
+///          Invariant, or split along with the rows of logits; on a mesh, SamplesOverMesh of one
+///          of these, or Invariant labels
 /// sends    the collectives of forward, and for logits that are
 ///            Sharded<feature>     an all-reduce (max) of one number a row, and one (sum) of one
 ///                                 int32 a row
 ///            Sharded otherwise    an all-reduce of one int64
-/// throws   argument_error for k = 0 or above the number of classes; for labels as CrossEntropy
+///          and on a mesh an all-reduce of four doubles along each axis that cuts samples
+/// throws   argument_error for k = 0 or above the number of classes, and for batches of unlike
+///          sizes on a mesh; for labels as CrossEntropy
 template <class M, class Labels>
 std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_labels,
                         std::size_t k, std::span<const Segment> segments = {}) {
@@ -170,6 +173,8 @@ std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_
   auto& run = model.run();
   const auto whole_logits = model.evaluate(x, segments);
   if constexpr (MeshCommunicator<typename M::communicator>) {
+    if constexpr (requires { given_labels.global(); })
+      detail::check_label_shape(whole_logits.global(), given_labels.global());
     const std::size_t mine = detail::at_slice(run, [&] {
       return detail::count_top_k_of<L>(run, detail::slice_of(whole_logits),
                                        detail::slice_of_target(given_labels, run.all_ranks.place()),

@@ -136,7 +136,7 @@ struct LabelOptions {
     if (frame.is_whole_step() && !frame.is_recorded()) return;
     throw argument_error({loss, ": labels may be ignored or weighted, and ",
                           frame.is_recorded() ? "a recorded step cannot read which"
-                                              : "this batch is a part of its step",
+                                              : "the rank has only a part of the step's labels",
                           ": set `counted` to the number of labels of the whole step that are not "
                           "ignored, or to the sum of their weights"});
   }

@@ -75,6 +75,13 @@ class DeviceLoss {
   double divisor_ = 1;
 };
 
+namespace detail {
+[[noreturn]] inline void throw_for_no_samples() {
+  throw argument_error(
+      "the loss is made of samples, but the whole batch is empty: give at least one");
+}
+}  // namespace detail
+
 /// A loss's part of the rank's run: its exchanges, and its share of the step.
 template <class Context, class Exchanges>
 class LossFrame : public Exchanger<Context, Exchanges> {
@@ -92,8 +99,7 @@ class LossFrame : public Exchanger<Context, Exchanges> {
   double terms_of_step(std::size_t terms) const {
     if (share_.is_slice && share_.samples == 0) return static_cast<double>(share_.of_step);
     if (terms == 0 || share_.samples == 0) {
-      throw argument_error(
-          "the loss is made of samples, but the whole batch is empty: give at least one");
+      detail::throw_for_no_samples();
     }
     return static_cast<double>(terms) * static_cast<double>(share_.of_step) /
            static_cast<double>(share_.samples);
@@ -203,7 +209,7 @@ constexpr collectives loss_plan(const Chosen& loss, const Shape& prediction,
                                      Sending(dtype).exchanges(), sizes,
                                      std::make_index_sequence<count>{});
   }
-  detail::add_over_samples(list, all_reduce(3, Dtype::float64), sizes);
+  detail::add_over_samples(list, all_reduce(4, Dtype::float64), sizes);
   return list;
 }
 

@@ -118,13 +118,15 @@ auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target
   };
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     const View<const T, along_t<L, MeshAxis::tensor>> here = slice_of(prediction);
-    const bool is_slice = samples_of(prediction) > 0 && sample_ranks(run.all_ranks.sizes()) > 1;
+    const bool is_slice = sample_ranks(run.all_ranks.sizes()) > 1;
     const double mine = at_slice(run, [&] {
       return static_cast<double>(of_view(here, slice_of_target(target, run.all_ranks.place()),
                                          slice_of(gradient.writable()),
                                          {samples_of(here), share.of_step, is_slice}));
     });
-    return sum_of_slices(run, mine, samples_of(prediction));
+    const double sum = sum_of_slices(run, mine, samples_of(prediction));
+    if (samples_of(prediction) == 0) throw_for_no_samples();
+    return sum;
   } else {
     return of_view(prediction, target, gradient.writable(), share);
   }

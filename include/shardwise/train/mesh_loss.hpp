@@ -48,25 +48,26 @@ auto slice_of_target(const Given& given, const MeshPlace& place) {
   }
 }
 
-/// Calls f(), and adds to the place of its error where the rank's slice begins: rows in the error
-/// are those of the slice.
+/// Calls f(), and if other ranks have other samples, adds to the place of its error where the
+/// rank's slice begins: rows in the error are those of the slice.
 template <class Context, class F>
 auto at_slice(Run<Context>& run, F&& f) {
   try {
     return f();
   } catch (error& e) {
-    e.add_place(sentence({"slice from sample ", run.flight->slice.first, " on"}), ": ");
+    if (sample_ranks(run.all_ranks.sizes()) > 1)
+      e.add_place(sentence({"slice from sample ", run.flight->slice.first, " on"}), ": ");
     throw;
   }
 }
 
 /// The sum of a number of each slice, after ranks have compared the samples of their batches.
-/// sends    an all-reduce of three doubles along each axis that cuts samples
+/// sends    an all-reduce of four doubles along each axis that cuts samples
 /// throws   argument_error on every rank if they were given batches of unlike sizes
 template <class Context>
 double sum_of_slices(Run<Context>& run, double mine, std::size_t samples) {
-  const auto n = static_cast<double>(samples);
-  std::array<double, 3> numbers{mine, n, n * n};
+  const auto low = static_cast<double>(samples % 4096);  // so that sums of squares are exact
+  std::array<double, 4> numbers{mine, static_cast<double>(samples), low, low * low};
   const auto add = [&](std::span<double> there) {
     sum_over_samples(
         run, [] { return std::string("loss of the slices"); }, there);
@@ -80,9 +81,9 @@ double sum_of_slices(Run<Context>& run, double mine, std::size_t samples) {
   } else {
     add(numbers);
   }
-  // Numbers have the mean of their squares equal to the square of their mean only if all are equal.
+  // The mean of squares is the square of the mean only if all numbers are equal.
   const double slices = sample_ranks(run.all_ranks.sizes());
-  if (numbers[2] * slices == numbers[1] * numbers[1]) return numbers[0];
+  if (numbers[3] * slices == numbers[2] * numbers[2]) return numbers[0];
   throw argument_error({run.all_ranks.place(), " was given a batch of ", samples,
                         " samples, and other ranks along data or replica batches of another size: "
                         "those of ",
