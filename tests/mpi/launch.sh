@@ -71,7 +71,7 @@ check passes '^2 ranks, sum 2$' env SHARDWISE_CHECKS=off "$launcher" -n 2 "$prog
 # receive, and for one in another group. In `longer` an error comes while other data is on its way.
 export SHARDWISE_TIMEOUT=3
 sum='all_reduce(sum, float32, 100000 elements), collective 2'
-check fails "^shardwise: rank 0 has waited 100 ms for ranks\? .*2 in $sum of ranks 0, 1, 2" \
+check fails "^shardwise: rank 0 has waited 300 ms for ranks\? .*2 in $sum of ranks 0, 1, 2" \
   "$launcher" -n 3 "$program" stop
 check fails "^rank 0: in $sum of ranks 0, 1: rank 0 has waited 3 s for rank 1; " \
   "$launcher" -n 2 "$program" stop_local

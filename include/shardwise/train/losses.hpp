@@ -103,32 +103,35 @@ void require_target(const std::tuple<Ls...>& losses,
   }
 }
 
+/// The part of the rank's run that `loss` has, for a prediction of this shape in the layout L.
+template <Layout L, class Context, Loss Chosen>
+auto loss_frame(Run<Context>& run, const Chosen& loss, const Shape& prediction, BatchShare share,
+                bool is_recorded) {
+  return LossFrame<Context, typename Chosen::template exchanges<L>>(
+      run, loss.template exchange_shapes<L>(prediction), share, is_recorded);
+}
+
 /// The result of `loss` for a prediction; writes the gradient.
 template <class Context, class T, Layout L, class Target, Loss Chosen>
 auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target& target,
              const Chosen& loss, BatchShare share, Value<accumulate_t<T>, dual_t<L>>& gradient,
              bool is_recorded) {
   gradient = {run.pool, prediction.global(), prediction.place()};
-  const auto of_view = [&]<Layout M>(const View<const T, M>& here, const auto& given,
-                                     const View<accumulate_t<T>, dual_t<M>>& slope,
-                                     BatchShare part) {
-    using Frame = LossFrame<Context, typename Chosen::template exchanges<M>>;
-    Frame frame(run, loss.template exchange_shapes<M>(here.global()), part, is_recorded);
-    return loss(frame, here, given, slope);
-  };
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    const View<const T, along_t<L, MeshAxis::tensor>> here = slice_of(prediction);
+    const auto here = slice_of(prediction);
     const bool is_slice = sample_ranks(run.all_ranks.sizes()) > 1;
     const double mine = at_slice(run, [&] {
-      return static_cast<double>(of_view(here, slice_of_target(target, run.all_ranks.place()),
-                                         slice_of(gradient.writable()),
-                                         {samples_of(here), share.of_step, is_slice}));
+      auto frame = loss_frame<along_t<L, MeshAxis::tensor>>(
+          run, loss, here.global(), {samples_of(here), share.of_step, is_slice}, is_recorded);
+      return static_cast<double>(loss(frame, here, slice_of_target(target, run.all_ranks.place()),
+                                      slice_of(gradient.writable())));
     });
     const double sum = sum_of_slices(run, mine, samples_of(prediction));
     if (samples_of(prediction) == 0) throw_for_no_samples();
     return sum;
   } else {
-    return of_view(prediction, target, gradient.writable(), share);
+    auto frame = loss_frame<L>(run, loss, prediction.global(), share, is_recorded);
+    return loss(frame, prediction, target, gradient.writable());
   }
 }
 
