@@ -210,8 +210,8 @@ TEST_CASE("what cannot be counted is refused, and so is a label that is no class
   auto labels = made_labels(Shape{plain[0]}, {}, 10);
   labels[2] = -100;
   CHECK(contains(refusal<Batch>(MaskedCrossEntropy{}, labels, {6, 18}),
-                 "cross-entropy: labels may be ignored or weighted, and this batch is a part of "
-                 "its step: set `counted`"));
+                 "cross-entropy: labels may be ignored or weighted, and the rank has only a part "
+                 "of the step's labels: set `counted`"));
   CHECK(contains(refusal<Feature>(MaskedCrossEntropy{.ignored = 3}, labels),
                  "label -100 of row 2 is no class"));
   CHECK(contains(refusal<Feature>(NegativeLogLikelihood{}, labels),
