@@ -112,6 +112,7 @@ constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
 struct PlanVisitor : WalkVisitor {
   constexpr PlanVisitor(const Sending& sent, bool is_trained, const mesh& of_ranks)
       : sending(sent), trains(is_trained), sizes(of_ranks) {
+    if (sample_ranks(sizes) == 1) return;  // nothing settles over samples
     for (int place = 0; place < sizes.tensor; ++place) split.add(0);
   }
   constexpr PlanVisitor(const Sending& sent, bool is_trained, int ranks)
