@@ -398,10 +398,11 @@ class Bound<L, S, E> {
 
   template <std::size_t Index>
   void backward_part(Run<Ctx>& run, Gradients& gradients, Position& at) {
-    using Part = At<Index>;
+    using Placed = At<Index>;
     using B = detail::bound_part_t<L, S, E, Index>;
-    using Back = dual_t<output_layout_at_t<typename Part::Layer, typename Part::Here>>;
-    if constexpr (goes_backward<typename Part::Layer, typename Part::Use, typename Part::Here>) {
+    using Back = dual_t<output_layout_at_t<typename Placed::Layer, typename Placed::Here>>;
+    if constexpr (goes_backward<typename Placed::Layer, typename Placed::Use,
+                                typename Placed::Here>) {
       auto& dy = detail::held<gradient_in<given_slot<Index>>>(gradients);
       [[maybe_unused]] const auto here = detail::at_part<Index>(run, at);
       const detail::Postponing<starts> later(
@@ -410,7 +411,7 @@ class Bound<L, S, E> {
         typename B::Gradients dx;
         detail::backward_into<Back>(bound<Index>(), run, dy, dx);
         give_back<Index>(run, gradients, dx, std::make_index_sequence<part_type<Index>::arity>{});
-      } else if constexpr (!Part::Use::input_gradient) {
+      } else if constexpr (!Placed::Use::input_gradient) {
         Nothing none;
         detail::backward_into<Back>(bound<Index>(), run, dy, none);
       } else if constexpr (is_last_read<Index, 0>) {

@@ -45,9 +45,9 @@ struct OwnKeptAs final : OwnKept {
   std::unique_ptr<OwnKept> another() const override { return std::make_unique<OwnKeptAs>(); }
 };
 
-/// What a layer, or an operand of a merge, leaves for its backward.
+/// What a layer, or an operand of a merge, leaves for its backward; also an output of the model.
 struct Kept {
-  Shape in{};                      ///< the global shape of the input
+  Shape in{};                      ///< the global shape of the input, or of the model's output
   SavedValue saved{};              ///< the input or output, if backward needs it
   std::unique_ptr<OwnKept> own{};  ///< null if the layer has no `kept`
 
@@ -55,6 +55,13 @@ struct Kept {
   template <class T>
   T& own_as() const {
     return static_cast<OwnKeptAs<T>&>(*own).object;
+  }
+
+  /// Keeps a value and its shape.
+  template <class V>
+  void keep(const V& value) {
+    in = value.global();
+    saved.save(value);
   }
 
   /// Releases the memory.
@@ -110,12 +117,6 @@ struct FlightState {
   SliceOfBatch slice{};          ///< of the batch, for a model on a mesh
   BatchPlace behind{};           ///< of a batch behind it
   bool may_go_backward = false;  ///< whether there was a forward and no backward yet
-};
-
-/// A flight and the output of its batch, for every model with such outputs.
-template <class Output>
-struct FlightWithOutput : FlightState {
-  Output output{};
 };
 
 }  // namespace detail

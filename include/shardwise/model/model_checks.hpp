@@ -32,9 +32,9 @@ template <EndLayout Offered, EndLayout Wanted>
 inline constexpr bool is_ends_over_mesh<Ends<Offered, Wanted>> =
     !(layouts_of<Offered>::are_plain && layouts_of<Wanted>::are_plain);
 
-/// The error for a wrong order or wrong types of the arguments of Model.
-template <class Ctx, class E, class Use>
-consteval bool must_be_model() {
+/// The error for another type in place of the Context of a Model.
+template <class Ctx>
+consteval bool must_be_context() {
   static_assert(
       requires {
         typename Ctx::precision;
@@ -48,6 +48,12 @@ consteval bool must_be_model() {
                 "device, the other of the host. Name NcclCommunicator or DeviceThreadCommunicator "
                 "beside Cuda, and ThreadCommunicator or MpiCommunicator beside the others; "
                 "SingleRank goes with all.");
+  return true;
+}
+
+/// The error for a wrong order or wrong types of the other arguments of Model.
+template <class E, class Use>
+consteval bool must_be_model() {
   static_assert(is_ends<E>,
                 "Model<Architecture, Ctx, E, Use> takes the layouts of its two ends third: "
                 "Ends<Invariant, Invariant>, unless its input or output is laid out otherwise.");
@@ -115,13 +121,6 @@ consteval bool must_train() {
                 "a model whose use is ForwardOnly keeps nothing for a backward: call evaluate, or "
                 "make the Model for Train.");
   return true;
-}
-
-/// Puts the name of the model in front of the place that an error names. Each call of a model's
-/// layers has code for it, so it is not inlined.
-[[gnu::noinline, gnu::cold]] inline void add_model(error& e, std::string (*model)(),
-                                                   bool is_composition) {
-  e.add_place(model(), is_composition ? " / " : ": ");
 }
 
 /// The tensor and the model that are checked, for an error.

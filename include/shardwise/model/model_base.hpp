@@ -1,0 +1,456 @@
+#pragma once
+// What models of one Context have in common, whatever their architecture: memory, parameters, steps
+// and the batches that are under way.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/check_level.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/sequences.hpp"
+#include "shardwise/core/type_set.hpp"
+#include "shardwise/layout/tensor.hpp"
+#include "shardwise/model/flight.hpp"
+#include "shardwise/model/model_checks.hpp"
+#include "shardwise/model/parameter.hpp"
+#include "shardwise/model/run.hpp"
+#include "shardwise/model/sending.hpp"
+#include "shardwise/model/settle.hpp"
+#include "shardwise/model/values.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// The backend of a model: its own, or the caller's.
+template <class B>
+struct BackendOfModel {
+  BackendOfModel() : own(std::make_unique<B>()), used(*own) {}
+  explicit BackendOfModel(B& given) : used(given) {}
+
+  std::unique_ptr<B> own{};  ///< null if the caller's is used
+  B& used;
+};
+
+/// The type of a model, for errors.
+struct ModelName {
+  std::string (*text)();
+  bool is_composition;  ///< which adds places of its own
+};
+
+///@{
+/// What to show of a parameter.
+struct ValueOf {
+  auto operator()(const auto& parameter) const { return parameter.value; }
+};
+struct GradientOf {
+  auto operator()(const auto& parameter) const { return parameter.gradient; }
+};
+///@}
+
+}  // namespace detail
+
+/// The part of a Model that does not depend on its architecture, so that the compiler makes it once
+/// for all models of a Context.
+template <class Ctx>
+class ModelBase {
+  static_assert(detail::must_be_context<Ctx>());
+
+ public:
+  ///@{
+  /// The types of the Context.
+  using context = Ctx;
+  using precision = typename Ctx::precision;
+  using backend_type = typename Ctx::backend;
+  using communicator = typename Ctx::communicator;
+  using observer_type = typename Ctx::observer;
+  ///@}
+
+  ///@{
+  /// The dtypes of the values between layers, of parameters, and of their gradients.
+  using dtype = typename precision::compute;
+  using parameter_dtype = typename precision::parameter;
+  using gradient_dtype = typename precision::gradient;
+  ///@}
+
+  ModelBase(const ModelBase&) = delete;
+  ModelBase& operator=(const ModelBase&) = delete;
+
+  /// Makes room for `count` batches that went forward and not yet backward, the flights 0 to
+  /// `count` - 1; never fewer than before. A model begins with one flight, which `forward(x)`,
+  /// `evaluate` and `backward(dy)` use. Each takes memory for what one forward saves.
+  void reserve_flights(std::size_t count) {
+    while (flights_.size() < count) {
+      auto parts = flights_[0].parts.another();
+      flights_.emplace_back().parts = std::move(parts);
+    }
+  }
+  /// The number of flights.
+  std::size_t flights() const { return flights_.size(); }
+  /// Whether a batch of another flight than flight 0 went forward and may still go backward.
+  bool has_other_batches_under_way() const {
+    return std::any_of(flights_.begin() + 1, flights_.end(),
+                       [](const detail::FlightState& batch) { return batch.may_go_backward; });
+  }
+
+  /// Settles gradients in collectives of at most `bytes` bytes, but of at least one element. Every
+  /// rank calls it with the same number.
+  void set_bucket_bytes(std::size_t bytes) { run_.bucket_bytes = bytes; }
+
+  /// Sets in which steps ranks that compare their calls also compare what they were given: in the
+  /// first step of this model by `Step` or `train_step`, and every `steps` after it; 0 for never.
+  /// They compare seed, type and sizes of the model, and inputs and targets that are `Invariant` or
+  /// `Replicated`; if these differ, the first call of the step is a collective_error that says what
+  /// differs on which ranks. Every rank calls it with the same number. Sends nothing: fingerprints
+  /// go with the comparison of calls. A step that compares reads inputs and targets once more, and
+  /// on a device the host waits for that.
+  void compare_given_every(std::uint64_t steps) { run_.compared_steps.set_every(steps); }
+
+  /// Ends a step: gradients start anew, and random numbers are those of the next step. A program
+  /// without `Step` calls this after it has changed `values()`.
+  void next_step() {
+    discard_step();
+    run_.begin_step(run_.step + 1);
+    ++run_.version;
+  }
+
+  /// Discards what forward saved and all gradients. Parameters and the step number stay, so the
+  /// step can run again.
+  void discard_step() {
+    for (detail::FlightState& batch : flights_) {
+      batch.parts.forget(0, batch.parts.size());
+      batch.place = {};
+      batch.may_go_backward = false;
+    }
+    next_ = {};
+    run_.forget_step();
+  }
+
+  /// All parameters of this rank in one piece of the backend's memory.
+  std::span<parameter_dtype> values() { return run_.parameters.values(); }
+
+  /// Tells the model that parameters were changed, so that it updates rounded and packed copies.
+  void values_changed() { ++run_.version; }
+
+  /// A tensor of the host in the backend's memory, valid while the result lives; the model must
+  /// outlive the result. On the host it is the tensor itself, on a device a copy in the model's
+  /// memory.
+  template <class T, Layout L>
+  Value<T, L> to_device(View<const T, L> view) {
+    if constexpr (DeviceBackend<backend_type>) {
+      Value<T, L> there(run_.pool, view.global(), view.place());
+      detail::to_device(run_.backend, view.data(), view.size(), there.writable().data());
+      return there;
+    } else {
+      return Value<T, L>(view);
+    }
+  }
+
+  /// A copy on the host of a tensor in the backend's memory.
+  template <class T, Layout L>
+  Tensor<T, L> to_host(View<const T, L> view) {
+    Tensor<T, L> here(view.global(), view.place());
+    detail::to_host(run_.backend, view.data(), here.size(), here.data());
+    return here;
+  }
+
+  /// The dtypes and the bucket size of the model's messages.
+  Sending sending() const {
+    return {dtype_v<dtype>, dtype_v<typename precision::reduce>, run_.bucket_bytes};
+  }
+
+  ///@{
+  /// The objects of the model's run: all its ranks, backend and state.
+  communicator& ranks() { return run_.all_ranks; }
+  backend_type& backend() { return run_.backend; }
+  observer_type& observer() { return run_.observer; }
+  Run<Ctx>& run() { return run_; }
+  ///@}
+
+  ///@{
+  /// Number of the training step, from 1 on. To set it restores the random numbers of that step.
+  std::uint64_t step() const { return run_.step; }
+  void set_step(std::uint64_t step) { run_.begin_step(step); }
+  ///@}
+
+ protected:
+  /// Whether its ranks are those of a mesh.
+  static constexpr bool is_on_mesh = MeshCommunicator<communicator>;
+  /// Its own backend, or the caller's.
+  using Backend = detail::BackendOfModel<backend_type>;
+
+  /// For a model with so many outputs. The flights have no parts yet.
+  ModelBase(communicator& ranks, Seed seed, Backend&& backend, const detail::ModelName& name,
+            std::size_t outputs)
+      : backend_(std::move(backend)),
+        run_{detail::ranks_of_layers(ranks), ranks, backend_.used},
+        name_(name),
+        outputs_(outputs) {
+    run_.seed = seed;
+    run_.flight = &flights_.emplace_back();
+    for (std::size_t i = 0; i < outputs; ++i) run_.flight->parts.add();
+    if constexpr (is_on_mesh) {
+      detail::require_mesh_of_models(name_.text, run_.all_ranks.sizes());
+      run_.parameters.make_dense();
+    }
+  }
+
+  /// Adds the model to the place of an error.
+  [[gnu::noinline, gnu::cold]] void add_to(error& e) const {
+    e.add_place(name_.text(), name_.is_composition ? " / " : ": ");
+  }
+
+  /// Allocates the parameters that layers have reserved, and sets their initial values. `Types` is
+  /// the TypeSet of their types.
+  template <class Types>
+  void begin_parameters(bool trains, Types types) {
+    run_.parameters.allocate(run_.backend, run_.pool, trains);
+    visit_as(types, [this](auto& p) {
+      initialize(run_.backend, p.value, p.spec.begins(p.spec.fans), p.initial_stream);
+    });
+  }
+
+  /// The state of this flight.
+  /// throws   argument_error for a flight that is not reserved
+  detail::FlightState& at(Flight flight) {
+    if (flight.number >= flights_.size())
+      detail::refuse_flight(name_.text, flight.number, flights_.size());
+    return flights_[flight.number];
+  }
+
+  /// Makes a batch the one that runs.
+  void run_batch(detail::FlightState& batch) {
+    run_.flight = &batch;
+    run_.set_place(batch.place);
+  }
+
+  /// Makes a new batch the one that runs, in place of the one before in this flight. `first` is the
+  /// shape of its first input.
+  void begin_batch(Flight flight, const Shape& first, std::span<const Segment> segments) {
+    detail::FlightState& batch = at(flight);
+    if (batch.may_go_backward && batch.behind == next_) next_ = batch.place;
+    batch.may_go_backward = false;
+    batch.place = next_;
+    run_batch(batch);
+    if constexpr (is_on_mesh)
+      detail::require_no_segments(name_.text, segments.size(), run_.all_ranks.sizes());
+    try {
+      if constexpr (is_on_mesh) batch.slice = detail::slice_of_batch(first, run_.all_ranks.place());
+      batch.sequences.set(run_.backend, run_.pool, segments, first);
+    } catch (error& e) {
+      add_to(e);
+      throw;
+    }
+  }
+
+  /// Prepares the pass of a batch that goes forward with these inputs.
+  template <class Views>
+  void begin_forward(Pass pass, const Views& inputs) {
+    run_.pass = pass;
+    run_.flight->parts.forget(0, outputs_);
+    if constexpr (checks) check_given(inputs, "input");
+    run_.parameters.update_copies(run_.backend, run_.version);
+  }
+
+  /// A backward may follow for this batch of so many samples.
+  void end_forward(std::size_t samples) {
+    next_ = {run_.first_sample + samples, static_cast<std::uint16_t>(run_.batch + 1)};
+    run_.flight->behind = next_;
+    run_.flight->may_go_backward = true;
+  }
+
+  /// Keeps the outputs of the batch that runs, and returns the views of them in the layout L.
+  template <EndLayout L, class Values>
+  auto keep_outputs(const Values& outputs) {
+    std::size_t i = 0;
+    detail::with_tensors(outputs,
+                         [&](const auto&... one) { (run_.flight->parts[i++].keep(one), ...); });
+    return at_end<L>(outputs);
+  }
+
+  /// Makes the batch in this flight the one that runs, to go backward from these gradients.
+  template <class Views>
+  void take_up_batch(Flight flight, const Views& output_gradients) {
+    detail::FlightState& batch = at(flight);
+    if constexpr (checks) check_output_gradients(batch, flight, output_gradients);
+    run_batch(batch);
+  }
+
+  /// Prepares the gradients for those of the batch that runs.
+  void begin_gradients() {
+    run_.flight->may_go_backward = false;
+    run_.pass = Pass::train;
+    if (run_.gradients == GradientState::none) run_.layer_losses = 0;
+    run_.parameters.begin_batch(run_.backend, run_.write());
+  }
+
+  /// The gradients contain those of the batch that ran.
+  void end_gradients() {
+    const detail::FlightState& batch = *run_.flight;
+    run_.flight->parts.forget(0, outputs_);
+    run_.parameters.end_batch(run_.backend, run_.write());
+    run_.gradients = GradientState::summands;
+    run_.samples_backward += batch.behind.first_sample - batch.place.first_sample;
+    run_.set_place(next_);
+  }
+
+  /// Views at an end of the model of what layers gave for the batch that runs.
+  template <EndLayout L, class Values>
+  auto at_end(const Values& values) const {
+    if constexpr (is_on_mesh) {
+      return detail::whole_of<L>(detail::views_of(values), run_.flight->slice.whole,
+                                 run_.all_ranks.place());
+    } else {
+      return detail::views_of(values);
+    }
+  }
+
+  /// throws   numeric_error for the first NaN or infinity of the inputs; `of_layer` says which
+  /// layer
+  ///          gives the first
+  template <class Views>
+  void require_finite_inputs(const Views& inputs, const error& of_layer) {
+    std::size_t i = 0;
+    try {
+      detail::with_tensors(inputs, [&](const auto&... input) {
+        (detail::require_finite_input(
+             run_.backend, run_.pool, run_.all_ranks, input,
+             detail::ToCheck{name_.text, {}, i++, sizeof...(input)}.suffix(), of_layer.what()),
+         ...);
+      });
+    } catch (error& e) {
+      add_to(e);
+      throw;
+    }
+  }
+
+  /// A hash of this name of the architecture, and of the names and sizes of the parameters.
+  std::uint32_t fingerprint_of(std::string_view architecture) const {
+    std::uint32_t hash = 0;
+    const auto add = [&](std::string_view text) {
+      for (const char letter : text) hash = detail::mixed(hash, static_cast<unsigned char>(letter));
+    };
+    add(architecture);
+    for (const detail::ListedParameter& one : parameters_) {
+      add(one.name);
+      for (std::size_t i = 0; i < one.spec.shape.rank(); ++i)
+        hash = detail::mixed(hash, static_cast<std::uint32_t>(one.spec.shape[i].extent()));
+    }
+    return hash;
+  }
+
+  /// Calls f with every parameter in its type, one of Ps.
+  template <class F, class... Ps>
+  void visit_as(detail::TypeSet<Ps...> types, F&& f) {
+    for (const detail::ListedParameter& one : parameters_) show(one, f, types);
+  }
+
+  /// The whole tensor part(parameter) of the parameter `name`.
+  template <class T, class Part, class Types>
+  Tensor<T, Invariant> gather_part(const std::string& name, Part part, Types types) {
+    Tensor<T, Invariant> whole{Shape{}};
+    show_named(
+        name,
+        [&](auto& parameter) {
+          whole = Tensor<T, Invariant>(parameter.spec.shape, run_.place());
+          const auto mine = part(parameter);
+          using Part_ = decltype(mine);
+          const View<const T, typename Part_::layout> block(mine);
+          if constexpr (DeviceBackend<backend_type>) {
+            Value<T, Invariant> there(run_.pool, parameter.spec.shape, run_.place());
+            redistribute(run_.backend, run_.ranks, run_.pool, block, there.writable());
+            detail::to_host(run_.backend, there.view().data(), whole.size(), whole.data());
+          } else {
+            redistribute(run_.backend, run_.ranks, run_.pool, block, whole.view());
+          }
+        },
+        types);
+    return whole;
+  }
+
+  /// Sets the parameter `name` from a whole tensor.
+  template <class Types>
+  void set_named(const std::string& name, View<const parameter_dtype, Invariant> whole,
+                 Types types) {
+    show_named(
+        name,
+        [&](auto& parameter) {
+          const Value<parameter_dtype, Invariant> there = to_device(whole);
+          redistribute(run_.backend, run_.ranks, run_.pool, there.view(), parameter.value);
+        },
+        types);
+    values_changed();
+  }
+
+ private:
+  static constexpr bool checks = detail::checks_locally<communicator>();
+
+  /// A view of another rank's part would be read past its end.
+  template <class Views>
+  void check_given(const Views& views, std::string_view what) const {
+    std::size_t i = 0;
+    detail::with_tensors(views, [&](const auto&... view) {
+      (check_one(view, {name_.text, what, i++, sizeof...(view)}), ...);
+    });
+  }
+  template <class V>
+  void check_one(const V& view, const detail::ToCheck& of) const {
+    detail::require_own_part(of, view.place(), run_.place_at_ends());
+    detail::require_reach(run_.backend, view, of.model, of.what);
+  }
+
+  template <class Views>
+  void check_output_gradients(detail::FlightState& batch, Flight flight, const Views& views) const {
+    detail::require_may_go_backward(name_.text, batch.may_go_backward, flight.number,
+                                    run_.gradients);
+    constexpr std::string_view what = "gradient of the output";
+    check_given(views, what);
+    const auto given = detail::global_shapes(views);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      Shape expected = batch.parts[i].in;
+      if constexpr (is_on_mesh) expected = detail::with_samples(expected, batch.slice.whole);
+      detail::require_gradient_of_output({name_.text, what, i, given.size()}, given[i], expected);
+    }
+  }
+
+  /// Calls f with the listed parameter in its type, one of Ps.
+  template <class F, class... Ps>
+  void show([[maybe_unused]] const detail::ListedParameter& listed, [[maybe_unused]] F& f,
+            detail::TypeSet<Ps...>) {
+    run_.parameters.collect(run_.backend);
+    (show_as<Ps>(listed, f), ...);
+  }
+  template <class P, class F>
+  void show_as(const detail::ListedParameter& listed, F& f) {
+    if (listed.type != &detail::identity_of<P>) return;
+    P parameter = detail::shown<P>(run_, listed);
+    f(parameter);
+  }
+
+  template <class F, class Types>
+  void show_named(const std::string& name, F&& f, Types types) {
+    show(detail::named(parameters_, name, name_.text), f, types);
+  }
+
+  Backend backend_;
+
+ protected:
+  Run<Ctx> run_;                                       ///< of the model
+  std::vector<detail::ListedParameter> parameters_{};  ///< in model order
+
+ private:
+  detail::ModelName name_;
+  std::size_t outputs_;
+  std::deque<detail::FlightState> flights_{};  // the first parts of each are the model's outputs
+  detail::BatchPlace next_{};                  // of the batch that begins next
+};
+
+}  // namespace shardwise
