@@ -1,17 +1,13 @@
-# Each header compiles alone, twice over, where SHARDWISE_HEADERS_ALONE asks for it: the compiler reads
-# it and makes no code. All of them together do in two units that link: a function that is not inline
-# would be there twice. The second unit has macros that other libraries define: some ahead of all
-# headers, and the others ahead of ours. Both compile with the standard library's checks.
-#
-# With SHARDWISE_HEADERS_AHEAD a header finds the first of these that it includes, directly or not,
-# precompiled. That holds nothing but what the header includes, so what it lacks is missing still.
-
-option(SHARDWISE_HEADERS_AHEAD "Precompile what most headers include for those that do" OFF)
-set(ahead checkpoint/whole_tensor checkpoint/config_file checkpoint/json model/bound_composition model/run layers/layer backend/backend core/tensor_memory core/error)
+# Each header compiles alone where SHARDWISE_HEADERS_ALONE asks for it. With clang 19 and libc++ one call of
+# the compiler reads all of them (header_modules.py); otherwise each is a call that makes no code. All of
+# them together do in two units that link: a function that is not inline would be there twice. The second
+# unit includes each twice, and has macros that other libraries define: some ahead of all headers, and the
+# others ahead of ours. Both compile with the standard library's checks.
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/shardwise/*.hpp)
 set(folder ${CMAKE_CURRENT_BINARY_DIR}/headers_alone)
-set(paths)
+set(alone)
+set(complete)
 set(together)
 set(others)
 set(parts)
@@ -22,8 +18,9 @@ foreach(header IN LISTS headers)
     shardwise_skip("${path} alone" ${missing})
     continue()
   endif()
-  file(CONFIGURE OUTPUT ${folder}/${path}.cpp CONTENT "#include \"${path}\"\n#include \"${path}\"  // NOLINT\n")
-  list(APPEND paths ${path})
+  file(CONFIGURE OUTPUT ${folder}/${path}.cpp CONTENT "#include \"${path}\"\n")
+  list(APPEND alone ${folder}/${path}.cpp)
+  list(APPEND complete ${header})
   list(APPEND parts ${link})
   string(APPEND together "#include \"${path}\"\n")
   file(STRINGS ${header} lines REGEX "^#include <")
@@ -32,53 +29,30 @@ endforeach()
 list(REMOVE_DUPLICATES parts)
 list(REMOVE_DUPLICATES others)
 
-# shardwise_headers_alone(target path...): the target that compiles each of these.
-function(shardwise_headers_alone target)
-  list(TRANSFORM ARGN REPLACE "(.+)" "${folder}/\\1.cpp" OUTPUT_VARIABLE units)
-  add_library(${target} OBJECT ${units})
-  target_link_libraries(${target} PRIVATE ${parts})
-  target_compile_options(${target} PRIVATE -fsyntax-only)
-endfunction()
-
-# shardwise_including(result header): those of `paths` that include the header, directly or not.
-function(shardwise_including result header)
-  set(found)
-  set(last none)
-  while(NOT "${last}" STREQUAL "${found}")
-    set(last "${found}")
-    foreach(path IN LISTS paths)
-      foreach(included IN LISTS includes_${path})
-        if(NOT path IN_LIST found AND (included STREQUAL header OR included IN_LIST found))
-          list(APPEND found ${path})
-        endif()
-      endforeach()
-    endforeach()
-  endwhile()
-  set(${result} ${found} PARENT_SCOPE)
-endfunction()
-
-if(SHARDWISE_HEADERS_ALONE AND SHARDWISE_HEADERS_AHEAD)
-  foreach(path IN LISTS paths)
-    file(STRINGS ${PROJECT_SOURCE_DIR}/include/${path} lines REGEX "^#include \"shardwise/")
-    list(TRANSFORM lines REPLACE "^#include \"([^\"]+)\".*" "\\1" OUTPUT_VARIABLE includes_${path})
-  endforeach()
-  foreach(name IN LISTS ahead)
-    string(REPLACE / _ target headers_alone_${name})
-    shardwise_including(including shardwise/${name}.hpp)
-    set(those ${paths})
-    list(REMOVE_ITEM paths ${including})
-    list(REMOVE_ITEM those ${paths})
-    add_library(${target}_ahead OBJECT ${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp)
-    target_link_libraries(${target}_ahead PRIVATE ${parts})
-    target_precompile_headers(${target}_ahead PRIVATE ${PROJECT_SOURCE_DIR}/include/shardwise/${name}.hpp)
-    shardwise_headers_alone(${target} ${those})
-    target_precompile_headers(${target} REUSE_FROM ${target}_ahead)
-  endforeach()
-endif()
-if(SHARDWISE_HEADERS_ALONE)
-  shardwise_headers_alone(headers_alone ${paths})
+find_file(SHARDWISE_LIBCXX_MODULES module.modulemap
+          PATHS ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES} NO_DEFAULT_PATH NO_CACHE)
+if(NOT SHARDWISE_HEADERS_ALONE)
+  file(APPEND ${PROJECT_BINARY_DIR}/skipped.txt "each header alone: the preset libcxx20 compiles them\n")
+elseif(SHARDWISE_LIBCXX_MODULES AND Python3_FOUND AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 19)
+  cmake_path(GET SHARDWISE_LIBCXX_MODULES PARENT_PATH libcxx)
+  set(map ${folder}/modules.map)
+  set(script ${PROJECT_SOURCE_DIR}/cmake/header_modules.py)
+  file(CONFIGURE OUTPUT ${folder}/all_headers_alone.cpp CONTENT "#include \"shardwise/shardwise.hpp\"\n")
+  add_library(headers_alone OBJECT ${folder}/all_headers_alone.cpp)
+  set_source_files_properties(${folder}/all_headers_alone.cpp PROPERTIES OBJECT_DEPENDS ${map})
+  add_custom_command(OUTPUT ${map} DEPENDS ${script} ${complete} VERBATIM COMMAND_EXPAND_LISTS
+                     COMMAND Python3::Interpreter ${script} ${map} ${libcxx} ${complete} --
+                             $<TARGET_PROPERTY:headers_alone,INCLUDE_DIRECTORIES>
+                             ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
+  target_compile_options(headers_alone PRIVATE -fmodules -fno-implicit-module-maps -fmodule-map-file=${map}
+                                               -fmodules-cache-path=${folder}/modules
+                                               -Wno-c++17-extensions)  # of hexadecimal numbers, by mistake
 else()
-  file(APPEND ${PROJECT_BINARY_DIR}/skipped.txt "each header alone: the preset clang compiles them\n")
+  add_library(headers_alone OBJECT ${alone})
+  target_compile_options(headers_alone PRIVATE -fsyntax-only)
+endif()
+if(TARGET headers_alone)
+  target_link_libraries(headers_alone PRIVATE ${parts})
 endif()
 
 file(CONFIGURE OUTPUT ${folder}/all_headers.cpp CONTENT "${together}")
@@ -89,7 +63,7 @@ foreach(name I B0 Bool False None Status Success True)  # of complex.h, termios.
   string(APPEND macros "#undef ${name}\n#define ${name} a_macro_of_another_library(+)\n")
 endforeach()
 set(main "static_assert(shardwise::collectives{shardwise::all_reduce(1)}.size() == 1);\nint main() {}\n")
-file(CONFIGURE OUTPUT ${folder}/main.cpp CONTENT "${macros}${together}${main}")
+file(CONFIGURE OUTPUT ${folder}/main.cpp CONTENT "${macros}${together}${together}${main}")
 add_executable(headers_linked ${folder}/all_headers.cpp ${folder}/main.cpp)
 target_link_libraries(headers_linked PRIVATE ${parts})
 target_compile_options(headers_linked PRIVATE -O0)

@@ -13,7 +13,8 @@ A NAME is one of
                                   anything: ranks.conv_*
 
 Units of static/ are no tests of ctest: they have passed when they compile; `static` names them, and with
-them static.all_headers, which is all headers in one unit.
+them static.all_headers, which is all headers in one unit, and static.all_headers_alone, where one call of
+the compiler reads each alone.
 --changed takes what depends on the files that differ from the last commit, --affected-by on FILE, and
 --label what ctest knows by that label. What is asked for in several ways is all taken.
 
@@ -36,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 VALUES = re.compile(r'\bValues\b[^"\n]*"(\w+)/')  # tests/witness/values.hpp
 ADD_TEST = re.compile(r"^add_test\((?:\[=*\[)?([^\]\s]+?)(?:\]=*\])?\s+(.*)\)$", re.MULTILINE)
-STATIC = re.compile(r"tests/CMakeFiles/(?:static_tests\.dir/static|headers_linked\.dir/headers_alone(?=/all_))"
+STATIC = re.compile(r"tests/CMakeFiles/(?:static_tests\.dir/static|headers_(?:linked|alone)\.dir/headers_alone(?=/all_))"
                     r"/(\w+)\.cpp\.o")
 ALSO = {  # kinds of tests that belong to a folder as a whole
     "backend": ("cuda", "cudnn"),
