@@ -50,7 +50,7 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
 
   ///@{
   /// As `Communicator` says.
-  int rank() const { return rank_; }
+  int rank() const noexcept { return rank_; }
   int size() const { return group_->size(); }
   ThreadCommunicator split(int color, int key);
   ///@}

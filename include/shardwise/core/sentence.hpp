@@ -23,9 +23,9 @@ concept Sayable = std::convertible_to<const T&, std::string_view> ||
 /// A piece of a sentence. It refers to its value, and is valid during the call that it is made for.
 class Piece {
  public:
-  Piece(const char* words) : what_(words), add_(add_words) {}
+  Piece(const char* words) noexcept : what_(words), add_(add_words) {}
   template <Sayable T>
-  Piece(const T& value) : what_(&value), add_(add_value<T>) {}
+  Piece(const T& value) noexcept : what_(&value), add_(add_value<T>) {}
 
   void add_to(std::string& text) const { add_(text, what_); }
 

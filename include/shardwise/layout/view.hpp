@@ -79,7 +79,7 @@ class View {
 
   /// The same part of the same tensor at another address.
   template <class U>
-  View<U, L, E> in_memory(U* data) const {
+  View<U, L, E> in_memory(U* data) const noexcept {
     return {data, global_, local(), place_};
   }
 
@@ -98,30 +98,30 @@ class View {
 
   ///@{
   /// The elements that this rank holds. Data of an empty view may be null.
-  T* data() const { return data_; }
-  T& operator[](std::size_t i) const { return data_[i]; }
-  std::span<T> span() const { return {data_, size()}; }
+  T* data() const noexcept { return data_; }
+  T& operator[](std::size_t i) const noexcept { return data_[i]; }
+  std::span<T> span() const noexcept { return {data_, size()}; }
   ///@}
 
   ///@{
   /// The shape of the whole tensor, the shape of this rank's part, and the rank.
-  const Shape& global() const { return global_; }
-  const Shape& local() const {
+  const Shape& global() const noexcept { return global_; }
+  const Shape& local() const noexcept {
     if constexpr (detail::has_own_local<L>) {
       return local_;
     } else {
       return global_;
     }
   }
-  place_t<L> place() const { return place_; }
+  place_t<L> place() const noexcept { return place_; }
   ///@}
 
   /// Elements in local memory.
-  std::size_t size() const { return local().elements(); }
+  std::size_t size() const noexcept { return local().elements(); }
   ///@{
   /// Number and length of the local runs along the innermost axis.
-  std::size_t rows() const { return local().rows(); }
-  std::size_t columns() const { return local().rank() == 0 ? 1 : local().back().extent(); }
+  std::size_t rows() const noexcept { return local().rows(); }
+  std::size_t columns() const noexcept { return local().rank() == 0 ? 1 : local().back().extent(); }
   ///@}
 
  private:

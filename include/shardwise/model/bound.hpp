@@ -288,7 +288,7 @@ class Bound {
     }
   }
 
-  detail::Kept& kept_of(Run<Ctx>& run) const { return run.flight->parts[kept_]; }
+  detail::Kept& kept_of(Run<Ctx>& run) const noexcept { return run.flight->parts[kept_]; }
   /// The gradient of the output while the gradients of parameters are left for later.
   detail::SavedValue& postponed(Run<Ctx>& run) const requires(can_postpone) {
     return run.flight->parts[kept_ + 1].saved;

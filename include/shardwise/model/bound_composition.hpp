@@ -173,7 +173,7 @@ struct SlotValue {
 template <class... Places>
 struct SlotValues : Places... {};
 template <class Place>
-auto& held(Place& place) {
+auto& held(Place& place) noexcept {
   return place.value;
 }
 
@@ -274,7 +274,7 @@ class Bound<L, S, E> {
 
  private:
   template <std::size_t Index>
-  auto& bound() {
+  auto& bound() noexcept {
     return static_cast<detail::NumberedBound<Index, detail::bound_part_t<L, S, E, Index>>&>(parts_)
         .bound;
   }

@@ -101,7 +101,7 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
 
   /// The layer, composition or merge of part Index, counted from 0.
   template <std::size_t Index>
-  constexpr const layer_type<Index>& layer() const {
+  constexpr const layer_type<Index>& layer() const noexcept {
     return detail::numbered<Index>(static_cast<const Layers&>(*this));
   }
 

@@ -82,8 +82,8 @@ class KeptByParts {
     return size() - 1;
   }
 
-  Kept& operator[](std::size_t number) { return all_[number]; }
-  std::size_t size() const { return all_.size(); }
+  Kept& operator[](std::size_t number) noexcept { return all_[number]; }
+  std::size_t size() const noexcept { return all_.size(); }
 
   /// Releases the memory of those from number `first` to `last`, without the last.
   void forget(std::size_t first, std::size_t last) {

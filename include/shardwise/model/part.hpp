@@ -145,7 +145,7 @@ struct NumberedParts<std::index_sequence<Is...>, Parts...> : Numbered<Is, Parts>
 };
 
 template <std::size_t Index, class Part>
-constexpr const typename Part::layer& numbered(const Numbered<Index, Part>& entry) {
+constexpr const typename Part::layer& numbered(const Numbered<Index, Part>& entry) noexcept {
   return entry.layer;
 }
 

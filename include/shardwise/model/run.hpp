@@ -114,14 +114,16 @@ struct Run {
 
   ///@{
   /// Properties of the pass for layers.
-  bool trains() const { return pass != Pass::evaluate; }
-  bool finds_non_finite() const { return pass == Pass::find_non_finite; }
+  bool trains() const noexcept { return pass != Pass::evaluate; }
+  bool finds_non_finite() const noexcept { return pass == Pass::find_non_finite; }
   /// Whether layers save for backward what they say in `saves`.
-  bool saves() const { return trains() && !goes_forward_again; }
+  bool saves() const noexcept { return trains() && !goes_forward_again; }
   ///@}
 
   /// Whether gradients of a batch replace the old values or are added to them.
-  Write write() const { return gradients == GradientState::none ? Write::replace : Write::add; }
+  Write write() const noexcept {
+    return gradients == GradientState::none ? Write::replace : Write::add;
+  }
 
   /// Factor of the gradients that flow, against those of a mean over the samples of this batch.
   double loss_factor() const {
@@ -183,7 +185,7 @@ class InNumberedPart {
 /// Sets a flag of the run while it lives.
 class SetMeanwhile {
  public:
-  SetMeanwhile(bool& flag, bool now) : flag_(flag), before_(std::exchange(flag, now)) {}
+  SetMeanwhile(bool& flag, bool now) noexcept : flag_(flag), before_(std::exchange(flag, now)) {}
   SetMeanwhile(const SetMeanwhile&) = delete;
   SetMeanwhile& operator=(const SetMeanwhile&) = delete;
   ~SetMeanwhile() { flag_ = before_; }
@@ -202,7 +204,7 @@ class Postponing : SetMeanwhile {
 template <>
 class Postponing<false> {
  public:
-  constexpr Postponing(bool&, bool) {}
+  constexpr Postponing(bool&, bool) noexcept {}
 };
 
 template <Layout To, class Context, class T, Layout From>

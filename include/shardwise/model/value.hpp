@@ -33,7 +33,7 @@ class Value {
   }
 
   /// Memory of the caller, for reading only.
-  explicit Value(View<const T, L> borrowed) : view_(borrowed) {}
+  explicit Value(View<const T, L> borrowed) noexcept : view_(borrowed) {}
 
   /// The same memory as a tensor of another shape or layout with the same number of local elements.
   template <Layout From>
@@ -47,19 +47,19 @@ class Value {
 
   ///@{
   /// The rank's part, for reading; the global shape; the number of this rank.
-  const View<const T, L>& view() const { return view_; }
-  const Shape& global() const { return view_.global(); }
-  place_t<L> place() const { return view_.place(); }
+  const View<const T, L>& view() const noexcept { return view_; }
+  const Shape& global() const noexcept { return view_.global(); }
+  place_t<L> place() const noexcept { return view_.place(); }
   ///@}
 
   /// Whether no other value shares the memory, so that it may be written to.
-  bool may_write() const { return buffer_.unique(); }
+  bool may_write() const noexcept { return buffer_.unique(); }
 
   /// Releases the share in the memory. The view must not be read after this.
   void release() { buffer_ = {}; }
 
   /// The memory to write to. Call it only if `may_write()`.
-  View<T, L> writable() { return view_.in_memory(static_cast<T*>(buffer_.data())); }
+  View<T, L> writable() noexcept { return view_.in_memory(static_cast<T*>(buffer_.data())); }
 
  private:
   template <Element, Layout>
@@ -99,7 +99,7 @@ class SavedValue {
     buffer_ = {};
     is_empty_ = true;
   }
-  bool is_empty() const { return is_empty_; }
+  bool is_empty() const noexcept { return is_empty_; }
 
  private:
   using Widest = View<const float, Sharded<Axis::batch>>;
