@@ -356,20 +356,15 @@ class Bound {
     }
   }
 
-  /// The arguments of one call of the layer. The observer sees the call while this lives.
-  struct Call {
-    [[no_unique_address]] Observation<typename Ctx::observer> here;
-    Framed frame;
-  };
+  using Call = detail::LayerCall<Ctx, Framed>;
   Call call(Run<Ctx>& run, const Shape& in) {
-    const Work work{Work::Kind::compute, name_, 0, {}};
     typename F::Shapes exchange_shapes{};
     if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
     const F frame(run, parameters_, ordinal_, exchange_shapes, detail::sample_elements<L>(run, in));
     if constexpr (has_state || has_kept) {
-      return {{run.observer, work}, {frame, state_, own(kept_of(run))}};
+      return {run, name_, frame, state_, own(kept_of(run))};
     } else {
-      return {{run.observer, work}, frame};
+      return {run, name_, frame};
     }
   }
 

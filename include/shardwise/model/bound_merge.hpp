@@ -101,7 +101,7 @@ class BoundMerge {
   ///@}
 
  private:
-  Kept& kept_of(Run<Ctx>& run, std::size_t operand) const {
+  Kept& kept_of(Run<Ctx>& run, std::size_t operand) const noexcept {
     return run.flight->parts[kept_ + operand];
   }
   template <std::size_t... Js>
@@ -138,15 +138,11 @@ class BoundMerge {
     return Value<T, Out>(run.pool, shape, run.place());
   }
 
-  /// As in a bound layer.
-  struct Call {
-    [[no_unique_address]] Observation<typename Ctx::observer> here;
-    F frame;
-  };
+  using Call = LayerCall<Ctx, F>;
   Call call(Run<Ctx>& run, const Shape& first) const {
     static constexpr BoundParameters<0> none{};
-    return {{run.observer, Work{Work::Kind::compute, name_of<Op>, 0, {}}},
-            {run, none, ordinal_, {}, sample_elements<Op>(run, first)}};
+    const F frame(run, none, ordinal_, {}, sample_elements<Op>(run, first));
+    return {run, name_of<Op>, frame};
   }
 
   static Nothing views_of(Nothing) { return {}; }

@@ -195,4 +195,19 @@ struct StatefulFrame : F {
   Kept& kept_;
 };
 
+namespace detail {
+
+/// The arguments of one call of a layer. The observer sees the call while this lives.
+template <class Context, class Framed>
+struct LayerCall {
+  template <class... Arguments>
+  LayerCall(Run<Context>& run, std::string (*name)(), Arguments&... of_frame)
+      : here(run.observer, Work{Work::Kind::compute, name, 0, {}}), frame(of_frame...) {}
+
+  [[no_unique_address]] Observation<typename Context::observer> here;
+  Framed frame;
+};
+
+}  // namespace detail
+
 }  // namespace shardwise
