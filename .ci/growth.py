@@ -32,7 +32,7 @@ KINDS = {  # by what compiles: the object of a target, or a test that calls a co
     "nvcc": r"(tests|bench)/gpu/.*\.o$|cuda\.functors|(cuda|nccl)\.nvcc$",
     "examples": r"examples/.*\.o$",
     "benchmarks": r"bench/.*\.o$|bench\..*compiles|bench\.peers\.",
-    "users' projects": r"(nccl\.)?consumer\.",
+    "users' projects": r"(nccl\.)?consumer(\.|$)",
     "other": r".*\.(o|gch|pch)$",
 }
 

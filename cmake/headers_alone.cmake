@@ -2,7 +2,7 @@
 # the compiler reads all of them (header_modules.py); otherwise each is a call that makes no code. All of
 # them together do in two units that link: a function that is not inline would be there twice. The second
 # unit includes each twice, and has macros that other libraries define: some ahead of all headers, and the
-# others ahead of ours. Both compile with the standard library's checks.
+# others ahead of ours. Both compile with the standard library's checks and strict warnings.
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/shardwise/*.hpp)
 set(folder ${CMAKE_CURRENT_BINARY_DIR}/headers_alone)
@@ -66,5 +66,5 @@ set(main "static_assert(shardwise::collectives{shardwise::all_reduce(1)}.size() 
 file(CONFIGURE OUTPUT ${folder}/main.cpp CONTENT "${macros}${together}${together}${main}")
 add_executable(headers_linked ${folder}/all_headers.cpp ${folder}/main.cpp)
 target_link_libraries(headers_linked PRIVATE ${parts})
-target_compile_options(headers_linked PRIVATE -O0)
+target_compile_options(headers_linked PRIVATE -O0 ${SHARDWISE_STRICT})
 target_compile_definitions(headers_linked PRIVATE _GLIBCXX_DEBUG)

@@ -12,6 +12,9 @@ set(SHARDWISE_STANDARD_HEADERS <algorithm> <array> <atomic> <bit> <chrono> <cmat
     <limits> <map> <memory> <mutex> <numeric> <optional> <random> <span> <stdexcept> <string>
     <string_view> <thread> <tuple> <type_traits> <utility> <vector>)
 
+# Warnings that users may ask for beside those of CMakePresets.json: all headers and all examples have none.
+set(SHARDWISE_STRICT -Wshadow -Wsign-conversion -Wold-style-cast -Wnon-virtual-dtor -Wundef)
+
 if(TARGET shardwise::onednn)  # the calls by hand that benchmarks compare with are written for 2
   file(STRINGS ${SHARDWISE_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h version_2
        REGEX "define DNNL_VERSION_MAJOR 2$")

@@ -1,14 +1,7 @@
-# The common part of all ways to get the library. -DPROGRAM=small is for ways that give the compiler the
-# same as another way: its program includes a header of each part, and trains nothing.
+# The common part of all ways to get the library.
 
-if(NOT PROGRAM)
-  set(PROGRAM main)
-endif()
-add_executable(consumer ../program/${PROGRAM}.cpp ../program/use_parts.cpp)
+add_executable(consumer ../program/main.cpp)
 target_link_libraries(consumer PRIVATE shardwise::shardwise)
-if(PROGRAM STREQUAL "small")
-  target_compile_definitions(consumer PRIVATE SMALL)
-endif()
 foreach(part IN LISTS parts)
   string(TOUPPER WITH_${part} define)
   target_link_libraries(consumer PRIVATE shardwise::${part})
@@ -21,6 +14,10 @@ get_property(missed GLOBAL PROPERTY PACKAGES_NOT_FOUND)
 list(REMOVE_ITEM found shardwise)
 if(NOT parts AND NOT "${found} ${missed}" STREQUAL "Threads ")
   message(FATAL_ERROR "The library looked for more than Threads: found ${found}; not ${missed}")
+endif()
+get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+if("CUDA" IN_LIST languages)
+  message(FATAL_ERROR "The library enables the language CUDA")
 endif()
 get_target_property(options shardwise::shardwise INTERFACE_COMPILE_OPTIONS)
 if(options)

@@ -1,25 +1,60 @@
-// Trains one step on two ranks. Two translation units include everything: a function that is not
-// inline would be there twice.
+// Includes a header of each part that was asked for, and calls the library that it needs, unless
+// that is headers alone. That all headers compile, and link from several units, is shown by
+// cmake/headers_alone.cmake.
 #include <cstdio>
 
-#include "everything.hpp"
-#include "use_parts.hpp"
+#include "shardwise/version.hpp"
+#ifdef WITH_ONEDNN
+#include "shardwise/backend/onednn/onednn.hpp"
+#endif
+#ifdef WITH_CBLAS
+#include "shardwise/backend/cblas/cblas.hpp"
+#endif
+#ifdef WITH_DATA
+#include "shardwise/data/fashion_mnist.hpp"
+#endif
+#ifdef WITH_CHECKPOINT
+#include "shardwise/checkpoint/tensor_files.hpp"
+#endif
+#ifdef WITH_MPI
+#include "shardwise/comm/mpi_ranks.hpp"
+#endif
+#ifdef WITH_NCCL
+#include "shardwise/comm/nccl.hpp"
+#endif
 
-namespace sw = shardwise;
+namespace {
 
-struct Mlp : sw::Sequential<sw::ColumnParallelLinear<4, 3>, sw::Relu, sw::RowParallelLinear<3, 2>> {
-};
+/// Whether all parts answer as they must.
+bool use_parts() {
+#ifdef WITH_ONEDNN
+  const shardwise::OneDnn onednn;
+#endif
+#ifdef WITH_CBLAS
+  if (cblas_ddot(0, nullptr, 1, nullptr, 1) != 0) return false;
+#endif
+#ifdef WITH_MPI
+  int version = 0, subversion = 0;
+  MPI_Get_version(&version, &subversion);
+  if (version < 3) return false;
+#endif
+#ifdef WITH_NCCL
+  int nccl = 0;
+  if (ncclGetVersion(&nccl) != ncclSuccess || nccl < 21801) return false;
+#endif
+#ifdef WITH_DATA
+  try {
+    shardwise::read_idx("/nowhere", 1);
+    return false;
+  } catch (const shardwise::data_error&) {
+  }
+#endif
+  return true;
+}
+
+}  // namespace
 
 int main() {
   std::printf("shardwise %s\n", SHARDWISE_VERSION);
-  sw::run_ranks(2, [](sw::ThreadCommunicator& ranks) {
-    using Context = sw::Context<float, sw::Reference, sw::ThreadCommunicator>;
-    sw::Model<Mlp, Context> model(ranks, sw::Seed{1});
-    sw::Optimizer optimizer(model, sw::Sgd{.learning_rate = 0.1});
-    const sw::Place place = sw::place_of(ranks);
-    sw::Tensor<float, sw::Invariant> x({{sw::Axis::batch, 1}, {sw::Axis::feature, 4}}, place);
-    sw::Tensor<std::int32_t, sw::Invariant> labels({{sw::Axis::batch, 1}}, place);
-    sw::train_step(model, x.view(), labels.view(), sw::CrossEntropy{}, optimizer);
-  });
   return use_parts() ? 0 : 1;
 }

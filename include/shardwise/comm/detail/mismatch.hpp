@@ -130,8 +130,8 @@ class Mismatch {
         {"other targets", &GivenAlike::targets}};
     std::string text;
     for (const auto& [thing, field] : things) {
-      auto groups = groups_of_equal(calls_.size(), [&, field = field](auto q, auto r) {
-        return calls_[q].mark.given.*field == calls_[r].mark.given.*field;
+      auto groups = groups_of_equal(calls_.size(), [&, member = field](auto q, auto r) {
+        return calls_[q].mark.given.*member == calls_[r].mark.given.*member;
       });
       if (groups.size() < 2) continue;
       sort_few(groups, has_more);
