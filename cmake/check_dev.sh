@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What ./dev asks of CMake and of the machine, with a cmake that only configures and writes down.
-# `demo` and `bench` do without the packages of the tests, and leave a folder that `test` can use.
+# What ./dev asks of CMake and of the machine, with a cmake that writes it down, and configures once for
+# each of the two that it is asked: `demo` and `bench` do without the packages of the tests, and leave a
+# folder that `test` can use.
 # Usage: check_dev.sh CMAKE
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,12 +16,16 @@ cat >"$work/bin/cmake" <<FAKE
 #!/bin/sh
 [ "\$1" = --preset ] || exit 0
 shift 2
-"$real_cmake" -S "$tree" -B "$work/configured" \$disabled "\$@" || exit 1
+if ! [ "\$*" = "\$(cat "$work/configured_for")" ]; then
+  "$real_cmake" -S "$tree" -B "$work/configured" \$disabled "\$@" || exit 1
+  echo "\$*" >"$work/configured_for"
+fi
 sed -n 's/^SHARDWISE_TESTS:[^=]*=/tests /p' "$work/configured/CMakeCache.txt" >>"$work/asked"
 FAKE
 printf '#!/bin/sh\necho "install ok installed"\n' >"$work/bin/dpkg-query"
 printf '#!/bin/sh\nexit 0\n' >"$work/bin/apt-get"
 chmod +x "$work/bin/"*
+touch "$work/configured_for"
 
 fail() {
   echo "check_dev: $*" >&2

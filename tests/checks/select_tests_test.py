@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """What tests/select_tests.py chooses in a build folder, and what it says of a name that it does not know.
 
-Usage: select_tests_test.py BUILD    a folder to configure the preset dev in
+Usage: select_tests_test.py BUILD    a folder that is configured
 """
 
 import contextlib
 import functools
 import io
 import re
-import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -23,25 +22,35 @@ tests_of = functools.cache(select_tests.tests_of)
 
 
 class Choice(unittest.TestCase):
-    def chosen(self, *words):
-        """The lines that it prints."""
-        out = io.StringIO()
+    def run_main(self, *words):
+        """Its exit code, the lines that it prints, and what it says of errors."""
+        out, said = io.StringIO(), io.StringIO()
         with mock.patch.object(select_tests, "tests_of", tests_of), \
                 mock.patch.object(sys, "argv", ["select_tests.py", BUILD, *words]), \
-                contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-            select_tests.main()
-        return out.getvalue().splitlines()
+                contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+            code = 0
+            try:
+                select_tests.main()
+            except SystemExit as end:
+                code = end.code
+        return code, out.getvalue().splitlines(), said.getvalue()
+
+    def matching(self, line, *words):
+        """Those of the lines that it prints."""
+        code, lines, said = self.run_main(*words)
+        self.assertEqual(code, 0, said)
+        return [one for one in lines if re.fullmatch(line, one)]
 
     def chooses(self, line, *words):
-        self.assertTrue([one for one in self.chosen(*words) if re.fullmatch(line, one)], f"no {line} of {words}")
+        self.assertTrue(self.matching(line, *words), f"no {line} of {words}")
 
     def leaves(self, line, *words):
-        self.assertEqual([one for one in self.chosen(*words) if re.fullmatch(line, one)], [], words)
+        self.assertEqual(self.matching(line, *words), [], words)
 
     def test_a_folder(self):
-        self.chooses("build tests/unit_layers", "layers")
-        self.chooses("build .*/static/convolution.cpp.o", "layers")
-        self.leaves("build tests/unit_core", "layers")
+        self.chooses("build tests/unit_redistribute", "redistribute")
+        self.chooses("build .*/static/layout_redistributions.cpp.o", "redistribute")
+        self.leaves("build tests/unit_core", "redistribute")
 
     def test_a_test(self):
         self.chooses("build tests/unit_core", "unit.core")
@@ -53,23 +62,20 @@ class Choice(unittest.TestCase):
         self.leaves("build tests/laws_halos", "--label", "quick")
 
     def test_a_changed_file(self):
-        header = "include/shardwise/data/sampler.hpp"
-        self.chooses("build tests/unit_data", "--affected-by", header)
+        header = "include/shardwise/comm/thread_communicator.hpp"
+        self.chooses("build tests/unit_comm", "--affected-by", header)
         self.leaves("build tests/unit_core", "--affected-by", header)
-        values = "tests/witness/values/training.safetensors"
-        self.chooses("build tests/unit_train", "--affected-by", values)
-        self.leaves("build tests/unit_layers", "--affected-by", values)
+        values = "tests/witness/values/layers.safetensors"
+        self.chooses("build tests/unit_backend", "--affected-by", values)
+        self.leaves("build tests/unit_comm", "--affected-by", values)
         self.leaves("run .*", "--affected-by", "README.md")
 
     def test_an_unknown_name(self):
-        ran = subprocess.run([TREE / "tests/select_tests.py", BUILD, "layer"], text=True, capture_output=True)
-        self.assertEqual(ran.returncode, 2, ran.stderr)
-        self.assertIn("no test is named layer. Near it: layers", ran.stderr)
+        code, lines, said = self.run_main("layer")
+        self.assertEqual((code, lines), (2, []), said)
+        self.assertIn("no test is named layer. Near it: layers", said)
 
 
 if __name__ == "__main__":
     BUILD = sys.argv.pop(1)
-    configured = subprocess.run(["cmake", "--preset", "dev", "-B", BUILD], cwd=TREE, text=True, capture_output=True)
-    if configured.returncode != 0:
-        sys.exit(configured.stdout + configured.stderr)
     unittest.main()

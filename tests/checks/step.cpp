@@ -16,7 +16,6 @@ using Ranks = ThreadCommunicator;
 
 using Asked = Model<RowParallelLinear<64, 32>, Context<float, Reference, Ranks>>;
 
-// Apart, since a compiler that sees forward in front of backward leaves out what asks for it.
 void forward(Asked& model, Asked::input_view x) { model.forward(x); }
 void backward(Asked& model, Asked::output_gradient_view dy) { model.backward(dy); }
 

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """What cmake/check_documents.py finds in pages made for it, and what it says."""
 
-import subprocess
+import contextlib
+import io
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
-CHECKER = Path(__file__).parents[2] / "cmake/check_documents.py"
+sys.path[:0] = [str(Path(__file__).parents[2] / "cmake")]
+import check_documents  # noqa: E402
+
 SOURCE = """#include <cstdio>
 
   // begin: answer
@@ -34,12 +38,12 @@ class Documents(unittest.TestCase):
     def check(self, text, *options):
         """What the checker says of a page with this text, but for its last line, the summary."""
         (self.root / "docs/page.md").write_text(text)
-        ran = subprocess.run(
-            [sys.executable, CHECKER, *options, self.root], capture_output=True, text=True
-        )
-        self.assertEqual(ran.stderr, "")
-        *said, summary = ran.stdout.splitlines()
-        self.assertEqual(ran.returncode, 0 if summary.endswith(" 0 problems") else 1)
+        out = io.StringIO()
+        arguments = ["check_documents.py", *options, str(self.root)]
+        with mock.patch.object(sys, "argv", arguments), contextlib.redirect_stdout(out):
+            code = check_documents.main()
+        *said, summary = out.getvalue().splitlines()
+        self.assertEqual(code, 0 if summary.endswith(" 0 problems") else 1)
         return "\n".join(said)
 
     def good(self, text, *options):
