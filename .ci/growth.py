@@ -29,7 +29,7 @@ KINDS = {  # by what compiles: the object of a target, or a test that calls a co
     "ranks": r"tests/CMakeFiles/ranks_.*\.o$",
     "MPI": r"tests/mpi/.*\.o$",
     "stand-ins": r"tests/(cuda|cudnn|nccl)/.*\.o$",
-    "nvcc": r"(tests|bench)/gpu/.*\.o$|cuda\.functors|(cuda|nccl)\.nvcc$",
+    "nvcc": r"(tests|bench)/gpu/.*\.o$|cuda\.functors|nvcc\.headers$",
     "examples": r"examples/.*\.o$",
     "benchmarks": r"bench/.*\.o$|bench\..*compiles|bench\.peers\.",
     "users' projects": r"(nccl\.)?consumer(\.|$)",
