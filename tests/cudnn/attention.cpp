@@ -98,8 +98,7 @@ TEST_CASE("every attention has a plan on tensor cores that keeps promises, for s
   std::mt19937 random(seed);
   for (int number = 0; number < count; ++number) {
     CAPTURE(number);
-    const AttentionProblem problem = random_problem(random);
-    for (const Device& device : devices) check_plan(problem, device);
+    check_plan(random_problem(random), devices[number % 2]);
   }
 }
 
