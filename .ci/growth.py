@@ -31,7 +31,7 @@ KINDS = {  # by what compiles: the object of a target, or a test that calls a co
     "stand-ins": r"tests/(cuda|cudnn|nccl)/.*\.o$",
     "nvcc": r"(tests|bench)/gpu/.*\.o$|cuda\.functors|nvcc\.headers$",
     "examples": r"examples/.*\.o$",
-    "benchmarks": r"bench/.*\.o$|bench\..*compiles|bench\.peers\.",
+    "benchmarks": r"bench/.*\.o$",
     "users' projects": r"(nccl\.)?consumer(\.|$)",
     "other": r".*\.(o|gch|pch)$",
 }
