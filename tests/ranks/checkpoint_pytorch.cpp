@@ -19,6 +19,7 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "support/file_tensors.hpp"
+#include "support/largest_difference.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace shardwise;
@@ -47,7 +48,7 @@ double difference(int size, const std::filesystem::path& file, bool convert) {
   const TensorFiles witness(values / "perceptron_values.safetensors");
   const std::vector<double> x = numbers_of<float>(witness, "x");
   const std::vector<double> y = numbers_of<double>(witness, "y");
-  double largest = 0;
+  testing::Largest largest;
   run_ranks(size, [&](ThreadCommunicator& ranks) {
     // begin: load
     Model<Perceptron, Context<T, Reference, ThreadCommunicator>, Ends<Invariant, Invariant>,
@@ -60,9 +61,8 @@ double difference(int size, const std::filesystem::path& file, bool convert) {
     const auto out = model.evaluate(in.view());
     REQUIRE(out.size() == y.size());
     if (ranks.rank() != 0) return;
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      largest = std::max(largest, std::abs(static_cast<double>(out[i]) - y[i]));
-    }
+    for (std::size_t i = 0; i < y.size(); ++i)
+      largest.see(std::abs(static_cast<double>(out[i]) - y[i]));
   });
   return largest;
 }

@@ -14,6 +14,7 @@
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/shape.hpp"
+#include "support/largest_difference.hpp"
 
 namespace backend_test {
 
@@ -101,12 +102,12 @@ inline AttentionNumbers<double> attention_by_loops(const AttentionProblem& p) {
 /// The largest difference, over the largest number.
 template <class T>
 double error_of(const std::vector<T>& ours, const std::vector<double>& exact) {
-  double largest = 1e-30, difference = 0;
+  double largest = 1e-30;
+  testing::Largest difference;
   for (std::size_t i = 0; i < exact.size(); ++i) {
     largest = std::max(largest, std::abs(exact[i]));
-    const double here =
-        std::abs(static_cast<double>(static_cast<shardwise::accumulate_t<T>>(ours[i])) - exact[i]);
-    difference = here <= difference ? difference : here;  // keeps NaN
+    const auto found = static_cast<shardwise::accumulate_t<T>>(ours[i]);
+    difference.see(std::abs(static_cast<double>(found) - exact[i]));
   }
   return difference / largest;
 }
