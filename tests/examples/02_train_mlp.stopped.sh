@@ -15,6 +15,7 @@ run() {
   epochs=$1
   ranks=$2
   shift 2
+  : >"$work/out"  # the program may empty it later than this script reads it
   "$program" $options -s "$ranks" "$@" >"$work/out" 2>"$work/errors" &
   job=$!
   until [ "$(grep -c '^epoch' "$work/out")" -ge "$epochs" ]; do

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -164,6 +165,35 @@ TEST_CASE("a table that the last layer shares") {
   check_tied<split::input, Invariant>();
   check_tied<split::none, Invariant>();
   check_tied<split::none, Sharded<Axis::sequence>>();
+}
+
+TEST_CASE("the words of GPT-2 on eight ranks: those at the ends of each block") {
+  constexpr std::size_t vocabulary = 50257, least = vocabulary / 8, near = 17;
+  constexpr Shape ends{{Axis::batch, 9 * near}};
+  const auto id_near_end = [](std::size_t i) {  // eight before and behind every end, and both edges
+    const std::size_t id = i / near * least + i % near;
+    return static_cast<std::int32_t>(id < 8 ? 0 : std::min(id - 8, vocabulary - 1));
+  };
+  testing::run_on_ranks(testing::any_ranks(8), [&](Ranks& group) {
+    ModelOf<Embedding<vocabulary, 1>, double, Invariant> model({}, group, Seed{1}, ends);
+    const auto table = filled<double, Invariant>({{Axis::output, vocabulary}, {Axis::input, 1}},
+                                                 place_of(group), number_of);
+    model.set("weight", table.view());
+    const auto x = filled<std::int32_t, Invariant>(ends, place_of(group), id_near_end);
+    const auto y = model.forward(x.view());
+    const auto dy = filled<double, Invariant>(y.global(), place_of(group), number_of);
+    model.backward(dy.view());
+    model.settle_gradients();
+    const auto gradient = model.gather_gradient("weight");
+    std::vector<double> outputs, expected(vocabulary);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto id = static_cast<std::size_t>(id_near_end(i));
+      outputs.push_back(number_of(id));
+      expected[id] += number_of(i);
+    }
+    CHECK(std::vector(y.data(), y.data() + y.size()) == outputs);
+    CHECK(std::vector(gradient.data(), gradient.data() + gradient.size()) == expected);
+  });
 }
 
 TEST_CASE("an id that no row has is named, by the rank that has it") {

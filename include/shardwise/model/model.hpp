@@ -22,6 +22,19 @@
 
 namespace shardwise {
 
+namespace detail {
+
+/// The error for a model that is to move. It never runs.
+template <class M>
+typename M::communicator& must_stay() {
+  static_assert(!std::same_as<M, M>,
+                "a Model stays where it is made: optimizers and its own parts refer to it. Keep "
+                "several in a std::deque, by emplace_back, or in a std::unique_ptr each.");
+  throw argument_error("no model");
+}
+
+}  // namespace detail
+
 /// An architecture on one rank. Every rank of the communicator makes one, with equal arguments, and
 /// calls its members in the same order.
 ///

@@ -105,15 +105,6 @@ C& must_begin_with() {
   throw argument_error("no model");
 }
 
-/// The error for a model that is to move. It never runs.
-template <class M>
-typename M::communicator& must_stay() {
-  static_assert(!std::same_as<M, M>,
-                "a Model stays where it is made: optimizers and its own parts refer to it. Keep "
-                "several in a std::deque, by emplace_back, or in a std::unique_ptr each.");
-  throw argument_error("no model");
-}
-
 /// The error for a forward or backward of a model that is not trained.
 template <class Use>
 consteval bool must_train() {
