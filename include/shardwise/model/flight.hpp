@@ -71,7 +71,8 @@ struct Kept {
   }
 };
 
-/// What all parts of a model keep of one batch, in model order.
+/// What a model and all its parts keep of one batch: its outputs, and what parts keep, in model
+/// order.
 class KeptByParts {
  public:
   KeptByParts() = default;
@@ -111,7 +112,7 @@ struct BatchPlace {
 
 /// A flight of a model.
 struct FlightState {
-  KeptByParts parts{};           ///< what its parts keep
+  KeptByParts parts{};           ///< the outputs of its batch, and then what the layers keep
   SequenceTable sequences{};     ///< of the batch
   BatchPlace place{};            ///< of the batch
   SliceOfBatch slice{};          ///< of the batch, for a model on a mesh

@@ -301,7 +301,7 @@ class Model : public ModelBase<Ctx> {
 
   /// The collectives of a step for inputs of shape `in`.
   Plan plan(const input_shapes& in) const {
-    if constexpr (MeshCommunicator<communicator>) {
+    if constexpr (Base::is_on_mesh) {
       return plan_of<E, Use>(architecture_, run_.all_ranks.sizes(), in, this->sending());
     } else {
       return plan_of<E, Use>(architecture_, run_.ranks.size(), in, this->sending());

@@ -313,9 +313,9 @@ class ModelBase {
     }
   }
 
-  /// throws   numeric_error for the first NaN or infinity of the inputs; `of_layer` says which
-  /// layer
-  ///          gives the first
+  /// Looks for a NaN or an infinity in the inputs; `of_layer` is the error of the first layer that
+  /// gives one.
+  /// throws   numeric_error for the first one, and in it the message of `of_layer`
   template <class Views>
   void require_finite_inputs(const Views& inputs, const error& of_layer) {
     std::size_t i = 0;
