@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Includes point upwards only, and a foreign library's header stays in the one place that wraps it.
+# Includes point upwards only, a foreign library's header stays in the one place that wraps it, and each
+# header refuses an older standard.
 # Usage: check_includes.sh [root]    Prints each include that breaks a rule; exit code 1 if any did.
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
@@ -88,6 +89,17 @@ check_umbrella() {  # nothing that it reaches may need a foreign library
   done
 }
 
+# version.hpp refuses older standards. If each other header includes one of ours, then what a program
+# reads of us first is version.hpp, whichever header it includes.
+check_standard() {
+  local file header
+  while IFS= read -r file; do
+    header=${file#include/shardwise/}
+    [[ $header == version.hpp || -v includes_of[$header] ]] ||
+      wrong "$file" 1 "no header of ours" "include shardwise/version.hpp, which refuses older standards"
+  done < <(find include/shardwise -name '*.hpp')
+}
+
 count=0
 while IFS=: read -r file line text; do
   header=${file#include/shardwise/}
@@ -103,6 +115,7 @@ while IFS=: read -r file line text; do
   fi
 done < <(grep -rnE '^\s*#\s*include' include/shardwise)
 check_umbrella
+check_standard
 
 echo "include order: $count includes, $failures against the rules"
 [[ $count -gt 0 && $failures -eq 0 ]]
