@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "shardwise/core/shape.hpp"
 #include "shardwise/core/type_set.hpp"
@@ -14,6 +13,7 @@
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/frame.hpp"
 #include "shardwise/model/parameter.hpp"
+#include "shardwise/model/parameter_list.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/run.hpp"
 
@@ -22,11 +22,11 @@ namespace shardwise {
 /// Gives ordinals and room for parameters to layers in model order.
 template <class Context>
 struct Binder {
-  Run<Context>& run;                                 ///< of the model
-  std::vector<detail::ListedParameter>& parameters;  ///< of the model, to be filled
-  detail::KeptByParts& kept;                         ///< of its first flight, to be filled
-  std::string path{};                                ///< prefix of a parameter's name: "3.1."
-  std::uint64_t next_ordinal = 0;  ///< of the next layer with parameters or randomness
+  Run<Context>& run;                           ///< of the model
+  detail::ParameterList<Context>& parameters;  ///< of the model, to be filled
+  detail::KeptByParts& kept;                   ///< of its first flight, to be filled
+  std::string path{};                          ///< prefix of a parameter's name: "3.1."
+  std::uint64_t next_ordinal = 0;              ///< of the next layer with parameters or randomness
 };
 
 namespace detail {
@@ -61,8 +61,8 @@ ParameterSlot reserve(Binder<Context>& binder, const ParameterSpec& spec, std::u
   const Shape local = local_shape<typename Use::stored>(spec.shape, binder.run.place());
   const ParameterSlot slot =
       binder.run.parameters.reserve(local.elements(), holding_of<Use>, spec.decays);
-  binder.parameters.push_back({sentence({binder.path, spec.name}), spec, slot, ordinal, number,
-                               &identity_of<parameter_of<Context, Use>>});
+  binder.parameters.add({sentence({binder.path, spec.name}), spec, slot, ordinal, number,
+                         &identity_of<parameter_of<Context, Use>>});
   return slot;
 }
 

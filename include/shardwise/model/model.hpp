@@ -268,7 +268,7 @@ class Model : public ModelBase<Ctx> {
   /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp.
   template <class F>
   void visit_parameters(F&& f) {
-    this->visit_as(ParameterTypes{}, f);
+    parameters_.visit(ParameterTypes{}, f);
   }
 
   /// Calls f(NamedBuffer&), in model order, for every tensor besides parameters that layers keep
@@ -283,20 +283,22 @@ class Model : public ModelBase<Ctx> {
   /// sends    an all-gather of the parameter, if it is split
   /// throws   argument_error for an unknown name, with the known ones
   Tensor<parameter_dtype, Invariant> gather(const std::string& name) {
-    return this->template gather_part<parameter_dtype>(name, detail::ValueOf{}, ParameterTypes{});
+    return parameters_.template gather<parameter_dtype>(name, detail::ValueOf{}, ParameterTypes{});
   }
 
   /// The whole gradient of parameter `name`, on every rank, after it is settled. A collective.
   /// sends, throws    as `gather`
   Tensor<gradient_dtype, Invariant> gather_gradient(const std::string& name) requires(Use::trains) {
-    return this->template gather_part<gradient_dtype>(name, detail::GradientOf{}, ParameterTypes{});
+    return parameters_.template gather<gradient_dtype>(name, detail::GradientOf{},
+                                                       ParameterTypes{});
   }
 
   /// Sets parameter `name` from a whole tensor; every rank takes its part.
   /// sends    nothing
   /// throws   argument_error for an unknown name, shape_error for another shape
   void set(const std::string& name, View<const parameter_dtype, Invariant> whole) {
-    this->set_named(name, whole, ParameterTypes{});
+    parameters_.set(name, this->to_device(whole).view(), ParameterTypes{});
+    this->values_changed();
   }
 
   /// The collectives of a step for inputs of shape `in`.
@@ -313,7 +315,7 @@ class Model : public ModelBase<Ctx> {
 
   /// A hash of the model's type, and of the names and sizes of its parameters.
   std::uint32_t fingerprint() const {
-    return this->fingerprint_of(detail::raw_type_name<Architecture>());
+    return parameters_.fingerprint(detail::raw_type_name<Architecture>());
   }
 
  private:

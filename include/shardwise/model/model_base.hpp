@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/core/error.hpp"
@@ -20,7 +19,7 @@
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/model_checks.hpp"
-#include "shardwise/model/parameter.hpp"
+#include "shardwise/model/parameter_list.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/settle.hpp"
@@ -45,16 +44,6 @@ struct ModelName {
   std::string (*text)();
   bool is_composition;  ///< which adds places of its own
 };
-
-///@{
-/// What to show of a parameter.
-struct ValueOf {
-  auto operator()(const auto& parameter) const { return parameter.value; }
-};
-struct GradientOf {
-  auto operator()(const auto& parameter) const { return parameter.gradient; }
-};
-///@}
 
 }  // namespace detail
 
@@ -192,6 +181,7 @@ class ModelBase {
             std::size_t outputs)
       : backend_(std::move(backend)),
         run_{detail::ranks_of_layers(ranks), ranks, backend_.used},
+        parameters_(run_, name.text),
         name_(name),
         outputs_(outputs) {
     run_.seed = seed;
@@ -213,7 +203,7 @@ class ModelBase {
   template <class Types>
   void begin_parameters(bool trains, Types types) {
     run_.parameters.allocate(run_.backend, run_.pool, trains);
-    visit_as(types, [this](auto& p) {
+    parameters_.visit(types, [this](auto& p) {
       initialize(run_.backend, p.value, p.spec.begins(p.spec.fans), p.initial_stream);
     });
   }
@@ -332,64 +322,6 @@ class ModelBase {
     }
   }
 
-  /// A hash of this name of the architecture, and of the names and sizes of the parameters.
-  std::uint32_t fingerprint_of(std::string_view architecture) const {
-    std::uint32_t hash = 0;
-    const auto add = [&](std::string_view text) {
-      for (const char letter : text) hash = detail::mixed(hash, static_cast<unsigned char>(letter));
-    };
-    add(architecture);
-    for (const detail::ListedParameter& one : parameters_) {
-      add(one.name);
-      for (std::size_t i = 0; i < one.spec.shape.rank(); ++i)
-        hash = detail::mixed(hash, static_cast<std::uint32_t>(one.spec.shape[i].extent()));
-    }
-    return hash;
-  }
-
-  /// Calls f with every parameter in its type, one of Ps.
-  template <class F, class... Ps>
-  void visit_as(detail::TypeSet<Ps...> types, F&& f) {
-    for (const detail::ListedParameter& one : parameters_) show(one, f, types);
-  }
-
-  /// The whole tensor part(parameter) of the parameter `name`.
-  template <class T, class Part, class Types>
-  Tensor<T, Invariant> gather_part(const std::string& name, Part part, Types types) {
-    Tensor<T, Invariant> whole{Shape{}};
-    show_named(
-        name,
-        [&](auto& parameter) {
-          whole = Tensor<T, Invariant>(parameter.spec.shape, run_.place());
-          const auto mine = part(parameter);
-          using Part_ = decltype(mine);
-          const View<const T, typename Part_::layout> block(mine);
-          if constexpr (DeviceBackend<backend_type>) {
-            Value<T, Invariant> there(run_.pool, parameter.spec.shape, run_.place());
-            redistribute(run_.backend, run_.ranks, run_.pool, block, there.writable());
-            detail::to_host(run_.backend, there.view().data(), whole.size(), whole.data());
-          } else {
-            redistribute(run_.backend, run_.ranks, run_.pool, block, whole.view());
-          }
-        },
-        types);
-    return whole;
-  }
-
-  /// Sets the parameter `name` from a whole tensor.
-  template <class Types>
-  void set_named(const std::string& name, View<const parameter_dtype, Invariant> whole,
-                 Types types) {
-    show_named(
-        name,
-        [&](auto& parameter) {
-          const Value<parameter_dtype, Invariant> there = to_device(whole);
-          redistribute(run_.backend, run_.ranks, run_.pool, there.view(), parameter.value);
-        },
-        types);
-    values_changed();
-  }
-
  private:
   static constexpr bool checks = detail::checks_locally<communicator>();
 
@@ -421,30 +353,11 @@ class ModelBase {
     }
   }
 
-  /// Calls f with the listed parameter in its type, one of Ps.
-  template <class F, class... Ps>
-  void show([[maybe_unused]] const detail::ListedParameter& listed, [[maybe_unused]] F& f,
-            detail::TypeSet<Ps...>) {
-    run_.parameters.collect(run_.backend);
-    (show_as<Ps>(listed, f), ...);
-  }
-  template <class P, class F>
-  void show_as(const detail::ListedParameter& listed, F& f) {
-    if (listed.type != &detail::identity_of<P>) return;
-    P parameter = detail::shown<P>(run_, listed);
-    f(parameter);
-  }
-
-  template <class F, class Types>
-  void show_named(const std::string& name, F&& f, Types types) {
-    show(detail::named(parameters_, name, name_.text), f, types);
-  }
-
   Backend backend_;
 
  protected:
-  Run<Ctx> run_;                                       ///< of the model
-  std::vector<detail::ListedParameter> parameters_{};  ///< in model order
+  Run<Ctx> run_;                           ///< of the model
+  detail::ParameterList<Ctx> parameters_;  ///< of the model
 
  private:
   detail::ModelName name_;
