@@ -312,12 +312,20 @@ TEST_CASE("a dropped weight is zero, and the others are larger") {
   std::size_t dropped = 0, wrong = 0;
   for (const double weight : y.span()) {
     if (weight == 0) ++dropped;
-    if (weight != 0 && std::abs(weight - 4.0 / 3 / many) > 1e-15) ++wrong;
+    if (weight != 0 && !(std::abs(weight - 4.0 / 3 / many) <= 1e-15)) ++wrong;
   }
   CHECK(wrong == 0);
   CHECK(std::abs(static_cast<double>(dropped) / (many * many) - 0.25) < 0.03);
   const auto all = model.evaluate({zeros.view(), zeros.view(), one_of_each.view()});
   CHECK(std::abs(all[5] - 1.0 / many) < 1e-15);
+
+  const auto ones = filled<double, Invariant>(shape, {}, [](std::size_t) { return 1.0; });
+  const auto keys = filled<double, Invariant>(shape, {}, [](std::size_t i) {
+    return i < many ? -std::numeric_limits<double>::infinity() : 0.0;
+  });
+  const auto without_first = model.evaluate({ones.view(), keys.view(), one_of_each.view()});
+  CHECK(without_first[0] == 0);  // the first score of each row is minus infinity
+  CHECK(std::abs(without_first[1] - 1.0 / (many - 1)) < 1e-15);
 }
 
 TEST_CASE_TEMPLATE("sums of short dtypes are rounded once", T, float, bf16, fp16) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes values/layers.safetensors, losses.safetensors, training.safetensors, networks.safetensors and
+"""Makes values/layers.safetensors, losses.safetensors, far.safetensors, training.safetensors, networks.safetensors and
 unsharded.safetensors: what PyTorch computes, row-major and all in F64. Run it with a Python that has PyTorch and safetensors; see README.md.
 
 A function below makes a group: of `linear` in values/layers.safetensors, "linear/with_bias/dx" is one
@@ -440,6 +440,33 @@ def label_losses():
     return group
 
 
+# Numbers that are not finite.
+
+INF, NAN = float("inf"), float("nan")
+FAR = ((-INF, 1, 2), (1, 1, -INF), (-INF, -INF, 0.5), (-100, 0, -INF), (INF, 0, -INF), (INF, INF, 1), (NAN, 0, -INF), (-INF, -INF, -INF))
+
+
+def far_softmax():
+    """Over the last axis of x, for dy = made(91)."""
+    x = torch.tensor(FAR, dtype=torch.float64)
+    return {"x": x} | with_gradients(lambda x: functional.softmax(x, -1), 91, x=x)
+
+
+def far_cross_entropy():
+    """The loss of each row of logits x, and its gradient; the label of all rows is that of the name. Names
+    that end in _smooth have label smoothing 0.1."""
+    x = torch.tensor(FAR, dtype=torch.float64)
+    group = {"x": x}
+    for label in range(3):
+        for smoothing, suffix in ((0.0, ""), (0.1, "_smooth")):
+            logits = x.clone().requires_grad_()
+            losses = functional.cross_entropy(
+                logits, torch.full((len(FAR),), label), label_smoothing=smoothing, reduction="none")
+            losses.sum().backward()
+            group[f"{label}{suffix}"] = {"losses": losses, "gradient": logits.grad}
+    return group
+
+
 class Lion(torch.optim.Optimizer):
     """Program 1 of Chen et al. 2023, which PyTorch does not have."""
 
@@ -807,6 +834,7 @@ if __name__ == "__main__":
         "layers": (activations, parametric_relu, softmax, linear, norms, batch_norm, group_norm, convolutions,
             transposed_convolutions, pooling, upsampling, merges, initialisers),
         "losses": (element_losses, label_losses),
+        "far": (far_softmax, far_cross_entropy),
         "training": (losses, optimisers, clipping, schedules, mixed_precision, metrics),
         "networks": (resnet, unet, two_heads, two_inputs),
         "unsharded": (step,),

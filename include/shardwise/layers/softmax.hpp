@@ -28,8 +28,7 @@ using row_redistribution_t =
     std::conditional_t<std::same_as<In, Sharded<Axis::feature>>, Redistribute<Partial, Replicated>,
                        Redistribute<In, In>>;
 
-/// e^(x - largest of the row), and 0 where `exponential` would give its smallest value: so it is
-/// exactly 0 for minus infinity.
+/// e^(x - largest of the row), exactly 0 for minus infinity.
 template <class T>
 struct SoftmaxTerms {
   using A = accumulate_t<T>;
@@ -40,8 +39,7 @@ struct SoftmaxTerms {
 
   constexpr auto operator()(std::size_t r) const {
     return [row = x + r * n, most = largest[r]](std::size_t i) {
-      const A below = static_cast<A>(row[i]) - most;
-      return select(below < -exp_limit<A>, A(0), exponential(below));
+      return exponential(static_cast<A>(row[i]) - most);
     };
   }
 };

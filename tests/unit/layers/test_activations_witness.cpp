@@ -43,6 +43,13 @@ void check_prelu(const L& layer, const Shape& shape, const std::string& name) {
   (at(std::type_identity<Layouts>{}), ...);
 }
 
+/// Half a unit in the last place of 1.
+template <class T>
+constexpr double epsilon = std::is_same_v<T, double>  ? 0x1p-53
+                           : std::is_same_v<T, float> ? 0x1p-24
+                           : std::is_same_v<T, bf16>  ? 0x1p-8
+                                                      : 0x1p-11;
+
 /// `layer` in T on tensors that are rounded to T, against double on the same tensors, relative to
 /// the largest element.
 template <class T, class L>
@@ -103,19 +110,29 @@ TEST_CASE("a softmax: values of PyTorch") {
   CHECK_THROWS_AS(Softmax{}.output_shape(images), shape_error);
 }
 
-TEST_CASE("a softmax at its ends") {
-  SingleRank alone;
-  Model<Softmax, Context<float, Reference, SingleRank>> model(Softmax{}, alone, Seed{1});
-  constexpr float far = std::numeric_limits<float>::infinity();
-  const float rows_of[] = {3e38F, -3e38F, -far, 1, 1, -far, 1, 2, std::nanf(""), -far, -far, -far};
-  const Shape shape{{Axis::batch, 4}, {Axis::feature, 3}};
-  const auto y = model.evaluate(View<const float, Invariant>(rows_of, shape, {}));
-  const float expected[] = {1, 0, 0, 0.5F, 0.5F, 0};
-  for (std::size_t i = 0; i < 6; ++i) {
-    CAPTURE(i);
-    CHECK(y[i] == expected[i]);
-  }
-  for (std::size_t i = 6; i < 12; ++i) CHECK(std::isnan(y[i]));
+TEST_CASE_TEMPLATE("a softmax of infinities and NaN: values of PyTorch", T, float, double, bf16,
+                   fp16) {
+  const witness::Values far("far/far_softmax");
+  const auto given = [&](std::uint64_t number, std::size_t count) {
+    testing::Whole whole = testing::AsMade{}(number, count);
+    if (number == 90) whole.assign(far["x"].begin(), far["x"].end());
+    return whole;
+  };
+  const Shape shape{{Axis::batch, far.shape("x")[0]}, {Axis::feature, far.shape("x")[1]}};
+  const auto at = [&]<class In>(std::type_identity<In>, int ranks) {
+    const auto ours =
+        testing::run_on_witness<T, Ends<In, In>>(Softmax{}, shape, ranks, {90, 0, 91}, given);
+    for (const char* tensor : {"y", "dx"}) {
+      for (std::size_t i = 0; i < shape.elements(); ++i) {
+        CAPTURE(tensor);
+        CAPTURE(i);
+        CAPTURE(ours[tensor][i]);
+        CHECK(testing::is_as_expected(ours[tensor][i], far[tensor][i], 4 * epsilon<T>));
+      }
+    }
+  };
+  at(std::type_identity<Invariant>{}, 1);
+  for (const int ranks : {2, 3, 4}) at(std::type_identity<Features>{}, ranks);
 }
 
 TEST_CASE("each dtype rounds once") {

@@ -129,6 +129,46 @@ TEST_CASE("large logits neither overflow nor lose their differences") {
   }
 }
 
+namespace {
+
+/// Cross-entropy of one row after the other, with each class as the label.
+template <Layout L, Real T, Communicator C>
+void check_far(C& ranks) {
+  const witness::Values far("far/far_cross_entropy");
+  const std::size_t rows = far.shape("x")[0], classes = far.shape("x")[1];
+  const Shape row_of{{Axis::batch, 1}, {Axis::feature, classes}};
+  Tensor<std::int32_t, Invariant> label(row_of.without_back(), place_of(ranks));
+  for (const double smoothing : {0.0, 0.1}) {
+    for (std::size_t at = 0; at < rows * classes; ++at) {
+      const std::size_t row = at / classes;
+      label[0] = static_cast<std::int32_t>(at % classes);
+      const std::string key = std::to_string(label[0]) + (smoothing > 0 ? "_smooth" : "");
+      INFO("row " << row << " with label " << key << " as " << layout_name<L>() << " in "
+                  << std::string(name(dtype_v<T>)) << " at " << ranks.size());
+      const auto logits = far["x"].subspan(row * classes, classes);
+      const auto result = loss_of<L, T>(ranks, CrossEntropy{smoothing}, row_of,
+                                        {logits.begin(), logits.end()}, label.view());
+      CHECK(is_as_expected(result.loss, far[key + "/losses"][row], 100 * rounding<T>));
+      for (std::size_t k = 0; k < classes; ++k) {
+        const double expected = far[key + "/gradient"][row * classes + k];
+        CHECK(is_as_expected(result.gradient[k], expected, rounding<T>));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("logits of infinity and NaN have PyTorch's losses and gradients", T, float,
+                   double, bf16, fp16) {
+  for (const int size : {1, 2, 4}) {
+    run_ranks(size, [](ThreadCommunicator& ranks) {
+      check_far<Invariant, T>(ranks);
+      check_far<Feature, T>(ranks);
+    });
+  }
+}
+
 TEST_CASE("two classes over four ranks: two empty shards join") {
   const Shape shape{{Axis::batch, 3}, {Axis::feature, 2}};
   const std::vector<double> logits{0, 0, 1000, -1000, -1000, 1000};

@@ -48,7 +48,7 @@ struct ReducedExp {
   float rest;
 };
 
-/// For x in [-87, 87]: writes x as n ln2 + rest.
+/// For x in [-88, 87]: writes x as n ln2 + rest. The scale is 0 for n = -127, so below -87.7.
 constexpr ReducedExp reduce_exp(float x) {
   constexpr float log2e = 1.44269504F;
   constexpr float ln2_high = 0.693359375F;  // nine bits, so that n * ln2_high is exact
@@ -68,9 +68,9 @@ struct SplitExp {
 };
 
 /// Sums e^rest - 1 by its Taylor series to the seventh power, whose remainder is below 6e-9. x is
-/// clamped to [-87, 87] first.
+/// clamped to [-88, 87] first.
 constexpr SplitExp split_exp(float x) {
-  const auto [scale, rest] = reduce_exp(at_least(at_most(x, exp_limit<float>), -exp_limit<float>));
+  const auto [scale, rest] = reduce_exp(at_least(at_most(x, exp_limit<float>), -88.0F));
   float series = 1.0F / 5040;
   series = series * rest + 1.0F / 720;
   series = series * rest + 1.0F / 120;
@@ -87,17 +87,17 @@ struct ReducedPower {
   float rest;
 };
 
-/// For x <= 0; below -126 as at -126.
+/// For x <= 0; the scale is 0 for n = -127, so below -126.5.
 constexpr ReducedPower reduce_power(float x) {
   constexpr float rounder = 12582912.0F + 127;  // leaves n + 127, an exponent, in the lowest bits
-  const float clamped = at_least(x, -126.0F);
+  const float clamped = at_least(x, -127.0F);
   const float shifted = clamped + rounder;
   return {std::bit_cast<float>(std::bit_cast<std::uint32_t>(shifted) << 23),
           clamped - (shifted - rounder)};
 }
 
-/// 2^x for x <= 0, in three quarters of the time of e^x by `exponential`, and as exact. Below -126
-/// the value is that at -126.
+/// 2^x for x <= 0, in three quarters of the time of e^x by `exponential`, and as exact. Below
+/// -126.5 it is 0.
 constexpr float power_of_two(float x) {
   const auto [scale, rest] = reduce_power(x);
   float series = 1.52527338e-5F;  // ln2^7 / 7!
@@ -123,7 +123,8 @@ constexpr float coarse_power_of_two(float x) {
   return scale * series;
 }
 
-/// e^x; in float for x in [-87, 87], and the value at the nearer end for other x.
+/// e^x; in float for x in [-87, 87], the value at 87 above, and 0 below -87.7, so that what is
+/// masked by minus infinity has no weight.
 template <class A>
 constexpr A exponential(A x) {
   if constexpr (std::is_same_v<A, float>) {
@@ -134,8 +135,7 @@ constexpr A exponential(A x) {
   }
 }
 
-/// e^x - 1, accurate near zero too; in float with the value at the nearer end for x outside
-/// [-87, 87].
+/// e^x - 1, accurate near zero too; in float with the value at 87 above that.
 template <class A>
 constexpr A exponential_less_one(A x) {
   if constexpr (std::is_same_v<A, float>) {
