@@ -37,8 +37,8 @@ Observed begun(const Architecture& architecture, int ranks, Seed seed = {1}) {
 }
 
 double largest(const Whole& values) {
-  double found = 0;
-  for (const double v : values) found = std::max(found, std::abs(v));
+  testing::Largest found;
+  for (const double v : values) found.see(std::abs(v));
   return found;
 }
 
