@@ -15,7 +15,8 @@
 #include "shardwise/checkpoint/training.hpp"
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/thread_mesh.hpp"
-#include "shardwise/data/sampler.hpp"
+#include "shardwise/data/row_batch.hpp"
+#include "shardwise/observe/write_trace.hpp"
 #include "shardwise/redistribute/mesh.hpp"
 #include "shardwise/shardwise.hpp"
 #include "shardwise/testing/calls.hpp"
@@ -38,7 +39,7 @@ using enum MeshAxis;
 
 using Counting = CountingCommunicator<ThreadCommunicator>;
 using Ranks = MeshRanks<Counting>;
-using OnMesh = Context<double, Reference, Ranks>;
+using OnMesh = Context<double, Reference, Ranks, Tracer>;
 using Numbers = std::vector<double>;
 using Whole = SamplesOverMesh<Invariant>;
 
@@ -186,15 +187,17 @@ void check_counts(Ranks& ranks, const Plan& plan) {
 }
 
 // begin: learn
-void learn(Ranks& ranks) {
+double learn(Ranks& ranks, const std::vector<double>& inputs,
+             const std::vector<std::int32_t>& classes) {
   Mlp model(ranks, Seed{1});
   Optimizer optimizer(model, AdamW{});
-  DistributedSampler sampler(300, ranks.place(), {.batch_size = 64});
-  const SampleBatch batch = sampler.next();
-  const Shape shape{{Axis::batch, batch.whole.size()}, {Axis::feature, 6}};
-  Tensor<double, SamplesOverMesh<Invariant>> x(shape, ranks.place());  // the rows of batch.mine
-  Tensor<std::int32_t, SamplesOverMesh<Invariant>> of_x(Shape{shape[0]}, ranks.place());
-  train_step(model, x.view(), of_x.view(), CrossEntropy{}, optimizer);
+  RowBatch<double, SamplesOverMesh<Invariant>> x(inputs, {{Axis::feature, 6}}, ranks.place());
+  RowBatch<std::int32_t, SamplesOverMesh<Invariant>> labels(classes, {}, ranks.place());
+  DistributedSampler sampler(x.count(), ranks.place(), {.batch_size = 4});
+  RunningMean loss;
+  for (const auto& [in, target] : EpochBatches(sampler, x, labels))
+    loss.add(train_step(model, in, target, CrossEntropy{}, optimizer), in.global()[0].units);
+  return loss.value();
 }
 // end: learn
 
@@ -323,15 +326,28 @@ TEST_CASE("a checkpoint of one mesh goes on on another, and becomes the same byt
   }
 }
 
-TEST_CASE("what the page on meshes shows makes a step") {
-  on_mesh({.data = 2, .tensor = 2}, learn);
+TEST_CASE("what the page on meshes shows learns from a program's own rows as one rank does") {
+  Numbers inputs(11 * 6);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    inputs[i] = witness::made(70, static_cast<std::int64_t>(i));
+  std::vector<std::int32_t> classes;
+  for (std::int64_t row = 0; row < 11; ++row) classes.push_back(witness::made_label(row, 5));
+  double one = 0;
+  on_mesh({}, [&](Ranks& ranks) { one = learn(ranks, inputs, classes); });
+  for (const mesh& sizes : meshes) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [&](Ranks& ranks) {
+      CHECK(learn(ranks, inputs, classes) == doctest::Approx(one).epsilon(1e-13));
+    });
+  }
 }
 
 TEST_CASE("a description shows the rank's slice, and what all ranks send") {
   on_mesh({.data = 2, .tensor = 2}, [](Ranks& ranks) {
     Mlp model(ranks, Seed{5});
     const std::size_t samples = ranks.place()[data].rank == 0 ? 4 : 3;
-    const std::string here = "on [batch " + std::to_string(samples) + ", feature 6] float64, rank ";
+    const std::string here = "on [batch " + std::to_string(samples) + ", feature 6] float64, " +
+                             to_string(ranks.place());
     // 5 and 5 x 5 + 5 are whole, 7 x 6 + 7 + 5 x 7 are split
     const std::string settles =
         "settle by all_reduce(35 x float64) over data, 1120 bytes; "
@@ -339,6 +355,33 @@ TEST_CASE("a description shows the rank's slice, and what all ranks send") {
     check_mentions(describe(model, rows), {here, settles});
     check_mentions(describe_graph(model, rows), {here, settles});
   });
+}
+
+TEST_CASE("a tracer notes the axis of each call, and the bytes of its group") {
+  const testing::TemporaryFolder folder("shardwise_mesh_trace");
+  const auto path = folder.path() / "trace.json";
+  on_mesh({.replica = 2, .data = 2, .tensor = 2}, [&](Ranks& ranks) {
+    Mlp model(ranks, Seed{5});
+    Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+    model.observer().reserve(200);
+    for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+    train_step(model, made<Whole>(30, rows, ranks.place()).view(),
+               labels(7, 0, ranks.place()).view(), CrossEntropy{}, optimizer);
+    for (const MeshAxis axis : {replica, data, tensor}) {
+      std::vector<Operation> noted, made_calls;
+      for (const Tracer::Event& event : model.observer().events())
+        if (event.work.kind == Work::Kind::collective && event.work.collective.axis == axis)
+          noted.push_back(event.work.collective.operation);
+      for (const CountedCall& call : ranks.along(axis).log()) made_calls.push_back(call.operation);
+      CHECK(noted.size() > 1);
+      CHECK(noted == made_calls);
+    }
+    write_trace(path, ranks, model.observer());
+  });
+  const std::string trace = testing::bytes_of(path);
+  // Of the split weights the first rank has 4 x 6 + 4 + 5 x 4, and a pair sends each twice.
+  check_mentions(trace, {"all_reduce(48 x float64) over data\",\"axis\":\"data\",\"bytes\":768",
+                         "\"axis\":\"replica\",\"bytes\":768", "\"axis\":\"tensor\""});
 }
 
 TEST_CASE("a sampler gives each rank the samples of its slice") {
@@ -422,21 +465,36 @@ TEST_CASE("a NaN in one slice is an error on all ranks that names its row of the
   });
 }
 
-TEST_CASE("a label that is no class is an error that says where it is in the batch") {
-  for (const bool counts : {false, true}) {
-    const std::string said = message_of<argument_error>([&] {
-      on_mesh({.data = 3}, [&](Ranks& ranks) {
-        Mlp model(ranks, Seed{5});
-        const auto x = made<Whole>(30, rows, ranks.place());
-        auto target = labels(7, 0, ranks.place());
-        target[4] = 10;
-        if (counts)
-          count_correct(model, x.view(), target.view());
-        else
-          evaluate_loss(model, x.view(), target.view(), CrossEntropy{});
-      });
+TEST_CASE(
+    "a label that is no class is told on every rank, with slice and row, and training goes on") {
+  for (const mesh& sizes : {mesh{.data = 3, .tensor = 2}, mesh{.replica = 3, .data = 2}}) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [&](Ranks& ranks) {
+      const MeshPlace& place = ranks.place();
+      Mlp model(ranks, Seed{5});
+      Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+      const auto x = made<Whole>(30, rows, place);
+      const auto good = labels(7, 0, place);
+      auto target = labels(7, 0, place);
+      target[4] = 10;  // of the second slice of three, or of the fourth and fifth of six
+      target[5] = 10;
+      const Numbers before(model.values().begin(), model.values().end());
+      const std::string said[] = {
+          message_of<argument_error>(
+              [&] { train_step(model, x.view(), target.view(), CrossEntropy{}, optimizer); }),
+          message_of<argument_error>(
+              [&] { evaluate_loss(model, x.view(), target.view(), CrossEntropy{}); }),
+          message_of<argument_error>([&] { count_correct(model, x.view(), target.view()); })};
+      for (const std::string& text : said) {
+        check_mentions(text, {"rank ", "slice from sample ", "label 10 of row ", "is no class"});
+        if (place[data].rank == 0 && place[replica].rank == 0)
+          check_mentions(
+              text, {sizes.replica == 1 ? "from sample 3 on: label 10 of row 1"
+                                        : "rank 3, slice from sample 4 on: label 10 of row 0"});
+      }
+      CHECK(Numbers(model.values().begin(), model.values().end()) == before);
+      CHECK(train_step(model, x.view(), good.view(), CrossEntropy{}, optimizer) > 0);
     });
-    check_mentions(said, {"slice from sample 3 on: label 10 of row 1 is no class"});
   }
 }
 
@@ -485,6 +543,36 @@ TEST_CASE("ranks along data that make unlike models are told in the first step")
     });
   });
   check_mentions(said, {"seed"});
+}
+
+TEST_CASE("ranks of one tensor group that are given unlike slices are told in the first step") {
+  const auto told = [](bool other_input, bool other_labels, const MeshPlace& where) {
+    return message_of<collective_error>([&] {
+      on_mesh({.data = 2, .tensor = 2}, [&](Ranks& ranks) {
+        const MeshPlace& place = ranks.place();
+        Mlp model(ranks, Seed{5});
+        Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+        auto x = made<Whole>(30, rows, place);
+        Tensor<std::int32_t, Whole> target({{Axis::batch, 7}}, place);
+        if (other_input && place == where) x[0] += 1;
+        if (other_labels && place == where) target[0] = 1;
+        train_step(model, x.view(), target.view(), CrossEntropy{}, optimizer);
+      });
+    });
+  };
+  const MeshPlace last = place_in({.data = 2, .tensor = 2}, 3);
+  check_mentions(told(true, false, last), {"rank 3 was given other inputs than rank 2"});
+  check_mentions(told(false, true, last), {"rank 3 was given other targets than rank 2"});
+  const std::string of_all = message_of<collective_error>([] {
+    on_mesh({.data = 2, .tensor = 2}, [](Ranks& ranks) {
+      Mlp model(ranks, Seed{5});
+      Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+      train_step(model, made<Whole>(30, rows, ranks.place()).view(),
+                 labels(7, ranks.place()[data].rank, ranks.place()).view(), CrossEntropy{},
+                 optimizer);
+    });
+  });
+  check_mentions(of_all, {"other targets than rank"});
 }
 
 TEST_CASE("what a model on a mesh cannot take is refused on every rank before it sends anything") {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "shardwise/core/sentence.hpp"
 
@@ -26,7 +27,7 @@ constexpr std::string_view name(Phase phase) {
 struct GivenAlike {
   std::uint32_t seed = 0;     ///< of the model
   std::uint32_t model = 0;    ///< its type, and the names and sizes of its parameters
-  std::uint32_t inputs = 0;   ///< those that are `Invariant` or `Replicated`
+  std::uint32_t inputs = 0;   ///< those that are `Invariant` or `Replicated`, or slices of such
   std::uint32_t targets = 0;  ///< the same
 
   friend bool operator==(const GivenAlike&, const GivenAlike&) = default;
@@ -84,6 +85,19 @@ class MarkedPhase {
 
  private:
   Mark before_;
+};
+
+/// While it lives, calls of this thread say that the rank was given this.
+class MarkedGiven {
+ public:
+  explicit MarkedGiven(const GivenAlike& given)
+      : before_(std::exchange(current_mark.given, given)) {}
+  MarkedGiven(const MarkedGiven&) = delete;
+  MarkedGiven& operator=(const MarkedGiven&) = delete;
+  ~MarkedGiven() { current_mark.given = before_; }
+
+ private:
+  GivenAlike before_;
 };
 
 /// While it lives, calls of this thread have the mark of part `number` of a composition.

@@ -15,6 +15,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/data/sampler.hpp"
+#include "shardwise/layout/over.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
@@ -26,19 +27,23 @@ namespace shardwise {
 ///     train_step(model, x.gather(batch), labels.gather(batch), loss, optimizer);
 ///
 ///     rows per rank   [count, ...], row-major; all ranks have all of them
-///     gives           [batch, ...]: L is Invariant, or Sharded<Axis::batch> for the rank's block
+///     gives           [batch, ...]: L is Invariant, or Sharded<Axis::batch> for the rank's block,
+///                     or on a mesh SamplesOverMesh<Invariant> for the rank's slice:
+///
+///     RowBatch<double, SamplesOverMesh<Invariant>> x(inputs, {{Axis::feature, 3}}, ranks.place());
 ///
 /// The rows stay the caller's, must outlive this, and may change between calls.
 template <Element T, Layout L = Invariant>
 class RowBatch {
-  static_assert(std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::batch>>,
-                "a batch is Invariant, which is whole on every rank, or Sharded<Axis::batch>: "
-                "redistribute it to any other layout.");
+  static_assert(std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::batch>> ||
+                    std::same_as<L, SamplesOverMesh<Invariant>>,
+                "a batch is Invariant, which is whole on every rank, or Sharded<Axis::batch>, or "
+                "on a mesh SamplesOverMesh<Invariant>: redistribute it to any other layout.");
 
  public:
   /// `row` is the shape of one row.
   /// throws   shape_error if `rows` is not a whole number of such rows
-  RowBatch(std::span<const T> rows, const Shape& row, Place place)
+  RowBatch(std::span<const T> rows, const Shape& row, const place_t<L>& place)
       : rows_(rows), place_(place), size_(row.elements()) {
     shape_.append({Axis::batch, 0});
     for (const Dim& dim : row) shape_.append(dim);
@@ -49,7 +54,7 @@ class RowBatch {
   }
 
   /// Rows that would be gone when they are read.
-  RowBatch(std::vector<T>&& rows, const Shape& row, Place place) = delete;
+  RowBatch(std::vector<T>&& rows, const Shape& row, const place_t<L>& place) = delete;
 
   /// The number of rows to choose from.
   std::size_t count() const { return rows_.size() / size_; }
@@ -76,7 +81,7 @@ class RowBatch {
   }
 
   std::span<const T> rows_;
-  Place place_;
+  place_t<L> place_;
   std::size_t size_;  // of one row
   Shape shape_;
   std::vector<T> memory_;

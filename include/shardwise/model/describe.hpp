@@ -120,12 +120,14 @@ class Describer : public WalkVisitor {
   NumberedPath path_;
 };
 
-template <class E, class Use, class L>
-std::string described(const L& architecture, Place place, const shapes_t<typename E::offered>& in,
-                      const Sending& sending, const Plan& plan) {
+/// `whole` is the place of the rank among all ranks, `place` that among those that share layers.
+template <class E, class Use, class L, class AnyPlace>
+std::string described(const L& architecture, const AnyPlace& whole, Place place,
+                      const shapes_t<typename E::offered>& in, const Sending& sending,
+                      const Plan& plan) {
   Describer describer(place, sending, Use::trains);
   walk<E, Use>(architecture, in, describer);
-  return heading<L>(place, in, sending) + '\n' + describer.table() + totals(plan) + '\n';
+  return heading<L>(whole, in, sending) + '\n' + describer.table() + totals(plan) + '\n';
 }
 
 }  // namespace detail
@@ -138,7 +140,7 @@ std::string described(const L& architecture, Place place, const shapes_t<typenam
 template <class E, class Use, class L>
 std::string describe(const L& architecture, Place place, const shapes_t<typename E::offered>& in,
                      const Sending& sending = {}) {
-  return detail::described<E, Use>(architecture, place, in, sending,
+  return detail::described<E, Use>(architecture, place, place, in, sending,
                                    plan_of<E, Use>(architecture, place.size, in, sending));
 }
 
@@ -147,9 +149,9 @@ std::string describe(const L& architecture, Place place, const shapes_t<typename
 /// last lines are those of all ranks.
 template <class M>
 std::string describe(M& model, const typename M::input_shapes& in) {
-  return detail::described<typename M::ends, typename M::use>(model.layers(), model.run().place(),
-                                                              detail::shapes_here(model.run(), in),
-                                                              model.sending(), model.plan(in));
+  return detail::described<typename M::ends, typename M::use>(
+      model.layers(), model.run().place_at_ends(), model.run().place(),
+      detail::shapes_here(model.run(), in), model.sending(), model.plan(in));
 }
 
 }  // namespace shardwise

@@ -251,12 +251,14 @@ class GraphDrawer : public WalkVisitor {
   std::size_t skipped_ = 0;               // parts of a Repeat entered so far that are not drawn
 };
 
-template <class E, class Use, class L>
-std::string drawn(const L& architecture, Place place, const shapes_t<typename E::offered>& in,
-                  const Sending& sending, const Plan& plan) {
+/// As `described`.
+template <class E, class Use, class L, class AnyPlace>
+std::string drawn(const L& architecture, const AnyPlace& whole, Place place,
+                  const shapes_t<typename E::offered>& in, const Sending& sending,
+                  const Plan& plan) {
   GraphDrawer drawer(place, sending, Use::trains);
   walk<E, Use>(architecture, in, drawer);
-  return drawer.graph(heading<L>(place, in, sending) + '\n' + totals(plan));
+  return drawer.graph(heading<L>(whole, in, sending) + '\n' + totals(plan));
 }
 
 }  // namespace detail
@@ -269,16 +271,16 @@ std::string drawn(const L& architecture, Place place, const shapes_t<typename E:
 template <class E, class Use, class L>
 std::string describe_graph(const L& architecture, Place place,
                            const shapes_t<typename E::offered>& in, const Sending& sending = {}) {
-  return detail::drawn<E, Use>(architecture, place, in, sending,
+  return detail::drawn<E, Use>(architecture, place, place, in, sending,
                                plan_of<E, Use>(architecture, place.size, in, sending));
 }
 
 /// The same for a model on this rank, as `describe` has it.
 template <class M>
 std::string describe_graph(M& model, const typename M::input_shapes& in) {
-  return detail::drawn<typename M::ends, typename M::use>(model.layers(), model.run().place(),
-                                                          detail::shapes_here(model.run(), in),
-                                                          model.sending(), model.plan(in));
+  return detail::drawn<typename M::ends, typename M::use>(
+      model.layers(), model.run().place_at_ends(), model.run().place(),
+      detail::shapes_here(model.run(), in), model.sending(), model.plan(in));
 }
 
 }  // namespace shardwise

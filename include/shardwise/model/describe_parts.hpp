@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/core/names.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/model/plan.hpp"
 
 namespace shardwise::detail {
@@ -95,11 +97,10 @@ std::array<Shape, N> shapes_here(const Run<Context>& run, std::array<Shape, N> i
 }
 ///@}
 
-/// "Mlp on [batch 64, feature 784] float32, rank 0 of 4".
-template <class L, class Shapes>
-std::string heading(Place place, const Shapes& in, const Sending& sending) {
-  return name_of<L>() + " on " + listed(in) + ' ' + std::string(name(sending.values)) + ", rank " +
-         std::to_string(place.rank) + " of " + std::to_string(place.size);
+/// "Mlp on [batch 64, feature 784] float32, rank 0 of 4"; on a mesh the place along each axis.
+template <class L, class AnyPlace, class Shapes>
+std::string heading(const AnyPlace& place, const Shapes& in, const Sending& sending) {
+  return sentence({name_of<L>(), " on ", listed(in), " ", name(sending.values), ", ", place});
 }
 
 /// The collectives that reduce gradients, and all bytes of a step: two lines, the last without a

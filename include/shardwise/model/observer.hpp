@@ -19,13 +19,13 @@ struct Work {
     part,       ///< all work of part `number` of a composition, its collectives included
     compute,    ///< a layer's own forward or backward, with its exchanges
     move,       ///< a redistribution without communication
-    collective  ///< communication of all ranks, including the time in which a rank waits for others
+    collective  ///< communication of a group, including the time in which a rank waits for others
   };
 
   Kind kind = Kind::phase;          ///< the kind
   std::string (*name)() = nullptr;  ///< makes the name of the phase, layer or redistribution
   std::size_t number = 0;           ///< of a part
-  Collective collective{};          ///< as in the plan, for a collective
+  Collective collective{};  ///< as in the plan, but of the tensor that the rank's group shares
 };
 
 /// A phase of a step, of the model's or of the caller's own:

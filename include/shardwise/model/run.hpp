@@ -77,6 +77,7 @@ struct Run {
   std::uint16_t batch = 0;                        ///< batches of this step before this one
   std::uint64_t samples_backward = 0;             ///< samples of this step that ran backward
   GivenAlike given{};                             ///< for this batch, if it is compared
+  GivenAlike given_to_all{};                      ///< the same without the rank's slice of it
   ComparedSteps compared_steps{};                 ///< in which `given` is compared
   std::uint64_t version = 1;                      ///< counts changes of the parameters
   GradientState gradients = GradientState::none;  ///< of this step
@@ -108,7 +109,7 @@ struct Run {
     first_sample = 0;
     batch = 0;
     samples_backward = 0;
-    given = {};
+    given = given_to_all = {};
     pass = Pass::train;
   }
 
@@ -151,12 +152,13 @@ struct Run {
 namespace detail {
 
 /// While it lives, the rank is in a phase of the model: the observer sees it, and calls have its
-/// mark.
+/// mark. When gradients are settled, ranks that have other samples call each other.
 template <Phase P, class Context>
 class InPhase {
  public:
   explicit InPhase(Run<Context>& run)
-      : marked_(static_cast<std::uint32_t>(run.step), run.batch, P, run.given),
+      : marked_(static_cast<std::uint32_t>(run.step), run.batch, P,
+                P < Phase::settle ? run.given : run.given_to_all),
         seen_(run.observer, work_of<P>()) {}
 
  private:
@@ -248,15 +250,17 @@ Value<T, To> moved_while(Run<Context>& run, Value<T, From>&& value, Meanwhile&& 
   return sum;
 }
 
-/// Reports an all-reduce of `elements` numbers to the observer, under the name `name`; for numbers
-/// of the run itself, not for a tensor between layers.
+/// Reports an all-reduce of `elements` numbers along an axis to the observer, under the name
+/// `name`; for numbers of the run itself, not for a tensor between layers.
 template <class T, class Context, class Call>
-auto observed(Run<Context>& run, std::string (*name)(), std::size_t elements, Call&& call) {
+auto observed(Run<Context>& run, std::string (*name)(), std::size_t elements, MeshAxis axis,
+              Call&& call) {
   if constexpr (AloneByType<typename Context::communicator>) {
     return call();
   } else {
-    const Observation here(run.observer, Work{Work::Kind::collective, name, 0,
-                                              shardwise::all_reduce(elements, dtype_v<T>)});
+    const Observation here(run.observer,
+                           Work{Work::Kind::collective, name, 0,
+                                shardwise::all_reduce(elements, dtype_v<T>).over(axis)});
     return call();
   }
 }
@@ -265,27 +269,33 @@ auto observed(Run<Context>& run, std::string (*name)(), std::size_t elements, Ca
 template <class Context, class T>
 void all_reduce(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
                 Reduction reduction = Reduction::sum) {
-  observed<T>(run, name, numbers.size(),
+  observed<T>(run, name, numbers.size(), MeshAxis::tensor,
               [&] { run.ranks.all_reduce(std::span<const T>(numbers), numbers, reduction); });
 }
 
-/// numbers = their sums over the ranks that have other samples of the batch, which must be a
+/// numbers = their reduction over the ranks that have other samples of the batch, which must be a
 /// mesh's; they are in the backend's memory. An axis with one rank sends nothing.
 template <class Context, class T>
-void sum_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
+void reduce_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
+                         Reduction reduction) {
+  const MarkedGiven without_slice(run.given_to_all);
   for (const MeshAxis axis : sample_axes) {
     if (run.all_ranks.sizes()[axis] == 1) continue;
-    observed<T>(run, name, numbers.size(), [&] {
-      run.all_ranks.along(axis).all_reduce(std::span<const T>(numbers), numbers);
+    observed<T>(run, name, numbers.size(), axis, [&] {
+      run.all_ranks.along(axis).all_reduce(std::span<const T>(numbers), numbers, reduction);
     });
   }
+}
+template <class Context, class T>
+void sum_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
+  reduce_over_samples(run, name, numbers, Reduction::sum);
 }
 
 /// A number on the host of every rank, reduced over the ranks.
 template <class Context, class T>
 T all_reduced(Run<Context>& run, std::string (*name)(), T number,
               Reduction reduction = Reduction::sum) {
-  return observed<T>(run, name, 1, [&] {
+  return observed<T>(run, name, 1, MeshAxis::tensor, [&] {
     return all_reduced(run.backend, run.pool, run.ranks, number, reduction);
   });
 }

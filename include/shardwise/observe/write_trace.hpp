@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/core/file.hpp"
-#include "shardwise/core/partition.hpp"
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/observe/tracer.hpp"
 
 namespace shardwise {
@@ -50,8 +51,12 @@ inline std::string microseconds(std::int64_t nanoseconds) {
 /// special meaning in viewers.
 class TraceRows {
  public:
-  TraceRows(const Tracer& tracer, Place place, std::int64_t zero)
-      : events_(tracer.events()), place_(place), zero_(zero), holds_part_(events_.size()) {
+  TraceRows(const Tracer& tracer, int rank, const mesh& sizes, std::int64_t zero)
+      : events_(tracer.events()),
+        rank_(rank),
+        sizes_(sizes),
+        zero_(zero),
+        holds_part_(events_.size()) {
     for (const Tracer::Event& event : events_) {
       if (is_part(event) && event.within != Tracer::none) holds_part_[event.within] = true;
     }
@@ -68,15 +73,15 @@ class TraceRows {
 
   static bool is_part(const Tracer::Event& event) { return event.work.kind == Kind::part; }
 
-  std::string process() const { return "\"pid\":" + std::to_string(place_.rank + 1); }
+  std::string process() const { return "\"pid\":" + std::to_string(rank_ + 1); }
   std::string row(bool sends) const {
-    return process() + ",\"tid\":" + std::to_string(2 * place_.rank + (sends ? 2 : 1));
+    return process() + ",\"tid\":" + std::to_string(2 * rank_ + (sends ? 2 : 1));
   }
 
   void line(const std::string& object) { lines_ += (lines_.empty() ? "{" : ",\n{") + object + '}'; }
 
   void name_rows(std::size_t dropped) {
-    const std::string rank = std::to_string(place_.rank);
+    const std::string rank = std::to_string(rank_);
     const auto name = [&](const char* what, const std::string& where, const std::string& given) {
       line(std::string("\"name\":\"") + what + "\",\"ph\":\"M\"," + where + ",\"args\":{" + given +
            '}');
@@ -121,7 +126,8 @@ class TraceRows {
       const Collective& sent = work.collective;
       title = shardwise::name(sent.operation);
       args += ",\"moves\":" + json_quoted(name) + ",\"sends\":" + json_quoted(to_string(sent)) +
-              ",\"bytes\":" + std::to_string(sent.bytes_sent(place_.size));
+              ",\"axis\":" + json_quoted(shardwise::name(sent.axis)) +
+              ",\"bytes\":" + std::to_string(sent.bytes_sent(sizes_[sent.axis]));
     } else if (work.kind == Kind::part) {  // of a composition: its layers are long enough
       title = path + ' ' + name.substr(0, name.find('<'));
     } else if (work.kind == Kind::compute && !path.empty()) {
@@ -135,7 +141,8 @@ class TraceRows {
   }
 
   std::span<const Tracer::Event> events_;
-  Place place_;
+  int rank_;
+  mesh sizes_;
   std::int64_t zero_;
   std::vector<bool> holds_part_;
   std::string lines_;
@@ -172,8 +179,9 @@ std::string gathered(C& ranks, const std::string& text) {
 ///              communication   each collective, its bytes and its layer: those of
 ///                              the plan, in its order
 ///
-/// Bytes are the sum over all ranks, see `Collective::bytes_sent`. Ranks on different machines are
-/// shifted by the difference of their clocks.
+/// Bytes are the sum over the ranks of the group that calls the collective, see
+/// `Collective::bytes_sent`: all ranks, or on a mesh those along the `axis` of the event. Ranks on
+/// different machines are shifted by the difference of their clocks.
 /// throws   data_error on the first rank, if the file cannot be written
 template <Communicator C>
 void write_trace(const std::filesystem::path& path, C& ranks, const Tracer& tracer) {
@@ -181,11 +189,12 @@ void write_trace(const std::filesystem::path& path, C& ranks, const Tracer& trac
   if (!tracer.events().empty()) zero = tracer.events().front().begin;
   const std::int64_t mine = zero;
   ranks.all_reduce(std::span<const std::int64_t>(&mine, 1), std::span(&zero, 1), Reduction::min);
-  const Place place{ranks.rank(), ranks.size()};
-  std::string lines = detail::TraceRows(tracer, place, zero).lines();
-  if (place.rank > 0) lines.insert(0, ",\n");
+  mesh sizes{.tensor = ranks.size()};
+  if constexpr (MeshCommunicator<C>) sizes = ranks.sizes();
+  std::string lines = detail::TraceRows(tracer, ranks.rank(), sizes, zero).lines();
+  if (ranks.rank() > 0) lines.insert(0, ",\n");
   const std::string all = detail::gathered(ranks, lines);
-  if (place.rank != 0) return;
+  if (ranks.rank() != 0) return;
   const std::string text = "{\"traceEvents\":[\n" + all + "\n]}\n";
   detail::File::create(path, "trace").write(0, std::as_bytes(std::span(text)));
 }

@@ -175,13 +175,11 @@ std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_
   if constexpr (MeshCommunicator<typename M::communicator>) {
     if constexpr (requires { given_labels.global(); })
       detail::check_label_shape(whole_logits.global(), given_labels.global());
-    const std::size_t mine = detail::at_slice(run, [&] {
-      return detail::count_top_k_of<L>(run, detail::slice_of(whole_logits),
-                                       detail::slice_of_target(given_labels, run.all_ranks.place()),
-                                       k);
-    });
-    return static_cast<std::size_t>(
-        detail::sum_of_slices(run, static_cast<double>(mine), detail::samples_of(x)));
+    return static_cast<std::size_t>(detail::sum_of_slices(run, detail::samples_of(x), [&] {
+      return static_cast<double>(detail::count_top_k_of<L>(
+          run, detail::slice_of(whole_logits),
+          detail::slice_of_target(given_labels, run.all_ranks.place()), k));
+    }));
   } else {
     return detail::count_top_k_of<L>(run, whole_logits, given_labels, k);
   }

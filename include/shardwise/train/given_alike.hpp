@@ -37,19 +37,27 @@ struct BitsAt {
   }
 };
 
-/// A View or a Tensor that all ranks must be given alike; what is split over ranks may differ.
-template <class Given>
-concept GivenWhole = requires {
-  typename Given::value_type;
-  requires std::same_as<typename Given::layout, Invariant> ||
-      std::same_as<typename Given::layout, Replicated>;
+/// The ranks that must be given something alike.
+enum class AlikeOn : std::uint8_t {
+  all_ranks,
+  layer_ranks  ///< those that share the layers: on a mesh the ranks along `tensor`
 };
 
-/// A number of the elements of a tensor that is given whole, computed where they are; 0 for
-/// anything else, for no memory, and for what the backend does not reach, which the model refuses.
-template <class Context, class Given>
+/// A View or a Tensor that these ranks must be given alike; what is split over them may differ.
+template <class Given, AlikeOn Ranks = AlikeOn::layer_ranks>
+concept GivenWhole = requires {
+  typename Given::value_type;
+  requires Ranks == AlikeOn::layer_ranks || PlainLayout<typename Given::layout>;
+  requires std::same_as<along_t<typename Given::layout, MeshAxis::tensor>, Invariant> ||
+      std::same_as<along_t<typename Given::layout, MeshAxis::tensor>, Replicated>;
+};
+
+/// A number of the elements of a tensor that these ranks are given whole, computed where they are;
+/// 0 for anything else, for no memory, and for what the backend does not reach, which the model
+/// refuses.
+template <AlikeOn Ranks = AlikeOn::layer_ranks, class Context, class Given>
 std::uint32_t fingerprint(Run<Context>& run, const Given& given) {
-  if constexpr (GivenWhole<Given>) {
+  if constexpr (GivenWhole<Given, Ranks>) {
     const auto* data = given.data();
     if (data == nullptr) return 0;
     if constexpr (DeviceBackend<typename Context::backend>) {
@@ -63,11 +71,11 @@ std::uint32_t fingerprint(Run<Context>& run, const Given& given) {
 }
 
 /// Of one tensor, or of a std::tuple of them; 0 if none has a fingerprint.
-template <class Context, class Tensors>
+template <AlikeOn Ranks = AlikeOn::layer_ranks, class Context, class Tensors>
 std::uint32_t fingerprint_of(Run<Context>& run, const Tensors& tensors) {
   return with_tensors(tensors, [&](const auto&... each) {
     std::uint32_t all = 0;
-    ((all = all * 31 + fingerprint(run, each)), ...);
+    ((all = all * 31 + fingerprint<Ranks>(run, each)), ...);
     return all;
   });
 }
@@ -81,11 +89,21 @@ void note_given(M& model, const typename M::input_view& x, const Target& target)
       !run.compared_steps.has(run.step))
     return;
   const auto seed = run.seed.value;
-  run.given = {
+  const GivenAlike model_alone{
       .seed = mixed(static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)),
-      .model = model.fingerprint(),
-      .inputs = fingerprint_of(run, x),
-      .targets = fingerprint_of(run, target)};
+      .model = model.fingerprint()};
+  const auto with_batch = [&]<AlikeOn Ranks>(std::integral_constant<AlikeOn, Ranks>) {
+    GivenAlike given = model_alone;
+    given.inputs = fingerprint_of<Ranks>(run, x);
+    given.targets = fingerprint_of<Ranks>(run, target);
+    return given;
+  };
+  run.given = with_batch(std::integral_constant<AlikeOn, AlikeOn::layer_ranks>{});
+  if constexpr (MeshCommunicator<typename M::communicator>) {
+    run.given_to_all = with_batch(std::integral_constant<AlikeOn, AlikeOn::all_ranks>{});
+  } else {
+    run.given_to_all = run.given;
+  }
 }
 
 }  // namespace shardwise::detail

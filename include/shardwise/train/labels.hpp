@@ -106,7 +106,8 @@ inline void check_label_shape(const Shape& logits, const Shape& labels) {
 }
 
 /// The same, and argument_error for a label that is neither a class nor ignored. If labels are
-/// whole, every rank throws the same error; on a mesh, every rank whose slice has that label.
+/// whole, every rank throws the same error; on a mesh, every rank is told of the first slice with
+/// such a label.
 template <class B, Layout Along>
 void check_labels(B& backend, Pool& pool, const Shape& logits,
                   View<const std::int32_t, Along> labels, std::int64_t ignored = none_ignored) {

@@ -120,13 +120,12 @@ auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     const auto here = slice_of(prediction);
     const bool is_slice = sample_ranks(run.all_ranks.sizes()) > 1;
-    const double mine = at_slice(run, [&] {
+    const double sum = sum_of_slices(run, samples_of(prediction), [&] {
       auto frame = loss_frame<along_t<L, MeshAxis::tensor>>(
           run, loss, here.global(), {samples_of(here), share.of_step, is_slice}, is_recorded);
       return static_cast<double>(loss(frame, here, slice_of_target(target, run.all_ranks.place()),
                                       slice_of(gradient.writable())));
     });
-    const double sum = sum_of_slices(run, mine, samples_of(prediction));
     if (samples_of(prediction) == 0) throw_for_no_samples();
     return sum;
   } else {

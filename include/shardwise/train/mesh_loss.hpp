@@ -1,11 +1,16 @@
 #pragma once
 // The loss of a batch on a mesh, from those of its slices.
 
+#include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
+#include <string_view>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
@@ -48,39 +53,73 @@ auto slice_of_target(const Given& given, const MeshPlace& place) {
   }
 }
 
-/// Calls f(), and if other ranks have other samples, adds to the place of its error where the
-/// rank's slice begins: rows in the error are those of the slice.
+/// Calls f(), and if other ranks have other samples, adds to the place of its error the rank, and
+/// where its slice begins: rows in the error are those of the slice.
 template <class Context, class F>
 auto at_slice(Run<Context>& run, F&& f) {
   try {
     return f();
   } catch (error& e) {
     if (sample_ranks(run.all_ranks.sizes()) > 1)
-      e.add_place(sentence({"slice from sample ", run.flight->slice.first, " on"}), ": ");
+      e.add_place(sentence({"rank ", run.all_ranks.rank(), ", slice from sample ",
+                            run.flight->slice.first, " on"}),
+                  ": ");
     throw;
   }
 }
 
-/// The sum of a number of each slice, after ranks have compared the samples of their batches.
-/// sends    an all-reduce of four doubles along each axis that cuts samples
-/// throws   argument_error on every rank if they were given batches of unlike sizes
-template <class Context>
-double sum_of_slices(Run<Context>& run, double mine, std::size_t samples) {
-  const auto low = static_cast<double>(samples % 4096);  // so that sums of squares are exact
-  std::array<double, 4> numbers{mine, static_cast<double>(samples), low, low * low};
-  const auto add = [&](std::span<double> there) {
-    sum_over_samples(
-        run, [] { return std::string("loss of the slices"); }, there);
-  };
+/// numbers = their reduction over the ranks that have other samples; they are on the host.
+template <class Context, class T, std::size_t N>
+void reduce_slices(Run<Context>& run, std::array<T, N>& numbers, Reduction reduction) {
+  const auto name = [] { return std::string("loss of the slices"); };
   if constexpr (DeviceBackend<typename Context::backend>) {
     const Buffer memory = run.pool.take(sizeof(numbers));
-    auto* const there = static_cast<double*>(memory.data());
-    to_device(run.backend, numbers.data(), numbers.size(), there);
-    add({there, numbers.size()});
-    to_host(run.backend, there, numbers.size(), numbers.data());
+    auto* const there = static_cast<T*>(memory.data());
+    to_device(run.backend, numbers.data(), N, there);
+    reduce_over_samples(run, name, std::span(there, N), reduction);
+    to_host(run.backend, there, N, numbers.data());
   } else {
-    add(numbers);
+    reduce_over_samples(run, name, std::span<T>(numbers), reduction);
   }
+}
+
+/// Throws an argument_error on all ranks that have other samples, of which some could not use their
+/// slice: `mine` if this rank is one of those, else the error of the first of them.
+template <class Context>
+[[noreturn, gnu::noinline, gnu::cold]] void throw_refused(
+    Run<Context>& run, const std::optional<argument_error>& mine) {
+  const std::int64_t rank = run.all_ranks.rank();
+  std::array<std::int64_t, 1> first{mine ? rank : run.all_ranks.size()};
+  reduce_slices(run, first, Reduction::min);
+  std::array<std::uint8_t, 500> text{};
+  if (first[0] == rank) {
+    const std::string_view what = mine->what();
+    std::copy_n(what.begin(), std::min(what.size(), text.size()), text.begin());
+  }
+  reduce_slices(run, text, Reduction::max);
+  if (mine) throw argument_error(*mine);
+  throw argument_error(std::string(text.begin(), std::find(text.begin(), text.end(), 0)));
+}
+
+/// The sum of the numbers of_slice() of all slices, after ranks have compared the samples of their
+/// batches.
+/// sends    an all-reduce of four doubles along each axis that cuts samples
+/// throws   argument_error on every rank if of_slice() throws one on some, or if ranks were given
+///          batches of unlike sizes
+template <class Context, class F>
+double sum_of_slices(Run<Context>& run, std::size_t samples, F&& of_slice) {
+  constexpr double refused = -std::numeric_limits<double>::infinity();
+  std::optional<argument_error> mine;
+  std::array<double, 4> numbers{0, 0, 0, refused};
+  try {
+    const double number = at_slice(run, of_slice);
+    const auto low = static_cast<double>(samples % 4096);  // so that sums of squares are exact
+    numbers = {number, static_cast<double>(samples), low, low * low};
+  } catch (const argument_error& e) {
+    mine = e;
+  }
+  reduce_slices(run, numbers, Reduction::sum);
+  if (numbers[3] == refused) throw_refused(run, mine);
   // The mean of squares is the square of the mean only if all numbers are equal.
   const double slices = sample_ranks(run.all_ranks.sizes());
   if (numbers[3] * slices == numbers[2] * numbers[2]) return numbers[0];

@@ -144,7 +144,8 @@ class Mismatch {
     return sentence(
         {text, "; found at step ", calls_[0].mark.step,
          ". All would train on with wrong results: give all ranks the same seed, model, "
-         "and Invariant and Replicated inputs and targets"});
+         "and Invariant and Replicated inputs and targets; on a mesh, ranks along tensor have the "
+         "same slice of a batch"});
   }
 
   bool compares_given(std::size_t rank) const { return calls_[rank].mark.given != GivenAlike{}; }
