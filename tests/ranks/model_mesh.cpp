@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "ranks/model_gpt.hpp"
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/checkpoint/training.hpp"
 #include "shardwise/comm/counting.hpp"
@@ -79,15 +80,22 @@ void on_mesh(const mesh& sizes, F&& f) {
   });
 }
 
-/// The rank's part of the made-up tensor with this number.
-template <Layout L>
-Tensor<double, L> made(std::int64_t number, const Shape& shape, const MeshPlace& place) {
-  Tensor<double, L> tensor(shape, place_for<L>(place));
+/// The rank's part of a tensor with these elements.
+template <class T, Layout L, class Element>
+Tensor<T, L> filled(const Shape& shape, const MeshPlace& place, Element element) {
+  Tensor<T, L> tensor(shape, place_for<L>(place));
   for_each_global_run(tensor.view(), [&](std::size_t global, std::size_t local, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i)
-      tensor[local + i] = witness::made(number, static_cast<std::int64_t>(global + i));
+    for (std::size_t i = 0; i < n; ++i) tensor[local + i] = element(global + i);
   });
   return tensor;
+}
+
+/// The rank's part of the made-up tensor with this number.
+template <Layout L, class T = double>
+Tensor<T, L> made(std::int64_t number, const Shape& shape, const MeshPlace& place) {
+  return filled<T, L>(shape, place, [&](std::size_t i) {
+    return detail::rounded<T>(witness::made(number, static_cast<std::int64_t>(i)));
+  });
 }
 
 /// The labels of rows from `first` on.
@@ -136,9 +144,10 @@ struct Trained {
 };
 
 /// Steps of two batches of 7 and 4 samples, with a mask for each and logits that are split.
-Trained trained(Ranks& ranks) {
+Trained trained(Ranks& ranks, std::size_t bucket_bytes = default_bucket_bytes) {
   const MeshPlace& place = ranks.place();
   Mlp model(ranks, Seed{5});
+  model.set_bucket_bytes(bucket_bytes);
   Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
   Trained result;
   Shape few = rows;
@@ -283,7 +292,9 @@ TEST_CASE("dropout, steps of two batches, clipping and evaluation are those of o
   for (const mesh& sizes : meshes) {
     CAPTURE(to_string(sizes));
     on_mesh(sizes, [&](Ranks& ranks) {
+      const std::size_t two_numbers = 16;
       const Trained many = trained(ranks);
+      CHECK(trained(ranks, two_numbers).weights == many.weights);
       CHECK(largest_difference(many.losses, one.losses) < 1e-13);
       CHECK(largest_difference(many.norms, one.norms) < 1e-13);
       CHECK(largest_difference(many.weights, one.weights) < 1e-13);
@@ -292,6 +303,64 @@ TEST_CASE("dropout, steps of two batches, clipping and evaluation are those of o
       CHECK(many.correct == one.correct);
     });
   }
+}
+
+namespace {
+
+/// The losses of two steps of a small GPT-2 with dropout, whose blocks pass tokens on in shards.
+Numbers losses_of_gpt(Ranks& ranks) {
+  using Net = testing::gpt::Gpt2<SequencePlan, 2, 1>;
+  using Ids = SamplesOverMesh<SequencePlan::ids>;
+  constexpr Shape text{{Axis::batch, 3}, {Axis::sequence, 5}};
+  Model<Net, OnMesh, Ends<SequencePlan::ids, SequencePlan::logits>> model(Net{}, ranks, Seed{3},
+                                                                          text);
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.3});
+  const auto ids = filled<std::int32_t, Ids>(text, ranks.place(), testing::gpt::token);
+  const auto next = filled<std::int32_t, Ids>(
+      text, ranks.place(), [](std::size_t i) { return testing::gpt::token(i + 1); });
+  Numbers losses;
+  for (int step = 0; step < 2; ++step)
+    losses.push_back(train_step(model, ids.view(), next.view(), CrossEntropy{}, optimizer));
+  CHECK(replicas_are_equal(model, ranks));
+  return losses;
+}
+
+/// The losses of three steps in T, with parameters and sums over ranks in float.
+template <class T>
+Numbers losses_in(Ranks& ranks) {
+  Model<Perceptron, Context<Precision<T, float>, Reference, Ranks>,
+        Ends<Invariant, Sharded<Axis::feature>>>
+      model(ranks, Seed{5});
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+  Numbers losses;
+  for (std::int64_t n = 0; n < 3; ++n)
+    losses.push_back(train_step(model, made<Whole, T>(30 + n, rows, ranks.place()).view(),
+                                labels(7, n, ranks.place()).view(), CrossEntropy{}, optimizer));
+  return losses;
+}
+
+/// The losses on every mesh are those of one rank up to `bound`.
+template <class LossesOf>
+void check_losses(LossesOf losses_of, double bound) {
+  Numbers one;
+  on_mesh({}, [&](Ranks& ranks) { one = losses_of(ranks); });
+  CHECK(one.back() > 0.5);
+  for (const mesh& sizes : meshes) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes,
+            [&](Ranks& ranks) { CHECK(largest_difference(losses_of(ranks), one) <= bound); });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a transformer with dropout has the losses of one rank on every mesh") {
+  check_losses(losses_of_gpt, 1e-13);
+}
+
+TEST_CASE("in bf16 and fp16 the losses on every mesh are those of one rank, but for rounding") {
+  check_losses(losses_in<bf16>, 0x1p-8);
+  check_losses(losses_in<fp16>, 0x1p-11);
 }
 
 TEST_CASE("a checkpoint of one mesh goes on on another, and becomes the same bytes there") {
