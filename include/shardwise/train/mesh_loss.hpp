@@ -1,16 +1,13 @@
 #pragma once
 // The loss of a batch on a mesh, from those of its slices.
 
-#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
@@ -84,21 +81,23 @@ void reduce_slices(Run<Context>& run, std::array<T, N>& numbers, Reduction reduc
 }
 
 /// Throws an argument_error on all ranks that have other samples, of which some could not use their
-/// slice: `mine` if this rank is one of those, else the error of the first of them.
+/// slice: with the message `mine` if this rank is one of those, else with that of the first of
+/// them.
 template <class Context>
-[[noreturn, gnu::noinline, gnu::cold]] void throw_refused(
-    Run<Context>& run, const std::optional<argument_error>& mine) {
+[[noreturn, gnu::noinline, gnu::cold]] void throw_refused(Run<Context>& run,
+                                                          const std::string& mine) {
   const std::int64_t rank = run.all_ranks.rank();
-  std::array<std::int64_t, 1> first{mine ? rank : run.all_ranks.size()};
+  std::array<std::int64_t, 1> first{mine.empty() ? run.all_ranks.size() : rank};
   reduce_slices(run, first, Reduction::min);
-  std::array<std::uint8_t, 500> text{};
-  if (first[0] == rank) {
-    const std::string_view what = mine->what();
-    std::copy_n(what.begin(), std::min(what.size(), text.size()), text.begin());
-  }
-  reduce_slices(run, text, Reduction::max);
-  if (mine) throw argument_error(*mine);
-  throw argument_error(std::string(text.begin(), std::find(text.begin(), text.end(), 0)));
+  std::array<std::uint8_t, 500> sent{};
+  if (first[0] == rank)
+    for (std::size_t i = 0; i < mine.size() && i < sent.size(); ++i)
+      sent[i] = static_cast<std::uint8_t>(mine[i]);
+  reduce_slices(run, sent, Reduction::max);
+  std::string told;
+  for (const std::uint8_t letter : sent)
+    if (letter != 0) told += static_cast<char>(letter);
+  throw argument_error(mine.empty() ? told : mine);
 }
 
 /// The sum of the numbers of_slice() of all slices, after ranks have compared the samples of their
@@ -109,17 +108,17 @@ template <class Context>
 template <class Context, class F>
 double sum_of_slices(Run<Context>& run, std::size_t samples, F&& of_slice) {
   constexpr double refused = -std::numeric_limits<double>::infinity();
-  std::optional<argument_error> mine;
+  std::string refusal;
   std::array<double, 4> numbers{0, 0, 0, refused};
   try {
     const double number = at_slice(run, of_slice);
     const auto low = static_cast<double>(samples % 4096);  // so that sums of squares are exact
     numbers = {number, static_cast<double>(samples), low, low * low};
   } catch (const argument_error& e) {
-    mine = e;
+    refusal = e.what();
   }
   reduce_slices(run, numbers, Reduction::sum);
-  if (numbers[3] == refused) throw_refused(run, mine);
+  if (numbers[3] == refused) throw_refused(run, refusal);
   // The mean of squares is the square of the mean only if all numbers are equal.
   const double slices = sample_ranks(run.all_ranks.sizes());
   if (numbers[3] * slices == numbers[2] * numbers[2]) return numbers[0];
