@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "support/largest_difference.hpp"
 #include "witness/values.hpp"
 
 using namespace shardwise;
