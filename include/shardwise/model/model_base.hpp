@@ -97,10 +97,11 @@ class ModelBase {
   /// Sets in which steps ranks that compare their calls also compare what they were given: in the
   /// first step of this model by `Step` or `train_step`, and every `steps` after it; 0 for never.
   /// They compare seed, type and sizes of the model, and inputs and targets that are `Invariant` or
-  /// `Replicated`; if these differ, the first call of the step is a collective_error that says what
-  /// differs on which ranks. Every rank calls it with the same number. Sends nothing: fingerprints
-  /// go with the comparison of calls. A step that compares reads inputs and targets once more, and
-  /// on a device the host waits for that.
+  /// `Replicated`, on a mesh also the slices of such that ranks along `tensor` share; if these
+  /// differ, the first call of the step is a collective_error that says what differs on which
+  /// ranks. Every rank calls it with the same number. Sends nothing: fingerprints go with the
+  /// comparison of calls. A step that compares reads inputs and targets once more, and on a device
+  /// the host waits for that.
   void compare_given_every(std::uint64_t steps) { run_.compared_steps.set_every(steps); }
 
   /// Ends a step: gradients start anew, and random numbers are those of the next step. A program
