@@ -34,13 +34,6 @@ double largest_difference(const A& a, const B& b) {
   return largest;
 }
 
-/// Whether a number is the expected one: NaN, 0 and infinity exactly, others up to `bound`.
-inline bool is_as_expected(double number, double expected, double bound) {
-  if (std::isnan(expected)) return std::isnan(number);
-  if (expected == 0 || std::isinf(expected)) return number == expected;
-  return std::abs(number - expected) <= bound;
-}
-
 /// The largest difference of the rank's part of a tensor from element(i) of the whole one, over all
 /// elements that `counts(i)`.
 template <class V, class F, class Counts>

@@ -13,6 +13,7 @@
 #include "shardwise/layers/prelu.hpp"
 #include "shardwise/layers/softmax.hpp"
 #include "shardwise/layers/times.hpp"
+#include "support/is_as_expected.hpp"
 #include "unit/layers/against_witness.hpp"
 
 using namespace shardwise;

@@ -13,6 +13,7 @@
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
+#include "support/is_as_expected.hpp"
 #include "support/messages.hpp"
 #include "unit/train/rows.hpp"
 #include "witness/values.hpp"
