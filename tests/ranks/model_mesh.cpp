@@ -1,6 +1,8 @@
 // Models on meshes of ranks: layers are split along `tensor`, batches along `replica` and `data`.
 // Everything is as on one rank.
 
+#include "ranks/model_mesh.hpp"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,22 +14,18 @@
 #include <vector>
 
 #include "ranks/model_gpt.hpp"
-#include "shardwise/backend/reference.hpp"
 #include "shardwise/checkpoint/training.hpp"
-#include "shardwise/comm/counting.hpp"
-#include "shardwise/comm/thread_mesh.hpp"
 #include "shardwise/data/row_batch.hpp"
+#include "shardwise/data/sampler.hpp"
 #include "shardwise/observe/write_trace.hpp"
 #include "shardwise/redistribute/mesh.hpp"
 #include "shardwise/shardwise.hpp"
-#include "shardwise/testing/calls.hpp"
 #include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/evaluate_loss.hpp"
 #include "shardwise/train/held_alike.hpp"
 #include "support/largest_difference.hpp"
 #include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
-#include "witness/formula.hpp"
 
 using namespace shardwise;
 
@@ -36,81 +34,7 @@ namespace {
 using testing::check_mentions;
 using testing::largest_difference;
 using testing::message_of;
-using enum MeshAxis;
-
-using Counting = CountingCommunicator<ThreadCommunicator>;
-using Ranks = MeshRanks<Counting>;
-using OnMesh = Context<double, Reference, Ranks, Tracer>;
-using Numbers = std::vector<double>;
-using Whole = SamplesOverMesh<Invariant>;
-
-constexpr Kernel padded = kernel(3, {.padding = 1});
-
-struct Convolutional
-    : Sequential<Conv2d<split::output, 2, 6, padded>, BatchNorm<6>, Relu,
-                 Conv2d<split::input, 6, 4, 2>, Relu, To<Sharded<Axis::height>>,
-                 Conv2d<split::height, 4, 3, padded>, To<Invariant>, Flatten,
-                 ColumnParallelLinear<3 * 4 * 3, 7>, Relu, RowParallelLinear<7, 5>> {};
-struct Perceptron : Sequential<ColumnParallelLinear<6, 7>, Gelu, Dropout<1, 4>,
-                               RowParallelLinear<7, 5>, Linear<split::none, 5, 5>> {};
-using Network = Model<Convolutional, OnMesh>;
-using Mlp =
-    Model<Perceptron, OnMesh, Ends<Invariant, Sharded<Axis::feature>>, TrainWithInputGradient>;
-
-const Shape images{{Axis::batch, 7}, {Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 4}};
-const Shape rows{{Axis::batch, 7}, {Axis::feature, 6}};
-
-/// Of 7 samples; where there are more slices than samples, some are empty.
-const std::vector<mesh> meshes{{.data = 2, .tensor = 2},
-                               {.data = 2, .tensor = 3},
-                               {.data = 3, .tensor = 2},
-                               {.data = 4, .tensor = 2},
-                               {.data = 8},
-                               {.data = 6, .tensor = 2},
-                               {.replica = 3, .data = 2},
-                               {.replica = 2, .data = 2, .tensor = 2},
-                               {.data = 3, .tensor = 4}};
-
-/// As run_mesh, with ranks that count their calls.
-template <class F>
-void on_mesh(const mesh& sizes, F&& f) {
-  run_ranks(sizes.size(), [&](ThreadCommunicator& world) {
-    Ranks ranks(Counting(world), sizes);
-    f(ranks);
-  });
-}
-
-/// The rank's part of a tensor with these elements.
-template <class T, Layout L, class Element>
-Tensor<T, L> filled(const Shape& shape, const MeshPlace& place, Element element) {
-  Tensor<T, L> tensor(shape, place_for<L>(place));
-  for_each_global_run(tensor.view(), [&](std::size_t global, std::size_t local, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) tensor[local + i] = element(global + i);
-  });
-  return tensor;
-}
-
-/// The rank's part of the made-up tensor with this number.
-template <Layout L, class T = double>
-Tensor<T, L> made(std::int64_t number, const Shape& shape, const MeshPlace& place) {
-  return filled<T, L>(shape, place, [&](std::size_t i) {
-    return detail::rounded<T>(witness::made(number, static_cast<std::int64_t>(i)));
-  });
-}
-
-/// The labels of rows from `first` on.
-Tensor<std::int32_t, Invariant> labels(std::size_t count, std::int64_t first,
-                                       const MeshPlace& place) {
-  Tensor<std::int32_t, Invariant> all({{Axis::batch, count}}, place_for<Invariant>(place));
-  for (std::size_t row = 0; row < count; ++row)
-    all[row] = witness::made_label(static_cast<std::int64_t>(row) + first, 5);
-  return all;
-}
-
-/// Row `row` has class (7 row + 3 + step) mod 5, as in make_mesh.py.
-Tensor<std::int32_t, Invariant> labels_of_step(std::int64_t step, const MeshPlace& place) {
-  return labels(7, 3 * step, place);  // 7 * 3 is 1 modulo 5
-}
+using namespace testing::on_meshes;
 
 double sum_of_squares(Network& model, const std::string& name) {
   const auto whole = model.gather(name);
@@ -176,23 +100,6 @@ Trained trained(Ranks& ranks, std::size_t bucket_bytes = default_bucket_bytes) {
   redistribute(ranks, pool, dx, whole.view());
   result.slopes.assign(whole.data(), whole.data() + whole.size());
   return result;
-}
-
-/// The numbers of calls and elements along each axis are those of the plan.
-void check_counts(Ranks& ranks, const Plan& plan) {
-  collectives all;
-  for (const collectives* part :
-       {&plan.forward, &plan.loss, &plan.backward, &plan.settle, &plan.finish})
-    for (const Collective& one : *part) all.add(one);
-  for (const MeshAxis axis : mesh_axes) {
-    const auto log = ranks.along(axis).log();
-    const std::vector<CountedCall> mine(log.begin(), log.end());
-    const auto planned = planned_calls<Counting>(all, ranks.sizes(), axis);
-    if (ranks.sizes()[axis] == 1 && planned.empty()) continue;  // may share a group with another
-    REQUIRE(mine.size() == planned.size());
-    const auto counted = counted_calls(static_cast<Counting&>(ranks), mine);
-    CHECK(difference_from_plan(name(axis), planned, counted) == "");
-  }
 }
 
 // begin: learn

@@ -11,6 +11,7 @@
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/single_rank.hpp"
+#include "shardwise/comm/thread_mesh.hpp"
 #include "shardwise/layers/dropout.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/experts.hpp"
@@ -107,6 +108,20 @@ void check_gpt(C& ranks) {
         }) == 0);
 }
 
+/// On a mesh, where each rank along `data` keeps a share of the moments.
+void check_share(MeshRanks<ThreadCommunicator>& ranks) {
+  using M = Model<Classifier, Context<bf16, Reference, MeshRanks<ThreadCommunicator>>>;
+  M model(ranks, Seed{1});
+  const Shape rows{{Axis::batch, 6}};
+  Tensor<bf16, M::input_layout> x({rows[0], {Axis::feature, 9}}, ranks.place());
+  Tensor<std::int32_t, M::input_layout> labels(rows, ranks.place());
+  Optimizer optimizer(model, AdamW{}, Keep::state_over_data);
+  CHECK(allocated_after_second([&] {
+          train_step(model, x.view(), labels.view(), CrossEntropy{0.1}, optimizer,
+                     {.clip_norm = 1.0});
+        }) == 0);
+}
+
 }  // namespace
 
 TEST_CASE("the counter counts") {
@@ -130,4 +145,5 @@ TEST_CASE("nothing is allocated after the second step") {
       check_gpt<bf16>(ranks);
     });
   }
+  run_mesh({.data = 2, .tensor = 2}, check_share);
 }

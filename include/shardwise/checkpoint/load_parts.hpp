@@ -107,7 +107,7 @@ inline void check_tensors(const TensorFiles& files, const std::vector<WholeTenso
 
 /// A rank's elements from the file, before they are copied to the model.
 struct StagedPart {
-  const TensorPart* part = nullptr;
+  TensorPart part;
   FileDtype dtype{};  // of the file
   std::unique_ptr<std::byte[]> bytes{};
 };
@@ -115,7 +115,7 @@ struct StagedPart {
 /// Copies the elements to the model. For a device this needs memory of the host from the first to
 /// the last element of the part.
 inline void store(const StagedPart& from) {
-  const TensorPart& part = *from.part;
+  const TensorPart& part = from.part;
   if (part.is_on_host()) {
     return part.load(from.dtype, from.bytes.get(), part.memory, part.stride, part.elements());
   }
@@ -125,10 +125,10 @@ inline void store(const StagedPart& from) {
   part.to_device(there, part.memory);
 }
 
-/// Reads the rank's elements of one tensor of the model. The file's tensor begins at `begin` in the
-/// file.
-inline std::unique_ptr<std::byte[]> read_part(const File& file, std::uint64_t begin,
-                                              const TensorPart& part, const FileDtype& dtype) {
+/// Reads the rank's elements of a box of one tensor of the model. The file's tensor begins at
+/// `begin` in the file.
+inline std::unique_ptr<std::byte[]> read_box(const File& file, std::uint64_t begin,
+                                             const TensorPart& part, const FileDtype& dtype) {
   const std::size_t size = dtype.bits / 8;
   auto bytes = std::make_unique_for_overwrite<std::byte[]>(part.elements() * size);
   for_each_run_of(part, [&](std::size_t whole, std::size_t local, std::size_t count) {
@@ -152,7 +152,9 @@ inline std::vector<StagedPart> read_parts(const TensorFiles& files,
       if (place.file != i) continue;
       const FileDtype dtype = place.info.dtype;
       for (const TensorPart& part : tensor.parts) {
-        staged.push_back({&part, dtype, read_part(file, files.begin_of(place), part, dtype)});
+        for_each_box(part, [&](const TensorPart& box) {
+          staged.push_back({box, dtype, read_box(file, files.begin_of(place), box, dtype)});
+        });
       }
     }
   }

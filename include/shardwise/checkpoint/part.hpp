@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -18,11 +19,18 @@
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/core/box.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {
+
+/// The elements of a tensor in memory whose other elements are on other ranks along `data`.
+struct CutPart {
+  std::size_t first = 0;  ///< the number in `kept`'s tensor of the first element of a box
+  Interval kept{};        ///< elements in memory, of the rank's part of a tensor of the model
+};
 
 /// A rank's part of a named tensor, a box. Its elements are `stride` bytes apart, in row-major
 /// order of the model's tensor. Shapes and positions have their axes in the order of the file.
@@ -33,10 +41,13 @@ struct TensorPart {
   Shape local;                  ///< of the box that this rank holds
   BoxIn box;                    ///< the position of the box in the file's tensor
   bool is_split = false;        ///< if not, every rank holds the same whole tensor
-  std::byte* memory = nullptr;  ///< the first element of the box
+  std::byte* memory = nullptr;  ///< the first element of the box, or the first that is kept
   std::size_t stride = 0;       ///< in bytes
   void (*load)(const FileDtype&, const std::byte* in, std::byte* out, std::size_t stride,
                std::size_t count) = nullptr;  ///< converts from a file's dtype
+
+  /// If memory has not all elements of the box: which, in the order in which the model has them.
+  std::optional<CutPart> cut{};
 
   ///@{
   /// Copy bytes from and to memory of a device; empty if `memory` is of the host.
@@ -72,6 +83,14 @@ inline Shape behind_ones(std::size_t ones, const Shape& shape) {
   for (std::size_t i = 0; i < ones; ++i) result.append({Axis::batch, 1});
   for (const Dim& dim : shape) result.append(dim);
   return result;
+}
+
+/// Lets the box begin so many of the model's elements later.
+inline void skip(TensorPart& part, std::size_t elements) {
+  if (part.cut)
+    part.cut->first += elements;
+  else
+    part.memory += elements * part.stride;
 }
 
 /// Sets the axes, their order and the first row that `part.file` says, of a part that is like the
@@ -173,7 +192,7 @@ inline void add_pieces(const TensorPart& part, std::vector<TensorPart>& parts) {
                           "not overlap"});
   }
   const Interval held{part.box.begin[axis] - file.first_row, part.local[axis].extent()};
-  const std::size_t row_bytes = held.size == 0 ? 0 : part.elements() / held.size * part.stride;
+  const std::size_t row = held.size == 0 ? 0 : part.elements() / held.size;
   for (std::size_t begin = 0; begin < rows; begin += file.piece) {
     const Interval here = overlap(held, {begin, file.piece});
     TensorPart one = part;
@@ -182,7 +201,7 @@ inline void add_pieces(const TensorPart& part, std::vector<TensorPart>& parts) {
     one.whole[axis] = {part.whole[axis].axis, file.piece};
     one.local[axis] = {part.local[axis].axis, here.size};
     one.box.begin[axis] = one.file.first_row + (here.size == 0 ? 0 : here.offset - begin);
-    if (here.size > 0) one.memory += (here.offset - held.offset) * row_bytes;
+    if (here.size > 0) skip(one, (here.offset - held.offset) * row);
     parts.push_back(std::move(one));
   }
 }
@@ -191,15 +210,20 @@ inline void add_pieces(const TensorPart& part, std::vector<TensorPart>& parts) {
 
 /// Adds the parts in `view`, as `part_of` has them, to `parts`: one, or one for each element of the
 /// outermost axis if the name in the file has a *, and of those one for each piece of rows. A
-/// rank's part of an element that it does not hold is empty.
+/// rank's part of an element that it does not hold is empty. If `kept` is given, memory begins with
+/// the first of these elements of the view, and has no others.
 /// throws   as part_of, and argument_error for a * and a tensor of fewer than two axes, for rows
 ///          that are no whole number of pieces, and for pieces that overlap
 template <class A, class T, Layout L>
 void add_parts(std::vector<TensorPart>& parts, const FileTensor& file, const View<T, L>& view,
-               A* memory, std::size_t per_element = 1) {
+               A* memory, std::size_t per_element = 1, std::optional<Interval> kept = {}) {
+  const auto add = [&](TensorPart part, std::size_t skipped) {
+    if (kept) part.cut = CutPart{0, *kept};
+    detail::skip(part, skipped);
+    detail::add_pieces(part, parts);
+  };
   const std::size_t star = file.name.find('*');
-  if (star == std::string::npos)
-    return detail::add_pieces(part_of(file, view, memory, per_element), parts);
+  if (star == std::string::npos) return add(part_of(file, view, memory, per_element), 0);
   if (view.global().rank() < 2) {
     throw argument_error({"checkpoint: each element of a tensor ", view.global(), " is to be a ",
                           detail::in_quotes(file.name),
@@ -212,22 +236,21 @@ void add_parts(std::vector<TensorPart>& parts, const FileTensor& file, const Vie
   const Interval held =
       is_split_here ? local_block<L>(view.global(), view.place()) : Interval{0, count};
   const Shape element = detail::without_front(view.global());
-  const std::size_t size = detail::without_front(view.local()).elements() * per_element;
+  const std::size_t size = detail::without_front(view.local()).elements();
   for (std::size_t i = 0; i < count; ++i) {
     FileTensor of_element = file;
     of_element.name.replace(star, 1, std::to_string(i));
     const bool is_here = i - held.offset < held.size;
-    A* const begin = is_here ? memory + (i - held.offset) * size : nullptr;
+    const std::size_t skipped = is_here ? (i - held.offset) * size : 0;
     if (is_split_here) {
       TensorPart part = part_of(of_element, View<T, Invariant>(nullptr, element, view.place()),
-                                begin, per_element);
+                                memory, per_element);
       part.is_split = true;
       if (!is_here) part.local[part.row_axis()].units = 0;
-      detail::add_pieces(part, parts);
+      add(std::move(part), skipped);
     } else {
-      detail::add_pieces(
-          part_of(of_element, View<T, L>(nullptr, element, view.place()), begin, per_element),
-          parts);
+      add(part_of(of_element, View<T, L>(nullptr, element, view.place()), memory, per_element),
+          skipped);
     }
   }
 }
@@ -263,17 +286,72 @@ void for_each_run_of(const TensorPart& part, F&& f) {
   for_each_run(part.local, part.box, BoxIn{part.local, {}}, f);
 }
 
-/// The place of a rank among those that hold the same elements, of which each writes a share.
+/// The axes of a part from the outermost to the innermost in memory.
+inline std::vector<std::size_t> axes_in_memory(const TensorPart& part) {
+  std::vector<std::size_t> axes(part.local.rank());
+  for (std::size_t i = 0; i < axes.size(); ++i) axes[i] = i;
+  if (part.file.transposed) std::swap(axes[part.file.ones], axes[part.file.ones + 1]);
+  return axes;
+}
+
+/// The largest box that begins with element `first` of a cut part, in the order of memory, and has
+/// none from `end` on.
+inline TensorPart largest_box(const TensorPart& part, std::size_t first, std::size_t end) {
+  TensorPart box = part;
+  box.cut.reset();
+  box.memory += (part.cut->first + first - part.cut->kept.offset) * part.stride;
+  std::vector<std::size_t> axes = axes_in_memory(part);
+  const auto extent = [&] { return part.local[axes.back()].extent(); };
+  std::size_t size = 1;  // of the box so far, which has all of the axes that are taken away
+  while (!axes.empty() && first % (size * extent()) == 0 && first + size * extent() <= end) {
+    size *= extent();
+    axes.pop_back();
+  }
+  std::size_t at = first / size;
+  std::size_t units = (end - first) / size;  // along the innermost of the other axes
+  for (; !axes.empty(); axes.pop_back(), units = 1) {
+    const std::size_t begin = at % extent(), axis = axes.back();
+    at /= extent();
+    box.local[axis] = {part.local[axis].axis, std::min(units, extent() - begin)};
+    box.box.begin[axis] += begin;
+  }
+  return box;
+}
+
+/// Calls f(box) for boxes that together are the elements of the part in memory, which is all of
+/// each box: the part itself, unless it is cut.
+template <class F>
+void for_each_box(const TensorPart& part, F&& f) {
+  if (!part.cut) return f(part);
+  const Interval here = overlap({part.cut->first, part.elements()}, part.cut->kept);
+  std::size_t first = here.offset - part.cut->first;
+  const std::size_t end = first + here.size;
+  while (first < end) {
+    const TensorPart box = largest_box(part, first, end);
+    f(box);
+    first += box.elements();
+  }
+}
+
+/// The place of a rank that writes. Those that have the same elements each write a share of them.
 struct Writers {
-  Place of_whole;  ///< of a tensor that is not split
-  Place of_split;  ///< of a rank's part of one that is split
+  MeshPlace place;  ///< without a mesh, along `tensor`
+
+  /// The place of the rank among those.
+  Place of(const TensorPart& part) const {
+    MeshPlace copies = place;
+    if (part.is_split) copies[MeshAxis::tensor] = {};
+    if (part.cut) copies[MeshAxis::data] = {};
+    int size = 1;
+    for (const Place& along : copies.places) size *= along.size;
+    return {rank_at(copies), size};
+  }
 };
 
-/// As above, for the rank's share of the elements.
+/// As above, for this share of the elements.
 template <class F>
-void for_each_written_run(const TensorPart& part, const Writers& writers, F&& f) {
-  const Interval mine =
-      block_of(part.elements(), part.is_split ? writers.of_split : writers.of_whole);
+void for_each_written_run(const TensorPart& part, Place writer, F&& f) {
+  const Interval mine = block_of(part.elements(), writer);
   for_each_run_of(part, [&](std::size_t whole, std::size_t local, std::size_t count) {
     const std::size_t first = std::max(local, mine.offset);
     const std::size_t end = std::min(local + count, mine.end());

@@ -183,14 +183,14 @@ inline TensorPart in_order_of_file(const TensorPart& part, std::vector<std::byte
   return ordered;
 }
 
-/// Writes the rank's share of the elements of one tensor of the model, in the order of the file.
-/// The file's tensor begins at `begin` in the file.
-inline void write_part(const File& file, std::uint64_t begin, const TensorPart& part,
-                       const Writers& writers, std::span<std::byte> scratch) {
+/// Writes the share of `writer` of the elements of a box of one tensor of the model, in the order
+/// of the file. The file's tensor begins at `begin` in the file.
+inline void write_box(const File& file, std::uint64_t begin, const TensorPart& part, Place writer,
+                      std::span<std::byte> scratch) {
   const std::size_t bytes = part.element_bytes();
   const bool is_as_in_file = part.is_on_host() && part.stride == bytes;
   const std::size_t most = is_as_in_file ? part.elements() : scratch.size() / part.stride;
-  for_each_written_run(part, writers, [&](std::size_t whole, std::size_t local, std::size_t count) {
+  for_each_written_run(part, writer, [&](std::size_t whole, std::size_t local, std::size_t count) {
     for (std::size_t done = 0; done < count; done += most) {
       const std::size_t now = std::min(most, count - done);
       const std::span<const std::byte> piece =
@@ -245,7 +245,10 @@ class Saving {
         const std::uint64_t begin =
             file.first_bytes.size() + file.header.tensors.at(tensor.name()).begin;
         for (const TensorPart& part : tensor.parts) {
-          write_part(opened, begin, in_order_of_file(part, turned), writers, scratch);
+          const Place writer = writers.of(part);
+          for_each_box(part, [&](const TensorPart& box) {
+            write_box(opened, begin, in_order_of_file(box, turned), writer, scratch);
+          });
         }
       }
       opened.sync();
@@ -343,15 +346,15 @@ inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files,
   return value;
 }
 
-/// Ranks that are not those of a model hold unlike parts of split tensors.
+/// Those of a model, or of other ranks, which hold unlike parts of split tensors.
 template <AgreeingRanks R>
 Writers writers_of(R& ranks) {
-  const Place all{ranks.rank(), ranks.size()};
-  if constexpr (requires { ranks.copy(); }) {
-    return {all, ranks.copy()};
-  } else {
-    return {all, {}};
-  }
+  Writers writers;
+  if constexpr (requires { ranks.mesh_place(); })
+    writers.place = ranks.mesh_place();
+  else
+    writers.place[MeshAxis::tensor] = {ranks.rank(), ranks.size()};
+  return writers;
 }
 
 }  // namespace detail

@@ -138,11 +138,15 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
   std::vector<TensorPart> parts;
   const std::size_t count = optimizer.rule().moments();
   model.visit_parameters([&](auto& parameter) {
-    auto* moments = optimizer.moments_of(parameter.value.data());
+    const std::size_t elements = parameter.value.local().elements();
+    const Interval kept = optimizer.kept_of(parameter.value.data(), elements);
+    auto* moments = optimizer.moments_of(parameter.value.data() + kept.offset);
     for (std::size_t i = 0; i < count; ++i) {
       FileTensor file = in_file(names, parameter.name);
       file.name = optimizer_prefix + file.name + ".moment" + std::to_string(i);
-      add_parts(parts, file, parameter.value, moments + i, count);
+      auto* const first = kept.size == 0 ? nullptr : moments + i;
+      add_parts(parts, file, parameter.value, first, count,
+                optimizer.keep() == Keep::whole ? std::nullopt : std::optional(kept));
     }
   });
   reach(model.backend(), parts);

@@ -38,15 +38,14 @@ class HostRanks {
   int size() const { return run_.all_ranks.size(); }
   ///@}
 
-  /// The place of this rank among those that hold the same part of each parameter that is split.
-  Place copy() const {
-    const Place of_layers = run_.place();
+  /// The place of this rank on the mesh; without a mesh all ranks are along `tensor`.
+  MeshPlace mesh_place() const {
     if constexpr (MeshCommunicator<typename Context::communicator>) {
-      MeshPlace place = run_.all_ranks.place();
-      place[MeshAxis::tensor] = {};
-      return {rank_at(place), size() / of_layers.size};
+      return run_.all_ranks.place();
     } else {
-      return {};
+      MeshPlace place;
+      place[MeshAxis::tensor] = {rank(), size()};
+      return place;
     }
   }
 

@@ -301,10 +301,10 @@ class Model : public ModelBase<Ctx> {
     this->values_changed();
   }
 
-  /// The collectives of a step for inputs of shape `in`.
-  Plan plan(const input_shapes& in) const {
+  /// The collectives of a step for inputs of shape `in`. `keep` is that of the optimizer.
+  Plan plan(const input_shapes& in, [[maybe_unused]] Keep keep = Keep::whole) const {
     if constexpr (Base::is_on_mesh) {
-      return plan_of<E, Use>(architecture_, run_.all_ranks.sizes(), in, this->sending());
+      return plan_of<E, Use>(architecture_, run_.all_ranks.sizes(), in, this->sending(), keep);
     } else {
       return plan_of<E, Use>(architecture_, run_.ranks.size(), in, this->sending());
     }

@@ -154,7 +154,8 @@ class ModelBase {
 
   /// The dtypes and the bucket size of the model's messages.
   Sending sending() const {
-    return {dtype_v<dtype>, dtype_v<typename precision::reduce>, run_.bucket_bytes};
+    return {dtype_v<dtype>, dtype_v<typename precision::reduce>, run_.bucket_bytes,
+            dtype_v<parameter_dtype>};
   }
 
   ///@{

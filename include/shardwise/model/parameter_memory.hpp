@@ -10,6 +10,7 @@
 
 #include "shardwise/backend/backend.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/partition.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/precision.hpp"
@@ -26,6 +27,9 @@ enum class Holding : std::uint8_t {
   alike,  ///< whole on every rank, the gradient too
   split   ///< one block on each rank
 };
+
+/// In the order of their parameters in memory.
+inline constexpr std::array holdings{Holding::owing, Holding::alike, Holding::split};
 
 /// How the ranks hold a parameter that is used as `Use`, a ParameterUse.
 template <class Use>
@@ -119,12 +123,15 @@ class ParameterMemory {
   /// or that do not.
   template <class F>
   void for_each_decay(F&& f) const {
-    for (const Holding holding : {Holding::owing, Holding::alike, Holding::split}) {
+    for (const Holding holding : holdings) {
       const std::size_t begin = begin_of(holding), middle = begin + group(holding).decaying;
       f(begin, middle, true);
       f(middle, begin + group(holding).size(), false);
     }
   }
+
+  /// The elements of one group.
+  Interval elements_of(Holding holding) const { return {begin_of(holding), group(holding).size()}; }
 
   /// All parameters.
   std::span<parameter> values() const { return {values_, size()}; }

@@ -10,6 +10,7 @@
 #include "shardwise/model/collective_of.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/join.hpp"
+#include "shardwise/model/keep.hpp"
 #include "shardwise/model/plan_checks.hpp"
 #include "shardwise/model/recompute.hpp"
 #include "shardwise/model/repeat.hpp"
@@ -37,11 +38,12 @@ struct Plan {
   collectives settle;    ///< of gradients, once for each step
   collectives loss;      ///< of the loss itself, such as its sum over ranks
   collectives finish;    ///< of the end of a step: whether gradients overflowed, and their norm
+  collectives update;    ///< of parameters that ranks update for each other, see Keep
 
   /// Bytes that all ranks together send in one step, see `Collective::bytes_sent`.
   constexpr std::size_t bytes_sent() const {
     return forward.bytes_sent(sizes) + backward.bytes_sent(sizes) + settle.bytes_sent(sizes) +
-           loss.bytes_sent(sizes) + finish.bytes_sent(sizes);
+           loss.bytes_sent(sizes) + finish.bytes_sent(sizes) + update.bytes_sent(sizes);
   }
 };
 
@@ -170,14 +172,37 @@ struct PlanVisitor : WalkVisitor {
   }
 
   /// The collectives of the gradients of the parameters so far.
-  constexpr collectives settling() const {
+  constexpr collectives settling(Keep keep) const {
     collectives list;
+    if (keep != Keep::whole && sizes.data > 1) {
+      add_settling_of_shares(list, {owed}, sending, sizes);
+      add_settling_of_shares(list, {alike}, sending, sizes);
+      add_settling_of_shares(list, split, sending, sizes);
+      add_settling_of_owed_shares(list, owed, sending, sizes);
+      return list;
+    }
     if (sample_ranks(sizes) > 1) {
       add_settling_over_samples(list, owed, sending, sizes);
       add_settling_over_samples(list, alike, sending, sizes);
       add_settling_over_samples(list, split, sending, sizes);
     }
     for (const Collective& entry : detail::settling(owed, sending)) list.add(entry);
+    return list;
+  }
+
+  /// The collectives by which ranks along `data` get the parameters that others of them updated.
+  constexpr collectives updating() const {
+    collectives list;
+    if (sizes.data == 1) return list;
+    std::size_t of_all_places = 0;
+    for (const std::size_t elements : split) of_all_places += elements;
+    const auto add = [&](std::size_t elements, bool is_split) {
+      const Collective entry = all_gather(elements, sending.parameters).over(MeshAxis::data);
+      if (elements > 0) list.add(is_split ? entry.split_over(MeshAxis::tensor) : entry);
+    };
+    add(owed, false);
+    add(alike, false);
+    add(of_all_places, sizes.tensor > 1);
     return list;
   }
 
@@ -192,20 +217,23 @@ struct PlanVisitor : WalkVisitor {
   }
 };
 
-/// Counts the elements of parameters on the rank at `place`.
+/// Counts the elements of parameters on the rank at `place`, of each group and of all.
 struct ParameterCounter : WalkVisitor {
   explicit constexpr ParameterCounter(Place at) : place(at) {}
 
   Place place;
   std::size_t elements = 0;
+  std::array<std::size_t, holdings.size()> of_group{};  ///< by Holding
 
   template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape&) {}
   template <class L, Layout In, bool Returns>
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
-      using Stored = typename decltype(use)::type::stored;
-      elements += local_shape<Stored>(spec.shape, place).elements();
+      using Use = typename decltype(use)::type;
+      const std::size_t here = local_shape<typename Use::stored>(spec.shape, place).elements();
+      elements += here;
+      of_group[static_cast<std::size_t>(holding_of<Use>)] += here;
     });
   }
 };
@@ -214,16 +242,18 @@ struct ParameterCounter : WalkVisitor {
 
 /// The plan of `model` between the ends E on inputs of shape `in`, the whole batch. It lists a
 /// bucket for the rank with the most parameters: one that holds fewer may need fewer buckets.
+/// `keep` is that of the model's optimizer.
 template <class E, class Use, class L>
 constexpr Plan plan_of(const L& model, const mesh& sizes, const shapes_t<typename E::offered>& in,
-                       const Sending& sending = {}) {
+                       const Sending& sending = {}, Keep keep = Keep::whole) {
   detail::PlanVisitor visitor(sending, Use::trains, sizes);
   detail::walk<E, Use>(model, in, visitor);
   Plan plan;
   plan.sizes = sizes;
   plan.forward = visitor.forward;
   for (std::size_t i = visitor.returning.size(); i-- > 0;) plan.backward.add(visitor.returning[i]);
-  if (Use::trains) plan.settle = visitor.settling();
+  if (Use::trains) plan.settle = visitor.settling(keep);
+  if (keep == Keep::state_over_data) plan.update = visitor.updating();
   return plan;
 }
 
@@ -257,16 +287,17 @@ constexpr Plan plan(batch samples, const Sending& sending = {}) {
 /// The same on a mesh: `plan<Mlp, mesh{.data = 2, .tensor = 4}>(batch{64})`.
 template <class L, mesh Sizes, EndLayout Offered = Invariant, EndLayout Wanted = Invariant,
           bool InputGradient = false>
-constexpr Plan plan(const shapes_t<Offered>& in, const Sending& sending = {}) {
+constexpr Plan plan(const shapes_t<Offered>& in, const Sending& sending = {},
+                    Keep keep = Keep::whole) {
   using Use = std::conditional_t<InputGradient, TrainWithInputGradient, Train>;
-  return plan_of<Ends<Offered, Wanted>, Use>(detail::model_by_type<L>(), Sizes, in, sending);
+  return plan_of<Ends<Offered, Wanted>, Use>(detail::model_by_type<L>(), Sizes, in, sending, keep);
 }
 template <class L, mesh Sizes, Layout Offered = Invariant, Layout Wanted = Invariant,
           bool InputGradient = false>
-constexpr Plan plan(batch samples, const Sending& sending = {}) {
+constexpr Plan plan(batch samples, const Sending& sending = {}, Keep keep = Keep::whole) {
   const Shape in =
       detail::complete_input(detail::model_by_type<L>(), Shape{{Axis::batch, samples.size}});
-  return plan<L, Sizes, Offered, Wanted, InputGradient>(in, sending);
+  return plan<L, Sizes, Offered, Wanted, InputGradient>(in, sending, keep);
 }
 ///@}
 
@@ -277,6 +308,22 @@ constexpr std::size_t parameters_of_rank(const L& model, Place place,
   detail::ParameterCounter counter(place);
   detail::walk<E, Train>(model, in, counter);
   return counter.elements;
+}
+
+/// Those of which an optimizer with this Keep updates the values and keeps the moments on the rank
+/// at `place` of a mesh. Parameters are in three groups, which are cut one by one: those that ranks
+/// along `tensor` split, and of the others those with and without an owed sum over these ranks.
+template <class E, class L>
+constexpr std::size_t updated_parameters_of_rank(const L& model, const MeshPlace& place,
+                                                 const shapes_t<typename E::offered>& in,
+                                                 Keep keep = Keep::whole) {
+  detail::ParameterCounter counter(place[MeshAxis::tensor]);
+  detail::walk<E, Train>(model, in, counter);
+  if (keep == Keep::whole) return counter.elements;
+  std::size_t elements = 0;
+  for (const std::size_t group : counter.of_group)
+    elements += block_of(group, place[MeshAxis::data]).size;
+  return elements;
 }
 
 }  // namespace shardwise

@@ -19,6 +19,9 @@
 //   local_shape<L>(shape, place)                 the shape of a rank's part of a tensor in layout L
 //   plan<M, P>(batch or shape, dtypes)           the collectives of a step, and their bytes
 //   memory_of<M, P>(batch or shape)              the memory of each rank, and its balance
+//   updated_parameters_of_rank<E>(M{}, place, shape, keep)
+//                                                the parameters whose moments a rank of a mesh
+//                                                keeps
 //
 // All take the layouts of the two ends after their other arguments; the default is Invariant. They
 // also work for your own layers if output_shape, parameter_specs and exchange_shapes are constexpr.
@@ -56,9 +59,9 @@ constexpr Shape input_shape(batch samples) {
 
 /// The memory of one rank for a model in training, in elements: its parameters, their gradients,
 /// and the values that layers save for backward. A rank needs more: this does not count the moments
-/// of an optimizer, the few numbers for each row or channel of normalisations, and memory within a
-/// step: values that no layer saves, also gathered ones, their gradients, weights packed by a
-/// backend, and the model's Pool.
+/// of an optimizer (see updated_parameters_of_rank), the few numbers for each row or channel of
+/// normalisations, and memory within a step: values that no layer saves, also gathered ones, their
+/// gradients, weights packed by a backend, and the model's Pool.
 struct RankMemory {
   std::size_t parameters = 0;  ///< and as many gradients
   std::size_t saved = 0;       ///< of layers' inputs and outputs, from forward until backward

@@ -250,17 +250,14 @@ Value<T, To> moved_while(Run<Context>& run, Value<T, From>&& value, Meanwhile&& 
   return sum;
 }
 
-/// Reports an all-reduce of `elements` numbers along an axis to the observer, under the name
-/// `name`; for numbers of the run itself, not for a tensor between layers.
-template <class T, class Context, class Call>
-auto observed(Run<Context>& run, std::string (*name)(), std::size_t elements, MeshAxis axis,
-              Call&& call) {
+/// Reports a collective to the observer, under the name `name`; for numbers of the run itself, not
+/// for a tensor between layers.
+template <class Context, class Call>
+auto observed(Run<Context>& run, std::string (*name)(), const Collective& made, Call&& call) {
   if constexpr (AloneByType<typename Context::communicator>) {
     return call();
   } else {
-    const Observation here(run.observer,
-                           Work{Work::Kind::collective, name, 0,
-                                shardwise::all_reduce(elements, dtype_v<T>).over(axis)});
+    const Observation here(run.observer, Work{Work::Kind::collective, name, 0, made});
     return call();
   }
 }
@@ -269,35 +266,40 @@ auto observed(Run<Context>& run, std::string (*name)(), std::size_t elements, Me
 template <class Context, class T>
 void all_reduce(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
                 Reduction reduction = Reduction::sum) {
-  observed<T>(run, name, numbers.size(), MeshAxis::tensor,
-              [&] { run.ranks.all_reduce(std::span<const T>(numbers), numbers, reduction); });
+  observed(run, name, shardwise::all_reduce(numbers.size(), dtype_v<T>),
+           [&] { run.ranks.all_reduce(std::span<const T>(numbers), numbers, reduction); });
+}
+
+/// numbers = their reduction over the ranks along one axis of a mesh; they are in the backend's
+/// memory. An axis with one rank sends nothing.
+template <class Context, class T>
+void reduce_along(Run<Context>& run, MeshAxis axis, std::string (*name)(), std::span<T> numbers,
+                  Reduction reduction = Reduction::sum) {
+  if (run.all_ranks.sizes()[axis] == 1) return;
+  observed(run, name, shardwise::all_reduce(numbers.size(), dtype_v<T>).over(axis), [&] {
+    run.all_ranks.along(axis).all_reduce(std::span<const T>(numbers), numbers, reduction);
+  });
 }
 
 /// numbers = their reduction over the ranks that have other samples of the batch, which must be a
-/// mesh's; they are in the backend's memory. An axis with one rank sends nothing.
+/// mesh's.
 template <class Context, class T>
 void reduce_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
                          Reduction reduction) {
   const MarkedGiven without_slice(run.given_to_all);
-  for (const MeshAxis axis : sample_axes) {
-    if (run.all_ranks.sizes()[axis] == 1) continue;
-    observed<T>(run, name, numbers.size(), axis, [&] {
-      run.all_ranks.along(axis).all_reduce(std::span<const T>(numbers), numbers, reduction);
-    });
-  }
+  for (const MeshAxis axis : sample_axes) reduce_along(run, axis, name, numbers, reduction);
 }
 template <class Context, class T>
 void sum_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
   reduce_over_samples(run, name, numbers, Reduction::sum);
 }
 
-/// A number on the host of every rank, reduced over the ranks.
-template <class Context, class T>
-T all_reduced(Run<Context>& run, std::string (*name)(), T number,
+/// A number on the host of every rank, reduced over these ranks.
+template <class Context, Communicator C, class T>
+T all_reduced(Run<Context>& run, C& ranks, std::string (*name)(), T number,
               Reduction reduction = Reduction::sum) {
-  return observed<T>(run, name, 1, MeshAxis::tensor, [&] {
-    return all_reduced(run.backend, run.pool, run.ranks, number, reduction);
-  });
+  return observed(run, name, shardwise::all_reduce(1, dtype_v<T>),
+                  [&] { return all_reduced(run.backend, run.pool, ranks, number, reduction); });
 }
 
 }  // namespace detail

@@ -16,13 +16,20 @@ struct Sending {
   Dtype values = Dtype::float32;     ///< of the values between layers
   Dtype gradients = Dtype::float32;  ///< of parameters' gradients, when they are settled
   std::size_t bucket_bytes = default_bucket_bytes;  ///< the largest bucket of gradients
+  Dtype parameters = Dtype::float32;  ///< of parameters that ranks update for each other
 
   constexpr Sending() = default;
   ///@{
-  /// One dtype for both, or one for values and one for gradients.
-  constexpr Sending(Dtype all) : values(all), gradients(all) {}
+  /// One dtype for all, or one for values, one for gradients, and one for parameters, which is that
+  /// of gradients if it is left out.
+  constexpr Sending(Dtype all) : Sending(all, all) {}
   constexpr Sending(Dtype of_values, Dtype of_gradients, std::size_t bytes = default_bucket_bytes)
-      : values(of_values), gradients(of_gradients), bucket_bytes(bytes) {}
+      : Sending(of_values, of_gradients, bytes, of_gradients) {}
+  constexpr Sending(Dtype of_values, Dtype of_gradients, std::size_t bytes, Dtype of_parameters)
+      : values(of_values),
+        gradients(of_gradients),
+        bucket_bytes(bytes),
+        parameters(of_parameters) {}
   ///@}
 
   /// Of the exchanges inside layers and losses: accumulate_t of the values' dtype.

@@ -7,10 +7,13 @@
 #include <span>
 #include <string>
 
+#include "shardwise/core/memory.hpp"
+#include "shardwise/core/partition.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/sending.hpp"
+#include "shardwise/model/shares.hpp"
 
 namespace shardwise {
 
@@ -25,6 +28,16 @@ constexpr void for_each_bucket(std::size_t elements, std::size_t element_bytes,
   for (std::size_t first = 0; first < elements; first += most) {
     f(first, std::min(most, elements - first));
   }
+}
+
+/// Calls f(first, most) for each bucket of `elements` gradients that are cut into so many shares: a
+/// bucket has up to `most` elements of each share, from its element `first` on.
+template <class F>
+constexpr void for_each_bucket_of_shares(std::size_t elements, int shares,
+                                         std::size_t element_bytes, std::size_t bucket_bytes,
+                                         F&& f) {
+  const std::size_t longest = block_of(elements, {0, shares}).size;
+  for_each_bucket(longest, element_bytes * static_cast<std::size_t>(shares), bucket_bytes, f);
 }
 
 /// The collectives that settle `elements` gradients.
@@ -48,23 +61,75 @@ constexpr void add_settling_over_samples(collectives& list, std::size_t elements
   for (const Collective& entry : settling(elements, sending)) add_over_samples(list, entry, sizes);
 }
 
-/// The same of gradients that are split over `tensor`; the rank at each place holds as many as
-/// `here` says. A rank that holds fewer than others may have fewer buckets.
-constexpr void add_settling_over_samples(collectives& list, const GrowingList<std::size_t>& here,
-                                         const Sending& sending, const mesh& sizes) {
-  GrowingList<std::size_t> buckets;  // of all places together
+/// The elements of each bucket at all places together, where the rank at a place has as many
+/// gradients as `here` says. for_each(elements, f) calls f(count) for each bucket of a rank. A rank
+/// that has fewer gradients than others may have fewer buckets.
+template <class ForEach>
+constexpr GrowingList<std::size_t> buckets_of(const GrowingList<std::size_t>& here,
+                                              ForEach for_each) {
+  GrowingList<std::size_t> buckets;
   for (const std::size_t elements : here) {
     std::size_t number = 0;
-    for_each_bucket(elements, size_of(sending.gradients), sending.bucket_bytes,
-                    [&](std::size_t, std::size_t count) {
-                      if (number == buckets.size()) buckets.add(0);
-                      buckets[number++] += count;
-                    });
+    for_each(elements, [&](std::size_t count) {
+      if (number == buckets.size()) buckets.add(0);
+      buckets[number++] += count;
+    });
   }
-  for (const std::size_t elements : buckets) {
+  return buckets;
+}
+constexpr GrowingList<std::size_t> buckets_of(const GrowingList<std::size_t>& here,
+                                              const Sending& sending) {
+  return buckets_of(here, [&](std::size_t elements, auto f) {
+    for_each_bucket(elements, size_of(sending.gradients), sending.bucket_bytes,
+                    [&](std::size_t, std::size_t count) { f(count); });
+  });
+}
+
+/// The sizes of the shares of `elements` gradients over so many ranks.
+constexpr GrowingList<std::size_t> sizes_of_shares(std::size_t elements, int ranks) {
+  GrowingList<std::size_t> sizes;
+  for (int rank = 0; rank < ranks; ++rank) sizes.add(block_of(elements, {rank, ranks}).size);
+  return sizes;
+}
+
+/// The same of gradients that are split over `tensor`; the rank at each place holds as many as
+/// `here` says.
+constexpr void add_settling_over_samples(collectives& list, const GrowingList<std::size_t>& here,
+                                         const Sending& sending, const mesh& sizes) {
+  for (const std::size_t elements : buckets_of(here, sending)) {
     const Collective entry = all_reduce(elements, sending.gradients);
     add_over_samples(list, here.size() > 1 ? entry.split_over(MeshAxis::tensor) : entry, sizes);
   }
+}
+
+/// The same where each rank along `data` gets the sums of its share.
+constexpr void add_settling_of_shares(collectives& list, const GrowingList<std::size_t>& here,
+                                      const Sending& sending, const mesh& sizes) {
+  const auto buckets = buckets_of(here, [&](std::size_t elements, auto f) {
+    for_each_bucket_of_shares(
+        elements, sizes.data, size_of(sending.gradients), sending.bucket_bytes,
+        [&](std::size_t first, std::size_t most) {
+          std::size_t count = 0;
+          for (const std::size_t share : sizes_of_shares(elements, sizes.data))
+            count += overlap({0, share}, {first, most}).size;
+          f(count);
+        });
+  });
+  for (const std::size_t elements : buckets) {
+    const auto add = [&](const Collective& entry) {
+      list.add(here.size() > 1 ? entry.split_over(MeshAxis::tensor) : entry);
+    };
+    add(reduce_scatter(elements, sending.gradients).over(MeshAxis::data));
+    const Collective sum = all_reduce(elements, sending.gradients).split_over(MeshAxis::data);
+    if (sizes.replica > 1) add(sum.over(MeshAxis::replica));
+  }
+}
+
+/// The same of `owed` gradients that are summands over `tensor`, of which each rank has its share.
+constexpr void add_settling_of_owed_shares(collectives& list, std::size_t owed,
+                                           const Sending& sending, const mesh& sizes) {
+  for (const std::size_t elements : buckets_of(sizes_of_shares(owed, sizes.data), sending))
+    list.add(all_reduce(elements, sending.gradients).split_over(MeshAxis::data));
 }
 
 inline std::string name_of_gradients() { return "gradients"; }
@@ -89,26 +154,75 @@ void settle_in_buckets(Run<Context>& run, std::span<Gradient> gradients, Add&& a
       });
 }
 
+/// to = the gradients of a bucket, which begins with element `first` of each share, one share after
+/// the other.
+template <class Context, class Reduce>
+void pack_bucket(Run<Context>& run, const Share& share, std::size_t first, Reduce* to) {
+  using Gradient = typename Context::precision::gradient;
+  const int ranks = static_cast<int>(share.counts.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::size_t count = share.of_bucket[static_cast<std::size_t>(rank)];
+    const std::size_t from = share_of(share.all, {rank, ranks}).offset + first;
+    run.backend.for_each(count,
+                         RoundTo<Reduce, Gradient>{run.parameters.gradients().data() + from, to});
+    to += count;
+  }
+}
+
+/// Sums the gradients of this rank's share over the ranks of a mesh that have other samples.
+/// Summands are in the order of sum_over_samples, so that sums have the same bits. The gradients of
+/// other shares stay summands.
+template <class Context>
+void sum_share_over_samples(Run<Context>& run, Share& share) {
+  using Reduce = typename Context::precision::reduce;
+  using Gradient = typename Context::precision::gradient;
+  auto& ranks = run.all_ranks.along(MeshAxis::data);
+  const auto sum_bucket = [&](std::size_t first, std::size_t most) {
+    std::size_t size = 0;
+    for (std::size_t rank = 0; rank < share.counts.size(); ++rank)
+      size += share.of_bucket[rank] = overlap({0, share.counts[rank]}, {first, most}).size;
+    const Buffer memory = run.pool.take(size * sizeof(Reduce));
+    const std::span<Reduce> sent(static_cast<Reduce*>(memory.data()), size);
+    pack_bucket(run, share, first, sent.data());
+    const std::size_t mine = share.of_bucket[static_cast<std::size_t>(ranks.rank())];
+    const Buffer sums = run.pool.take(mine * sizeof(Reduce));
+    const std::span<Reduce> sum(static_cast<Reduce*>(sums.data()), mine);
+    observed(run, name_of_gradients,
+             shardwise::reduce_scatter(size, dtype_v<Reduce>).over(MeshAxis::data),
+             [&] { ranks.reduce_scatter(std::span<const Reduce>(sent), sum, share.of_bucket); });
+    reduce_along(run, MeshAxis::replica, name_of_gradients, sum);
+    run.backend.for_each(
+        mine, RoundTo<Gradient, Reduce>{
+                  sum.data(), run.parameters.gradients().data() + share.mine.offset + first});
+  };
+  for_each_bucket_of_shares(share.all.size, ranks.size(), sizeof(Reduce), run.bucket_bytes,
+                            sum_bucket);
+}
+
 /// Sums over the ranks the gradients that are summands, once a step. If they are sent in another
 /// dtype, they are rounded to it and back, on one rank too. Gradients that are no summands stay
 /// where layers wrote them. On a mesh the gradients of ranks that have other samples are summands,
-/// too, of every parameter; those sums come first.
+/// too, of every parameter; those sums come first. If shares are given that are cut, only the
+/// gradients of these shares are whole afterwards.
 template <class Context>
-void settle(Run<Context>& run) {
+void settle(Run<Context>& run, [[maybe_unused]] Shares* shares = nullptr) {
   if (run.gradients != GradientState::summands) return;
   run.gradients = GradientState::whole;
   const auto here = in_phase<Phase::settle>(run);
+  auto owing = run.parameters.owing();
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (sample_ranks(run.all_ranks.sizes()) > 1) {
-      run.parameters.collect(run.backend);
-      for (const Holding holding : {Holding::owing, Holding::alike, Holding::split})
+    if (sample_ranks(run.all_ranks.sizes()) > 1) run.parameters.collect(run.backend);
+    if (shares != nullptr && are_cut(*shares)) {
+      for (Share& share : *shares) sum_share_over_samples(run, share);
+      owing = owing.subspan((*shares)[0].mine.offset, (*shares)[0].mine.size);
+    } else if (sample_ranks(run.all_ranks.sizes()) > 1) {
+      for (const Holding holding : holdings)
         settle_in_buckets(run, run.parameters.of(holding),
                           [&](auto bucket) { sum_over_samples(run, name_of_gradients, bucket); });
     }
   }
   run.parameters.collect_owing(run.backend);
-  settle_in_buckets(run, run.parameters.owing(),
-                    [&](auto bucket) { all_reduce(run, name_of_gradients, bucket); });
+  settle_in_buckets(run, owing, [&](auto bucket) { all_reduce(run, name_of_gradients, bucket); });
 }
 
 }  // namespace detail

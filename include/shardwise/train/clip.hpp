@@ -1,6 +1,7 @@
 #pragma once
 // The norm of all gradients together, and gradients that are scaled down to a given norm.
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +11,12 @@
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/partition.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/model/shares.hpp"
 
 namespace shardwise {
 
@@ -91,7 +94,48 @@ constexpr double clip_factor(double norm, double max_norm) {
   return factor < 1 ? factor : 1;
 }
 
+/// A function of the elements of three intervals, one after the other.
+template <class F>
+struct InShares {
+  F f;
+  std::array<Interval, 3> shares;
+
+  constexpr double operator()(std::size_t i) const {
+    std::size_t share = 0;
+    while (i >= shares[share].size) i -= shares[share++].size;
+    return f(shares[share].offset + i);
+  }
+};
+
 inline std::string name_of_norm() { return "norm of the gradients"; }
+
+/// *out = the sum of the squares of some numbers, or the largest magnitude; in(term) is the term of
+/// element i of `count`.
+template <class B, class G, class In>
+void put_norm_of(B& backend, std::size_t count, const G* numbers, Norm norm, double* out, In in) {
+  if (norm == Norm::infinity)
+    reduce(backend, count, 0.0, in(Magnitude<G>{numbers}), Largest{}, out);
+  else
+    reduce(backend, count, 0.0, in(Square<G>{numbers}), Plus{}, out);
+}
+
+/// Of the gradients of the rank's shares. Each rank along `data` takes a share of those that all of
+/// them hold, so the result has the same bits if a rank has only its shares.
+template <class M>
+void put_norm_of_shares(M& model, Norm norm, double* out) {
+  auto& run = model.run();
+  std::array<Interval, holdings.size()> shares{};
+  std::size_t count = 0;
+  for (const Holding holding : holdings) {
+    if (holding != Holding::split && run.place().rank != 0) continue;
+    Interval& one = shares[static_cast<std::size_t>(holding)];
+    one = share_of(run.parameters.elements_of(holding), run.all_ranks.place()[MeshAxis::data]);
+    count += one.size;
+  }
+  put_norm_of(run.backend, count, run.parameters.gradients().data(), norm, out, [&](auto term) {
+    return InShares<decltype(term)>{term, shares};
+  });
+}
 
 /// *out = the sum of the squares of all gradients, or the largest magnitude, over all ranks; out is
 /// in the backend's memory. Gradients must be settled and collected. A collective.
@@ -99,16 +143,18 @@ template <class M>
 void put_norm(M& model, Norm norm, double* out) {
   using G = typename M::gradient_dtype;
   auto& run = model.run();
-  // Parameters that all ranks hold alike are before the split ones, and count on rank 0 only.
-  const std::span<const G> counted =
-      run.place().rank == 0 ? run.parameters.gradients() : run.parameters.split();
-  const bool is_largest = norm == Norm::infinity;
-  if (is_largest)
-    reduce(run.backend, counted.size(), 0.0, Magnitude<G>{counted.data()}, Largest{}, out);
-  else
-    reduce(run.backend, counted.size(), 0.0, Square<G>{counted.data()}, Plus{}, out);
-  all_reduce(run, name_of_norm, std::span<double>(out, 1),
-             is_largest ? Reduction::max : Reduction::sum);
+  const Reduction over_ranks = norm == Norm::infinity ? Reduction::max : Reduction::sum;
+  if constexpr (MeshCommunicator<typename M::communicator>) {
+    put_norm_of_shares(model, norm, out);
+    reduce_along(run, MeshAxis::data, name_of_norm, std::span<double>(out, 1), over_ranks);
+  } else {
+    // Parameters that all ranks hold alike are before the split ones, and count on rank 0 only.
+    const std::span<const G> counted =
+        run.place().rank == 0 ? run.parameters.gradients() : run.parameters.split();
+    put_norm_of(run.backend, counted.size(), counted.data(), norm, out,
+                [](auto term) { return term; });
+  }
+  all_reduce(run, name_of_norm, std::span<double>(out, 1), over_ranks);
 }
 
 }  // namespace detail
@@ -116,7 +162,8 @@ void put_norm(M& model, Norm norm, double* out) {
 /// The norm of all gradients of the step, over all ranks: a split parameter counts with the block
 /// of every rank, any other parameter counts once. Settles gradients first, if they are not settled
 /// yet. A collective; the same bits on every rank.
-/// sends    `plan().settle`, and an all-reduce of one double
+/// sends    `plan().settle`, and an all-reduce of one double; on a mesh two, along `data` and
+///          `tensor`
 /// throws   argument_error without a batch, or for gradients with a loss scale
 template <class M>
 double gradient_norm(M& model, Norm norm = Norm::euclidean) {

@@ -10,6 +10,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/model/shares.hpp"
 #include "shardwise/train/clip.hpp"
 
 namespace shardwise {
@@ -135,21 +136,27 @@ struct ScaleAndCheck {
   }
 };
 
-/// Divides settled gradients by `loss_scale`. Returns whether any of them, on any rank, is then not
-/// finite.
-/// sends    an all-reduce (max) of one uint8
+/// Divides the settled gradients of the rank's shares by `loss_scale`. Returns whether any of them,
+/// on any rank, is then not finite.
+/// sends    an all-reduce (max) of one uint8; if shares are cut, one along `data` before
 template <class M>
-bool take_out_scale(M& model, double loss_scale) {
+bool take_out_scale(M& model, const Shares& shares, double loss_scale) {
   using G = typename M::gradient_dtype;
   using A = accumulate_t<G>;
   auto& run = model.run();
   const std::span<G> gradients = model.gradients();
-  const ScaleAndCheck<G> scale{gradients.data(), static_cast<A>(1 / loss_scale)};
-  const A sum = reduced(run.backend, run.pool, gradients.size(), A(0), scale, Plus{});
-  const std::uint8_t mine = sum == 0 ? 0 : 1;
-  const std::uint8_t any = all_reduced(
-      run, [] { return std::string("overflow of gradients"); }, mine, Reduction::max);
-  return any != 0;
+  std::uint8_t found = 0;
+  for (const Share& share : shares) {
+    const ScaleAndCheck<G> scale{gradients.data() + share.mine.offset,
+                                 static_cast<A>(1 / loss_scale)};
+    if (reduced(run.backend, run.pool, share.mine.size, A(0), scale, Plus{}) != 0) found = 1;
+  }
+  const auto name = [] { return std::string("overflow of gradients"); };
+  if constexpr (MeshCommunicator<typename M::communicator>) {
+    if (are_cut(shares))
+      found = all_reduced(run, run.all_ranks.along(MeshAxis::data), name, found, Reduction::max);
+  }
+  return all_reduced(run, run.ranks, name, found, Reduction::max) != 0;
 }
 
 }  // namespace detail

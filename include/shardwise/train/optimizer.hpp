@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -13,9 +14,12 @@
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
+#include "shardwise/core/partition.hpp"
 #include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/model/keep.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/precision.hpp"
+#include "shardwise/model/shares.hpp"
 
 namespace shardwise {
 
@@ -103,10 +107,18 @@ struct UpdateElement {
 /// Updates a rank's parts of all parameters of a model by one rule:
 ///
 ///     Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9});
+///     Optimizer optimizer(model, AdamW{}, Keep::state_over_data);
 ///
 /// Computes in accumulate_t of the dtype of the model's parameters, and stores moments in it.
 /// Parameters are rounded to their dtype once a step. The model must outlive the optimizer.
-/// sends    nothing
+///
+/// With `Keep::state_over_data`, for a model on MeshRanks, each rank updates a share of the
+/// parameters that ranks along `data` hold alike, keeps the moments of that share only, and gathers
+/// the other parameters. A `Step` then gives each rank the sums of gradients of its share only.
+/// Results have the same bits as with `Keep::whole`; `updated_parameters_of_rank` tells the size of
+/// shares.
+/// sends    nothing with Keep::whole; else `plan_step(model, in, loss, options, keep).update` in
+/// each step
 template <class Rule, class M>
 class Optimizer {
   static_assert(UpdateRule<Rule>,
@@ -120,23 +132,33 @@ class Optimizer {
   using A = accumulate_t<T>;
 
  public:
-  /// throws   argument_error for options of the rule, memory_error
-  Optimizer(M& model, const Rule& rule)
+  /// On a mesh all ranks make it, with the same `keep`.
+  /// sends    on a mesh an all-gather of one byte of each rank
+  /// throws   argument_error for options of the rule, and for a Keep other than `whole` of a model
+  ///          that is on no mesh; collective_error on every rank if they are given different ones;
+  ///          memory_error
+  Optimizer(M& model, const Rule& rule, Keep keep = Keep::whole)
       : model_(&model),
         rule_(checked(rule)),
+        keep_(detail::agreed_keep(model.run(), keep)),
+        shares_(detail::shares_of(model.run(), keep)),
         pool_(detail::memory_of(model.backend())),
         update_(model.backend(), pool_, rule_.template update<A>(1)),
         update_undecayed_(model.backend(), pool_, rule_.template update<A>(1)) {
-    const std::size_t count = model.values().size() * rule_.moments();
+    std::size_t elements = 0;
+    for (const detail::Share& one : shares_) elements += one.mine.size;
+    const std::size_t count = elements * rule_.moments();
     memory_ = pool_.take(count * sizeof(A));
-    moments_ = static_cast<A*>(memory_.data());
-    detail::fill(model.backend(), moments_, count, A(0));
+    moments_ = {static_cast<A*>(memory_.data()), count};
+    detail::fill(model.backend(), moments_.data(), count, A(0));
   }
 
   /// Applies the model's gradients, which must be settled. Call the model's `next_step` after it.
+  /// A collective if the Keep is not `whole`.
   void step() {
     begin_update();
     update_values([this](std::size_t n, const auto& loop) { model_->backend().for_each(n, loop); });
+    detail::gather_shares(model_->run(), shares_);
     ++steps_;
   }
 
@@ -176,6 +198,9 @@ class Optimizer {
   /// The rule and its options, with the learning rate of the next step.
   const Rule& rule() const { return rule_; }
 
+  /// What it keeps on this rank.
+  Keep keep() const { return keep_; }
+
   /// Sets the learning rate from the next step on.
   /// throws   argument_error for a rate that is negative or NaN
   void set_learning_rate(double rate) {
@@ -190,10 +215,31 @@ class Optimizer {
   void set_steps(std::uint64_t steps) { steps_ = steps; }
   ///@}
 
+  /// What this rank updates; for Step.
+  detail::Shares& shares() { return shares_; }
+
+  /// All moments that this rank keeps, in the backend's memory.
+  std::span<const A> moments() const { return moments_; }
+
+  /// Those of `count` elements of one parameter, from `value` on in the model's `values()`, whose
+  /// moments this rank keeps. They follow each other, and are all of them with `Keep::whole`.
+  Interval kept_of(const T* value, std::size_t count) const {
+    const Interval asked{position_of(value), count};
+    for (const detail::Share& one : shares_) {
+      const Interval kept = overlap(asked, one.mine);
+      if (kept.size > 0) return {kept.offset - asked.offset, kept.size};
+    }
+    return {};
+  }
+
   /// The moments of the element `value` of the model's `values()`; those of the next element
-  /// follow, `rule().moments()` for each element.
+  /// follow, `rule().moments()` for each element. Null if another rank keeps them.
   A* moments_of(const T* value) {
-    return moments_ + (value - model_->values().data()) * std::ptrdiff_t(rule_.moments());
+    const std::size_t position = position_of(value);
+    for (const detail::Share& one : shares_)
+      if (position - one.mine.offset < one.mine.size)
+        return moments_.data() + place_of_moments(one, position);
+    return nullptr;
   }
 
  private:
@@ -201,24 +247,38 @@ class Optimizer {
   using Update = decltype(std::declval<const Rule&>().template update<A>(1));
   using Changing = detail::Changing<typename M::backend_type, Update>;
 
-  /// Updates the values [first, last). `gradients` has the gradients of all values.
+  std::size_t position_of(const T* value) const {
+    return static_cast<std::size_t>(value - model_->values().data());
+  }
+  std::size_t place_of_moments(const detail::Share& in, std::size_t position) const {
+    return (in.before + position - in.mine.offset) * rule_.moments();
+  }
+
+  /// Updates the values [first, last), as far as this rank does. `gradients` has the gradients of
+  /// all values.
   template <class Given, class Run>
   void apply(std::size_t first, std::size_t last, const Given* gradients, Run& run) {
-    if (!detail::decays_chosen(rule_)) return apply(first, last, gradients, run, update_);
-    model_->run().parameters.for_each_decay([&](std::size_t begin, std::size_t end, bool decays) {
-      apply(std::max(begin, first), std::min(end, last), gradients, run,
-            decays ? update_ : update_undecayed_);
-    });
+    for (const detail::Share& one : shares_) {
+      const std::size_t begin = std::max(first, one.mine.offset);
+      const std::size_t end = std::min(last, one.mine.end());
+      if (!detail::decays_chosen(rule_)) {
+        apply(one, begin, end, gradients, run, update_);
+        continue;
+      }
+      model_->run().parameters.for_each_decay([&](std::size_t from, std::size_t to, bool decays) {
+        apply(one, std::max(begin, from), std::min(end, to), gradients, run,
+              decays ? update_ : update_undecayed_);
+      });
+    }
   }
   template <class Given, class Run>
-  void apply(std::size_t first, std::size_t last, const Given* gradients, Run& run,
-             const Changing& update) {
+  void apply(const detail::Share& in, std::size_t first, std::size_t last, const Given* gradients,
+             Run& run, const Changing& update) {
     if (first >= last) return;
     const auto& memory = model_->run().parameters;
-    const std::size_t per_element = rule_.moments();
     detail::UpdateElement<typename M::precision, decltype(update.here()), Given> loop{
-        update.here(), per_element, moments_ + first * per_element, memory.values().data() + first,
-        gradients + first};
+        update.here(), rule_.moments(), moments_.data() + place_of_moments(in, first),
+        memory.values().data() + first, gradients + first};
     if constexpr (Memory::copies) loop.copies = memory.rounded_copies() + first;
     run(last - first, loop);
   }
@@ -226,7 +286,7 @@ class Optimizer {
   void end_model_step() {
     model_->next_step();
     auto& run = model_->run();
-    run.parameters.copied(run.version);
+    if (!detail::are_cut(shares_)) run.parameters.copied(run.version);
   }
 
   static const Rule& checked(const Rule& rule) {
@@ -236,11 +296,13 @@ class Optimizer {
 
   M* model_;
   Rule rule_;
+  Keep keep_;
+  detail::Shares shares_;
   Pool pool_;
   Changing update_;
   Changing update_undecayed_;  // for parameters without weight decay
   Buffer memory_;
-  A* moments_ = nullptr;
+  std::span<A> moments_{};
   std::uint64_t steps_ = 0;
 };
 

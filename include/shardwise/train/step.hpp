@@ -206,7 +206,8 @@ class Step {
     }
   }
 
-  /// Sums the gradients over the ranks, and changes the parameters. With a scaler, a step whose
+  /// Sums the gradients over the ranks, each rank those that its optimizer updates, and changes the
+  /// parameters. With a scaler, a step whose
   /// gradients overflowed is skipped on all ranks: it is discarded, and the scale becomes smaller.
   /// sends    `plan().settle`, and the finish of `plan_step` with the step's options; a skipped
   ///          step does not send the norm
@@ -251,9 +252,10 @@ class Step {
 
   StepEnd settle_and_clip(M& model) {
     StepEnd end;
-    detail::settle(model.run());
+    detail::settle(model.run(), &optimizer_.shares());
     if (options_.scaler != nullptr) {
-      end.skipped = detail::take_out_scale(model, std::exchange(under_way_.loss_scale, 1));
+      end.skipped = detail::take_out_scale(model, optimizer_.shares(),
+                                           std::exchange(under_way_.loss_scale, 1));
     }
     if (options_.clip_norm && !end.skipped) {
       end.norm = clip_gradients(model, *options_.clip_norm, options_.norm);
@@ -285,15 +287,21 @@ double train_step(M& model, typename M::input_view x, const Target& target, cons
   return value;
 }
 
-/// The collectives of one training step of `model` with `loss` for inputs of shape `in`.
+/// The collectives of one training step of `model` with `loss` for inputs of shape `in`, by an
+/// optimizer with this Keep.
 template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
-               const StepOptions& options = {}) {
-  Plan plan = model.plan(in);
+               const StepOptions& options = {}, Keep keep = Keep::whole) {
+  Plan plan = model.plan(in, keep);
   plan.loss = loss_plan<typename M::ends::wanted>(loss, model.layers().output_shape(in),
                                                   dtype_v<typename M::dtype>, plan.sizes);
-  if (options.scaler != nullptr) plan.finish.add(all_reduce(1, Dtype::uint8));
-  if (options.clip_norm) plan.finish.add(all_reduce(1, Dtype::float64));
+  const auto reduce_number = [&](Dtype dtype, bool along_data) {
+    const Collective entry = all_reduce(1, dtype);
+    if (along_data && plan.sizes.data > 1) plan.finish.add(entry.over(MeshAxis::data));
+    plan.finish.add(entry);
+  };
+  if (options.scaler != nullptr) reduce_number(Dtype::uint8, keep != Keep::whole);
+  if (options.clip_norm) reduce_number(Dtype::float64, true);
   return plan;
 }
 

@@ -1,12 +1,10 @@
 #pragma once
 // The mesh that each rank was given, and the comparison of those of all ranks.
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
-#include "shardwise/comm/detail/mismatch.hpp"
-#include "shardwise/comm/detail/ranks_text.hpp"
+#include "shardwise/comm/detail/agreed.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/sentence.hpp"
@@ -41,15 +39,7 @@ inline void check_order(const MeshOrder& order) {
 /// throws  the same on all ranks: collective_error if they differ, argument_error if the order does
 ///         not name each axis once, or if the sizes do not fit the number of ranks
 inline mesh agreed_mesh(const std::vector<GivenMesh>& all) {
-  const auto groups =
-      groups_of_equal(all.size(), [&](std::size_t q, std::size_t r) { return all[q] == all[r]; });
-  if (groups.size() > 1) {
-    std::string text;
-    for (const SomeRanks& group : groups)
-      text += sentence({text.empty() ? "" : ", ", ranks_text(group),
-                        group.size() == 1 ? " has " : " have ", all[group[0]]});
-    throw collective_error({"ranks disagree on the mesh: ", text, "; give all ranks the same one"});
-  }
+  require_agreed(all, "the mesh");
   check_order(all[0].order);
   return all[0].sizes.on_ranks(static_cast<int>(all.size()));
 }

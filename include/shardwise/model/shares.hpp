@@ -1,0 +1,101 @@
+#pragma once
+// The shares of a model's parameters that the ranks along `data` of a mesh update.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwise/comm/detail/agreed.hpp"
+#include "shardwise/comm/gathered.hpp"
+#include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/mesh.hpp"
+#include "shardwise/core/partition.hpp"
+#include "shardwise/model/keep.hpp"
+#include "shardwise/model/parameter_memory.hpp"
+#include "shardwise/model/run.hpp"
+
+namespace shardwise::detail {
+
+/// What a rank updates of some neighbouring elements of a model's values.
+struct Share {
+  Interval all;                       ///< the elements, of which this is a share
+  Interval mine;                      ///< those that the rank updates
+  std::size_t before = 0;             ///< elements that it updates in the shares before
+  std::vector<std::size_t> counts{};  ///< those of each rank along `data`; empty if it updates all
+  std::vector<std::size_t> of_bucket{};  ///< room for the counts of a bucket
+};
+
+/// What a rank updates: a share of each group of parameters, by Holding, or all elements at once.
+using Shares = std::vector<Share>;
+
+inline bool are_cut(const Shares& shares) { return !shares[0].counts.empty(); }
+
+/// The same Keep, if all ranks have it.
+/// throws   argument_error if the ranks are no mesh and it cuts; on a mesh collective_error on
+/// every
+///          rank if ranks differ
+template <class Context>
+Keep agreed_keep(Run<Context>& run, Keep keep) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    require_agreed(gathered(run.all_ranks, keep), "what an Optimizer keeps");
+  } else if (keep != Keep::whole) {
+    throw argument_error({"Optimizer: ", keep,
+                          " cuts what it keeps over the ranks along the axis data of a mesh, but "
+                          "this model is on no mesh: make the model on MeshRanks, or leave Keep "
+                          "out"});
+  }
+  return keep;
+}
+
+/// The share of a group that the rank at `along` updates, as elements of a model's values. It may
+/// begin and end inside a parameter.
+inline Interval share_of(const Interval& group, Place along) {
+  const Interval mine = block_of(group.size, along);
+  return {group.offset + mine.offset, mine.size};
+}
+
+template <class Context>
+Shares shares_of(const Run<Context>& run, [[maybe_unused]] Keep keep) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    const Place along = run.all_ranks.place()[MeshAxis::data];
+    if (keep == Keep::state_over_data && along.size > 1) {
+      Shares shares;
+      std::size_t before = 0;
+      for (const Holding holding : holdings) {
+        const Interval all = run.parameters.elements_of(holding);
+        Share& one = shares.emplace_back(Share{all, share_of(all, along), before});
+        for (int rank = 0; rank < along.size; ++rank)
+          one.counts.push_back(block_of(all.size, {rank, along.size}).size);
+        one.of_bucket = one.counts;
+        before += one.mine.size;
+      }
+      return shares;
+    }
+  }
+  const Interval all{0, run.parameters.size()};
+  return {Share{all, all}};
+}
+
+/// Gives the new values of each rank to the others along `data`.
+template <class Context>
+void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Shares& shares) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    using T = typename Context::precision::parameter;
+    for (const Share& one : shares) {
+      if (one.counts.empty() || one.all.size == 0) continue;
+      const std::span<T> values = run.parameters.values();
+      const std::span<const T> mine = values.subspan(one.mine.offset, one.mine.size);
+      observed(
+          run, [] { return std::string("updated parameters"); },
+          shardwise::all_gather(one.all.size, dtype_v<T>).over(MeshAxis::data),
+          [&] {
+            run.all_ranks.along(MeshAxis::data)
+                .all_gather(mine, values.subspan(one.all.offset, one.all.size), one.counts);
+          });
+    }
+  }
+}
+
+}  // namespace shardwise::detail
