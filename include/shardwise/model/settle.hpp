@@ -154,15 +154,16 @@ void settle_in_buckets(Run<Context>& run, std::span<Gradient> gradients, Add&& a
       });
 }
 
-/// to = the gradients of a bucket, which begins with element `first` of each share, one share after
-/// the other.
+/// to = so many gradients of each rank's share of `all`, from element `first` of a share on, one
+/// share after the other.
 template <class Context, class Reduce>
-void pack_bucket(Run<Context>& run, const Share& share, std::size_t first, Reduce* to) {
+void pack_bucket(Run<Context>& run, const Interval& all, std::size_t first,
+                 std::span<const std::size_t> counts, Reduce* to) {
   using Gradient = typename Context::precision::gradient;
-  const int ranks = static_cast<int>(share.counts.size());
+  const int ranks = static_cast<int>(counts.size());
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::size_t count = share.of_bucket[static_cast<std::size_t>(rank)];
-    const std::size_t from = share_of(share.all, {rank, ranks}).offset + first;
+    const std::size_t count = counts[static_cast<std::size_t>(rank)];
+    const std::size_t from = share_of(all, {rank, ranks}).offset + first;
     run.backend.for_each(count,
                          RoundTo<Reduce, Gradient>{run.parameters.gradients().data() + from, to});
     to += count;
@@ -173,23 +174,21 @@ void pack_bucket(Run<Context>& run, const Share& share, std::size_t first, Reduc
 /// Summands are in the order of sum_over_samples, so that sums have the same bits. The gradients of
 /// other shares stay summands.
 template <class Context>
-void sum_share_over_samples(Run<Context>& run, Share& share) {
+void sum_share_over_samples(Run<Context>& run, Shares& shares, const Share& share) {
   using Reduce = typename Context::precision::reduce;
   using Gradient = typename Context::precision::gradient;
   auto& ranks = run.all_ranks.along(MeshAxis::data);
   const auto sum_bucket = [&](std::size_t first, std::size_t most) {
-    std::size_t size = 0;
-    for (std::size_t rank = 0; rank < share.counts.size(); ++rank)
-      size += share.of_bucket[rank] = overlap({0, share.counts[rank]}, {first, most}).size;
+    const std::size_t size = shares.count(share.all, {first, most});
     const Buffer memory = run.pool.take(size * sizeof(Reduce));
     const std::span<Reduce> sent(static_cast<Reduce*>(memory.data()), size);
-    pack_bucket(run, share, first, sent.data());
-    const std::size_t mine = share.of_bucket[static_cast<std::size_t>(ranks.rank())];
+    pack_bucket(run, share.all, first, shares.counts, sent.data());
+    const std::size_t mine = shares.counts[static_cast<std::size_t>(ranks.rank())];
     const Buffer sums = run.pool.take(mine * sizeof(Reduce));
     const std::span<Reduce> sum(static_cast<Reduce*>(sums.data()), mine);
     observed(run, name_of_gradients,
              shardwise::reduce_scatter(size, dtype_v<Reduce>).over(MeshAxis::data),
-             [&] { ranks.reduce_scatter(std::span<const Reduce>(sent), sum, share.of_bucket); });
+             [&] { ranks.reduce_scatter(std::span<const Reduce>(sent), sum, shares.counts); });
     reduce_along(run, MeshAxis::replica, name_of_gradients, sum);
     run.backend.for_each(
         mine, RoundTo<Gradient, Reduce>{
@@ -212,9 +211,9 @@ void settle(Run<Context>& run, [[maybe_unused]] Shares* shares = nullptr) {
   auto owing = run.parameters.owing();
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     if (sample_ranks(run.all_ranks.sizes()) > 1) run.parameters.collect(run.backend);
-    if (shares != nullptr && are_cut(*shares)) {
-      for (Share& share : *shares) sum_share_over_samples(run, share);
-      owing = owing.subspan((*shares)[0].mine.offset, (*shares)[0].mine.size);
+    if (shares != nullptr && shares->are_cut()) {
+      for (const Share& share : shares->of) sum_share_over_samples(run, *shares, share);
+      owing = owing.subspan(shares->of[0].mine.offset, shares->of[0].mine.size);
     } else if (sample_ranks(run.all_ranks.sizes()) > 1) {
       for (const Holding holding : holdings)
         settle_in_buckets(run, run.parameters.of(holding),

@@ -1,6 +1,7 @@
 #pragma once
 // The shares of a model's parameters that the ranks along `data` of a mesh update.
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -20,17 +21,31 @@ namespace shardwise::detail {
 
 /// What a rank updates of some neighbouring elements of a model's values.
 struct Share {
-  Interval all;                       ///< the elements, of which this is a share
-  Interval mine;                      ///< those that the rank updates
-  std::size_t before = 0;             ///< elements that it updates in the shares before
-  std::vector<std::size_t> counts{};  ///< those of each rank along `data`; empty if it updates all
-  std::vector<std::size_t> of_bucket{};  ///< room for the counts of a bucket
+  Interval all;            ///< the elements, of which this is a share
+  Interval mine;           ///< those that the rank updates
+  std::size_t before = 0;  ///< elements that it updates in the shares before
 };
 
-/// What a rank updates: a share of each group of parameters, by Holding, or all elements at once.
-using Shares = std::vector<Share>;
+/// What a rank updates: a share of each group of parameters, by Holding; or all elements, which are
+/// then the first share.
+struct Shares {
+  std::array<Share, holdings.size()> of{};  ///< the shares
+  /// Room for the elements of each rank along `data` in a collective; empty if nothing is cut.
+  std::vector<std::size_t> counts{};
 
-inline bool are_cut(const Shares& shares) { return !shares[0].counts.empty(); }
+  bool are_cut() const { return !counts.empty(); }
+
+  /// Sets `counts` to the elements of `piece` of each rank's share of these elements, and returns
+  /// their sum.
+  std::size_t count(const Interval& all, const Interval& piece) {
+    const int ranks = static_cast<int>(counts.size());
+    std::size_t sum = 0;
+    for (int rank = 0; rank < ranks; ++rank)
+      sum += counts[static_cast<std::size_t>(rank)] =
+          overlap({0, block_of(all.size, {rank, ranks}).size}, piece).size;
+    return sum;
+  }
+};
 
 /// The same Keep, if all ranks have it.
 /// throws   argument_error if the ranks are no mesh and it cuts; on a mesh collective_error on
@@ -65,26 +80,26 @@ Shares shares_of(const Run<Context>& run, [[maybe_unused]] Keep keep) {
       std::size_t before = 0;
       for (const Holding holding : holdings) {
         const Interval all = run.parameters.elements_of(holding);
-        Share& one = shares.emplace_back(Share{all, share_of(all, along), before});
-        for (int rank = 0; rank < along.size; ++rank)
-          one.counts.push_back(block_of(all.size, {rank, along.size}).size);
-        one.of_bucket = one.counts;
+        Share& one = shares.of[static_cast<std::size_t>(holding)];
+        one = {all, share_of(all, along), before};
         before += one.mine.size;
       }
+      shares.counts.resize(static_cast<std::size_t>(along.size));
       return shares;
     }
   }
   const Interval all{0, run.parameters.size()};
-  return {Share{all, all}};
+  return {{Share{all, all}}};
 }
 
 /// Gives the new values of each rank to the others along `data`.
 template <class Context>
-void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Shares& shares) {
+void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] Shares& shares) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     using T = typename Context::precision::parameter;
-    for (const Share& one : shares) {
-      if (one.counts.empty() || one.all.size == 0) continue;
+    if (!shares.are_cut()) return;
+    for (const Share& one : shares.of) {
+      if (shares.count(one.all, {0, one.all.size}) == 0) continue;
       const std::span<T> values = run.parameters.values();
       const std::span<const T> mine = values.subspan(one.mine.offset, one.mine.size);
       observed(
@@ -92,7 +107,7 @@ void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Sh
           shardwise::all_gather(one.all.size, dtype_v<T>).over(MeshAxis::data),
           [&] {
             run.all_ranks.along(MeshAxis::data)
-                .all_gather(mine, values.subspan(one.all.offset, one.all.size), one.counts);
+                .all_gather(mine, values.subspan(one.all.offset, one.all.size), shares.counts);
           });
     }
   }

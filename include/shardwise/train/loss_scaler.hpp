@@ -146,14 +146,15 @@ bool take_out_scale(M& model, const Shares& shares, double loss_scale) {
   auto& run = model.run();
   const std::span<G> gradients = model.gradients();
   std::uint8_t found = 0;
-  for (const Share& share : shares) {
+  for (const Share& share : shares.of) {
+    if (share.mine.size == 0) continue;
     const ScaleAndCheck<G> scale{gradients.data() + share.mine.offset,
                                  static_cast<A>(1 / loss_scale)};
     if (reduced(run.backend, run.pool, share.mine.size, A(0), scale, Plus{}) != 0) found = 1;
   }
   const auto name = [] { return std::string("overflow of gradients"); };
   if constexpr (MeshCommunicator<typename M::communicator>) {
-    if (are_cut(shares))
+    if (shares.are_cut())
       found = all_reduced(run, run.all_ranks.along(MeshAxis::data), name, found, Reduction::max);
   }
   return all_reduced(run, run.ranks, name, found, Reduction::max) != 0;

@@ -146,7 +146,7 @@ class Optimizer {
         update_(model.backend(), pool_, rule_.template update<A>(1)),
         update_undecayed_(model.backend(), pool_, rule_.template update<A>(1)) {
     std::size_t elements = 0;
-    for (const detail::Share& one : shares_) elements += one.mine.size;
+    for (const detail::Share& one : shares_.of) elements += one.mine.size;
     const std::size_t count = elements * rule_.moments();
     memory_ = pool_.take(count * sizeof(A));
     moments_ = {static_cast<A*>(memory_.data()), count};
@@ -225,7 +225,7 @@ class Optimizer {
   /// moments this rank keeps. They follow each other, and are all of them with `Keep::whole`.
   Interval kept_of(const T* value, std::size_t count) const {
     const Interval asked{position_of(value), count};
-    for (const detail::Share& one : shares_) {
+    for (const detail::Share& one : shares_.of) {
       const Interval kept = overlap(asked, one.mine);
       if (kept.size > 0) return {kept.offset - asked.offset, kept.size};
     }
@@ -236,7 +236,7 @@ class Optimizer {
   /// follow, `rule().moments()` for each element. Null if another rank keeps them.
   A* moments_of(const T* value) {
     const std::size_t position = position_of(value);
-    for (const detail::Share& one : shares_)
+    for (const detail::Share& one : shares_.of)
       if (position - one.mine.offset < one.mine.size)
         return moments_.data() + place_of_moments(one, position);
     return nullptr;
@@ -258,7 +258,7 @@ class Optimizer {
   /// all values.
   template <class Given, class Run>
   void apply(std::size_t first, std::size_t last, const Given* gradients, Run& run) {
-    for (const detail::Share& one : shares_) {
+    for (const detail::Share& one : shares_.of) {
       const std::size_t begin = std::max(first, one.mine.offset);
       const std::size_t end = std::min(last, one.mine.end());
       if (!detail::decays_chosen(rule_)) {
@@ -286,7 +286,7 @@ class Optimizer {
   void end_model_step() {
     model_->next_step();
     auto& run = model_->run();
-    if (!detail::are_cut(shares_)) run.parameters.copied(run.version);
+    if (!shares_.are_cut()) run.parameters.copied(run.version);
   }
 
   static const Rule& checked(const Rule& rule) {
