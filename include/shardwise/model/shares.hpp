@@ -48,9 +48,8 @@ struct Shares {
 };
 
 /// The same Keep, if all ranks have it.
-/// throws   argument_error if the ranks are no mesh and it cuts; on a mesh collective_error on
-/// every
-///          rank if ranks differ
+/// throws   argument_error if it cuts and the ranks are no mesh; on a mesh collective_error, on
+///          every rank, if ranks differ
 template <class Context>
 Keep agreed_keep(Run<Context>& run, Keep keep) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
@@ -71,6 +70,7 @@ inline Interval share_of(const Interval& group, Place along) {
   return {group.offset + mine.offset, mine.size};
 }
 
+/// What the optimizer of this rank updates.
 template <class Context>
 Shares shares_of(const Run<Context>& run, [[maybe_unused]] Keep keep) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {

@@ -209,8 +209,8 @@ class Step {
   /// Sums the gradients over the ranks, each rank those that its optimizer updates, and changes the
   /// parameters. With a scaler, a step whose
   /// gradients overflowed is skipped on all ranks: it is discarded, and the scale becomes smaller.
-  /// sends    `plan().settle`, and the finish of `plan_step` with the step's options; a skipped
-  ///          step does not send the norm
+  /// sends    settle, finish and update of `plan_step` with the step's options and the optimizer's
+  ///          Keep; a skipped step sends neither the norm nor the update
   /// throws   argument_error after its end, and while samples are missing or a batch in another
   ///          flight than flight 0 is under way: then the step continues;
   ///          numeric_error for a norm to clip that is not finite, and if the scale would become
@@ -272,7 +272,7 @@ class Step {
 
 /// One step on one batch; returns its loss, the same number on every rank. `segments` are the
 /// sequences of the batch, see Model::forward. A collective.
-/// sends    `plan_step(model, x.global(), loss, options)`
+/// sends    `plan_step(model, x.global(), loss, options, optimizer.keep())`
 /// throws   as `Step`, and argument_error for another model's optimizer; parameters and optimizer
 ///          are then as before the step on every rank that throws. An error on only one rank
 ///          (memory, its backend) reaches the other ranks in their next call, and ends the run
