@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "shardwise/version.hpp"
+
 namespace shardwise {
 
 /// The parameters that the optimizer of a rank updates, and whose moments it keeps there.
