@@ -207,8 +207,8 @@ class Step {
   }
 
   /// Sums the gradients over the ranks, each rank those that its optimizer updates, and changes the
-  /// parameters. With a scaler, a step whose
-  /// gradients overflowed is skipped on all ranks: it is discarded, and the scale becomes smaller.
+  /// parameters. With a scaler, a step whose gradients overflowed is skipped on all ranks: it is
+  /// discarded, and the scale becomes smaller.
   /// sends    settle, finish and update of `plan_step` with the step's options and the optimizer's
   ///          Keep; a skipped step sends neither the norm nor the update
   /// throws   argument_error after its end, and while samples are missing or a batch in another
