@@ -74,7 +74,7 @@ class Exchanger {
   V over_samples(V values) {
     if constexpr (detail::adds_samples<exchange_type<Index>> &&
                   MeshCommunicator<typename Context::communicator>)
-      detail::sum_over_samples(
+      detail::reduce_over_samples(
           run_, [] { return std::string("sums over samples"); }, values.writable().span());
     return values;
   }

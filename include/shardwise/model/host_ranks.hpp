@@ -38,15 +38,9 @@ class HostRanks {
   int size() const { return run_.all_ranks.size(); }
   ///@}
 
-  /// The place of this rank on the mesh; without a mesh all ranks are along `tensor`.
-  MeshPlace mesh_place() const {
-    if constexpr (MeshCommunicator<typename Context::communicator>) {
-      return run_.all_ranks.place();
-    } else {
-      MeshPlace place;
-      place[MeshAxis::tensor] = {rank(), size()};
-      return place;
-    }
+  /// The place of this rank on the mesh.
+  MeshPlace mesh_place() const requires(MeshCommunicator<typename Context::communicator>) {
+    return run_.all_ranks.place();
   }
 
   /// out = in, reduced over the ranks.

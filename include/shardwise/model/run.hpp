@@ -285,13 +285,9 @@ void reduce_along(Run<Context>& run, MeshAxis axis, std::string (*name)(), std::
 /// mesh's.
 template <class Context, class T>
 void reduce_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
-                         Reduction reduction) {
+                         Reduction reduction = Reduction::sum) {
   const MarkedGiven without_slice(run.given_to_all);
   for (const MeshAxis axis : sample_axes) reduce_along(run, axis, name, numbers, reduction);
-}
-template <class Context, class T>
-void sum_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
-  reduce_over_samples(run, name, numbers, Reduction::sum);
 }
 
 /// A number on the host of every rank, reduced over these ranks.

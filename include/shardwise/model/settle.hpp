@@ -171,8 +171,8 @@ void pack_bucket(Run<Context>& run, const Interval& all, std::size_t first,
 }
 
 /// Sums the gradients of this rank's share over the ranks of a mesh that have other samples.
-/// Summands are in the order of sum_over_samples, so that sums have the same bits. The gradients of
-/// other shares stay summands.
+/// Summands are in the order of reduce_over_samples, so that sums have the same bits. The gradients
+/// of other shares stay summands.
 template <class Context>
 void sum_share_over_samples(Run<Context>& run, Shares& shares, const Share& share) {
   using Reduce = typename Context::precision::reduce;
@@ -210,14 +210,17 @@ void settle(Run<Context>& run, [[maybe_unused]] Shares* shares = nullptr) {
   const auto here = in_phase<Phase::settle>(run);
   auto owing = run.parameters.owing();
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (sample_ranks(run.all_ranks.sizes()) > 1) run.parameters.collect(run.backend);
-    if (shares != nullptr && shares->are_cut()) {
-      for (const Share& share : shares->of) sum_share_over_samples(run, *shares, share);
-      owing = owing.subspan(shares->of[0].mine.offset, shares->of[0].mine.size);
-    } else if (sample_ranks(run.all_ranks.sizes()) > 1) {
-      for (const Holding holding : holdings)
-        settle_in_buckets(run, run.parameters.of(holding),
-                          [&](auto bucket) { sum_over_samples(run, name_of_gradients, bucket); });
+    if (sample_ranks(run.all_ranks.sizes()) > 1) {
+      run.parameters.collect(run.backend);
+      if (shares != nullptr && shares->are_cut()) {
+        for (const Share& share : shares->of) sum_share_over_samples(run, *shares, share);
+        owing = owing.subspan(shares->of[0].mine.offset, shares->of[0].mine.size);
+      } else {
+        for (const Holding holding : holdings)
+          settle_in_buckets(run, run.parameters.of(holding), [&](auto bucket) {
+            reduce_over_samples(run, name_of_gradients, bucket);
+          });
+      }
     }
   }
   run.parameters.collect_owing(run.backend);

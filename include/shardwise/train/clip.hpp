@@ -94,11 +94,11 @@ constexpr double clip_factor(double norm, double max_norm) {
   return factor < 1 ? factor : 1;
 }
 
-/// A function of the elements of three intervals, one after the other.
-template <class F>
+/// A function of the elements of some intervals, one after the other.
+template <class F, std::size_t N>
 struct InShares {
   F f;
-  std::array<Interval, 3> shares;
+  std::array<Interval, N> shares;
 
   constexpr double operator()(std::size_t i) const {
     std::size_t share = 0;
@@ -133,7 +133,7 @@ void put_norm_of_shares(M& model, Norm norm, double* out) {
     count += one.size;
   }
   put_norm_of(run.backend, count, run.parameters.gradients().data(), norm, out, [&](auto term) {
-    return InShares<decltype(term)>{term, shares};
+    return InShares<decltype(term), holdings.size()>{term, shares};
   });
 }
 

@@ -89,20 +89,15 @@ void note_given(M& model, const typename M::input_view& x, const Target& target)
       !run.compared_steps.has(run.step))
     return;
   const auto seed = run.seed.value;
-  const GivenAlike model_alone{
+  run.given = {
       .seed = mixed(static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)),
-      .model = model.fingerprint()};
-  const auto with_batch = [&]<AlikeOn Ranks>(std::integral_constant<AlikeOn, Ranks>) {
-    GivenAlike given = model_alone;
-    given.inputs = fingerprint_of<Ranks>(run, x);
-    given.targets = fingerprint_of<Ranks>(run, target);
-    return given;
-  };
-  run.given = with_batch(std::integral_constant<AlikeOn, AlikeOn::layer_ranks>{});
+      .model = model.fingerprint(),
+      .inputs = fingerprint_of(run, x),
+      .targets = fingerprint_of(run, target)};
+  run.given_to_all = run.given;
   if constexpr (MeshCommunicator<typename M::communicator>) {
-    run.given_to_all = with_batch(std::integral_constant<AlikeOn, AlikeOn::all_ranks>{});
-  } else {
-    run.given_to_all = run.given;
+    run.given_to_all.inputs = fingerprint_of<AlikeOn::all_ranks>(run, x);
+    run.given_to_all.targets = fingerprint_of<AlikeOn::all_ranks>(run, target);
   }
 }
 

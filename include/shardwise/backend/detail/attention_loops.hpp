@@ -102,8 +102,8 @@ struct AttentionOperands {
   /// Without `mean`.
   constexpr SoftmaxRow<A> softmax(std::size_t row, std::size_t head) const {
     const Interval seen = tokens.keys_of(row);
-    A highest = std::numeric_limits<A>::lowest(),
-      sum = 0;  // finite: a first score may be -infinity
+    A highest = std::numeric_limits<A>::lowest();  // finite: a first score may be -infinity
+    A sum = 0;
     for (std::size_t key = seen.offset; key < seen.end(); ++key) {
       const A s = score(row, head, key);
       if (s > highest) {
