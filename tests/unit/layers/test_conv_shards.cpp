@@ -296,7 +296,7 @@ std::vector<NamedSplit> splits_of(const Problem& p) {
 }  // namespace
 
 TEST_CASE("random convolutions over 1 to 8 ranks, by every split") {
-  constexpr int count = 3000;
+  constexpr int count = 2000;
   const unsigned first = testing::seed();
   std::mt19937 random(first);
   std::size_t compared = 0;
