@@ -29,6 +29,7 @@ inline void print_plan(const shardwise::Plan& plan) {
   print_collectives("loss", plan.loss);
   print_collectives("backward", plan.backward);
   print_collectives("settle", plan.settle);
+  if (!plan.update.empty()) print_collectives("update", plan.update);
 }
 
 /// Compares what all ranks pass into the collectives of one step, as planned and as counted, and
