@@ -58,6 +58,14 @@ using Ranks = sw::MeshRanks<sw::ThreadCommunicator>;  // the line that puts it o
 using Model = sw::Model<Mlp, sw::Context<double, sw::Reference, Ranks>>;
 // end: model
 
+// begin: sent
+template <sw::mesh Sizes>
+constexpr std::size_t sent = sw::plan<Mlp, Sizes>(sw::batch{batch}).bytes_sent();
+
+static_assert(sent<sw::mesh{.data = 2, .tensor = 4}> < sent<sw::mesh{.tensor = 8}>);
+static_assert(sent<sw::mesh{.data = 2, .tensor = 4}> < sent<sw::mesh{.data = 8}>);
+// end: sent
+
 /// What a step sends along each axis, and what rank 0 has.
 void print_costs(Model& model, sw::Keep keep) {
   const sw::Shape in{{sw::Axis::batch, batch}, {sw::Axis::feature, 2}};
