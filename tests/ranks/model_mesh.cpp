@@ -521,6 +521,30 @@ TEST_CASE("ranks along data that make unlike models are told in the first step")
   check_mentions(said, {"seed"});
 }
 
+TEST_CASE(
+    "a parameter that has drifted is told on every rank, with the ranks that hold it otherwise") {
+  const auto told = [](const mesh& sizes, int rank, std::string_view changed) {
+    std::vector<std::string> said(static_cast<std::size_t>(sizes.size()));
+    on_mesh(sizes, [&](Ranks& ranks) {
+      Mlp model(ranks, Seed{5});
+      compare_held(model);
+      model.visit_parameters([&](auto& parameter) {
+        if (ranks.rank() == rank && parameter.name == changed) parameter.value.data()[0] += 1e-9;
+      });
+      said[static_cast<std::size_t>(ranks.rank())] =
+          message_of<collective_error>([&] { compare_held(model); });
+    });
+    for (const std::string& text : said) CHECK(text == said[0]);
+    return said[0];
+  };
+  const std::string alike = "must hold alike: ";
+  check_mentions(told({.data = 3, .tensor = 2}, 3, "0.weight"), {alike + "0.weight of rank 3. "});
+  check_mentions(told({.replica = 3, .tensor = 2}, 4, "3.weight"),
+                 {alike + "3.weight of rank 4. "});
+  check_mentions(told({.data = 2, .tensor = 2}, 3, "0.bias"), {alike + "0.bias of ranks 1, 3. "});
+  check_mentions(told({.data = 2, .tensor = 2}, 2, "3.bias"), {alike + "3.bias of rank 2. "});
+}
+
 TEST_CASE("ranks of one tensor group that are given unlike slices are told in the first step") {
   const auto told = [](bool other_input, bool other_labels, const MeshPlace& where) {
     return message_of<collective_error>([&] {

@@ -52,19 +52,24 @@ concept GivenWhole = requires {
       std::same_as<along_t<typename Given::layout, MeshAxis::tensor>, Replicated>;
 };
 
-/// A number of the elements of a tensor that these ranks are given whole, computed where they are;
-/// 0 for anything else, for no memory, and for what the backend does not reach, which the model
-/// refuses.
+/// A number of the elements of a View or a Tensor that this rank holds, computed where they are; 0
+/// for no memory, and for what the backend does not reach, which the model refuses.
+template <class Context, class Held>
+std::uint32_t fingerprint_of_held(Run<Context>& run, const Held& held) {
+  const auto* data = held.data();
+  if (data == nullptr) return 0;
+  if constexpr (DeviceBackend<typename Context::backend>) {
+    if (held.size() == 0 || !run.backend.reaches(data)) return 0;
+  }
+  return reduced(run.backend, run.pool, held.size(), std::uint32_t{0},
+                 BitsAt<typename Held::value_type>{data}, Plus{});
+}
+
+/// That number of a tensor that these ranks are given whole; 0 for anything else.
 template <AlikeOn Ranks = AlikeOn::layer_ranks, class Context, class Given>
 std::uint32_t fingerprint(Run<Context>& run, const Given& given) {
   if constexpr (GivenWhole<Given, Ranks>) {
-    const auto* data = given.data();
-    if (data == nullptr) return 0;
-    if constexpr (DeviceBackend<typename Context::backend>) {
-      if (given.size() == 0 || !run.backend.reaches(data)) return 0;
-    }
-    return reduced(run.backend, run.pool, given.size(), std::uint32_t{0},
-                   BitsAt<typename Given::value_type>{data}, Plus{});
+    return fingerprint_of_held(run, given);
   } else {
     return 0;
   }

@@ -282,7 +282,7 @@ TEST_CASE("a rank whose parameter has drifted is told with the parameter, on eve
   };
   CHECK(contains(
       told(3, change("0.2.bias")),
-      "before step 1 ranks hold other numbers of what all must hold alike: "
+      "before step 1 ranks hold other numbers of what they must hold alike: "
       "0.2.bias of rank 1. Their results are wrong from now on: load the last checkpoint"));
   CHECK(contains(told(2, change("1.weight")), "alike: 1.weight of ranks 0, 1. "));
   CHECK(told(3, change("0.0.weight")) == "no error");  // each rank has a shard of its own
