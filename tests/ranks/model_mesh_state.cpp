@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -117,7 +118,8 @@ std::size_t largest_share(const Network& model, const MeshPlace& place) {
   detail::walk<Network::ends, Train>(model.layers(), images, counter);
   std::size_t sum = 0;
   const auto parts = static_cast<std::size_t>(place[data].size);
-  for (const std::size_t group : counter.of_group) sum += (group + parts - 1) / parts;
+  for (const Holding holding : holdings)
+    sum += (counter.memory.elements_of(holding).size + parts - 1) / parts;
   return sum;
 }
 
@@ -156,6 +158,19 @@ static_assert(kept_by(0, Keep::whole) == split / 4 + 10);
 static_assert(kept_by(0, Keep::state_over_data) == (split / 4 + 2) / 3 + 4);
 // end: kept
 static_assert(kept_by(11, Keep::state_over_data) == split / 4 / 3 + 3);
+constexpr StateMemory state_with(Keep keep) {
+  return state_of_rank<Ends<Invariant, Invariant>, Precision<bf16, float>>(
+      Digits{}, place_in(sizes, 0), input_shape<Digits>(batch{64}), AdamW{}.moments(), keep);
+}
+constexpr std::size_t here = split / 4 + 32;  // the 10 have two cache lines
+// begin: state
+static_assert(state_with(Keep::whole) == StateMemory{.parameters = 4 * here,
+                                                     .copies = 2 * here,
+                                                     .gradients = 4 * here,
+                                                     .of_batch = 2 * here,
+                                                     .moments = 8 * here});
+static_assert(state_with(Keep::state_over_data).moments == 8 * ((split / 4 + 2) / 3 + 4));
+// end: state
 }  // namespace plans
 
 TEST_CASE("steps have the bits of an optimizer that keeps all moments") {
@@ -170,6 +185,28 @@ TEST_CASE("steps have the bits of an optimizer that keeps all moments") {
       check_bits<Half>(ranks, AdamW{}, rows, {.clip_norm = 0.5}, true);
     });
   }
+}
+
+TEST_CASE("a NaN in any group of one rank's gradients skips the step on all ranks") {
+  on_mesh({.replica = 2, .data = 2, .tensor = 2}, [](Ranks& ranks) {
+    for (const Keep keep : {Keep::whole, Keep::state_over_data}) {
+      LossScaler scaler{DynamicLossScale{}};
+      Network model(Convolutional{}, ranks, Seed{5}, images);
+      Optimizer optimizer(model, AdamW{}, keep);
+      const auto before = values_of(model);
+      for (const Holding holding : holdings) {
+        Step step(optimizer, 7, {.clip_norm = 0.5, .scaler = &scaler});
+        step.add(made<Whole>(20, images, ranks.place()).view(), labels(7, 0, ranks.place()).view(),
+                 CrossEntropy{});
+        const std::size_t last = model.run().parameters.elements_of(holding).end() - 1;
+        if (ranks.rank() == 3) model.gradients()[last] = std::nan("");
+        CHECK(step.finish().skipped);
+        CHECK(values_of(model) == before);
+        CHECK(optimizer.steps() == 0);
+      }
+      CHECK(scaler.skipped() == 3);
+    }
+  });
 }
 
 TEST_CASE("what the page on meshes shows makes a step") {
@@ -196,6 +233,40 @@ TEST_CASE("a rank keeps the moments of its share, as the query says") {
       CHECK(together == static_cast<std::int64_t>(asked(Keep::whole)));
       CHECK(whole.moments().size() >= asked(Keep::whole));  // groups begin at cache lines
       CHECK(cut.keep() == Keep::state_over_data);
+    });
+  }
+}
+
+TEST_CASE("a query and a description tell the bytes that a rank allocates for its state") {
+  std::vector<mesh> all = cut_meshes;
+  all.push_back({.tensor = 3});
+  for (const mesh& sizes : all) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [](Ranks& ranks) {
+      Half model(ranks, Seed{1});
+      const std::size_t lent = model.run().pool.lent();
+      for (const Keep keep : {Keep::whole, Keep::state_over_data}) {
+        const StateMemory asked = state_of_rank<Half::ends, Mixed>(model.layers(), ranks.place(),
+                                                                   rows, AdamW{}.moments(), keep);
+        const Optimizer optimizer(model, AdamW{}, keep);
+        CHECK(asked.moments == optimizer.moments().size_bytes());
+        CHECK(asked.parameters == model.values().size_bytes());
+        CHECK(asked.gradients == model.gradients().size_bytes());
+        Pool pool;  // rounds up as that of the model, which has lent nothing else
+        const std::vector<Buffer> alike{pool.take(asked.parameters), pool.take(asked.copies),
+                                        pool.take(asked.gradients), pool.take(asked.of_batch)};
+        CHECK(pool.lent() == lent);
+        const std::size_t updated =
+            updated_parameters_of_rank<Half::ends>(model.layers(), ranks.place(), rows, keep);
+        check_mentions(
+            describe(model, rows, keep),
+            {"holds " + std::to_string(asked.parameters + asked.copies) +
+                 " bytes of parameters and " + std::to_string(asked.gradients + asked.of_batch) +
+                 " bytes of gradients, and an optimizer keeps the moments of " +
+                 std::to_string(updated) + " parameters",
+             keep == Keep::whole || ranks.sizes().data == 1 ? " to settle\n"
+                                                            : " bytes to update\n"});
+      }
     });
   }
 }
@@ -281,5 +352,7 @@ TEST_CASE("a model that is on no mesh keeps all of its moments") {
   Model<Narrow, Context<double, Reference, SingleRank>> model(one, Seed{1});
   check_mentions(
       message_of<argument_error>([&] { Optimizer(model, AdamW{}, Keep::state_over_data); }),
-      {"Keep::state_over_data", "on no mesh", "MeshRanks"});
+      {"Optimizer: Keep::state_over_data", "on no mesh", "MeshRanks"});
+  check_mentions(message_of<argument_error>([&] { describe(model, rows, Keep::state_over_data); }),
+                 {"plan: Keep::state_over_data", "on no mesh", "MeshRanks"});
 }

@@ -11,6 +11,7 @@
 #include "shardwise/core/names.hpp"
 #include "shardwise/model/describe_parts.hpp"
 #include "shardwise/model/plan.hpp"
+#include "shardwise/model/queries.hpp"
 
 namespace shardwise {
 
@@ -120,14 +121,44 @@ class Describer : public WalkVisitor {
   NumberedPath path_;
 };
 
+/// "this rank holds 96 bytes of parameters and 96 bytes of gradients, and an optimizer keeps the
+/// moments of 8 parameters, with Keep::state_over_data", with a line end.
+inline std::string state_line(const StateMemory& memory, std::size_t updated, Keep keep) {
+  return "this rank holds " + with_bytes(memory.parameters + memory.copies) +
+         " of parameters and " + with_bytes(memory.gradients + memory.of_batch) +
+         " of gradients, and an optimizer keeps the moments of " + std::to_string(updated) +
+         " parameters" + (keep == Keep::whole ? "" : ", with " + to_string(keep)) + '\n';
+}
+
+/// That line of a model; empty if it is not trained.
+template <class M>
+std::string state_line([[maybe_unused]] M& model,
+                       [[maybe_unused]] const typename M::input_shapes& in,
+                       [[maybe_unused]] Keep keep) {
+  if constexpr (!M::use::trains) {
+    return "";
+  } else if constexpr (MeshCommunicator<typename M::communicator>) {
+    const MeshPlace place = model.run().place_at_ends();
+    return state_line(
+        state_of_rank<typename M::ends, typename M::precision>(model.layers(), place, in, 0, keep),
+        updated_parameters_of_rank<typename M::ends>(model.layers(), place, in, keep), keep);
+  } else {
+    const Place place = model.run().place();
+    return state_line(
+        state_of_rank<typename M::ends, typename M::precision>(model.layers(), place, in, 0),
+        parameters_of_rank<typename M::ends>(model.layers(), place, in), keep);
+  }
+}
+
 /// `whole` is the place of the rank among all ranks, `place` that among those that share layers.
+/// `state` is a line, or empty.
 template <class E, class Use, class L, class AnyPlace>
 std::string described(const L& architecture, const AnyPlace& whole, Place place,
                       const shapes_t<typename E::offered>& in, const Sending& sending,
-                      const Plan& plan) {
+                      const Plan& plan, const std::string& state = "") {
   Describer describer(place, sending, Use::trains);
   walk<E, Use>(architecture, in, describer);
-  return heading<L>(whole, in, sending) + '\n' + describer.table() + totals(plan) + '\n';
+  return heading<L>(whole, in, sending) + '\n' + describer.table() + state + totals(plan) + '\n';
 }
 
 }  // namespace detail
@@ -144,14 +175,17 @@ std::string describe(const L& architecture, Place place, const shapes_t<typename
                                    plan_of<E, Use>(architecture, place.size, in, sending));
 }
 
-/// The same for a model on this rank. This is not a collective: one rank may call it alone. On a
-/// mesh the rows are those of the rank's slice of the batch, and of the ranks that share it; the
-/// last lines are those of all ranks.
+/// The same for a model on this rank whose optimizer has this Keep, with a line for the memory of
+/// parameters, gradients and moments, see state_of_rank. This is not a collective: one rank may
+/// call it alone. On a mesh the rows are those of the rank's slice of the batch, and of the ranks
+/// that share it; the last lines are those of all ranks.
+/// throws   argument_error for a Keep other than `whole` of a model that is on no mesh
 template <class M>
-std::string describe(M& model, const typename M::input_shapes& in) {
+std::string describe(M& model, const typename M::input_shapes& in, Keep keep = Keep::whole) {
   return detail::described<typename M::ends, typename M::use>(
       model.layers(), model.run().place_at_ends(), model.run().place(),
-      detail::shapes_here(model.run(), in), model.sending(), model.plan(in));
+      detail::shapes_here(model.run(), in), model.sending(), model.plan(in, keep),
+      detail::state_line(model, in, keep));
 }
 
 }  // namespace shardwise

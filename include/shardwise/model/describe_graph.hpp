@@ -277,10 +277,10 @@ std::string describe_graph(const L& architecture, Place place,
 
 /// The same for a model on this rank, as `describe` has it.
 template <class M>
-std::string describe_graph(M& model, const typename M::input_shapes& in) {
+std::string describe_graph(M& model, const typename M::input_shapes& in, Keep keep = Keep::whole) {
   return detail::drawn<typename M::ends, typename M::use>(
       model.layers(), model.run().place_at_ends(), model.run().place(),
-      detail::shapes_here(model.run(), in), model.sending(), model.plan(in));
+      detail::shapes_here(model.run(), in), model.sending(), model.plan(in, keep));
 }
 
 }  // namespace shardwise

@@ -103,16 +103,19 @@ std::string heading(const AnyPlace& place, const Shapes& in, const Sending& send
   return sentence({name_of<L>(), " on ", listed(in), " ", name(sending.values), ", ", place});
 }
 
-/// The collectives that reduce gradients, and all bytes of a step: two lines, the last without a
-/// line end.
+/// The collectives that reduce gradients and update parameters, and all bytes of a step: lines, the
+/// last without a line end.
 inline std::string totals(const Plan& plan) {
   const auto total = [&](const collectives& list) {
     return with_bytes(list.bytes_sent(plan.sizes));
   };
   const std::string owed = listed(plan.settle, plan.sizes);
+  const std::string updated = listed(plan.update, plan.sizes);
   return "gradients settle by " + (owed.empty() ? "nothing" : owed) +
+         (updated.empty() ? "" : "\nparameters update by " + updated) +
          "\nin each step all ranks together send " + total(plan.forward) + " forward, " +
-         total(plan.backward) + " backward, " + total(plan.settle) + " to settle";
+         total(plan.backward) + " backward, " + total(plan.settle) + " to settle" +
+         (updated.empty() ? "" : ", " + total(plan.update) + " to update");
 }
 
 }  // namespace shardwise::detail

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "shardwise/version.hpp"
+#include "shardwise/core/error.hpp"
 
 namespace shardwise {
 
@@ -21,5 +21,18 @@ enum class Keep : std::uint8_t {
 inline std::string to_string(Keep keep) {
   return keep == Keep::whole ? "Keep::whole" : "Keep::state_over_data";
 }
+
+namespace detail {
+
+/// Throws argument_error for a Keep that cuts, where there is no mesh.
+inline void require_whole(const char* who, Keep keep) {
+  if (keep == Keep::whole) return;
+  throw argument_error({who, ": ", keep,
+                        " cuts what an optimizer keeps over the ranks along the axis data of a "
+                        "mesh, but this model is on no mesh: make the model on MeshRanks, or leave "
+                        "Keep out"});
+}
+
+}  // namespace detail
 
 }  // namespace shardwise

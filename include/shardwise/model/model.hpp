@@ -302,10 +302,12 @@ class Model : public ModelBase<Ctx> {
   }
 
   /// The collectives of a step for inputs of shape `in`. `keep` is that of the optimizer.
-  Plan plan(const input_shapes& in, [[maybe_unused]] Keep keep = Keep::whole) const {
+  /// throws   argument_error for a Keep other than `whole` of a model that is on no mesh
+  Plan plan(const input_shapes& in, Keep keep = Keep::whole) const {
     if constexpr (Base::is_on_mesh) {
       return plan_of<E, Use>(architecture_, run_.all_ranks.sizes(), in, this->sending(), keep);
     } else {
+      detail::require_whole("plan", keep);
       return plan_of<E, Use>(architecture_, run_.ranks.size(), in, this->sending());
     }
   }

@@ -2,7 +2,6 @@
 // The memory of a rank's parameters and of their gradients.
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -13,36 +12,10 @@
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/precision.hpp"
 
 namespace shardwise {
-
-/// Whether the gradient of a parameter is one summand on each rank until it is settled.
-template <class Use>
-inline constexpr bool owes_reduction = Use::debt::movement == Movement::all_reduce;
-
-/// How the ranks hold a parameter and its gradient.
-enum class Holding : std::uint8_t {
-  owing,  ///< whole on every rank; the gradient is one summand on each rank until it is settled
-  alike,  ///< whole on every rank, the gradient too
-  split   ///< one block on each rank
-};
-
-/// In the order of their parameters in memory.
-inline constexpr std::array holdings{Holding::owing, Holding::alike, Holding::split};
-
-/// How the ranks hold a parameter that is used as `Use`, a ParameterUse.
-template <class Use>
-inline constexpr Holding holding_of = ShardedLayout<typename Use::stored> ? Holding::split
-                                      : owes_reduction<Use>               ? Holding::owing
-                                                                          : Holding::alike;
-
-/// The place of a parameter in the memory of all parameters.
-struct ParameterSlot {
-  Holding holding = Holding::alike;  ///< its group
-  bool decays = true;                ///< its half of the group, see ParameterSpec::decays
-  std::size_t offset = 0;            ///< elements before it in its half
-};
 
 namespace detail {
 
@@ -62,18 +35,15 @@ struct Collect {
 
 }  // namespace detail
 
-/// All parameters of a rank in one piece of memory, and all gradients in another, in the same
-/// order: first those with an owed reduction, without gaps, so that they are settled together; then
-/// those that all ranks hold alike; then the split ones. In each group, those that decay come
-/// first, see ParameterSpec::decays. Each parameter of the last two groups is
-/// padded with zeros to whole cache lines, unless they are made dense.
+/// All parameters of a rank in one piece of memory, and all gradients in another, in the order of a
+/// ParameterLayout.
 ///
 /// Layers read and write this memory, or other memory in the compute dtype if dtypes differ:
 /// `copies` of all parameters, and the gradients of one batch. These gradients are collected only
 /// when they are needed or when another batch is added. So in a step of one batch, an optimizer's
 /// read is the only further pass over them.
 template <class P>
-class ParameterMemory {
+class ParameterMemory : public ParameterLayout {
  public:
   ///@{
   /// As Precision says.
@@ -87,18 +57,12 @@ class ParameterMemory {
   /// Whether layers write gradients to separate memory, from which they are collected.
   static constexpr bool collects = !std::same_as<compute, gradient>;
 
-  /// Reserves memory for a parameter of `elements` local elements, while a model is bound.
-  ParameterSlot reserve(std::size_t elements, Holding holding, bool decays) {
-    Group& group = groups_[static_cast<std::size_t>(holding)];
-    std::size_t& end = decays ? group.decaying : group.others;
-    const ParameterSlot slot{holding, decays, end};
-    end += holding == Holding::owing || is_dense_ ? elements : padded(elements);
-    return slot;
+  /// The order of no parameters yet, with gaps.
+  static constexpr ParameterLayout empty_layout() {
+    return ParameterLayout(std::min({sizeof(compute), sizeof(parameter), sizeof(gradient)}));
   }
 
-  /// Leaves no gaps between the parameters of a group, so that all can be settled together. Called
-  /// before any is reserved.
-  void make_dense() { is_dense_ = true; }
+  ParameterMemory() : ParameterLayout(empty_layout()) {}
 
   /// Allocates all reserved memory, and fills it with zeros.
   template <class Backend>
@@ -116,23 +80,6 @@ class ParameterMemory {
     if constexpr (collects) take(of_batch_, batch_memory_);
   }
 
-  /// Elements of all parameters, gaps included.
-  std::size_t size() const { return begin_of(Holding::split) + group(Holding::split).size(); }
-
-  /// Calls f(first, last, decays) for runs of the elements [first, last) of parameters that decay,
-  /// or that do not.
-  template <class F>
-  void for_each_decay(F&& f) const {
-    for (const Holding holding : holdings) {
-      const std::size_t begin = begin_of(holding), middle = begin + group(holding).decaying;
-      f(begin, middle, true);
-      f(middle, begin + group(holding).size(), false);
-    }
-  }
-
-  /// The elements of one group.
-  Interval elements_of(Holding holding) const { return {begin_of(holding), group(holding).size()}; }
-
   /// All parameters.
   std::span<parameter> values() const { return {values_, size()}; }
   /// All gradients, valid after they are collected; empty in a model that only goes forward.
@@ -141,12 +88,11 @@ class ParameterMemory {
   ///@{
   /// The gradients with an owed reduction, those that are split over the ranks, and those of any
   /// group. Valid after they are collected.
-  std::span<gradient> owing() const { return {gradients_, group(Holding::owing).size()}; }
-  std::span<gradient> split() const {
-    return {gradients_ + begin_of(Holding::split), group(Holding::split).size()};
-  }
+  std::span<gradient> owing() const { return of(Holding::owing); }
+  std::span<gradient> split() const { return of(Holding::split); }
   std::span<gradient> of(Holding holding) const {
-    return {gradients_ + begin_of(holding), group(holding).size()};
+    const Interval here = elements_of(holding);
+    return {gradients_ + here.offset, here.size};
   }
   ///@}
 
@@ -221,7 +167,7 @@ class ParameterMemory {
   }
   template <class Backend>
   void collect_owing(Backend& backend) {
-    collect_to(backend, group(Holding::owing).size(), Write::replace);
+    collect_to(backend, elements_of(Holding::owing).size, Write::replace);
   }
   ///@}
 
@@ -233,12 +179,6 @@ class ParameterMemory {
   ///@}
 
  private:
-  static constexpr std::size_t padded(std::size_t elements) {
-    constexpr std::size_t line =
-        64 / std::min({sizeof(compute), sizeof(parameter), sizeof(gradient)});
-    return (elements + line - 1) / line * line;
-  }
-
   /// Collects the gradients before `end` that are not collected yet.
   template <class Backend>
   void collect_to([[maybe_unused]] Backend& backend, [[maybe_unused]] std::size_t end,
@@ -252,26 +192,6 @@ class ParameterMemory {
     }
   }
 
-  /// Elements of the parameters of one group, with what they are padded by.
-  struct Group {
-    std::size_t decaying = 0;
-    std::size_t others = 0;
-
-    std::size_t size() const { return decaying + others; }
-  };
-
-  const Group& group(Holding holding) const { return groups_[static_cast<std::size_t>(holding)]; }
-  std::size_t begin_of(Holding holding) const {
-    if (holding == Holding::owing) return 0;
-    return padded(group(Holding::owing).size()) +
-           (holding == Holding::split ? padded(group(Holding::alike).size()) : 0);
-  }
-  std::size_t position(const ParameterSlot& slot) const {
-    return begin_of(slot.holding) + (slot.decays ? 0 : group(slot.holding).decaying) + slot.offset;
-  }
-
-  std::array<Group, 3> groups_{};  // by Holding
-  bool is_dense_ = false;
   std::size_t collected_ = 0;
   std::uint64_t copied_version_ = 0;
   parameter* values_ = nullptr;

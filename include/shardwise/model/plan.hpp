@@ -217,13 +217,15 @@ struct PlanVisitor : WalkVisitor {
   }
 };
 
-/// Counts the elements of parameters on the rank at `place`, of each group and of all.
+/// Counts the elements of parameters on the rank at `place`, and finds their order in memory: by
+/// default without gaps.
 struct ParameterCounter : WalkVisitor {
-  explicit constexpr ParameterCounter(Place at) : place(at) {}
+  explicit constexpr ParameterCounter(Place at) : place(at) { memory.make_dense(); }
+  constexpr ParameterCounter(Place at, const ParameterLayout& empty) : place(at), memory(empty) {}
 
   Place place;
+  ParameterLayout memory{1};
   std::size_t elements = 0;
-  std::array<std::size_t, holdings.size()> of_group{};  ///< by Holding
 
   template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape&) {}
@@ -233,7 +235,7 @@ struct ParameterCounter : WalkVisitor {
       using Use = typename decltype(use)::type;
       const std::size_t here = local_shape<typename Use::stored>(spec.shape, place).elements();
       elements += here;
-      of_group[static_cast<std::size_t>(holding_of<Use>)] += here;
+      memory.reserve(here, holding_of<Use>, spec.decays);
     });
   }
 };
@@ -321,8 +323,8 @@ constexpr std::size_t updated_parameters_of_rank(const L& model, const MeshPlace
   detail::walk<E, Train>(model, in, counter);
   if (keep == Keep::whole) return counter.elements;
   std::size_t elements = 0;
-  for (const std::size_t group : counter.of_group)
-    elements += block_of(group, place[MeshAxis::data]).size;
+  for (const Holding holding : holdings)
+    elements += block_of(counter.memory.elements_of(holding).size, place[MeshAxis::data]).size;
   return elements;
 }
 

@@ -22,6 +22,9 @@
 //   updated_parameters_of_rank<E>(M{}, place, shape, keep)
 //                                                the parameters whose moments a rank of a mesh
 //                                                keeps
+//   state_of_rank<E, dtypes>(M{}, place, shape, moments, keep)
+//                                                the bytes that a rank allocates for parameters,
+//                                                gradients and moments
 //
 // All take the layouts of the two ends after their other arguments; the default is Invariant. They
 // also work for your own layers if output_shape, parameter_specs and exchange_shapes are constexpr.
@@ -59,9 +62,9 @@ constexpr Shape input_shape(batch samples) {
 
 /// The memory of one rank for a model in training, in elements: its parameters, their gradients,
 /// and the values that layers save for backward. A rank needs more: this does not count the moments
-/// of an optimizer (see updated_parameters_of_rank), the few numbers for each row or channel of
-/// normalisations, and memory within a step: values that no layer saves, also gathered ones, their
-/// gradients, weights packed by a backend, and the model's Pool.
+/// of an optimizer (see state_of_rank), the few numbers for each row or channel of normalisations,
+/// and memory within a step: values that no layer saves, also gathered ones, their gradients,
+/// weights packed by a backend, and the model's Pool.
 struct RankMemory {
   std::size_t parameters = 0;  ///< and as many gradients
   std::size_t saved = 0;       ///< of layers' inputs and outputs, from forward until backward
@@ -249,6 +252,68 @@ constexpr MemoryOfRanks<Ranks> memory_of(const shapes_t<Offered>& in) {
 template <class M, int Ranks, Layout Offered = Invariant, Layout Wanted = Invariant>
 constexpr MemoryOfRanks<Ranks> memory_of(batch samples) {
   return memory_of<M, Ranks, Offered, Wanted>(input_shape<M>(samples));
+}
+
+/// The bytes that a model in training and its optimizer allocate on one rank for parameters and for
+/// what belongs to each of them, from step to step.
+struct StateMemory {
+  std::size_t parameters = 0;
+  std::size_t copies = 0;     ///< of parameters, for layers, if layers compute in another dtype
+  std::size_t gradients = 0;  ///< the sums over the batches of a step
+  std::size_t of_batch = 0;   ///< gradients of one batch, if layers compute in another dtype
+  std::size_t moments = 0;    ///< of the optimizer
+
+  /// All of them.
+  constexpr std::size_t bytes() const {
+    return parameters + copies + gradients + of_batch + moments;
+  }
+
+  friend constexpr bool operator==(const StateMemory&, const StateMemory&) = default;
+};
+
+namespace detail {
+
+/// Of parameters in the order `memory`; the optimizer keeps the moments of `updated` elements.
+template <class P>
+constexpr StateMemory state_of(const ParameterLayout& memory, std::size_t updated,
+                               std::size_t moments) {
+  using Memory = ParameterMemory<P>;
+  const std::size_t size = memory.size();
+  const std::size_t in_compute = size * sizeof(typename Memory::compute);
+  return {size * sizeof(typename Memory::parameter), Memory::copies ? in_compute : 0,
+          size * sizeof(typename Memory::gradient), Memory::collects ? in_compute : 0,
+          updated * moments * sizeof(accumulate_t<typename Memory::parameter>)};
+}
+
+}  // namespace detail
+
+/// The state of a rank that is on no mesh, for a model that computes as the PrecisionChoice P says.
+/// `moments` are the numbers that the optimizer's rule keeps for each element, as
+/// `AdamW{}.moments()`. The gaps in front of parameters that begin at cache lines count, too.
+template <class E, class P, class L>
+constexpr StateMemory state_of_rank(const L& model, Place place,
+                                    const shapes_t<typename E::offered>& in, std::size_t moments) {
+  using Dtypes = typename detail::precision_of<P>::type;
+  detail::ParameterCounter counter(place, ParameterMemory<Dtypes>::empty_layout());
+  detail::walk<E, Train>(model, in, counter);
+  return detail::state_of<Dtypes>(counter.memory, counter.memory.size(), moments);
+}
+
+/// The same for the rank at `place` of a mesh, with an optimizer that has this Keep: there gaps are
+/// only between the three groups of parameters, and moments of a share have none.
+template <class E, class P, class L>
+constexpr StateMemory state_of_rank(const L& model, const MeshPlace& place,
+                                    const shapes_t<typename E::offered>& in, std::size_t moments,
+                                    Keep keep = Keep::whole) {
+  using Dtypes = typename detail::precision_of<P>::type;
+  ParameterLayout empty = ParameterMemory<Dtypes>::empty_layout();
+  empty.make_dense();
+  detail::ParameterCounter counter(place[MeshAxis::tensor], empty);
+  detail::walk<E, Train>(model, in, counter);
+  const bool is_cut = keep != Keep::whole && place[MeshAxis::data].size > 1;
+  const std::size_t updated =
+      is_cut ? updated_parameters_of_rank<E>(model, place, in, keep) : counter.memory.size();
+  return detail::state_of<Dtypes>(counter.memory, updated, moments);
 }
 
 }  // namespace shardwise

@@ -10,7 +10,6 @@
 #include "shardwise/comm/detail/agreed.hpp"
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
-#include "shardwise/core/error.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/keep.hpp"
@@ -54,11 +53,8 @@ template <class Context>
 Keep agreed_keep(Run<Context>& run, Keep keep) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     require_agreed(gathered(run.all_ranks, keep), "what an Optimizer keeps");
-  } else if (keep != Keep::whole) {
-    throw argument_error({"Optimizer: ", keep,
-                          " cuts what it keeps over the ranks along the axis data of a mesh, but "
-                          "this model is on no mesh: make the model on MeshRanks, or leave Keep "
-                          "out"});
+  } else {
+    require_whole("Optimizer", keep);
   }
   return keep;
 }

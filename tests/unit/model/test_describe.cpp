@@ -63,9 +63,12 @@ layer     layout                          output here            parameters  her
 2 Narrow  Sharded<feature> -> Partial     [batch 2, feature 6]           66    66
           Partial -> Invariant            [batch 2, feature 6]                     all_reduce(12 x float64), 0 bytes
 Sum       Invariant                       [batch 2, feature 6]
+this rank holds 1216 bytes of parameters and 1216 bytes of gradients, and an optimizer keeps the moments of 136 parameters
 gradients settle by nothing
 in each step all ranks together send 0 bytes forward, 0 bytes backward, 0 bytes to settle
 )");
+  CHECK(model.values().size_bytes() == 1216);
+  CHECK(model.gradients().size_bytes() == 1216);
 }
 
 TEST_CASE("the calls that a recomputed block makes again have a row") {
