@@ -11,6 +11,7 @@
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
@@ -19,6 +20,7 @@
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 #include "support/mpi_ranks.hpp"
+#include "support/steps_on_mesh.hpp"
 
 namespace {
 
@@ -178,4 +180,12 @@ TEST_CASE("a sum in shares") { check_step<Mlp, Ends<Invariant, Invariant>, Invar
 
 TEST_CASE("a batch over ranks, in uneven blocks: gathers, scattered sums, settled gradients") {
   check_step<Mlp, Ends<Batch, Batch>, Batch>(61, false);
+}
+
+TEST_CASE("ranks that keep a share of the moments come to the bits of those that keep all") {
+  if (testing::World::get().lacks(4)) return;
+  MeshRanks<MpiCommunicator> ranks(MpiCommunicator(MPI_COMM_WORLD), {.data = 2, .tensor = 2});
+  Reference backend;
+  CHECK(testing::steps_on_mesh(backend, ranks, Keep::state_over_data) ==
+        testing::steps_on_mesh(backend, ranks, Keep::whole));
 }

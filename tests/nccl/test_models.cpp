@@ -9,8 +9,10 @@
 #include "nccl/ranks.hpp"
 #include "nccl/stand_in.hpp"
 #include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
+#include "support/steps_on_mesh.hpp"
 #include "unit/far_train/machine.hpp"
 #include "unit/far_train/ten_steps.hpp"
 
@@ -33,4 +35,18 @@ TEST_CASE_TEMPLATE("nccl: steps of a model that starts sums", T, float, double, 
     CHECK(!stand_in::some_at_once);
     CHECK(nothing_is_left());
   }
+}
+
+TEST_CASE("nccl: ranks of a mesh that keep all moments, or a share of them") {
+  run_nccl_ranks(4, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
+    const mesh sizes{.data = 2, .tensor = 2};
+    MeshRanks<ThreadCommunicator> near_ranks(threads, sizes);
+    Reference near;
+    const auto expected = steps_on_mesh(near, near_ranks, Keep::whole);
+    MeshRanks<NcclCommunicator> ranks(nccl, sizes);
+    HostGpu gpu(nccl.stream());
+    for (const Keep keep : {Keep::whole, Keep::state_over_data})
+      CHECK(steps_on_mesh(gpu, ranks, keep) == expected);
+  });
+  CHECK(nothing_is_left());
 }
