@@ -4,13 +4,20 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/counting.hpp"
+#include "shardwise/comm/detail/sum_tree.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
@@ -173,6 +180,106 @@ using Batch = Sharded<Axis::batch>;
 struct Mlp : Sequential<ColumnParallelLinear<24, 90>, Relu, RowParallelLinear<90, 70>> {};
 
 }  // namespace
+
+/// What rank `rank` gives of element i.
+template <class T>
+T given(int rank, std::size_t i) {
+  return static_cast<T>(static_cast<float>((i * 37 + static_cast<std::size_t>(rank) * 101) % 1009) /
+                        (std::is_integral_v<T> ? 1.0F : 7.0F));
+}
+
+/// The sum of element i, along the tree of comm/detail/sum_tree.hpp written anew.
+template <class T>
+T sum_of_tree(int ranks, std::size_t i) {
+  std::vector<accumulate_t<T>> terms;
+  const int shared = ranks - static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
+  for (int rank = 0; rank < ranks; ++rank) {
+    terms.push_back(static_cast<accumulate_t<T>>(given<T>(rank, i)));
+    if (rank < 2 * shared) terms.back() += static_cast<accumulate_t<T>>(given<T>(++rank, i));
+  }
+  for (std::size_t half = terms.size() / 2; half > 0; half /= 2)
+    for (std::size_t k = 0; k < half; ++k) terms[k] += terms[half + k];
+  return static_cast<T>(terms[0]);
+}
+
+/// Sums of n elements, whole and in uneven blocks, of which some are empty.
+template <class T>
+void check_sums_of_tree(MpiCommunicator& ranks, std::size_t n) {
+  CAPTURE(ranks.size());
+  std::vector<T> data(n), expected(n), block;
+  for (std::size_t i = 0; i < n; ++i) {
+    data[i] = given<T>(ranks.rank(), i);
+    expected[i] = sum_of_tree<T>(ranks.size(), i);
+  }
+  std::vector<std::size_t> counts(static_cast<std::size_t>(ranks.size()));
+  for (std::size_t i = 0; i < n; ++i) ++counts[(i * i + 3) % counts.size()];
+  const auto rank = static_cast<std::size_t>(ranks.rank());
+  block.resize(counts[rank]);
+  ranks.reduce_scatter<T>(data, block, counts);
+  ranks.all_reduce<T>(data, data);
+  CHECK(std::memcmp(data.data(), expected.data(), n * sizeof(T)) == 0);
+  const std::size_t begin = detail::offset(counts, ranks.rank());
+  CHECK(std::memcmp(block.data(), expected.data() + begin, block.size() * sizeof(T)) == 0);
+
+  std::ranges::fill(data, T{});
+  ranks.all_gather<T>(block, data, counts);
+  CHECK(std::memcmp(data.data(), expected.data(), n * sizeof(T)) == 0);
+  if (rank != 5) std::ranges::fill(data, T{});
+  ranks.broadcast(std::span(data), 5);
+  CHECK(std::memcmp(data.data(), expected.data(), n * sizeof(T)) == 0);
+}
+
+/// Which of two equal zeros a maximum is depends on the order: it is one order for all elements.
+void check_order_of_all_elements(MpiCommunicator& ranks) {
+  std::vector<float> zeros(100, ranks.rank() % 3 == 0 ? 0.0F : -0.0F);
+  ranks.all_reduce<float>(zeros, zeros, Reduction::max);
+  CHECK(std::ranges::all_of(
+      zeros, [&](float zero) { return std::signbit(zero) == std::signbit(zeros[0]); }));
+}
+
+/// Messages of this rank in an all_reduce of at least as many elements as ranks: those of the tree,
+/// and of the gather of the sums, where a message is two if blocks of the last and first rank meet.
+std::size_t messages_of_sum(int rank, int ranks) {
+  const detail::SumTree tree(ranks);
+  const int halvings = std::countr_zero(static_cast<unsigned>(tree.places()));
+  int messages = tree.is_second(rank) ? 1 : halvings + (tree.shares_place(rank) ? 1 : 0);
+  for (int skip = 1; skip < ranks; skip *= 2)
+    messages += rank + std::min(skip, ranks - skip) > ranks ? 2 : 1;
+  return static_cast<std::size_t>(messages);
+}
+
+TEST_CASE("more than 16 ranks add along a tree, and compare calls, in log2 P messages") {
+  MpiCommunicator world(MPI_COMM_WORLD);
+  for (const int size : {17, 19, 20}) {
+    if (testing::World::get().lacks(size)) return;
+    MpiCommunicator ranks = world.split(world.rank() < size ? 0 : 1, 0);
+    if (world.rank() >= size) continue;
+    for (const std::size_t n : {std::size_t{5}, std::size_t{100}, std::size_t{5001}}) {
+      check_sums_of_tree<float>(ranks, n);
+      check_sums_of_tree<bf16>(ranks, n);
+      check_sums_of_tree<std::int64_t>(ranks, n);
+    }
+    check_order_of_all_elements(ranks);
+    std::vector<double> data(64, 1.0);
+    seen.clear();
+    is_watching = true;
+    ranks.all_reduce<double>(data, data);
+    is_watching = false;
+    CHECK(data[63] == size);
+    const auto headers = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(size - 1)));
+    CHECK(seen.size() == headers + messages_of_sum(ranks.rank(), size));
+  }
+}
+
+TEST_CASE("of more than 16 ranks one does not come") {
+  MpiCommunicator world(MPI_COMM_WORLD);
+  if (testing::World::get().lacks(17)) return;
+  MpiCommunicator ranks(MPI_COMM_WORLD, {.timeout = std::chrono::milliseconds(300)});
+  if (ranks.rank() != 7)
+    CHECK_THROWS_WITH_AS(ranks.barrier(), doctest::Contains(", which may itself wait for another;"),
+                         peer_error);
+  world.barrier();
+}
 
 TEST_CASE("a sum in one call") { check_step<Mlp, Ends<Invariant, Invariant>, Invariant>(3, false); }
 

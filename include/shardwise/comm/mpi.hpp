@@ -31,8 +31,11 @@ namespace shardwise {
 /// A rank that is a process of MPI. Copies are the same rank of the same group. It keeps the
 /// contract of `Communicator`, and further:
 ///
-/// - Sums run in rank order, with the bits that thread ranks get: blocks are exchanged, added up by
-///   `ordered_sum`, and gathered. MPI_Allreduce promises no order and knows no 16-bit floats.
+/// - Sums of up to 16 ranks run in rank order, with the bits that thread ranks get: blocks are
+///   exchanged, added up by `ordered_sum`, and gathered. MPI_Allreduce promises no order and knows
+///   no 16-bit floats. Sums of more ranks run along a binary tree (comm/detail/sum_tree.hpp), which
+///   depends on the number of ranks alone: a run repeats, all ranks get the same bits, and
+///   reduce_scatter has the bits of all_reduce.
 /// - A group has its own communicator of MPI, so its messages cannot reach another group.
 /// - The memory of messages that no rank receives is not freed. The communicator of MPI of a group
 ///   in which this rank has sent or received, or in which a call has failed, is freed only when MPI
@@ -50,14 +53,21 @@ namespace shardwise {
 ///
 /// A rank that waits longer than the time-out, because another has stopped, computes without end,
 /// or waits in another group or in a receive, gets a peer_error, which names the ranks that do not
-/// come. After a tenth of that time, and at most a minute, a line on standard error says the same.
-/// If an error comes while other data is on its way, MPI may still write to the caller's memory:
-/// then the error is printed, and the job ends. Not limited are waits inside MPI when it starts and
-/// ends and when groups are made.
+/// come; in a group of more than 16 ranks it names the one of which this rank waits to hear, which
+/// may itself wait. After a tenth of that time, and at most a minute, a line on standard error says
+/// the same. If an error comes while other data is on its way, MPI may still write to the caller's
+/// memory: then the error is printed, and the job ends. Not limited are waits inside MPI when it
+/// starts and ends and when groups are made.
 ///
 /// Bytes on the wire, per rank, for n bytes on each of P ranks: all_reduce n(P-1) in one call up to
 /// 4 KiB, and 2n(P-1)/P above; broadcast the same, the first at the root alone; all others as the
 /// contract says. Checks at `communicating` add a message of 48 bytes to every other rank.
+///
+/// Above 16 ranks each of these is sent in ceil(log2 P) messages instead of P-1: those of checks,
+/// of all_gather (up to two for each, where the blocks of the last and the first rank meet), and of
+/// sums. There all_reduce always sends 2n(P-1)/P, the sums in accumulate_t; if P is no power of
+/// two, 2^k is the next below, and a rank that shares its place in the tree sends n and receives
+/// its sums before the gather. Gather, scatter, all_to_all and small broadcasts are as before.
 class MpiCommunicator : public Collectives<MpiCommunicator> {
  public:
   /// Bytes of the largest all_reduce in which each rank sends its whole input to all others.

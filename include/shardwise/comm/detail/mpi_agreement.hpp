@@ -2,6 +2,7 @@
 // Checks that all ranks of a group are about to make the same call, by control messages before it.
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -19,6 +20,7 @@
 #include "shardwise/comm/detail/mpi_exchange.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_wait.hpp"
+#include "shardwise/comm/detail/sum_tree.hpp"
 #include "shardwise/core/error.hpp"
 
 namespace shardwise::detail::mpi {
@@ -45,6 +47,7 @@ class Agreement {
         world_ranks_(world_ranks),
         rank_(static_cast<std::size_t>(rank)),
         calls_(world_ranks.size()),
+        outbox_(std::make_unique<ControlMessage[]>(std::bit_width(world_ranks.size()))),
         requests_(2 * world_ranks.size(), MPI_REQUEST_NULL),
         has_left_(world_ranks.size()) {
     std::vector<int> numbers(world_ranks.size());
@@ -59,7 +62,8 @@ class Agreement {
   /// Tells the other ranks that this one leaves, and does not wait: ranks that wait for this one
   /// get a peer_error.
   ~Agreement() {
-    if (is_read_) static_cast<void>(mine_.release());
+    if (is_read_) static_cast<void>(outbox_.release());
+    static_cast<void>(parting_.release());
     if (is_finalized()) return;
     for (std::size_t r = 0; r < calls_.size(); ++r)
       for (const int tag : {collective_tag_, message_tag_})
@@ -72,13 +76,15 @@ class Agreement {
   /// also after an error of MPI.
   void agree(const Call& call) {
     throw_if_anyone_left(call);
-    calls_[rank_] = *mine_ = ControlMessage(exchange_.number(), call);
-    exchange_calls();
+    calls_[rank_] = ControlMessage(exchange_.number(), call);
+    const bool agreed = exchange_.is_direct() ? exchange_calls() : compare_in_rounds();
     throw_if_anyone_left(call);
-    const auto same = [&](std::size_t q, std::size_t r) { return calls_[q] == calls_[r]; };
-    bool agreed = true;
-    for (std::size_t r = 1; r < calls_.size(); ++r) agreed &= same(0, r);
     if (agreed) return;
+    const auto same = [&](std::size_t q, std::size_t r) { return calls_[q] == calls_[r]; };
+    if (!exchange_.is_direct()) {
+      const ControlMessage mine = calls_[rank_];
+      exchange_.gather_bytes(&mine, calls_.data(), sizeof mine);
+    }
     const std::vector<CallText> texts = all_call_texts(call);
     throw collective_error(describe_mismatch(exchange_.number(), world_ranks_, texts, same));
   }
@@ -125,44 +131,90 @@ class Agreement {
     }
     if (message.has_left()) {
       has_left_[from] = 1;
-      tell_others();
+      tell_others_of(from);
     }
     throw_if_left(call, from);
     return message.call.as_send();
   }
 
  private:
-  void exchange_calls() {
+  /// Each rank sends its call to each. Returns whether all are the same.
+  bool exchange_calls() {
+    outbox_[0] = calls_[rank_];
     const std::span<MPI_Request> received = std::span(requests_).first(calls_.size());
     const std::span<MPI_Request> sent = std::span(requests_).subspan(calls_.size());
-    try {
-      exchange_calls(received, sent);
-    } catch (const std::exception& error) {
-      give_up(error, received);
-      for (MPI_Request& request : sent) forget(request);
-      throw;
-    }
+    or_give_up(received, sent, [&] {
+      for (std::size_t r = 0; r < calls_.size(); ++r)
+        if (r != rank_) start_receive(calls_[r], r, received[r]);
+      for (std::size_t r = 0; r < calls_.size(); ++r)
+        if (r != rank_) start_send(outbox_[0], r, sent[r]);
+      wait_all(received, world_ranks_, exchange_.wait());
+      for (std::size_t r = 0; r < calls_.size(); ++r) {
+        if (r == rank_) continue;
+        if (calls_[r].has_left()) has_left_[r] = 1;
+        if (!calls_[r].has_call()) forget(sent[r]);  // no rank will receive it
+      }
+      wait_all(sent, world_ranks_, exchange_.wait());
+    });
+    return std::ranges::all_of(calls_, [&](const ControlMessage& c) { return c == calls_[0]; });
   }
 
-  void exchange_calls(std::span<MPI_Request> received, std::span<MPI_Request> sent) {
-    const std::size_t ranks = calls_.size();
-    for (std::size_t r = 0; r < ranks; ++r)
-      if (r != rank_)
-        check(MPI_Irecv(&calls_[r], ControlMessage::bytes, MPI_BYTE, world_ranks_[r],
-                        collective_tag_, channel_->comm(), &received[r]),
-              "MPI_Irecv");
-    for (std::size_t r = 0; r < ranks; ++r)
-      if (r != rank_)
-        check(MPI_Isend(mine_.get(), ControlMessage::bytes, MPI_BYTE, world_ranks_[r],
-                        collective_tag_, channel_->comm(), &sent[r]),
-              "MPI_Isend");
-    wait_all(received, world_ranks_, exchange_.wait());
-    for (std::size_t r = 0; r < ranks; ++r) {
-      if (r == rank_) continue;
-      if (calls_[r].has_left()) has_left_[r] = 1;
-      if (!calls_[r].has_call()) forget(sent[r]);  // no rank will receive it
-    }
-    wait_all(sent, world_ranks_, exchange_.wait());
+  /// The same in larger groups: each rank tells what it has heard in a few rounds, until all have
+  /// heard of all. One that hears that another has left goes on, so that the others hear it too.
+  bool compare_in_rounds() {
+    ControlMessage heard = calls_[rank_];
+    ControlMessage next;
+    std::size_t rounds = 0;
+    const std::span<MPI_Request> received = std::span(requests_).first(1);
+    const std::span<MPI_Request> sent =
+        std::span(requests_).subspan(1, std::bit_width(calls_.size()));
+    const auto exchange = [&](const SkipRound& round) {
+      const auto from = static_cast<std::size_t>(round.from);
+      outbox_[rounds] = heard;
+      start_receive(next, from, received[0]);
+      start_send(outbox_[rounds], static_cast<std::size_t>(round.to), sent[rounds]);
+      ++rounds;
+      wait_all(received, world_ranks_.subspan(from, 1), exchange_.wait());
+      heard = heard_of_both(heard, next, from);
+    };
+    or_give_up(received, sent, [&] {
+      for_each_skip(static_cast<int>(rank_), static_cast<int>(calls_.size()), exchange);
+      if (heard.number == ControlMessage::gave_up) {
+        has_left_[static_cast<std::size_t>(heard.call.root)] = 1;
+        for (MPI_Request& request : sent) forget(request);  // perhaps no rank will receive it
+      }
+      wait_all(sent, world_ranks_, exchange_.wait());
+    });
+    return heard == calls_[rank_];
+  }
+
+  /// That a rank has left counts more than that calls differ.
+  ControlMessage heard_of_both(const ControlMessage& heard, const ControlMessage& next,
+                               std::size_t from) const {
+    if (heard.number == ControlMessage::gave_up) return heard;
+    if (next.has_left()) return ControlMessage::given_up_for(from);
+    if (next.number == ControlMessage::gave_up || next == heard) return next;
+    return ControlMessage(ControlMessage::differ);
+  }
+
+  void start_receive(ControlMessage& message, std::size_t from, MPI_Request& request) const {
+    check(MPI_Irecv(&message, ControlMessage::bytes, MPI_BYTE, world_ranks_[from], collective_tag_,
+                    channel_->comm(), &request),
+          "MPI_Irecv");
+  }
+  void start_send(const ControlMessage& message, std::size_t to, MPI_Request& request) const {
+    check(MPI_Isend(&message, ControlMessage::bytes, MPI_BYTE, world_ranks_[to], collective_tag_,
+                    channel_->comm(), &request),
+          "MPI_Isend");
+  }
+
+  template <class F>
+  void or_give_up(std::span<MPI_Request> received, std::span<MPI_Request> sent, F f) try {
+    f();
+  } catch (const std::exception& error) {
+    give_up(error, received);
+    for (MPI_Request& request : sent) forget(request);
+    throw;
   }
 
   /// Before `error` leaves: MPI no longer writes into what is received.
@@ -189,9 +241,11 @@ class Agreement {
 
   /// For a rank that knows that another one has left: its next collective throws, and the others,
   /// which may not know, would wait for its control message.
-  void tell_others() const {
+  void tell_others_of(std::size_t who) {
+    if (parting_) return;
+    parting_ = std::make_unique<ControlMessage>(ControlMessage::given_up_for(who));
     for (std::size_t r = 0; r < calls_.size(); ++r)
-      if (r != rank_) channel_->send_gave_up(world_ranks_[r], collective_tag_);
+      if (r != rank_) channel_->send(*parting_, world_ranks_[r], collective_tag_);
   }
 
   void throw_if_left(const Call& call, std::size_t rank) const {
@@ -219,10 +273,11 @@ class Agreement {
   std::size_t rank_;
   int collective_tag_ = 0;
   int message_tag_ = 0;
-  std::unique_ptr<ControlMessage> mine_ = std::make_unique<ControlMessage>();  // that MPI reads
-  bool is_read_ = false;               // by MPI, also when this rank has left
-  std::vector<ControlMessage> calls_;  // of the current call, by rank
-  std::vector<MPI_Request> requests_;  // receives, then sends
+  std::vector<ControlMessage> calls_;         // of the current call, by rank
+  std::unique_ptr<ControlMessage[]> outbox_;  // what this rank sends in each round
+  bool is_read_ = false;                      // by MPI, also when this rank has left
+  std::unique_ptr<ControlMessage> parting_;   // what it told when it heard that another has left
+  std::vector<MPI_Request> requests_;         // receives, then sends
   std::vector<std::uint64_t> tables_;  // of all_to_all: sent and received counts, by rank; mine
   std::vector<char> has_left_;         // by rank
   std::string failure_;                // the error of the wait that failed, if one has

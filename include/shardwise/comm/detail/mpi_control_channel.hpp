@@ -13,15 +13,23 @@ namespace shardwise::detail::mpi {
 /// The message of a rank to another one before a collective or a message, or when it leaves a
 /// group.
 struct ControlMessage {
-  std::uint64_t number = 0;  ///< of the collective in its group, from 1; or one of the two below
+  std::uint64_t number = 0;  ///< of the collective in its group, from 1; or one of the three below
   CallRecord call{};
 
   static constexpr std::uint64_t left = 0;  ///< its rank has left the group
   /// Its rank knows that another one has left, and makes no more collectives of the group.
   static constexpr std::uint64_t gave_up = UINT64_MAX;
+  /// Its rank has heard of different calls.
+  static constexpr std::uint64_t differ = UINT64_MAX - 1;
 
   ControlMessage() = default;
   explicit ControlMessage(std::uint64_t which) : number(which) {}
+  /// That its rank gave up because rank `who` of the group has left it.
+  static ControlMessage given_up_for(std::size_t who) {
+    ControlMessage message(gave_up);
+    message.call.root = static_cast<std::int32_t>(who);
+    return message;
+  }
   ControlMessage(std::uint64_t which, const Call& made) : number(which), call(made) {}
 
   bool has_left() const { return number == left; }
@@ -47,15 +55,15 @@ class ControlChannel {
 
   MPI_Comm comm() const { return comm_.get(); }
 
-  /// Does not wait.
+  /// Does not wait. `message` has to stay as long as MPI runs.
+  void send(const ControlMessage& message, int rank, int tag) const {
+    MPI_Request sent = MPI_REQUEST_NULL;
+    MPI_Isend(&message, ControlMessage::bytes, MPI_BYTE, rank, tag, comm(), &sent);
+    if (sent != MPI_REQUEST_NULL) MPI_Request_free(&sent);
+  }
   void send_left(int rank, int tag) const {
     static const ControlMessage left(ControlMessage::left);
     send(left, rank, tag);
-  }
-  /// The same, for a rank that stays in its group.
-  void send_gave_up(int rank, int tag) const {
-    static const ControlMessage gave_up(ControlMessage::gave_up);
-    send(gave_up, rank, tag);
   }
 
   /// A number for a group whose first rank is this one; the two tags of the group are made from it.
@@ -67,13 +75,6 @@ class ControlChannel {
   }
 
  private:
-  /// `message` has to stay as long as MPI runs.
-  void send(const ControlMessage& message, int rank, int tag) const {
-    MPI_Request sent = MPI_REQUEST_NULL;
-    MPI_Isend(&message, ControlMessage::bytes, MPI_BYTE, rank, tag, comm(), &sent);
-    if (sent != MPI_REQUEST_NULL) MPI_Request_free(&sent);
-  }
-
   OwnComm comm_;
   int size_;
   int numbers_ = 0;

@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "shardwise/comm/detail/checks.hpp"
 #include "shardwise/comm/detail/mpi_group.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
+#include "shardwise/comm/detail/sum_tree.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/ordered_sum.hpp"
 #include "shardwise/core/dtype.hpp"
@@ -19,7 +21,8 @@ namespace shardwise::detail::mpi {
 
 using Counts = std::span<const std::size_t>;
 
-/// Bytes of the largest all_reduce in which each rank sends its whole input to all others.
+/// Bytes of the largest all_reduce in which each rank of a direct group (`direct_ranks`) sends its
+/// whole input to all others.
 inline constexpr std::size_t gathered_bytes = 4096;
 
 /// A block for exchange(), which only reads blocks that it sends.
@@ -46,18 +49,76 @@ void copy_own(std::span<const T> from, T* to) {
   if (!from.empty() && from.data() != to) std::copy(from.begin(), from.end(), to);
 }
 
+/// Blocks with these counts, of which each rank has put its own into `out`.
+template <class T>
+void gather_blocks(MpiGroup& group, std::span<T> out, Counts counts) {
+  group.exchange().gather(
+      block_of(out.data(), 0).data, [&](int rank) { return offset(counts, rank); }, dtype_v<T>);
+}
+
 template <class T>
 void move(MpiGroup& group, const moves::AllGather<T>& m) {
-  Exchange& exchange = group.exchange();
   copy_own(m.in, m.out.data() + offset(m.counts, group.rank()));
-  std::ranges::fill(exchange.outgoing(), block_of(m.in.data(), m.in.size()));
-  set_blocks(exchange.incoming(), m.out.data(), m.counts);
-  exchange.run(dtype_v<T>);
+  gather_blocks(group, m.out, m.counts);
+}
+
+/// Along a SumTree, in accumulate_t, rounded at the end.
+template <class T>
+void scatter_sums_of_tree(MpiGroup& group, const moves::ReduceScatter<T>& m) {
+  using A = accumulate_t<T>;
+  const SumTree tree(group.size());
+  const int rank = group.rank();
+  const int place = tree.place_of(rank);
+  const std::size_t n = m.in.size();
+  A* const sums = group.scratch<A>(2 * n);
+  A* const others = sums + n;
+  Exchange& exchange = group.exchange();
+  const auto blocks = [&](A* data, const BlockRange& range) {
+    const std::size_t begin = offset(m.counts, range.begin);
+    return block_of(data + begin, offset(m.counts, range.end) - begin);
+  };
+  const BlockRange all{0, group.size()};
+  const auto add = [&](const BlockRange& range, bool others_first) {
+    const Block at = blocks(sums, range);
+    const std::size_t begin = offset(m.counts, range.begin);
+    std::array<const A*, 2> terms{sums + begin, others + begin};
+    if (others_first) std::swap(terms[0], terms[1]);
+    ordered_sum<A>(terms, 0, at.count, std::array{sums + begin}, m.reduction);
+  };
+
+  std::ranges::transform(m.in, sums, [](T x) { return static_cast<A>(x); });
+  if (tree.is_second(rank)) {
+    exchange.send(rank - 1, blocks(sums, all));
+    exchange.run_transfers(dtype_v<A>);
+    exchange.receive(rank - 1, blocks(sums, {rank, rank + 1}));
+    exchange.run_transfers(dtype_v<A>);
+  } else {
+    if (tree.shares_place(rank)) {
+      exchange.receive(rank + 1, blocks(others, all));
+      exchange.run_transfers(dtype_v<A>);
+      add(all, false);
+    }
+    for (int distance = tree.places() / 2; distance > 0; distance /= 2) {
+      const int partner = place ^ distance;
+      const BlockRange kept = tree.kept(place, distance);
+      exchange.receive(tree.rank_at(partner), blocks(others, kept));
+      exchange.send(tree.rank_at(partner), blocks(sums, tree.kept(partner, distance)));
+      exchange.run_transfers(dtype_v<A>);
+      add(kept, partner < place);
+    }
+    if (tree.shares_place(rank)) {
+      exchange.send(rank + 1, blocks(sums, {rank + 1, rank + 2}));
+      exchange.run_transfers(dtype_v<A>);
+    }
+  }
+  const A* const mine = sums + offset(m.counts, rank);
+  std::transform(mine, mine + m.out.size(), m.out.begin(), [](A x) { return static_cast<T>(x); });
 }
 
 /// Blocks are exchanged and then added in rank order.
 template <class T>
 void move(MpiGroup& group, const moves::ReduceScatter<T>& m) {
+  if (!group.exchange().is_direct()) return scatter_sums_of_tree(group, m);
   const auto ranks = static_cast<std::size_t>(group.size());
   const auto rank = static_cast<std::size_t>(group.rank());
   T* const others = group.scratch<T>(ranks * m.out.size());
@@ -95,7 +156,7 @@ void sum_gathered(MpiGroup& group, const moves::AllReduce<T>& m) {
 
 template <class T>
 void move(MpiGroup& group, const moves::AllReduce<T>& m) {
-  if (m.in.size_bytes() <= gathered_bytes)
+  if (group.exchange().is_direct() && m.in.size_bytes() <= gathered_bytes)
     sum_gathered(group, m);
   else
     sum_shares(group, m);
@@ -126,13 +187,14 @@ void move(MpiGroup& group, const moves::Scatter<T>& m) {
 }
 
 /// A broadcast in which the root sends each rank a share, and the ranks send those to each other,
-/// so that no rank sends more than twice the data. The root receives nothing.
+/// so that no rank sends more than twice the data. In a direct group the root receives nothing.
 template <class T>
 void broadcast_shares(MpiGroup& group, const moves::Broadcast<T>& m) {
   const Counts shares = group.shares(m.out.size());
   const std::span<T> mine = own_block(group, m.out, shares);
   move(group, moves::Scatter<T>{m.out, mine, shares, m.root});
   Exchange& exchange = group.exchange();
+  if (!exchange.is_direct()) return gather_blocks(group, m.out, shares);
   std::ranges::fill(exchange.outgoing(), block_of(mine.data(), mine.size()));
   if (group.rank() != m.root) {
     exchange.outgoing()[static_cast<std::size_t>(m.root)] = {};

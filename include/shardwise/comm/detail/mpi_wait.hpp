@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <exception>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -21,6 +22,13 @@ struct MessageWait {
   int rank = 0;  ///< of the world, which waits
   Patience::Duration timeout{};
   WaitPlace place{};
+  bool is_for_others_too = false;  ///< the other rank may itself wait for a third one
+
+  /// "rank 0 has waited 60 s for rank 1, which may itself wait for another"
+  std::string describe(Patience::Duration time, std::span<const int> missing) const {
+    return waited_text(rank, time, missing) +
+           (is_for_others_too ? ", which may itself wait for another" : "");
+  }
 };
 
 /// Polls until done(). After the time-out it throws a peer_error that names missing(), world ranks;
@@ -37,9 +45,9 @@ void poll_until(Done done, Missing missing, const MessageWait& wait) {
     const std::vector<int> ranks = missing();
     if (ranks.empty()) continue;
     if (event == Patience::Event::timeout)
-      throw peer_error({"in ", wait.place.describe(), ": ",
-                        waited_text(wait.rank, wait.timeout, ranks), timeout_advice});
-    print_warning(waited_text(wait.rank, Patience::warning_after(wait.timeout), ranks) + " in " +
+      throw peer_error(
+          {"in ", wait.place.describe(), ": ", wait.describe(wait.timeout, ranks), timeout_advice});
+    print_warning(wait.describe(Patience::warning_after(wait.timeout), ranks) + " in " +
                   wait.place.describe());
   }
 }

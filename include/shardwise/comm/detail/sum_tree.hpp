@@ -1,0 +1,72 @@
+#pragma once
+// The tree by which many ranks add up, and the ring of skips by which they gather: who sends which
+// blocks to whom. Both depend on the number of ranks alone.
+
+#include <algorithm>
+#include <bit>
+
+#include "shardwise/version.hpp"
+
+namespace shardwise::detail {
+
+/// In groups of up to so many ranks each sends to each other, and one rank adds in rank order.
+inline constexpr int direct_ranks = 16;
+
+/// The blocks of ranks `begin` to `end` - 1.
+struct BlockRange {
+  int begin = 0;
+  int end = 0;
+
+  friend constexpr bool operator==(const BlockRange&, const BlockRange&) = default;
+};
+
+/// A reduction of P ranks, and of their blocks, by recursive halving (Thakur, Rabenseifner and
+/// Gropp 2005, section 4.4). The ranks stand at `places()` places, the largest power of two that is
+/// not above P: of the first 2 (P - places()) ranks two neighbours share a place. First the second
+/// of such two sends all its values to the first. Then in each round the ranks at two places, whose
+/// distance is half of that of the round before, exchange the half of their sums that the other
+/// keeps. The operand of the lower place is the left one, so all elements are added in one order:
+/// that of a binary tree.
+class SumTree {
+ public:
+  constexpr explicit SumTree(int ranks)
+      : places_(static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)))),
+        shared_(ranks - places_) {}
+
+  constexpr int places() const { return places_; }
+  constexpr int place_of(int rank) const { return rank < 2 * shared_ ? rank / 2 : rank - shared_; }
+  /// The rank that adds at this place; for `places()` the number of ranks.
+  constexpr int rank_at(int place) const { return place < shared_ ? 2 * place : place + shared_; }
+  constexpr bool shares_place(int rank) const { return rank < 2 * shared_; }
+  /// Whether the rank before it adds for it.
+  constexpr bool is_second(int rank) const { return shares_place(rank) && rank % 2 == 1; }
+
+  /// The blocks whose sums a place keeps after it has exchanged with the one at this distance.
+  constexpr BlockRange kept(int place, int distance) const {
+    const int first = place / distance * distance;
+    return {rank_at(first), rank_at(first + distance)};
+  }
+
+ private:
+  int places_;
+  int shared_;
+};
+
+/// One round of a rank in a gather from all to all (Bruck et al. 1997): it sends the blocks of
+/// `count` ranks from its own on to the rank `to`, and receives those from rank `from` on.
+struct SkipRound {
+  int to = 0;
+  int from = 0;
+  int count = 0;
+};
+
+/// Calls f(SkipRound) for each of the ceil(log2 P) rounds. After the one with `skip` a rank has
+/// heard of 2 skip ranks, or of all.
+template <class F>
+constexpr void for_each_skip(int rank, int ranks, F f) {
+  for (int skip = 1; skip < ranks; skip *= 2)
+    f(SkipRound{(rank + ranks - skip) % ranks, (rank + skip) % ranks,
+                std::min(skip, ranks - skip)});
+}
+
+}  // namespace shardwise::detail
