@@ -15,6 +15,7 @@ declare -A may=(
   [layers]="core layout comm backend redistribute layers"
   [model]="core layout comm backend redistribute layers/layer.hpp layers/merge.hpp layers/stream.hpp model"
   [train]="core layout comm backend redistribute layers/layer.hpp model train"
+  [pipeline]="core pipeline"
   [testing]="core layout comm backend redistribute model train testing"
   [observe]="core comm model observe"
   [data]="core layout data"

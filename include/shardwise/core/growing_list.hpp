@@ -19,6 +19,12 @@ class GrowingList {
   constexpr GrowingList() = default;
   constexpr GrowingList(std::initializer_list<T> entries)
       : GrowingList(entries.begin(), entries.size()) {}
+  /// So many entries, each T{}.
+  static constexpr GrowingList of_size(std::size_t size) {
+    GrowingList list(nullptr, 0, size);
+    list.size_ = size;
+    return list;
+  }
   constexpr GrowingList(const GrowingList& other) : GrowingList(other.entries_, other.size_) {}
   constexpr GrowingList(GrowingList&& other) noexcept { swap(other); }
   constexpr GrowingList& operator=(GrowingList other) noexcept {

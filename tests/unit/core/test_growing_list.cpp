@@ -24,6 +24,7 @@ constexpr std::size_t sum(const GrowingList<std::size_t>& list) {
 
 static_assert(GrowingList<int>{}.empty());
 static_assert(sum(squares(20)) == 2470 && squares(20).size() == 20 && squares(20)[19] == 361);
+static_assert(GrowingList<int>::of_size(3).size() == 3 && GrowingList<int>::of_size(3)[2] == 0);
 
 }  // namespace
 

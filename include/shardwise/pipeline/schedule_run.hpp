@@ -1,0 +1,247 @@
+#pragma once
+// A pipeline schedule runs without a model: whether it comes to its end, how long it takes, and how
+// much ranks keep.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shardwise/core/growing_list.hpp"
+#include "shardwise/pipeline/schedule.hpp"
+#include "shardwise/pipeline/schedule_fault.hpp"
+#include "shardwise/pipeline/stage_message.hpp"
+
+namespace shardwise {
+
+/// When a rank that sends to another stage goes on.
+enum class Sends : std::uint8_t {
+  buffered,    ///< at once, as thread ranks do
+  one_posted,  ///< when the message before it was taken: receivers have posted one receive for
+               ///< outputs and one for gradients
+  meeting      ///< when the receiver receives this message, as with NCCL on one stream
+};
+
+/// Times of one micro-batch on one rank, in all its chunks together, in any unit; equal for all
+/// ranks, micro-batches and chunks.
+struct PipelineCosts {
+  double forward = 1;              ///< of forward
+  double backward_input = 1;       ///< of the part of backward for the input
+  double backward_parameters = 1;  ///< of the part of backward for the parameters
+  double message = 0;              ///< of one message to another rank; both compute meanwhile
+};
+
+/// The times of a pipeline schedule.
+struct PipelineTimes {
+  double length = 0;  ///< of the step, in the unit of the costs
+  double bubble = 0;  ///< the share of all ranks' time in which they wait
+  detail::GrowingList<int>
+      most_in_flight{};  ///< of each rank: for how many micro-batches it keeps at one
+                         ///< time what forward saves, counted in each chunk
+};
+
+namespace detail {
+
+/// Runs a schedule in which each rank has all its actions. Outputs arrive at a rank in the order in
+/// which they were sent, and so do gradients. What a rank gives itself is always buffered. Times
+/// are those of buffered sends.
+class ScheduleRun {
+ public:
+  constexpr ScheduleRun(const PipelineSchedule& schedule, Sends sends, const PipelineCosts& costs)
+      : schedule_(schedule),
+        sends_(sends),
+        costs_(costs),
+        sent_(GrowingList<Sent>::of_size(2 * static_cast<std::size_t>(schedule.ranks()) *
+                                         schedule.batches_in_chunks())) {
+    Sent* messages = &sent_[0];
+    for (int rank = 0; rank < schedule.ranks(); ++rank) {
+      const std::span<const PipelineAction> actions = schedule.of(rank);
+      Rank one{rank, actions.data(), actions.data() + actions.size()};
+      one.outputs.sent = messages;
+      one.gradients.sent = messages + schedule.batches_in_chunks();
+      messages += 2 * schedule.batches_in_chunks();
+      ranks_.add(one);
+    }
+  }
+  ScheduleRun(const ScheduleRun&) = delete;
+  ScheduleRun& operator=(const ScheduleRun&) = delete;
+
+  /// Runs it as far as it can; where it cannot go on, the fault.
+  constexpr PipelineFault run() {
+    for (bool has_moved = true; has_moved;) {
+      has_moved = false;
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        while (goes_on(ranks_[rank])) has_moved = true;
+        if (fault_.kind != PipelineFault::Kind::none) return fault_;
+      }
+    }
+    for (const Rank& rank : ranks_)
+      if (rank.next != rank.end) return fault_at(rank, PipelineFault::Kind::deadlock);
+    return {};
+  }
+
+  /// Of a schedule that ran to its end.
+  constexpr PipelineTimes times() const {
+    PipelineTimes times;
+    double busy = 0;
+    for (const Rank& rank : ranks_) {
+      times.length = std::max(times.length, rank.clock);
+      times.most_in_flight.add(rank.most_in_flight);
+      busy += rank.busy;
+    }
+    times.bubble = 1 - busy / (times.length * schedule_.ranks());
+    return times;
+  }
+
+ private:
+  struct Sent {
+    StageMessage message{};
+    double time = 0;  // when it arrives
+  };
+  struct Channel {
+    Sent* sent = nullptr;
+    std::size_t count = 0;
+    std::size_t taken = 0;
+  };
+  struct Rank {
+    int number = 0;
+    const PipelineAction* next = nullptr;
+    const PipelineAction* end = nullptr;
+    bool has_computed = false;  // the next action, but not sent what it gives
+    Channel outputs{};          // to this rank
+    Channel gradients{};        // to this rank
+    double clock = 0;
+    double busy = 0;
+    int in_flight = 0;
+    int most_in_flight = 0;
+  };
+
+  constexpr PipelineFault fault_at(const Rank& rank, PipelineFault::Kind kind,
+                                   const StageMessage& other = {}) {
+    const auto position = rank.next - schedule_.of(rank.number).data();
+    return {kind, rank.number, static_cast<std::size_t>(position), *rank.next, other};
+  }
+  static constexpr Channel& channel(Rank& to, const StageMessage& message) {
+    return message.is_gradient() ? to.gradients : to.outputs;
+  }
+
+  /// Computes the next action of a rank, or sends what it gives, if the rank need not wait.
+  constexpr bool goes_on(Rank& rank) {
+    if (rank.next == rank.end) return false;
+    if (!rank.has_computed) {
+      const StageMessage needed = needed_by(schedule_, rank.number, *rank.next);
+      if (needed.exists() && !takes(rank, needed)) return false;
+      compute(rank, rank.next->work);
+      rank.has_computed = true;
+    } else {
+      const StageMessage given = given_by(schedule_, rank.number, *rank.next);
+      if (given.exists() && !sends(rank, given)) return false;
+      rank.has_computed = false;
+      ++rank.next;
+    }
+    return true;
+  }
+
+  constexpr bool takes(Rank& rank, const StageMessage& needed) {
+    Channel& from = channel(rank, needed);
+    if (from.taken == from.count) return false;
+    const Sent& next = from.sent[from.taken];
+    if (next.message != needed) {
+      fault_ = fault_at(rank, PipelineFault::Kind::order, next.message);
+      return false;
+    }
+    rank.clock = std::max(rank.clock, next.time);
+    ++from.taken;
+    return true;
+  }
+
+  constexpr bool sends(const Rank& rank, const StageMessage& given) {
+    Rank& receiver = ranks_[static_cast<std::size_t>(given.to % schedule_.ranks())];
+    Channel& to = channel(receiver, given);
+    const bool is_local = receiver.number == rank.number;
+    if (!is_local && sends_ == Sends::one_posted && to.count > to.taken) return false;
+    if (!is_local && sends_ == Sends::meeting && !awaits(receiver, given)) return false;
+    to.sent[to.count++] = {given, rank.clock + (is_local ? 0 : costs_.message)};
+    return true;
+  }
+
+  /// Whether the rank receives a message of the kind of `given`, and none of it was sent.
+  constexpr bool awaits(Rank& rank, const StageMessage& given) const {
+    if (rank.next == rank.end || rank.has_computed) return false;
+    const StageMessage needed = needed_by(schedule_, rank.number, *rank.next);
+    const Channel& from = channel(rank, given);
+    return needed.exists() && needed.is_gradient() == given.is_gradient() &&
+           from.taken == from.count;
+  }
+
+  constexpr void compute(Rank& rank, PipelineWork work) {
+    double time = 0;
+    if (work == PipelineWork::forward) time = costs_.forward;
+    if (work == PipelineWork::backward || work == PipelineWork::backward_input)
+      time += costs_.backward_input;
+    if (work == PipelineWork::backward || work == PipelineWork::backward_parameters)
+      time += costs_.backward_parameters;
+    rank.clock += time / schedule_.chunks();
+    rank.busy += time / schedule_.chunks();
+    if (work == PipelineWork::forward) {
+      ++rank.in_flight;
+      rank.most_in_flight = std::max(rank.most_in_flight, rank.in_flight);
+    } else if (work != PipelineWork::backward_input) {
+      --rank.in_flight;
+    }
+  }
+
+  const PipelineSchedule& schedule_;
+  Sends sends_;
+  PipelineCosts costs_;
+  GrowingList<Sent> sent_;  // room for the messages to all ranks
+  GrowingList<Rank> ranks_{};
+  PipelineFault fault_{};
+};
+
+/// What is wrong with a schedule before any message is sent.
+constexpr PipelineFault fault_in_actions(const PipelineSchedule& schedule) {
+  if (schedule.ranks() < 1 || schedule.chunks() < 1 || schedule.micro_batches() < 1)
+    return {PipelineFault::Kind::no_sizes};
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    const PipelineFault fault = RankActions(schedule, rank).fault();
+    if (fault.kind != PipelineFault::Kind::none) return fault;
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// What is wrong with a schedule on ranks with such sends; of the kind `none` if it runs to its
+/// end. In constant expressions too:
+///
+///     static_assert(fault_in(one_f_one_b(4, 8), Sends::buffered) == PipelineFault::Kind::none);
+constexpr PipelineFault fault_in(const PipelineSchedule& schedule, Sends sends) {
+  const PipelineFault fault = detail::fault_in_actions(schedule);
+  if (fault.kind != PipelineFault::Kind::none) return fault;
+  return detail::ScheduleRun(schedule, sends, {}).run();
+}
+
+/// Refuses a schedule that does not run to its end on ranks with such sends.
+/// throws   argument_error that says on which rank, at which of its actions, what is wrong, and
+///          what to do
+constexpr void require_to_run(const PipelineSchedule& schedule, Sends sends) {
+  const PipelineFault fault = fault_in(schedule, sends);
+  if (fault.kind != PipelineFault::Kind::none) detail::refuse(schedule, fault);
+}
+
+/// The times of a schedule on ranks whose sends are buffered. In constant expressions too:
+///
+///     static_assert(time_of(one_f_one_b(4, 8)).bubble < 0.28);  // (P-1) / (M+P-1) = 3/11
+///
+/// throws   argument_error for a schedule that does not run, as `require_to_run`
+constexpr PipelineTimes time_of(const PipelineSchedule& schedule, const PipelineCosts& costs = {}) {
+  PipelineFault fault = detail::fault_in_actions(schedule);
+  if (fault.kind != PipelineFault::Kind::none) detail::refuse(schedule, fault);
+  detail::ScheduleRun run(schedule, Sends::buffered, costs);
+  fault = run.run();
+  if (fault.kind != PipelineFault::Kind::none) detail::refuse(schedule, fault);
+  return run.times();
+}
+
+}  // namespace shardwise
