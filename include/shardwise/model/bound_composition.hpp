@@ -30,11 +30,12 @@ struct PartNames {
   std::string (*const* names)();  ///< of each part
   const bool* are_compositions;   ///< each part, which adds places of its own
   bool have_numbers;              ///< see `Composition::numbers_parts`
+  std::size_t first_number;       ///< of the first part
 
   void add_to(error& e, std::size_t number) const {
     const bool is_composition = are_compositions[number];
     if (have_numbers) {
-      e.add_place(sentence({number, ": ", names[number]()}), is_composition ? " / " : ": ");
+      e.add_place(sentence({first_number + number, ": ", names[number]()}), is_composition ? " / " : ": ");
     } else if (!is_composition) {
       e.add_place(names[number]());
     }
@@ -45,7 +46,7 @@ template <class L, std::size_t... Is>
 PartNames names_of_parts(std::index_sequence<Is...>) {
   static constexpr std::string (*names[])() = {name_of<typename L::template layer_type<Is>>...};
   static constexpr bool compositions[] = {IsComposition<typename L::template layer_type<Is>>...};
-  return {names, compositions, L::numbers_parts};
+  return {names, compositions, L::numbers_parts, L::first_number};
 }
 
 /// The part of the composition L that runs now, for the place in an error.
@@ -64,7 +65,7 @@ template <std::size_t Index, class L, class Context>
 auto at_part(Run<Context>& run, Position<L>& at) {
   at.number = Index;
   if constexpr (L::numbers_parts) {
-    return InNumberedPart<Context>(run, Index, name_of<typename L::template layer_type<Index>>);
+    return InNumberedPart<Context>(run, L::first_number + Index, name_of<typename L::template layer_type<Index>>);
   } else {
     return Nothing{};
   }
@@ -117,7 +118,7 @@ struct BoundParts<L, S, E, std::index_sequence<Is...>>
     using Layer = typename Part::layer;
     using B = bound_part_t<L, S, E, Index>;
     [[maybe_unused]] const auto here = at_part<Index>(binder.run, at);
-    const InPart inside(binder.path, Index, L::numbers_parts);
+    const InPart inside(binder.path, L::first_number + Index, L::numbers_parts);
     if constexpr (Index > 0) {
       // Called on the layer that runs, whose code is compiled once for all sizes.
       using Before = typename L::template part_type<Index - 1>;
@@ -452,7 +453,7 @@ class Bound<L, S, E> {
   }
 
   static std::string path_of(const std::string& path, std::size_t number) {
-    return L::numbers_parts ? detail::path_of_part(path, number) : path;
+    return L::numbers_parts ? detail::path_of_part(path, L::first_number + number) : path;
   }
 
   Parts parts_;

@@ -35,12 +35,12 @@ class Bound<L, S, E> {
 
   Bound(const L& repeat, const Shape& in, Binder<Ctx>& binder)
       : repeat_(repeat), first_(at_block(binder.run, 0, [&] {
-          const detail::InPart inside(binder.path, 0, true);
+          const detail::InPart inside(binder.path, L::first_number, true);
           return First(repeat.block(), in, binder);
         })) {
     repeat_.output_shape(in);
     for (std::size_t i = 1; i < repeat_.times(); ++i) {
-      const detail::InPart inside(binder.path, i, true);
+      const detail::InPart inside(binder.path, L::first_number + i, true);
       later_.emplace_back(repeat.block(), in, binder);
     }
   }
@@ -79,20 +79,20 @@ class Bound<L, S, E> {
 
   template <class Visitor>
   void visit_buffers(const std::string& path, Visitor&& f) {
-    first_.visit_buffers(detail::path_of_part(path, 0), f);
+    first_.visit_buffers(detail::path_of_part(path, L::first_number), f);
     for (std::size_t i = 1; i < repeat_.times(); ++i) {
-      later_[i - 1].visit_buffers(detail::path_of_part(path, i), f);
+      later_[i - 1].visit_buffers(detail::path_of_part(path, L::first_number + i), f);
     }
   }
 
  private:
   template <class Call>
   static auto at_block(Run<Ctx>& run, std::size_t i, Call&& call) {
-    const detail::InNumberedPart<Ctx> here(run, i, name_of<Block>);
+    const detail::InNumberedPart<Ctx> here(run, L::first_number + i, name_of<Block>);
     try {
       return call();
     } catch (error& e) {
-      e.add_place("time " + std::to_string(i), detail::IsComposition<Block> ? " / " : ": ");
+      e.add_place("time " + std::to_string(L::first_number + i), detail::IsComposition<Block> ? " / " : ": ");
       throw;
     }
   }

@@ -50,6 +50,8 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
 
   /// Whether names include the number of a part: "0.weight".
   static constexpr bool numbers_parts = true;
+  /// The number of the first part.
+  static constexpr std::size_t first_number = 0;
 
   /// Which part reads which slots.
   static constexpr detail::Wires<size, inputs> wires = detail::wires_of<Inputs, Parts...>();

@@ -45,7 +45,7 @@ typename M::communicator& must_stay() {
 /// `tensor`, and ranks along `data` and `replica` have different samples: the layouts of input and
 /// output are `SamplesOverMesh` of those in E, and the gradients of all parameters are also summed
 /// over these axes, once for each step. Losses, gradients and weights are those of one rank. The
-/// axes `pipeline` and `context` must have one rank.
+/// axes `pipeline` and `context` must have one rank; for several stages see `on_pipeline_stage`.
 ///
 ///     Model<Mlp, Context<float, Reference, MeshRanks<ThreadCommunicator>>> model(ranks, Seed{1});
 ///     Tensor<float, SamplesOverMesh<Invariant>> x(shape, ranks.place());
@@ -339,6 +339,8 @@ class Model : public ModelBase<Ctx> {
 
   BoundArchitecture bind(const input_shapes& in) {
     Binder<Ctx> binder{run_, parameters_, run_.flight->parts};
+    if constexpr (requires { architecture_.first_ordinal(); })
+      binder.next_ordinal = architecture_.first_ordinal();
     try {
       return BoundArchitecture(architecture_, in, binder);
     } catch (error& e) {

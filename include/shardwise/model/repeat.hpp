@@ -35,6 +35,8 @@ class Repeat {
 
  public:
   using repeated_block = Block;  ///< marks a Repeat, also a type derived from one
+  /// The number of the first block.
+  static constexpr std::size_t first_number = 0;
   ///@{
   /// Features of the input and of the output, `dynamic` if the types do not have them.
   static constexpr std::size_t in_features = detail::static_features_in<Block>();

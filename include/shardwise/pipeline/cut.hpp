@@ -1,0 +1,106 @@
+#pragma once
+// The places where a pipeline cuts a Sequential into stages.
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/backend/activation.hpp"
+#include "shardwise/model/fusion.hpp"
+#include "shardwise/model/kinds.hpp"
+#include "shardwise/model/repeat.hpp"
+
+namespace shardwise {
+
+/// A place where a pipeline cuts a Sequential: before this part, or before this block of this part,
+/// which is a Repeat.
+struct CutPlace {
+  std::size_t part = 0;   ///< of the Sequential, counted from 0
+  std::size_t block = 0;  ///< of the Repeat, counted from 0
+
+  friend constexpr bool operator==(const CutPlace&, const CutPlace&) = default;
+  /// Whether a comes before b.
+  friend constexpr bool operator<(const CutPlace& a, const CutPlace& b) {
+    return a.part != b.part ? a.part < b.part : a.block < b.block;
+  }
+};
+
+namespace detail {
+
+/// The number of blocks if L is a Repeat with the number in its type, else 0.
+template <std::size_t N, class Block>
+constexpr std::size_t static_times(const Repeat<N, Block>*) {
+  return N == dynamic ? 0 : N;
+}
+constexpr std::size_t static_times(const void*) { return 0; }
+template <class L>
+inline constexpr std::size_t static_times_of = static_times(static_cast<const L*>(nullptr));
+
+/// Whether the layer before part Index applies it, an activation.
+template <class L, class E, std::size_t Index>
+consteval bool is_applied_before() {
+  if constexpr (Index == 0) {
+    return false;
+  } else {
+    return applied_by<L, true, E, Index - 1>() != Activation::none;
+  }
+}
+
+/// The error for a cut that L does not have.
+template <class L, class E, auto Cut>
+consteval bool must_be_cut() {
+  static_assert(ListsParts<L>, "A pipeline cuts a Sequential. Put the layers into one.");
+  constexpr bool is_chain = []<std::size_t... Is>(std::index_sequence<Is...>) {
+    return L::inputs == 1 && (... && (Is == 0 || L::wires.follows_alone(Is)));
+  }
+  (std::make_index_sequence<L::size>{});
+  static_assert(is_chain,
+                "A pipeline cuts a Sequential, in which each part reads the part before it. Put "
+                "other compositions into a Sequential as its parts.");
+  constexpr bool is_sorted = [] {
+    CutPlace before{};
+    bool good = true;
+    for (const CutPlace& place : Cut) {
+      good = good && before < place;
+      before = place;
+    }
+    return good;
+  }();
+  constexpr bool is_inside = [] {
+    bool good = true;
+    for (const CutPlace& place : Cut) good = good && place.part < L::size;
+    return good;
+  }();
+  static_assert(is_sorted && is_inside,
+                "The places of a cut are in the order of the layers, each after the one before, "
+                "behind the first layer and before the end of the last part.");
+  constexpr bool has_blocks = []<std::size_t... Is>(std::index_sequence<Is...>) {
+    bool good = true;
+    for (const CutPlace& place : Cut)
+      good =
+          good && (place.block == 0 ||
+                   (... || (Is == place.part &&
+                            place.block < static_times_of<typename L::template layer_type<Is>>)));
+    return good;
+  }
+  (std::make_index_sequence<L::size>{});
+  static_assert(has_blocks,
+                "A cut inside a part needs a Repeat with more blocks than the number in CutPlace, "
+                "and that number in its type: Repeat<24, Block>.");
+  constexpr bool is_between = []<std::size_t... Is>(std::index_sequence<Is...>) {
+    bool good = true;
+    for (const CutPlace& place : Cut)
+      good = good &&
+             (place.block > 0 || !(... || (Is == place.part && is_applied_before<L, E, Is>())));
+    return good;
+  }
+  (std::make_index_sequence<L::size>{});
+  static_assert(is_between,
+                "A cut lies between a layer and the activation that this layer applies. Cut behind "
+                "the activation.");
+  return true;
+}
+
+}  // namespace detail
+
+}  // namespace shardwise

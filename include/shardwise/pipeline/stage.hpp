@@ -1,0 +1,149 @@
+#pragma once
+// One rank's stage of a pipeline: a model of a range of the layers, and the messages to and from
+// its neighbours.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/comm/mesh_ranks.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/pipeline/cut.hpp"
+#include "shardwise/pipeline/stage_layers.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// The ranks of the stage of this rank, as a mesh of one rank along `pipeline`. A collective.
+template <class C>
+MeshRanks<C> stage_ranks(MeshRanks<C>& ranks) {
+  mesh sizes = ranks.sizes();
+  sizes.pipeline = 1;
+  C group = static_cast<C&>(ranks).split(ranks.place()[MeshAxis::pipeline].rank, ranks.rank());
+  return MeshRanks<C>(std::move(group), sizes, {ranks.order()});
+}
+
+/// The places where a stage begins and ends.
+template <class L, auto Cut, std::size_t Stage>
+inline constexpr StageRange stage_range{
+    Stage == 0 ? CutPlace{} : Cut[Stage == 0 ? 0 : Stage - 1],
+    Stage == Cut.size() ? CutPlace{L::size} : Cut[Stage == Cut.size() ? 0 : Stage]};
+
+template <class L, class E, auto Cut, std::size_t Stage>
+struct stage_ends {
+  template <bool IsEnd, std::size_t Number, class End>
+  static consteval auto layout() {
+    if constexpr (IsEnd) {
+      return std::type_identity<End>{};
+    } else {
+      return layout_at_cut<L, E, Cut[Number]>{};
+    }
+  }
+  using offered = typename decltype(layout<Stage == 0, Stage - 1, typename E::offered>())::type;
+  using wanted = typename decltype(layout<Stage == Cut.size(), Stage, typename E::wanted>())::type;
+  using type = Ends<offered, wanted>;
+};
+
+}  // namespace detail
+
+/// Stage number `Stage` of a pipeline, on one rank of it: see `on_pipeline_stage`. Its model has
+/// the layers of this stage alone, on the ranks of this stage, with the names, initial values and
+/// random numbers that these layers have in the whole.
+template <class Architecture, class Ctx, auto Cut, class E, std::size_t Stage>
+class PipelineStage {
+  static constexpr detail::StageRange range = detail::stage_range<Architecture, Cut, Stage>;
+  using Ranks = typename Ctx::communicator;
+
+ public:
+  static constexpr bool is_first = Stage == 0;           ///< whether it has the model's input
+  static constexpr bool is_last = Stage == Cut.size();   ///< whether it has the model's output
+  static constexpr std::size_t stages = Cut.size() + 1;  ///< of the pipeline
+
+  /// The layers of the stage.
+  using layers = detail::StageLayers<Architecture, range>;
+  /// The model of the stage.
+  using model_type =
+      Model<layers, Ctx, typename detail::stage_ends<Architecture, E, Cut, Stage>::type,
+            std::conditional_t<is_first, Train, TrainWithInputGradient>>;
+  /// The model's input, a view on every stage; other stages than the first read its shape only.
+  using input_view = input_views_t<Architecture, typename Ctx::dtype,
+                                   detail::layout_at_end_t<Ranks, typename E::offered>>;
+
+  /// A collective of all ranks of the mesh; each makes its own stage.
+  PipelineStage(const Architecture& whole, Ranks& ranks, Seed seed, const Shape& in)
+      : whole_(whole),
+        line_(ranks.along(MeshAxis::pipeline)),
+        ranks_(detail::stage_ranks(ranks)),
+        model_(layers_for(whole, in), ranks_, seed, input_shape(in)) {}
+
+  /// The model of the stage.
+  model_type& model() { return model_; }
+  /// The ranks with the same place in all axes but `pipeline`.
+  auto& line() { return line_; }
+  /// The place of the rank in views of this stage.
+  const MeshPlace& place() const { return ranks_.place(); }
+  /// The shape of the stage's input for a batch of this shape.
+  Shape input_shape(const Shape& in) const { return detail::shape_at<range.begin>(whole_, in); }
+
+ private:
+  /// Looks at all layers of the whole.
+  static layers layers_for(const Architecture& whole, const Shape& in) {
+    try {
+      return layers(whole, detail::ordinals_before<range.begin, E>(whole, in));
+    } catch (error& e) {
+      e.add_place(name_of<Architecture>());
+      throw;
+    }
+  }
+
+  Architecture whole_;
+  decltype(std::declval<Ranks&>().along(MeshAxis::pipeline)) line_;  // a reference
+  Ranks ranks_;
+  model_type model_;
+};
+
+/// Cuts the Sequential `whole` into stages at the places of `Cut`, a std::array of CutPlace in the
+/// order of the layers, makes the stage of this rank, and calls f(stage). A rank constructs only
+/// the layers of its stage. Every rank calls it, with equal arguments:
+///
+///     constexpr std::array cut{CutPlace{1, 12}};  // before block 12 of part 1, a Repeat
+///     on_pipeline_stage<Ctx, cut>(Gpt{}, ranks, Seed{1}, shape, [&](auto& stage) {
+///       Optimizer optimizer(stage.model(), AdamW{});
+///       loss = train_pipeline_step(stage, one_f_one_b(2, 8), inputs, labels, CrossEntropy{},
+///                                  optimizer);
+///     });
+///
+/// `Ctx` names MeshRanks, `E` the layouts at the two ends of the whole model. `in` is the shape of
+/// its input, with any batch. Between two stages a value has the layout in which the layer in front
+/// of the cut gives it, but is never a summand, forward or backward. All stages are in the program
+/// of every rank; layers of one type with the same layouts are compiled once for all of them.
+/// sends    what makes the groups of ranks of a stage, see `MeshRanks`
+/// throws   argument_error if the mesh does not have a rank along `pipeline` for each stage; as
+///          Model
+template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, class Architecture, class F>
+void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
+                       const Shape& in, F&& f) {
+  static_assert(detail::must_be_cut<Architecture, E, Cut>());
+  constexpr std::size_t stages = Cut.size() + 1;
+  if (static_cast<std::size_t>(ranks.sizes().pipeline) != stages)
+    throw argument_error({"pipeline: the cut makes ", stages, " stages, but the mesh ",
+                          ranks.sizes(), " has ", ranks.sizes().pipeline,
+                          " ranks along pipeline; give it one for each stage"});
+  const auto number = static_cast<std::size_t>(ranks.place()[MeshAxis::pipeline].rank);
+  [&]<std::size_t... Stages>(std::index_sequence<Stages...>) {
+    const auto run = [&]<std::size_t Stage>(std::integral_constant<std::size_t, Stage>) {
+      if (Stage != number) return;
+      PipelineStage<Architecture, Ctx, Cut, E, Stage> stage(whole, ranks, seed, in);
+      f(stage);
+    };
+    (run(std::integral_constant<std::size_t, Stages>{}), ...);
+  }
+  (std::make_index_sequence<stages>{});
+}
+
+}  // namespace shardwise

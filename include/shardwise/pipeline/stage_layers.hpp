@@ -1,0 +1,154 @@
+#pragma once
+// The layers of one stage of a pipeline, as they are in the whole model.
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/core/names.hpp"
+#include "shardwise/core/sentence.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/layers/stream.hpp"
+#include "shardwise/model/composition.hpp"
+#include "shardwise/model/kinds.hpp"
+#include "shardwise/model/repeat.hpp"
+#include "shardwise/model/wiring.hpp"
+#include "shardwise/pipeline/cut.hpp"
+#include "shardwise/pipeline/part_counts.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// Some of the blocks of a Repeat, with their numbers there.
+template <std::size_t First, std::size_t Count, class Block>
+class BlockRange : public Repeat<Count, Block> {
+ public:
+  static constexpr std::size_t first_number = First;
+
+  constexpr explicit BlockRange(const Block& block) : Repeat<Count, Block>(block) {}
+};
+
+/// The parts of a Sequential between two places.
+struct StageRange {
+  CutPlace begin{};
+  CutPlace end{};
+
+  constexpr std::size_t parts() const { return end.part + (end.block > 0 ? 1 : 0) - begin.part; }
+};
+
+/// Part `Index` of a stage: what the range leaves of a part of L.
+template <class L, StageRange Range, std::size_t Index>
+struct PartOfStage {
+  static constexpr std::size_t number = Range.begin.part + Index;
+  using Whole = typename L::template layer_type<number>;
+  static constexpr std::size_t first = Index == 0 ? Range.begin.block : 0;
+  static constexpr bool is_cut = first > 0 || number == Range.end.part;
+
+  static constexpr auto of(const L& whole) {
+    const Whole& layer = whole.template layer<number>();
+    if constexpr (is_cut) {
+      constexpr std::size_t behind =
+          number == Range.end.part ? Range.end.block : static_times_of<Whole>;
+      return BlockRange<first, behind - first, typename Whole::repeated_block>(layer.block());
+    } else {
+      return layer;
+    }
+  }
+  using type = decltype(of(std::declval<const L&>()));
+};
+
+template <class L, StageRange Range, class Indices>
+struct stage_parts;
+template <class L, StageRange Range, std::size_t... Is>
+struct stage_parts<L, Range, std::index_sequence<Is...>> {
+  using type = Composition<At<typename PartOfStage<L, Range, Is>::type, Is>...>;
+};
+template <class L, StageRange Range>
+using stage_parts_t = typename stage_parts<L, Range, std::make_index_sequence<Range.parts()>>::type;
+
+/// The layers of a stage of L, with the numbers and the random numbers that they have in L.
+template <class L, StageRange Range>
+class StageLayers : public stage_parts_t<L, Range> {
+  using Parts = stage_parts_t<L, Range>;
+
+ public:
+  static constexpr std::size_t first_number = Range.begin.part;
+
+  constexpr StageLayers(const L& whole, std::uint64_t first_ordinal)
+      : StageLayers(whole, first_ordinal, std::make_index_sequence<Range.parts()>{}) {}
+
+  constexpr std::uint64_t first_ordinal() const { return first_ordinal_; }
+
+ private:
+  template <std::size_t... Is>
+  constexpr StageLayers(const L& whole, std::uint64_t first_ordinal, std::index_sequence<Is...>)
+      : Parts(PartOfStage<L, Range, Is>::of(whole)...), first_ordinal_(first_ordinal) {}
+
+  std::uint64_t first_ordinal_;
+};
+
+/// The number of layers with parameters or random numbers before a place of `whole`, for an input
+/// of this shape.
+template <CutPlace Place, class E, class L>
+constexpr std::uint64_t ordinals_before(const L& whole, const Shape& in) {
+  const PartCounts<L::size> counts = part_counts<E>(whole, in);
+  std::uint64_t ordinals = 0;
+  for (std::size_t part = 0; part < Place.part; ++part) ordinals += counts.ordinals[part];
+  if constexpr (Place.block > 0)
+    ordinals +=
+        counts.ordinals[Place.part] / whole.template layer<Place.part>().times() * Place.block;
+  return ordinals;
+}
+
+/// The shape of the value at a place of `whole`, for inputs of this shape. Blocks keep the shape.
+template <CutPlace Place, class L>
+constexpr Shape shape_at(const L& whole, Shape in) {
+  [&]<std::size_t... Is>(std::index_sequence<Is...>) {
+    ((in = whole.template layer<Is>().output_shape(in)), ...);
+  }
+  (std::make_index_sequence<Place.part>{});
+  return in;
+}
+
+/// The layout of the value at a place of L between the ends E: that in which the part in front of
+/// it gives it, but never a summand, and the same for its gradient.
+template <class L, class E, CutPlace Place>
+consteval auto stream_at_cut() {
+  using Offered = typename E::offered;
+  using Wanted = typename E::wanted;
+  if constexpr (Place.block > 0) {
+    using Blocks = typename L::template layer_type<Place.part>;
+    return std::type_identity<
+        input_layout_at_t<Blocks, typename L::template ends_of<Place.part, Offered, Wanted>>>{};
+  } else {
+    using Given = typename L::template slot_layout<Place.part, Offered, Wanted>;
+    return std::type_identity<stream_t<Given, slot_wanted_t<L, Wanted, Place.part>>>{};
+  }
+}
+template <class L, class E, CutPlace Place>
+struct layout_at_cut {
+  using type = typename decltype(stream_at_cut<L, E, Place>())::type;
+  static_assert(std::same_as<dual_t<type>, type>,
+                "The value at a cut of a pipeline has halos. Cut at another place.");
+};
+
+}  // namespace detail
+
+/// "Gpt from part 1, block 6 on".
+template <class L, detail::StageRange Range>
+struct NameOf<detail::StageLayers<L, Range>> {
+  /// As NameOf says.
+  static std::string name() {
+    std::string text = detail::sentence({name_of<L>(), " from part ", Range.begin.part});
+    if (Range.begin.block > 0) text += detail::sentence({", block ", Range.begin.block, ","});
+    return text + " on";
+  }
+};
+
+}  // namespace shardwise

@@ -1,0 +1,263 @@
+#pragma once
+// One training step of a pipeline, by a schedule.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwise/comm/detail/agreed.hpp"
+#include "shardwise/comm/gathered.hpp"
+#include "shardwise/comm/mark.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/model/value.hpp"
+#include "shardwise/pipeline/schedule.hpp"
+#include "shardwise/pipeline/schedule_run.hpp"
+#include "shardwise/pipeline/stage.hpp"
+#include "shardwise/train/loss.hpp"
+#include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/step.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// What a rank was given for a step of a pipeline.
+struct GivenPipelineStep {
+  std::uint64_t samples;
+  std::uint32_t micro_batches;
+  std::uint32_t schedule;  // a hash
+
+  friend bool operator==(const GivenPipelineStep&, const GivenPipelineStep&) = default;
+  friend std::string to_string(const GivenPipelineStep& given) {
+    return sentence({given.samples, " samples in ", given.micro_batches,
+                     " micro-batches, by a schedule with the hash ", given.schedule});
+  }
+};
+
+/// A hash of a schedule.
+inline std::uint32_t digest(const PipelineSchedule& schedule) {
+  std::uint32_t hash = mixed(static_cast<std::uint32_t>(schedule.micro_batches()),
+                             static_cast<std::uint32_t>(schedule.chunks()));
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    hash = mixed(hash, static_cast<std::uint32_t>(rank));
+    for (const PipelineAction& action : schedule.of(rank)) {
+      hash = mixed(hash, static_cast<std::uint32_t>(action.work));
+      hash = mixed(hash, static_cast<std::uint32_t>(action.micro_batch));
+      hash = mixed(hash, static_cast<std::uint32_t>(action.chunk));
+    }
+  }
+  return hash;
+}
+
+/// Throws argument_error for a schedule that stages on so many ranks cannot run for so many inputs
+/// and targets.
+inline void require_schedule(const PipelineSchedule& schedule, int ranks, std::size_t inputs,
+                             std::size_t targets) {
+  require_to_run(schedule, Sends::one_posted);
+  if (schedule.ranks() != ranks || schedule.chunks() != 1)
+    throw argument_error({"pipeline: the schedule is for ", schedule.ranks(), " ranks with ",
+                          schedule.chunks(), " stages each, but there are ", ranks,
+                          " ranks with one stage each; make the schedule for these"});
+  const auto micro_batches = static_cast<std::size_t>(schedule.micro_batches());
+  if (inputs != micro_batches || targets != micro_batches)
+    throw argument_error({"pipeline: the schedule is for ", micro_batches, " micro-batches, but ",
+                          inputs, " inputs and ", targets,
+                          " targets were given; give one of each for each micro-batch"});
+  for (int rank = 0; rank < ranks; ++rank) {
+    int next = 0;
+    for (const PipelineAction& action : schedule.of(rank)) {
+      if (action.work == PipelineWork::forward && action.micro_batch != next++)
+        throw argument_error({"pipeline: in the schedule, rank ", rank,
+                              " goes forward with micro-batch ", action.micro_batch, " before ",
+                              next - 1,
+                              "; random numbers follow from the order of forwards, so let it be "
+                              "that of the micro-batches"});
+      if (action.work == PipelineWork::backward_input)
+        throw argument_error({"pipeline: in the schedule, rank ", rank,
+                              " goes backward in two parts, which stages cannot do; use "
+                              "one_f_one_b or gpipe"});
+    }
+  }
+}
+
+/// Runs one step of a schedule on one rank.
+template <class Stage, class Target, class Chosen>
+class PipelineRun {
+  using M = typename Stage::model_type;
+  using T = typename M::dtype;
+  using Input = typename M::input_layout;
+  using OutputGradient = duals_t<typename M::output_layout>;
+
+ public:
+  PipelineRun(Stage& stage, std::span<const typename Stage::input_view> x,
+              std::span<const Target> targets, const Chosen& loss, std::size_t samples)
+      : stage_(stage), x_(x), targets_(targets), chosen_(loss), samples_(samples) {}
+
+  void run(std::span<const PipelineAction> actions) {
+    for (const PipelineAction& action : actions) {
+      const auto batch = static_cast<std::size_t>(action.micro_batch);
+      if (action.work == PipelineWork::forward) {
+        forward(batch);
+      } else {
+        backward(batch);
+      }
+    }
+  }
+
+  /// The sum of the losses of the micro-batches on the last stage, else 0.
+  double loss() const { return loss_; }
+
+ private:
+  /// What one flight keeps besides what the model does.
+  struct UnderWay {
+    bool is_free = true;
+    std::size_t batch = 0;
+    Value<T, Input> input{};  // unless it is the caller's
+    std::conditional_t<Stage::is_last, loss_gradient_t<M>, Nothing> gradient{};
+  };
+
+  M& model() { return stage_.model(); }
+
+  void forward(std::size_t batch) {
+    const std::size_t number = free_flight();
+    UnderWay& flight = flights_[number];
+    flight.batch = batch;
+    flight.is_free = false;
+    const auto y = model().forward(Flight{number}, input(flight));
+    if constexpr (Stage::is_last) {
+      auto& run = model().run();
+      const auto here = in_phase<Phase::loss>(run);
+      const std::size_t size = samples_of(x_[batch]);
+      const double value =
+          loss_of(run, y, targets_[batch], chosen_, {size, samples_}, flight.gradient, false);
+      if (!std::isfinite(value))
+        throw numeric_error({"pipeline: the loss of micro-batch ", batch, " is ", value,
+                             "; try a smaller learning rate, or one stage, which names the layer"});
+      loss_ += value;
+    } else {
+      send(y.span(), 1, batch, Phase::forward);
+    }
+  }
+
+  typename M::input_view input(UnderWay& flight) {
+    if constexpr (Stage::is_first) {
+      return x_[flight.batch];
+    } else {
+      flight.input = Value<T, Input>(model().run().pool,
+                                     stage_.input_shape(x_[flight.batch].global()), stage_.place());
+      receive(flight.input.writable().span(), -1, flight.batch, Phase::forward);
+      return flight.input.view();
+    }
+  }
+
+  void backward(std::size_t batch) {
+    const std::size_t number = flight_of(batch);
+    UnderWay& flight = flights_[number];
+    if constexpr (Stage::is_last) {
+      go_back(number, views_of(scaled<T>(model().run(), std::move(flight.gradient), 1)));
+    } else {
+      const MeshPlace& place = stage_.place();
+      Value<T, OutputGradient> dy(
+          model().run().pool, model().layers().output_shape(stage_.input_shape(x_[batch].global())),
+          place);
+      receive(dy.writable().span(), 1, batch, Phase::backward);
+      go_back(number, dy.view());
+    }
+    flight.input = {};
+    flight.is_free = true;
+  }
+
+  template <class View>
+  void go_back(std::size_t number, const View& dy) {
+    if constexpr (Stage::is_first) {
+      model().backward(Flight{number}, dy);
+    } else {
+      const auto dx = model().backward(Flight{number}, dy);
+      send(dx.span(), -1, flights_[number].batch, Phase::backward);
+    }
+  }
+
+  /// A flight that keeps no micro-batch; the model gets one more if there is none.
+  std::size_t free_flight() {
+    std::size_t number = 0;
+    while (number < flights_.size() && !flights_[number].is_free) ++number;
+    if (number == flights_.size()) {
+      flights_.emplace_back();
+      model().reserve_flights(flights_.size());
+    }
+    return number;
+  }
+  std::size_t flight_of(std::size_t batch) const {
+    std::size_t number = 0;
+    while (flights_[number].is_free || flights_[number].batch != batch) ++number;
+    return number;
+  }
+
+  MarkedPhase marked(std::size_t batch, Phase phase) {
+    return MarkedPhase(static_cast<std::uint32_t>(model().step()),
+                       static_cast<std::uint16_t>(batch), phase, {});
+  }
+  void send(std::span<const T> numbers, int stages, std::size_t batch, Phase phase) {
+    const auto here = marked(batch, phase);
+    auto& line = stage_.line();
+    line.send(numbers, line.rank() + stages, static_cast<int>(batch));
+  }
+  void receive(std::span<T> numbers, int stages, std::size_t batch, Phase phase) {
+    const auto here = marked(batch, phase);
+    auto& line = stage_.line();
+    line.receive(numbers, line.rank() + stages, static_cast<int>(batch));
+  }
+
+  Stage& stage_;
+  std::span<const typename Stage::input_view> x_;
+  std::span<const Target> targets_;
+  const Chosen& chosen_;
+  std::size_t samples_;
+  double loss_ = 0;
+  std::vector<UnderWay> flights_{};
+};
+
+}  // namespace detail
+
+/// One step of training of a pipeline on micro-batches, which may differ in size, in the order of
+/// `schedule`; returns its loss, the same number on every rank. It is the step of one rank on all
+/// micro-batches as one batch: gradients are sums over the micro-batches in the order of their
+/// backwards. They are not clipped, and the loss is not scaled. Every rank of the mesh calls it
+/// with the same schedule and the same shapes; the elements of `x` are read on the first stage,
+/// those of `targets` on the last. `time_of(schedule).most_in_flight` says how many flights the
+/// model of each stage gets.
+/// sends    along `pipeline` an all-gather of 16 bytes of each rank, one message for each
+/// micro-batch
+///          in each direction between neighbouring stages, and an all-reduce of one double; what
+///          the models of the stages send
+/// throws   collective_error if ranks were given other steps; argument_error for a schedule that
+///          the stages cannot run, as `require_to_run` says and for other numbers of ranks or
+///          micro-batches; numeric_error for a loss that is not finite; as `Step`. Then the step is
+///          discarded; an error on some ranks only reaches the others in their next call, and ends
+///          the run
+template <class Stage, class Target, class Chosen, class Rule>
+double train_pipeline_step(Stage& stage, const PipelineSchedule& schedule,
+                           const std::vector<typename Stage::input_view>& x,
+                           const std::vector<Target>& targets, const Chosen& loss,
+                           Optimizer<Rule, typename Stage::model_type>& optimizer) {
+  std::size_t samples = 0;
+  for (const auto& one : x) samples += detail::samples_of(one);
+  detail::require_agreed(
+      gathered(stage.line(),
+               detail::GivenPipelineStep{samples, static_cast<std::uint32_t>(x.size()),
+                                         detail::digest(schedule)}),
+      "the step of the pipeline");
+  detail::require_schedule(schedule, stage.line().size(), x.size(), targets.size());
+  Step step(optimizer, samples);
+  detail::PipelineRun<Stage, Target, Chosen> run(stage, x, targets, loss, samples);
+  run.run(schedule.of(stage.line().rank()));
+  step.finish();
+  return detail::all_reduced(
+      stage.model().run(), stage.line(), [] { return std::string("loss of the last stage"); },
+      run.loss());
+}
+
+}  // namespace shardwise

@@ -1,0 +1,346 @@
+// Training on a pipeline gives the parameters and losses of one rank: stages of several cuts, on
+// meshes with and without other axes, with few, many and uneven micro-batches, in every order that
+// schedules give.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ranks/model_mesh.hpp"
+#include "shardwise/pipeline/cut.hpp"
+#include "shardwise/pipeline/cut_by_cost.hpp"
+#include "shardwise/pipeline/known_schedules.hpp"
+#include "shardwise/pipeline/schedule.hpp"
+#include "shardwise/pipeline/schedule_run.hpp"
+#include "shardwise/pipeline/stage.hpp"
+#include "shardwise/pipeline/step.hpp"
+#include "support/error_of.hpp"
+#include "support/messages.hpp"
+
+using namespace shardwise;
+using namespace testing::on_meshes;
+using testing::contains;
+using testing::error_of;
+
+namespace {
+
+struct Block : Residual<Sequential<LayerNorm<8>, ColumnParallelLinear<8, 12>, Gelu, Dropout<1, 4>,
+                                   RowParallelLinear<12, 8>>> {};
+struct Net : Sequential<ColumnParallelLinear<6, 7>, Gelu, Dropout<1, 4>, RowParallelLinear<7, 8>,
+                        Repeat<3, Block>, LayerNorm<8>, Linear<split::output, 8, 5>> {};
+
+using Ctx = Context<double, Reference, MeshRanks<ThreadCommunicator>>;
+using Parameters = std::map<std::string, std::vector<double>>;
+
+constexpr Shape shape_of(std::size_t samples) {
+  return {{Axis::batch, samples}, {Axis::feature, 6}};
+}
+
+struct Result {
+  Parameters parameters{};
+  std::vector<double> losses{};
+  std::vector<std::size_t> flights{};  // of each stage
+};
+
+template <class M>
+void collect(M& model, Parameters& all) {
+  std::vector<std::string> names;
+  model.visit_parameters([&](auto& p) { names.push_back(p.name); });
+  for (const std::string& name : names) {
+    const auto whole = model.gather(name);
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      all[name].push_back(static_cast<double>(whole[i]));
+  }
+}
+
+/// Rows of a batch: those of micro-batches follow each other.
+Tensor<double, Whole> rows_of(std::size_t first, std::size_t count, const MeshPlace& place) {
+  return filled<double, Whole>(shape_of(count), place, [&](std::size_t i) {
+    return witness::made(7, static_cast<std::int64_t>(first * 6 + i));
+  });
+}
+
+/// Inputs and labels of batches whose rows follow each other.
+struct MicroBatches {
+  MicroBatches(const std::vector<std::size_t>& sizes, const MeshPlace& place) {
+    std::size_t first = 0;
+    for (const std::size_t count : sizes) {
+      rows.push_back(rows_of(first, count, place));
+      classes.push_back(labels(count, static_cast<std::int64_t>(first), place));
+      inputs.push_back(std::as_const(rows.back()).view());
+      targets.push_back(std::as_const(classes.back()).view());
+      first += count;
+    }
+  }
+
+  std::deque<Tensor<double, Whole>> rows{};
+  std::deque<Tensor<std::int32_t, Invariant>> classes{};
+  std::vector<View<const double, Whole>> inputs{};
+  std::vector<View<const std::int32_t, Invariant>> targets{};
+};
+
+constexpr int steps = 3;
+constexpr Sgd rule{.learning_rate = 0.1, .momentum = 0.9};
+
+Result on_one_rank(std::size_t samples) {
+  Result result;
+  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Model<Net, Ctx> model(ranks, Seed{5});
+    Optimizer optimizer(model, rule);
+    const MicroBatches batch({samples}, ranks.place());
+    for (int step = 0; step < steps; ++step)
+      result.losses.push_back(
+          train_step(model, batch.inputs[0], batch.targets[0], CrossEntropy{}, optimizer));
+    collect(model, result.parameters);
+  });
+  return result;
+}
+
+// begin: train
+template <auto Cut>
+void train(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
+           const std::vector<std::size_t>& sizes, Result& result) {
+  on_pipeline_stage<Ctx, Cut>(Net{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
+    Optimizer optimizer(stage.model(), rule, Keep::state_over_data);
+    const MicroBatches batches(sizes, stage.place());
+    for (int step = 0; step < steps; ++step)
+      result.losses.push_back(train_pipeline_step(stage, schedule, batches.inputs, batches.targets,
+                                                  CrossEntropy{}, optimizer));
+    collect(stage.model(), result.parameters);
+    result.flights.push_back(stage.model().flights());
+  });
+}
+// end: train
+
+/// With the parameters of all stages, the losses of each rank, and the flights of each stage.
+template <auto Cut>
+Result on_pipeline(const mesh& sizes, const PipelineSchedule& schedule,
+                   const std::vector<std::size_t>& micro_batches) {
+  std::vector<Result> of_ranks(static_cast<std::size_t>(sizes.size()));
+  run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    train<Cut>(ranks, schedule, micro_batches, of_ranks[static_cast<std::size_t>(ranks.rank())]);
+  });
+  Result result;
+  for (Result& one : of_ranks) {
+    CHECK(one.losses == of_ranks[0].losses);
+    for (const auto& entry : one.parameters) {
+      const auto [place, is_new] = result.parameters.insert(entry);
+      CHECK((is_new || place->second == entry.second));
+    }
+  }
+  result.losses = of_ranks[0].losses;
+  const std::size_t ranks_of_stage = of_ranks.size() / static_cast<std::size_t>(sizes.pipeline);
+  for (std::size_t i = 0; i < of_ranks.size(); i += ranks_of_stage)
+    result.flights.push_back(of_ranks[i].flights[0]);
+  return result;
+}
+
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+/// Trains by GPipe and by 1F1B.
+template <auto Cut>
+void check_as_one_rank(const mesh& sizes, const std::vector<std::size_t>& micro_batches) {
+  CAPTURE(to_string(sizes));
+  CAPTURE(micro_batches.size());
+  const int count = static_cast<int>(micro_batches.size());
+  const Result one =
+      on_one_rank(std::accumulate(micro_batches.begin(), micro_batches.end(), std::size_t{}));
+  Parameters parameters_before;
+  for (const PipelineSchedule& schedule :
+       {gpipe(sizes.pipeline, count), one_f_one_b(sizes.pipeline, count)}) {
+    const Result all = on_pipeline<Cut>(sizes, schedule, micro_batches);
+    CHECK(difference(one.losses, all.losses) < 1e-13);
+    REQUIRE(one.parameters.size() == all.parameters.size());
+    for (const auto& entry : one.parameters) {
+      INFO(entry.first);
+      REQUIRE(all.parameters.contains(entry.first));
+      CHECK(difference(entry.second, all.parameters.at(entry.first)) < 1e-13);
+    }
+    if (parameters_before.empty()) parameters_before = all.parameters;
+    CHECK(all.parameters == parameters_before);  // the same bits
+    const PipelineTimes times = time_of(schedule);
+    for (std::size_t stage = 0; stage < all.flights.size(); ++stage)
+      CHECK(all.flights[stage] == static_cast<std::size_t>(times.most_in_flight[stage]));
+  }
+}
+
+constexpr std::array in_features{CutPlace{3}};  // a split feature axis goes from stage to stage
+constexpr std::array in_blocks{CutPlace{4, 1}};
+constexpr std::array four{CutPlace{3}, CutPlace{4, 1}, CutPlace{5}};
+constexpr std::array by_cost = cut_by_cost<3, Net>(shape_of(1));
+static_assert(by_cost == std::array{CutPlace{4, 1}, CutPlace{4, 2}});
+
+const std::vector<std::vector<std::size_t>> micro_batches{
+    {7}, {3, 1, 4}, {2, 2, 2, 1}, {1, 2, 1, 1, 3, 1, 1, 2}};
+
+/// A model of token ids, with a block that runs forward again.
+struct Text
+    : Sequential<Embedding<11, 8>,
+                 Repeat<2, Recompute<Residual<Sequential<LayerNorm<8>, ColumnParallelLinear<8, 12>,
+                                                         Relu, RowParallelLinear<12, 8>>>>>,
+                 FirstRows, Linear<split::output, 8, 5>> {};
+constexpr std::array in_text{CutPlace{1, 1}};
+
+/// The same bits as a Step with the same batches on one rank.
+template <class T>
+void check_bits_of_steps() {
+  using Of = Context<T, Reference, MeshRanks<ThreadCommunicator>>;
+  constexpr std::array<std::size_t, 3> sizes{3, 1, 2};
+  const auto shape = [](std::size_t count) {
+    return Shape{{Axis::batch, count}, {Axis::sequence, 3}};
+  };
+  const auto texts = [&](const MeshPlace& place) {
+    std::deque<Tensor<std::int32_t, Whole>> all;
+    for (const std::size_t count : sizes)
+      all.push_back(filled<std::int32_t, Whole>(shape(count), place, [&](std::size_t i) {
+        return static_cast<std::int32_t>((7 * i + count) % 11);
+      }));
+    return all;
+  };
+  Result one, first, last;
+  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Model<Text, Of> model(Text{}, ranks, Seed{3}, shape(1));
+    Optimizer optimizer(model, rule);
+    const auto x = texts(ranks.place());
+    for (int i = 0; i < steps; ++i) {
+      Step step(optimizer, 6);
+      double loss = 0;
+      for (const auto& ids : x)
+        loss += step.add(ids.view(), labels(ids.global()[0].units, 0, ranks.place()).view(),
+                         CrossEntropy{});
+      step.finish();
+      one.losses.push_back(loss);
+    }
+    collect(model, one.parameters);
+  });
+  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Result& mine = ranks.rank() == 0 ? first : last;
+    on_pipeline_stage<Of, in_text>(Text{}, ranks, Seed{3}, shape(1), [&](auto& stage) {
+      Optimizer optimizer(stage.model(), rule);
+      const auto x = texts(stage.place());
+      std::vector<View<const std::int32_t, Whole>> inputs;
+      std::deque<Tensor<std::int32_t, Invariant>> classes;
+      std::vector<View<const std::int32_t, Invariant>> targets;
+      for (const auto& ids : x) {
+        inputs.push_back(ids.view());
+        classes.push_back(labels(ids.global()[0].units, 0, stage.place()));
+        targets.push_back(std::as_const(classes.back()).view());
+      }
+      for (int i = 0; i < steps; ++i)
+        mine.losses.push_back(train_pipeline_step(stage, one_f_one_b(2, 3), inputs, targets,
+                                                  CrossEntropy{}, optimizer));
+      collect(stage.model(), mine.parameters);
+    });
+  });
+  CHECK(one.losses == first.losses);
+  CHECK(one.losses == last.losses);
+  first.parameters.merge(last.parameters);
+  CHECK(one.parameters == first.parameters);
+}
+
+}  // namespace
+
+TEST_CASE("2, 3 and 4 stages train as one rank") {
+  for (const auto& sizes : micro_batches) {
+    check_as_one_rank<in_blocks>({.pipeline = 2}, sizes);
+    check_as_one_rank<by_cost>({.pipeline = 3}, sizes);
+    check_as_one_rank<four>({.pipeline = 4}, sizes);
+  }
+}
+
+TEST_CASE("stages on a mesh train as one rank") {
+  for (const auto& sizes : micro_batches) {
+    check_as_one_rank<in_blocks>({.pipeline = 2, .data = 2, .tensor = 2}, sizes);
+    check_as_one_rank<in_features>({.pipeline = 2, .data = 2, .tensor = 2}, sizes);
+    check_as_one_rank<in_features>({.pipeline = 2, .tensor = 3}, sizes);
+  }
+}
+
+TEST_CASE("a pipeline has the bits of a Step with the same batches, in float, bf16 and fp16") {
+  check_bits_of_steps<float>();
+  check_bits_of_steps<bf16>();
+  check_bits_of_steps<fp16>();
+}
+
+TEST_CASE("steps that do not fit the pipeline are refused on all ranks") {
+  const std::vector<std::size_t> three{2, 2, 2};
+  const auto error_with = [&](const PipelineSchedule& schedule) {
+    return error_of([&] { on_pipeline<in_blocks>({.pipeline = 2}, schedule, three); });
+  };
+  CHECK(contains(error_with(one_f_one_b(4, 3)),
+                 "pipeline: the schedule is for 4 ranks with 1 stages each, but "
+                 "there are 2 ranks with one stage each"));
+  CHECK(contains(
+      error_with(gpipe(2, 4)),
+      "pipeline: the schedule is for 4 micro-batches, but 3 inputs and 3 targets were given"));
+  CHECK(contains(error_with(zero_bubble_h1(2, 3)), "goes backward in two parts"));
+  using enum PipelineWork;
+  PipelineSchedule other_order(2);
+  for (int rank = 0; rank < 2; ++rank)
+    other_order.add_rank({{forward, 1}, {forward, 0}, {backward, 0}, {backward, 1}});
+  CHECK(contains(error_of([&] {
+                   on_pipeline<in_blocks>({.pipeline = 2}, other_order, {1, 1});
+                 }),
+                 "rank 0 goes forward with micro-batch 1 before 0; random numbers follow"));
+  CHECK(contains(error_of([&] { on_pipeline<four>({.pipeline = 2}, gpipe(2, 3), three); }),
+                 "pipeline: the cut makes 4 stages, but the mesh pipeline=2 has 2 ranks along "
+                 "pipeline; give it one for each stage"));
+}
+
+TEST_CASE("ranks of a pipeline that are given different steps are all told") {
+  std::vector<std::string> errors(2);
+  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Result none;
+    const int count = ranks.rank() + 1;
+    const std::vector<std::size_t> sizes(static_cast<std::size_t>(count), 2);
+    errors[static_cast<std::size_t>(ranks.rank())] =
+        error_of([&] { train<in_blocks>(ranks, gpipe(2, count), sizes, none); });
+  });
+  CHECK(errors[0] == errors[1]);
+  CHECK(contains(errors[0],
+                 "collective_error: ranks disagree on the step of the pipeline: rank 0 has 2 "
+                 "samples in 1 micro-batches"));
+}
+
+TEST_CASE("a wrong label is told on the last stage, and ends the step on all stages") {
+  std::vector<std::string> errors(2);
+  const std::string error = error_of([&] {
+    run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+      on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
+        Optimizer optimizer(stage.model(), rule);
+        MicroBatches batches({2, 2, 2}, stage.place());
+        batches.classes[1][1] = 5;
+        Parameters before, after;
+        collect(stage.model(), before);
+        std::string& mine = errors[static_cast<std::size_t>(ranks.rank())];
+        try {
+          train_pipeline_step(stage, one_f_one_b(2, 3), batches.inputs, batches.targets,
+                              CrossEntropy{}, optimizer);
+        } catch (const shardwise::error& e) {
+          mine = e.what();
+          collect(stage.model(), after);
+          CHECK(before == after);
+          throw;
+        }
+      });
+    });
+  });
+  CHECK(contains(error, "argument_error: rank 1: "));
+  CHECK(contains(errors[1], "label 5"));
+  CHECK(errors[0] != "");
+}
