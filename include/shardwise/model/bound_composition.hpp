@@ -35,7 +35,8 @@ struct PartNames {
   void add_to(error& e, std::size_t number) const {
     const bool is_composition = are_compositions[number];
     if (have_numbers) {
-      e.add_place(sentence({first_number + number, ": ", names[number]()}), is_composition ? " / " : ": ");
+      e.add_place(sentence({first_number + number, ": ", names[number]()}),
+                  is_composition ? " / " : ": ");
     } else if (!is_composition) {
       e.add_place(names[number]());
     }
@@ -65,7 +66,8 @@ template <std::size_t Index, class L, class Context>
 auto at_part(Run<Context>& run, Position<L>& at) {
   at.number = Index;
   if constexpr (L::numbers_parts) {
-    return InNumberedPart<Context>(run, L::first_number + Index, name_of<typename L::template layer_type<Index>>);
+    return InNumberedPart<Context>(run, L::first_number + Index,
+                                   name_of<typename L::template layer_type<Index>>);
   } else {
     return Nothing{};
   }

@@ -92,7 +92,8 @@ class Bound<L, S, E> {
     try {
       return call();
     } catch (error& e) {
-      e.add_place("time " + std::to_string(L::first_number + i), detail::IsComposition<Block> ? " / " : ": ");
+      e.add_place("time " + std::to_string(L::first_number + i),
+                  detail::IsComposition<Block> ? " / " : ": ");
       throw;
     }
   }
