@@ -27,11 +27,11 @@ namespace detail {
 
 /// Some of the blocks of a Repeat, with their numbers there.
 template <std::size_t First, std::size_t Count, class Block>
-class BlockRange : public Repeat<Count, Block> {
+class BlocksOfRepeat : public Repeat<Count, Block> {
  public:
   static constexpr std::size_t first_number = First;
 
-  constexpr explicit BlockRange(const Block& block) : Repeat<Count, Block>(block) {}
+  constexpr explicit BlocksOfRepeat(const Block& block) : Repeat<Count, Block>(block) {}
 };
 
 /// The parts of a Sequential between two places.
@@ -55,7 +55,7 @@ struct PartOfStage {
     if constexpr (is_cut) {
       constexpr std::size_t behind =
           number == Range.end.part ? Range.end.block : static_times_of<Whole>;
-      return BlockRange<first, behind - first, typename Whole::repeated_block>(layer.block());
+      return BlocksOfRepeat<first, behind - first, typename Whole::repeated_block>(layer.block());
     } else {
       return layer;
     }
