@@ -103,6 +103,7 @@ namespace shardwise {}
 // Models that run, and what is known of them before
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/plan.hpp"
+#include "shardwise/model/predict.hpp"
 #include "shardwise/model/queries.hpp"
 
 // Models that people look at

@@ -1,7 +1,8 @@
 #!/bin/sh
-# scale.sh PROGRAM LAUNCHER: 64 processes that SimGrid's SMPI simulates train as one does, to ten
-# digits, and `describe` tells when groups along `tensor` span machines. SMPI simulates hosts with
-# names of their own; the platform gives their wires.
+# scale.sh PROGRAM LAUNCHER [times]: 64 processes that SimGrid's SMPI simulates train as one does, to
+# ten digits, `describe` tells when groups along `tensor` span machines, and collectives and steps
+# take as long as predicted. SMPI simulates hosts with names of their own; the platform gives their
+# wires. With `times`, only that, on 4, 16 and 64 ranks.
 program=$1
 launcher=$2
 work=$(mktemp -d)
@@ -11,19 +12,23 @@ cat >"$work/platform.xml" <<'XML'
 <?xml version='1.0'?>
 <!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
 <platform version="4.1">
-  <cluster id="hosts" prefix="node" suffix="" radical="0-15" speed="1Gf" bw="1GBps" lat="5us"/>
+  <cluster id="hosts" prefix="node" suffix="" radical="0-63" speed="1Gf" bw="1GBps" lat="5us"/>
 </platform>
 XML
 
-run() { # run RANKS RANKS_PER_HOST MESH: the output is in $work/out
+# The same speed for messages of any length and direction, and no time for computation or a poll.
+settings="--cfg=smpi/simulate-computation:no --cfg=smpi/test:1e-8 --cfg=smpi/bw-factor:0:1
+  --cfg=smpi/lat-factor:0:1 --cfg=network/crosstraffic:0 --cfg=smpi/coll-selector:ompi"
+
+run() { # run RANKS RANKS_PER_HOST MESH [times]: the output is in $work/out
   i=0
   while [ "$i" -lt "$1" ]; do
     echo "node$((i / $2))"
     i=$((i + 1))
   done >"$work/hosts"
-  timeout 100 "$launcher" -np "$1" -hostfile "$work/hosts" -platform "$work/platform.xml" \
-    --cfg=smpi/simulate-computation:no --cfg=smpi/coll-selector:ompi --log=root.thresh:critical \
-    "$program" "$3" >"$work/out" 2>&1 </dev/null || fail "$1 ranks on $3 ended with status $?"
+  timeout 200 "$launcher" -np "$1" -hostfile "$work/hosts" -platform "$work/platform.xml" $settings \
+    --log=root.thresh:critical "$program" "$3" $4 >"$work/out" 2>&1 </dev/null ||
+    fail "$1 ranks on $3 ended with status $?"
 }
 
 fail() {
@@ -33,6 +38,20 @@ fail() {
 }
 
 expect() { grep -q -- "$1" "$work/out" || fail "no line with: $1"; }
+
+compare() { # compare RANKS MESH: each of the nine predictions differs by at most 15 %
+  run "$1" 1 "$2" times
+  cat "$work/out"
+  [ "$(grep -c '^| ' "$work/out")" = 9 ] || fail "not nine predictions"
+  awk -F'|' '/^\| / && ($7 + 0 > 15 || $7 + 0 < -15) { bad = 1 } END { exit bad }' "$work/out" ||
+    fail "a prediction differs by more than 15 %"
+}
+
+if [ "$3" = times ]; then
+  for ranks in 4 16 64; do compare "$ranks" "data=$ranks"; done
+  compare 16 data=4,tensor=4
+  exit 0
+fi
 
 run 1 1 tensor=1
 alone=$(grep loss "$work/out")
@@ -47,3 +66,5 @@ grep -q warning "$work/out" && fail "a warning, though each group is on one mach
 run 4 1 data=2,tensor=2
 expect '^data 1: node2 2, node3 3$'
 expect '^warning: 2 of 2 groups along tensor span machines'
+
+compare 4 data=4

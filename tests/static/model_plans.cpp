@@ -11,6 +11,7 @@
 #include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/plan.hpp"
+#include "shardwise/model/predict.hpp"
 
 using namespace shardwise;
 
@@ -232,5 +233,62 @@ static_assert(two_and_two<TrainWithInputGradient>({all_gather(64), all_gather(64
                                                    all_gather(64 * 40), all_reduce(64 * 20)}));
 static_assert(two_and_two<TrainWithGradientOf<1>>({all_gather(64), all_gather(64 * 15),
                                                    all_gather(64 * 40)}));
+
+// --- what collectives wait for, and how long a step takes on known wires
+// ---------------------------
+
+constexpr bool is_near(double a, double b) { return a - b < 1e-9 * b && b - a < 1e-9 * b; }
+
+constexpr bool is_path(const CriticalPath& path, double latencies, double bytes) {
+  return path.latencies == latencies && is_near(path.bytes, bytes);
+}
+
+constexpr mesh along_data(int ranks) { return {.data = ranks}; }
+constexpr Collective gather_of_data = all_gather(4800).over(MeshAxis::data);
+constexpr Collective sum_of_data = all_reduce(4800).over(MeshAxis::data);
+constexpr Collective scatter_of_data = reduce_scatter(4800, Dtype::bfloat16).over(MeshAxis::data);
+
+// Up to 16 ranks at one latency, and the headers at another; small sums are sent whole.
+static_assert(is_path(critical_path(gather_of_data, along_data(4), false), 1, 4 * 3600));
+static_assert(is_path(critical_path(gather_of_data, along_data(4)), 2, 4 * 3600 + 3 * 48));
+static_assert(is_path(critical_path(sum_of_data, along_data(16), false), 2, 2 * 4 * 4500));
+static_assert(is_path(critical_path(all_reduce(1024), {.tensor = 16}, false), 1, 15 * 4096));
+static_assert(is_path(critical_path(all_to_all(1600), {.tensor = 4}, false), 1, 4 * 300));
+static_assert(is_path(critical_path(all_to_all(1600), {.tensor = 4}), 3, 4 * 300 + 144 + 192));
+static_assert(is_path(critical_path(gather_of_data, along_data(1)), 0, 0.0) ||
+              critical_path(gather_of_data, along_data(1)).bytes == 0);
+
+// Above, in log2 P rounds; with 24 ranks, 8 of 16 places are shared, and sums travel as floats.
+static_assert(is_path(critical_path(gather_of_data, along_data(64)), 12, 4 * 4725 + 6 * 48));
+static_assert(is_path(critical_path(sum_of_data, along_data(32), false), 10, 2 * 4 * 4650));
+static_assert(is_path(critical_path(gather_of_data, along_data(24), false), 5, 4 * 4600));
+static_assert(is_path(critical_path(scatter_of_data, along_data(24), false), 6,
+                      4 * (4500 + 4800 + 200)));
+
+// A tensor that other axes split is smaller in each group.
+static_assert(is_path(critical_path(sum_of_data.split_over(MeshAxis::tensor),
+                                    {.data = 16, .tensor = 2}, false),
+                      2, 4 * 4500));
+
+// A step of a perceptron of 8192 and 32768 features, 8 ranks along `tensor`, from 512 to 100,000.
+struct FeedForward
+    : Sequential<ColumnParallelLinear<8192, 32768>, Relu, RowParallelLinear<32768, 8192>> {};
+template <int Data>
+constexpr double seconds_of_step(double latency = 5e-6) {
+  StepCost cost = StepCost::on({.latency = latency, .bandwidth = 25e9});
+  cost[MeshAxis::tensor] = {.latency = 1e-6, .bandwidth = 400e9};
+  return predict(plan<FeedForward, mesh{.data = Data, .tensor = 8}>(batch{8 * Data}), cost);
+}
+static_assert(seconds_of_step<64>() > 0);
+static_assert(seconds_of_step<64>() < seconds_of_step<512>());
+static_assert(seconds_of_step<512>() < seconds_of_step<12500>());
+// The 268 MB of weights of a rank cross a wire of 25 GB/s twice, at every number of ranks.
+static_assert(seconds_of_step<64>() > 2 * 268e6 / 25e9 * 63 / 64);
+static_assert(seconds_of_step<8192>() < 2.2 * 268e6 / 25e9);
+// Latency: three times ceil(log2 P) for each bucket, where a ring has 2 (P - 1).
+constexpr double latency_at_100000 = seconds_of_step<12500>() - seconds_of_step<12500>(0);
+constexpr auto settled =
+    plan<FeedForward, mesh{.data = 12500, .tensor = 8}>(batch{100000}).settle.size();
+static_assert(is_near(latency_at_100000, settled*(3 * 14 + 1) * 5e-6));
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "shardwise/comm/detail/mpi_moves.hpp"
 #include "shardwise/comm/detail/mpi_world.hpp"
 #include "shardwise/comm/detail/split.hpp"
+#include "shardwise/comm/detail/sum_tree.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/mpi_options.hpp"
 #include "shardwise/core/error.hpp"
@@ -71,7 +72,7 @@ namespace shardwise {
 class MpiCommunicator : public Collectives<MpiCommunicator> {
  public:
   /// Bytes of the largest all_reduce in which each rank sends its whole input to all others.
-  static constexpr std::size_t gathered_bytes = detail::mpi::gathered_bytes;
+  static constexpr std::size_t gathered_bytes = detail::gathered_bytes;
 
   /// The ranks of `comm`, which belongs to the caller; a collective. `comm` is duplicated and not
   /// used afterwards. Destroy the communicator before MPI_Finalize.

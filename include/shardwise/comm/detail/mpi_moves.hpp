@@ -21,10 +21,6 @@ namespace shardwise::detail::mpi {
 
 using Counts = std::span<const std::size_t>;
 
-/// Bytes of the largest all_reduce in which each rank of a direct group (`direct_ranks`) sends its
-/// whole input to all others.
-inline constexpr std::size_t gathered_bytes = 4096;
-
 /// A block for exchange(), which only reads blocks that it sends.
 template <class T>
 Block block_of(const T* data, std::size_t count) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 
 #include "shardwise/version.hpp"
 
@@ -11,6 +12,10 @@ namespace shardwise::detail {
 
 /// In groups of up to so many ranks each sends to each other, and one rank adds in rank order.
 inline constexpr int direct_ranks = 16;
+
+/// Bytes of the largest all_reduce in which each rank of such a group sends its whole input to all
+/// others.
+inline constexpr std::size_t gathered_bytes = 4096;
 
 /// The blocks of ranks `begin` to `end` - 1.
 struct BlockRange {
