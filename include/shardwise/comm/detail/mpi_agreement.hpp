@@ -47,7 +47,7 @@ class Agreement {
         world_ranks_(world_ranks),
         rank_(static_cast<std::size_t>(rank)),
         calls_(world_ranks.size()),
-        outbox_(std::make_unique<ControlMessage[]>(std::bit_width(world_ranks.size()))),
+        outbox_(std::make_unique<ControlMessage[]>(most_rounds(world_ranks.size()))),
         requests_(2 * world_ranks.size(), MPI_REQUEST_NULL),
         has_left_(world_ranks.size()) {
     std::vector<int> numbers(world_ranks.size());
@@ -138,6 +138,11 @@ class Agreement {
   }
 
  private:
+  /// At least the number of rounds of compare_in_rounds.
+  static std::size_t most_rounds(std::size_t ranks) {
+    return static_cast<std::size_t>(std::bit_width(ranks));
+  }
+
   /// Each rank sends its call to each. Returns whether all are the same.
   bool exchange_calls() {
     outbox_[0] = calls_[rank_];
@@ -166,8 +171,7 @@ class Agreement {
     ControlMessage next;
     std::size_t rounds = 0;
     const std::span<MPI_Request> received = std::span(requests_).first(1);
-    const std::span<MPI_Request> sent =
-        std::span(requests_).subspan(1, std::bit_width(calls_.size()));
+    const std::span<MPI_Request> sent = std::span(requests_).subspan(1, most_rounds(calls_.size()));
     const auto exchange = [&](const SkipRound& round) {
       const auto from = static_cast<std::size_t>(round.from);
       outbox_[rounds] = heard;
