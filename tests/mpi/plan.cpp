@@ -229,6 +229,21 @@ void check_sums_of_tree(MpiCommunicator& ranks, std::size_t n) {
   CHECK(std::memcmp(data.data(), expected.data(), n * sizeof(T)) == 0);
 }
 
+/// The largest and the smallest number of each element, whose order does not matter.
+void check_extremes_of_tree(MpiCommunicator& ranks) {
+  std::vector<float> largest(100), smallest(100);
+  for (std::size_t i = 0; i < 100; ++i)
+    largest[i] = smallest[i] = given<float>(ranks.rank(), i) - 70.0F;
+  ranks.all_reduce<float>(largest, largest, Reduction::max);
+  ranks.all_reduce<float>(smallest, smallest, Reduction::min);
+  for (std::size_t i = 0; i < 100; ++i) {
+    std::vector<float> all;
+    for (int rank = 0; rank < ranks.size(); ++rank) all.push_back(given<float>(rank, i) - 70.0F);
+    CHECK(largest[i] == std::ranges::max(all));
+    CHECK(smallest[i] == std::ranges::min(all));
+  }
+}
+
 /// Which of two equal zeros a maximum is depends on the order: it is one order for all elements.
 void check_order_of_all_elements(MpiCommunicator& ranks) {
   std::vector<float> zeros(100, ranks.rank() % 3 == 0 ? 0.0F : -0.0F);
@@ -259,6 +274,7 @@ TEST_CASE("more than 16 ranks add along a tree, and compare calls, in log2 P mes
       check_sums_of_tree<bf16>(ranks, n);
       check_sums_of_tree<std::int64_t>(ranks, n);
     }
+    check_extremes_of_tree(ranks);
     check_order_of_all_elements(ranks);
     std::vector<double> data(64, 1.0);
     seen.clear();

@@ -52,7 +52,7 @@ namespace shardwise {
 /// wrong numbers, write past the end of a buffer, or wait until the time-out. At every level a
 /// message of another length is a collective_error.
 ///
-/// A rank that waits longer than the time-out, because another has stopped, computes without end,
+/// A rank that waits longer than the time-out for a message, because another has stopped, computes without end,
 /// or waits in another group or in a receive, gets a peer_error, which names the ranks that do not
 /// come; in a group of more than 16 ranks it names the one of which this rank waits to hear, which
 /// may itself wait. After a tenth of that time, and at most a minute, a line on standard error says
@@ -66,9 +66,10 @@ namespace shardwise {
 ///
 /// Above 16 ranks each of these is sent in ceil(log2 P) messages instead of P-1: those of checks,
 /// of all_gather (up to two for each, where the blocks of the last and the first rank meet), and of
-/// sums. There all_reduce always sends 2n(P-1)/P, the sums in accumulate_t; if P is no power of
-/// two, 2^k is the next below, and a rank that shares its place in the tree sends n and receives
-/// its sums before the gather. Gather, scatter, all_to_all and small broadcasts are as before.
+/// sums. There all_reduce always sends 2n(P-1)/P; if P is no power of two, 2^k is the next below,
+/// and a rank that shares its place in the tree sends n and receives its sums before the gather.
+/// Sums are sent in accumulate_t, so those of 16-bit floats take twice the bytes: all_reduce sends
+/// 3n(P-1)/P of them. They need memory for 2n in accumulate_t, which is kept. Gather, scatter, all_to_all and small broadcasts are as before.
 class MpiCommunicator : public Collectives<MpiCommunicator> {
  public:
   /// Bytes of the largest all_reduce in which each rank sends its whole input to all others.

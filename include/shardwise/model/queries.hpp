@@ -257,11 +257,11 @@ constexpr MemoryOfRanks<Ranks> memory_of(batch samples) {
 /// The bytes that a model in training and its optimizer allocate on one rank for parameters and for
 /// what belongs to each of them, from step to step.
 struct StateMemory {
-  std::size_t parameters = 0;
-  std::size_t copies = 0;     ///< of parameters, for layers, if layers compute in another dtype
-  std::size_t gradients = 0;  ///< the sums over the batches of a step
-  std::size_t of_batch = 0;   ///< gradients of one batch, if layers compute in another dtype
-  std::size_t moments = 0;    ///< of the optimizer
+  std::size_t parameters = 0;  ///< that the optimizer updates
+  std::size_t copies = 0;      ///< of parameters, for layers, if layers compute in another dtype
+  std::size_t gradients = 0;   ///< the sums over the batches of a step
+  std::size_t of_batch = 0;    ///< gradients of one batch, if layers compute in another dtype
+  std::size_t moments = 0;     ///< of the optimizer
 
   /// All of them.
   constexpr std::size_t bytes() const {

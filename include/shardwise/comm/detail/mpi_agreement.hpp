@@ -48,6 +48,7 @@ class Agreement {
         rank_(static_cast<std::size_t>(rank)),
         calls_(world_ranks.size()),
         outbox_(std::make_unique<ControlMessage[]>(most_rounds(world_ranks.size()))),
+        hearers_(most_rounds(world_ranks.size())),
         requests_(2 * world_ranks.size(), MPI_REQUEST_NULL),
         has_left_(world_ranks.size()) {
     std::vector<int> numbers(world_ranks.size());
@@ -73,7 +74,8 @@ class Agreement {
   /// Returns if all ranks are about to make this call. Otherwise throws the same on all ranks: a
   /// collective_error if the calls differ, a peer_error if a rank has left the group. A peer_error
   /// on this rank alone if another has not come in time; then all later calls throw the same, and
-  /// also after an error of MPI.
+  /// also after an error of MPI. If that happens to a rank in the rounds of a larger group, others
+  /// may have heard of it already: they return, and end the job when it does not send its data.
   void agree(const Call& call) {
     throw_if_anyone_left(call);
     calls_[rank_] = ControlMessage(exchange_.number(), call);
@@ -177,7 +179,7 @@ class Agreement {
       outbox_[rounds] = heard;
       start_receive(next, from, received[0]);
       start_send(outbox_[rounds], static_cast<std::size_t>(round.to), sent[rounds]);
-      ++rounds;
+      hearers_[rounds++] = world_ranks_[static_cast<std::size_t>(round.to)];
       wait_all(received, world_ranks_.subspan(from, 1), exchange_.wait());
       heard = heard_of_both(heard, next, from);
     };
@@ -187,7 +189,7 @@ class Agreement {
         has_left_[static_cast<std::size_t>(heard.call.root)] = 1;
         for (MPI_Request& request : sent) forget(request);  // perhaps no rank will receive it
       }
-      wait_all(sent, world_ranks_, exchange_.wait());
+      wait_all(sent.first(rounds), hearers_, exchange_.wait());
     });
     return heard == calls_[rank_];
   }
@@ -279,6 +281,7 @@ class Agreement {
   int message_tag_ = 0;
   std::vector<ControlMessage> calls_;         // of the current call, by rank
   std::unique_ptr<ControlMessage[]> outbox_;  // what this rank sends in each round
+  std::vector<int> hearers_;                  // the world ranks that it sends to
   bool is_read_ = false;                      // by MPI, also when this rank has left
   std::unique_ptr<ControlMessage> parting_;   // what it told when it heard that another has left
   std::vector<MPI_Request> requests_;         // receives, then sends

@@ -52,13 +52,14 @@ class Exchange {
   /// The number of that collective, from 1 on.
   std::uint64_t number() const { return number_; }
   /// A wait in that collective.
-  MessageWait wait() const { return wait_in(call_, number_); }
+  MessageWait wait() const {
+    MessageWait wait = wait_in(call_, number_);
+    wait.is_for_others_too = !is_direct();
+    return wait;
+  }
   /// A wait of this rank in another call; a message has no number.
   MessageWait wait_in(const Call& call, std::uint64_t number = 0) const {
-    return {world_ranks_[index(rank_)],
-            world_.timeout,
-            {&call, number, world_ranks_},
-            number != 0 && !is_direct()};
+    return {world_ranks_[index(rank_)], world_.timeout, {&call, number, world_ranks_}};
   }
 
   /// Whether each rank exchanges with each.
