@@ -17,6 +17,9 @@
 #include <vector>
 
 #include "ranks/model_mesh.hpp"
+#include "shardwise/checkpoint/training.hpp"
+#include "shardwise/checkpoint/weights.hpp"
+#include "shardwise/layers/stream.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/cut_by_cost.hpp"
 #include "shardwise/pipeline/known_schedules.hpp"
@@ -283,7 +286,7 @@ TEST_CASE("steps that do not fit the pipeline are refused on all ranks") {
     return error_of([&] { on_pipeline<in_blocks>({.pipeline = 2}, schedule, three); });
   };
   CHECK(contains(error_with(one_f_one_b(4, 3)),
-                 "pipeline: the schedule is for 4 ranks with 1 stages each, but "
+                 "pipeline: the schedule is for 4 ranks with 1 stage each, but "
                  "there are 2 ranks with one stage each"));
   CHECK(contains(
       error_with(gpipe(2, 4)),
@@ -315,6 +318,91 @@ TEST_CASE("ranks of a pipeline that are given different steps are all told") {
   CHECK(contains(errors[0],
                  "collective_error: ranks disagree on the step of the pipeline: rank 0 has 2 "
                  "samples in 1 micro-batches"));
+}
+
+namespace {
+
+/// Adds 1 to the loss of each batch.
+struct AddsOne : KeepsStream {
+  static constexpr Saves saves = Saves::nothing;
+
+  constexpr Shape output_shape(const Shape& x) const { return x; }
+  template <class Frame, class X, class Y>
+  void forward(Frame&, X x, Y y) const {
+    std::copy_n(x.data(), x.size(), y.data());
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, DY dy, DX dx) const {
+    frame.add_loss(1);
+    if constexpr (Frame::input_gradient) std::copy_n(dy.data(), dy.size(), dx.data());
+  }
+};
+struct Small : Sequential<Linear<split::none, 6, 4>, AddsOne, Linear<split::none, 4, 5>> {};
+constexpr std::array in_small{CutPlace{1}};
+
+/// What each of two stages says to f(stage, optimizer, micro-batches, whether it is the last).
+template <class F>
+std::array<std::string, 2> told(F f) {
+  std::array<std::string, 2> errors;
+  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, in_small>(Small{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
+      Optimizer optimizer(stage.model(), rule);
+      MicroBatches batches({3, 1, 4}, stage.place());
+      errors[static_cast<std::size_t>(ranks.rank())] =
+          error_of([&] { f(stage, optimizer, batches, ranks.rank() == 1); });
+    });
+  });
+  return errors;
+}
+
+}  // namespace
+
+TEST_CASE("losses of layers count with the share of their micro-batch") {
+  const auto errors = told([](auto& stage, auto& optimizer, auto& batches, bool is_last) {
+    for (int i = 0; i < 2; ++i) {
+      train_pipeline_step(stage, one_f_one_b(2, 3), batches.inputs, batches.targets, CrossEntropy{},
+                          optimizer);
+      CHECK(stage.model().layer_losses() == doctest::Approx(is_last ? 1 : 0).epsilon(1e-15));
+    }
+  });
+  for (const std::string& error : errors) CHECK(error == "");
+}
+
+TEST_CASE("a step that one rank refuses is begun by none") {
+  const auto errors = told([](auto& stage, auto& optimizer, auto& batches, bool is_last) {
+    const auto step = [&] {
+      return train_pipeline_step(stage, one_f_one_b(2, 3), batches.inputs, batches.targets,
+                                 CrossEntropy{}, optimizer);
+    };
+    auto whole = batches.targets;
+    if (is_last) batches.targets.pop_back();
+    const std::string error = error_of(step);
+    CHECK(contains(error, is_last ? "3 inputs and 2 targets were given"
+                                  : "rank 1 refuses this step of the pipeline"));
+    if (is_last) batches.targets.push_back(whole[0]);
+    CHECK(contains(error_of(step), is_last ? "shape_error: " : "rank 1 refuses this step"));
+    batches.targets = whole;
+    Step other(optimizer, 8);
+    CHECK(contains(error_of(step), "another step of this model is under way"));
+    other.discard();
+    step();
+  });
+  for (const std::string& error : errors) CHECK(error == "");
+}
+
+TEST_CASE("the model of a stage refuses what needs all stages") {
+  const auto errors = told([](auto& stage, auto& optimizer, auto&, bool) {
+    const auto refuses = [](auto call) {
+      CHECK(contains(error_of(call), "this model has the layers of one stage of a pipeline"));
+    };
+    refuses([&] { save_weights("stage.safetensors", stage.model()); });
+    refuses([&] { load_weights("stage.safetensors", stage.model()); });
+    refuses([&] { save_checkpoint("stage.safetensors", stage.model(), optimizer, {}); });
+    refuses([&] { load_checkpoint("stage.safetensors", stage.model(), optimizer); });
+    refuses([&] { gradient_norm(stage.model()); });
+    refuses([&] { Step step(optimizer, 8, {.clip_norm = 1}); });
+  });
+  for (const std::string& error : errors) CHECK(error == "");
 }
 
 TEST_CASE("a wrong label is told on the last stage, and ends the step on all stages") {

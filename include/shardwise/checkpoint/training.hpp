@@ -173,6 +173,7 @@ std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
 template <class M, UpdateRule Rule>
 void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule, M>& optimizer,
                      const RunPosition& position, const SaveOptions& options = {}) {
+  detail::require_all_layers<M>("save_checkpoint");
   detail::require_own(model, optimizer, "save_checkpoint");
   const detail::RunState state{
       model.step(),      model.run().seed.value,         detail::rule_text(optimizer.rule()),
@@ -195,6 +196,7 @@ void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule
 template <class M, UpdateRule Rule>
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& path, M& model,
                                  Optimizer<Rule, M>& optimizer, const LoadOptions& options = {}) {
+  detail::require_all_layers<M>("load_checkpoint");
   detail::require_own(model, optimizer, "load_checkpoint");
   const std::vector<TensorPart> parts = detail::run_parts(model, optimizer, options.names);
   HostRanks ranks(model.run());

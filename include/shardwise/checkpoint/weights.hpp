@@ -90,6 +90,7 @@ TensorNames names_in_order(M& model, const std::vector<FileTensor>& places) {
 /// throws   as save_parts
 template <class M>
 void save_weights(const std::filesystem::path& path, M& model, const SaveOptions& options = {}) {
+  detail::require_all_layers<M>("save_weights");
   HostRanks ranks(model.run());
   save_parts(path, ranks, detail::model_parts(model, options.names), options);
 }
@@ -102,6 +103,7 @@ void save_weights(const std::filesystem::path& path, M& model, const SaveOptions
 template <class M>
 std::map<std::string, std::string> load_weights(const std::filesystem::path& path, M& model,
                                                 const LoadOptions& options = {}) {
+  detail::require_all_layers<M>("load_weights");
   const std::vector<TensorPart> parts = detail::model_parts(model, options.names);
   HostRanks ranks(model.run());
   const TensorFiles files = open_checkpoint(path, ranks);

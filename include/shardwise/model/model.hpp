@@ -339,7 +339,7 @@ class Model : public ModelBase<Ctx> {
 
   BoundArchitecture bind(const input_shapes& in) {
     Binder<Ctx> binder{run_, parameters_, run_.flight->parts};
-    if constexpr (requires { architecture_.first_ordinal(); })
+    if constexpr (detail::LayersOfStage<Architecture>)
       binder.next_ordinal = architecture_.first_ordinal();
     try {
       return BoundArchitecture(architecture_, in, binder);

@@ -5,12 +5,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 
+#include "shardwise/comm/detail/agreed.hpp"
+#include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
+#include "shardwise/core/sentence.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/stage_layers.hpp"
@@ -18,6 +22,17 @@
 namespace shardwise {
 
 namespace detail {
+
+/// What a rank was given for a pipeline.
+struct GivenPipeline {
+  std::uint64_t seed;
+  std::uint64_t elements;
+
+  friend bool operator==(const GivenPipeline&, const GivenPipeline&) = default;
+  friend std::string to_string(const GivenPipeline& given) {
+    return sentence({"the seed ", given.seed, " and inputs of ", given.elements, " elements"});
+  }
+};
 
 /// The ranks of the stage of this rank, as a mesh of one rank along `pipeline`. A collective.
 template <class C>
@@ -77,12 +92,15 @@ class PipelineStage {
   /// A collective of all ranks of the mesh; each makes its own stage.
   PipelineStage(const Architecture& whole, Ranks& ranks, Seed seed, const Shape& in)
       : whole_(whole),
+        all_ranks_(ranks),
         line_(ranks.along(MeshAxis::pipeline)),
         ranks_(detail::stage_ranks(ranks)),
         model_(layers_for(whole, in), ranks_, seed, input_shape(in)) {}
 
   /// The model of the stage.
   model_type& model() { return model_; }
+  /// The ranks of the mesh.
+  Ranks& all_ranks() { return all_ranks_; }
   /// The ranks with the same place in all axes but `pipeline`.
   auto& line() { return line_; }
   /// The place of the rank in views of this stage.
@@ -102,6 +120,7 @@ class PipelineStage {
   }
 
   Architecture whole_;
+  Ranks& all_ranks_;
   decltype(std::declval<Ranks&>().along(MeshAxis::pipeline)) line_;  // a reference
   Ranks ranks_;
   model_type model_;
@@ -122,9 +141,10 @@ class PipelineStage {
 /// its input, with any batch. Between two stages a value has the layout in which the layer in front
 /// of the cut gives it, but is never a summand, forward or backward. All stages are in the program
 /// of every rank; layers of one type with the same layouts are compiled once for all of them.
-/// sends    what makes the groups of ranks of a stage, see `MeshRanks`
-/// throws   argument_error if the mesh does not have a rank along `pipeline` for each stage; as
-///          Model
+/// sends    an all-gather of 16 bytes of each rank; what makes the groups of ranks of a stage, see
+///          `MeshRanks`
+/// throws   argument_error if the mesh does not have a rank along `pipeline` for each stage;
+///          collective_error if ranks have another seed or shape; as Model
 template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
                        const Shape& in, F&& f) {
@@ -134,6 +154,8 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
     throw argument_error({"pipeline: the cut makes ", stages, " stages, but the mesh ",
                           ranks.sizes(), " has ", ranks.sizes().pipeline,
                           " ranks along pipeline; give it one for each stage"});
+  detail::require_agreed(gathered(ranks, detail::GivenPipeline{seed.value, in.elements()}),
+                         "seed and shape of the pipeline");
   const auto number = static_cast<std::size_t>(ranks.place()[MeshAxis::pipeline].rank);
   [&]<std::size_t... Stages>(std::index_sequence<Stages...>) {
     const auto run = [&]<std::size_t Stage>(std::integral_constant<std::size_t, Stage>) {

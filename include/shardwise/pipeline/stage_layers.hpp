@@ -135,7 +135,8 @@ template <class L, class E, CutPlace Place>
 struct layout_at_cut {
   using type = typename decltype(stream_at_cut<L, E, Place>())::type;
   static_assert(std::same_as<dual_t<type>, type>,
-                "The value at a cut of a pipeline has halos. Cut at another place.");
+                "The layout of the value at a cut of a pipeline must be its own dual, and one with "
+                "halos is not. Cut at another place.");
 };
 
 }  // namespace detail

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "shardwise/comm/detail/agreed.hpp"
@@ -28,14 +30,30 @@ namespace detail {
 struct GivenPipelineStep {
   std::uint64_t samples;
   std::uint32_t micro_batches;
-  std::uint32_t schedule;  // a hash
+  std::uint32_t sizes;       // a hash
+  std::uint32_t schedule;    // a hash
+  std::uint32_t is_refused;  // by this rank
 
-  friend bool operator==(const GivenPipelineStep&, const GivenPipelineStep&) = default;
+  friend bool operator==(const GivenPipelineStep& a, const GivenPipelineStep& b) {
+    return a.samples == b.samples && a.micro_batches == b.micro_batches && a.sizes == b.sizes &&
+           a.schedule == b.schedule;
+  }
   friend std::string to_string(const GivenPipelineStep& given) {
     return sentence({given.samples, " samples in ", given.micro_batches,
-                     " micro-batches, by a schedule with the hash ", given.schedule});
+                     " micro-batches, whose sizes have the hash ", given.sizes,
+                     ", by a schedule with the hash ", given.schedule});
   }
 };
+
+/// A hash of the sizes of micro-batches.
+template <class Input>
+std::uint32_t digest(const std::vector<Input>& x) {
+  std::uint32_t hash = 0;
+  for (const Input& one : x)
+    hash = mixed(mixed(hash, static_cast<std::uint32_t>(samples_of(one))),
+                 static_cast<std::uint32_t>(one.global().elements()));
+  return hash;
+}
 
 /// A hash of a schedule.
 inline std::uint32_t digest(const PipelineSchedule& schedule) {
@@ -52,14 +70,25 @@ inline std::uint32_t digest(const PipelineSchedule& schedule) {
   return hash;
 }
 
+/// How ranks of the type C send: messages that are work of a device may meet their receives.
+template <class C>
+constexpr Sends sends_of() {
+  if constexpr (requires { requires C::takes_device_memory; }) {
+    return Sends::meeting;
+  } else {
+    return Sends::buffered;
+  }
+}
+
 /// Throws argument_error for a schedule that stages on so many ranks cannot run for so many inputs
 /// and targets.
-inline void require_schedule(const PipelineSchedule& schedule, int ranks, std::size_t inputs,
-                             std::size_t targets) {
-  require_to_run(schedule, Sends::one_posted);
+inline void require_schedule(const PipelineSchedule& schedule, Sends sends, int ranks,
+                             std::size_t inputs, std::size_t targets) {
+  require_to_run(schedule, sends);
   if (schedule.ranks() != ranks || schedule.chunks() != 1)
     throw argument_error({"pipeline: the schedule is for ", schedule.ranks(), " ranks with ",
-                          schedule.chunks(), " stages each, but there are ", ranks,
+                          schedule.chunks(), schedule.chunks() == 1 ? " stage" : " stages",
+                          " each, but there are ", ranks,
                           " ranks with one stage each; make the schedule for these"});
   const auto micro_batches = static_cast<std::size_t>(schedule.micro_batches());
   if (inputs != micro_batches || targets != micro_batches)
@@ -83,8 +112,27 @@ inline void require_schedule(const PipelineSchedule& schedule, int ranks, std::s
   }
 }
 
+/// Throws what is wrong with a step, as far as this rank sees it before it sends anything.
+template <class Stage, class Target, class Chosen, class Rule>
+void require_step(Stage& stage, const PipelineSchedule& schedule,
+                  const std::vector<typename Stage::input_view>& x,
+                  const std::vector<Target>& targets, [[maybe_unused]] const Chosen& loss,
+                  const Optimizer<Rule, typename Stage::model_type>& optimizer) {
+  require_own(stage.model(), optimizer, "train_pipeline_step");
+  require_between_steps(stage.model(), "train_pipeline_step");
+  using Line = std::remove_cvref_t<decltype(stage.line())>;
+  require_schedule(schedule, sends_of<Line>(), stage.line().size(), x.size(), targets.size());
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    if (samples_of(x[k]) == 0)
+      throw argument_error({"pipeline: micro-batch ", k, " has no samples; leave it out"});
+    if constexpr (Stage::is_last)
+      require_target(loss, stage.model().layers().output_shape(stage.input_shape(x[k].global())),
+                     targets[k]);
+  }
+}
+
 /// Runs one step of a schedule on one rank.
-template <class Stage, class Target, class Chosen>
+template <class Stage, class Target, class Chosen, class Rule>
 class PipelineRun {
   using M = typename Stage::model_type;
   using T = typename M::dtype;
@@ -93,8 +141,9 @@ class PipelineRun {
 
  public:
   PipelineRun(Stage& stage, std::span<const typename Stage::input_view> x,
-              std::span<const Target> targets, const Chosen& loss, std::size_t samples)
-      : stage_(stage), x_(x), targets_(targets), chosen_(loss), samples_(samples) {}
+              std::span<const Target> targets, const Chosen& loss, std::size_t samples,
+              Step<M, Rule>& step)
+      : stage_(stage), x_(x), targets_(targets), chosen_(loss), samples_(samples), step_(step) {}
 
   void run(std::span<const PipelineAction> actions) {
     for (const PipelineAction& action : actions) {
@@ -126,6 +175,7 @@ class PipelineRun {
     UnderWay& flight = flights_[number];
     flight.batch = batch;
     flight.is_free = false;
+    step_.set_batch(samples_of(x_[batch]));
     const auto y = model().forward(Flight{number}, input(flight));
     if constexpr (Stage::is_last) {
       auto& run = model().run();
@@ -156,6 +206,7 @@ class PipelineRun {
   void backward(std::size_t batch) {
     const std::size_t number = flight_of(batch);
     UnderWay& flight = flights_[number];
+    step_.set_batch(samples_of(x_[batch]));
     if constexpr (Stage::is_last) {
       go_back(number, views_of(scaled<T>(model().run(), std::move(flight.gradient), 1)));
     } else {
@@ -216,6 +267,7 @@ class PipelineRun {
   std::span<const Target> targets_;
   const Chosen& chosen_;
   std::size_t samples_;
+  Step<M, Rule>& step_;
   double loss_ = 0;
   std::vector<UnderWay> flights_{};
 };
@@ -227,37 +279,51 @@ class PipelineRun {
 /// micro-batches as one batch: gradients are sums over the micro-batches in the order of their
 /// backwards. They are not clipped, and the loss is not scaled. Every rank of the mesh calls it
 /// with the same schedule and the same shapes; the elements of `x` are read on the first stage,
-/// those of `targets` on the last. `time_of(schedule).most_in_flight` says how many flights the
-/// model of each stage gets.
-/// sends    along `pipeline` an all-gather of 16 bytes of each rank, one message for each
-/// micro-batch
-///          in each direction between neighbouring stages, and an all-reduce of one double; what
-///          the models of the stages send
-/// throws   collective_error if ranks were given other steps; argument_error for a schedule that
-///          the stages cannot run, as `require_to_run` says and for other numbers of ranks or
-///          micro-batches; numeric_error for a loss that is not finite; as `Step`. Then the step is
-///          discarded; an error on some ranks only reaches the others in their next call, and ends
-///          the run
+/// those of `targets` on the last, and are not compared. `time_of(schedule).most_in_flight` says
+/// how many flights the model of each stage gets. `layer_losses()` of a stage's model are those of
+/// its own layers. A step allocates a few lists of the host.
+/// sends    an all-gather of 24 bytes of each rank; along `pipeline` one message for each
+///          micro-batch in each direction between neighbouring stages, and an all-reduce of one
+///          double; what the models of the stages send
+/// throws   before anything else is sent, on every rank: collective_error if ranks were given other
+///          steps, or if another rank refuses its step; argument_error for a schedule that the
+///          stages cannot run, as `require_to_run` says, and for other numbers of ranks or
+///          micro-batches, an empty micro-batch, another model's optimizer, and a step that is
+///          under way; as the loss for the shape of a target. Later numeric_error for a loss that
+///          is not finite; as `Step`: parameters are then as before, and the run ends, because the
+///          other stages wait for the messages of this one
 template <class Stage, class Target, class Chosen, class Rule>
 double train_pipeline_step(Stage& stage, const PipelineSchedule& schedule,
                            const std::vector<typename Stage::input_view>& x,
                            const std::vector<Target>& targets, const Chosen& loss,
                            Optimizer<Rule, typename Stage::model_type>& optimizer) {
+  std::exception_ptr refusal;
+  try {
+    detail::require_step(stage, schedule, x, targets, loss, optimizer);
+  } catch (...) {
+    refusal = std::current_exception();
+  }
   std::size_t samples = 0;
   for (const auto& one : x) samples += detail::samples_of(one);
-  detail::require_agreed(
-      gathered(stage.line(),
-               detail::GivenPipelineStep{samples, static_cast<std::uint32_t>(x.size()),
-                                         detail::digest(schedule)}),
-      "the step of the pipeline");
-  detail::require_schedule(schedule, stage.line().size(), x.size(), targets.size());
+  const auto given = gathered(
+      stage.all_ranks(),
+      detail::GivenPipelineStep{samples, static_cast<std::uint32_t>(x.size()), detail::digest(x),
+                                detail::digest(schedule), refusal != nullptr ? 1U : 0U});
+  if (refusal) std::rethrow_exception(refusal);
+  detail::require_agreed(given, "the step of the pipeline");
+  for (std::size_t rank = 0; rank < given.size(); ++rank)
+    if (given[rank].is_refused != 0)
+      throw collective_error({"rank ", rank,
+                              " refuses this step of the pipeline, and its own error says why; no "
+                              "rank has begun it"});
   Step step(optimizer, samples);
-  detail::PipelineRun<Stage, Target, Chosen> run(stage, x, targets, loss, samples);
+  detail::PipelineRun<Stage, Target, Chosen, Rule> run(stage, x, targets, loss, samples, step);
   run.run(schedule.of(stage.line().rank()));
-  step.finish();
-  return detail::all_reduced(
+  const double sum = detail::all_reduced(
       stage.model().run(), stage.line(), [] { return std::string("loss of the last stage"); },
       run.loss());
+  step.finish();
+  return sum;
 }
 
 }  // namespace shardwise

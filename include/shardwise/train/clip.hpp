@@ -14,6 +14,7 @@
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/collectives.hpp"
+#include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/shares.hpp"
@@ -167,6 +168,7 @@ void put_norm(M& model, Norm norm, double* out) {
 /// throws   argument_error without a batch, or for gradients with a loss scale
 template <class M>
 double gradient_norm(M& model, Norm norm = Norm::euclidean) {
+  detail::require_all_layers<M>("gradient_norm");
   auto& run = model.run();
   detail::require_plain_gradients(run.gradients, run.under_way, "gradient_norm");
   model.settle_gradients();

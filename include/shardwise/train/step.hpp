@@ -13,6 +13,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layout/layouts.hpp"
+#include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/train/clip.hpp"
@@ -175,6 +176,8 @@ class Step {
   ///          flight than flight 0
   Step(Optimizer<Rule, M>& optimizer, std::size_t samples, const StepOptions& options = {})
       : optimizer_(optimizer), samples_(samples), options_(options), under_way_{options.scale()} {
+    if (options.clip_norm || options.scaler != nullptr)
+      detail::require_all_layers<M>("a Step that clips or scales");
     detail::require_between_steps(optimizer.model(), "Step");
     optimizer.model().run().under_way = &under_way_;
   }
@@ -197,13 +200,19 @@ class Step {
     try {
       const std::size_t samples = detail::samples_of(x);
       detail::require_room(model.run().samples_backward, samples, samples_);
-      under_way_.batch_share = static_cast<double>(samples) / static_cast<double>(samples_);
+      set_batch(samples);
       return detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
                                         under_way_.loss_scale, segments);
     } catch (...) {
       discard();
       throw;
     }
+  }
+
+  /// For code that runs forward and backward itself: the losses of layers count from now on with
+  /// the share of a batch of `samples` samples. `add` does this.
+  void set_batch(std::size_t samples) {
+    under_way_.batch_share = static_cast<double>(samples) / static_cast<double>(samples_);
   }
 
   /// Sums the gradients over the ranks, each rank those that its optimizer updates, and changes the
