@@ -48,7 +48,7 @@ class Choice(unittest.TestCase):
         self.assertEqual(self.matching(line, *words), [], words)
 
     def test_a_folder(self):
-        self.chooses("build tests/unit_redistribute", "redistribute")
+        self.chooses("build tests/unit_comm", "comm")
         self.chooses("build .*/static/layout_redistributions.cpp.o", "redistribute")
         self.leaves("build tests/unit_core", "redistribute")
 

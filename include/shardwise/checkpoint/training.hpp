@@ -18,6 +18,7 @@
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/whole_model.hpp"
 
 namespace shardwise {
 

@@ -14,6 +14,7 @@
 #include "shardwise/checkpoint/save_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/train/whole_model.hpp"
 
 namespace shardwise {
 

@@ -27,16 +27,6 @@ concept LayersOfStage = requires(const L& layers) {
   layers.first_ordinal();
 };
 
-/// Throws argument_error for the model of a stage, where `who` needs the other stages too.
-template <class M>
-void require_all_layers([[maybe_unused]] const char* who) {
-  if constexpr (LayersOfStage<typename M::architecture>)
-    throw argument_error({who,
-                          ": this model has the layers of one stage of a pipeline, and this needs "
-                          "those of all stages, which it cannot reach yet. Train without it, or "
-                          "without a pipeline"});
-}
-
 template <class E>
 inline constexpr bool is_ends = false;
 template <EndLayout Offered, EndLayout Wanted>

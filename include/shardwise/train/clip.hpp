@@ -14,10 +14,10 @@
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/collectives.hpp"
-#include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/shares.hpp"
+#include "shardwise/train/whole_model.hpp"
 
 namespace shardwise {
 

@@ -13,7 +13,6 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layout/layouts.hpp"
-#include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/train/clip.hpp"
@@ -22,6 +21,7 @@
 #include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/losses.hpp"
 #include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/whole_model.hpp"
 
 namespace shardwise {
 
