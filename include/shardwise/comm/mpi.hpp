@@ -52,13 +52,13 @@ namespace shardwise {
 /// wrong numbers, write past the end of a buffer, or wait until the time-out. At every level a
 /// message of another length is a collective_error.
 ///
-/// A rank that waits longer than the time-out for a message, because another has stopped, computes without end,
-/// or waits in another group or in a receive, gets a peer_error, which names the ranks that do not
-/// come; in a group of more than 16 ranks it names the one of which this rank waits to hear, which
-/// may itself wait. After a tenth of that time, and at most a minute, a line on standard error says
-/// the same. If an error comes while other data is on its way, MPI may still write to the caller's
-/// memory: then the error is printed, and the job ends. Not limited are waits inside MPI when it
-/// starts and ends and when groups are made.
+/// A rank that waits longer than the time-out for a message, because another has stopped, computes
+/// without end, or waits in another group or in a receive, gets a peer_error, which names the ranks
+/// that do not come; in a group of more than 16 ranks it names the one of which this rank waits to
+/// hear, which may itself wait. After a tenth of that time, and at most a minute, a line on
+/// standard error says the same. If an error comes while other data is on its way, MPI may still
+/// write to the caller's memory: then the error is printed, and the job ends. Not limited are waits
+/// inside MPI when it starts and ends and when groups are made.
 ///
 /// Bytes on the wire, per rank, for n bytes on each of P ranks: all_reduce n(P-1) in one call up to
 /// 4 KiB, and 2n(P-1)/P above; broadcast the same, the first at the root alone; all others as the
@@ -69,7 +69,8 @@ namespace shardwise {
 /// sums. There all_reduce always sends 2n(P-1)/P; if P is no power of two, 2^k is the next below,
 /// and a rank that shares its place in the tree sends n and receives its sums before the gather.
 /// Sums are sent in accumulate_t, so those of 16-bit floats take twice the bytes: all_reduce sends
-/// 3n(P-1)/P of them. They need memory for 2n in accumulate_t, which is kept. Gather, scatter, all_to_all and small broadcasts are as before.
+/// 3n(P-1)/P of them. They need memory for 2n in accumulate_t, which is kept. Gather, scatter,
+/// all_to_all and small broadcasts are as before.
 class MpiCommunicator : public Collectives<MpiCommunicator> {
  public:
   /// Bytes of the largest all_reduce in which each rank sends its whole input to all others.
