@@ -34,14 +34,34 @@ struct Range {
   std::size_t begin = 0, end = 0;
 };
 
+/// The number of outputs.
+std::size_t outputs_of(const Window& window, std::size_t units) {
+  const std::size_t reach = (window.kernel - 1) * window.dilation;
+  const std::size_t padding = window.before + window.after;
+  std::size_t outputs = 0;
+  if (window.is_transposed) {
+    while (units > 0 && outputs + padding < (units - 1) * window.stride + reach + 1 + window.added)
+      ++outputs;
+    return outputs;
+  }
+  while (outputs * window.stride + reach < units + padding) ++outputs;
+  return outputs * window.repeats;
+}
+
+/// Whether a unit lies between the first and the last tap of output `o`.
+bool is_between_taps(const Window& window, std::size_t unit, std::size_t o) {
+  const std::size_t reach = (window.kernel - 1) * window.dilation;
+  const std::size_t moved = window.is_transposed ? o + window.before : unit + window.before;
+  const std::size_t first =
+      window.is_transposed ? unit * window.stride : o / window.repeats * window.stride;
+  return moved >= first && moved <= first + reach;
+}
+
 /// The units that each rank holds: from the first to the last tap of its outputs, and to the ends
 /// of the axis for the ranks of the first and of the last output.
 std::vector<Range> needed(const Window& window, std::size_t units, int ranks) {
   std::vector<Range> result(static_cast<std::size_t>(ranks));
-  std::size_t outputs = 0;
-  const std::size_t reach = (window.kernel - 1) * window.dilation;
-  while (outputs * window.stride + reach < window.before + units + window.after) ++outputs;
-  outputs *= window.repeats;
+  const std::size_t outputs = outputs_of(window, units);
   if (outputs == 0) {
     result[0] = {0, units};
     return result;
@@ -52,9 +72,7 @@ std::vector<Range> needed(const Window& window, std::size_t units, int ranks) {
     for (std::size_t o = 0; o < outputs; ++o) {
       if (owner[o] != rank) continue;
       for (std::size_t unit = 0; unit < units; ++unit) {
-        const std::size_t padded = unit + window.before;
-        const std::size_t first_tap = o / window.repeats * window.stride;
-        if (padded < first_tap || padded > first_tap + reach) continue;
+        if (!is_between_taps(window, unit, o)) continue;
         first = std::min(first, unit);
         last = std::max(last, unit + 1);
       }
@@ -239,6 +257,8 @@ constexpr Window lopsided{.kernel = 4, .after = 3};
 constexpr Window mostly_padding{.kernel = 3, .stride = 2, .before = 7, .after = 9};
 constexpr Window may_not_fit{.kernel = 7};
 constexpr Window upsampling{.repeats = 3};
+constexpr Window enlarging{
+    .kernel = 3, .stride = 2, .before = 1, .after = 1, .is_transposed = true, .added = 1};
 
 using Threads = shardwise::ThreadCommunicator;
 using Packed = PlainCommunicator<Threads>;
@@ -248,7 +268,7 @@ using Counted = shardwise::CountingCommunicator<Threads>;
 
 TEST_CASE("halos of ranks that read each other's memory") {
   check_windows<float, Threads, same, gaps, several_hops, lopsided, mostly_padding, may_not_fit,
-                upsampling>();
+                upsampling, enlarging>();
 }
 TEST_CASE("halos of ranks that must pack") {
   check_windows<float, Packed, strided, gaps, several_hops, mostly_padding, may_not_fit,

@@ -60,6 +60,18 @@ TEST_CASE("transposed convolutions, and a ReLU that they apply") {
         ConvTranspose2d<split::group, 6, 9, kernel(2, {.stride = 2, .groups = 3})>{},
         {{batch, 2}, {channel, 3, 2}, {height, 3}, {width, 2}}, testing::bit_by_bit);
   }
+  SUBCASE("along space, with a gap between taps, and a convolution behind it") {
+    using First = ConvTranspose2d<split::height, dynamic, 5, larger>;
+    using Along =
+        Sequential<First, Relu, ConvTranspose2d<split::height, 5, 4, kernel(2, {.stride = 3})>,
+                   Conv2d<split::height, 4, 2, padded>>;
+    for (const Shape& shape : {even, few, none})
+      testing::check_on_ranks(Along(First(shape[1].extent()), {}, {}, {}), shape,
+                              testing::bit_by_bit);
+    testing::check_on_ranks<Sharded<width>>(
+        ConvTranspose2d<split::width, 8, 4, kernel(4, {.stride = 2, .padding = 1, .groups = 2})>{},
+        even, testing::bit_by_bit);
+  }
   SUBCASE("by batch") {
     testing::check_on_ranks<Sharded<batch>>(ConvTranspose2d<split::none, 8, 5, larger>{}, even,
                                             testing::bit_by_bit);

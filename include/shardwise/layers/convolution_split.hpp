@@ -72,22 +72,24 @@ struct ConvolutionLayouts<split::group, Form> {
   using bias = weight<In>;
 };
 
-/// A rank computes its block of the outputs, and has all inputs that its windows read.
-template <Axis A, auto Form>
-struct ConvolutionLayouts<split::space<A>, Form> {
-  static_assert(axis_must_exist<A, Form.windows.size()>());
-  static constexpr Window window = Form.windows[space_position(A, Form.windows.size())];
-
+/// The layouts of a convolution with this window along A: a rank computes its block of the outputs,
+/// and has all inputs that they read.
+template <Axis A, Window W>
+struct SpaceLayouts {
   template <Layout Wanted>
   using desired_input_layout = Sharded<A>;
   template <Layout Offered, Layout Wanted>
-  using input_layout = typename read_through<A, window>::type;
+  using input_layout = typename read_through<A, W>::type;
   template <Layout In>
   using output_layout = Sharded<A>;
   template <Layout In>
   using weight = ParameterUse<Invariant, Replicated>;
   template <Layout In>
   using bias = weight<In>;
+};
+
+template <Axis A, auto Form>
+struct ConvolutionLayouts<split::space<A>, Form> : SpaceLayouts<A, window_along<A>(Form.windows)> {
 };
 
 /// As in the name of a layer.

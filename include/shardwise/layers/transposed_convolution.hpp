@@ -23,28 +23,28 @@ namespace shardwise {
 
 namespace detail {
 
-/// The layouts of a transposed convolution, by split: those of a convolution, but the weight's
-/// outermost axis is that of the input channels.
-template <class S>
-struct TransposedLayouts : ProductLayouts<S, Axis::channel> {};
-
-template <class Split, bool SplitsSpace>
-consteval bool space_must_stay_whole() {
-  static_assert(!SplitsSpace,
-                "A transposed convolution cannot be split along space: write split::output, "
-                "split::input, split::group, or split::none for images that are whole or split by "
-                "batch. To enlarge images that are split along space write Upsample2d and a "
-                "convolution behind it.");
-  return true;
+/// The windows of a transposed convolution.
+template <auto Form>
+consteval auto transposed_windows() {
+  auto windows = Form.windows;
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    windows[i].is_transposed = true;
+    windows[i].added = Form.output_padding[i];
+  }
+  return windows;
 }
 
-template <Axis A>
-struct TransposedLayouts<split::space<A>> : TransposedLayouts<split::none> {
-  static_assert(space_must_stay_whole<split::space<A>, true>());
-};
+/// The layouts of a transposed convolution, by split: those of a convolution, but the weight's
+/// outermost axis is that of the input channels.
+template <class S, auto Form>
+struct TransposedLayouts : ConvolutionLayouts<S, Form> {};
 
-template <>
-struct TransposedLayouts<split::group> : ConvolutionLayouts<split::group, 0> {  // of any form
+template <Axis A, auto Form>
+struct TransposedLayouts<split::space<A>, Form>
+    : SpaceLayouts<A, window_along<A>(transposed_windows<Form>())> {};
+
+template <auto Form>
+struct TransposedLayouts<split::group, Form> : ConvolutionLayouts<split::group, Form> {
   template <Layout In>
   using weight = ParameterUse<Sharded<Axis::input>, Sharded<Axis::input>>;
 };
@@ -99,18 +99,23 @@ struct BiasedChannel {
 /// owes           nothing                 nothing                  nothing
 ///
 /// With split::none all ranks have the whole weight, and L -> L for Invariant and Sharded<batch>;
-/// for Sharded<batch> the gradients owe an all-reduce. It cannot be split along space. Channels,
-/// groups and grains are as in Convolution; `ConvTranspose1d`, `2d` and `3d` make the Form. Bias
-/// and activation take one more pass over y, so the two-byte dtypes are rounded twice.
+/// for Sharded<batch> the gradients owe an all-reduce.
+///
+/// With split::height (depth, width) all ranks have the whole weight, whose gradients owe an
+/// all-reduce, and Haloed<height, its window> -> Sharded<height>: a rank computes its block of the
+/// output's rows from all input rows that reach them.
+///
+/// Channels, groups and grains are as in Convolution; `ConvTranspose1d`, `2d` and `3d` make the
+/// Form. Bias and activation take one more pass over y, so the two-byte dtypes are rounded twice.
 /// sends    nothing
 /// throws   shape_error if x has other axes or channels, if nothing is left of an extent, or if a
 ///          shard of x could end within a group
 /// source   torch.nn.ConvTranspose2d; ONNX operator ConvTranspose
 template <ConvolutionSplit S, std::size_t In, std::size_t Out, auto Form>
-class ConvolutionTranspose : public detail::TransposedLayouts<S>,
+class ConvolutionTranspose : public detail::TransposedLayouts<S, Form>,
                              public detail::SplitChannels<S, In, Out, Form>,
                              public WeightedProduct<ConvolutionTranspose<S, In, Out, Form>,
-                                                    detail::TransposedLayouts<S>, Form.bias> {
+                                                    detail::TransposedLayouts<S, Form>, Form.bias> {
   using Channels = detail::SplitChannels<S, In, Out, Form>;
   static_assert(detail::output_padding_must_fit<detail::output_padding_must_be_narrow<Form>()>());
 
@@ -202,12 +207,11 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S>,
  private:
   /// The extent of y along axis i of space.
   static constexpr std::size_t outputs(const Shape& x, std::size_t i) {
-    const Window& window = Form.windows[i];
-    const std::size_t n = x[2 + i].extent(), padding = window.before + window.after;
-    const std::size_t padded = (n - 1) * window.stride + window.reach() + Form.output_padding[i];
-    if (n > 0 && padded > padding) return padded - padding;
+    constexpr auto windows = detail::transposed_windows<Form>();
+    const std::size_t extent = windows[i].outputs(x[2 + i].extent());
+    if (extent > 0) return extent;
     throw shape_error({"the input is a tensor ", x, ", of whose ", name(x[2 + i].axis),
-                       " a transposed convolution with ", padding,
+                       " a transposed convolution with ", windows[i].before + windows[i].after,
                        " of padding leaves nothing: take a larger image or less padding"});
   }
 

@@ -14,7 +14,11 @@ namespace shardwise {
 /// dilation and repeats are at least 1. A value that can be a template argument:
 /// `Window{.kernel = 3, .stride = 2, .before = 1, .after = 1}`, and `Window{.repeats = 2}` for
 /// nearest upsampling. With `Window{.repeats = dynamic}` each axis says how often, see `on`.
-/// source   ONNX operator Conv and torch.nn.Conv2d, which agree on it; they do not repeat
+///
+/// That of a transposed convolution is the other way round: output o reads the units p with  p
+/// stride - before + k dilation = o  for a tap k. It neither repeats nor has a `ceil_mode`.
+/// source   ONNX operators Conv and ConvTranspose, and torch.nn.Conv2d and ConvTranspose2d, which
+///          agree on it; they do not repeat
 struct Window {
   std::size_t kernel = 1;    ///< taps
   std::size_t stride = 1;    ///< units from the first tap of an output to that of the next
@@ -24,6 +28,8 @@ struct Window {
   std::size_t repeats = 1;   ///< neighbouring outputs that read the same units, or `dynamic`
   /// Whether a last output counts whose taps reach beyond the padding, if its first one does not.
   bool ceil_mode = false;
+  bool is_transposed = false;  ///< whether it is that of a transposed convolution
+  std::size_t added = 0;       ///< outputs at the end of a transposed one that need no tap
 
   /// Whether kernel, stride, dilation and repeats are all at least 1.
   constexpr bool valid() const { return kernel > 0 && stride > 0 && dilation > 0 && repeats > 0; }
@@ -45,8 +51,12 @@ struct Window {
 
   /// Number of outputs of an axis of `units` units; 0 if the padded axis is shorter than the
   /// window. In `ceil_mode` the axis may be shorter by less than a stride, and the last output
-  /// begins on a unit or on the padding in front.
+  /// begins on a unit or on the padding in front. Of a transposed one, padding takes outputs away.
   constexpr std::size_t outputs(std::size_t units) const {
+    if (is_transposed) {
+      const std::size_t all = units == 0 ? 0 : (units - 1) * stride + reach() + added;
+      return all - std::min(all, before + after);
+    }
     const std::size_t padded = before + units + after + (ceil_mode ? stride - 1 : 0);
     if (padded < reach()) return 0;
     const std::size_t last = (padded - reach()) / stride;
@@ -55,11 +65,15 @@ struct Window {
   }
 
   /// The units, of `units`, from the first to the last one that these outputs read; empty if they
-  /// read only padding.
+  /// read only padding. An output of a transposed one that reads nothing counts as if it read the
+  /// unit before it.
   constexpr Interval reads(const Interval& outputs, std::size_t units) const {
     if (outputs.size == 0) return {};
-    const std::size_t begin = clipped(outputs.offset / repeats * stride, units);
-    const std::size_t end = clipped((outputs.end() - 1) / repeats * stride + reach(), units);
+    const std::size_t first = outputs.offset, last = outputs.end() - 1;
+    const std::size_t begin = is_transposed ? std::min(first_unit(first), units)
+                                            : clipped(first / repeats * stride, units);
+    const std::size_t end = is_transposed ? std::min((last + before) / stride + 1, units)
+                                          : clipped(last / repeats * stride + reach(), units);
     return {begin, end - begin};
   }
 
@@ -80,6 +94,12 @@ struct Window {
   friend constexpr bool operator==(const Window&, const Window&) = default;
 
  private:
+  /// The first unit that output `o` of a transposed window reads, or the one before it.
+  constexpr std::size_t first_unit(std::size_t o) const {
+    const std::size_t in_padded = o + before;
+    return in_padded < reach() ? 0
+                               : std::min(in_padded / stride, (in_padded - reach()) / stride + 1);
+  }
   constexpr std::size_t clipped(std::size_t in_padded, std::size_t units) const {
     return in_padded < before ? 0 : std::min(in_padded - before, units);
   }
@@ -92,7 +112,8 @@ inline std::string to_string(const Window& window) {
   return "kernel " + std::to_string(window.kernel) + " stride " + std::to_string(window.stride) +
          " dilation " + std::to_string(window.dilation) + " padding " +
          std::to_string(window.before) + '+' + std::to_string(window.after) +
-         (window.ceil_mode ? " in ceil mode" : "");
+         (window.ceil_mode ? " in ceil mode" : "") +
+         (window.is_transposed ? " transposed, " + std::to_string(window.added) + " added" : "");
 }
 
 }  // namespace shardwise

@@ -189,7 +189,7 @@ class Trial {
                 p_.channels,
                 {p_.images, {}}};
     for (std::size_t i = 0; i < 3; ++i)
-      share.call.space[i] = detail::axis_here(p_.windows[i], e[i], {0, o[i]});
+      share.call.space[i] = detail::axis_here(p_.windows[i], {0, e[i]}, {0, o[i]});
     return share;
   }
 
@@ -239,7 +239,7 @@ class Trial {
     share.x.axis = share.y.axis = 2 + axis;
     share.x.block = held;
     share.y.block = mine;
-    share.call.space[axis] = detail::axis_here(window, held.size, mine);
+    share.call.space[axis] = detail::axis_here(window, held, mine);
     return share;
   }
 

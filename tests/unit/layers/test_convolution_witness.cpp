@@ -132,16 +132,19 @@ TEST_CASE("transposed convolutions: values of PyTorch") {
                         kernel(3, {.stride = 2, .padding = 1, .dilation = 2, .groups = 2})>{},
         {{Axis::batch, 2}, {Axis::channel, 2, 3}, {Axis::width, 5}}, "text");
   }
-  SUBCASE("with output padding, split by output, by input and by batch") {
+  SUBCASE("with output padding, split by output, by input, by batch and along space") {
     check_transposed(ConvTranspose2d<split::output, 3, 4, askew>{}, picture, "picture");
     check_transposed(ConvTranspose2d<split::input, 3, 4, askew>{}, picture, "picture");
     check_transposed<double, OverBatch>(ConvTranspose2d<split::none, 3, 4, askew>{}, picture,
                                         "picture");
+    check_transposed(ConvTranspose2d<split::height, 3, 4, askew>{}, picture, "picture");
+    check_transposed(ConvTranspose2d<split::width, 3, 4, askew>{}, picture, "picture");
   }
   SUBCASE("in float and in bf16") {
     check_transposed<float>(ConvTranspose2d<split::output, 3, 4, askew>{}, picture, "picture");
     check_transposed<bf16>(ConvTranspose2d<split::output, 3, 4, askew>{}, picture, "picture");
     check_transposed<bf16>(ConvTranspose2d<split::input, 3, 4, askew>{}, picture, "picture");
+    check_transposed<bf16>(ConvTranspose2d<split::height, 3, 4, askew>{}, picture, "picture");
   }
   SUBCASE("without a bias, images twice as large") {
     check_transposed(
@@ -151,6 +154,9 @@ TEST_CASE("transposed convolutions: values of PyTorch") {
   SUBCASE("with outputs that no tap reaches") {
     check_transposed(
         ConvTranspose2d<split::none, 2, 3, kernel(2, {.stride = 3, .output_padding = 2})>{},
+        {{Axis::batch, 1}, {Axis::channel, 2}, {Axis::height, 3}, {Axis::width, 2}}, "gaps");
+    check_transposed(
+        ConvTranspose2d<split::height, 2, 3, kernel(2, {.stride = 3, .output_padding = 2})>{},
         {{Axis::batch, 1}, {Axis::channel, 2}, {Axis::height, 3}, {Axis::width, 2}}, "gaps");
   }
   SUBCASE("three axes, split by input") {

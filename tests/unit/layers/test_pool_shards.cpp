@@ -41,7 +41,7 @@ struct Pooled {
   Pooled(const Window& window, std::size_t width, const Numbers& x, const Interval& rows,
          const Numbers& dy, const Interval& outputs) {
     const PoolingCall call{{1,
-                            {SpatialAxis{}, detail::axis_here(window, rows.size, outputs),
+                            {SpatialAxis{}, detail::axis_here(window, rows, outputs),
                              SpatialAxis{.input = width, .output = width}}},
                            1};
     const auto part = [&](const Numbers& all, const Interval& of) {

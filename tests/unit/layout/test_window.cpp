@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <vector>
 
 #include "shardwise/layout/window.hpp"
 
@@ -83,6 +85,40 @@ TEST_CASE("what some outputs read reaches from their first tap to their last") {
           CHECK(reads.size == (first < last ? last - first : 0));
           if (reads.size > 0) CHECK(reads.offset == first);
           CHECK(reads.end() <= units);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("a transposed window: each unit reaches its taps, and padding takes outputs away") {
+  for_each_window([](Window window) {
+    if (window.repeats > 1) return;
+    window.is_transposed = true;
+    for (window.added = 0; window.added < window.stride; ++window.added) {
+      for (std::size_t units = 0; units <= 7; ++units) {
+        std::vector<std::vector<std::size_t>> of_output;  // of the padded axis
+        for (std::size_t unit = 0; unit < units; ++unit) {
+          of_output.resize(unit * window.stride + window.reach());
+          for (std::size_t at = unit * window.stride; at < of_output.size(); ++at)
+            of_output[at].push_back(unit);
+        }
+        if (units > 0) of_output.resize(of_output.size() + window.added);
+        const std::size_t padding = window.before + window.after;
+        const std::size_t outputs = of_output.size() - std::min(of_output.size(), padding);
+        REQUIRE(window.outputs(units) == outputs);
+        for (std::size_t begin = 0; begin < outputs; ++begin) {
+          std::size_t first = units, end = 0;
+          for (std::size_t o = begin; o < outputs; ++o) {
+            auto read = of_output[window.before + o];
+            if (read.empty()) read = {std::min(units - 1, (window.before + o) / window.stride)};
+            first = std::min(first, read.front());
+            end = std::max(end, read.back() + 1);
+            const Interval reads = window.reads({begin, o + 1 - begin}, units);
+            CHECK(reads.end() == end);
+            if (read.back() * window.stride + window.reach() > window.before + begin)
+              CHECK(reads.offset == first);
+          }
         }
       }
     }

@@ -65,6 +65,14 @@ consteval bool axis_must_exist() {
   return true;
 }
 
+/// The window along A, of those along all axes of space.
+template <Axis A, std::size_t Axes>
+consteval Window window_along(const std::array<Window, Axes>& windows) {
+  axis_must_exist<A, Axes>();
+  constexpr std::size_t i = space_position(A, Axes);
+  return i < Axes ? windows[i % Axes] : Window{};
+}
+
 /// Each check throws shape_error with both values that do not match.
 struct ConvolutionChecks {
   std::size_t axes, in, out, groups, grain;

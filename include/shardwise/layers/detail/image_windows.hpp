@@ -61,13 +61,15 @@ Interval held_of_axis(const V& view, std::size_t axis) {
   return {0, view.global()[axis].extent()};
 }
 
-/// The taps of a window on a rank's `input` elements of an axis, for a block of the outputs. A rank
-/// has all elements that its windows read, so there is padding only if its first window begins
-/// before the whole image.
-constexpr SpatialAxis axis_here(const Window& window, std::size_t input, const Interval& outputs) {
-  const std::size_t padding =
-      window.before - std::min(window.before, outputs.offset * window.stride);
-  return {input, outputs.size, window.kernel, window.stride, window.dilation, padding};
+/// The taps of a window on a rank's part of an axis of the input, for its block of the outputs. A
+/// rank has all elements that its windows read, so there is padding only if its first window begins
+/// before them.
+constexpr SpatialAxis axis_here(const Window& window, const Interval& input,
+                                const Interval& outputs) {
+  const std::size_t begin = window.before + input.offset;  // in the padded axis, as is `first`
+  const std::size_t first = outputs.offset * window.stride;
+  return {input.size,    outputs.size,    window.kernel,
+          window.stride, window.dilation, begin - std::min(begin, first)};
 }
 
 /// The same for every axis of space of x and y, or of their gradients.
@@ -75,9 +77,8 @@ template <auto Windows, class X, class Y>
 std::array<SpatialAxis, 3> space_of(const X& x, const Y& y) {
   constexpr std::size_t axes = Windows.size();
   std::array<SpatialAxis, 3> space{};
-  for (std::size_t i = 0; i < axes; ++i) {
-    space[3 - axes + i] = axis_here(Windows[i], x.local()[2 + i].extent(), held_of_axis(y, 2 + i));
-  }
+  for (std::size_t i = 0; i < axes; ++i)
+    space[3 - axes + i] = axis_here(Windows[i], held_of_axis(x, 2 + i), held_of_axis(y, 2 + i));
   return space;
 }
 
