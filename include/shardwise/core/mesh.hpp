@@ -190,8 +190,9 @@ constexpr int rank_at(const MeshPlace& place, const MeshOrder& order = mesh_axes
   return rank;
 }
 
-/// The number of slices into which a batch is cut over `replica` and `data` together. Ranks that
-/// differ along other axes only have the same samples.
-constexpr int sample_ranks(const mesh& sizes) { return sizes.replica * sizes.data; }
+/// The number of slices into which a batch is cut: its samples over `replica` and `data`, and the
+/// tokens of each sample over `context`. Ranks that differ along other axes only have the same
+/// slice.
+constexpr int sample_ranks(const mesh& sizes) { return sizes.replica * sizes.data * sizes.context; }
 
 }  // namespace shardwise

@@ -22,7 +22,6 @@
 #include "shardwise/layers/merge.hpp"
 #include "shardwise/layers/sized.hpp"
 #include "shardwise/layout/layout.hpp"
-#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise {
 
@@ -122,6 +121,7 @@ class Attend {
   ///@{
   /// As `Merge` says.
   static constexpr Saves saves = Saves::input;
+  static constexpr bool token_by_token = true;
   static constexpr bool random = Form.dropped > 0;
 
   template <Layout Wanted>
@@ -178,6 +178,8 @@ class Attend {
   ///@}
 
  private:
+  using KeysOverContext = typename detail::keys_for<Sharded<Axis::sequence>, Form>::type;
+
   static constexpr void check_heads(const Shape& q, const Shape& k, const Shape& v) {
     const bool features = q.back().axis == Axis::feature && q.back().grain > 1 &&
                           q.back().grain == k.back().grain &&
@@ -204,17 +206,18 @@ class Attend {
   auto operands(Frame& frame, const X& x) const {
     using A = accumulate_t<T>;
     const auto& [q, k, v] = x;
-    const TokenRows queries = token_rows(q);
+    const TokenRows queries = frame.token_rows(q);
     const AttentionHeads heads = heads_of(q, k);
     const double scale =
         scores_.scale != 0 ? scores_.scale : 1 / std::sqrt(static_cast<double>(heads.size));
     const double dropped = frame.training() ? static_cast<double>(Form.dropped) / Form.of : 0.0;
     return detail::AttentionOperands<T, decltype(frame.random())>{
-        {queries, token_rows(k), frame.sequences(q.global()), Form.causal, Form.window},
+        {queries, frame.template token_rows<KeysOverContext>(k), frame.sequences(q.global()),
+         Form.causal, Form.window},
         heads,
         static_cast<A>(scale),
         static_cast<A>(scores_.soft_cap),
-        {frame.random(), dropped, frame.first_sample() * queries.length},
+        {frame.random(), dropped, frame.first_of_batch() * queries.length},
         q.data(),
         k.data(),
         v.data()};

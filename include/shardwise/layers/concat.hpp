@@ -51,6 +51,7 @@ struct Concat {
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool adds_features = A == Axis::channel || A == Axis::feature;
   static constexpr bool keeps_features = !adds_features;
+  static constexpr bool token_by_token = A == Axis::feature;
 
   template <Layout Wanted>
   using desired_input_layout =

@@ -100,6 +100,8 @@ template <std::uint32_t Numerator, std::uint32_t Denominator>
 struct Dropout : detail::Drops<Numerator, Denominator> {
   ///@{
   /// As `Layer` says.
+  static constexpr bool token_by_token = true;
+
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     apply_mask(frame, x, y);
@@ -120,7 +122,7 @@ struct Dropout : detail::Drops<Numerator, Denominator> {
       return;
     }
     detail::for_each_piece(
-        frame.backend(), detail::global_runs(in, frame.first_element()),
+        frame.backend(), frame.global_runs(in),
         detail::DropElements<T, decltype(frame.random())>{
             frame.random(), detail::Drop<T>(Dropout::probability), in.data(), out.data()});
   }
@@ -164,11 +166,10 @@ struct ChannelDropout : detail::Drops<Numerator, Denominator> {
     }
     const std::size_t plane = in.global().elements(2, in.global().rank());
     const std::size_t here = in.local().elements(2, in.local().rank());
-    frame.backend().for_each(
-        here == 0 ? 0 : in.size() / here,
-        detail::DropPlanes<T, decltype(frame.random())>{
-            frame.random(), detail::Drop<T>(ChannelDropout::probability),
-            detail::global_runs(in, frame.first_element()), plane, here, in.data(), out.data()});
+    frame.backend().for_each(here == 0 ? 0 : in.size() / here,
+                             detail::DropPlanes<T, decltype(frame.random())>{
+                                 frame.random(), detail::Drop<T>(ChannelDropout::probability),
+                                 frame.global_runs(in), plane, here, in.data(), out.data()});
   }
 };
 

@@ -13,7 +13,6 @@
 #include "shardwise/layers/detail/table_loops.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/layout.hpp"
-#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise {
 
@@ -124,7 +123,7 @@ struct EndRows {
   /// The rank's row of each of its samples.
   template <class Frame, class X>
   static Buffer rows_taken(Frame& frame, const X& x) {
-    const TokenRows rows = token_rows(x);
+    const TokenRows rows = frame.token_rows(x);
     Buffer memory = frame.take(rows.samples * sizeof(std::size_t));
     frame.backend().for_each(rows.samples, EndRowOf{End, rows, frame.sequences(x.global()),
                                                     static_cast<std::size_t*>(memory.data())});

@@ -69,6 +69,7 @@ class HeadNorm : public KeepsLayout, public Sized<Size> {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::input;
+  static constexpr bool token_by_token = true;
   static constexpr bool in_place = true;
   static constexpr std::size_t in_features = dynamic;
 

@@ -13,6 +13,7 @@ struct Identity : KeepsStream {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
+  static constexpr bool token_by_token = true;
   static constexpr bool reshapes = true;
 
   constexpr Shape output_shape(const Shape& x) const { return x; }

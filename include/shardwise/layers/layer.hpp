@@ -145,6 +145,10 @@ struct KeepsLayout {
 ///     static constexpr bool mixes_samples = true;  its result for a sample depends on the others
 ///                                              of the batch in more than sums that it exchanges
 ///                                              (`SumOverSamples`); not on a mesh
+///     static constexpr bool token_by_token = true;  its result for a token depends on that token,
+///                                              and of the others of its sample only on what the
+///                                              frame says of the whole batch: it runs where ranks
+///                                              along `context` of a mesh have different tokens
 ///     static constexpr bool random = true;     draws random numbers: `frame.random()`
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
 ///     static constexpr bool backward_in_parts = true;  backward is the two functions below
@@ -231,6 +235,10 @@ inline constexpr bool exchanges_in_training_only = requires {
 template <class L>
 inline constexpr bool mixes_samples = requires {
   requires L::mixes_samples;
+};
+template <class L>
+inline constexpr bool computes_token_by_token = requires {
+  requires L::token_by_token;
 };
 template <class L>
 inline constexpr bool works_in_place = requires {

@@ -27,6 +27,10 @@ namespace shardwise {
 /// Optional members:
 ///     template <std::size_t J, Layout In> using operand;   the layout of operand J, from 1 on,
 ///                                                          if the first one is laid out as In
+///     static constexpr bool token_by_token = true;   as for a Layer, of tokens of the first
+///     operand;
+///                                                    along `context` of a mesh the others are laid
+///                                                    out as operand<J, Sharded<Axis::sequence>>
 ///     static constexpr bool in_place = true;         y may be the memory of any operand
 ///     static constexpr bool random = true;           draws random numbers: `frame.random()`
 ///     static constexpr bool passes_gradient = true;  each dx is dy: there is no backward

@@ -22,7 +22,6 @@
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/sized.hpp"
 #include "shardwise/layout/layout.hpp"
-#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise {
 
@@ -109,6 +108,7 @@ class PositionEmbedding : public Sized<Positions, N> {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
+  static constexpr bool token_by_token = true;
   static constexpr bool in_place = true;
   static constexpr bool keeps_shape = true;
   static constexpr std::size_t in_features = N;
@@ -158,7 +158,7 @@ class PositionEmbedding : public Sized<Positions, N> {
     using T = typename Frame::dtype;
     const Buffer memory = positions(frame, x);
     const auto* const at = static_cast<const std::int32_t*>(memory.data());
-    if constexpr (!DeviceBackend<typename Frame::backend_type>) require_rows(x, at);
+    if constexpr (!DeviceBackend<typename Frame::backend_type>) require_rows(frame, x, at);
     const auto [table] = frame.parameters();
     detail::for_each_in_rows(
         frame.backend(), x.rows(), x.columns(),
@@ -187,16 +187,16 @@ class PositionEmbedding : public Sized<Positions, N> {
   static Buffer positions(Frame& frame, const X& x) {
     Buffer memory = frame.take(x.rows() * sizeof(std::int32_t));
     frame.backend().for_each(x.rows(),
-                             detail::PositionOfRow{token_rows(x), frame.sequences(x.global()),
+                             detail::PositionOfRow{frame.token_rows(x), frame.sequences(x.global()),
                                                    static_cast<std::int32_t*>(memory.data())});
     return memory;
   }
 
-  template <class X>
-  void require_rows(const X& x, const std::int32_t* positions) const {
+  template <class Frame, class X>
+  void require_rows(const Frame& frame, const X& x, const std::int32_t* positions) const {
     for (std::size_t r = 0; r < x.rows(); ++r) {
       if (positions[r] < 0 || static_cast<std::size_t>(positions[r]) < in()) continue;
-      throw argument_error({"row ", token_rows(x).global(r), " of the input is at position ",
+      throw argument_error({"row ", frame.token_rows(x).global(r), " of the input is at position ",
                             positions[r], ", but the table has ", in(),
                             " positions, numbered from 0. Give shorter sequences, or a larger "
                             "table"});

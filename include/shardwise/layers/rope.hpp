@@ -14,7 +14,6 @@
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/rope_frequencies.hpp"
-#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise {
 
@@ -120,6 +119,7 @@ class Rope : public KeepsLayout {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
+  static constexpr bool token_by_token = true;
   static constexpr bool in_place = true;
 
   constexpr Shape output_shape(const Shape& x) const {
@@ -156,7 +156,7 @@ class Rope : public KeepsLayout {
     using A = accumulate_t<T>;
     const Dim& heads = x.global().back();
     const std::size_t features = turning(heads), pairs = features / 2;
-    const TokenRows rows = token_rows(x);
+    const TokenRows rows = frame.token_rows(x);
     const Buffer memory = frame.take(rows.count() * pairs * sizeof(detail::Turn<A>));
     auto* const turns = static_cast<detail::Turn<A>*>(memory.data());
     frame.backend().for_each(

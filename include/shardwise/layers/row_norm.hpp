@@ -71,6 +71,7 @@ class RowNorm : public KeepsLayout, public Sized<N>, public WeightAndBias<count_
 
  public:
   static constexpr Saves saves = Saves::input;
+  static constexpr bool token_by_token = true;
   static constexpr bool in_place = true;
 
   using Sized<N>::Sized;

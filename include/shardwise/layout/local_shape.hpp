@@ -32,10 +32,12 @@ template <class Value>
   return split_position(layout, layout.axis, global);
 }
 
-/// Throws shape_error if the tensor lacks an axis that `layout` cuts.
-constexpr void require_split_axes(const MeshLayoutValue& layout, const Shape& global) {
+/// Throws shape_error if the tensor lacks an axis that `layout` cuts over several ranks.
+constexpr void require_split_axes(const MeshLayoutValue& layout, const Shape& global,
+                                  const MeshPlace& place) {
   for (const MeshAxis axis : mesh_axes)
-    if (layout[axis].cuts()) split_position(layout, layout[axis].axis, global);
+    if (place[axis].size > 1 && layout[axis].cuts())
+      split_position(layout, layout[axis].axis, global);
 }
 
 [[gnu::always_inline]] constexpr Interval held_interval(const LayoutValue& layout, const Dim& dim,
@@ -58,7 +60,7 @@ constexpr void require_split_axes(const MeshLayoutValue& layout, const Shape& gl
 /// The outer axis of the mesh cuts first. One rank along an axis holds all.
 constexpr Shape local_shape(const MeshLayoutValue& layout, const Shape& global,
                             const MeshPlace& place) {
-  require_split_axes(layout, global);
+  require_split_axes(layout, global, place);
   Shape local = global;
   for (const MeshAxis axis : mesh_axes)
     if (place[axis].size > 1) local = local_shape(layout[axis], local, place[axis]);
@@ -79,7 +81,7 @@ constexpr PartBegin local_begin(const LayoutValue& layout, const Shape& global, 
 
 constexpr PartBegin local_begin(const MeshLayoutValue& layout, const Shape& global,
                                 const MeshPlace& place) {
-  require_split_axes(layout, global);
+  require_split_axes(layout, global, place);
   PartBegin begin{};
   Shape held = global;
   for (const MeshAxis axis : mesh_axes) {

@@ -103,10 +103,12 @@ template <class... Ons>
 using Over = typename detail::over<Ons...>::type;
 
 /// The layout on a mesh of a model's input or output that is L along `tensor`: its samples are cut
-/// over `replica` and, within those, over `data`.
+/// over `replica` and, within those, over `data`, and the tokens of each sample over `context`. It
+/// needs tokens, the axis sequence, only where `context` has several ranks.
 template <PlainLayout L>
-using SamplesOverMesh = Over<On<MeshAxis::replica, Sharded<Axis::batch>>,
-                             On<MeshAxis::data, Sharded<Axis::batch>>, On<MeshAxis::tensor, L>>;
+using SamplesOverMesh =
+    Over<On<MeshAxis::replica, Sharded<Axis::batch>>, On<MeshAxis::data, Sharded<Axis::batch>>,
+         On<MeshAxis::context, Sharded<Axis::sequence>>, On<MeshAxis::tensor, L>>;
 
 /// The layout of L along the mesh axis A. A plain layout is one along `tensor`.
 template <Layout L, MeshAxis A>

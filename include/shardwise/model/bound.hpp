@@ -26,6 +26,7 @@
 #include "shardwise/model/input_element.hpp"
 #include "shardwise/model/layer_checks.hpp"
 #include "shardwise/model/observer.hpp"
+#include "shardwise/model/over_context.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/shared.hpp"
@@ -74,12 +75,14 @@ consteval bool sums_meanwhile() {
   }
 }
 
-/// The distance between the random numbers of two neighbouring samples of L's input, in elements.
+/// The distance between the random numbers of two neighbouring samples of L's input, in elements of
+/// the whole batch.
 template <class L, class Context>
 std::uint64_t sample_elements([[maybe_unused]] const Run<Context>& run,
                               [[maybe_unused]] const Shape& in) {
   if constexpr (draws_random<L>) {
-    if (in.rank() > 0 && in[0].axis == Axis::batch) return in.elements(1, in.rank());
+    const Shape whole = of_whole_batch(run, in);
+    if (whole.rank() > 0 && whole[0].axis == Axis::batch) return whole.elements(1, whole.rank());
     if constexpr (MeshCommunicator<typename Context::communicator>) {
       if (run.trains() && sample_ranks(run.all_ranks.sizes()) > 1)
         throw shape_error({"the input is a tensor ", in,
@@ -135,6 +138,7 @@ class Bound {
         state_(make_state(binder)),
         kept_(binder.kept.add(own_kept())) {
     if constexpr (can_postpone) binder.kept.add();
+    detail::require_token_by_token<L>(binder.run);
     if (in.rank() > 0) layer.output_shape(in);
   }
 
@@ -142,7 +146,7 @@ class Bound {
   Value<T, Out> forward(Run<Ctx>& run, Value<X, typename E::offered>&& offered) {
     Value<X, In> x = converted<In>(run, std::move(offered));
     if constexpr (is_sized && detail::checks_locally<typename Ctx::communicator>())
-      detail::require_as_bound(x.global(), parameters_.in);
+      detail::require_as_bound(detail::of_whole_batch(run, x.global()), parameters_.in);
     const Shape out_shape = layer_.output_shape(x.global());
     if constexpr (detail::passes_forward<L>) {
       const Shape in = x.global();

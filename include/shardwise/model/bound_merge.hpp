@@ -14,6 +14,7 @@
 #include "shardwise/model/binder.hpp"
 #include "shardwise/model/bound.hpp"
 #include "shardwise/model/layer_checks.hpp"
+#include "shardwise/model/over_context.hpp"
 #include "shardwise/model/values.hpp"
 
 namespace shardwise::detail {
@@ -55,21 +56,22 @@ class BoundMerge {
   BoundMerge(const Op& op, const std::array<Shape, arity>& in, Binder<Ctx>& binder)
       : op_(op), ordinal_(draws_random<Op> ? binder.next_ordinal++ : 0), kept_(binder.kept.size()) {
     for (std::size_t j = 0; j < arity; ++j) binder.kept.add();
+    require_token_by_token<Op>(binder.run);
+    (require_no_halo_of_tokens<typename Operands::taken>(binder.run), ...);
     op.output_shape(in);
   }
 
   /// Converts the operands to the layouts that Op takes, and saves what backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename Operands::offered>&&... offered) {
-    Values x{converted<typename Operands::taken>(run, std::move(offered))...};
-    const auto shapes = global_shapes(x);
-    const Shape out = op_.output_shape(shapes);
+    const Shape out = op_.output_shape(std::array<Shape, arity>{offered.global()...});
+    Values x = brought(run, Numbers{}, std::move(offered)...);
     const auto views = views_of(x);
     if constexpr (S::input_gradient && !passes_gradient<Op>) {
-      if (run.saves()) keep(run, shapes, x, Numbers{});
+      if (run.saves()) keep(run, x, Numbers{});
     }
     Value<T, Out> y = output(run, x, out);
     {
-      Call at = call(run, shapes[0]);
+      Call at = call(run, std::get<0>(x).global());
       op_.forward(at.frame, views, y.writable());
     }
     if (run.finds_non_finite())
@@ -104,10 +106,26 @@ class BoundMerge {
   Kept& kept_of(Run<Ctx>& run, std::size_t operand) const noexcept {
     return run.flight->parts[kept_ + operand];
   }
+  /// The operands as Op takes them.
   template <std::size_t... Js>
-  void keep(Run<Ctx>& run, const std::array<Shape, arity>& in, [[maybe_unused]] const Values& x,
-            std::index_sequence<Js...>) const {
-    ((kept_of(run, Js).in = in[Js]), ...);
+  static Values brought(Run<Ctx>& run, std::index_sequence<Js...>,
+                        Value<T, typename Operands::offered>&&... offered) {
+    return {over_context<Js, false>(
+        run, converted<typename Operands::taken>(run, std::move(offered)))...};
+  }
+  /// Operand J as Op takes it over `context`, from its slice; or the way back of its gradient.
+  template <std::size_t J, bool Back, class V>
+  static V over_context([[maybe_unused]] Run<Ctx>& run, V value) {
+    if constexpr (MeshCommunicator<typename Ctx::communicator> && needs_tokens<Op, J>) {
+      using R = OverContext<Op, J>;
+      return moved_over_context<std::conditional_t<Back, adjoint_t<R>, R>>(run, std::move(value));
+    } else {
+      return value;
+    }
+  }
+  template <std::size_t... Js>
+  void keep(Run<Ctx>& run, const Values& x, std::index_sequence<Js...>) const {
+    ((kept_of(run, Js).in = std::get<Js>(x).global()), ...);
     if constexpr (saves_input) (kept_of(run, Js).saved.save(std::get<Js>(x)), ...);
   }
   template <std::size_t... Js>
@@ -168,12 +186,13 @@ class BoundMerge {
   template <std::size_t... Js>
   static Gradients brought_back(Run<Ctx>& run, TakenGradients& dx, std::index_sequence<Js...>) {
     Gradients gradients;
-    const auto bring = [&](auto& gradient, [[maybe_unused]] auto& taken) {
-      using Wanted = std::remove_reference_t<decltype(gradient)>;
+    const auto bring = [&]<std::size_t J>(std::integral_constant<std::size_t, J>) {
+      using Wanted = std::tuple_element_t<J, Gradients>;
       if constexpr (!std::is_same_v<Wanted, Nothing>)
-        gradient = converted<typename Wanted::layout>(run, std::move(taken));
+        std::get<J>(gradients) = converted<typename Wanted::layout>(
+            run, over_context<J, true>(run, std::move(std::get<J>(dx))));
     };
-    (bring(std::get<arity - 1 - Js>(gradients), std::get<arity - 1 - Js>(dx)), ...);
+    (bring(std::integral_constant<std::size_t, arity - 1 - Js>{}), ...);
     return gradients;
   }
 

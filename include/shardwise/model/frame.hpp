@@ -14,6 +14,8 @@
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/tensor_memory.hpp"
+#include "shardwise/layers/detail/global_runs.hpp"
+#include "shardwise/layout/token_rows.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/run.hpp"
 
@@ -128,8 +130,8 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     return run_.trains() && !run_.finds_non_finite() && !run_.is_again;
   }
 
-  /// The layer's random numbers of this step, indexed by global element from `first_element()` on.
-  /// A DeviceRandomStream on a device, for loops; else a RandomStream.
+  /// The layer's random numbers of this step, indexed by the global elements of
+  /// `global_runs(view)`. A DeviceRandomStream on a device, for loops; else a RandomStream.
   auto random() const {
     const RandomStream stream(run_.seed, ordinal_, run_.step);
     if constexpr (DeviceBackend<backend_type>) {
@@ -148,29 +150,58 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// `Model::layer_losses` tells. The same number on every rank.
   void add_loss(double loss) const { run_.add_layer_loss(loss); }
 
+  /// Samples of this step before this batch.
+  std::uint64_t first_of_batch() const { return run_.first_sample; }
   /// Samples of this step before the first one that the layer is given: of earlier batches and, on
   /// a mesh, of ranks that have other samples of this batch.
-  std::uint64_t first_sample() const { return run_.first_sample + run_.flight->slice.first; }
+  std::uint64_t first_sample() const { return first_of_batch() + run_.flight->slice.first; }
 
   /// The shape, over all ranks of the model, of a tensor that has this shape over the ranks that
-  /// share the layer. The two differ in the batch, on a mesh.
-  Shape of_whole_batch(const Shape& shape) const {
-    if constexpr (MeshCommunicator<typename Ctx::communicator>) {
-      return detail::with_samples(shape, run_.flight->slice.whole);
+  /// share the layer. On a mesh the two differ in the batch, and along `context` in the sequence.
+  Shape of_whole_batch(const Shape& shape) const { return detail::of_whole_batch(run_, shape); }
+
+  /// The sequences of the whole batch, for a tensor [batch, sequence, ...] or [sequence, ...] of
+  /// this global shape: the positions of its tokens, and which tokens belong together. Rows are
+  /// numbered as `token_rows(view)` numbers them.
+  /// throws   shape_error for other axes, or for another number of rows than the batch has
+  Sequences sequences(const Shape& global) const {
+    return run_.flight->sequences.of(of_whole_batch(global));
+  }
+
+  /// The rows of tokens of a view, numbered in the whole batch. Over `context` of a mesh its tokens
+  /// lie as OverContext says, see `Merge`.
+  /// throws   shape_error if its axes do not begin with batch and sequence, or with sequence
+  template <PlainLayout OverContext = Sharded<Axis::sequence>, class V>
+  TokenRows token_rows(const V& view) const {
+    if constexpr (is_on_mesh) {
+      return detail::over_whole_batch<OverContext>(shardwise::token_rows(view), run_.flight->slice);
     } else {
-      return shape;
+      return shardwise::token_rows(view);
     }
   }
 
-  /// The sequences of the batch, for a tensor [batch, sequence, ...] or [sequence, ...] of this
-  /// global shape: the positions of its tokens, and which tokens belong together.
-  /// throws   shape_error for other axes, or for another number of rows than the batch has
-  Sequences sequences(const Shape& global) const { return run_.flight->sequences.of(global); }
-
-  /// Elements of these samples that go through this layer.
-  std::uint64_t first_element() const { return first_sample() * sample_elements_; }
+  /// The elements of the rank's part of a tensor of the input's shape, by their numbers among those
+  /// of all samples of this step.
+  template <class V>
+  detail::GlobalRuns global_runs(const V& view) const {
+    detail::GlobalRuns runs = detail::global_runs(view);
+    if constexpr (is_on_mesh) {
+      const detail::SliceOfBatch& slice = run_.flight->slice;
+      if (slice.cuts_tokens()) {
+        const Shape& here = view.global();
+        const std::size_t of_token =
+            here.elements(detail::sequence_position(here) + 1, here.rank());
+        runs = detail::in_longer_samples(runs, here.elements(1, here.rank()), sample_elements_,
+                                         slice.held().offset * of_token);
+      }
+    }
+    runs.first += first_sample() * sample_elements_;
+    return runs;
+  }
 
  private:
+  static constexpr bool is_on_mesh = MeshCommunicator<typename Ctx::communicator>;
+
   Run<Ctx>& run_;
   const Bound& bound_;
   std::uint64_t ordinal_;

@@ -232,8 +232,6 @@ class ModelBase {
     batch.may_go_backward = false;
     batch.place = next_;
     run_batch(batch);
-    if constexpr (is_on_mesh)
-      detail::require_no_segments(name_.text, segments.size(), run_.all_ranks.sizes());
     try {
       if constexpr (is_on_mesh) batch.slice = detail::slice_of_batch(first, run_.all_ranks.place());
       batch.sequences.set(run_.backend, run_.pool, segments, first);
@@ -249,6 +247,9 @@ class ModelBase {
     run_.pass = pass;
     run_.flight->parts.forget(0, outputs_);
     if constexpr (checks) check_given(inputs, "input");
+    if constexpr (is_on_mesh)
+      for (const Shape& one : detail::global_shapes(inputs))
+        detail::require_tokens_of_batch(name_.text, one, run_.flight->slice);
     run_.parameters.update_copies(run_.backend, run_.version);
   }
 
@@ -298,7 +299,7 @@ class ModelBase {
   template <EndLayout L, class Values>
   auto at_end(const Values& values) const {
     if constexpr (is_on_mesh) {
-      return detail::whole_of<L>(detail::views_of(values), run_.flight->slice.whole,
+      return detail::whole_of<L>(detail::views_of(values), run_.flight->slice,
                                  run_.all_ranks.place());
     } else {
       return detail::views_of(values);
@@ -350,7 +351,7 @@ class ModelBase {
     const auto given = detail::global_shapes(views);
     for (std::size_t i = 0; i < given.size(); ++i) {
       Shape expected = batch.parts[i].in;
-      if constexpr (is_on_mesh) expected = detail::with_samples(expected, batch.slice.whole);
+      if constexpr (is_on_mesh) expected = detail::over_whole_batch(expected, batch.slice);
       detail::require_gradient_of_output({name_.text, what, i, given.size()}, given[i], expected);
     }
   }

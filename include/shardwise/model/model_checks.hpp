@@ -145,21 +145,23 @@ inline void require_own_part(const ToCheck& of, const MeshPlace& given, const Me
                         ": make it with ranks.place() of the model's communicator"});
 }
 
-/// throws   argument_error for a mesh with several ranks along an axis that models do not use
+/// throws   argument_error for a mesh with several ranks along `pipeline`
 inline void require_mesh_of_models(std::string (*model)(), const mesh& sizes) {
-  for (const MeshAxis axis : {MeshAxis::pipeline, MeshAxis::context})
-    if (sizes[axis] > 1)
-      throw argument_error({model(), ": the mesh ", sizes, " has ", sizes[axis], " ranks along ",
-                            name(axis),
-                            ", but the layers of a model are split along tensor only, "
-                            "and its samples over replica and data: give those axes all ranks"});
+  if (sizes.pipeline == 1) return;
+  throw argument_error({model(), ": the mesh ", sizes, " has ", sizes.pipeline,
+                        " ranks along pipeline, but a Model has all layers on each rank: give "
+                        "those ranks to other axes, or cut the model by on_pipeline_stage"});
 }
 
-/// throws   argument_error for segments on ranks that have different samples
-inline void require_no_segments(std::string (*model)(), std::size_t segments, const mesh& sizes) {
-  if (segments == 0 || sample_ranks(sizes) == 1) return;
-  throw argument_error({model(), ": segments are those of a whole batch, and on the mesh ", sizes,
-                        " each rank has only some of its samples. Give each sequence a sample"});
+/// throws   shape_error for an input with another number of tokens than the first one, where each
+///          rank has some of them
+inline void require_tokens_of_batch(std::string (*model)(), const Shape& input,
+                                    const SliceOfBatch& slice) {
+  if (!slice.cuts_tokens() || input[sequence_position(input)].extent() == slice.tokens) return;
+  throw shape_error({model(), ": an input is a tensor ", input, ", but the first one has ",
+                     slice.tokens,
+                     " tokens in a sample: where ranks along context have different "
+                     "tokens, all inputs must have as many"});
 }
 
 /// The error for a flight that a model does not have.

@@ -11,6 +11,7 @@
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/keep.hpp"
+#include "shardwise/model/over_context.hpp"
 #include "shardwise/model/plan_checks.hpp"
 #include "shardwise/model/recompute.hpp"
 #include "shardwise/model/repeat.hpp"
@@ -50,14 +51,14 @@ struct Plan {
 namespace detail {
 
 /// The collective of R on a tensor of shape `shape`, if R communicates. On a mesh a tensor with
-/// samples is split by them.
+/// samples is split by them, and by tokens over `context`.
 template <class R>
 constexpr void add_redistribution(collectives& list, const Shape& shape, Dtype dtype,
                                   const mesh& sizes) {
   auto entry = collective_of<R>(shape, dtype);
   if (!entry) return;
   for (const MeshAxis axis : sample_axes)
-    if (sizes[axis] > 1 && shape.has(Axis::batch)) *entry = entry->split_over(axis);
+    if (sizes[axis] > 1 && shape.has(axis_cut_over(axis))) *entry = entry->split_over(axis);
   list.add(*entry);
 }
 
@@ -138,6 +139,16 @@ struct PlanVisitor : WalkVisitor {
     if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, dtype, sizes);
   }
 
+  template <class Op, std::size_t J, Layout L, bool Returns>
+  constexpr void over_context(const Shape& shape) {
+    if constexpr (needs_tokens<Op, J>) {
+      using R = OverContext<Op, J>;
+      if (sizes.context == 1 || stays_in_place<R>(shape, sizes.context)) return;
+      add_over_context<R, L>(forward, shape);
+      if constexpr (Returns) add_over_context<adjoint_t<R>, L>(returning, shape);
+    }
+  }
+
   /// The calls before the composition.
   template <bool Returns, Layout In, class L>
   constexpr std::size_t open(const L&, const Shape&) const {
@@ -207,6 +218,21 @@ struct PlanVisitor : WalkVisitor {
   }
 
  private:
+  /// The collective of R along `context` on a tensor that is L along `tensor`.
+  template <class R, Layout L>
+  constexpr void add_over_context(collectives& list, const Shape& shape) const {
+    Collective entry = collective_of<R>(shape, sending.values)->over(MeshAxis::context);
+    for (const MeshAxis axis : {MeshAxis::data, MeshAxis::replica})
+      if (sizes[axis] > 1) entry = entry.split_over(axis);
+    if (SplitLayout<L> && sizes.tensor > 1) {  // of a halo, ranks hold some elements together
+      entry = entry.split_over(MeshAxis::tensor);
+      entry.elements = 0;
+      for (int rank = 0; rank < sizes.tensor; ++rank)
+        entry.elements += local_shape<L>(shape, {rank, sizes.tensor}).elements();
+    }
+    list.add(entry);
+  }
+
   template <class Use>
   constexpr void count(const Shape& shape) {
     if (holding_of<Use> == Holding::alike) alike += shape.elements();

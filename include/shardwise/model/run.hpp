@@ -151,6 +151,17 @@ struct Run {
 
 namespace detail {
 
+/// The shape, over all ranks of the model, of a tensor that has this shape over the ranks that
+/// share the layers.
+template <class Context>
+Shape of_whole_batch([[maybe_unused]] const Run<Context>& run, const Shape& shape) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    return over_whole_batch(shape, run.flight->slice);
+  } else {
+    return shape;
+  }
+}
+
 /// While it lives, the rank is in a phase of the model: the observer sees it, and calls have its
 /// mark. When gradients are settled, ranks that have other samples call each other.
 template <Phase P, class Context>

@@ -121,7 +121,8 @@ constexpr void add_settling_of_shares(collectives& list, const GrowingList<std::
     };
     add(reduce_scatter(elements, sending.gradients).over(MeshAxis::data));
     const Collective sum = all_reduce(elements, sending.gradients).split_over(MeshAxis::data);
-    if (sizes.replica > 1) add(sum.over(MeshAxis::replica));
+    for (const MeshAxis axis : sample_axes)
+      if (axis != MeshAxis::data && sizes[axis] > 1) add(sum.over(axis));
   }
 }
 
@@ -189,7 +190,8 @@ void sum_share_over_samples(Run<Context>& run, Shares& shares, const Share& shar
     observed(run, name_of_gradients,
              shardwise::reduce_scatter(size, dtype_v<Reduce>).over(MeshAxis::data),
              [&] { ranks.reduce_scatter(std::span<const Reduce>(sent), sum, shares.counts); });
-    reduce_along(run, MeshAxis::replica, name_of_gradients, sum);
+    for (const MeshAxis axis : sample_axes)
+      if (axis != MeshAxis::data) reduce_along(run, axis, name_of_gradients, sum);
     run.backend.for_each(
         mine, RoundTo<Gradient, Reduce>{
                   sum.data(), run.parameters.gradients().data() + share.mine.offset + first});

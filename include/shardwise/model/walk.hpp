@@ -35,6 +35,10 @@ struct WalkVisitor {
   template <Layout L>
   constexpr void output(const Shape&) {}
   ///@}
+  /// Operand J of the merge Op, which has the layout L, if tokens are cut over `context`; Returns
+  /// says whether its gradient goes back.
+  template <class Op, std::size_t J, Layout L, bool Returns>
+  constexpr void over_context(const Shape&) {}
   /// Several parts read the value.
   constexpr void fork() {}
   /// A merge whose first operand has the layout In; `operands` are the positions of all operands,
@@ -190,8 +194,11 @@ struct Walk<L, S, E> {
     const auto bring_operand = [&]<std::size_t J>(std::integral_constant<std::size_t, J>) {
       constexpr std::size_t slot = Part::slots[J];
       visitor.go_to(positions[slot]);
-      visitor.template redistribution<Redistribute<slot_layout<slot>, operand_t<Op, J, In>>,
-                                      S::trains && has_gradient[slot], void>(shapes[slot]);
+      constexpr bool returns = S::trains && has_gradient[slot];
+      using Taken = operand_t<Op, J, In>;
+      visitor.template redistribution<Redistribute<slot_layout<slot>, Taken>, returns, void>(
+          shapes[slot]);
+      visitor.template over_context<Op, J, Taken, returns>(shapes[slot]);
       return visitor.position();
     };
     ((operands[Js] = bring_operand(std::integral_constant<std::size_t, Js>{})), ...);

@@ -176,9 +176,10 @@ std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_
     if constexpr (requires { given_labels.global(); })
       detail::check_label_shape(whole_logits.global(), given_labels.global());
     return static_cast<std::size_t>(detail::sum_of_slices(run, detail::samples_of(x), [&] {
-      return static_cast<double>(detail::count_top_k_of<L>(
-          run, detail::slice_of(whole_logits),
-          detail::slice_of_target(given_labels, run.all_ranks.place()), k));
+      return detail::with_slice_of_target(run, given_labels, [&](const auto& labels) {
+        return static_cast<double>(
+            detail::count_top_k_of<L>(run, detail::slice_of(whole_logits), labels, k));
+      });
     }));
   } else {
     return detail::count_top_k_of<L>(run, whole_logits, given_labels, k);

@@ -38,6 +38,11 @@ struct BatchShare {
   std::size_t of_step = 1;  ///< of all batches of the step, over all ranks
   /// Whether the loss is that of a rank's slice of a batch, which may be empty.
   bool is_slice = false;
+  ///@{
+  /// Tokens of each sample in the slice, and in the whole batch, if ranks have different ones.
+  std::size_t tokens = 1;
+  std::size_t of_tokens = 1;
+  ///@}
 };
 
 /// A sum of a loss's terms on a device, divided by a number of the host.
@@ -97,12 +102,13 @@ class LossFrame : public Exchanger<Context, Exchanges> {
   /// ranks. The sum of the batch's terms, divided by this, is its part of the step's loss.
   /// throws   argument_error if there are none, unless the batch is an empty slice of a larger one
   double terms_of_step(std::size_t terms) const {
-    if (share_.is_slice && share_.samples == 0) return static_cast<double>(share_.of_step);
-    if (terms == 0 || share_.samples == 0) {
+    const std::size_t here = share_.samples * share_.tokens;
+    if (share_.is_slice && here == 0) return static_cast<double>(share_.of_step);
+    if (terms == 0 || here == 0) {
       detail::throw_for_no_samples();
     }
-    return static_cast<double>(terms) * static_cast<double>(share_.of_step) /
-           static_cast<double>(share_.samples);
+    return static_cast<double>(terms) * static_cast<double>(share_.of_step * share_.of_tokens) /
+           static_cast<double>(here);
   }
 
   /// The number by which a loss divides the sum of the batch's terms: `terms_of_step` for a mean,

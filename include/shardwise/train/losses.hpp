@@ -119,14 +119,20 @@ auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target
   gradient = {run.pool, prediction.global(), prediction.place()};
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     const auto here = slice_of(prediction);
-    const bool is_slice = sample_ranks(run.all_ranks.sizes()) > 1;
+    const SliceOfBatch& slice = run.flight->slice;
+    BatchShare mine{samples_of(here), share.of_step, sample_ranks(run.all_ranks.sizes()) > 1};
+    if (slice.cuts_tokens()) {
+      mine.tokens = slice.held().size;
+      mine.of_tokens = slice.tokens;
+    }
     const double sum = sum_of_slices(run, samples_of(prediction), [&] {
-      auto frame = loss_frame<along_t<L, MeshAxis::tensor>>(
-          run, loss, here.global(), {samples_of(here), share.of_step, is_slice}, is_recorded);
-      return static_cast<double>(loss(frame, here, slice_of_target(target, run.all_ranks.place()),
-                                      slice_of(gradient.writable())));
+      auto frame =
+          loss_frame<along_t<L, MeshAxis::tensor>>(run, loss, here.global(), mine, is_recorded);
+      return with_slice_of_target(run, target, [&](const auto& of_slice) {
+        return static_cast<double>(loss(frame, here, of_slice, slice_of(gradient.writable())));
+      });
     });
-    if (samples_of(prediction) == 0) throw_for_no_samples();
+    if (samples_of(prediction) * mine.of_tokens == 0) throw_for_no_samples();
     return sum;
   } else {
     auto frame = loss_frame<L>(run, loss, prediction.global(), share, is_recorded);

@@ -16,14 +16,17 @@
 #include "shardwise/layout/view.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/train/labels.hpp"
 
 namespace shardwise::detail {
 
-/// The rank's slice of labels or targets: of the rank's part of them, or of those of the whole
-/// batch.
-/// throws   argument_error for the part of another rank, shape_error as require_batch_first
-template <class Given>
-auto slice_of_target(const Given& given, const MeshPlace& place) {
+/// Calls f with the rank's slice of labels or targets: of the rank's part of them, or of those of
+/// the whole batch.
+/// throws   argument_error for the part of another rank, shape_error as require_batch_first, and
+///          for no axis sequence where ranks have different tokens
+template <class Context, class Given, class F>
+auto with_slice_of_target(Run<Context>& run, const Given& given, F&& f) {
+  const MeshPlace& place = run.all_ranks.place();
   if constexpr (requires { typename Given::layout; }) {
     using L = typename Given::layout;
     using T = const typename Given::value_type;
@@ -35,19 +38,34 @@ auto slice_of_target(const Given& given, const MeshPlace& place) {
         throw argument_error({"the labels or targets are the part of ", target.place(),
                               ", but the prediction is that of ", place,
                               ": make both with ranks.place() of the model's communicator"});
-      return slice_of(target);
+      return f(slice_of(target));
     } else {
       static_assert(std::same_as<L, Invariant>,
                     "on a mesh labels and targets are Invariant, which is whole on every rank, or "
                     "SamplesOverMesh of the layout of the prediction. Lay them out as one of "
                     "those.");
+      const auto slice = [&](const T* data) {
+        return f(View<T, Invariant>(data, slice_shape(whole, place), place[MeshAxis::tensor]));
+      };
       const std::size_t first = local_begin<SamplesOverMesh<Invariant>>(whole, place)[0];
-      return View<T, Invariant>(target.data() + first * whole.elements(1, whole.rank()),
-                                slice_shape(whole, place), place[MeshAxis::tensor]);
+      const T* const samples = target.data() + first * whole.elements(1, whole.rank());
+      if (place[MeshAxis::context].size == 1) return slice(samples);
+      Shape of_samples = whole;
+      of_samples[0].units = slice_shape(whole, place)[0].units;
+      const Place& along = place[MeshAxis::context];
+      const auto tokens = part_here<Sharded<Axis::sequence>>(
+          run.backend, run.pool, View<T, Invariant>(samples, of_samples, along), along);
+      return slice(tokens.view().data());
     }
   } else {
-    return given;  // an error of the loss
+    return f(given);  // an error of the loss
   }
+}
+
+inline std::string place_of_slice(int rank, const SliceOfBatch& slice) {
+  const std::string place = sentence({"rank ", rank, ", slice from sample ", slice.first});
+  if (!slice.cuts_tokens()) return place + " on";
+  return place + sentence({" and token ", slice.held().offset, " on"});
 }
 
 /// Calls f(), and if other ranks have other samples, adds to the place of its error the rank, and
@@ -58,9 +76,7 @@ auto at_slice(Run<Context>& run, F&& f) {
     return f();
   } catch (error& e) {
     if (sample_ranks(run.all_ranks.sizes()) > 1)
-      e.add_place(sentence({"rank ", run.all_ranks.rank(), ", slice from sample ",
-                            run.flight->slice.first, " on"}),
-                  ": ");
+      e.add_place(place_of_slice(run.all_ranks.rank(), run.flight->slice), ": ");
     throw;
   }
 }
@@ -122,13 +138,13 @@ double sum_of_slices(Run<Context>& run, std::size_t samples, F&& of_slice) {
   // The mean of squares is the square of the mean only if all numbers are equal.
   const double slices = sample_ranks(run.all_ranks.sizes());
   if (numbers[3] * slices == numbers[2] * numbers[2]) return numbers[0];
-  throw argument_error({run.all_ranks.place(), " was given a batch of ", samples,
-                        " samples, and other ranks along data or replica batches of another size: "
-                        "those of ",
-                        sample_ranks(run.all_ranks.sizes()), " slices have ",
-                        static_cast<std::size_t>(numbers[1]),
-                        " samples together. Every rank gives the shape of the whole batch, which "
-                        "is the same on all"});
+  throw argument_error(
+      {run.all_ranks.place(), " was given a batch of ", samples,
+       " samples, and other ranks along data, replica or context batches of another size: "
+       "those of ",
+       sample_ranks(run.all_ranks.sizes()), " slices have ", static_cast<std::size_t>(numbers[1]),
+       " samples together. Every rank gives the shape of the whole batch, which "
+       "is the same on all"});
 }
 
 }  // namespace shardwise::detail

@@ -55,7 +55,10 @@ struct Training {
   B& backend() { return used; }
   bool training() const { return true; }
   RandomStream random() const { return RandomStream(Seed{7}, 2, 5); }
-  std::uint64_t first_element() const { return first; }
+  template <class V>
+  detail::GlobalRuns global_runs(const V& view) const {
+    return detail::global_runs(view, first);
+  }
 };
 
 /// f(backend, tensor of ones) on the whole on the host, and on every shard of it far away.

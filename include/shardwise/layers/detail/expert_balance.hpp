@@ -10,7 +10,6 @@
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/detail/routing.hpp"
-#include "shardwise/layout/token_rows.hpp"
 
 namespace shardwise::detail {
 
@@ -28,7 +27,7 @@ struct CountedRows {
 template <class Frame, class X>
 CountedRows counted_rows(Frame& frame, const X& x) {
   if (!x.global().has(Axis::sequence)) return {};
-  return {true, token_rows(x), frame.sequences(x.global())};
+  return {true, frame.token_rows(x), frame.sequences(x.global())};
 }
 
 /// Of experts without a balancing loss.

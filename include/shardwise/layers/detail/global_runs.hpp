@@ -16,9 +16,13 @@ struct GlobalRuns {
   std::size_t length = 0;    ///< elements of each
   std::uint64_t first = 0;   ///< the first global element of the first run
   std::uint64_t stride = 0;  ///< from the begin of a run to that of the next
+  std::size_t between = 1;   ///< runs from one gap to the next
+  std::uint64_t gap = 0;     ///< elements that follow beyond the stride
 
   /// The first global element of run `run`.
-  constexpr std::uint64_t begin(std::size_t run) const { return first + run * stride; }
+  constexpr std::uint64_t begin(std::size_t run) const {
+    return first + run * stride + run / between * gap;
+  }
 
   /// The global element of local element `i`.
   constexpr std::uint64_t global(std::size_t i) const { return begin(i / length) + i % length; }
@@ -37,6 +41,23 @@ constexpr GlobalRuns global_runs(const View<T, L, E>& view, std::uint64_t first 
   } else {
     return {1, view.size(), first, 0};
   }
+}
+
+/// The same runs, without gaps so far, if each sample, of `here` elements, is a part of one of
+/// `whole` elements and begins with element `offset` of it. A run has several whole samples, or
+/// lies within one.
+constexpr GlobalRuns in_longer_samples(GlobalRuns runs, std::size_t here, std::uint64_t whole,
+                                       std::uint64_t offset) {
+  if (here == 0) return {};
+  if (runs.length > here) {
+    runs.count *= runs.length / here;
+    runs.length = here;
+    runs.stride = here;
+  }
+  runs.first = runs.first / here * whole + runs.first % here + offset;
+  runs.between = runs.stride == 0 ? 1 : static_cast<std::size_t>(here / runs.stride);
+  runs.gap = whole - here;
+  return runs;
 }
 
 /// f for one piece of a run.
