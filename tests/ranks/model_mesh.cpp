@@ -22,7 +22,6 @@
 #include "shardwise/shardwise.hpp"
 #include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/evaluate_loss.hpp"
-#include "shardwise/train/held_alike.hpp"
 #include "support/largest_difference.hpp"
 #include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
@@ -41,21 +40,6 @@ double sum_of_squares(Network& model, const std::string& name) {
   double sum = 0;
   for (std::size_t i = 0; i < whole.size(); ++i) sum += whole[i] * whole[i];
   return sum;
-}
-
-/// Whether ranks with other samples hold the same bits.
-template <class M>
-bool replicas_are_equal(M& model, Ranks& ranks) {
-  const auto values = model.values();
-  Numbers largest(values.begin(), values.end()), smallest(largest);
-  for (const MeshAxis axis : sample_axes) {
-    ranks.along(axis).all_reduce(std::span<const double>(largest), std::span(largest),
-                                 Reduction::max);
-    ranks.along(axis).all_reduce(std::span<const double>(smallest), std::span(smallest),
-                                 Reduction::min);
-  }
-  compare_held(model);
-  return largest == smallest;
 }
 
 struct Trained {
@@ -245,16 +229,6 @@ Numbers losses_in(Ranks& ranks) {
                                 labels(7, n, ranks.place()).view(), CrossEntropy{}, optimizer));
   return losses;
 }
-
-/// Of samples of 5 tokens, which ranks along `context` cut; of 6 such ranks one has none.
-const std::vector<mesh> contexts{{.context = 2},
-                                 {.context = 3},
-                                 {.context = 6},
-                                 {.context = 4, .tensor = 2},
-                                 {.context = 2, .tensor = 3},
-                                 {.data = 2, .context = 2},
-                                 {.replica = 2, .context = 3},
-                                 {.data = 2, .context = 2, .tensor = 2}};
 
 /// The losses on every mesh are those of one rank up to `bound`.
 template <class LossesOf>

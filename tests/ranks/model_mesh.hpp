@@ -14,6 +14,7 @@
 #include "shardwise/observe/tracer.hpp"
 #include "shardwise/shardwise.hpp"
 #include "shardwise/testing/calls.hpp"
+#include "shardwise/train/held_alike.hpp"
 #include "witness/formula.hpp"
 
 namespace testing::on_meshes {
@@ -54,6 +55,16 @@ inline const std::vector<mesh> meshes{{.data = 2, .tensor = 2},
                                       {.replica = 3, .data = 2},
                                       {.replica = 2, .data = 2, .tensor = 2},
                                       {.data = 3, .tensor = 4}};
+
+/// Of samples of 5 tokens, which ranks along `context` cut; of 6 such ranks one has none.
+inline const std::vector<mesh> contexts{{.context = 2},
+                                 {.context = 3},
+                                 {.context = 6},
+                                 {.context = 4, .tensor = 2},
+                                 {.context = 2, .tensor = 3},
+                                 {.data = 2, .context = 2},
+                                 {.replica = 2, .context = 3},
+                                 {.data = 2, .context = 2, .tensor = 2}};
 
 /// As run_mesh, with ranks that count their calls.
 template <class F>
@@ -111,6 +122,21 @@ inline void check_counts(Ranks& ranks, const Plan& plan) {
     const auto counted = counted_calls(static_cast<Counting&>(ranks), mine);
     CHECK(difference_from_plan(name(axis), planned, counted) == "");
   }
+}
+
+/// Whether ranks with other samples hold the same bits.
+template <class M>
+bool replicas_are_equal(M& model, Ranks& ranks) {
+  const auto values = model.values();
+  Numbers largest(values.begin(), values.end()), smallest(largest);
+  for (const MeshAxis axis : sample_axes) {
+    ranks.along(axis).all_reduce(std::span<const double>(largest), std::span(largest),
+                                 Reduction::max);
+    ranks.along(axis).all_reduce(std::span<const double>(smallest), std::span(smallest),
+                                 Reduction::min);
+  }
+  compare_held(model);
+  return largest == smallest;
 }
 
 }  // namespace testing::on_meshes

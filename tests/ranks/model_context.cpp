@@ -1,0 +1,178 @@
+// Models on meshes whose ranks along `context` have different tokens of each sample. Everything is
+// as on one rank.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ranks/model_mesh.hpp"
+#include "shardwise/data/row_batch.hpp"
+#include "shardwise/shardwise.hpp"
+#include "shardwise/train/accuracy.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/evaluate_loss.hpp"
+#include "support/largest_difference.hpp"
+#include "support/messages.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using testing::check_mentions;
+using testing::largest_difference;
+using testing::message_of;
+using namespace testing::on_meshes;
+
+constexpr std::size_t vocabulary = 13, wide = 12, heads = 6, size = 2;
+
+template <std::size_t Count>
+using Heads =
+    HeadLinear<wide, Count, size, false>;  // Adam would amplify the rounding of a key's bias
+template <std::size_t Count>
+using TurnedHeads = Sequential<Heads<Count>, Rope>;
+
+/// A window that is longer than the part of a rank, three query heads for each key head, and
+/// positions by turns.
+using Windowed = Join<Attend<AttentionForm{.readers = 3, .window = 3}>, TurnedHeads<heads>,
+                      TurnedHeads<2>, Heads<2>>;
+/// As in BERT: a token sees all of its segment.
+using BothWays = Join<Attend<AttentionForm{.causal = false, .dropped = 1, .of = 10}>, Heads<heads>,
+                      Heads<heads>, Heads<heads>>;
+
+struct Reader
+    : Sequential<Embedding<vocabulary, wide>, PositionEmbedding<9, wide>,
+                 Residual<Sequential<RmsNorm<wide>, Windowed, RowParallelLinear<wide, wide>>>,
+                 Residual<Sequential<LayerNorm<wide>, BothWays, RowParallelLinear<wide, wide>,
+                                     Dropout<1, 10>>>,
+                 LayerNorm<wide>, ColumnParallelLinear<wide, vocabulary>> {};
+
+template <class C>
+using ReaderIn = Model<Reader, C, Ends<Replicated, Sharded<Axis::feature>>>;
+using Reading = ReaderIn<OnMesh>;
+using Ids = SamplesOverMesh<Replicated>;
+
+constexpr Shape text(std::size_t samples) { return {{Axis::batch, samples}, {Axis::sequence, 5}}; }
+
+/// Token ids, or labels, of which some are ignored; the same for all meshes.
+template <Layout L>
+Tensor<std::int32_t, L> tokens(std::size_t samples, std::size_t first, const MeshPlace& place,
+                               std::size_t ignored_each = 0) {
+  return filled<std::int32_t, L>(text(samples), place, [=](std::size_t i) {
+    const std::size_t n = i + first;
+    return ignored_each > 0 && i % ignored_each == 2
+               ? -100
+               : static_cast<std::int32_t>(n * n % vocabulary);
+  });
+}
+
+struct Trained {
+  Numbers losses;
+  Numbers norms;
+  Numbers weights;
+  double evaluated = 0;
+  std::size_t correct = 0;
+};
+
+/// Steps of two batches of 3 and 2 samples, the first in segments, with labels that are ignored.
+Trained trained(Ranks& ranks, Keep keep = Keep::whole) {
+  const MeshPlace& place = ranks.place();
+  Reading model(Reader{}, ranks, Seed{5}, text(dynamic));
+  Optimizer optimizer(model, AdamW{.learning_rate = 0.01}, keep);
+  model.set_bucket_bytes(80);
+  // Two documents in the first sample, one with padding in the second, which begins at 2.
+  const std::vector<Segment> segments{{0, 2, 0}, {2, 3, 0}, {5, 4, 2}, {10, 5, 0}};
+  Trained result;
+  for (std::size_t n = 0; n < 3; ++n) {
+    const MaskedCrossEntropy loss{.counted = 13 + 9};
+    Step step(optimizer, 5, {.clip_norm = 0.3});
+    result.losses.push_back(step.add(tokens<Ids>(3, n, place).view(),
+                                     tokens<Invariant>(3, n + 1, place, 7).view(), loss, segments));
+    result.losses.push_back(step.add(tokens<Ids>(2, n + 2, place).view(),
+                                     tokens<Whole>(2, n + 3, place, 9).view(), loss));
+    result.norms.push_back(*step.finish().norm);
+  }
+  CHECK(replicas_are_equal(model, ranks));
+  std::vector<std::string> names;
+  model.visit_parameters([&](auto& one) { names.push_back(one.name); });
+  for (const std::string& name : names) {
+    const auto whole = model.gather(name);
+    result.weights.insert(result.weights.end(), whole.data(), whole.data() + whole.size());
+  }
+  const auto ids = tokens<Ids>(3, 7, place);
+  const auto next = tokens<Whole>(3, 8, place);
+  result.evaluated = evaluate_loss(model, ids.view(), next.view(), CrossEntropy{});
+  result.correct = count_top_k(model, ids.view(), next.view(), 3);
+  return result;
+}
+
+/// The losses of three steps in the dtypes of P.
+template <class P>
+Numbers losses_in(Ranks& ranks) {
+  ReaderIn<Context<P, Reference, Ranks>> model(Reader{}, ranks, Seed{5}, text(dynamic));
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+  Numbers losses;
+  for (std::size_t n = 0; n < 3; ++n)
+    losses.push_back(train_step(model, tokens<Ids>(3, n, ranks.place()).view(),
+                                tokens<Whole>(3, n + 1, ranks.place()).view(), CrossEntropy{},
+                                optimizer));
+  return losses;
+}
+
+template <class P>
+void check_losses_in(double bound) {
+  Numbers one;
+  on_mesh({}, [&](Ranks& ranks) { one = losses_in<P>(ranks); });
+  for (const mesh& sizes : {mesh{.context = 2}, mesh{.data = 2, .context = 3, .tensor = 2}})
+    on_mesh(sizes,
+            [&](Ranks& ranks) { CHECK(largest_difference(losses_in<P>(ranks), one) <= bound); });
+}
+
+}  // namespace
+
+TEST_CASE("attention, positions, dropout and losses are those of one rank where tokens are cut") {
+  Trained one;
+  on_mesh({}, [&](Ranks& ranks) { one = trained(ranks); });
+  CHECK(one.losses.back() > 0.5);
+  for (const mesh& sizes : contexts) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [&](Ranks& ranks) {
+      const Trained many = trained(ranks);
+      CHECK(largest_difference(many.losses, one.losses) < 1e-13);
+      CHECK(largest_difference(many.norms, one.norms) < 1e-13);
+      CHECK(largest_difference(many.weights, one.weights) < 1e-13);
+      CHECK(many.evaluated == doctest::Approx(one.evaluated).epsilon(1e-13));
+      CHECK(many.correct == one.correct);
+      if (sizes.data > 1) {
+        const Trained cut = trained(ranks, Keep::state_over_data);
+        CHECK(cut.weights == many.weights);
+        CHECK(cut.norms == many.norms);
+      }
+    });
+  }
+}
+
+TEST_CASE("what ranks along context send for an attention is planned") {
+  for (const mesh& sizes : contexts) {
+    CAPTURE(to_string(sizes));
+    for (const Keep keep : {Keep::whole, Keep::state_over_data})
+      on_mesh(sizes, [&](Ranks& ranks) {
+        Reading model(Reader{}, ranks, Seed{5}, text(dynamic));
+        Optimizer optimizer(model, AdamW{}, keep);
+        for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+        train_step(model, tokens<Ids>(3, 0, ranks.place()).view(),
+                   tokens<Whole>(3, 1, ranks.place()).view(), CrossEntropy{}, optimizer);
+        check_counts(ranks, plan_step(model, text(3), CrossEntropy{}, {}, keep));
+      });
+  }
+}
+
+TEST_CASE("in float, bf16 and fp16 the losses are those of one rank, but for rounding") {
+  check_losses_in<float>(0x1p-19);
+  check_losses_in<Precision<bf16, float>>(0x1p-5);
+  check_losses_in<Precision<fp16, float>>(0x1p-8);
+}
