@@ -171,6 +171,59 @@ TEST_CASE("what ranks along context send for an attention is planned") {
   }
 }
 
+TEST_CASE("rows of a program's own memory are cut by tokens, too") {
+  std::vector<std::int32_t> ids(4 * 5);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);
+  on_mesh({.data = 2, .context = 3}, [&](Ranks& ranks) {
+    const MeshPlace& place = ranks.place();
+    RowBatch<std::int32_t, Whole> rows_of(ids, {{Axis::sequence, 5}}, place);
+    DistributedSampler sampler(rows_of.count(), place,
+                               {.batch_size = 4, .order = SampleOrder::stored});
+    const auto batch = rows_of.gather(sampler.next());
+    bool same = true;
+    for_each_global_run(batch, [&](std::size_t global, std::size_t local, std::size_t n) {
+      for (std::size_t i = 0; i < n; ++i) same &= batch[local + i] == ids[global + i];
+    });
+    CHECK(same);
+    CHECK(batch.size() ==
+          2 * std::vector<std::size_t>{2, 2, 1}[static_cast<std::size_t>(place[context].rank)]);
+    check_mentions(message_of<shape_error>([&] {
+                     RowBatch<std::int32_t, Whole>(ids, {{Axis::feature, 5}}, place);
+                   }),
+                   {"has no rows of tokens"});
+  });
+}
+
+TEST_CASE("what cannot be cut by tokens is refused on every rank before it sends anything") {
+  on_mesh({.context = 2, .tensor = 2}, [](Ranks& ranks) {
+    const MeshPlace& place = ranks.place();
+    Reading model(Reader{}, ranks, Seed{5}, text(dynamic));
+    // The halo of a window cannot go along tensor and along context.
+    using Bare = Join<Attend<AttentionForm{.window = 3}>, Identity, Identity, Identity>;
+    using InShards =
+        Model<Bare, OnMesh, Ends<Sharded<Axis::sequence>, Sharded<Axis::sequence>>, ForwardOnly>;
+    check_mentions(message_of<argument_error>([&] { InShards(ranks, Seed{1}); }),
+                   {"a halo goes along one axis only"});
+    using Ended = Sequential<Embedding<vocabulary, wide>, To<Invariant>, LastRows>;
+    check_mentions(message_of<argument_error>([&] {
+                     Model<Ended, OnMesh, Ends<Invariant, Invariant>, ForwardOnly>(
+                         Ended{}, ranks, Seed{1}, text(dynamic));
+                   }),
+                   {"2: ", "may read several tokens of a sample"});
+    const Shape few{{Axis::batch, 3}, {Axis::sequence, 12}};
+    const auto too_long = filled<std::int32_t, Ids>(few, place, [](std::size_t) { return 1; });
+    check_mentions(message_of<shape_error>([&] { model.evaluate(too_long.view()); }),
+                   {"sequence 12", "sequence 5"});
+    auto target = tokens<Invariant>(3, 1, place);
+    target[8] = 20;  // token 3 of sample 1, in the second part
+    check_mentions(message_of<argument_error>([&] {
+                     evaluate_loss(model, tokens<Ids>(3, 0, place).view(), target.view(),
+                                   CrossEntropy{});
+                   }),
+                   {"slice from sample 0 and token 3 on: label 20 of row 2 is no class"});
+  });
+}
+
 TEST_CASE("in float, bf16 and fp16 the losses are those of one rank, but for rounding") {
   check_losses_in<float>(0x1p-19);
   check_losses_in<Precision<bf16, float>>(0x1p-5);

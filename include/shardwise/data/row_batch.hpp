@@ -13,6 +13,9 @@
 
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/mesh.hpp"
+#include "shardwise/core/partition.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/layout/over.hpp"
@@ -28,7 +31,8 @@ namespace shardwise {
 ///
 ///     rows per rank   [count, ...], row-major; all ranks have all of them
 ///     gives           [batch, ...]: L is Invariant, or Sharded<Axis::batch> for the rank's block,
-///                     or on a mesh SamplesOverMesh<Invariant> for the rank's slice:
+///                     or on a mesh SamplesOverMesh<Invariant> for the rank's slice; where
+///                     `context` has several ranks, the first axis of a row must be sequence:
 ///
 ///     RowBatch<double, SamplesOverMesh<Invariant>> x(inputs, {{Axis::feature, 3}}, ranks.place());
 ///
@@ -42,11 +46,12 @@ class RowBatch {
 
  public:
   /// `row` is the shape of one row.
-  /// throws   shape_error if `rows` is not a whole number of such rows
+  /// throws   shape_error if `rows` is not a whole number of such rows, or if rows cannot be cut
   RowBatch(std::span<const T> rows, const Shape& row, const place_t<L>& place)
       : rows_(rows), place_(place), size_(row.elements()) {
     shape_.append({Axis::batch, 0});
     for (const Dim& dim : row) shape_.append(dim);
+    part_ = part_of_row(row, place);
     if (size_ > 0 && rows.size() % size_ == 0) return;
     throw shape_error({"rows of a batch: ", rows.size(),
                        " elements are not a whole number of rows ", row, " of ", size_,
@@ -63,17 +68,30 @@ class RowBatch {
   /// throws   argument_error for the number of a row that is not there
   View<const T, L> gather(const SampleBatch& batch) {
     const auto chosen = std::same_as<L, Invariant> ? batch.whole : batch.mine;
-    memory_.resize(chosen.size() * size_);
+    memory_.resize(chosen.size() * part_.size);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       require(chosen[i]);
-      std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(chosen[i] * size_), size_,
-                  memory_.begin() + static_cast<std::ptrdiff_t>(i * size_));
+      std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(chosen[i] * size_ + part_.offset),
+                  part_.size, memory_.begin() + static_cast<std::ptrdiff_t>(i * part_.size));
     }
     shape_[0].units = batch.whole.size();
     return {std::span<const T>(memory_), shape_, place_};
   }
 
  private:
+  /// The elements of each row that the rank has.
+  Interval part_of_row(const Shape& row, const place_t<L>& place) const {
+    if constexpr (MeshLayout<L>) {
+      const Place& context = place[MeshAxis::context];
+      if (context.size > 1 && detail::sequence_position(row) == 0) {
+        const std::size_t of_token = row.elements(1, row.rank());
+        const Interval tokens = block_of(row[0], context);
+        return {tokens.offset * of_token, tokens.size * of_token};
+      }
+    }
+    return {0, size_};
+  }
+
   void require(std::size_t row) const {
     if (row < count()) return;
     throw argument_error({"rows of a batch: row ", row, " was chosen, but there are ", count(),
@@ -83,6 +101,7 @@ class RowBatch {
   std::span<const T> rows_;
   place_t<L> place_;
   std::size_t size_;  // of one row
+  Interval part_{};   // of each row that the rank has
   Shape shape_;
   std::vector<T> memory_;
 };
