@@ -42,10 +42,12 @@ typename M::communicator& must_stay() {
 /// ends, `Use` one of Train, TrainWithInputGradient and ForwardOnly.
 ///
 /// On a mesh, where the communicator is MeshRanks, layers and ends have their layouts along
-/// `tensor`, and ranks along `data` and `replica` have different samples: the layouts of input and
-/// output are `SamplesOverMesh` of those in E, and the gradients of all parameters are also summed
-/// over these axes, once for each step. Losses, gradients and weights are those of one rank. The
-/// axes `pipeline` and `context` must have one rank; for several stages see `on_pipeline_stage`.
+/// `tensor`. Ranks along `data` and `replica` have different samples, and ranks along `context`
+/// different tokens of each sample: the layouts of input and output are `SamplesOverMesh` of those
+/// in E, and the gradients of all parameters are also summed over these axes, once for each step.
+/// Losses, gradients and weights are those of one rank. Where `context` has several ranks, each
+/// layer must be `token_by_token`. The axis `pipeline` must have one rank; for several stages see
+/// `on_pipeline_stage`.
 ///
 ///     Model<Mlp, Context<float, Reference, MeshRanks<ThreadCommunicator>>> model(ranks, Seed{1});
 ///     Tensor<float, SamplesOverMesh<Invariant>> x(shape, ranks.place());
@@ -129,9 +131,8 @@ class Model : public ModelBase<Ctx> {
   /// `segments` are the sequences of the whole batch, the same on every rank; without them each
   /// sample is one sequence. If the model has several inputs, the rows are those of the first one.
   /// sends    `plan().forward`
-  /// throws   argument_error for segments that overlap or leave their sample, and for any where
-  ///          several ranks of a mesh have samples of the batch; shape_error and others, with the
-  ///          layer's place
+  /// throws   argument_error for segments that overlap or leave their sample; shape_error and
+  ///          others, with the layer's place
   output_view forward(input_view x, std::span<const Segment> segments = {}) requires(Use::trains) {
     return forward(Flight{}, x, segments);
   }
