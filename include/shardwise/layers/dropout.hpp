@@ -7,8 +7,8 @@
 #include "shardwise/backend/detail/elementary.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/tensor_memory.hpp"
-#include "shardwise/layers/detail/global_runs.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/global_runs.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {

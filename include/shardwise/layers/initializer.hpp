@@ -7,7 +7,7 @@
 
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/tensor_memory.hpp"
-#include "shardwise/layers/detail/global_runs.hpp"
+#include "shardwise/layout/global_runs.hpp"
 #include "shardwise/layout/view.hpp"
 
 namespace shardwise {

@@ -14,7 +14,7 @@
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/tensor_memory.hpp"
-#include "shardwise/layers/detail/global_runs.hpp"
+#include "shardwise/layout/global_runs.hpp"
 #include "shardwise/layout/token_rows.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/run.hpp"
