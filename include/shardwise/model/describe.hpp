@@ -178,7 +178,7 @@ std::string describe(const L& architecture, Place place, const shapes_t<typename
 /// The same for a model on this rank whose optimizer has this Keep, with a line for the memory of
 /// parameters, gradients and moments, see state_of_rank. This is not a collective: one rank may
 /// call it alone. On a mesh the rows are those of the rank's slice of the batch, and of the ranks
-/// that share it; the last lines are those of all ranks.
+/// that share it, with what they send along `tensor`; the last lines are those of all ranks.
 /// throws   argument_error for a Keep other than `whole` of a model that is on no mesh
 template <class M>
 std::string describe(M& model, const typename M::input_shapes& in, Keep keep = Keep::whole) {
