@@ -214,6 +214,11 @@ TEST_CASE("what cannot be cut by tokens is refused on every rank before it sends
     const auto too_long = filled<std::int32_t, Ids>(few, place, [](std::size_t) { return 1; });
     check_mentions(message_of<shape_error>([&] { model.evaluate(too_long.view()); }),
                    {"sequence 12", "sequence 5"});
+    check_mentions(message_of<shape_error>([&] {
+                     detail::require_tokens_of_batch(name_of<Reader>, few,
+                                                     detail::slice_of_batch(text(3), place));
+                   }),
+                   {"sequence 12", "the first one has 5 tokens"});
     auto target = tokens<Invariant>(3, 1, place);
     target[8] = 20;  // token 3 of sample 1, in the second part
     check_mentions(message_of<argument_error>([&] {

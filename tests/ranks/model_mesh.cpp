@@ -272,8 +272,11 @@ TEST_CASE("a checkpoint of one mesh goes on on another, and becomes the same byt
     const double loss = train(model, optimizer);
     if (ranks.rank() == 0) next = loss;
   });
-  for (const mesh& sizes : std::vector<mesh>{
-           {}, {.data = 4}, {.data = 3, .tensor = 2}, {.replica = 2, .data = 2, .tensor = 3}}) {
+  for (const mesh& sizes : std::vector<mesh>{{},
+                                             {.data = 4},
+                                             {.data = 3, .tensor = 2},
+                                             {.replica = 2, .data = 2, .tensor = 3},
+                                             {.data = 2, .context = 2, .tensor = 2}}) {
     CAPTURE(to_string(sizes));
     const auto second = folder.path() / "second.safetensors";
     on_mesh(sizes, [&](Ranks& ranks) {
@@ -281,7 +284,8 @@ TEST_CASE("a checkpoint of one mesh goes on on another, and becomes the same byt
       Optimizer optimizer(model, AdamW{});
       load_checkpoint(first, model, optimizer);
       save_checkpoint(second, model, optimizer, RunPosition{});
-      CHECK(train(model, optimizer) == doctest::Approx(next).epsilon(1e-13));
+      if (sizes.context == 1)  // the samples have no tokens
+        CHECK(train(model, optimizer) == doctest::Approx(next).epsilon(1e-13));
     });
     CHECK(testing::bytes_of(second) == testing::bytes_of(first));
   }
