@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/checkpoint/agree.hpp"
 #include "shardwise/checkpoint/save_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/training.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
+#include "shardwise/model/agree.hpp"
 
 namespace shardwise {
 

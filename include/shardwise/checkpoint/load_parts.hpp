@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/checkpoint/agree.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
@@ -21,6 +20,7 @@
 #include "shardwise/core/checked_size.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
+#include "shardwise/model/agree.hpp"
 
 namespace shardwise {
 

@@ -25,7 +25,6 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/checkpoint/agree.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
@@ -33,6 +32,7 @@
 #include "shardwise/checkpoint/whole_tensor.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
+#include "shardwise/model/agree.hpp"
 
 namespace shardwise {
 

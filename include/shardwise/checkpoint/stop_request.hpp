@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/checkpoint/agree.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/model/agree.hpp"
 
 namespace shardwise {
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "shardwise/checkpoint/agree.hpp"
 #include "shardwise/checkpoint/load_parts.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/save_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/model/agree.hpp"
 #include "shardwise/train/whole_model.hpp"
 
 namespace shardwise {

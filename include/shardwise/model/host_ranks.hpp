@@ -28,34 +28,36 @@ concept AgreeingRanks = requires(R& ranks, std::span<std::int32_t> numbers) {
 /// memory, they are copied to the device and back.
 template <class Context>
 class HostRanks {
+  using Ranks = typename Context::communicator;
+
  public:
   /// Of a model's `run()`, which must outlive it.
-  explicit HostRanks(Run<Context>& run) : run_(run) {}
+  explicit HostRanks(Run<Context>& run) : HostRanks(run, run.all_ranks) {}
+  /// Other ranks, of which those of the model are some. Both must outlive it.
+  HostRanks(Run<Context>& run, Ranks& ranks) : run_(run), ranks_(ranks) {}
 
   ///@{
   /// As `Communicator` says.
-  int rank() const { return run_.all_ranks.rank(); }
-  int size() const { return run_.all_ranks.size(); }
+  int rank() const { return ranks_.rank(); }
+  int size() const { return ranks_.size(); }
   ///@}
 
   /// The place of this rank on the mesh.
-  MeshPlace mesh_place() const requires(MeshCommunicator<typename Context::communicator>) {
-    return run_.all_ranks.place();
-  }
+  MeshPlace mesh_place() const requires(MeshCommunicator<Ranks>) { return ranks_.place(); }
 
   /// out = in, reduced over the ranks.
   template <Element T>
   void all_reduce(std::span<const T> in, std::span<T> out, Reduction reduction) {
     if (in.data() != out.data()) std::copy(in.begin(), in.end(), out.begin());
     in_place(out, [&](std::span<T> there) {
-      run_.all_ranks.all_reduce(std::span<const T>(there), there, reduction);
+      ranks_.all_reduce(std::span<const T>(there), there, reduction);
     });
   }
 
   /// The numbers of rank `root`, on every rank.
   template <Element T>
   void broadcast(std::span<T> numbers, int root) {
-    in_place(numbers, [&](std::span<T> there) { run_.all_ranks.broadcast(there, root); });
+    in_place(numbers, [&](std::span<T> there) { ranks_.broadcast(there, root); });
   }
 
  private:
@@ -74,6 +76,7 @@ class HostRanks {
   }
 
   Run<Context>& run_;
+  Ranks& ranks_;
 };
 
 }  // namespace shardwise

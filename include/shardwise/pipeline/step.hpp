@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -14,6 +13,8 @@
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/model/agree.hpp"
+#include "shardwise/model/host_ranks.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
@@ -30,14 +31,10 @@ namespace detail {
 struct GivenPipelineStep {
   std::uint64_t samples;
   std::uint32_t micro_batches;
-  std::uint32_t sizes;       // a hash
-  std::uint32_t schedule;    // a hash
-  std::uint32_t is_refused;  // by this rank
+  std::uint32_t sizes;     // a hash
+  std::uint32_t schedule;  // a hash
 
-  friend bool operator==(const GivenPipelineStep& a, const GivenPipelineStep& b) {
-    return a.samples == b.samples && a.micro_batches == b.micro_batches && a.sizes == b.sizes &&
-           a.schedule == b.schedule;
-  }
+  friend bool operator==(const GivenPipelineStep&, const GivenPipelineStep&) = default;
   friend std::string to_string(const GivenPipelineStep& given) {
     return sentence({given.samples, " samples in ", given.micro_batches,
                      " micro-batches, whose sizes have the hash ", given.sizes,
@@ -282,40 +279,29 @@ class PipelineRun {
 /// those of `targets` on the last, and are not compared. `time_of(schedule).most_in_flight` says
 /// how many flights the model of each stage gets. `layer_losses()` of a stage's model are those of
 /// its own layers. A step allocates a few lists of the host.
-/// sends    an all-gather of 24 bytes of each rank; along `pipeline` one message for each
-///          micro-batch in each direction between neighbouring stages, and an all-reduce of one
-///          double; what the models of the stages send
+/// sends    an all-reduce of one int32 and an all-gather of 24 bytes of each rank; along `pipeline`
+///          one message for each micro-batch in each direction between neighbouring stages, and an
+///          all-reduce of one double; what the models of the stages send
 /// throws   before anything else is sent, on every rank: collective_error if ranks were given other
-///          steps, or if another rank refuses its step; argument_error for a schedule that the
-///          stages cannot run, as `require_to_run` says, and for other numbers of ranks or
-///          micro-batches, an empty micro-batch, another model's optimizer, and a step that is
-///          under way; as the loss for the shape of a target. Later numeric_error for a loss that
-///          is not finite; as `Step`: parameters are then as before, and the run ends, because the
-///          other stages wait for the messages of this one
+///          steps, or, with the message of that rank, if another rank refuses its step;
+///          argument_error for a schedule that the stages cannot run, as `require_to_run` says, and
+///          for other numbers of ranks or micro-batches, an empty micro-batch, another model's
+///          optimizer, and a step that is under way; as the loss for the shape of a target. Later
+///          numeric_error for a loss that is not finite; as `Step`: parameters are then as before,
+///          and the run ends, because the other stages wait for the messages of this one
 template <class Stage, class Target, class Chosen, class Rule>
 double train_pipeline_step(Stage& stage, const PipelineSchedule& schedule,
                            const std::vector<typename Stage::input_view>& x,
                            const std::vector<Target>& targets, const Chosen& loss,
                            Optimizer<Rule, typename Stage::model_type>& optimizer) {
-  std::exception_ptr refusal;
-  try {
-    detail::require_step(stage, schedule, x, targets, loss, optimizer);
-  } catch (...) {
-    refusal = std::current_exception();
-  }
+  HostRanks all_ranks(stage.model().run(), stage.all_ranks());
+  detail::on_all_ranks<collective_error>(
+      all_ranks, [&] { detail::require_step(stage, schedule, x, targets, loss, optimizer); });
   std::size_t samples = 0;
   for (const auto& one : x) samples += detail::samples_of(one);
-  const auto given = gathered(
-      stage.all_ranks(),
-      detail::GivenPipelineStep{samples, static_cast<std::uint32_t>(x.size()), detail::digest(x),
-                                detail::digest(schedule), refusal != nullptr ? 1U : 0U});
-  if (refusal) std::rethrow_exception(refusal);
-  detail::require_agreed(given, "the step of the pipeline");
-  for (std::size_t rank = 0; rank < given.size(); ++rank)
-    if (given[rank].is_refused != 0)
-      throw collective_error({"rank ", rank,
-                              " refuses this step of the pipeline, and its own error says why; no "
-                              "rank has begun it"});
+  const detail::GivenPipelineStep given{samples, static_cast<std::uint32_t>(x.size()),
+                                        detail::digest(x), detail::digest(schedule)};
+  detail::require_agreed(gathered(stage.all_ranks(), given), "the step of the pipeline");
   Step step(optimizer, samples);
   detail::PipelineRun<Stage, Target, Chosen, Rule> run(stage, x, targets, loss, samples, step);
   run.run(schedule.of(stage.line().rank()));

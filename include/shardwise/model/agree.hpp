@@ -1,6 +1,7 @@
 #pragma once
 // Agreement of ranks: either all ranks continue, or all throw.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -28,9 +29,9 @@ std::string broadcast_text(R& ranks, const std::string& text, int root) {
 }
 
 /// Calls `call`, which must not communicate, on every rank, and returns when all have returned. If
-/// it throws on some ranks, all ranks throw: those ranks their own exception, the others a
-/// data_error with the message of the first of them. A collective.
-template <AgreeingRanks R, class Call>
+/// it throws on some ranks, all ranks throw: those ranks their own exception, the others an error
+/// of the type `Told` with the message of the first of them. A collective.
+template <class Told = data_error, AgreeingRanks R, class Call>
 void on_all_ranks(R& ranks, Call&& call) {
   std::exception_ptr mine;
   std::string text;
@@ -49,19 +50,17 @@ void on_all_ranks(R& ranks, Call&& call) {
   if (first == fine) return;
   const std::string message = broadcast_text(ranks, text, first);
   if (mine) std::rethrow_exception(mine);
-  throw data_error({"rank ", first, ": ", message});
+  throw Told({"rank ", first, ": ", message});
 }
 
 /// Whether `value` is the same on all ranks. A collective.
 template <AgreeingRanks R>
 bool same_on_all_ranks(R& ranks, std::uint64_t value) {
   const auto mine = static_cast<std::int64_t>(value);
-  std::int64_t least = 0;
-  std::int64_t most = 0;
-  const std::span<const std::int64_t> in(&mine, 1);
-  ranks.all_reduce(in, std::span(&least, 1), Reduction::min);
-  ranks.all_reduce(in, std::span(&most, 1), Reduction::max);
-  return least == most;
+  std::array<std::int64_t, 2> least{mine, ~mine};  // the least ~v is that of the greatest v
+  const std::span<std::int64_t> numbers(least);
+  ranks.all_reduce(std::span<const std::int64_t>(numbers), numbers, Reduction::min);
+  return least[0] == ~least[1];
 }
 
 }  // namespace detail
