@@ -27,6 +27,7 @@
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/pipeline/step.hpp"
+#include "support/count_allocations.hpp"
 #include "support/error_of.hpp"
 #include "support/messages.hpp"
 
@@ -278,6 +279,20 @@ TEST_CASE("a pipeline has the bits of a Step with the same batches, in float, bf
   check_bits_of_steps<float>();
   check_bits_of_steps<bf16>();
   check_bits_of_steps<fp16>();
+}
+
+TEST_CASE("after the second step of a pipeline nothing is allocated") {
+  run_mesh({.pipeline = 2, .data = 2}, [](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), [](auto& stage) {
+      Optimizer optimizer(stage.model(), rule, Keep::state_over_data);
+      const MicroBatches batches({2, 2, 2, 2}, stage.place());
+      const PipelineSchedule schedule = one_f_one_b(2, 4);
+      CHECK(testing::allocated_after_second([&] {
+              train_pipeline_step(stage, schedule, batches.inputs, batches.targets, CrossEntropy{},
+                                  optimizer);
+            }) == 0);
+    });
+  });
 }
 
 TEST_CASE("steps that do not fit the pipeline are refused on all ranks") {

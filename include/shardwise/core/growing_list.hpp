@@ -1,6 +1,7 @@
 #pragma once
 // A list that grows, in constant expressions too.
 
+#include <algorithm>
 #include <cstddef>
 #include <initializer_list>
 #include <type_traits>
@@ -44,6 +45,10 @@ class GrowingList {
   constexpr const T& operator[](std::size_t i) const { return entries_[i]; }
   constexpr const T* begin() const { return entries_; }
   constexpr const T* end() const { return entries_ + size_; }
+
+  friend constexpr bool operator==(const GrowingList& a, const GrowingList& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
 
  private:
   constexpr GrowingList(const T* from, std::size_t size) : GrowingList(from, size, size) {}

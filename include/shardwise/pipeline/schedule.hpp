@@ -89,6 +89,8 @@ class PipelineSchedule {
     return {actions_.begin() + begin, ends_[number] - begin};
   }
 
+  friend constexpr bool operator==(const PipelineSchedule&, const PipelineSchedule&) = default;
+
   /// The number of pairs of a chunk and a micro-batch.
   constexpr std::size_t batches_in_chunks() const { return number(chunks_, 0); }
   /// The number of such a pair, counted from 0.

@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "shardwise/comm/detail/agreed.hpp"
 #include "shardwise/comm/gathered.hpp"
@@ -16,8 +17,11 @@
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/model/value.hpp"
 #include "shardwise/pipeline/cut.hpp"
+#include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage_layers.hpp"
+#include "shardwise/train/losses.hpp"
 
 namespace shardwise {
 
@@ -42,6 +46,21 @@ MeshRanks<C> stage_ranks(MeshRanks<C>& ranks) {
   C group = static_cast<C&>(ranks).split(ranks.place()[MeshAxis::pipeline].rank, ranks.rank());
   return MeshRanks<C>(std::move(group), sizes, {ranks.order()});
 }
+
+/// What one micro-batch under way keeps on a stage besides what is in its flight of the model M.
+template <class M>
+struct MicroBatchUnderWay {
+  bool is_free = true;  ///< whether there is none
+  std::size_t number = 0;
+  Value<typename M::dtype, typename M::input_layout> input{};  ///< unless it is the caller's
+  loss_gradient_t<M> gradient{};                               ///< on the last stage
+};
+
+/// A schedule that ranks have found good, and its hash.
+struct CheckedSchedule {
+  PipelineSchedule schedule{0};
+  std::uint32_t digest = 0;
+};
 
 /// The places where a stage begins and ends.
 template <class L, auto Cut, std::size_t Stage>
@@ -108,6 +127,12 @@ class PipelineStage {
   /// The shape of the stage's input for a batch of this shape.
   Shape input_shape(const Shape& in) const { return detail::shape_at<range.begin>(whole_, in); }
 
+  ///@{
+  /// For `train_pipeline_step`: what it keeps from step to step.
+  detail::CheckedSchedule& checked_schedule() { return checked_schedule_; }
+  auto& under_way() { return under_way_; }
+  ///@}
+
  private:
   /// Looks at all layers of the whole.
   static layers layers_for(const Architecture& whole, const Shape& in) {
@@ -124,6 +149,8 @@ class PipelineStage {
   decltype(std::declval<Ranks&>().along(MeshAxis::pipeline)) line_;  // a reference
   Ranks ranks_;
   model_type model_;
+  detail::CheckedSchedule checked_schedule_{};
+  std::vector<detail::MicroBatchUnderWay<model_type>> under_way_{};  // by flight
 };
 
 /// Cuts the Sequential `whole` into stages at the places of `Cut`, a std::array of CutPlace in the

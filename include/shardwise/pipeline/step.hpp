@@ -40,6 +40,12 @@ struct GivenPipelineStep {
                      " micro-batches, whose sizes have the hash ", given.sizes,
                      ", by a schedule with the hash ", given.schedule});
   }
+  /// A hash of it.
+  friend std::uint64_t digest(const GivenPipelineStep& given) {
+    const auto samples = static_cast<std::uint32_t>(given.samples);
+    return std::uint64_t{mixed(samples, given.micro_batches)} << 32 |
+           mixed(given.sizes, given.schedule);
+  }
 };
 
 /// A hash of the sizes of micro-batches.
@@ -77,21 +83,14 @@ constexpr Sends sends_of() {
   }
 }
 
-/// Throws argument_error for a schedule that stages on so many ranks cannot run for so many inputs
-/// and targets.
-inline void require_schedule(const PipelineSchedule& schedule, Sends sends, int ranks,
-                             std::size_t inputs, std::size_t targets) {
+/// Throws argument_error for a schedule that stages on so many ranks cannot run.
+inline void require_schedule(const PipelineSchedule& schedule, Sends sends, int ranks) {
   require_to_run(schedule, sends);
   if (schedule.ranks() != ranks || schedule.chunks() != 1)
     throw argument_error({"pipeline: the schedule is for ", schedule.ranks(), " ranks with ",
                           schedule.chunks(), schedule.chunks() == 1 ? " stage" : " stages",
                           " each, but there are ", ranks,
                           " ranks with one stage each; make the schedule for these"});
-  const auto micro_batches = static_cast<std::size_t>(schedule.micro_batches());
-  if (inputs != micro_batches || targets != micro_batches)
-    throw argument_error({"pipeline: the schedule is for ", micro_batches, " micro-batches, but ",
-                          inputs, " inputs and ", targets,
-                          " targets were given; give one of each for each micro-batch"});
   for (int rank = 0; rank < ranks; ++rank) {
     int next = 0;
     for (const PipelineAction& action : schedule.of(rank)) {
@@ -109,6 +108,24 @@ inline void require_schedule(const PipelineSchedule& schedule, Sends sends, int 
   }
 }
 
+/// Does that for a schedule that is not `checked`, which it is then.
+template <class Line>
+void require_checked(CheckedSchedule& checked, const PipelineSchedule& schedule, const Line& line) {
+  if (checked.schedule == schedule) return;
+  require_schedule(schedule, sends_of<Line>(), line.size());
+  checked = {schedule, digest(schedule)};
+}
+
+/// Throws argument_error for other numbers of inputs and targets than of micro-batches.
+inline void require_micro_batches(const PipelineSchedule& schedule, std::size_t inputs,
+                                  std::size_t targets) {
+  const auto micro_batches = static_cast<std::size_t>(schedule.micro_batches());
+  if (inputs != micro_batches || targets != micro_batches)
+    throw argument_error({"pipeline: the schedule is for ", micro_batches, " micro-batches, but ",
+                          inputs, " inputs and ", targets,
+                          " targets were given; give one of each for each micro-batch"});
+}
+
 /// Throws what is wrong with a step, as far as this rank sees it before it sends anything.
 template <class Stage, class Target, class Chosen, class Rule>
 void require_step(Stage& stage, const PipelineSchedule& schedule,
@@ -117,8 +134,8 @@ void require_step(Stage& stage, const PipelineSchedule& schedule,
                   const Optimizer<Rule, typename Stage::model_type>& optimizer) {
   require_own(stage.model(), optimizer, "train_pipeline_step");
   require_between_steps(stage.model(), "train_pipeline_step");
-  using Line = std::remove_cvref_t<decltype(stage.line())>;
-  require_schedule(schedule, sends_of<Line>(), stage.line().size(), x.size(), targets.size());
+  require_checked(stage.checked_schedule(), schedule, stage.line());
+  require_micro_batches(schedule, x.size(), targets.size());
   for (std::size_t k = 0; k < x.size(); ++k) {
     if (samples_of(x[k]) == 0)
       throw argument_error({"pipeline: micro-batch ", k, " has no samples; leave it out"});
@@ -140,7 +157,9 @@ class PipelineRun {
   PipelineRun(Stage& stage, std::span<const typename Stage::input_view> x,
               std::span<const Target> targets, const Chosen& loss, std::size_t samples,
               Step<M, Rule>& step)
-      : stage_(stage), x_(x), targets_(targets), chosen_(loss), samples_(samples), step_(step) {}
+      : stage_(stage), x_(x), targets_(targets), chosen_(loss), samples_(samples), step_(step) {
+    for (UnderWay& flight : flights_) flight = {};
+  }
 
   void run(std::span<const PipelineAction> actions) {
     for (const PipelineAction& action : actions) {
@@ -157,20 +176,14 @@ class PipelineRun {
   double loss() const { return loss_; }
 
  private:
-  /// What one flight keeps besides what the model does.
-  struct UnderWay {
-    bool is_free = true;
-    std::size_t batch = 0;
-    Value<T, Input> input{};  // unless it is the caller's
-    std::conditional_t<Stage::is_last, loss_gradient_t<M>, Nothing> gradient{};
-  };
+  using UnderWay = MicroBatchUnderWay<M>;
 
   M& model() { return stage_.model(); }
 
   void forward(std::size_t batch) {
     const std::size_t number = free_flight();
     UnderWay& flight = flights_[number];
-    flight.batch = batch;
+    flight.number = batch;
     flight.is_free = false;
     step_.set_batch(samples_of(x_[batch]));
     const auto y = model().forward(Flight{number}, input(flight));
@@ -191,11 +204,11 @@ class PipelineRun {
 
   typename M::input_view input(UnderWay& flight) {
     if constexpr (Stage::is_first) {
-      return x_[flight.batch];
+      return x_[flight.number];
     } else {
-      flight.input = Value<T, Input>(model().run().pool,
-                                     stage_.input_shape(x_[flight.batch].global()), stage_.place());
-      receive(flight.input.writable().span(), -1, flight.batch, Phase::forward);
+      flight.input = Value<T, Input>(
+          model().run().pool, stage_.input_shape(x_[flight.number].global()), stage_.place());
+      receive(flight.input.writable().span(), -1, flight.number, Phase::forward);
       return flight.input.view();
     }
   }
@@ -214,8 +227,7 @@ class PipelineRun {
       receive(dy.writable().span(), 1, batch, Phase::backward);
       go_back(number, dy.view());
     }
-    flight.input = {};
-    flight.is_free = true;
+    flight = {};
   }
 
   template <class View>
@@ -224,7 +236,7 @@ class PipelineRun {
       model().backward(Flight{number}, dy);
     } else {
       const auto dx = model().backward(Flight{number}, dy);
-      send(dx.span(), -1, flights_[number].batch, Phase::backward);
+      send(dx.span(), -1, flights_[number].number, Phase::backward);
     }
   }
 
@@ -240,7 +252,7 @@ class PipelineRun {
   }
   std::size_t flight_of(std::size_t batch) const {
     std::size_t number = 0;
-    while (flights_[number].is_free || flights_[number].batch != batch) ++number;
+    while (flights_[number].is_free || flights_[number].number != batch) ++number;
     return number;
   }
 
@@ -266,7 +278,7 @@ class PipelineRun {
   std::size_t samples_;
   Step<M, Rule>& step_;
   double loss_ = 0;
-  std::vector<UnderWay> flights_{};
+  std::vector<UnderWay>& flights_ = stage_.under_way();
 };
 
 }  // namespace detail
@@ -278,8 +290,8 @@ class PipelineRun {
 /// with the same schedule and the same shapes; the elements of `x` are read on the first stage,
 /// those of `targets` on the last, and are not compared. `time_of(schedule).most_in_flight` says
 /// how many flights the model of each stage gets. `layer_losses()` of a stage's model are those of
-/// its own layers. A step allocates a few lists of the host.
-/// sends    an all-reduce of one int32 and an all-gather of 24 bytes of each rank; along `pipeline`
+/// its own layers. After the first steps with a schedule, steps allocate no memory.
+/// sends    an all-reduce of one int32 and one of two int64 of each rank; along `pipeline`
 ///          one message for each micro-batch in each direction between neighbouring stages, and an
 ///          all-reduce of one double; what the models of the stages send
 /// throws   before anything else is sent, on every rank: collective_error if ranks were given other
@@ -300,8 +312,9 @@ double train_pipeline_step(Stage& stage, const PipelineSchedule& schedule,
   std::size_t samples = 0;
   for (const auto& one : x) samples += detail::samples_of(one);
   const detail::GivenPipelineStep given{samples, static_cast<std::uint32_t>(x.size()),
-                                        detail::digest(x), detail::digest(schedule)};
-  detail::require_agreed(gathered(stage.all_ranks(), given), "the step of the pipeline");
+                                        detail::digest(x), stage.checked_schedule().digest};
+  if (!detail::same_on_all_ranks(all_ranks, digest(given)))
+    detail::require_agreed(gathered(stage.all_ranks(), given), "the step of the pipeline");
   Step step(optimizer, samples);
   detail::PipelineRun<Stage, Target, Chosen, Rule> run(stage, x, targets, loss, samples, step);
   run.run(schedule.of(stage.line().rank()));
