@@ -94,4 +94,12 @@ concept Communicator = detail::Moves<C, float> && detail::Moves<C, double> &&
   { c.split(number, number) } -> std::same_as<C>;
 };
 
+/// A communicator whose collectives take memory of a device, and not of the host: it has a static
+/// member `takes_device_memory` that is true.
+/// valid: `NcclCommunicator`      invalid: `ThreadCommunicator`
+template <class C>
+concept TakesDeviceMemory = Communicator<C> && requires {
+  requires C::takes_device_memory;
+};
+
 }  // namespace shardwise

@@ -30,7 +30,7 @@ class WrappedCommunicator : public Collectives<Self> {
   /// The level of checks of redistributions and models on these ranks: that of `Inner`.
   static constexpr CheckLevel check_level = check_level_of<Inner>();
   /// Whether its collectives take memory of a device, as on `Inner`.
-  static constexpr bool takes_device_memory = requires { requires Inner::takes_device_memory; };
+  static constexpr bool takes_device_memory = TakesDeviceMemory<Inner>;
 
   /// The same rank as `inner`.
   explicit WrappedCommunicator(Inner inner) : inner_(std::move(inner)) {}

@@ -76,11 +76,7 @@ inline std::uint32_t digest(const PipelineSchedule& schedule) {
 /// How ranks of the type C send: messages that are work of a device may meet their receives.
 template <class C>
 constexpr Sends sends_of() {
-  if constexpr (requires { requires C::takes_device_memory; }) {
-    return Sends::meeting;
-  } else {
-    return Sends::buffered;
-  }
+  return TakesDeviceMemory<C> ? Sends::meeting : Sends::buffered;
 }
 
 /// Throws argument_error for a schedule that stages on so many ranks cannot run.

@@ -29,9 +29,7 @@ inline constexpr bool moves_nothing = R::movement == Movement::none || AloneByTy
 /// the host; those with `takes_device_memory` take memory of a device.
 /// valid: `reaches_tensors<ThreadCommunicator, Reference>`
 template <Communicator C, class B>
-inline constexpr bool reaches_tensors = AloneByType<C> || DeviceBackend<B> == requires {
-  requires C::takes_device_memory;
-};
+inline constexpr bool reaches_tensors = AloneByType<C> || DeviceBackend<B> == TakesDeviceMemory<C>;
 
 namespace detail {
 

@@ -28,10 +28,7 @@ namespace shardwise::detail::nccl {
 
 /// Ranks whose collectives take memory of the host.
 template <class C>
-concept HostRanks = !requires {
-  requires C::takes_device_memory;
-}
-&&Communicator<C>;
+concept HostRanks = Communicator<C> && !TakesDeviceMemory<C>;
 
 /// The ranks of a group that was connected without an exchange before it exchange their levels of
 /// checks, see agreed_checks(). All of them call.
