@@ -46,6 +46,14 @@ consteval bool is_applied_before() {
   }
 }
 
+/// Whether is_good(number of a place) for all places of a cut.
+template <auto Cut, class F>
+consteval bool all_places(F is_good) {
+  for (std::size_t i = 0; i < Cut.size(); ++i)
+    if (!is_good(i)) return false;
+  return true;
+}
+
 /// The error for a cut that L does not have.
 template <class L, class E, auto Cut>
 consteval bool must_be_cut() {
@@ -57,42 +65,27 @@ consteval bool must_be_cut() {
   static_assert(is_chain,
                 "A pipeline cuts a Sequential, in which each part reads the part before it. Put "
                 "other compositions into a Sequential as its parts.");
-  constexpr bool is_sorted = [] {
-    CutPlace before{};
-    bool good = true;
-    for (const CutPlace& place : Cut) {
-      good = good && before < place;
-      before = place;
-    }
-    return good;
-  }();
-  constexpr bool is_inside = [] {
-    bool good = true;
-    for (const CutPlace& place : Cut) good = good && place.part < L::size;
-    return good;
-  }();
-  static_assert(is_sorted && is_inside,
+  constexpr bool is_sorted = all_places<Cut>([](std::size_t i) {
+    return (i == 0 ? CutPlace{} : Cut[i == 0 ? 0 : i - 1]) < Cut[i] && Cut[i].part < L::size;
+  });
+  static_assert(is_sorted,
                 "The places of a cut are in the order of the layers, each after the one before, "
                 "behind the first layer and before the end of the last part.");
   constexpr bool has_blocks = []<std::size_t... Is>(std::index_sequence<Is...>) {
-    bool good = true;
-    for (const CutPlace& place : Cut)
-      good =
-          good && (place.block == 0 ||
-                   (... || (Is == place.part &&
-                            place.block < static_times_of<typename L::template layer_type<Is>>)));
-    return good;
+    return all_places<Cut>([](std::size_t i) {
+      return Cut[i].block == 0 ||
+             (... || (Is == Cut[i].part &&
+                      Cut[i].block < static_times_of<typename L::template layer_type<Is>>));
+    });
   }
   (std::make_index_sequence<L::size>{});
   static_assert(has_blocks,
                 "A cut inside a part needs a Repeat with more blocks than the number in CutPlace, "
                 "and that number in its type: Repeat<24, Block>.");
   constexpr bool is_between = []<std::size_t... Is>(std::index_sequence<Is...>) {
-    bool good = true;
-    for (const CutPlace& place : Cut)
-      good = good &&
-             (place.block > 0 || !(... || (Is == place.part && is_applied_before<L, E, Is>())));
-    return good;
+    return all_places<Cut>([](std::size_t i) {
+      return Cut[i].block > 0 || !(... || (Is == Cut[i].part && is_applied_before<L, E, Is>()));
+    });
   }
   (std::make_index_sequence<L::size>{});
   static_assert(is_between,
