@@ -73,10 +73,9 @@ namespace detail {
 class MpiPaths {
  public:
   constexpr MpiPaths(int ranks, Dtype dtype)
-      : ranks_(ranks), bytes_(static_cast<double>(size_of(dtype))) {
-    const bool is_short = dtype == Dtype::bfloat16 || dtype == Dtype::float16;
-    sum_bytes_ = is_short ? 4 : bytes_;
-  }
+      : ranks_(ranks),
+        bytes_(static_cast<double>(size_of(dtype))),
+        sum_bytes_(static_cast<double>(size_of(accumulated(dtype)))) {}
 
   constexpr CriticalPath header() const {
     return is_direct() ? CriticalPath{1, 48 * others()} : CriticalPath{rounds(), 48 * rounds()};
@@ -114,7 +113,7 @@ class MpiPaths {
 
   int ranks_;
   double bytes_;
-  double sum_bytes_ = 0;
+  double sum_bytes_;
 };
 
 }  // namespace detail

@@ -33,9 +33,7 @@ struct Sending {
   ///@}
 
   /// Of the exchanges inside layers and losses: accumulate_t of the values' dtype.
-  constexpr Dtype exchanges() const {
-    return values == Dtype::bfloat16 || values == Dtype::float16 ? Dtype::float32 : values;
-  }
+  constexpr Dtype exchanges() const { return accumulated(values); }
 };
 
 }  // namespace shardwise
