@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "shardwise/core/shape.hpp"
 #include "shardwise/core/type_set.hpp"
@@ -16,6 +18,7 @@
 #include "shardwise/model/parameter_list.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/model/shared_parameters.hpp"
 
 namespace shardwise {
 
@@ -27,6 +30,31 @@ struct Binder {
   detail::KeptByParts& kept;                   ///< of its first flight, to be filled
   std::string path{};                          ///< prefix of a parameter's name: "3.1."
   std::uint64_t next_ordinal = 0;              ///< of the next layer with parameters or randomness
+  std::vector<SharedByStages> shared_by_stages{};  ///< of which this model is one
+
+  /// Reserves memory for parameters that several stages have, before any layer does: in the order
+  /// of their owners, which is the same on all of these stages.
+  void share_by_stages(std::vector<SharedByStages> all) {
+    shared_by_stages = std::move(all);
+    for (SharedByStages& one : shared_by_stages)
+      for (std::size_t i = 0; i < one.specs.size(); ++i)
+        one.slots.push_back(run.parameters.reserve(one.elements[i], on_stages(one.holdings[i]),
+                                                   one.specs[i].decays));
+  }
+
+  /// Those with this tag that this layer owns; null if no other stage has them.
+  const SharedByStages* owned_for_stages(const void* tag) const {
+    for (const SharedByStages& one : shared_by_stages)
+      if (one.tag == tag && one.is_owned_here && one.path == path) return &one;
+    return nullptr;
+  }
+  /// Those with this tag whose owner is in an earlier stage; null once this model has them.
+  const SharedByStages* owned_elsewhere(const void* tag) const {
+    if (run.shared.has_owner(tag)) return nullptr;
+    for (const SharedByStages& one : shared_by_stages)
+      if (one.tag == tag && !one.is_owned_here) return &one;
+    return nullptr;
+  }
 };
 
 namespace detail {
@@ -54,6 +82,14 @@ using parameter_of =
     Parameter<typename Context::precision::parameter, typename Context::precision::gradient,
               typename Use::stored, typename Use::used>;
 
+/// Lists parameter `number` of the layer with this path.
+template <class Use, class Context>
+void list(Binder<Context>& binder, const std::string& path, const ParameterSpec& spec,
+          const ParameterSlot& slot, std::uint64_t ordinal, std::uint64_t number) {
+  binder.parameters.add({sentence({path, spec.name}), spec, slot, ordinal, number,
+                         &identity_of<parameter_of<Context, Use>>});
+}
+
 /// Reserves memory for parameter `number` of a layer, and lists it.
 template <class Use, class Context>
 ParameterSlot reserve(Binder<Context>& binder, const ParameterSpec& spec, std::uint64_t ordinal,
@@ -61,12 +97,12 @@ ParameterSlot reserve(Binder<Context>& binder, const ParameterSpec& spec, std::u
   const Shape local = local_shape<typename Use::stored>(spec.shape, binder.run.place());
   const ParameterSlot slot =
       binder.run.parameters.reserve(local.elements(), holding_of<Use>, spec.decays);
-  binder.parameters.add({sentence({binder.path, spec.name}), spec, slot, ordinal, number,
-                         &identity_of<parameter_of<Context, Use>>});
+  list<Use>(binder, binder.path, spec, slot, ordinal, number);
   return slot;
 }
 
-/// The parameters that a layer owns; `Uses` is the std::tuple of their uses.
+/// The parameters that a layer owns or, if it borrows them, that it may own in place of a layer in
+/// another stage of a pipeline; `Uses` is the std::tuple of their uses.
 template <class Context, class Uses>
 struct OwnParameters;
 template <class Context, class... Uses>
@@ -79,6 +115,14 @@ struct OwnParameters<Context, std::tuple<Uses...>> {
                       std::uint64_t ordinal) {
     std::size_t i = 0;
     ((bound.slots[i] = detail::reserve<Uses>(binder, bound.specs[i], ordinal, i), ++i), ...);
+  }
+
+  /// Lists those that several stages have, which have their memory.
+  static void list(Binder<Context>& binder, const SharedByStages& shared) {
+    std::size_t i = 0;
+    ((detail::list<Uses>(binder, shared.path, shared.specs[i], shared.slots[i], shared.ordinal, i),
+      ++i),
+     ...);
   }
 };
 

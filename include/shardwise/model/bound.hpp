@@ -121,11 +121,10 @@ class Bound {
   using F = Frame<In, S, Parameters, exchanges_t<L, In>>;
   static constexpr std::size_t parameter_count = F::parameter_count;
   static constexpr bool owns_parameters = parameter_count > 0 && !detail::borrows_parameters<L>;
-  using Own =
-      detail::OwnParameters<Ctx, std::conditional_t<owns_parameters, Parameters, std::tuple<>>>;
+  using Own = detail::OwnParameters<Ctx, Parameters>;
 
  public:
-  /// The types of the parameters that the layer owns.
+  /// The types of the parameters that the layer uses.
   using parameter_types = typename Own::types;
 
   /// Throws shape_error if the layer cannot take inputs of shape `in`, as far as that is known.
@@ -339,11 +338,21 @@ class Bound {
     if constexpr (is_sized) detail::require_known(in);
     if constexpr (parameter_count > 0) parameters.specs = layer.parameter_specs(in);
     if constexpr (detail::borrows_parameters<L>) {
+      if (const SharedByStages* owner = binder.owned_elsewhere(tag())) {
+        Own::list(binder, *owner);
+        binder.run.shared.own(tag(), owner->slots, owner->specs);
+      }
       parameters.shared = binder.run.shared.borrow(tag(), parameters.slots, parameters.specs);
+    } else if constexpr (detail::is_shared<L>) {
+      if (const SharedByStages* shared = binder.owned_for_stages(tag())) {
+        Own::list(binder, *shared);
+        std::copy(shared->slots.begin(), shared->slots.end(), parameters.slots.begin());
+      } else {
+        Own::reserve(binder, parameters, ordinal);
+      }
+      parameters.shared = binder.run.shared.own(tag(), parameters.slots, parameters.specs);
     } else if constexpr (owns_parameters) {
       Own::reserve(binder, parameters, ordinal);
-      if constexpr (detail::is_shared<L>)
-        parameters.shared = binder.run.shared.own(tag(), parameters.slots, parameters.specs);
     }
     return parameters;
   }

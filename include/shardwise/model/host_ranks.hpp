@@ -31,8 +31,8 @@ class HostRanks {
   using Ranks = typename Context::communicator;
 
  public:
-  /// Of a model's `run()`, which must outlive it.
-  explicit HostRanks(Run<Context>& run) : HostRanks(run, run.all_ranks) {}
+  /// Of a model's `run()`, which must outlive it; for the model of one stage those of all stages.
+  explicit HostRanks(Run<Context>& run) : HostRanks(run, run.ranks_of_all_stages()) {}
   /// Other ranks, of which those of the model are some. Both must outlive it.
   HostRanks(Run<Context>& run, Ranks& ranks) : run_(run), ranks_(ranks) {}
 

@@ -64,8 +64,7 @@ class Model : public ModelBase<Ctx> {
   static_assert(detail::ends_must_fit<Architecture, E>());
   static_assert(detail::inputs_must_have_gradients<Architecture, Use>(
       std::make_index_sequence<tensors_of<typename E::offered>>{}));
-  static_assert(detail::all_shared_match(detail::SharingLayers<>{},
-                                         detail::sharing_layers<Architecture, E>()));
+  static_assert(detail::shared_must_match_in<Architecture, E>());
 
  public:
   ///@{
@@ -340,8 +339,10 @@ class Model : public ModelBase<Ctx> {
 
   BoundArchitecture bind(const input_shapes& in) {
     Binder<Ctx> binder{run_, parameters_, run_.flight->parts};
-    if constexpr (detail::LayersOfStage<Architecture>)
+    if constexpr (detail::LayersOfStage<Architecture>) {
       binder.next_ordinal = architecture_.first_ordinal();
+      binder.share_by_stages(architecture_.shared_by_stages());
+    }
     try {
       return BoundArchitecture(architecture_, in, binder);
     } catch (error& e) {

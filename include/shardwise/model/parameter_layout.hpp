@@ -17,12 +17,30 @@ inline constexpr bool owes_reduction = Use::debt::movement == Movement::all_redu
 /// How the ranks hold a parameter and its gradient.
 enum class Holding : std::uint8_t {
   owing,  ///< whole on every rank; the gradient is one summand on each rank until it is settled
-  alike,  ///< whole on every rank, the gradient too
-  split   ///< one block on each rank
+  owing_on_stages,  ///< the same of a parameter that several stages of a pipeline have
+  alike,            ///< whole on every rank, the gradient too
+  alike_on_stages,  ///< the same of a parameter that several stages have
+  split,            ///< one block on each rank
+  split_on_stages   ///< the same of a parameter that several stages have
 };
 
 /// In the order of their parameters in memory.
-inline constexpr std::array holdings{Holding::owing, Holding::alike, Holding::split};
+inline constexpr std::array holdings{Holding::owing, Holding::owing_on_stages,
+                                     Holding::alike, Holding::alike_on_stages,
+                                     Holding::split, Holding::split_on_stages};
+
+///@{
+/// What a Holding says: whether the gradient is owed, whether each rank has a block, and whether
+/// several stages of a pipeline have the parameter.
+constexpr bool is_owing(Holding holding) { return holding <= Holding::owing_on_stages; }
+constexpr bool is_split(Holding holding) { return holding >= Holding::split; }
+constexpr bool is_on_stages(Holding holding) { return static_cast<int>(holding) % 2 == 1; }
+///@}
+
+/// The Holding of a parameter of one stage, if several stages have it.
+constexpr Holding on_stages(Holding of_one) {
+  return static_cast<Holding>(static_cast<int>(of_one) + 1);
+}
 
 /// How the ranks hold a parameter that is used as `Use`, a ParameterUse.
 template <class Use>
@@ -39,9 +57,10 @@ struct ParameterSlot {
 
 /// The order of all parameters of a rank, and of their gradients: first those with an owed
 /// reduction, without gaps, so that they are settled together; then those that all ranks hold
-/// alike; then the split ones. In each group, those that decay come first, see
-/// ParameterSpec::decays. Each parameter of the last two groups is padded to whole cache lines,
-/// unless they are made dense.
+/// alike; then the split ones. Of each of these, those that several stages of a pipeline have are a
+/// group of their own, so that it has the same order on all of these stages. In each group, those
+/// that decay come first, see ParameterSpec::decays. Each parameter without an owed reduction is
+/// padded to whole cache lines, unless they are made dense.
 class ParameterLayout {
  public:
   /// For elements of at least `bytes` bytes.
@@ -52,7 +71,7 @@ class ParameterLayout {
     Group& group = groups_[static_cast<std::size_t>(holding)];
     std::size_t& end = decays ? group.decaying : group.others;
     const ParameterSlot slot{holding, decays, end};
-    end += holding == Holding::owing || is_dense_ ? elements : padded(elements);
+    end += is_owing(holding) || is_dense_ ? elements : padded(elements);
     return slot;
   }
 
@@ -61,7 +80,13 @@ class ParameterLayout {
   constexpr void make_dense() { is_dense_ = true; }
 
   /// Elements of all parameters, gaps included.
-  constexpr std::size_t size() const { return elements_of(Holding::split).end(); }
+  constexpr std::size_t size() const { return elements_of(holdings.back()).end(); }
+
+  /// Elements of the parameters with an owed reduction.
+  constexpr std::size_t owing_size() const {
+    const Interval last = elements_of(Holding::owing_on_stages);
+    return last.size > 0 ? last.end() : group(Holding::owing).size();
+  }
 
   /// The elements of one group.
   constexpr Interval elements_of(Holding holding) const {
@@ -101,13 +126,14 @@ class ParameterLayout {
     return groups_[static_cast<std::size_t>(holding)];
   }
   constexpr std::size_t begin_of(Holding holding) const {
-    if (holding == Holding::owing) return 0;
-    return padded(group(Holding::owing).size()) +
-           (holding == Holding::split ? padded(group(Holding::alike).size()) : 0);
+    std::size_t begin = 0;
+    for (const Holding before : holdings)
+      if (before < holding) begin += padded(group(before).size());
+    return begin;
   }
 
   std::size_t line_;
-  std::array<Group, 3> groups_{};  // by Holding
+  std::array<Group, holdings.size()> groups_{};  // by Holding
   bool is_dense_ = false;
 };
 

@@ -167,7 +167,7 @@ class ParameterMemory : public ParameterLayout {
   }
   template <class Backend>
   void collect_owing(Backend& backend) {
-    collect_to(backend, elements_of(Holding::owing).size, Write::replace);
+    collect_to(backend, owing_size(), Write::replace);
   }
   ///@}
 

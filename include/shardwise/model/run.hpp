@@ -59,6 +59,12 @@ struct Run {
   detail::ranks_of_layers_t<typename Context::communicator>& ranks;  ///< that share the layers
   typename Context::communicator& all_ranks;                         ///< of the model
   typename Context::backend& backend;                                ///< that computes the tensors
+  ///@{
+  /// In the model of one stage of a pipeline: the ranks of all stages, and of the ranks along
+  /// `pipeline` those with whose stages this one shares parameters. Null if there are none.
+  typename Context::communicator* all_stages = nullptr;
+  detail::ranks_of_layers_t<typename Context::communicator>* sharing_stages = nullptr;
+  ///@}
   Pool pool{detail::memory_of(backend)};  ///< for memory that is reused in later calls
   ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
   SharedParameters shared{};                                  ///< those that several layers use
@@ -134,6 +140,11 @@ struct Run {
   /// Adds the loss of a layer for this batch to `layer_losses`, by the batch's share of the step.
   void add_layer_loss(double loss) {
     layer_losses += loss * (under_way == nullptr ? 1 : under_way->batch_share);
+  }
+
+  /// All ranks of the training: those of all stages, if this is the model of one.
+  typename Context::communicator& ranks_of_all_stages() const {
+    return all_stages == nullptr ? all_ranks : *all_stages;
   }
 
   /// The number of this rank among those that share the layers, and their number.
@@ -290,6 +301,18 @@ void reduce_along(Run<Context>& run, MeshAxis axis, std::string (*name)(), std::
   observed(run, name, shardwise::all_reduce(numbers.size(), dtype_v<T>).over(axis), [&] {
     run.all_ranks.along(axis).all_reduce(std::span<const T>(numbers), numbers, reduction);
   });
+}
+
+/// numbers = their reduction over the stages of a pipeline; nothing if the model is no stage.
+template <class Context, class T>
+void reduce_over_stages(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
+                        Reduction reduction = Reduction::sum) {
+  if (run.all_stages == nullptr) return;
+  observed(run, name, shardwise::all_reduce(numbers.size(), dtype_v<T>).over(MeshAxis::pipeline),
+           [&] {
+             run.all_stages->along(MeshAxis::pipeline)
+                 .all_reduce(std::span<const T>(numbers), numbers, reduction);
+           });
 }
 
 /// numbers = their reduction over the ranks that have other samples of the batch, which must be a

@@ -200,23 +200,38 @@ void sum_share_over_samples(Run<Context>& run, Shares& shares, const Share& shar
                             sum_bucket);
 }
 
+/// numbers = their sums over the stages that share parameters.
+template <class Context, class Reduce>
+void sum_over_sharing_stages(Run<Context>& run, std::span<Reduce> numbers) {
+  observed(run, name_of_gradients,
+           shardwise::all_reduce(numbers.size(), dtype_v<Reduce>).over(MeshAxis::pipeline), [&] {
+             run.sharing_stages->all_reduce(std::span<const Reduce>(numbers), numbers,
+                                            Reduction::sum);
+           });
+}
+
 /// Sums over the ranks the gradients that are summands, once a step. If they are sent in another
 /// dtype, they are rounded to it and back, on one rank too. Gradients that are no summands stay
 /// where layers wrote them. On a mesh the gradients of ranks that have other samples are summands,
-/// too, of every parameter; those sums come first. If shares are given that are cut, only the
-/// gradients of these shares are whole afterwards.
+/// too, of every parameter; those sums come first. Those over the stages of a pipeline that share
+/// parameters come last, so that the copies of these stages get the same bits. If shares are given
+/// that are cut, only the gradients of these shares are whole afterwards.
 template <class Context>
-void settle(Run<Context>& run, [[maybe_unused]] Shares* shares = nullptr) {
+void settle(Run<Context>& run, Shares* shares = nullptr) {
   if (run.gradients != GradientState::summands) return;
   run.gradients = GradientState::whole;
   const auto here = in_phase<Phase::settle>(run);
-  auto owing = run.parameters.owing();
+  const auto mine = [&](Holding holding) {
+    const bool is_cut = shares != nullptr && shares->are_cut();
+    const Interval group = is_cut ? shares->of[static_cast<std::size_t>(holding)].mine
+                                  : run.parameters.elements_of(holding);
+    return run.parameters.gradients().subspan(group.offset, group.size);
+  };
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     if (sample_ranks(run.all_ranks.sizes()) > 1) {
       run.parameters.collect(run.backend);
       if (shares != nullptr && shares->are_cut()) {
         for (const Share& share : shares->of) sum_share_over_samples(run, *shares, share);
-        owing = owing.subspan(shares->of[0].mine.offset, shares->of[0].mine.size);
       } else {
         for (const Holding holding : holdings)
           settle_in_buckets(run, run.parameters.of(holding), [&](auto bucket) {
@@ -226,7 +241,18 @@ void settle(Run<Context>& run, [[maybe_unused]] Shares* shares = nullptr) {
     }
   }
   run.parameters.collect_owing(run.backend);
-  settle_in_buckets(run, owing, [&](auto bucket) { all_reduce(run, name_of_gradients, bucket); });
+  for (const Holding holding : holdings)
+    if (is_owing(holding))
+      settle_in_buckets(run, mine(holding),
+                        [&](auto bucket) { all_reduce(run, name_of_gradients, bucket); });
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    if (run.sharing_stages == nullptr) return;
+    run.parameters.collect(run.backend);
+    for (const Holding holding : holdings)
+      if (is_on_stages(holding))
+        settle_in_buckets(run, mine(holding),
+                          [&](auto bucket) { sum_over_sharing_stages(run, bucket); });
+  }
 }
 
 }  // namespace detail

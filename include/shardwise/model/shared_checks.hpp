@@ -9,6 +9,7 @@
 
 #include "shardwise/model/decide.hpp"
 #include "shardwise/model/layer_checks.hpp"
+#include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/shared.hpp"
 
 namespace shardwise::detail {
@@ -106,6 +107,17 @@ consteval bool all_shared_match(SharingLayers<Before...>,
   }
   return all_shared_match(SharingLayers<Before..., SharingLayer<L, Parameters>>{},
                           SharingLayers<Rest...>{});
+}
+
+/// The errors for layers of a model that share parameters. For a stage of a pipeline those of the
+/// whole model are looked at.
+template <class L, class E>
+consteval bool shared_must_match_in() {
+  if constexpr (LayersOfStage<L>) {
+    return true;
+  } else {
+    return all_shared_match(SharingLayers<>{}, sharing_layers<L, E>());
+  }
 }
 
 }  // namespace shardwise::detail

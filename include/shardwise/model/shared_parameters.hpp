@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "shardwise/core/error.hpp"
@@ -18,9 +20,28 @@ struct SharedUse {
   std::size_t number = 0;  ///< the number of this use of the owner's parameters
 };
 
+/// The parameters of one owner that layers of several stages of a pipeline use. Each of these
+/// stages has them, under the name of the owner and with its initial values.
+struct SharedByStages {
+  const void* tag = nullptr;            ///< identifies them
+  bool is_owned_here = false;           ///< whether the owner is in this stage
+  std::string path{};                   ///< of the owner in the whole model: "0."
+  std::uint64_t ordinal = 0;            ///< of the owner in the whole model
+  std::vector<ParameterSpec> specs{};   ///< of the owner's parameters
+  std::vector<Holding> holdings{};      ///< of each of them, if one stage had it
+  std::vector<std::size_t> elements{};  ///< of each of them on this rank
+  std::vector<ParameterSlot> slots{};   ///< their places in the memory of the stage's model
+};
+
 /// The parameters of one model that several layers use, found by their tag while it is bound.
 class SharedParameters {
  public:
+  /// Whether a layer so far owns parameters with this tag.
+  bool has_owner(const void* tag) const {
+    return std::any_of(owners_.begin(), owners_.end(),
+                       [&](const Owner& owner) { return owner.tag == tag; });
+  }
+
   /// Adds an owner and the places of its parameters.
   SharedUse own(const void* tag, std::span<const ParameterSlot> slots,
                 std::span<const ParameterSpec> specs) {

@@ -52,7 +52,7 @@ struct Shares {
 template <class Context>
 Keep agreed_keep(Run<Context>& run, Keep keep) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    require_agreed(gathered(run.all_ranks, keep), "what an Optimizer keeps");
+    require_agreed(gathered(run.ranks_of_all_stages(), keep), "what an Optimizer keeps");
   } else {
     require_whole("Optimizer", keep);
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage_layers.hpp"
+#include "shardwise/pipeline/stage_sharing.hpp"
 #include "shardwise/train/losses.hpp"
 
 namespace shardwise {
@@ -114,7 +116,13 @@ class PipelineStage {
         all_ranks_(ranks),
         line_(ranks.along(MeshAxis::pipeline)),
         ranks_(detail::stage_ranks(ranks)),
-        model_(layers_for(whole, in), ranks_, seed, input_shape(in)) {}
+        sharing_(sharing_for(whole, in, ranks.place())),
+        model_(layers_for(whole, in, sharing_.here), ranks_, seed, input_shape(in)) {
+    model_.run().all_stages = &all_ranks_;
+    if (sharing_.stages.empty()) return;
+    sharing_ranks_.emplace(line_.split(sharing_.stages.contains(Stage) ? 1 : 0, line_.rank()));
+    if (!sharing_.here.empty()) model_.run().sharing_stages = &*sharing_ranks_;
+  }
 
   /// The model of the stage.
   model_type& model() { return model_; }
@@ -134,10 +142,16 @@ class PipelineStage {
   ///@}
 
  private:
+  static detail::StageSharing sharing_for(const Architecture& whole, const Shape& in,
+                                          const MeshPlace& place) {
+    return detail::stage_sharing<E>(whole, in, Cut, Stage, place[MeshAxis::tensor]);
+  }
+
   /// Looks at all layers of the whole.
-  static layers layers_for(const Architecture& whole, const Shape& in) {
+  static layers layers_for(const Architecture& whole, const Shape& in,
+                           const std::vector<SharedByStages>& shared) {
     try {
-      return layers(whole, detail::ordinals_before<range.begin, E>(whole, in));
+      return layers(whole, detail::ordinals_before<range.begin, E>(whole, in), shared);
     } catch (error& e) {
       e.add_place(name_of<Architecture>());
       throw;
@@ -148,6 +162,9 @@ class PipelineStage {
   Ranks& all_ranks_;
   decltype(std::declval<Ranks&>().along(MeshAxis::pipeline)) line_;  // a reference
   Ranks ranks_;
+  detail::StageSharing sharing_;
+  std::optional<std::remove_cvref_t<decltype(std::declval<Ranks&>().along(MeshAxis::pipeline))>>
+      sharing_ranks_{};  // those with whose stages this one shares parameters
   model_type model_;
   detail::CheckedSchedule checked_schedule_{};
   std::vector<detail::MicroBatchUnderWay<model_type>> under_way_{};  // by flight
@@ -168,11 +185,14 @@ class PipelineStage {
 /// its input, with any batch. Between two stages a value has the layout in which the layer in front
 /// of the cut gives it, but is never a summand, forward or backward. All stages are in the program
 /// of every rank; layers of one type with the same layouts are compiled once for all of them.
+/// Each of several stages whose layers use the parameters of one owner, see `Owns`, has these
+/// parameters under the owner's name, with the same numbers. Their gradients are summed over these
+/// stages once a step.
 /// sends    an all-gather of 16 bytes of each rank; what makes the groups of ranks of a stage, see
-///          `MeshRanks`
-/// throws   argument_error if the mesh does not have a rank along `pipeline` for each stage, or has
-///          several ranks along `context`; collective_error if ranks have another seed or shape; as
-///          Model
+///          `MeshRanks`, and of those stages that share parameters
+/// throws   argument_error if the mesh does not have a rank along `pipeline` for each stage or has
+///          several along `context`, and if parameters of two owners are shared by unlike sets of
+///          stages; collective_error if ranks have another seed or shape; as Model
 template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
                        const Shape& in, F&& f) {

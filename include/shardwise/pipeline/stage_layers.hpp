@@ -9,6 +9,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/sentence.hpp"
@@ -17,6 +18,7 @@
 #include "shardwise/model/composition.hpp"
 #include "shardwise/model/kinds.hpp"
 #include "shardwise/model/repeat.hpp"
+#include "shardwise/model/shared_parameters.hpp"
 #include "shardwise/model/wiring.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/part_counts.hpp"
@@ -72,7 +74,8 @@ struct stage_parts<L, Range, std::index_sequence<Is...>> {
 template <class L, StageRange Range>
 using stage_parts_t = typename stage_parts<L, Range, std::make_index_sequence<Range.parts()>>::type;
 
-/// The layers of a stage of L, with the numbers and the random numbers that they have in L.
+/// The layers of a stage of L, with the numbers and the random numbers that they have in L, and
+/// with what they share with other stages.
 template <class L, StageRange Range>
 class StageLayers : public stage_parts_t<L, Range> {
   using Parts = stage_parts_t<L, Range>;
@@ -80,17 +83,23 @@ class StageLayers : public stage_parts_t<L, Range> {
  public:
   static constexpr std::size_t first_number = Range.begin.part;
 
-  constexpr StageLayers(const L& whole, std::uint64_t first_ordinal)
-      : StageLayers(whole, first_ordinal, std::make_index_sequence<Range.parts()>{}) {}
+  StageLayers(const L& whole, std::uint64_t first_ordinal, std::vector<SharedByStages> shared)
+      : StageLayers(whole, first_ordinal, std::move(shared),
+                    std::make_index_sequence<Range.parts()>{}) {}
 
-  constexpr std::uint64_t first_ordinal() const { return first_ordinal_; }
+  std::uint64_t first_ordinal() const { return first_ordinal_; }
+  const std::vector<SharedByStages>& shared_by_stages() const { return shared_; }
 
  private:
   template <std::size_t... Is>
-  constexpr StageLayers(const L& whole, std::uint64_t first_ordinal, std::index_sequence<Is...>)
-      : Parts(PartOfStage<L, Range, Is>::of(whole)...), first_ordinal_(first_ordinal) {}
+  StageLayers(const L& whole, std::uint64_t first_ordinal, std::vector<SharedByStages>&& shared,
+              std::index_sequence<Is...>)
+      : Parts(PartOfStage<L, Range, Is>::of(whole)...),
+        first_ordinal_(first_ordinal),
+        shared_(std::move(shared)) {}
 
   std::uint64_t first_ordinal_;
+  std::vector<SharedByStages> shared_;
 };
 
 /// The number of layers with parameters or random numbers before a place of `whole`, for an input

@@ -152,8 +152,14 @@ class PipelineRun {
  public:
   PipelineRun(Stage& stage, std::span<const typename Stage::input_view> x,
               std::span<const Target> targets, const Chosen& loss, std::size_t samples,
-              Step<M, Rule>& step)
-      : stage_(stage), x_(x), targets_(targets), chosen_(loss), samples_(samples), step_(step) {
+              double loss_scale, Step<M, Rule>& step)
+      : stage_(stage),
+        x_(x),
+        targets_(targets),
+        chosen_(loss),
+        samples_(samples),
+        loss_scale_(loss_scale),
+        step_(step) {
     for (UnderWay& flight : flights_) flight = {};
   }
 
@@ -214,7 +220,7 @@ class PipelineRun {
     UnderWay& flight = flights_[number];
     step_.set_batch(samples_of(x_[batch]));
     if constexpr (Stage::is_last) {
-      go_back(number, views_of(scaled<T>(model().run(), std::move(flight.gradient), 1)));
+      go_back(number, views_of(scaled<T>(model().run(), std::move(flight.gradient), loss_scale_)));
     } else {
       const MeshPlace& place = stage_.place();
       Value<T, OutputGradient> dy(
@@ -272,6 +278,7 @@ class PipelineRun {
   std::span<const Target> targets_;
   const Chosen& chosen_;
   std::size_t samples_;
+  double loss_scale_;
   Step<M, Rule>& step_;
   double loss_ = 0;
   std::vector<UnderWay>& flights_ = stage_.under_way();
@@ -282,14 +289,17 @@ class PipelineRun {
 /// One step of training of a pipeline on micro-batches, which may differ in size, in the order of
 /// `schedule`; returns its loss, the same number on every rank. It is the step of one rank on all
 /// micro-batches as one batch: gradients are sums over the micro-batches in the order of their
-/// backwards. They are not clipped, and the loss is not scaled. Every rank of the mesh calls it
-/// with the same schedule and the same shapes; the elements of `x` are read on the first stage,
-/// those of `targets` on the last, and are not compared. `time_of(schedule).most_in_flight` says
-/// how many flights the model of each stage gets. `layer_losses()` of a stage's model are those of
-/// its own layers. After the first steps with a schedule, steps allocate no memory.
-/// sends    an all-reduce of one int32 and one of two int64 of each rank; along `pipeline`
-///          one message for each micro-batch in each direction between neighbouring stages, and an
-///          all-reduce of one double; what the models of the stages send
+/// backwards. The norm that `options` clip is that of the gradients of all stages, and if those of
+/// one stage overflow with a loss scale, all stages skip the step. Every rank of the mesh calls it
+/// with the same schedule, the same shapes and the same options; the elements of `x` are read on
+/// the first stage, those of `targets` on the last, and are not compared.
+/// `time_of(schedule).most_in_flight` says how many flights the model of each stage gets.
+/// `layer_losses()` of a stage's model are those of its own layers. After the first steps with a
+/// schedule, steps allocate no memory.
+/// sends    an all-reduce of one int32 and one of two int64 of each rank; along `pipeline` one
+///          message for each micro-batch in each direction between neighbouring stages, an
+///          all-reduce of one double, and the sums of gradients of parameters that stages share;
+///          what `options` need; what the models of the stages send
 /// throws   before anything else is sent, on every rank: collective_error if ranks were given other
 ///          steps, or, with the message of that rank, if another rank refuses its step;
 ///          argument_error for a schedule that the stages cannot run, as `require_to_run` says, and
@@ -301,7 +311,8 @@ template <class Stage, class Target, class Chosen, class Rule>
 double train_pipeline_step(Stage& stage, const PipelineSchedule& schedule,
                            const std::vector<typename Stage::input_view>& x,
                            const std::vector<Target>& targets, const Chosen& loss,
-                           Optimizer<Rule, typename Stage::model_type>& optimizer) {
+                           Optimizer<Rule, typename Stage::model_type>& optimizer,
+                           const StepOptions& options = {}) {
   HostRanks all_ranks(stage.model().run(), stage.all_ranks());
   detail::on_all_ranks<collective_error>(
       all_ranks, [&] { detail::require_step(stage, schedule, x, targets, loss, optimizer); });
@@ -311,8 +322,9 @@ double train_pipeline_step(Stage& stage, const PipelineSchedule& schedule,
                                         detail::digest(x), stage.checked_schedule().digest};
   if (!detail::same_on_all_ranks(all_ranks, digest(given)))
     detail::require_agreed(gathered(stage.all_ranks(), given), "the step of the pipeline");
-  Step step(optimizer, samples);
-  detail::PipelineRun<Stage, Target, Chosen, Rule> run(stage, x, targets, loss, samples, step);
+  Step step(optimizer, samples, options);
+  detail::PipelineRun<Stage, Target, Chosen, Rule> run(stage, x, targets, loss, samples,
+                                                       options.scale(), step);
   run.run(schedule.of(stage.line().rank()));
   const double sum = detail::all_reduced(
       stage.model().run(), stage.line(), [] { return std::string("loss of the last stage"); },

@@ -17,7 +17,6 @@
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/shares.hpp"
-#include "shardwise/train/whole_model.hpp"
 
 namespace shardwise {
 
@@ -121,14 +120,17 @@ void put_norm_of(B& backend, std::size_t count, const G* numbers, Norm norm, dou
 }
 
 /// Of the gradients of the rank's shares. Each rank along `data` takes a share of those that all of
-/// them hold, so the result has the same bits if a rank has only its shares.
+/// them hold, so the result has the same bits if a rank has only its shares. What several stages of
+/// a pipeline have counts in the first of them.
 template <class M>
 void put_norm_of_shares(M& model, Norm norm, double* out) {
   auto& run = model.run();
   std::array<Interval, holdings.size()> shares{};
   std::size_t count = 0;
   for (const Holding holding : holdings) {
-    if (holding != Holding::split && run.place().rank != 0) continue;
+    if (!is_split(holding) && run.place().rank != 0) continue;
+    if (is_on_stages(holding) && run.sharing_stages != nullptr && run.sharing_stages->rank() != 0)
+      continue;
     Interval& one = shares[static_cast<std::size_t>(holding)];
     one = share_of(run.parameters.elements_of(holding), run.all_ranks.place()[MeshAxis::data]);
     count += one.size;
@@ -148,6 +150,7 @@ void put_norm(M& model, Norm norm, double* out) {
   if constexpr (MeshCommunicator<typename M::communicator>) {
     put_norm_of_shares(model, norm, out);
     reduce_along(run, MeshAxis::data, name_of_norm, std::span<double>(out, 1), over_ranks);
+    reduce_over_stages(run, name_of_norm, std::span<double>(out, 1), over_ranks);
   } else {
     // Parameters that all ranks hold alike are before the split ones, and count on rank 0 only.
     const std::span<const G> counted =
@@ -162,13 +165,13 @@ void put_norm(M& model, Norm norm, double* out) {
 
 /// The norm of all gradients of the step, over all ranks: a split parameter counts with the block
 /// of every rank, any other parameter counts once. Settles gradients first, if they are not settled
-/// yet. A collective; the same bits on every rank.
+/// yet. A collective; the same bits on every rank. For the model of one stage of a pipeline it is
+/// the norm of all stages, and all of them call it.
 /// sends    `plan().settle`, and an all-reduce of one double; on a mesh two, along `data` and
-///          `tensor`
+///          `tensor`, and for stages a third, along `pipeline`
 /// throws   argument_error without a batch, or for gradients with a loss scale
 template <class M>
 double gradient_norm(M& model, Norm norm = Norm::euclidean) {
-  detail::require_all_layers<M>("gradient_norm");
   auto& run = model.run();
   detail::require_plain_gradients(run.gradients, run.under_way, "gradient_norm");
   model.settle_gradients();

@@ -107,7 +107,7 @@ inline std::string other_ranks(std::span<const std::int64_t> of_ranks) {
 template <class M>
 void compare_held(M& model) {
   const detail::HeldAlike held = detail::held_alike(model);
-  HostRanks ranks(model.run());
+  HostRanks ranks(model.run(), model.ranks());
   const auto size = static_cast<std::size_t>(ranks.size());
   if (size == 1 || held.marks.empty()) return;
   std::vector<std::size_t> some = detail::drifted(ranks, held.marks);

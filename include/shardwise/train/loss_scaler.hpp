@@ -138,7 +138,8 @@ struct ScaleAndCheck {
 
 /// Divides the settled gradients of the rank's shares by `loss_scale`. Returns whether any of them,
 /// on any rank, is then not finite.
-/// sends    an all-reduce (max) of one uint8; if shares are cut, one along `data` before
+/// sends    an all-reduce (max) of one uint8; before it one along `data` if shares are cut, and one
+///          along `pipeline` if the model is one stage
 template <class M>
 bool take_out_scale(M& model, const Shares& shares, double loss_scale) {
   using G = typename M::gradient_dtype;
@@ -156,6 +157,9 @@ bool take_out_scale(M& model, const Shares& shares, double loss_scale) {
   if constexpr (MeshCommunicator<typename M::communicator>) {
     if (shares.are_cut())
       found = all_reduced(run, run.all_ranks.along(MeshAxis::data), name, found, Reduction::max);
+    if (run.all_stages != nullptr)
+      found =
+          all_reduced(run, run.all_stages->along(MeshAxis::pipeline), name, found, Reduction::max);
   }
   return all_reduced(run, run.ranks, name, found, Reduction::max) != 0;
 }

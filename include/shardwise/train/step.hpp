@@ -21,7 +21,6 @@
 #include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/losses.hpp"
 #include "shardwise/train/optimizer.hpp"
-#include "shardwise/train/whole_model.hpp"
 
 namespace shardwise {
 
@@ -176,8 +175,6 @@ class Step {
   ///          flight than flight 0
   Step(Optimizer<Rule, M>& optimizer, std::size_t samples, const StepOptions& options = {})
       : optimizer_(optimizer), samples_(samples), options_(options), under_way_{options.scale()} {
-    if (options.clip_norm || options.scaler != nullptr)
-      detail::require_all_layers<M>("a Step that clips or scales");
     detail::require_between_steps(optimizer.model(), "Step");
     optimizer.model().run().under_way = &under_way_;
   }
