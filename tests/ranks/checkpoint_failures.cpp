@@ -104,9 +104,11 @@ void write_parts_of_run(const std::filesystem::path& path, bool parameters, bool
   Model<Mlp, Context<float, Reference, SingleRank>> model(alone, Seed{1});
   Optimizer optimizer(model, AdamW{});
   std::vector<TensorPart> parts;
-  if (parameters) parts = detail::model_parts(model, {});
+  if (parameters) parts = detail::model_parts(model, {}, detail::Passing::first);
   if (moments) {
-    for (const TensorPart& part : detail::moment_parts(model, optimizer, {})) parts.push_back(part);
+    for (const TensorPart& part :
+         detail::moment_parts(model, optimizer, {}, detail::Passing::first))
+      parts.push_back(part);
   }
   SaveOptions options;
   options.metadata = changed;
@@ -335,7 +337,7 @@ TEST_CASE("a rank that cannot read its part leaves all models as they were") {
       REQUIRE(::chdir("/") == 0);
     }
     const auto text = message_of<data_error>([&] {
-      load_parts(files, ranks, detail::run_parts(model, optimizer, {}), {},
+      load_parts(files, ranks, detail::model_parts(model, {}, detail::Passing::each), {},
                  detail::is_of_optimizer);
     });
     check_mentions(text, {"No such file"});

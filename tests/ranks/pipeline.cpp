@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -30,7 +31,9 @@
 #include "shardwise/pipeline/step.hpp"
 #include "support/count_allocations.hpp"
 #include "support/error_of.hpp"
+#include "support/file_tensors.hpp"
 #include "support/messages.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace shardwise;
 using namespace testing::on_meshes;
@@ -431,17 +434,88 @@ TEST_CASE("a step that one rank refuses is begun by none") {
   for (const std::string& error : errors) CHECK(error == "");
 }
 
-TEST_CASE("the model of a stage refuses what needs all stages") {
-  const auto errors = told([](auto& stage, auto& optimizer, auto&, bool) {
-    const auto refuses = [](auto call) {
-      CHECK(contains(error_of(call), "this model has the layers of one stage of a pipeline"));
-    };
-    refuses([&] { save_weights("stage.safetensors", stage.model()); });
-    refuses([&] { load_weights("stage.safetensors", stage.model()); });
-    refuses([&] { save_checkpoint("stage.safetensors", stage.model(), optimizer, {}); });
-    refuses([&] { load_checkpoint("stage.safetensors", stage.model(), optimizer); });
+namespace {
+
+/// Of its two stages each has running statistics, and both have the parameters of the first layer.
+struct Kept : Sequential<Owns<Table, Tables>, BatchNorm<6>, Relu, ColumnParallelLinear<6, 6>,
+                         BatchNorm<6>, To<Invariant>, Borrows<Table, Tables>> {};
+constexpr std::array in_kept{CutPlace{3}};
+
+using File = std::filesystem::path;
+
+/// Loads `from` or, if it is empty, trains for a step; then saves to `to`.
+template <class M, class Train>
+void load_and_save(M& model, Train train, const File& from, const File& to) {
+  const TensorNames names{{"0.weight", "first"}, {"4.weight", "scale"}};
+  Optimizer optimizer(model, AdamW{}, Keep::state_over_data);
+  RunPosition position{.sampler = {3, 4, 5}};
+  if (from.empty()) {
+    train(optimizer);
+  } else {
+    position = load_checkpoint(from, model, optimizer, {.names = names}).position;
+    CHECK(model.step() == 2);
+    CHECK(optimizer.steps() == 1);
+  }
+  save_checkpoint(to, model, optimizer, position, {.names = names});
+}
+
+/// On the mesh, as stages if it has them.
+void load_and_save_on(const mesh& sizes, const File& from, const File& to) {
+  run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    const Seed seed{from.empty() ? 5U : 6U};
+    if (sizes.pipeline == 1) {
+      Model<Kept, Ctx> model(ranks, seed);
+      return load_and_save(
+          model, [](auto&) {}, from, to);
+    }
+    on_pipeline_stage<Ctx, in_kept>(Kept{}, ranks, seed, shape_of(1), [&](auto& stage) {
+      const MicroBatches batches({3, 4}, stage.place());
+      const auto train = [&](auto& optimizer) {
+        train_pipeline_step(stage, gpipe(2, 2), batches.inputs, batches.targets, CrossEntropy{},
+                            optimizer);
+      };
+      load_and_save(stage.model(), train, from, to);
+    });
   });
-  for (const std::string& error : errors) CHECK(error == "");
+}
+
+}  // namespace
+
+TEST_CASE("stages save and load one checkpoint, with the bytes of any other mesh") {
+  const testing::TemporaryFolder folder("shardwise_pipeline");
+  const auto path = [&](const char* name) { return folder.path() / name; };
+  const mesh stages{.pipeline = 2, .data = 2, .tensor = 2};
+  load_and_save_on(stages, {}, path("stages.safetensors"));
+  const auto saved = testing::bytes_of(path("stages.safetensors"));
+  for (const mesh& sizes : {mesh{}, mesh{.data = 8}, mesh{.data = 3, .tensor = 2}, stages}) {
+    CAPTURE(to_string(sizes));
+    load_and_save_on(sizes, path("stages.safetensors"), path("other.safetensors"));
+    CHECK((saved == testing::bytes_of(path("other.safetensors"))));
+    load_and_save_on(stages, path("other.safetensors"), path("again.safetensors"));
+    CHECK((saved == testing::bytes_of(path("again.safetensors"))));
+  }
+  run_mesh(stages, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, in_kept>(Kept{}, ranks, Seed{7}, shape_of(1), [&](auto& stage) {
+      const auto file = path("weights.safetensors");
+      save_weights(file, stage.model());
+      Parameters before, after;
+      collect(stage.model(), before);
+      detail::fill(stage.model().backend(), stage.model().values().data(),
+                   stage.model().values().size(), 0.0);
+      load_weights(file, stage.model());
+      collect(stage.model(), after);
+      CHECK(before == after);
+      CHECK(contains(
+          error_of([&] {
+            save_weights(file, stage.model(), {.names = {{"4.weight", "a"}, {"5.x", "b"}}});
+          }),
+          "the options give a name for '5.x', which the model does not have"));
+      CHECK(contains(error_of([&] {
+                       load_weights(file, stage.model(), {.names = {{"4.weight", "a"}}});
+                     }),
+                     "missing: 'a'; unexpected: '4.weight'"));
+    });
+  });
 }
 
 TEST_CASE("a wrong label is told on the last stage, and ends the step on all stages") {

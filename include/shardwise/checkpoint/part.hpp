@@ -333,13 +333,15 @@ void for_each_box(const TensorPart& part, F&& f) {
   }
 }
 
-/// The place of a rank that writes. Those that have the same elements each write a share of them.
+/// The place of a rank that writes. Those that have the same elements each write a share of them;
+/// in a pipeline those of one stage.
 struct Writers {
   MeshPlace place;  ///< without a mesh, along `tensor`
 
   /// The place of the rank among those.
   Place of(const TensorPart& part) const {
     MeshPlace copies = place;
+    copies[MeshAxis::pipeline] = {};
     if (part.is_split) copies[MeshAxis::tensor] = {};
     if (part.cut) copies[MeshAxis::data] = {};
     int size = 1;

@@ -18,7 +18,6 @@
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/optimizer.hpp"
-#include "shardwise/train/whole_model.hpp"
 
 namespace shardwise {
 
@@ -135,30 +134,25 @@ inline RunState read_run_state(const TensorFiles& files) {
 /// element of "0.weight".
 template <class M, UpdateRule Rule>
 std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
-                                     const TensorNames& names) {
+                                     const TensorNames& names, Passing passing) {
   std::vector<TensorPart> parts;
   const std::size_t count = optimizer.rule().moments();
-  model.visit_parameters([&](auto& parameter) {
-    const std::size_t elements = parameter.value.local().elements();
-    const Interval kept = optimizer.kept_of(parameter.value.data(), elements);
-    auto* moments = optimizer.moments_of(parameter.value.data() + kept.offset);
-    for (std::size_t i = 0; i < count; ++i) {
-      FileTensor file = in_file(names, parameter.name);
-      file.name = optimizer_prefix + file.name + ".moment" + std::to_string(i);
-      auto* const first = kept.size == 0 ? nullptr : moments + i;
-      add_parts(parts, file, parameter.value, first, count,
-                optimizer.keep() == Keep::whole ? std::nullopt : std::optional(kept));
-    }
+  on_all_stages(model.run(), [&] {
+    model.visit_parameters([&](auto& parameter) {
+      const std::size_t elements = parameter.value.local().elements();
+      const Interval kept = optimizer.kept_of(parameter.value.data(), elements);
+      auto* moments = optimizer.moments_of(parameter.value.data() + kept.offset);
+      for (std::size_t i = 0; i < count; ++i) {
+        FileTensor file = in_file(names, parameter.name);
+        file.name = optimizer_prefix + file.name + ".moment" + std::to_string(i);
+        auto* const first = kept.size == 0 ? nullptr : moments + i;
+        add_parts(parts, file, parameter.value, first, count,
+                  optimizer.keep() == Keep::whole ? std::nullopt : std::optional(kept));
+      }
+    });
   });
   reach(model.backend(), parts);
-  return parts;
-}
-
-/// The tensors of model and optimizer.
-template <class M, UpdateRule Rule>
-std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
-                                  const TensorNames& names) {
-  return joined(model_parts(model, names), moment_parts(model, optimizer, names));
+  return parts_of_all_stages(model.run(), parts, passing);
 }
 
 }  // namespace detail
@@ -169,12 +163,12 @@ std::vector<TensorPart> run_parts(M& model, Optimizer<Rule, M>& optimizer,
 ///     __metadata__             step, seed, the optimizer's rule, steps and learning rate,
 ///                              `position`, and `options.metadata`
 ///
-/// Other options of the optimizer's rule are the program's and are not written. A collective.
-/// sends, throws   as save_parts; argument_error for another model's optimizer
+/// Other options of the optimizer's rule are the program's and are not written. A collective, of
+/// all stages of a pipeline. sends    as save_weights throws   as save_parts; argument_error for
+/// another model's optimizer
 template <class M, UpdateRule Rule>
 void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule, M>& optimizer,
                      const RunPosition& position, const SaveOptions& options = {}) {
-  detail::require_all_layers<M>("save_checkpoint");
   detail::require_own(model, optimizer, "save_checkpoint");
   const detail::RunState state{
       model.step(),      model.run().seed.value,         detail::rule_text(optimizer.rule()),
@@ -184,32 +178,37 @@ void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule
     all.metadata[key] = detail::state_text(value);
   });
   HostRanks ranks(model.run());
-  save_parts(path, ranks, detail::run_parts(model, optimizer, options.names), all);
+  constexpr auto passing = detail::Passing::first;
+  const auto of_model = detail::model_parts(model, options.names, passing);
+  const auto of_optimizer = detail::moment_parts(model, optimizer, options.names, passing);
+  save_parts(path, ranks, detail::joined(of_model, of_optimizer), all);
 }
 
 /// Sets model and optimizer to the state of a saved run, at any number of ranks, and discards a
 /// step that was begun. Returns the position of its sampler. The run continues as if it had not
-/// stopped; at the same number of ranks bit by bit. A collective.
-/// sends    as open_checkpoint and load_parts
+/// stopped; at the same number of ranks bit by bit. A collective, of all stages of a pipeline.
+/// sends    as load_weights
 /// throws   data_error for a file without a run or without its parameters, and for the run of
 ///          another optimizer; else as load_parts. Model and optimizer are then as before on every
 ///          rank
 template <class M, UpdateRule Rule>
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& path, M& model,
                                  Optimizer<Rule, M>& optimizer, const LoadOptions& options = {}) {
-  detail::require_all_layers<M>("load_checkpoint");
   detail::require_own(model, optimizer, "load_checkpoint");
-  const std::vector<TensorPart> parts = detail::run_parts(model, optimizer, options.names);
+  constexpr auto passing = detail::Passing::each;
+  const auto of_model = detail::model_parts(model, options.names, passing);
+  const auto of_optimizer = detail::moment_parts(model, optimizer, options.names, passing);
   HostRanks ranks(model.run());
   const TensorFiles files = open_checkpoint(path, ranks);
-  detail::check_has_parameters(files, detail::model_parts(model, options.names));
+  detail::check_has_parameters(files, of_model);
   const detail::RunState state = detail::read_run_state(files);
   if (state.rule != detail::rule_text(optimizer.rule())) {
     throw data_error({files.name(), ": was trained by another optimizer (", state.rule,
                       ") than is here (", detail::rule_text(optimizer.rule()),
                       "); go on with that one, or begin a new one after load_weights"});
   }
-  load_parts(files, ranks, parts, options, [](const std::string&) { return false; });
+  load_parts(files, ranks, detail::joined(of_model, of_optimizer), options,
+             [](const std::string&) { return false; });
   model.discard_step();
   model.values_changed();
   model.set_step(state.step);

@@ -11,10 +11,10 @@
 #include "shardwise/checkpoint/load_parts.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/save_parts.hpp"
+#include "shardwise/checkpoint/stage_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/agree.hpp"
-#include "shardwise/train/whole_model.hpp"
 
 namespace shardwise {
 
@@ -28,24 +28,26 @@ inline FileTensor in_file(const TensorNames& names, const std::string& name) {
   return found == names.end() ? FileTensor(name) : found->second;
 }
 
-/// This rank's parts of all parameters and of the buffers of layers. Throws argument_error if
-/// `names` has a name that the model does not have.
+/// This rank's parts of all parameters and of the buffers of layers. For the model of one stage of
+/// a pipeline also parts of those of other stages, without elements. Throws argument_error if
+/// `names` has a name that no stage has.
 template <class M>
-std::vector<TensorPart> model_parts(M& model, const TensorNames& names) {
-  std::vector<TensorPart> parts;
+std::vector<TensorPart> model_parts(M& model, const TensorNames& names, Passing passing) {
+  std::vector<TensorPart> parameters, buffers;
   TensorNames unused = names;
-  const auto add = [&](auto& tensor) {
-    unused.erase(tensor.name);
-    add_parts(parts, in_file(names, tensor.name), tensor.value, tensor.value.data());
-  };
-  model.visit_parameters(add);
-  model.visit_buffers(add);
-  reach(model.backend(), parts);
-  if (!unused.empty()) {
-    throw argument_error({"checkpoint: the options give a name for ",
-                          in_quotes(unused.begin()->first), ", which the model does not have"});
-  }
-  return parts;
+  on_all_stages(model.run(), [&] {
+    const auto add = [&](std::vector<TensorPart>& parts, auto& tensor) {
+      unused.erase(tensor.name);
+      add_parts(parts, in_file(names, tensor.name), tensor.value, tensor.value.data());
+    };
+    model.visit_parameters([&](auto& parameter) { add(parameters, parameter); });
+    model.visit_buffers([&](auto& buffer) { add(buffers, buffer); });
+  });
+  reach(model.backend(), parameters);
+  reach(model.backend(), buffers);
+  require_used(model.run(), names, unused);
+  const auto all_parameters = parts_of_all_stages(model.run(), parameters, passing);
+  return joined(all_parameters, parts_of_all_stages(model.run(), buffers, passing));
 }
 
 inline bool is_of_optimizer(const std::string& name) { return name.starts_with(optimizer_prefix); }
@@ -86,26 +88,26 @@ TensorNames names_in_order(M& model, const std::vector<FileTensor>& places) {
 /// Writes a model's parameters and the buffers of its layers (running statistics) as the
 /// safetensors file `path`, or as several with an index (`SaveOptions::max_shard_bytes`). A linear
 /// layer's weight is [output, input] here as in PyTorch, so `safetensors.torch.load_file` gives a
-/// state_dict. A collective: every rank writes its part.
-/// sends    as save_parts
-/// throws   as save_parts
+/// state_dict. A collective: every rank writes its part. For the model of one stage of a pipeline
+/// all stages call it, and write the layers of the whole model. sends    as save_parts, and in a
+/// pipeline what describes the tensors of each stage to all ranks throws   as save_parts
 template <class M>
 void save_weights(const std::filesystem::path& path, M& model, const SaveOptions& options = {}) {
-  detail::require_all_layers<M>("save_weights");
   HostRanks ranks(model.run());
-  save_parts(path, ranks, detail::model_parts(model, options.names), options);
+  save_parts(path, ranks, detail::model_parts(model, options.names, detail::Passing::first),
+             options);
 }
 
 /// Loads what save_weights writes, from a file or an index of files, written at any number of
 /// ranks, by PyTorch, or by another program. Ignores the state of an optimizer. Each rank reads its
-/// own part. A collective; returns the file's metadata.
-/// sends    as open_checkpoint and load_parts
+/// own part. A collective, of all stages of a pipeline; returns the file's metadata.
+/// sends    as open_checkpoint and load_parts, and in a pipeline as save_weights
 /// throws   as load_parts; the model is then as before on every rank
 template <class M>
 std::map<std::string, std::string> load_weights(const std::filesystem::path& path, M& model,
                                                 const LoadOptions& options = {}) {
-  detail::require_all_layers<M>("load_weights");
-  const std::vector<TensorPart> parts = detail::model_parts(model, options.names);
+  const std::vector<TensorPart> parts =
+      detail::model_parts(model, options.names, detail::Passing::each);
   HostRanks ranks(model.run());
   const TensorFiles files = open_checkpoint(path, ranks);
   detail::check_has_parameters(files, parts);
