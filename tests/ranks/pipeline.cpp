@@ -24,6 +24,7 @@
 #include "shardwise/layers/stream.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/cut_by_cost.hpp"
+#include "shardwise/pipeline/evaluate.hpp"
 #include "shardwise/pipeline/known_schedules.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
@@ -299,6 +300,131 @@ TEST_CASE("stages that share parameters train as one rank, with clipped gradient
     check_as_one_rank<in_tied, Tied>({.pipeline = 2, .data = 2, .tensor = 2}, sizes, 0.25);
     check_as_one_rank<around_tied, Tied>({.pipeline = 3, .data = 2}, sizes, 0.25);
   }
+}
+
+namespace {
+
+/// Gradients above the largest number of fp16 become infinite in it.
+struct Narrow : KeepsStream {
+  static constexpr Saves saves = Saves::nothing;
+
+  constexpr Shape output_shape(const Shape& x) const { return x; }
+  template <class Frame, class X, class Y>
+  void forward(Frame&, X x, Y y) const {
+    std::copy_n(x.data(), x.size(), y.data());
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame&, Nothing, DY dy, DX dx) const {
+    for (std::size_t i = 0; i < dy.size(); ++i)
+      dx.data()[i] = std::abs(dy.data()[i]) > 65504 ? HUGE_VAL : dy.data()[i];
+  }
+};
+struct Overflowing : Sequential<Linear<split::none, 6, 4>, Narrow, Linear<split::none, 4, 5>> {};
+constexpr std::array in_overflowing{CutPlace{2}};
+constexpr DynamicLossScale scales{.initial = 0x1p30, .backoff = 0x1p-20};
+
+/// The result of three steps with a loss scale, of which the first overflows in the first stage.
+template <class M, class TrainStep>
+void take_scaled_steps(M& model, TrainStep train, Result& result) {
+  Optimizer optimizer(model, rule);
+  LossScaler scaler(scales);
+  for (int i = 0; i < steps; ++i)
+    result.losses.push_back(train(optimizer, StepOptions{.clip_norm = 0.25, .scaler = &scaler}));
+  CHECK(scaler.state() == LossScaleState{.scale = 1024, .in_a_row = 2, .skipped = 1});
+  CHECK(optimizer.steps() == 2);
+  collect(model, result.parameters);
+}
+
+}  // namespace
+
+TEST_CASE("gradients that overflow in one stage make all stages skip the step") {
+  Result one;
+  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Model<Overflowing, Ctx> model(ranks, Seed{5});
+    const MicroBatches batch({7}, ranks.place());
+    const auto step = [&](auto& optimizer, const StepOptions& options) {
+      return train_step(model, batch.inputs[0], batch.targets[0], CrossEntropy{}, optimizer,
+                        options);
+    };
+    take_scaled_steps(model, step, one);
+  });
+  run_mesh({.pipeline = 2, .data = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, in_overflowing>(
+        Overflowing{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
+          const MicroBatches batches({3, 4}, stage.place());
+          Result mine;
+          const auto step = [&](auto& optimizer, const StepOptions& options) {
+            return train_pipeline_step(stage, gpipe(2, 2), batches.inputs, batches.targets,
+                                       CrossEntropy{}, optimizer, options);
+          };
+          take_scaled_steps(stage.model(), step, mine);
+          CHECK(difference(one.losses, mine.losses) < 1e-13);
+          for (const auto& entry : mine.parameters)
+            CHECK(difference(one.parameters.at(entry.first), entry.second) < 1e-13);
+        });
+  });
+}
+
+TEST_CASE("stages evaluate as one rank") {
+  std::vector<double> outputs;
+  double loss = 0;
+  std::size_t correct = 0;
+  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Model<Net, Ctx> model(ranks, Seed{5});
+    const MicroBatches batch({20}, ranks.place());
+    const auto y = model.evaluate(batch.inputs[0]);
+    outputs.assign(y.data(), y.data() + y.size());
+    loss = evaluate_loss(model, batch.inputs[0], batch.targets[0], CrossEntropy{});
+    correct = count_correct(model, batch.inputs[0], batch.targets[0]);
+  });
+  REQUIRE((correct > 0 && correct < 20));
+  run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, in_features>(Net{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
+      MicroBatches batches({9, 1, 10}, stage.place());
+      std::size_t first = 0, called = 0;
+      evaluate_pipeline(stage, batches.inputs, [&](std::size_t batch, const auto& y) {
+        CHECK(batch == called++);
+        for_each_global_run(y, [&](std::size_t global, std::size_t local, std::size_t count) {
+          for (std::size_t i = 0; i < count; ++i)
+            CHECK(std::abs(y.data()[local + i] - outputs[first + global + i]) < 1e-13);
+        });
+        first += y.global().elements();
+      });
+      CHECK(called == (stage.is_last ? 3 : 0));
+      const double mine =
+          evaluate_pipeline_loss(stage, batches.inputs, batches.targets, CrossEntropy{});
+      CHECK(std::abs(mine - loss) < 1e-13);
+      CHECK(count_pipeline_correct(stage, batches.inputs, batches.targets) == correct);
+      CHECK(stage.model().step() == 1);
+      if (stage.is_first) batches.targets.pop_back();
+      CHECK(contains(
+          error_of([&] { count_pipeline_correct(stage, batches.inputs, batches.targets); }),
+          "3 inputs and 2 targets were given"));
+      if (stage.is_first) batches.inputs.pop_back();
+      CHECK(contains(error_of([&] { evaluate_pipeline(stage, batches.inputs, [](auto...) {}); }),
+                     "ranks disagree on what a pipeline evaluates"));
+    });
+  });
+}
+
+namespace {
+
+using Square = Linear<split::none, 6, 6>;
+struct Unlike : Sequential<Owns<Table, Square>, Owns<Scale, Square>, Borrows<Table, Square>,
+                           Borrows<Scale, Square>> {};
+constexpr std::array in_unlike{CutPlace{2}, CutPlace{3}};
+
+}  // namespace
+
+TEST_CASE("unlike sets of stages that share parameters are refused") {
+  run_mesh({.pipeline = 3}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    CHECK(contains(error_of([&] {
+                     on_pipeline_stage<Ctx, in_unlike>(Unlike{}, ranks, Seed{5}, shape_of(1),
+                                                       [](auto&) {});
+                   }),
+                   "pipeline: the parameters of layer 1. are shared by other stages than those of "
+                   "an owner before it; cut the model so that the same stages share all of them"));
+  });
 }
 
 TEST_CASE("a pipeline has the bits of a Step with the same batches, in float, bf16 and fp16") {

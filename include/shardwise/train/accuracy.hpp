@@ -144,6 +144,31 @@ std::size_t count_top_k_of(Run<Context>& run, const View<const T, L>& logits,
   }
 }
 
+/// The same for the output of a model for so many samples, over all its ranks.
+template <class M, class Labels>
+std::size_t count_top_k_of_output(M& model, std::size_t samples, typename M::output_view logits,
+                                  const Labels& given_labels, std::size_t k) {
+  using L = typename M::ends::wanted;
+  static_assert(std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
+                    std::same_as<L, Sharded<Axis::batch>> ||
+                    std::same_as<L, Sharded<Axis::sequence>>,
+                "count_top_k and count_correct take logits that are Invariant, or Sharded by "
+                "feature (classes), batch or sequence. Let the model end in one of those: "
+                "Ends<Offered, Invariant>.");
+  auto& run = model.run();
+  if constexpr (MeshCommunicator<typename M::communicator>) {
+    if constexpr (requires { given_labels.global(); })
+      check_label_shape(logits.global(), given_labels.global());
+    return static_cast<std::size_t>(sum_of_slices(run, samples, [&] {
+      return with_slice_of_target(run, given_labels, [&](const auto& labels) {
+        return static_cast<double>(count_top_k_of<L>(run, slice_of(logits), labels, k));
+      });
+    }));
+  } else {
+    return count_top_k_of<L>(run, logits, given_labels, k);
+  }
+}
+
 }  // namespace detail
 
 /// The number of rows of the whole batch whose label has one of the k largest logits of the model,
@@ -163,27 +188,8 @@ std::size_t count_top_k_of(Run<Context>& run, const View<const T, L>& logits,
 template <class M, class Labels>
 std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_labels,
                         std::size_t k, std::span<const Segment> segments = {}) {
-  using L = typename M::ends::wanted;
-  static_assert(std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
-                    std::same_as<L, Sharded<Axis::batch>> ||
-                    std::same_as<L, Sharded<Axis::sequence>>,
-                "count_top_k and count_correct take logits that are Invariant, or Sharded by "
-                "feature (classes), batch or sequence. Let the model end in one of those: "
-                "Ends<Offered, Invariant>.");
-  auto& run = model.run();
-  const auto whole_logits = model.evaluate(x, segments);
-  if constexpr (MeshCommunicator<typename M::communicator>) {
-    if constexpr (requires { given_labels.global(); })
-      detail::check_label_shape(whole_logits.global(), given_labels.global());
-    return static_cast<std::size_t>(detail::sum_of_slices(run, detail::samples_of(x), [&] {
-      return detail::with_slice_of_target(run, given_labels, [&](const auto& labels) {
-        return static_cast<double>(
-            detail::count_top_k_of<L>(run, detail::slice_of(whole_logits), labels, k));
-      });
-    }));
-  } else {
-    return detail::count_top_k_of<L>(run, whole_logits, given_labels, k);
-  }
+  return detail::count_top_k_of_output(model, detail::samples_of(x), model.evaluate(x, segments),
+                                       given_labels, k);
 }
 
 /// The number of rows whose largest logit is the label's: `count_top_k` with k = 1.

@@ -1,0 +1,181 @@
+#pragma once
+// Evaluation by the stages of a pipeline: outputs, losses and correct predictions.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/detail/agreed.hpp"
+#include "shardwise/comm/gathered.hpp"
+#include "shardwise/comm/mark.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/sentence.hpp"
+#include "shardwise/model/agree.hpp"
+#include "shardwise/model/host_ranks.hpp"
+#include "shardwise/model/value.hpp"
+#include "shardwise/pipeline/step.hpp"
+#include "shardwise/train/accuracy.hpp"
+#include "shardwise/train/evaluate_loss.hpp"
+#include "shardwise/train/labels.hpp"
+#include "shardwise/train/losses.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// What a rank was given to evaluate.
+struct GivenEvaluation {
+  std::uint64_t samples;
+  std::uint32_t batches;
+  std::uint32_t sizes;  // a hash
+
+  friend bool operator==(const GivenEvaluation&, const GivenEvaluation&) = default;
+  friend std::string to_string(const GivenEvaluation& given) {
+    return sentence({given.samples, " samples in ", given.batches,
+                     " batches, whose sizes have the hash ", given.sizes});
+  }
+};
+
+/// Throws argument_error for another number of targets than of batches. Calls check(output shape,
+/// target) for each batch on the last stage.
+template <class Stage, class Target, class Check>
+void require_targets(Stage& stage, const std::vector<typename Stage::input_view>& x,
+                     const std::vector<Target>& targets, [[maybe_unused]] Check&& check) {
+  if (x.size() != targets.size())
+    throw argument_error({"pipeline: ", x.size(), " inputs and ", targets.size(),
+                          " targets were given; give one of each for each batch"});
+  if constexpr (Stage::is_last)
+    for (std::size_t i = 0; i < x.size(); ++i)
+      check(stage.model().layers().output_shape(stage.input_shape(x[i].global())), targets[i]);
+}
+
+/// Runs all batches forward, after `check` on each rank, and calls f(number of the batch, output)
+/// on the last stage.
+template <class Stage, class Check, class F>
+void evaluate_stages(Stage& stage, const std::vector<typename Stage::input_view>& x, Check&& check,
+                     [[maybe_unused]] F&& f) {
+  using M = typename Stage::model_type;
+  using T = typename M::dtype;
+  M& model = stage.model();
+  auto& line = stage.line();
+  HostRanks all_ranks(model.run(), stage.all_ranks());
+  on_all_ranks<collective_error>(all_ranks, check);
+  GivenEvaluation given{0, static_cast<std::uint32_t>(x.size()), digest(x)};
+  for (const auto& one : x) given.samples += samples_of(one);
+  require_agreed(gathered(stage.all_ranks(), given), "what a pipeline evaluates");
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const int batch = static_cast<int>(i);
+    const auto marked = [&] {
+      return MarkedPhase(static_cast<std::uint32_t>(model.step()), static_cast<std::uint16_t>(i),
+                         Phase::evaluate, {});
+    };
+    const auto output = [&] {
+      if constexpr (Stage::is_first) {
+        return model.evaluate(x[i]);
+      } else {
+        Value<T, typename M::input_layout> in(model.run().pool, stage.input_shape(x[i].global()),
+                                              stage.place());
+        {
+          const auto here = marked();
+          line.receive(in.writable().span(), line.rank() - 1, batch);
+        }
+        return model.evaluate(in.view());
+      }
+    }();
+    if constexpr (Stage::is_last) {
+      f(i, output);
+    } else {
+      const auto here = marked();
+      line.send(output.span(), line.rank() + 1, batch);
+    }
+  }
+}
+
+/// A number of the last stage, on every rank; others pass 0.
+template <class Stage, class Number>
+Number from_last_stage(Stage& stage, Number number) {
+  return all_reduced(
+      stage.model().run(), stage.line(), [] { return std::string("result of the last stage"); },
+      number);
+}
+
+}  // namespace detail
+
+/// Runs the stages of a pipeline forward on batches, which may differ in size, in evaluation: saves
+/// nothing, drops nothing. Calls f(number of the batch, output) for each batch on the ranks of the
+/// last stage; the output is a view that is valid during the call. f may call what the ranks of the
+/// last stage call together. Each stage goes on to the next batch while later ones compute. Every
+/// rank of the mesh calls it, between two steps, with the same shapes; the elements of `x` are read
+/// on the first stage.
+/// sends    an all-reduce of one int32 and an all-gather of 16 bytes of each rank; along `pipeline`
+///          a message for each batch from each stage to the next; Model::evaluate
+/// throws   collective_error on every rank if ranks were given batches of other sizes; as
+///          Model::evaluate, and what f throws: the run then ends, because other stages wait
+template <class Stage, class F>
+void evaluate_pipeline(Stage& stage, const std::vector<typename Stage::input_view>& x, F&& f) {
+  detail::evaluate_stages(
+      stage, x, [] {}, f);
+}
+
+/// The loss of all batches together in evaluation, as if they were one; the same number on every
+/// rank. The elements of `targets` are read on the last stage. 0 for no batches. As
+/// `evaluate_loss` of several batches.
+/// sends    as evaluate_pipeline; `loss_plan` on the last stage; an all-reduce of one double
+/// throws   as evaluate_pipeline; before anything else is sent, on every rank: argument_error for
+///          another number of targets than of inputs, and as the loss for the shape of a target
+template <class Stage, class Target, class Chosen>
+double evaluate_pipeline_loss(Stage& stage, const std::vector<typename Stage::input_view>& x,
+                              const std::vector<Target>& targets, const Chosen& loss) {
+  std::size_t samples = 0;
+  for (const auto& one : x) samples += detail::samples_of(one);
+  double sum = 0;
+  detail::evaluate_stages(
+      stage, x,
+      [&] {
+        detail::require_targets(stage, x, targets, [&](const Shape& output, const Target& target) {
+          detail::require_target(loss, output, target);
+        });
+      },
+      [&](std::size_t i, const auto& output) {
+        sum += detail::evaluated_part_of_output(stage.model(), output, targets[i], loss,
+                                                {detail::samples_of(x[i]), samples});
+      });
+  return detail::from_last_stage(stage, sum);
+}
+
+/// The number of rows of all batches whose label has one of the k largest logits, in evaluation;
+/// the same number on every rank. As `count_top_k`, with the layouts that it takes. sends    as
+/// evaluate_pipeline; on the last stage as count_top_k; an all-reduce of one int64 throws   as
+/// evaluate_pipeline and count_top_k; before anything else is sent, on every rank:
+///          argument_error for another number of labels than of inputs, shape_error for labels of
+///          another shape
+template <class Stage, class Labels>
+std::size_t count_pipeline_top_k(Stage& stage, const std::vector<typename Stage::input_view>& x,
+                                 const std::vector<Labels>& labels, std::size_t k) {
+  std::int64_t count = 0;
+  detail::evaluate_stages(
+      stage, x,
+      [&] {
+        detail::require_targets(stage, x, labels, [](const Shape& output, const Labels& one) {
+          detail::check_label_shape(output, one.global());
+        });
+      },
+      [&](std::size_t i, const auto& output) {
+        count += static_cast<std::int64_t>(detail::count_top_k_of_output(
+            stage.model(), detail::samples_of(x[i]), output, labels[i], k));
+      });
+  return static_cast<std::size_t>(detail::from_last_stage(stage, count));
+}
+
+/// The number of rows whose largest logit is the label's: `count_pipeline_top_k` with k = 1.
+template <class Stage, class Labels>
+std::size_t count_pipeline_correct(Stage& stage, const std::vector<typename Stage::input_view>& x,
+                                   const std::vector<Labels>& labels) {
+  return count_pipeline_top_k(stage, x, labels, 1);
+}
+
+}  // namespace shardwise
