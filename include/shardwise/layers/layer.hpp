@@ -164,14 +164,14 @@ struct KeepsLayout {
 ///
 /// A layer with `backward_in_parts` must save its input and not work in place. Besides `backward`,
 /// it has two functions that together do the same. They are called in this order in place of
-/// `backward` if the ranks can sum dx while the second one runs:
+/// `backward` if the ranks can sum dx while the second one runs, or if a pipeline runs the second
+/// one later, with other micro-batches in between. The first one is not called without a dx:
 ///     template <class Frame, class DY, class DX>
 ///     void backward_input(Frame&, DY dy, DX dx) const;       // assigns dx
 ///     template <class Frame, class X, class DY>
 ///     void backward_parameters(Frame&, X x, DY dy) const;    // writes the parameters' gradients
 /// A layer that is derived from such a layer and has its own `backward` must also have these two,
-/// or set `backward_in_parts` to false: else its `backward` is not called if ranks sum dx
-/// meanwhile.
+/// or set `backward_in_parts` to false: else its `backward` is not called in these cases.
 ///
 /// `kept` is a type that is default-constructible and movable. forward sets it in training, and
 /// backward of the same batch takes it out by std::exchange. There is one object for each batch

@@ -136,7 +136,7 @@ class Bound {
         parameters_(reserve(layer, in, binder, ordinal_)),
         state_(make_state(binder)),
         kept_(binder.kept.add(own_kept())) {
-    if constexpr (can_postpone) binder.kept.add();
+    if constexpr (can_leave_parameters) binder.kept.add();
     detail::require_token_by_token<L>(binder.run);
     if (in.rank() > 0) layer.output_shape(in);
   }
@@ -176,45 +176,48 @@ class Bound {
     if constexpr (detail::only_reshapes<L>) {
       return converted<dual_t<typename E::offered>>(run,
                                                     Value<T, dual_t<In>>(std::move(dy), kept.in));
-    } else if constexpr (detail::sums_meanwhile<L, S, E>()) {
-      return backward_in_parts(run, kept, dy.view());
     } else {
-      if constexpr (can_postpone) {
-        if (run.postpones) return backward_input(run, kept, std::move(dy));
+      if constexpr (can_leave_parameters) {
+        if (run.leaves_parameters || (can_postpone && run.postpones))
+          return backward_input(run, kept, std::move(dy));
       }
-      const Saved saved = taken(kept);
-      const View<const T, dual_t<Out>> in = dy.view();
-      Value<T, dual_t<In>> dx;
-      View<T, dual_t<In>> dx_view;
-      if constexpr (S::input_gradient) {
-        dx = detail::works_in_place<L> && dy.may_write()
-                 ? Value<T, dual_t<In>>(std::move(dy), kept.in)
-                 : Value<T, dual_t<In>>(run.pool, kept.in, run.place());
-        dx_view = dx.writable();
-      }
-      {
-        Call at = call(run, kept.in);
-        if constexpr (L::saves == Saves::nothing) {
-          layer_.backward(at.frame, saved, in, dx_view);
-        } else {
-          layer_.backward(at.frame, saved.view(), in, dx_view);
-        }
-      }
-      if constexpr (S::input_gradient) {
-        return converted<dual_t<typename E::offered>>(run, std::move(dx));
+      if constexpr (detail::sums_meanwhile<L, S, E>()) {
+        return backward_in_parts(run, kept, dy.view());
       } else {
-        return {};
+        const Saved saved = taken(kept);
+        const View<const T, dual_t<Out>> in = dy.view();
+        Value<T, dual_t<In>> dx;
+        View<T, dual_t<In>> dx_view;
+        if constexpr (S::input_gradient) {
+          dx = detail::works_in_place<L> && dy.may_write()
+                   ? Value<T, dual_t<In>>(std::move(dy), kept.in)
+                   : Value<T, dual_t<In>>(run.pool, kept.in, run.place());
+          dx_view = dx.writable();
+        }
+        {
+          Call at = call(run, kept.in);
+          if constexpr (L::saves == Saves::nothing) {
+            layer_.backward(at.frame, saved, in, dx_view);
+          } else {
+            layer_.backward(at.frame, saved.view(), in, dx_view);
+          }
+        }
+        if constexpr (S::input_gradient) {
+          return converted<dual_t<typename E::offered>>(run, std::move(dx));
+        } else {
+          return {};
+        }
       }
     }
   }
 
   /// Writes the gradients of parameters that backward left for later.
   void backward_parameters([[maybe_unused]] Run<Ctx>& run) {
-    if constexpr (can_postpone) {
-      if (postponed(run).is_empty()) return;
+    if constexpr (can_leave_parameters) {
+      if (left(run).is_empty()) return;
       detail::Kept& kept = kept_of(run);
       const Saved x = taken(kept);
-      const auto dy = postponed(run).template take<Value<T, dual_t<Out>>>();
+      const auto dy = left(run).template take<Value<T, dual_t<Out>>>();
       Call at = call(run, kept.in);
       layer_.backward_parameters(at.frame, x.view(), dy.view());
     }
@@ -232,12 +235,18 @@ class Bound {
   }
 
  private:
-  /// Whether the gradients of its parameters can be left for later, see Run::postpones. Those of
-  /// shared parameters are written in the order of the model.
+  ///@{
+  /// Whether the gradients of its parameters can be left for later, see Run::postpones and
+  /// Run::leaves_parameters, which only models on a mesh set. Those of shared parameters are
+  /// written in the order of the model.
   static constexpr bool can_postpone = StartsAllReduce<typename Ctx::communicator> &&
                                        S::input_gradient && detail::goes_backward_in_parts<L> &&
                                        !detail::is_shared<L> &&
                                        std::same_as<In, typename E::offered>;
+  static constexpr bool can_leave_parameters =
+      can_postpone || (MeshCommunicator<typename Ctx::communicator> &&
+                       detail::goes_backward_in_parts<L> && !detail::is_shared<L>);
+  ///@}
   static constexpr bool has_state = requires(const L& layer, F& frame) { layer.make_state(frame); };
   static constexpr bool saves_output = L::saves == Saves::output;
 
@@ -293,7 +302,7 @@ class Bound {
 
   detail::Kept& kept_of(Run<Ctx>& run) const noexcept { return run.flight->parts[kept_]; }
   /// The gradient of the output while the gradients of parameters are left for later.
-  detail::SavedValue& postponed(Run<Ctx>& run) const requires(can_postpone) {
+  detail::SavedValue& left(Run<Ctx>& run) const requires(can_leave_parameters) {
     return run.flight->parts[kept_ + 1].saved;
   }
 
@@ -323,13 +332,20 @@ class Bound {
         run, std::move(dx), [&] { layer_.backward_parameters(at.frame, x.view(), dy); });
   }
 
-  Value<T, dual_t<In>> backward_input(Run<Ctx>& run, detail::Kept& kept,
-                                      Value<T, dual_t<Out>>&& dy) {
-    Value<T, dual_t<In>> dx(run.pool, kept.in, run.place());
-    Call at = call(run, kept.in);
-    layer_.backward_input(at.frame, dy.view(), dx.writable());
-    postponed(run).save(dy);
-    return dx;
+  /// Leaves the gradients of parameters to backward_parameters.
+  input_gradient_t<T, E, S> backward_input(Run<Ctx>& run, [[maybe_unused]] detail::Kept& kept,
+                                           Value<T, dual_t<Out>>&& dy) {
+    left(run).save(dy);
+    if constexpr (S::input_gradient) {
+      Value<T, dual_t<In>> dx(run.pool, kept.in, run.place());
+      {
+        Call at = call(run, kept.in);
+        layer_.backward_input(at.frame, dy.view(), dx.writable());
+      }
+      return converted<dual_t<typename E::offered>>(run, std::move(dx));
+    } else {
+      return {};
+    }
   }
 
   static BoundParameters<parameter_count> reserve(const L& layer, const Shape& in,

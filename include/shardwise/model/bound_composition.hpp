@@ -331,8 +331,9 @@ class Bound<L, S, E> {
                   [[maybe_unused]] DX& dx) {
     if constexpr (sums_meanwhile<K>) {
       dx = detail::moved_while<typename DX::layout>(
-          run, std::move(detail::held<gradient_in<K>>(gradients)),
-          [&] { backward_parameters(run); });
+          run, std::move(detail::held<gradient_in<K>>(gradients)), [&] {
+            if (!run.leaves_parameters) backward_parameters(run);
+          });
     } else if constexpr (!std::same_as<DX, Nothing>) {
       dx = converted<typename DX::layout>(run, std::move(detail::held<gradient_in<K>>(gradients)));
     }
@@ -366,7 +367,10 @@ class Bound<L, S, E> {
   }
   template <std::size_t Index>
   void parameters_of(Run<Ctx>& run, Position& at) {
-    if constexpr (reads_input<Index>) {
+    constexpr bool may_leave =
+        reads_input<Index> ||
+        (MeshCommunicator<typename Ctx::communicator> && part_type<Index>::arity == 1);
+    if constexpr (may_leave) {
       [[maybe_unused]] const auto here = detail::at_part<Index>(run, at);
       bound<Index>().backward_parameters(run);
     }

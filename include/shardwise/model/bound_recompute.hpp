@@ -45,6 +45,7 @@ class Bound<L, S, E> {
                                       Value<T, dual_t<output_layout_at_t<L, E>>>&& dy) {
     const detail::Postponing<StartsAllReduce<typename Ctx::communicator>> none(run.postpones,
                                                                                false);
+    const detail::SetMeanwhile nothing_left(run.leaves_parameters, false);
     {
       const detail::SetMeanwhile again(run.is_again, true);
       block_.forward(run, saved(run).template take<Input>());

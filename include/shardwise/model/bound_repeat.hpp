@@ -74,8 +74,14 @@ class Bound<L, S, E> {
     }
   }
 
-  /// Blocks leave nothing for later.
-  void backward_parameters(Run<Ctx>&) {}
+  /// Blocks leave nothing for later but for `Model::backward_parameters`.
+  void backward_parameters([[maybe_unused]] Run<Ctx>& run) {
+    if constexpr (MeshCommunicator<typename Ctx::communicator>) {
+      for (std::size_t i = repeat_.times(); i-- > 1;)
+        at_block(run, i, [&] { later_[i - 1].backward_parameters(run); });
+      at_block(run, 0, [&] { first_.backward_parameters(run); });
+    }
+  }
 
   template <class Visitor>
   void visit_buffers(const std::string& path, Visitor&& f) {

@@ -112,12 +112,13 @@ struct BatchPlace {
 
 /// A flight of a model.
 struct FlightState {
-  KeptByParts parts{};           ///< the outputs of its batch, and then what the layers keep
-  SequenceTable sequences{};     ///< of the batch
-  BatchPlace place{};            ///< of the batch
-  SliceOfBatch slice{};          ///< of the batch, for a model on a mesh
-  BatchPlace behind{};           ///< of a batch behind it
-  bool may_go_backward = false;  ///< whether there was a forward and no backward yet
+  KeptByParts parts{};             ///< the outputs of its batch, and then what the layers keep
+  SequenceTable sequences{};       ///< of the batch
+  BatchPlace place{};              ///< of the batch
+  SliceOfBatch slice{};            ///< of the batch, for a model on a mesh
+  BatchPlace behind{};             ///< of a batch behind it
+  bool may_go_backward = false;    ///< whether there was a forward and no backward yet
+  bool awaits_parameters = false;  ///< whether `backward_parameters` is to come
 };
 
 }  // namespace detail

@@ -202,7 +202,7 @@ class Model : public ModelBase<Ctx> {
                   "not ask for the gradient of its input (TrainWithInputGradient does).");
     this->take_up_batch(flight, dy);
     const auto here = detail::in_phase<Phase::backward>(run_);
-    this->begin_gradients();
+    this->begin_gradients(run_.leaves_parameters);
     auto dx = run_backward(dy);
     this->end_gradients();
     if constexpr (Use::input_gradient) {
@@ -210,6 +210,35 @@ class Model : public ModelBase<Ctx> {
       return this->template at_end<duals_t<input_layout>>(input_gradient_);
     }
   }
+
+  ///@{
+  /// `backward` in two parts, for a model on a mesh. backward_input returns what backward does, and
+  /// leaves the gradients of parameters of layers with `backward_in_parts` (linear layers) to
+  /// backward_parameters, but for shared ones and those in a Recompute. Several batches may be
+  /// between their parts. What forward saved for these layers and the gradients of their outputs
+  /// are kept until then; x and dy must stay unchanged. The first part of a step sets all
+  /// gradients to zero.
+  /// sends    `plan().backward`; backward_parameters nothing
+  /// throws   as backward; argument_error for backward_parameters without a backward_input before
+  ///          it in its flight, and for a forward in between in this flight
+  auto backward_input(Flight flight,
+                      output_gradient_view dy) requires(Use::trains&& Base::is_on_mesh) {
+    const detail::SetMeanwhile later(run_.leaves_parameters, true);
+    return backward(flight, dy);
+  }
+  void backward_parameters(Flight flight) requires(Use::trains&& Base::is_on_mesh) {
+    this->take_up_parameters(flight);
+    const auto here = detail::in_phase<Phase::backward>(run_);
+    this->begin_gradients(true);
+    try {
+      bound_.backward_parameters(run_);
+    } catch (error& e) {
+      this->add_to(e);
+      throw;
+    }
+    this->end_gradients();
+  }
+  ///@}
 
   /// The losses that layers have of their own, such as the balancing loss of `Experts`, summed over
   /// the layers: of the batches that ran backward in this step, and until the next backward those

@@ -118,7 +118,7 @@ class ModelBase {
     for (detail::FlightState& batch : flights_) {
       batch.parts.forget(0, batch.parts.size());
       batch.place = {};
-      batch.may_go_backward = false;
+      batch.may_go_backward = batch.awaits_parameters = false;
     }
     next_ = {};
     run_.forget_step();
@@ -228,6 +228,7 @@ class ModelBase {
   /// shape of its first input.
   void begin_batch(Flight flight, const Shape& first, std::span<const Segment> segments) {
     detail::FlightState& batch = at(flight);
+    if (batch.awaits_parameters) detail::refuse_forward(name_.text, flight.number);
     if (batch.may_go_backward && batch.behind == next_) next_ = batch.place;
     batch.may_go_backward = false;
     batch.place = next_;
@@ -275,23 +276,40 @@ class ModelBase {
     detail::FlightState& batch = at(flight);
     if constexpr (checks) check_output_gradients(batch, flight, output_gradients);
     run_batch(batch);
+    batch.may_go_backward = false;
+    batch.awaits_parameters = run_.leaves_parameters;
   }
 
-  /// Prepares the gradients for those of the batch that runs.
-  void begin_gradients() {
-    run_.flight->may_go_backward = false;
+  /// Makes the batch in this flight the one that runs, for the gradients of parameters that its
+  /// backward has left.
+  void take_up_parameters(Flight flight) {
+    detail::FlightState& batch = at(flight);
+    detail::require_may_end_backward(name_.text, batch.awaits_parameters, flight.number,
+                                     run_.gradients);
+    run_batch(batch);
+    batch.awaits_parameters = false;
+  }
+
+  /// Prepares the gradients for those of the batch that runs, or for some of them.
+  void begin_gradients(bool is_part) {
     run_.pass = Pass::train;
     if (run_.gradients == GradientState::none) run_.layer_losses = 0;
-    run_.parameters.begin_batch(run_.backend, run_.write());
+    if (is_part) {
+      run_.parameters.begin_part(run_.backend, run_.write());
+      run_.gradients = GradientState::summands;
+    } else {
+      run_.parameters.begin_batch(run_.backend, run_.write());
+    }
   }
 
-  /// The gradients contain those of the batch that ran.
+  /// The gradients contain those of the batch that ran, or some of them.
   void end_gradients() {
     const detail::FlightState& batch = *run_.flight;
     run_.flight->parts.forget(0, outputs_);
     run_.parameters.end_batch(run_.backend, run_.write());
     run_.gradients = GradientState::summands;
-    run_.samples_backward += batch.behind.first_sample - batch.place.first_sample;
+    if (!batch.awaits_parameters)
+      run_.samples_backward += batch.behind.first_sample - batch.place.first_sample;
     run_.set_place(next_);
   }
 

@@ -189,6 +189,26 @@ inline void require_may_go_backward(std::string (*model)(), bool has_gone_forwar
   }
 }
 
+/// throws   argument_error for backward_parameters without a backward_input before it in its
+///          flight, or of a settled step
+inline void require_may_end_backward(std::string (*model)(), bool awaits_parameters,
+                                     std::size_t flight, GradientState gradients) {
+  if (awaits_parameters && gradients != GradientState::whole) return;
+  throw argument_error({model(), ": backward_parameters in flight ", flight,
+                        awaits_parameters
+                            ? " after settle_gradients: its summands would be added to whole "
+                              "gradients. Settle once, after the last part of a backward"
+                            : " without a backward_input before it: run it once for each "
+                              "backward_input"});
+}
+
+/// throws   argument_error for a forward in a flight that awaits backward_parameters
+[[noreturn, gnu::cold]] inline void refuse_forward(std::string (*model)(), std::size_t flight) {
+  throw argument_error({model(), ": flight ", flight,
+                        " awaits backward_parameters, and a forward would discard what that needs. "
+                        "Call it before, use another flight, or discard the step"});
+}
+
 /// throws   shape_error for a gradient whose shape is not that of the output
 inline void require_gradient_of_output(const ToCheck& of, const Shape& given, const Shape& output) {
   if (given == output) return;

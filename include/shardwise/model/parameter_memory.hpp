@@ -150,6 +150,14 @@ class ParameterMemory : public ParameterLayout {
       collected_ = size();
     }
   }
+  /// The same before a part of the backward of a batch, in which only some layers write: all
+  /// gradients are then there, and are added to.
+  template <class Backend>
+  void begin_part(Backend& backend, Write write) {
+    begin_batch(backend, write);
+    if (write == Write::replace) detail::fill(backend, gradients_, size(), gradient{});
+    if constexpr (collects) detail::fill(backend, of_batch_, size(), compute{});
+  }
   template <class Backend>
   void end_batch([[maybe_unused]] Backend& backend, [[maybe_unused]] Write write) {
     if constexpr (collects) {

@@ -94,6 +94,9 @@ struct Run {
   /// Whether the layer that runs backward may leave the gradients of its parameters for later:
   /// until a composition around it has started to sum the gradient of its input over the ranks.
   bool postpones = false;
+  /// Whether this backward leaves the gradients of parameters to `Model::backward_parameters`,
+  /// where layers compute them in a part of their own.
+  bool leaves_parameters = false;
   [[no_unique_address]] typename Context::observer observer{};  ///< of the work of a rank
 
   /// Sets the step number, also for later work of the backend.

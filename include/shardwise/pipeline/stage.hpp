@@ -55,7 +55,8 @@ struct MicroBatchUnderWay {
   bool is_free = true;  ///< whether there is none
   std::size_t number = 0;
   Value<typename M::dtype, typename M::input_layout> input{};  ///< unless it is the caller's
-  loss_gradient_t<M> gradient{};                               ///< on the last stage
+  loss_gradient_t<M> gradient{};                               ///< on the last stage, of the loss
+  values_t<typename M::dtype, duals_t<typename M::output_layout>> dy{};  ///< in backward
 };
 
 /// A schedule that ranks have found good, and its hash.

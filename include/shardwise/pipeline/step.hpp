@@ -96,10 +96,6 @@ inline void require_schedule(const PipelineSchedule& schedule, Sends sends, int 
                               next - 1,
                               "; random numbers follow from the order of forwards, so let it be "
                               "that of the micro-batches"});
-      if (action.work == PipelineWork::backward_input)
-        throw argument_error({"pipeline: in the schedule, rank ", rank,
-                              " goes backward in two parts, which stages cannot do; use "
-                              "one_f_one_b or gpipe"});
     }
   }
 }
@@ -169,7 +165,7 @@ class PipelineRun {
       if (action.work == PipelineWork::forward) {
         forward(batch);
       } else {
-        backward(batch);
+        backward(action.work, flight_of(batch));
       }
     }
   }
@@ -215,30 +211,40 @@ class PipelineRun {
     }
   }
 
-  void backward(std::size_t batch) {
-    const std::size_t number = flight_of(batch);
+  void backward(PipelineWork work, std::size_t number) {
     UnderWay& flight = flights_[number];
-    step_.set_batch(samples_of(x_[batch]));
-    if constexpr (Stage::is_last) {
-      go_back(number, views_of(scaled<T>(model().run(), std::move(flight.gradient), loss_scale_)));
+    if (work == PipelineWork::backward_parameters) {
+      model().backward_parameters(Flight{number});
     } else {
-      const MeshPlace& place = stage_.place();
-      Value<T, OutputGradient> dy(
-          model().run().pool, model().layers().output_shape(stage_.input_shape(x_[batch].global())),
-          place);
-      receive(dy.writable().span(), 1, batch, Phase::backward);
-      go_back(number, dy.view());
+      step_.set_batch(samples_of(x_[flight.number]));
+      take_gradient(flight);
+      go_back(work, number);
     }
-    flight = {};
+    if (work != PipelineWork::backward_input) flight = {};
   }
 
-  template <class View>
-  void go_back(std::size_t number, const View& dy) {
-    if constexpr (Stage::is_first) {
-      model().backward(Flight{number}, dy);
+  /// The gradient of the stage's output.
+  void take_gradient(UnderWay& flight) {
+    if constexpr (Stage::is_last) {
+      flight.dy = scaled<T>(model().run(), std::move(flight.gradient), loss_scale_);
     } else {
-      const auto dx = model().backward(Flight{number}, dy);
-      send(dx.span(), -1, flights_[number].number, Phase::backward);
+      const Shape& x = x_[flight.number].global();
+      flight.dy = Value<T, OutputGradient>(
+          model().run().pool, model().layers().output_shape(stage_.input_shape(x)), stage_.place());
+      receive(flight.dy.writable().span(), 1, flight.number, Phase::backward);
+    }
+  }
+
+  void go_back(PipelineWork work, std::size_t number) {
+    const auto go = [&] {
+      const auto dy = views_of(flights_[number].dy);
+      return work == PipelineWork::backward ? model().backward(Flight{number}, dy)
+                                            : model().backward_input(Flight{number}, dy);
+    };
+    if constexpr (Stage::is_first) {
+      go();
+    } else {
+      send(go().span(), -1, flights_[number].number, Phase::backward);
     }
   }
 
