@@ -467,9 +467,6 @@ TEST_CASE("steps that do not fit the pipeline are refused on all ranks") {
   CHECK(contains(error_of([&] { on_pipeline<four>({.pipeline = 2}, gpipe(2, 3), three); }),
                  "pipeline: the cut makes 4 stages, but the mesh pipeline=2 has 2 ranks along "
                  "pipeline; give it one for each stage"));
-  CHECK(contains(
-      error_of([&] { on_pipeline<in_blocks>({.pipeline = 2, .context = 2}, gpipe(2, 3), three); }),
-      "has several ranks along context, but stages pass on whole samples"));
 }
 
 TEST_CASE("ranks of a pipeline that are given different steps are all told") {

@@ -20,7 +20,7 @@ namespace shardwise {
 ///     Repeat<12, Block>
 ///     Repeat(layers, block)        a Repeat<dynamic, Block>
 ///
-/// throws   argument_error for a number of 0 at run time
+/// throws   argument_error for a number of 0 at run time, or another than that of the type
 ///          shape_error if the block gives another shape than it takes; if the features are in the
 ///          types, this is an error of the compiler
 template <std::size_t N, class Block>
@@ -63,10 +63,11 @@ class Repeat {
   constexpr Repeat() requires(detail::HasAllSizes<Block>&& N != dynamic) = default;
   /// A block whose sizes are not in its type; all blocks are made like it.
   constexpr explicit Repeat(const Block& block) requires(N != dynamic) : block_(block) {}
-  /// A number of blocks that is not in the type. Throws argument_error if it is 0.
-  constexpr Repeat(std::size_t times, const Block& block) requires(N == dynamic)
-      : times_(times), block_(block) {
+  /// A number of blocks at run time. Throws argument_error if it is 0, or not that of the type.
+  constexpr Repeat(std::size_t times, const Block& block) : times_(times), block_(block) {
     if (times == 0) throw argument_error("Repeat: a block is repeated at least once, not 0 times");
+    if (N != dynamic && times != N)
+      throw argument_error({"Repeat: the type has ", N, " blocks, but ", times, " were asked for"});
   }
 
   /// The number of blocks.

@@ -191,9 +191,9 @@ class PipelineStage {
 /// stages once a step.
 /// sends    an all-gather of 16 bytes of each rank; what makes the groups of ranks of a stage, see
 ///          `MeshRanks`, and of those stages that share parameters
-/// throws   argument_error if the mesh does not have a rank along `pipeline` for each stage or has
-///          several along `context`, and if parameters of two owners are shared by unlike sets of
-///          stages; collective_error if ranks have another seed or shape; as Model
+/// throws   argument_error if the mesh does not have a rank along `pipeline` for each stage, and if
+///          parameters of two owners are shared by unlike sets of stages; collective_error if ranks
+///          have another seed or shape; as Model
 template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
                        const Shape& in, F&& f) {
@@ -203,10 +203,6 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
     throw argument_error({"pipeline: the cut makes ", stages, " stages, but the mesh ",
                           ranks.sizes(), " has ", ranks.sizes().pipeline,
                           " ranks along pipeline; give it one for each stage"});
-  if (ranks.sizes().context > 1)
-    throw argument_error({"pipeline: the mesh ", ranks.sizes(),
-                          " has several ranks along context, but stages pass on whole samples: "
-                          "give those ranks to another axis"});
   detail::require_agreed(gathered(ranks, detail::GivenPipeline{seed.value, in.elements()}),
                          "seed and shape of the pipeline");
   const auto number = static_cast<std::size_t>(ranks.place()[MeshAxis::pipeline].rank);
