@@ -8,7 +8,6 @@
 using namespace shardwise;
 
 constexpr ExpertSizes sizes{.experts = 4, .chosen = 2, .features = 8, .hidden = 6};
-using Balanced = decltype(Experts<split::none, sizes>{}.balanced_by(0.01));
 
 #if CASE == 1  // expect: chooses at least one expert, and no more than there are
 constexpr Experts<split::expert, ExpertSizes{4, 5, 8, 6}> experts{};
@@ -16,11 +15,8 @@ constexpr Experts<split::expert, ExpertSizes{4, 5, 8, 6}> experts{};
 constexpr Experts<split::expert, ExpertSizes{.experts = 4, .chosen = 2}> experts{};
 #elif CASE == 3  // expect: is split by split::expert, or not
 constexpr Experts<split::output, sizes> experts{};
-#elif CASE == 4  // expect: or leave balanced_by away
-using Parameters = parameters_t<Balanced, Sharded<Axis::sequence> >;
-#elif CASE == 5  // expect: only models with experts have a balancing loss
+#elif CASE == 4  // expect: only models with experts have a balancing loss
 const auto model = llama<TensorPlan, LlamaForm{.balanced = true}>({});
 #else
 constexpr Experts<split::expert, sizes> experts{};
-using Parameters = parameters_t<Balanced, Invariant>;
 #endif

@@ -21,6 +21,7 @@
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/checkpoint/weights.hpp"
+#include "shardwise/comm/thread_mesh.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/layers/experts.hpp"
 #include "shardwise/model/model.hpp"
@@ -84,7 +85,7 @@ void set_parameters(M& model) {
       if (p.name == name) shape = p.spec.shape;
     });
     const auto whole = filled<typename M::dtype, Invariant>(
-        shape, place_of(model.ranks()),
+        shape, model.run().place(),
         [&](std::size_t i) { return static_cast<float>(number_of(tensor, i)); });
     model.set(name, whole.view());
   }
@@ -182,17 +183,19 @@ Shape batch_of(std::size_t number) {
 }
 
 /// The router after a step at a rate of 1, in which the layer has a loss `balance` of its own.
-template <class L>
-Numbers trained(Ranks& group, const L& layer, const StepOptions& options, double balance) {
+/// Values between layers have the layout Along along `tensor`.
+template <class Along, class Group, class L>
+Numbers trained(Group& group, const L& layer, const StepOptions& options, double balance) {
   const Shape any{{Axis::batch, dynamic}, {Axis::sequence, length}, rows.back()};
-  Model<L, Context<double, Reference, Ranks>, Ends<Invariant, Invariant>> model(layer, group,
-                                                                                Seed{1}, any);
+  using M = Model<L, Context<double, Reference, Group>, Ends<Along, Along>>;
+  M model(layer, group, Seed{1}, any);
   set_parameters(model);
   Optimizer optimizer(model, Sgd{.learning_rate = 1});
   shardwise::Step step(optimizer, samples[0] + samples[1], options);
   for (const std::size_t number : {0U, 1U}) {
-    const auto x = filled<double, Invariant>(
-        batch_of(number), place_of(group), [&](std::size_t i) { return number_of(5 + number, i); });
+    const auto x = filled<double, typename M::input_layout>(
+        batch_of(number), model.run().place_at_ends(),
+        [&](std::size_t i) { return number_of(5 + number, i); });
     step.add(x.view(), x.view(), MeanSquaredError{}, segments[number]);
   }
   step.finish();
@@ -218,27 +221,30 @@ Balance balance_of(std::size_t number) {
 }
 
 /// What a balancing loss changes in a step of two batches, with and without a loss scale.
-template <class S>
-void check_balance() {
+template <class S, class Along, class Group>
+void check_balance(Group& group) {
   const Balance first = balance_of(0), second = balance_of(1);
   const auto of_step = [](double a, double b) { return (2 * a + b) / 3; };  // by samples
   Numbers expected = first.by_router;
   std::transform(expected.begin(), expected.end(), second.by_router.begin(), expected.begin(),
                  of_step);
+  for (const double scale : {1.0, 1024.0}) {
+    LossScaler scaler = LossScaler::fixed(scale);
+    const StepOptions options{.scaler = &scaler};
+    const Experts<S, sizes> plain;
+    Numbers change = trained<Along>(group, plain, options, 0);
+    const Numbers with = trained<Along>(group, plain.balanced_by(coefficient), options,
+                                        of_step(first.loss, second.loss));
+    std::transform(change.begin(), change.end(), with.begin(), change.begin(), std::minus{});
+    CHECK(testing::largest_difference(change, expected) < 1e-8);
+  }
+}
+
+template <class S, class Along>
+void check_balance() {
   for (const int ranks : testing::rank_counts({1, 2, 3, 4, 5, 6, 7, 8})) {
     CAPTURE(ranks);
-    testing::run_on_ranks(ranks, [&](Ranks& group) {
-      for (const double scale : {1.0, 1024.0}) {
-        LossScaler scaler = LossScaler::fixed(scale);
-        const StepOptions options{.scaler = &scaler};
-        const Experts<S, sizes> plain;
-        Numbers change = trained(group, plain, options, 0);
-        const Numbers with = trained(group, plain.balanced_by(coefficient), options,
-                                     of_step(first.loss, second.loss));
-        std::transform(change.begin(), change.end(), with.begin(), change.begin(), std::minus{});
-        CHECK(testing::largest_difference(change, expected) < 1e-8);
-      }
-    });
+    testing::run_on_ranks(ranks, [](Ranks& group) { check_balance<S, Along>(group); });
   }
 }
 
@@ -328,8 +334,18 @@ TEST_CASE("many ranks compute what one does, and send what is planned") {
 }
 
 TEST_CASE("a balancing loss and its gradient, over the batches of a step and under a loss scale") {
-  check_balance<split::expert>();
-  check_balance<split::none>();
+  check_balance<split::expert, Invariant>();
+  check_balance<split::none, Invariant>();
+  check_balance<split::none, Sequence>();
+}
+
+TEST_CASE("a balancing loss of rows that lie over several axes of a mesh") {
+  for (const mesh& sizes : {mesh{.data = 2, .context = 2, .tensor = 2}, mesh{.data = 3},
+                            mesh{.context = 3, .tensor = 2}})
+    run_mesh(sizes, [](MeshRanks<ThreadCommunicator>& ranks) {
+      check_balance<split::expert, Invariant>(ranks);
+      check_balance<split::none, Invariant>(ranks);
+    });
 }
 
 TEST_CASE("a balancing loss and its gradient by the input, without a step") {

@@ -15,6 +15,7 @@
 #include "shardwise/shardwise.hpp"
 #include "shardwise/testing/calls.hpp"
 #include "shardwise/train/held_alike.hpp"
+#include "support/filled.hpp"
 #include "witness/formula.hpp"
 
 namespace testing::on_meshes {
@@ -58,13 +59,13 @@ inline const std::vector<mesh> meshes{{.data = 2, .tensor = 2},
 
 /// Of samples of 5 tokens, which ranks along `context` cut; of 6 such ranks one has none.
 inline const std::vector<mesh> contexts{{.context = 2},
-                                 {.context = 3},
-                                 {.context = 6},
-                                 {.context = 4, .tensor = 2},
-                                 {.context = 2, .tensor = 3},
-                                 {.data = 2, .context = 2},
-                                 {.replica = 2, .context = 3},
-                                 {.data = 2, .context = 2, .tensor = 2}};
+                                        {.context = 3},
+                                        {.context = 6},
+                                        {.context = 4, .tensor = 2},
+                                        {.context = 2, .tensor = 3},
+                                        {.data = 2, .context = 2},
+                                        {.replica = 2, .context = 3},
+                                        {.data = 2, .context = 2, .tensor = 2}};
 
 /// As run_mesh, with ranks that count their calls.
 template <class F>
@@ -77,12 +78,8 @@ void on_mesh(const mesh& sizes, F&& f) {
 
 /// The rank's part of a tensor with these elements.
 template <class T, Layout L, class Element>
-Tensor<T, L> filled(const Shape& shape, const MeshPlace& place, Element element) {
-  Tensor<T, L> tensor(shape, place_for<L>(place));
-  for_each_global_run(tensor.view(), [&](std::size_t global, std::size_t local, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) tensor[local + i] = element(global + i);
-  });
-  return tensor;
+Tensor<T, L> filled(const Shape& shape, const MeshPlace& place, const Element& element) {
+  return testing::filled<T, L>(shape, place_for<L>(place), element);
 }
 
 /// The rank's part of the made-up tensor with this number.

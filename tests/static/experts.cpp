@@ -40,12 +40,17 @@ constexpr Plan plan_on() {
 }
 
 // A summand of each rank; the router owes one sum, and the experts nothing. A balancing loss sends
-// nothing.
+// nothing, unless ranks have different rows: then they add choices, probabilities and rows.
 static_assert(plan_on<Split, Invariant>().forward == collectives{all_reduce(values)});
 static_assert(plan_on<Split, Invariant>().backward == collectives{all_reduce(values)});
 static_assert(plan_on<Split, Invariant>().settle == collectives{all_reduce(router)});
 static_assert(plan_on<Balanced, Invariant>().forward == plan_on<Split, Invariant>().forward);
 static_assert(plan_on<Balanced, Invariant>().backward == plan_on<Split, Invariant>().backward);
+
+using BalancedWhole = decltype(Whole{}.balanced_by(0.01));
+static_assert(plan_on<BalancedWhole, Sequence>().forward ==
+              collectives{all_reduce(2 * 5 + 1, Dtype::float64)});
+static_assert(plan_on<BalancedWhole, Sequence>().backward.empty());
 
 // A split sequence is gathered, and the result scattered.
 static_assert(plan_on<Split, Sequence>().forward ==

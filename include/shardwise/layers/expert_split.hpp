@@ -4,12 +4,14 @@
 #include <concepts>
 #include <cstddef>
 #include <tuple>
+#include <type_traits>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layers/split.hpp"
 #include "shardwise/layout/layout.hpp"
+#include "shardwise/redistribute/redistribute.hpp"
 
 namespace shardwise {
 
@@ -56,22 +58,16 @@ struct ExpertLayouts<split::expert> {
   using expert = ParameterUse<Sharded<Axis::expert>, Sharded<Axis::expert>>;
 };
 
-/// The error for a balancing loss of which a rank would know its own rows alone.
-template <class Input, bool Balanced>
-consteval bool balance_must_see_all_rows() {
-  static_assert(!Balanced || !ShardedLayout<Input>,
-                "The balancing loss of Experts is a product of means over all rows, but each rank "
-                "has only rows of its own: the input is laid out as Input. Split by split::expert, "
-                "or leave balanced_by away.");
-  return true;
-}
-template <class S, class In, bool Balanced>
-struct ExpertParameters {
-  static_assert(balance_must_see_all_rows<In, Balanced>());
-  using Router = typename ExpertLayouts<S>::template router<In>;
-  using Expert = typename ExpertLayouts<S>::template expert<In>;
-  using type = std::tuple<Router, Expert, Expert, Expert>;
-};
+/// The sums over all rows that a balancing loss needs, see BalanceSums.
+template <class In>
+using BalanceExchange = CountOverSamples<
+    std::conditional_t<ShardedLayout<In>, Redistribute<Partial, Invariant>, Redistribute<In, In>>,
+    double>;
+
+template <class S, class In>
+using ExpertParameters = std::tuple<
+    typename ExpertLayouts<S>::template router<In>, typename ExpertLayouts<S>::template expert<In>,
+    typename ExpertLayouts<S>::template expert<In>, typename ExpertLayouts<S>::template expert<In>>;
 
 template <ExpertSizes Sizes>
 consteval bool expert_sizes_must_fit() {

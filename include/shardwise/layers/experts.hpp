@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <limits>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "shardwise/backend/backend.hpp"
@@ -55,12 +57,13 @@ namespace shardwise {
 /// weigh as their samples, and the loss scale applies. Rows of padding (see `Segment`) do not
 /// count. The loss that a step returns is without it; `Model::layer_losses` tells it. (transformers
 /// takes f and P as means over all layers; for one layer the two are equal.) `Balanced` is whether
-/// the type has it.
+/// the type has it. f and P are those of all rows of a batch: where ranks have different rows, they
+/// add 2 E + 1 doubles in forward.
 ///
 /// Ranks choose by logits of equal bits: run them on processors of one kind.
 ///
 /// saves    x, and what the experts made of it
-/// sends    nothing
+/// sends    with a balancing loss, 2 E + 1 doubles in training, see above; else nothing
 /// throws   shape_error if x has another innermost axis or extent than N features
 /// source   Jiang et al. 2024 (Mixtral of experts), section 2.1; Fedus et al. 2022 (Switch
 ///          transformers), section 2.2, for the balancing loss
@@ -104,13 +107,25 @@ class Experts : public detail::ExpertLayouts<S> {
   ///@{
   /// As `Layer` says.
   static constexpr Saves saves = Saves::input;
-  static constexpr bool mixes_samples = true;
+  static constexpr bool token_by_token = true;
   static constexpr bool keeps_shape = true;
   static constexpr std::size_t in_features = Sizes.features;
   static constexpr std::size_t out_features = Sizes.features;
 
   template <Layout In>
-  using parameters = typename detail::ExpertParameters<S, In, Balanced>::type;
+  using parameters = detail::ExpertParameters<S, In>;
+
+  static constexpr bool exchanges_in_evaluation = false;
+  template <Layout In>
+  using exchanges =
+      std::conditional_t<Balanced, std::tuple<detail::BalanceExchange<In>>, std::tuple<>>;
+  constexpr std::array<Shape, Balanced ? 1 : 0> exchange_shapes(const Shape&) const {
+    if constexpr (Balanced) {
+      return {Shape{{Axis::expert, detail::BalanceSums(sizes_.experts).count()}}};
+    } else {
+      return {};
+    }
+  }
 
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return Shape{{Axis::feature, sizes_.features}};
@@ -178,8 +193,10 @@ class Experts : public detail::ExpertLayouts<S> {
                             Activation::none, rows_here);
     });
     put_in_rows<T>(frame, routing, wide.data(), nullptr, y.data());
-    if (frame.training())
-      frame.kept() = {std::move(routing), std::move(logits), std::move(gate), std::move(up)};
+    if (!frame.training()) return;
+    auto sums = balance_sums(frame, x, routing, logits.data());
+    frame.kept() = {std::move(routing), std::move(logits), std::move(gate), std::move(up),
+                    std::move(sums)};
   }
 
   template <class Frame, class X, class DY, class DX>
@@ -336,6 +353,24 @@ class Experts : public detail::ExpertLayouts<S> {
     });
   }
 
+  /// What a balancing loss needs of all rows of the batch.
+  template <class Frame, class X, class A, class T>
+  detail::PooledArray<double> balance_sums(Frame& frame, const X& x,
+                                           const detail::Routing<A>& routing,
+                                           const T* logits) const {
+    if constexpr (Balanced) {
+      const detail::BalanceSums of(sizes_.experts);
+      auto mine = frame.template exchange_input<0>();
+      detail::put_balance_sums(frame, x, routing, logits, of, mine.writable().data());
+      const auto all = frame.template exchange<0>(std::move(mine));
+      auto kept = detail::take_array<double>(frame, of.count());
+      std::copy_n(all.view().data(), of.count(), kept.data());
+      return kept;
+    } else {
+      return {};
+    }
+  }
+
   /// The rank's part of the gradient of the logits, from those of the weights of its experts.
   template <class Frame, class X, class Kept, class A, class T>
   void put_logit_slopes(Frame& frame, const X& x, const Kept& batch, const A* slopes,
@@ -344,13 +379,14 @@ class Experts : public detail::ExpertLayouts<S> {
     const auto row = detail::take_array<A>(frame, sizes_.experts);
     const auto balance = [&] {
       if constexpr (Balanced) {
-        return detail::balance_of(frame, x, routing, batch.logits.data(), sizes_.experts,
-                                  coefficient_ * frame.loss_factor());
+        const detail::BalanceSums of(sizes_.experts);
+        frame.add_loss(coefficient_ * of.loss(batch.balance.data()));
+        return detail::balance_of<T>(frame, x, routing, batch.logits.data(), of,
+                                     batch.balance.data(), coefficient_ * frame.loss_factor());
       } else {
         return detail::NoBalance{};
       }
     }();
-    double loss = 0;
     for (std::size_t r = 0; r < routing.rows; ++r) {
       std::fill_n(row.data(), sizes_.experts, A(0));
       const std::size_t begin = r * sizes_.chosen, end = begin + sizes_.chosen;
@@ -358,11 +394,10 @@ class Experts : public detail::ExpertLayouts<S> {
       for (std::size_t c = begin; c < end; ++c) mean += routing.weights[c] * slopes[c];
       for (std::size_t c = begin; c < end; ++c)
         row[routing.experts[c]] = routing.weights[c] * (slopes[c] - mean);
-      loss += balance.add(r, row.data());
+      balance.add(r, row.data());
       for (std::size_t e = 0; e < sizes_.experts; ++e)
         dlogits[r * sizes_.experts + e] = static_cast<T>(row[e]);
     }
-    if constexpr (Balanced) frame.add_loss(loss / frame.loss_factor());
   }
 
   ExpertSizes sizes_ = Sizes;

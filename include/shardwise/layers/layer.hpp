@@ -82,11 +82,23 @@ struct Exchange {
 template <class R, class Values = void>
 struct SumOverSamples : Exchange<R, Reduction::sum, Values> {};
 
+/// The same of sums that backward takes as constants, such as counts. There is no adjoint to run.
+template <class R, class Values = void>
+struct CountOverSamples : Exchange<R, Reduction::sum, Values> {};
+
 namespace detail {
 template <class E>
 inline constexpr bool adds_samples = false;
 template <class R, class Values>
 inline constexpr bool adds_samples<SumOverSamples<R, Values>> = true;
+template <class R, class Values>
+inline constexpr bool adds_samples<CountOverSamples<R, Values>> = true;
+
+/// Whether backward runs the adjoint of an exchange.
+template <class E>
+inline constexpr bool has_adjoint = E::reduction == Reduction::sum;
+template <class R, class Values>
+inline constexpr bool has_adjoint<CountOverSamples<R, Values>> = false;
 }  // namespace detail
 
 /// The layouts of a layer that works on single elements or whole rows: it keeps the offered layout,
@@ -144,7 +156,8 @@ struct KeepsLayout {
 ///                                              token ids: a model's input without a gradient
 ///     static constexpr bool mixes_samples = true;  its result for a sample depends on the others
 ///                                              of the batch in more than sums that it exchanges
-///                                              (`SumOverSamples`); not on a mesh
+///                                              (`SumOverSamples`, `CountOverSamples`); not
+///                                              on a mesh
 ///     static constexpr bool token_by_token = true;  its result for a token depends on that token,
 ///                                              and of the others of its sample only on what the
 ///                                              frame says of the whole batch: it runs where ranks

@@ -63,13 +63,13 @@ class Exchanger {
   template <std::size_t Index>
   Value<A<Index>, typename adjoint_t<R<Index>>::to> exchange_adjoint(
       Value<A<Index>, typename adjoint_t<R<Index>>::from> in) {
-    static_assert(exchange_type<Index>::reduction == Reduction::sum,
-                  "an exchange by maximum or minimum has no adjoint.");
+    static_assert(detail::has_adjoint<exchange_type<Index>>,
+                  "an exchange by maximum or minimum, and a CountOverSamples, have no adjoint.");
     return over_samples<Index>(converted<typename adjoint_t<R<Index>>::to>(run_, std::move(in)));
   }
 
  private:
-  /// The same values, added over the ranks that have other samples if they are a SumOverSamples.
+  /// The same values, added over the ranks that have other samples if the exchange says so.
   template <std::size_t Index, class V>
   V over_samples(V values) {
     if constexpr (detail::adds_samples<exchange_type<Index>> &&

@@ -87,7 +87,7 @@ template <class Exchanges, std::size_t N, std::size_t... Is>
 constexpr void add_adjoint_exchanges(collectives& list, const std::array<Shape, N>& shapes,
                                      Dtype dtype, const mesh& sizes, std::index_sequence<Is...>) {
   const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
-    if constexpr (One::reduction == Reduction::sum) {  // a maximum has no adjoint
+    if constexpr (has_adjoint<One>) {
       collectives forward;
       add_exchange<One, adjoint_t<typename One::redistribution>>(forward, shape, dtype, sizes);
       for (std::size_t i = forward.size(); i-- > 0;) list.add(forward[i]);

@@ -1,5 +1,5 @@
 #pragma once
-// The balancing loss of a mixture of experts, and its gradient.
+// The balancing loss of a mixture of experts, and its gradient. In memory of the host.
 
 #include <algorithm>
 #include <cstddef>
@@ -30,16 +30,81 @@ CountedRows counted_rows(Frame& frame, const X& x) {
   return {true, frame.token_rows(x), frame.sequences(x.global())};
 }
 
+/// The softmax of the logits of one row.
+template <class T>
+void put_probabilities(std::size_t experts, const T* logits, accumulate_t<T>* probabilities) {
+  using A = accumulate_t<T>;
+  const auto logit = [&](std::size_t e) { return static_cast<A>(logits[e]); };
+  A largest = logit(0);
+  for (std::size_t e = 1; e < experts; ++e) largest = std::max(largest, logit(e));
+  put_softmax(experts, largest, logit, probabilities);
+}
+
+/// Sums over counted rows, one after the other: how often each expert was chosen, the probability
+/// of each expert, and the number of rows.
+class BalanceSums {
+ public:
+  explicit constexpr BalanceSums(std::size_t experts) : experts_(experts) {}
+
+  constexpr std::size_t count() const { return 2 * experts_ + 1; }
+
+  ///@{
+  /// Those of one expert, and the number of rows.
+  template <class D>
+  static D& choices(D* sums, std::size_t e) {
+    return sums[e];
+  }
+  template <class D>
+  D& probability(D* sums, std::size_t e) const {
+    return sums[experts_ + e];
+  }
+  template <class D>
+  D& rows(D* sums) const {
+    return sums[2 * experts_];
+  }
+  ///@}
+
+  /// E Σ f P, see `Experts`; 0 without rows.
+  double loss(const double* sums) const {
+    if (rows(sums) == 0) return 0;
+    double loss = 0;
+    for (std::size_t e = 0; e < experts_; ++e)
+      loss += choices(sums, e) / rows(sums) * (probability(sums, e) / rows(sums));
+    return static_cast<double>(experts_) * loss;
+  }
+
+  constexpr std::size_t experts() const { return experts_; }
+
+ private:
+  std::size_t experts_;
+};
+
+/// Writes the sums over the rank's rows.
+template <class Frame, class X, class A, class T>
+void put_balance_sums(Frame& frame, const X& x, const Routing<A>& routing, const T* logits,
+                      const BalanceSums& of, double* sums) {
+  const CountedRows is_counted = counted_rows(frame, x);
+  const auto probabilities = take_array<A>(frame, of.experts());
+  std::fill_n(sums, of.count(), 0.0);
+  for (std::size_t r = 0; r < routing.rows; ++r) {
+    if (!is_counted(r)) continue;
+    ++of.rows(sums);
+    for (std::size_t c = r * routing.chosen; c < (r + 1) * routing.chosen; ++c)
+      ++of.choices(sums, routing.experts[c]);
+    put_probabilities(of.experts(), logits + r * of.experts(), probabilities.data());
+    for (std::size_t e = 0; e < of.experts(); ++e)
+      of.probability(sums, e) += static_cast<double>(probabilities[e]);
+  }
+}
+
 /// Of experts without a balancing loss.
 struct NoBalance {
   template <class A>
-  double add(std::size_t, A*) const {
-    return 0;
-  }
+  void add(std::size_t, A*) const {}
 };
 
-/// The loss Σ slope · probability over rows and experts, since its slopes are constants, and the
-/// rank's part of its gradient of the logits: that through the probabilities of the rank's experts.
+/// The gradient of a balancing loss by the logits: the part through the probabilities of the rank's
+/// experts.
 template <class T>
 struct ExpertBalance {
   using A = accumulate_t<T>;
@@ -48,28 +113,19 @@ struct ExpertBalance {
   const T* logits;  // [rows, experts]
   CountedRows is_counted;
   Interval held;
-  PooledArray<A> slopes;         // [experts]
+  PooledArray<A> slopes;         // [experts], of the probabilities: the same in each counted row
   PooledArray<A> probabilities;  // of one row
 
-  /// Adds the gradient of a row's logits, and returns the row's part of the loss.
-  double add(std::size_t r, A* gradient) const {
-    if (!is_counted(r)) return 0;
-    const auto logit = [row = logits + r * experts](std::size_t e) {
-      return static_cast<A>(row[e]);
-    };
-    A largest = logit(0);
-    for (std::size_t e = 1; e < experts; ++e) largest = std::max(largest, logit(e));
-    put_softmax(experts, largest, logit, probabilities.data());
-    const auto sum_of = [&](Interval some) {
-      return std::inner_product(probabilities.data() + some.offset,
-                                probabilities.data() + some.end(), slopes.data() + some.offset,
-                                A(0));
-    };
-    const A mean = sum_of(held);
+  /// Adds the gradient of a row's logits.
+  void add(std::size_t r, A* gradient) const {
+    if (!is_counted(r)) return;
+    put_probabilities(experts, logits + r * experts, probabilities.data());
+    const A mean =
+        std::inner_product(probabilities.data() + held.offset, probabilities.data() + held.end(),
+                           slopes.data() + held.offset, A(0));
     for (std::size_t e = 0; e < experts; ++e) gradient[e] -= probabilities[e] * mean;
     for (std::size_t e = held.offset; e < held.end(); ++e)
       gradient[e] += probabilities[e] * slopes[e];
-    return static_cast<double>(sum_of({0, experts}));
   }
 };
 
@@ -77,24 +133,17 @@ struct ExpertBalance {
 /// counted row is factor E f_e / rows.
 template <class T, class Frame, class X, class A>
 ExpertBalance<T> balance_of(Frame& frame, const X& x, const Routing<A>& routing, const T* logits,
-                            std::size_t experts, double factor) {
+                            const BalanceSums& of, const double* sums, double factor) {
+  const std::size_t experts = of.experts();
   ExpertBalance<T> balance{experts,
                            logits,
                            counted_rows(frame, x),
                            routing.held,
                            take_array<A>(frame, experts),
                            take_array<A>(frame, experts)};
-  const auto counts = take_array<std::size_t>(frame, experts);
-  std::fill_n(counts.data(), experts, std::size_t{0});
-  double rows = 0;
-  for (std::size_t r = 0; r < routing.rows; ++r) {
-    if (!balance.is_counted(r)) continue;
-    ++rows;
-    for (std::size_t c = r * routing.chosen; c < (r + 1) * routing.chosen; ++c)
-      ++counts[routing.experts[c]];
-  }
+  const double rows = of.rows(sums);
   for (std::size_t e = 0; e < experts; ++e) {
-    const double share = static_cast<double>(counts[e]) / rows;
+    const double share = of.choices(sums, e) / rows;
     balance.slopes[e] = static_cast<A>(factor * static_cast<double>(experts) * share / rows);
   }
   return balance;

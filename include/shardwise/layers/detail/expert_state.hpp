@@ -13,8 +13,9 @@ namespace shardwise::detail {
 template <class T>
 struct ExpertsKept {
   Routing<accumulate_t<T>> routing;
-  PooledArray<T> logits;    // [rows, experts]
-  PooledArray<T> gate, up;  // [slots, hidden]
+  PooledArray<T> logits;          // [rows, experts]
+  PooledArray<T> gate, up;        // [slots, hidden]
+  PooledArray<double> balance{};  // BalanceSums of the batch, if there is a balancing loss
 };
 
 /// The kernels of a mixture of experts.
