@@ -133,14 +133,48 @@ void train(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedul
 }
 // end: train
 
+/// The same with two stages on each rank.
+template <auto Cut, class Layers>
+void train_chunks(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
+                  const std::vector<std::size_t>& sizes, Result& result) {
+  const auto use = [&](auto& chunks) {
+    PipelineOptimizer optimizer(chunks, rule, Keep::state_over_data);
+    const MicroBatches batches(sizes, chunks.place());
+    for (int step = 0; step < steps; ++step)
+      result.losses.push_back(train_pipeline_step(chunks, schedule, batches.inputs, batches.targets,
+                                                  CrossEntropy{}, optimizer));
+    int chunk = 0;
+    chunks.for_each([&](auto& stage) {
+      collect(stage.model(), result.parameters);
+      int in_flight = 0, most = 0;
+      for (const PipelineAction& action : schedule.of(ranks.place()[MeshAxis::pipeline].rank)) {
+        if (action.chunk != chunk) continue;
+        if (action.work == PipelineWork::forward) most = std::max(most, ++in_flight);
+        if (action.work == PipelineWork::backward ||
+            action.work == PipelineWork::backward_parameters)
+          --in_flight;
+      }
+      CHECK(stage.model().flights() == static_cast<std::size_t>(most));
+      ++chunk;
+    });
+    result.flights.push_back(0);
+  };
+  on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, 2>(Layers{}, ranks, Seed{5}, shape_of(1),
+                                                             use);
+}
+
 /// With the parameters of all stages, the losses of each rank, and the flights of each stage.
-template <auto Cut, class Layers = Net>
+template <auto Cut, class Layers = Net, std::size_t Chunks = 1>
 Result on_pipeline(const mesh& sizes, const PipelineSchedule& schedule,
                    const std::vector<std::size_t>& micro_batches, std::optional<double> norm = {}) {
   std::vector<Result> of_ranks(static_cast<std::size_t>(sizes.size()));
   run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    train<Cut, Layers>(ranks, schedule, micro_batches, norm,
-                       of_ranks[static_cast<std::size_t>(ranks.rank())]);
+    Result& mine = of_ranks[static_cast<std::size_t>(ranks.rank())];
+    if constexpr (Chunks == 1) {
+      train<Cut, Layers>(ranks, schedule, micro_batches, norm, mine);
+    } else {
+      train_chunks<Cut, Layers>(ranks, schedule, micro_batches, mine);
+    }
   });
   Result result;
   for (Result& one : of_ranks) {
@@ -164,6 +198,17 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
   return largest;
 }
 
+/// Parameters and losses that differ by rounding only.
+void check_near(const Result& one, const Result& all) {
+  CHECK(difference(one.losses, all.losses) < 1e-13);
+  REQUIRE(one.parameters.size() == all.parameters.size());
+  for (const auto& entry : one.parameters) {
+    INFO(entry.first);
+    REQUIRE(all.parameters.contains(entry.first));
+    CHECK(difference(entry.second, all.parameters.at(entry.first)) < 1e-13);
+  }
+}
+
 /// Trains by GPipe, 1F1B and ZB-H1.
 template <auto Cut, class Layers = Net>
 void check_as_one_rank(const mesh& sizes, const std::vector<std::size_t>& micro_batches,
@@ -178,13 +223,7 @@ void check_as_one_rank(const mesh& sizes, const std::vector<std::size_t>& micro_
        {gpipe(sizes.pipeline, count), one_f_one_b(sizes.pipeline, count),
         zero_bubble_h1(sizes.pipeline, count)}) {
     const Result all = on_pipeline<Cut, Layers>(sizes, schedule, micro_batches, norm);
-    CHECK(difference(one.losses, all.losses) < 1e-13);
-    REQUIRE(one.parameters.size() == all.parameters.size());
-    for (const auto& entry : one.parameters) {
-      INFO(entry.first);
-      REQUIRE(all.parameters.contains(entry.first));
-      CHECK(difference(entry.second, all.parameters.at(entry.first)) < 1e-13);
-    }
+    check_near(one, all);
     if (parameters_before.empty()) parameters_before = all.parameters;
     CHECK(all.parameters == parameters_before);  // the same bits
     const PipelineTimes times = time_of(schedule);
@@ -327,6 +366,46 @@ TEST_CASE("stages on a mesh train as one rank") {
     check_as_one_rank<in_blocks>({.pipeline = 2, .data = 2, .tensor = 2}, sizes);
     check_as_one_rank<in_features>({.pipeline = 2, .data = 2, .tensor = 2}, sizes);
     check_as_one_rank<in_features>({.pipeline = 2, .tensor = 3}, sizes);
+    check_as_one_rank<in_blocks>({.pipeline = 2, .data = 3, .tensor = 2}, sizes);
+    check_as_one_rank<four>({.pipeline = 4, .tensor = 2}, sizes);
+  }
+}
+
+namespace {
+
+/// All forwards, and then all backwards, in two parts; chunk after chunk.
+PipelineSchedule chunk_after_chunk(int ranks, int count, int chunks) {
+  PipelineSchedule schedule(count, chunks);
+  std::vector<PipelineAction> actions;
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    for (int k = 0; k < count; ++k) actions.push_back({PipelineWork::forward, k, chunk});
+  for (int chunk = chunks; chunk-- > 0;) {
+    for (int k = 0; k < count; ++k) actions.push_back({PipelineWork::backward_input, k, chunk});
+    for (int k = 0; k < count; ++k)
+      actions.push_back({PipelineWork::backward_parameters, k, chunk});
+  }
+  for (int rank = 0; rank < ranks; ++rank) schedule.add_rank(actions);
+  return schedule;
+}
+
+}  // namespace
+
+TEST_CASE("two stages on each rank train as one rank, and with the bits of one on each") {
+  for (const auto& sizes : micro_batches) {
+    const int count = static_cast<int>(sizes.size());
+    const Result one = on_one_rank<Net>(std::accumulate(sizes.begin(), sizes.end(), std::size_t{}));
+    for (const mesh& on : {mesh{.pipeline = 2}, mesh{.pipeline = 2, .data = 2, .tensor = 2}}) {
+      mesh apart = on;
+      apart.pipeline = 4;
+      const Result each = on_pipeline<four>(apart, one_f_one_b(4, count), sizes);
+      std::vector schedules{chunk_after_chunk(2, count, 2)};
+      if (count % 2 == 0) schedules.push_back(interleaved_one_f_one_b(2, count, 2));
+      for (const PipelineSchedule& schedule : schedules) {
+        const Result all = on_pipeline<four, Net, 2>(on, schedule, sizes);
+        check_near(one, all);
+        CHECK(all.parameters == each.parameters);
+      }
+    }
   }
 }
 
@@ -452,7 +531,7 @@ TEST_CASE("steps that do not fit the pipeline are refused on all ranks") {
   };
   CHECK(contains(error_with(one_f_one_b(4, 3)),
                  "pipeline: the schedule is for 4 ranks with 1 stage each, but "
-                 "there are 2 ranks with one stage each"));
+                 "there are 2 ranks with 1 stage each"));
   CHECK(contains(
       error_with(gpipe(2, 4)),
       "pipeline: the schedule is for 4 micro-batches, but 3 inputs and 3 targets were given"));

@@ -105,6 +105,7 @@ template <class Context, class Call>
 void on_all_stages([[maybe_unused]] Run<Context>& run, Call&& call) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     if (run.all_stages != nullptr) {
+      require_one_stage(run, "a checkpoint");
       HostRanks ranks(run);
       return on_all_ranks<argument_error>(ranks, call);
     }
@@ -115,7 +116,8 @@ void on_all_stages([[maybe_unused]] Run<Context>& run, Call&& call) {
 /// Throws argument_error if `names` has a name that is `unused` by this rank and, in a pipeline, by
 /// the ranks of all other stages.
 template <class Context>
-void require_used([[maybe_unused]] Run<Context>& run, const TensorNames& names, const TensorNames& unused) {
+void require_used([[maybe_unused]] Run<Context>& run, const TensorNames& names,
+                  const TensorNames& unused) {
   std::vector<std::int32_t> is_used;
   for (const auto& entry : names) is_used.push_back(unused.contains(entry.first) ? 0 : 1);
   if constexpr (MeshCommunicator<typename Context::communicator>) {

@@ -1,12 +1,13 @@
 #pragma once
-// One rank's stage of a pipeline: a model of a range of the layers, and the messages to and from
-// its neighbours.
+// The stages of a pipeline on one rank: models of ranges of the layers, and the groups of ranks in
+// which stages send each other messages.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -65,6 +66,47 @@ struct CheckedSchedule {
   std::uint32_t digest = 0;
 };
 
+/// What a rank of a pipeline has once for all its stages: its groups, and the schedule that it
+/// found good.
+template <class Ranks>
+class PipelineRank {
+ public:
+  /// The ranks along `pipeline`.
+  using Line = std::remove_cvref_t<decltype(std::declval<Ranks&>().along(MeshAxis::pipeline))>;
+
+  /// For so many stages of each rank. A collective of all ranks of the mesh.
+  PipelineRank(Ranks& ranks, std::size_t stages)
+      : all_ranks_(ranks),
+        line_(ranks.along(MeshAxis::pipeline)),
+        ranks_(stage_ranks(ranks)),
+        stages_(stages) {
+    if (stages > 1) gradient_line_.emplace(line_.split(0, line_.rank()));
+  }
+
+  ///@{
+  /// All ranks of the mesh; those along `pipeline`; those of the same place along it.
+  Ranks& all_ranks() { return all_ranks_; }
+  Line& line() { return line_; }
+  Ranks& ranks() { return ranks_; }
+  ///@}
+  /// Those along `pipeline`, for gradients. With several stages a rank may send outputs and
+  /// gradients to the same rank, in another order than that in which it takes them; a group has one
+  /// order.
+  Line& gradient_line() { return gradient_line_ ? *gradient_line_ : line_; }
+  /// The number of stages of each rank.
+  std::size_t stages() const { return stages_; }
+  /// The schedule of the last step.
+  CheckedSchedule& checked() { return checked_; }
+
+ private:
+  Ranks& all_ranks_;
+  Line& line_;
+  Ranks ranks_;
+  std::size_t stages_;
+  std::optional<Line> gradient_line_{};
+  CheckedSchedule checked_{};
+};
+
 /// The places where a stage begins and ends.
 template <class L, auto Cut, std::size_t Stage>
 inline constexpr StageRange stage_range{
@@ -97,6 +139,7 @@ class PipelineStage {
   using Ranks = typename Ctx::communicator;
 
  public:
+  static constexpr std::size_t number = Stage;           ///< counted from 0
   static constexpr bool is_first = Stage == 0;           ///< whether it has the model's input
   static constexpr bool is_last = Stage == Cut.size();   ///< whether it has the model's output
   static constexpr std::size_t stages = Cut.size() + 1;  ///< of the pipeline
@@ -111,34 +154,35 @@ class PipelineStage {
   using input_view = input_views_t<Architecture, typename Ctx::dtype,
                                    detail::layout_at_end_t<Ranks, typename E::offered>>;
 
-  /// A collective of all ranks of the mesh; each makes its own stage.
-  PipelineStage(const Architecture& whole, Ranks& ranks, Seed seed, const Shape& in)
+  /// A collective of all ranks of the mesh; each makes its own stages.
+  PipelineStage(const Architecture& whole, detail::PipelineRank<Ranks>& rank, Seed seed,
+                const Shape& in)
       : whole_(whole),
-        all_ranks_(ranks),
-        line_(ranks.along(MeshAxis::pipeline)),
-        ranks_(detail::stage_ranks(ranks)),
-        sharing_(sharing_for(whole, in, ranks.place())),
-        model_(layers_for(whole, in, sharing_.here), ranks_, seed, input_shape(in)) {
-    model_.run().all_stages = &all_ranks_;
+        rank_(rank),
+        sharing_(sharing_for(whole, in, rank.all_ranks().place())),
+        model_(layers_for(whole, in, sharing_.here), rank.ranks(), seed, input_shape(in)) {
+    model_.run().all_stages = &rank.all_ranks();
+    model_.run().stages_of_rank = rank.stages();
     if (sharing_.stages.empty()) return;
-    sharing_ranks_.emplace(line_.split(sharing_.stages.contains(Stage) ? 1 : 0, line_.rank()));
+    detail::require_one_stage(model_.run(), "sharing parameters between stages");
+    sharing_ranks_.emplace(line().split(sharing_.stages.contains(Stage) ? 1 : 0, line().rank()));
     if (!sharing_.here.empty()) model_.run().sharing_stages = &*sharing_ranks_;
   }
 
   /// The model of the stage.
   model_type& model() { return model_; }
   /// The ranks of the mesh.
-  Ranks& all_ranks() { return all_ranks_; }
+  Ranks& all_ranks() { return rank_.all_ranks(); }
   /// The ranks with the same place in all axes but `pipeline`.
-  auto& line() { return line_; }
+  auto& line() { return rank_.line(); }
   /// The place of the rank in views of this stage.
-  const MeshPlace& place() const { return ranks_.place(); }
+  const MeshPlace& place() const { return rank_.ranks().place(); }
   /// The shape of the stage's input for a batch of this shape.
   Shape input_shape(const Shape& in) const { return detail::shape_at<range.begin>(whole_, in); }
 
   ///@{
   /// For `train_pipeline_step`: what it keeps from step to step.
-  detail::CheckedSchedule& checked_schedule() { return checked_schedule_; }
+  detail::PipelineRank<Ranks>& of_rank() { return rank_; }
   auto& under_way() { return under_way_; }
   ///@}
 
@@ -160,15 +204,58 @@ class PipelineStage {
   }
 
   Architecture whole_;
-  Ranks& all_ranks_;
-  decltype(std::declval<Ranks&>().along(MeshAxis::pipeline)) line_;  // a reference
-  Ranks ranks_;
+  detail::PipelineRank<Ranks>& rank_;
   detail::StageSharing sharing_;
-  std::optional<std::remove_cvref_t<decltype(std::declval<Ranks&>().along(MeshAxis::pipeline))>>
+  std::optional<typename detail::PipelineRank<Ranks>::Line>
       sharing_ranks_{};  // those with whose stages this one shares parameters
   model_type model_;
-  detail::CheckedSchedule checked_schedule_{};
   std::vector<detail::MicroBatchUnderWay<model_type>> under_way_{};  // by flight
+};
+
+namespace detail {
+
+/// A member of a class that has one for each stage.
+template <class Stage, class Member>
+struct OfStage {
+  Member member;
+};
+
+}  // namespace detail
+
+/// Several stages of a pipeline on one rank, its chunks: see `on_pipeline_stage`. Each has a model
+/// of its own. A step trains all of them.
+template <class... Stages>
+class PipelineChunks : detail::OfStage<Stages, Stages>... {
+  using First = std::tuple_element_t<0, std::tuple<Stages...>>;
+
+ public:
+  /// The model's input, a view on every rank; ranks other than the first read its shape only.
+  using input_view = typename First::input_view;
+
+  /// A collective of all ranks of the mesh; each makes its own stages.
+  template <class Architecture, class Rank>
+  PipelineChunks(const Architecture& whole, Rank& rank, Seed seed, const Shape& in)
+      : detail::OfStage<Stages, Stages>{Stages(whole, rank, seed, in)}... {}
+
+  /// One of its stages.
+  template <class Stage>
+  Stage& stage() {
+    return static_cast<detail::OfStage<Stage, Stage>&>(*this).member;
+  }
+  /// Calls f(PipelineStage) for each stage.
+  template <class F>
+  void for_each(F&& f) {
+    (f(stage<Stages>()), ...);
+  }
+
+  /// The ranks of the mesh.
+  auto& all_ranks() { return stage<First>().all_ranks(); }
+  /// The ranks with the same place in all axes but `pipeline`.
+  auto& line() { return stage<First>().line(); }
+  /// The place of the rank in views of its stages.
+  const MeshPlace& place() const {
+    return static_cast<const detail::OfStage<First, First>&>(*this).member.place();
+  }
 };
 
 /// Cuts the Sequential `whole` into stages at the places of `Cut`, a std::array of CutPlace in the
@@ -189,32 +276,62 @@ class PipelineStage {
 /// Each of several stages whose layers use the parameters of one owner, see `Owns`, has these
 /// parameters under the owner's name, with the same numbers. Their gradients are summed over these
 /// stages once a step.
+///
+/// With `Chunks` stages on each rank, for interleaved schedules, P ranks along `pipeline` have the
+/// stages r, r + P, r + 2P and so on, r being the rank, and it calls f(PipelineChunks). Then
+/// stages share no parameters, gradients are not clipped, the loss is not scaled, and checkpoints
+/// and evaluation need one stage a rank:
+///
+///     on_pipeline_stage<Ctx, cut, Ends<Invariant, Invariant>, 2>(gpt, ranks, seed, shape,
+///                                                                [&](auto& chunks) {
+///       PipelineOptimizer optimizer(chunks, AdamW{});
+///       loss = train_pipeline_step(chunks, interleaved_one_f_one_b(2, 8, 2), inputs, labels,
+///                                  CrossEntropy{}, optimizer);
+///     });
+///
 /// sends    an all-gather of 16 bytes of each rank; what makes the groups of ranks of a stage, see
-///          `MeshRanks`, and of those stages that share parameters
-/// throws   argument_error if the mesh does not have a rank along `pipeline` for each stage, and if
-///          parameters of two owners are shared by unlike sets of stages; collective_error if ranks
-///          have another seed or shape; as Model
-template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, class Architecture, class F>
+///          `MeshRanks`, with several stages on a rank one more along `pipeline`, and one of those
+///          stages that share parameters
+/// throws   argument_error if the mesh does not have a rank along `pipeline` for every `Chunks`
+///          stages or, with several on a rank, has only one such rank or parameters are shared; and
+///          if parameters of two owners are shared by unlike sets of stages; collective_error if
+///          ranks have another seed or shape; as Model
+template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, std::size_t Chunks = 1,
+          class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
                        const Shape& in, F&& f) {
   static_assert(detail::must_be_cut<Architecture, E, Cut>());
   constexpr std::size_t stages = Cut.size() + 1;
-  if (static_cast<std::size_t>(ranks.sizes().pipeline) != stages)
-    throw argument_error({"pipeline: the cut makes ", stages, " stages, but the mesh ",
-                          ranks.sizes(), " has ", ranks.sizes().pipeline,
-                          " ranks along pipeline; give it one for each stage"});
+  static_assert(Chunks > 0 && stages % Chunks == 0,
+                "Each rank has so many stages: cut the model into a multiple of that number.");
+  constexpr std::size_t size = stages / Chunks;
+  if (static_cast<std::size_t>(ranks.sizes().pipeline) != size)
+    throw argument_error(
+        {"pipeline: the cut makes ", stages, " stages, but the mesh ", ranks.sizes(), " has ",
+         ranks.sizes().pipeline, " ranks along pipeline; give it one for each stage",
+         Chunks == 1 ? "" : detail::sentence({" of ", Chunks, " that a rank has"})});
+  if (size == 1 && Chunks > 1)
+    throw argument_error("pipeline: one rank has all stages; give it a Model of all layers");
   detail::require_agreed(gathered(ranks, detail::GivenPipeline{seed.value, in.elements()}),
                          "seed and shape of the pipeline");
+  detail::PipelineRank rank(ranks, Chunks);
   const auto number = static_cast<std::size_t>(ranks.place()[MeshAxis::pipeline].rank);
-  [&]<std::size_t... Stages>(std::index_sequence<Stages...>) {
-    const auto run = [&]<std::size_t Stage>(std::integral_constant<std::size_t, Stage>) {
-      if (Stage != number) return;
-      PipelineStage<Architecture, Ctx, Cut, E, Stage> stage(whole, ranks, seed, in);
+  const auto run = [&]<std::size_t Number, std::size_t... Ks>(
+      std::integral_constant<std::size_t, Number>, std::index_sequence<Ks...>) {
+    if (Number != number) return;
+    if constexpr (Chunks == 1) {
+      PipelineStage<Architecture, Ctx, Cut, E, Number> stage(whole, rank, seed, in);
       f(stage);
-    };
-    (run(std::integral_constant<std::size_t, Stages>{}), ...);
+    } else {
+      PipelineChunks<PipelineStage<Architecture, Ctx, Cut, E, Number + Ks * size>...> chunks(
+          whole, rank, seed, in);
+      f(chunks);
+    }
+  };
+  [&]<std::size_t... Numbers>(std::index_sequence<Numbers...>) {
+    (run(std::integral_constant<std::size_t, Numbers>{}, std::make_index_sequence<Chunks>{}), ...);
   }
-  (std::make_index_sequence<stages>{});
+  (std::make_index_sequence<size>{});
 }
 
 }  // namespace shardwise

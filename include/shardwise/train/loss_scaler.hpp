@@ -157,9 +157,11 @@ bool take_out_scale(M& model, const Shares& shares, double loss_scale) {
   if constexpr (MeshCommunicator<typename M::communicator>) {
     if (shares.are_cut())
       found = all_reduced(run, run.all_ranks.along(MeshAxis::data), name, found, Reduction::max);
-    if (run.all_stages != nullptr)
+    if (run.all_stages != nullptr) {
+      require_one_stage(run, "a loss scale");
       found =
           all_reduced(run, run.all_stages->along(MeshAxis::pipeline), name, found, Reduction::max);
+    }
   }
   return all_reduced(run, run.ranks, name, found, Reduction::max) != 0;
 }

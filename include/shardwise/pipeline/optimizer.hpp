@@ -1,0 +1,40 @@
+#pragma once
+// The optimizers of several stages of a pipeline on one rank.
+
+#include <cstddef>
+#include <tuple>
+
+#include "shardwise/model/keep.hpp"
+#include "shardwise/pipeline/stage.hpp"
+#include "shardwise/train/optimizer.hpp"
+
+namespace shardwise {
+
+/// An Optimizer for each of the stages of a rank, with the same rule; a step of training updates
+/// all of them.
+///
+///     PipelineOptimizer optimizer(chunks, AdamW{}, Keep::state_over_data);
+///     optimizer.for_each([](auto& one) { one.set_learning_rate(1e-4); });
+///
+/// sends, throws    as `Optimizer`, for each stage. The chunks must outlive it
+template <class Rule, class... Stages>
+class PipelineOptimizer : detail::OfStage<Stages, Optimizer<Rule, typename Stages::model_type>>... {
+ public:
+  PipelineOptimizer(PipelineChunks<Stages...>& chunks, const Rule& rule, Keep keep = Keep::whole)
+      : detail::OfStage<Stages, Optimizer<Rule, typename Stages::model_type>>{
+            {chunks.template stage<Stages>().model(), rule, keep}}... {}
+
+  /// That of a stage.
+  template <class Stage>
+  auto& stage() {
+    return static_cast<detail::OfStage<Stage, Optimizer<Rule, typename Stage::model_type>>&>(*this)
+        .member;
+  }
+  /// Calls f(Optimizer) for each stage.
+  template <class F>
+  void for_each(F&& f) {
+    (f(stage<Stages>()), ...);
+  }
+};
+
+}  // namespace shardwise

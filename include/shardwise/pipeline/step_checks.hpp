@@ -1,0 +1,153 @@
+#pragma once
+// What is looked at before a step of a pipeline: the schedule, the micro-batches, and whether all
+// ranks were given the same.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/mark.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/sentence.hpp"
+#include "shardwise/model/value.hpp"
+#include "shardwise/pipeline/schedule.hpp"
+#include "shardwise/pipeline/schedule_run.hpp"
+#include "shardwise/pipeline/stage.hpp"
+#include "shardwise/train/losses.hpp"
+#include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/step.hpp"
+
+namespace shardwise::detail {
+
+/// What a rank is given for a step of a pipeline.
+template <class Input, class Target, class Chosen>
+struct PipelineStepInputs {
+  PipelineStepInputs(const std::vector<Input>& inputs, const std::vector<Target>& given,
+                     const Chosen& chosen, const StepOptions& step)
+      : x(inputs), targets(given), loss(chosen), options(step) {
+    for (const Input& one : x) samples += samples_of(one);
+  }
+
+  const std::vector<Input>& x;
+  const std::vector<Target>& targets;
+  const Chosen& loss;
+  StepOptions options;
+  std::size_t samples = 0;  ///< of all micro-batches
+};
+
+/// The part of it in which all ranks agree.
+struct GivenPipelineStep {
+  std::uint64_t samples;
+  std::uint32_t micro_batches;
+  std::uint32_t sizes;     // a hash
+  std::uint32_t schedule;  // a hash
+
+  friend bool operator==(const GivenPipelineStep&, const GivenPipelineStep&) = default;
+  friend std::string to_string(const GivenPipelineStep& given) {
+    return sentence({given.samples, " samples in ", given.micro_batches,
+                     " micro-batches, whose sizes have the hash ", given.sizes,
+                     ", by a schedule with the hash ", given.schedule});
+  }
+  /// A hash of it.
+  friend std::uint64_t digest(const GivenPipelineStep& given) {
+    const auto samples = static_cast<std::uint32_t>(given.samples);
+    return std::uint64_t{mixed(samples, given.micro_batches)} << 32 |
+           mixed(given.sizes, given.schedule);
+  }
+};
+
+/// A hash of the sizes of micro-batches.
+template <class Input>
+std::uint32_t digest(const std::vector<Input>& x) {
+  std::uint32_t hash = 0;
+  for (const Input& one : x)
+    hash = mixed(mixed(hash, static_cast<std::uint32_t>(samples_of(one))),
+                 static_cast<std::uint32_t>(one.global().elements()));
+  return hash;
+}
+
+/// A hash of a schedule.
+inline std::uint32_t digest(const PipelineSchedule& schedule) {
+  std::uint32_t hash = mixed(static_cast<std::uint32_t>(schedule.micro_batches()),
+                             static_cast<std::uint32_t>(schedule.chunks()));
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    hash = mixed(hash, static_cast<std::uint32_t>(rank));
+    for (const PipelineAction& action : schedule.of(rank)) {
+      hash = mixed(hash, static_cast<std::uint32_t>(action.work));
+      hash = mixed(hash, static_cast<std::uint32_t>(action.micro_batch));
+      hash = mixed(hash, static_cast<std::uint32_t>(action.chunk));
+    }
+  }
+  return hash;
+}
+
+/// How ranks of the type C send: messages that are work of a device may meet their receives.
+template <class C>
+constexpr Sends sends_of() {
+  return TakesDeviceMemory<C> ? Sends::meeting : Sends::buffered;
+}
+
+/// Throws argument_error for a schedule that so many ranks with so many stages each cannot run.
+inline void require_schedule(const PipelineSchedule& schedule, Sends sends, int ranks, int stages) {
+  require_to_run(schedule, sends);
+  const auto each = [](int count) { return count == 1 ? " stage each" : " stages each"; };
+  if (schedule.ranks() != ranks || schedule.chunks() != stages)
+    throw argument_error({"pipeline: the schedule is for ", schedule.ranks(), " ranks with ",
+                          schedule.chunks(), each(schedule.chunks()), ", but there are ", ranks,
+                          " ranks with ", stages, each(stages), "; make the schedule for these"});
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<int> next(static_cast<std::size_t>(stages));
+    for (const PipelineAction& action : schedule.of(rank)) {
+      if (action.work != PipelineWork::forward) continue;
+      int& expected = next[static_cast<std::size_t>(action.chunk)];
+      if (action.micro_batch != expected++)
+        throw argument_error({"pipeline: in the schedule, rank ", rank,
+                              " goes forward with micro-batch ", action.micro_batch, " before ",
+                              expected - 1,
+                              "; random numbers follow from the order of forwards, so let it be "
+                              "that of the micro-batches"});
+    }
+  }
+}
+
+/// Does that for a schedule which the rank has not found good before.
+template <class Ranks>
+void require_good(PipelineRank<Ranks>& rank, const PipelineSchedule& schedule) {
+  if (rank.checked().schedule == schedule) return;
+  require_schedule(schedule, sends_of<Ranks>(), rank.line().size(),
+                   static_cast<int>(rank.stages()));
+  rank.checked() = {schedule, digest(schedule)};
+}
+
+/// Throws argument_error for other numbers of inputs and targets than of micro-batches.
+inline void require_micro_batches(const PipelineSchedule& schedule, std::size_t inputs,
+                                  std::size_t targets) {
+  const auto micro_batches = static_cast<std::size_t>(schedule.micro_batches());
+  if (inputs != micro_batches || targets != micro_batches)
+    throw argument_error({"pipeline: the schedule is for ", micro_batches, " micro-batches, but ",
+                          inputs, " inputs and ", targets,
+                          " targets were given; give one of each for each micro-batch"});
+}
+
+/// Throws what is wrong with a step, as far as this rank sees it before it sends anything.
+template <class Stage, class Inputs, class Rule>
+void require_step(Stage& stage, const PipelineSchedule& schedule, const Inputs& inputs,
+                  const Optimizer<Rule, typename Stage::model_type>& optimizer) {
+  require_own(stage.model(), optimizer, "train_pipeline_step");
+  require_between_steps(stage.model(), "train_pipeline_step");
+  require_good(stage.of_rank(), schedule);
+  const auto& x = inputs.x;
+  require_micro_batches(schedule, x.size(), inputs.targets.size());
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    if (samples_of(x[k]) == 0)
+      throw argument_error({"pipeline: micro-batch ", k, " has no samples; leave it out"});
+    if constexpr (Stage::is_last)
+      require_target(inputs.loss,
+                     stage.model().layers().output_shape(stage.input_shape(x[k].global())),
+                     inputs.targets[k]);
+  }
+}
+
+}  // namespace shardwise::detail
