@@ -19,6 +19,7 @@
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/detail/sum_tree.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
+#include "shardwise/comm/thread_mesh.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
@@ -27,6 +28,7 @@
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 #include "support/mpi_ranks.hpp"
+#include "support/pipeline_steps.hpp"
 #include "support/steps_on_mesh.hpp"
 
 namespace {
@@ -311,4 +313,17 @@ TEST_CASE("ranks that keep a share of the moments come to the bits of those that
   Reference backend;
   CHECK(testing::steps_on_mesh(backend, ranks, Keep::state_over_data) ==
         testing::steps_on_mesh(backend, ranks, Keep::whole));
+}
+
+TEST_CASE("a pipeline of processes trains as one of threads, on 2 stages of 2 ranks") {
+  if (testing::World::get().lacks(4)) return;
+  MeshRanks<MpiCommunicator> ranks(MpiCommunicator(MPI_COMM_WORLD), {.pipeline = 2, .tensor = 2});
+  const std::vector<double> here = testing::pipeline_steps(ranks);
+  std::vector<std::vector<double>> of_threads(4);
+  run_mesh({.pipeline = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& threads) {
+    of_threads[static_cast<std::size_t>(threads.rank())] = testing::pipeline_steps(threads);
+  });
+  const std::vector<double>& there = of_threads[static_cast<std::size_t>(ranks.rank())];
+  REQUIRE(here.size() == there.size());
+  for (std::size_t i = 0; i < here.size(); ++i) CHECK(std::abs(here[i] - there[i]) < 1e-13);
 }
