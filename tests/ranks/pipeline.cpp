@@ -70,6 +70,10 @@ void collect(M& model, Parameters& all) {
     for (std::size_t i = 0; i < whole.size(); ++i)
       all[name].push_back(static_cast<double>(whole[i]));
   }
+  model.visit_buffers([&](const auto& buffer) {
+    for (std::size_t i = 0; i < buffer.value.size(); ++i)
+      all[buffer.name].push_back(static_cast<double>(buffer.value.data()[i]));
+  });
 }
 
 /// Rows of a batch: those of micro-batches follow each other.
@@ -291,32 +295,26 @@ struct Text
                  FirstRows, Linear<split::output, 8, 5>> {};
 constexpr std::array in_text{CutPlace{1, 1}};
 
-/// The same bits as a Step with the same batches on one rank.
-template <class T>
-void check_bits_of_steps() {
+/// Norms, pools and masks, of which each micro-batch leaves something for its backward.
+struct Images : Sequential<BatchNorm<2>, MaxPool2d<2>, BatchNorm<2>, Flatten, Dropout<1, 4>,
+                           RmsNorm<8>, Linear<split::none, 8, 5>> {};
+constexpr std::array in_images{CutPlace{2}};
+
+/// The same bits as a Step with the same batches on one rank, running statistics too. `inputs` are
+/// those batches, on any rank.
+template <class Layers, auto Cut, class T, class Rule, class Inputs>
+void check_bits_of_steps(const Rule& update, const Inputs& inputs) {
   using Of = Context<T, Reference, MeshRanks<ThreadCommunicator>>;
-  constexpr std::array<std::size_t, 3> sizes{3, 1, 2};
-  const auto shape = [](std::size_t count) {
-    return Shape{{Axis::batch, count}, {Axis::sequence, 3}};
-  };
-  const auto texts = [&](const MeshPlace& place) {
-    std::deque<Tensor<std::int32_t, Whole>> all;
-    for (const std::size_t count : sizes)
-      all.push_back(filled<std::int32_t, Whole>(shape(count), place, [&](std::size_t i) {
-        return static_cast<std::int32_t>((7 * i + count) % 11);
-      }));
-    return all;
-  };
   Result one;
   run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    Model<Text, Of> model(Text{}, ranks, Seed{3}, shape(1));
-    Optimizer optimizer(model, rule);
-    const auto x = texts(ranks.place());
+    const auto x = inputs(ranks.place());
+    Model<Layers, Of> model(Layers{}, ranks, Seed{3}, x[0].global());
+    Optimizer optimizer(model, update);
     for (int i = 0; i < steps; ++i) {
       Step step(optimizer, 6);
       double loss = 0;
-      for (const auto& ids : x)
-        loss += step.add(ids.view(), labels(ids.global()[0].units, 0, ranks.place()).view(),
+      for (const auto& batch : x)
+        loss += step.add(batch.view(), labels(batch.global()[0].units, 0, ranks.place()).view(),
                          CrossEntropy{});
       step.finish();
       one.losses.push_back(loss);
@@ -327,20 +325,21 @@ void check_bits_of_steps() {
     Result first, last;
     run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
       Result& mine = ranks.rank() == 0 ? first : last;
-      on_pipeline_stage<Of, in_text>(Text{}, ranks, Seed{3}, shape(1), [&](auto& stage) {
-        Optimizer optimizer(stage.model(), rule);
-        const auto x = texts(stage.place());
-        std::vector<View<const std::int32_t, Whole>> inputs;
+      const auto x = inputs(ranks.place());
+      on_pipeline_stage<Of, Cut>(Layers{}, ranks, Seed{3}, x[0].global(), [&](auto& stage) {
+        Optimizer optimizer(stage.model(), update);
+        std::vector<std::remove_cvref_t<decltype(x[0].view())>> views;
         std::deque<Tensor<std::int32_t, Invariant>> classes;
         std::vector<View<const std::int32_t, Invariant>> targets;
-        for (const auto& ids : x) {
-          inputs.push_back(ids.view());
-          classes.push_back(labels(ids.global()[0].units, 0, stage.place()));
+        const auto here = inputs(stage.place());
+        for (const auto& batch : here) {
+          views.push_back(batch.view());
+          classes.push_back(labels(batch.global()[0].units, 0, stage.place()));
           targets.push_back(std::as_const(classes.back()).view());
         }
         for (int i = 0; i < steps; ++i)
           mine.losses.push_back(
-              train_pipeline_step(stage, schedule, inputs, targets, CrossEntropy{}, optimizer));
+              train_pipeline_step(stage, schedule, views, targets, CrossEntropy{}, optimizer));
         collect(stage.model(), mine.parameters);
       });
     });
@@ -349,6 +348,18 @@ void check_bits_of_steps() {
     first.parameters.merge(last.parameters);
     CHECK(one.parameters == first.parameters);
   }
+}
+
+template <class T>
+void check_bits_of_texts() {
+  check_bits_of_steps<Text, in_text, T>(rule, [](const MeshPlace& place) {
+    std::deque<Tensor<std::int32_t, Whole>> all;
+    for (const std::size_t count : std::array<std::size_t, 3>{3, 1, 2})
+      all.push_back(filled<std::int32_t, Whole>(
+          {{Axis::batch, count}, {Axis::sequence, 3}}, place,
+          [&](std::size_t i) { return static_cast<std::int32_t>((7 * i + count) % 11); }));
+    return all;
+  });
 }
 
 }  // namespace
@@ -470,9 +481,20 @@ TEST_CASE("stages evaluate as one rank") {
 }
 
 TEST_CASE("a pipeline has the bits of a Step with the same batches, in float, bf16 and fp16") {
-  check_bits_of_steps<float>();
-  check_bits_of_steps<bf16>();
-  check_bits_of_steps<fp16>();
+  check_bits_of_texts<float>();
+  check_bits_of_texts<bf16>();
+  check_bits_of_texts<fp16>();
+}
+
+TEST_CASE("stages with norms, pools and masks have the bits of a Step with the same batches") {
+  check_bits_of_steps<Images, in_images, float>(AdamW{}, [](const MeshPlace& place) {
+    std::deque<Tensor<float, Whole>> all;
+    for (const std::size_t count : std::array<std::size_t, 3>{3, 1, 2})
+      all.push_back(made<Whole, float>(
+          static_cast<std::int64_t>(count),
+          {{Axis::batch, count}, {Axis::channel, 2}, {Axis::height, 4}, {Axis::width, 4}}, place));
+    return all;
+  });
 }
 
 TEST_CASE("backward in two parts leaves the gradients of linear layers to the second one") {
