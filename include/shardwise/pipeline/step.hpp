@@ -73,11 +73,10 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// one stage overflow with a loss scale, all stages skip the step. Every rank of the mesh calls it
 /// with the same schedule, the same shapes and the same options; the elements of `x` are read on
 /// the first stage, those of `targets` on the last, and are not compared.
-/// `time_of(schedule).most_in_flight` says how many flights the model of each stage gets.
-/// Layers compute the gradients of parameters in their part of a backward in two parts, see
-/// `Model::backward_input`. `layer_losses()` of a stage's model are those of its own layers. After
-/// the first steps with a schedule, steps allocate no memory. sends    an all-reduce of one int32
-/// and one of two int64 of each rank; along `pipeline` one
+/// `time_of(schedule).most_in_flight` says how many flights the model of each stage gets, or the
+/// models of all stages of a rank. `layer_losses()` of a stage's model are those of its own layers.
+/// After the first steps with a schedule, steps allocate no memory.
+/// sends    an all-reduce of one int32 and one of two int64 of each rank; along `pipeline` one
 ///          message for each micro-batch in each direction between neighbouring stages, an
 ///          all-reduce of one double, and the sums of gradients of parameters that stages share;
 ///          what `options` need; what the models of the stages send
