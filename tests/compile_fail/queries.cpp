@@ -45,3 +45,9 @@ CheckReport checked() { return check_layer<Partial>(Mlp{}, Shape{}); }
 #else
 CheckReport checked();
 #endif
+
+#if CASE == 8  // expect: searches chains of layers and residual blocks
+#include "shardwise/model/cheapest_split.hpp"
+constexpr auto found =
+    cheapest_split<Repeat<2, Linear<split::none, 4, 4>>, mesh{.tensor = 2}>({}, Shape{});
+#endif

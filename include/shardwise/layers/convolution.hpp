@@ -65,6 +65,13 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
 
   static constexpr Saves saves = Saves::input;  ///< as `Layer` says
 
+  ///@{
+  /// As `SplitChoices` says. One that is split by group has no other choice.
+  using splits = detail::convolution_splits_t<S, Form>;
+  template <class Other>
+  using split_by = Convolution<Other, In, Out, Form>;
+  ///@}
+
   /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
     return Convolution<S, dynamic, dynamic, Form>(in_channels(), out_channels())

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "shardwise/layers/convolution_form.hpp"
 #include "shardwise/layers/detail/convolution_checks.hpp"
@@ -18,12 +19,17 @@ namespace shardwise {
 namespace split {
 
 /// By whole groups of a grouped convolution.
-struct group {};
+struct group {
+  static constexpr SplitKind kind = SplitKind::group;  ///< as a value
+};
 
 /// A split of the images along an axis of space. All ranks have the whole weight.
 template <Axis A>
 struct space {
   static constexpr Axis axis = A;  ///< the split axis
+  static constexpr SplitKind kind = A == Axis::depth    ? SplitKind::depth
+                                    : A == Axis::height ? SplitKind::height
+                                                        : SplitKind::width;  ///< as a value
 };
 
 ///@{
@@ -91,6 +97,29 @@ struct SpaceLayouts {
 template <Axis A, auto Form>
 struct ConvolutionLayouts<split::space<A>, Form> : SpaceLayouts<A, window_along<A>(Form.windows)> {
 };
+
+template <class S, auto Form, class Spaces>
+struct ConvolutionSplits;
+template <class S, auto Form, std::size_t... Is>
+struct ConvolutionSplits<S, Form, std::index_sequence<Is...>> {
+  using type = SplitChoices<split::none, split::output, split::input,
+                            split::space<space_axis(Is, sizeof...(Is))>...>;
+};
+template <class S, auto Form, std::size_t... Is>
+requires(Form.groups > 1) struct ConvolutionSplits<S, Form, std::index_sequence<Is...>> {
+  using type = SplitChoices<split::none, split::space<space_axis(Is, sizeof...(Is))>...>;
+};
+/// By groups, the units of the output depend on those of the input, so the layers around are made
+/// for this split.
+template <auto Form, std::size_t... Is>
+requires(Form.groups > 1) struct ConvolutionSplits<split::group, Form, std::index_sequence<Is...>> {
+  using type = SplitChoices<split::group>;
+};
+
+/// The splits that a convolution with this one can have instead.
+template <class S, auto Form>
+using convolution_splits_t =
+    typename ConvolutionSplits<S, Form, std::make_index_sequence<Form.windows.size()>>::type;
 
 /// As in the name of a layer.
 template <ConvolutionSplit S>

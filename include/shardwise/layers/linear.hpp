@@ -58,6 +58,13 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
   using Sized<In, Out>::in;
   using Sized<In, Out>::out;
 
+  ///@{
+  /// As `SplitChoices` says.
+  using splits = SplitChoices<split::none, split::output, split::input>;
+  template <class Other>
+  using split_by = Linear<Other, In, Out, Bias>;
+  ///@}
+
   /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
     return Linear<S, dynamic, dynamic, Bias>(in(), out())

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layers/split_kind.hpp"
 #include "shardwise/layout/layout.hpp"
 
 namespace shardwise {
@@ -13,16 +14,24 @@ namespace shardwise {
 namespace split {
 
 /// Not split: every rank has the whole weight, and uses it for its part of the input.
-struct none {};
+struct none {
+  static constexpr SplitKind kind = SplitKind::none;  ///< as a value
+};
 
 /// By output feature or channel (column-parallel).
-struct output {};
+struct output {
+  static constexpr SplitKind kind = SplitKind::output;  ///< as a value
+};
 
 /// By input feature or channel (row-parallel).
-struct input {};
+struct input {
+  static constexpr SplitKind kind = SplitKind::input;  ///< as a value
+};
 
 /// By expert, see `Experts`.
-struct expert {};
+struct expert {
+  static constexpr SplitKind kind = SplitKind::expert;  ///< as a value
+};
 
 }  // namespace split
 
