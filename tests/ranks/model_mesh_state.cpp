@@ -112,6 +112,24 @@ void check_bits(Ranks& ranks, const Rule& rule, const Shape& in, StepOptions opt
   CHECK((scales ? of_cut.skipped() > 0 && of_cut.skipped() < 4 : of_cut.skipped() == 0));
 }
 
+/// Sums in shares have the bits of sums along one axis after the other, and are planned.
+template <class M, class Rule>
+void check_sums_in_shares(Ranks& ranks, const Rule& rule, const Shape& in) {
+  Trainer<M, Rule> plain(ranks, rule, Keep::whole, in);
+  Trainer<M, Rule> in_shares(ranks, rule, Keep::whole, in);
+  in_shares.model.set_sums_in_shares(true);
+  in_shares.model.set_bucket_bytes(1200);
+  for (const std::size_t batches : {1U, 3U}) {
+    plain.step(batches, {.clip_norm = 0.5});
+    for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+    in_shares.step(batches, {.clip_norm = 0.5});
+    if (batches == 1)
+      check_counts(ranks, plan_step(in_shares.model, in, CrossEntropy{}, {.clip_norm = 0.5}));
+    CHECK(in_shares.told == plain.told);
+    CHECK(values_of(in_shares.model) == values_of(plain.model));
+  }
+}
+
 /// The largest share of each group, added up.
 std::size_t largest_share(const Network& model, const MeshPlace& place) {
   detail::ParameterCounter counter(place[tensor]);
@@ -183,6 +201,17 @@ TEST_CASE("steps have the bits of an optimizer that keeps all moments") {
       check_bits<Network>(ranks, AdamW{.weight_decay = 0.1, .decay = Decay::chosen}, images,
                           {.clip_norm = 0.5, .norm = Norm::infinity});
       check_bits<Half>(ranks, AdamW{}, rows, {.clip_norm = 0.5}, true);
+    });
+  }
+}
+
+TEST_CASE("gradients that are summed over two axes in shares have the bits of plain sums") {
+  for (const mesh& sizes : {mesh{.replica = 2, .data = 2, .tensor = 2},
+                            mesh{.replica = 2, .data = 3}, mesh{.replica = 3}}) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [](Ranks& ranks) {
+      check_sums_in_shares<Network>(ranks, Sgd{.momentum = 0.9}, images);
+      check_sums_in_shares<Half>(ranks, AdamW{}, rows);
     });
   }
 }

@@ -17,6 +17,9 @@ struct Sending {
   Dtype gradients = Dtype::float32;  ///< of parameters' gradients, when they are settled
   std::size_t bucket_bytes = default_bucket_bytes;  ///< the largest bucket of gradients
   Dtype parameters = Dtype::float32;  ///< of parameters that ranks update for each other
+  /// Whether gradients are summed over several axes of a mesh in shares, see
+  /// `ModelBase::set_sums_in_shares`.
+  bool sums_in_shares = false;
 
   constexpr Sending() = default;
   ///@{

@@ -14,6 +14,7 @@
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/shares.hpp"
+#include "shardwise/model/sums_in_shares.hpp"
 
 namespace shardwise {
 
@@ -55,10 +56,21 @@ constexpr void add_over_samples(collectives& list, const Collective& entry, cons
     if (sizes[axis] > 1) list.add(entry.over(axis));
 }
 
+/// Adds the collectives of the sum of a bucket of gradients over samples.
+constexpr void add_bucket_over_samples(collectives& list, const Collective& sum,
+                                       const Sending& sending, const mesh& sizes) {
+  if (sending.sums_in_shares && sums_over_two_axes(sizes)) {
+    add_sum_in_shares(list, sum);
+  } else {
+    add_over_samples(list, sum, sizes);
+  }
+}
+
 /// The collectives that add over samples gradients of which each rank holds all `elements`.
 constexpr void add_settling_over_samples(collectives& list, std::size_t elements,
                                          const Sending& sending, const mesh& sizes) {
-  for (const Collective& entry : settling(elements, sending)) add_over_samples(list, entry, sizes);
+  for (const Collective& entry : settling(elements, sending))
+    add_bucket_over_samples(list, entry, sending, sizes);
 }
 
 /// The elements of each bucket at all places together, where the rank at a place has as many
@@ -98,7 +110,8 @@ constexpr void add_settling_over_samples(collectives& list, const GrowingList<st
                                          const Sending& sending, const mesh& sizes) {
   for (const std::size_t elements : buckets_of(here, sending)) {
     const Collective entry = all_reduce(elements, sending.gradients);
-    add_over_samples(list, here.size() > 1 ? entry.split_over(MeshAxis::tensor) : entry, sizes);
+    add_bucket_over_samples(list, here.size() > 1 ? entry.split_over(MeshAxis::tensor) : entry,
+                            sending, sizes);
   }
 }
 
@@ -235,7 +248,11 @@ void settle(Run<Context>& run, Shares* shares = nullptr) {
       } else {
         for (const Holding holding : holdings)
           settle_in_buckets(run, run.parameters.of(holding), [&](auto bucket) {
-            reduce_over_samples(run, name_of_gradients, bucket);
+            if (run.sums_in_shares && sums_over_two_axes(run.all_ranks.sizes())) {
+              sum_in_shares(run, name_of_gradients, bucket);
+            } else {
+              reduce_over_samples(run, name_of_gradients, bucket);
+            }
           });
       }
     }

@@ -1,0 +1,50 @@
+#pragma once
+// Sums over several axes of a mesh as a path: reduce-scatter, all-reduce of the shares, all-gather.
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "shardwise/core/mesh.hpp"
+#include "shardwise/core/partition.hpp"
+#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/run.hpp"
+
+namespace shardwise::detail {
+
+/// Whether ranks along both axes have other samples.
+constexpr bool sums_over_two_axes(const mesh& sizes) { return sizes.data > 1 && sizes.replica > 1; }
+
+/// Adds the collectives by which sum_in_shares makes this sum.
+constexpr void add_sum_in_shares(collectives& list, const Collective& sum) {
+  Collective scatter = sum.over(MeshAxis::data), gather = scatter;
+  scatter.operation = Operation::reduce_scatter;
+  gather.operation = Operation::all_gather;
+  list.add(scatter);
+  list.add(sum.over(MeshAxis::replica).split_over(MeshAxis::data));
+  list.add(gather);
+}
+
+/// numbers = their sum over the ranks that have other samples of the batch: each rank along `data`
+/// sums a share, the shares are summed along `replica`, and gathered. The bits are those of
+/// reduce_over_samples, which adds in the same order. They are in the backend's memory.
+template <class Context, class T>
+void sum_in_shares(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
+  const MarkedGiven without_slice(run.given_to_all);
+  const Place along = run.all_ranks.place()[MeshAxis::data];
+  auto& ranks = run.all_ranks.along(MeshAxis::data);
+  run.share_sizes.resize(static_cast<std::size_t>(along.size));
+  for (int rank = 0; rank < along.size; ++rank)
+    run.share_sizes[static_cast<std::size_t>(rank)] =
+        block_of(numbers.size(), {rank, along.size}).size;
+  const std::size_t mine = block_of(numbers.size(), along).size;
+  const Buffer memory = run.pool.take(mine * sizeof(T));
+  const std::span<T> share(static_cast<T*>(memory.data()), mine);
+  observed(run, name, shardwise::reduce_scatter(numbers.size(), dtype_v<T>).over(MeshAxis::data),
+           [&] { ranks.reduce_scatter(std::span<const T>(numbers), share, run.share_sizes); });
+  reduce_along(run, MeshAxis::replica, name, share);
+  observed(run, name, shardwise::all_gather(numbers.size(), dtype_v<T>).over(MeshAxis::data),
+           [&] { ranks.all_gather(std::span<const T>(share), numbers, run.share_sizes); });
+}
+
+}  // namespace shardwise::detail
