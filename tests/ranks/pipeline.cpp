@@ -280,11 +280,19 @@ struct Remembers : Passes {
 struct Table;
 struct Scale;
 using Tables = Linear<split::output, 6, 6>;
+/// Would begin with other numbers than its owner.
+struct FromZero : Tables {
+  constexpr auto parameter_specs(const Shape& in) const {
+    auto specs = Tables::parameter_specs(in);
+    for (ParameterSpec& spec : specs) spec.begins = init::zeros;
+    return specs;
+  }
+};
 struct Tied
     : Sequential<Owns<Table, Tables>, To<Sharded<Axis::batch>>, Owns<Scale, LayerNorm<6>>,
                  To<Invariant>, Remembers, ColumnParallelLinear<6, 7>, Relu,
                  RowParallelLinear<7, 6>, To<Sharded<Axis::batch>>, Borrows<Scale, LayerNorm<6>>,
-                 To<Invariant>, Remembers, Borrows<Table, Tables>, Linear<split::none, 6, 5>> {};
+                 To<Invariant>, Remembers, Borrows<Table, FromZero>, Linear<split::none, 6, 5>> {};
 constexpr std::array in_tied{CutPlace{7}};
 
 /// A model of token ids, with a block that runs forward again.
