@@ -92,8 +92,8 @@ struct keys_for<Sharded<Axis::sequence>, Form> {
 /// every number of ranks. It runs by the kernel of an `AttentionBackend`, and by plain loops on
 /// other backends. Memory is linear in the sequence, but for the backward of cuDNN.
 /// saves    q, k and v
-/// sends    nothing; along `context` of a mesh, where q is Sharded<sequence>, k and v are brought to
-///          the layout of that line, and their gradients back
+/// sends    nothing; along `context` of a mesh, where q is Sharded<sequence>, k and v are brought
+///          to the layout of that line, and their gradients back
 /// throws   shape_error if the tensors do not have such axes, different rows, or numbers of heads
 ///          that do not fit `readers`
 /// source   Vaswani et al. 2017, section 3.2; Ainslie et al. 2023 (GQA); Beltagy et al. 2020,
