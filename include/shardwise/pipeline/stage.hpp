@@ -258,6 +258,24 @@ class PipelineChunks : detail::OfStage<Stages, Stages>... {
   }
 };
 
+namespace detail {
+
+/// The stages of rank `Rank` of so many, as on_pipeline_stage gives them.
+template <class Architecture, class Ctx, auto Cut, class E, std::size_t Rank, std::size_t Ranks,
+          class Chunks>
+struct stages_of_rank;
+template <class Architecture, class Ctx, auto Cut, class E, std::size_t Rank, std::size_t Ranks>
+struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequence<0>> {
+  using type = PipelineStage<Architecture, Ctx, Cut, E, Rank>;
+};
+template <class Architecture, class Ctx, auto Cut, class E, std::size_t Rank, std::size_t Ranks,
+          std::size_t... Chunks>
+struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequence<Chunks...>> {
+  using type = PipelineChunks<PipelineStage<Architecture, Ctx, Cut, E, Rank + Chunks * Ranks>...>;
+};
+
+}  // namespace detail
+
 /// Cuts the Sequential `whole` into stages at the places of `Cut`, a std::array of CutPlace in the
 /// order of the layers, makes the stage of this rank, and calls f(stage). A rank constructs only
 /// the layers of its stage. Every rank calls it, with equal arguments:
@@ -316,20 +334,15 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
                          "seed and shape of the pipeline");
   detail::PipelineRank rank(ranks, Chunks);
   const auto number = static_cast<std::size_t>(ranks.place()[MeshAxis::pipeline].rank);
-  const auto run = [&]<std::size_t Number, std::size_t... Ks>(
-      std::integral_constant<std::size_t, Number>, std::index_sequence<Ks...>) {
-    if (Number != number) return;
-    if constexpr (Chunks == 1) {
-      PipelineStage<Architecture, Ctx, Cut, E, Number> stage(whole, rank, seed, in);
-      f(stage);
-    } else {
-      PipelineChunks<PipelineStage<Architecture, Ctx, Cut, E, Number + Ks * size>...> chunks(
-          whole, rank, seed, in);
-      f(chunks);
-    }
+  const auto run = [&]<std::size_t Rank>(std::integral_constant<std::size_t, Rank>) {
+    if (Rank != number) return;
+    typename detail::stages_of_rank<Architecture, Ctx, Cut, E, Rank, size,
+                                    std::make_index_sequence<Chunks>>::type own(whole, rank, seed,
+                                                                                in);
+    f(own);
   };
-  [&]<std::size_t... Numbers>(std::index_sequence<Numbers...>) {
-    (run(std::integral_constant<std::size_t, Numbers>{}, std::make_index_sequence<Chunks>{}), ...);
+  [&]<std::size_t... All>(std::index_sequence<All...>) {
+    (run(std::integral_constant<std::size_t, All>{}), ...);
   }
   (std::make_index_sequence<size>{});
 }
