@@ -2,6 +2,7 @@
 
 #include "shardwise/model/queries.hpp"
 
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/residual.hpp"
@@ -42,6 +43,10 @@ constexpr auto held = memory_of<Mlp, 4>(batch{64});
 #if CASE == \
     7  // expect: check_layer sets and reads whole tensors or shards: Offered and Wanted must
 CheckReport checked() { return check_layer<Partial>(Mlp{}, Shape{}); }
+#elif CASE == 9  // expect: check_layer and check_gradients compare the ranks of one axis, and C
+CheckReport checked(MeshRanks<ThreadCommunicator>& ranks) {
+  return check_layer(ranks, Mlp{}, Shape{});
+}
 #else
 CheckReport checked();
 #endif

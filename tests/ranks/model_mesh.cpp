@@ -216,6 +216,51 @@ Numbers losses_of_gpt(Ranks& ranks) {
   return losses;
 }
 
+/// A layer that knows nothing of meshes, with a loss of its own: the mean over the samples that it
+/// is given of their sums of squares.
+struct Penalised : KeepsLayout {
+  static constexpr Saves saves = Saves::input;
+
+  template <class Frame, class X, class Y>
+  void forward(Frame&, X x, Y y) const {
+    std::copy_n(x.data(), x.size(), y.data());
+  }
+  template <class Frame, class X, class DY, class DX>
+  void backward(Frame& frame, X x, DY dy, DX dx) const {
+    const auto samples = static_cast<double>(x.global()[0].units);
+    double squares = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      squares += x[i] * x[i];
+      dx[i] = dy[i] + 2 * x[i] / samples * frame.loss_factor();
+    }
+    frame.add_loss(squares / samples);
+  }
+};
+struct Regressed : Sequential<Linear<split::none, 6, 5>, Penalised> {};
+
+/// The losses of a step of two batches, without and with those of layers, and of the next step.
+Numbers losses_of_layers(Ranks& ranks) {
+  Model<Regressed, OnMesh> model(ranks, Seed{5});
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.1});
+  Shape few = rows;
+  few[0].units = 4;
+  const auto x = made<Whole>(30, rows, ranks.place()), y = made<Whole>(40, few, ranks.place());
+  double squares = 0;
+  for (const auto& in : {x.view(), y.view()}) {
+    const auto out = model.evaluate(in);
+    for (std::size_t i = 0; i < out.size(); ++i) squares += out[i] * out[i];
+  }
+  Step step(optimizer, 11);
+  Numbers losses{step.add(x.view(), labels(7, 0, ranks.place()).view(), CrossEntropy{}),
+                 step.add(y.view(), labels(4, 1, ranks.place()).view(), CrossEntropy{})};
+  step.finish();
+  losses.push_back(model.layer_losses());
+  if (ranks.size() == 1) CHECK(losses.back() == doctest::Approx(squares / 11).epsilon(1e-14));
+  losses.push_back(
+      train_step(model, x.view(), labels(7, 0, ranks.place()).view(), CrossEntropy{}, optimizer));
+  return losses;
+}
+
 /// The losses of three steps in T, with parameters and sums over ranks in float.
 template <class T>
 Numbers losses_in(Ranks& ranks) {
@@ -248,6 +293,10 @@ void check_losses(LossesOf losses_of, double bound, const std::vector<mesh>& on 
 TEST_CASE("a transformer with dropout has the losses of one rank on every mesh") {
   check_losses(losses_of_gpt, 1e-13);
   check_losses(losses_of_gpt, 1e-13, contexts);
+}
+
+TEST_CASE("a layer's own loss is that of one rank on every mesh") {
+  check_losses(losses_of_layers, 1e-13);
 }
 
 TEST_CASE("in bf16 and fp16 the losses on every mesh are those of one rank, but for rounding") {

@@ -382,7 +382,8 @@ class Experts : public detail::ExpertLayouts<S> {
         const detail::BalanceSums of(sizes_.experts);
         frame.add_loss(coefficient_ * of.loss(batch.balance.data()));
         return detail::balance_of<T>(frame, x, routing, batch.logits.data(), of,
-                                     batch.balance.data(), coefficient_ * frame.loss_factor());
+                                     batch.balance.data(),
+                                     coefficient_ * frame.batch_loss_factor());
       } else {
         return detail::NoBalance{};
       }

@@ -141,13 +141,18 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     }
   }
 
-  /// The factor between the gradient of a mean over the samples of this batch and its summand in
-  /// the gradients of the step: the loss scale, times the batch's share of the step's samples; 1
-  /// without a `Step`. A layer that adds a loss of its own multiplies its gradient by it.
-  double loss_factor() const { return run_.loss_factor(); }
+  /// The factor between the gradient of a mean over the samples that the layer is given and its
+  /// summand in the gradients of the step: the loss scale, times the share of these samples in the
+  /// step's. Without a `Step` it is 1, or on a mesh the share of the rank's slice in the batch. A
+  /// layer that adds a loss of its own multiplies its gradient by it.
+  double loss_factor() const { return batch_loss_factor() * run_.flight->slice.share; }
+
+  /// The same for a mean over the samples of the whole batch.
+  double batch_loss_factor() const { return run_.loss_factor(); }
 
   /// Adds the loss of its own that a layer has for this batch, in backward, to what
-  /// `Model::layer_losses` tells. The same number on every rank.
+  /// `Model::layer_losses` tells: a mean over the samples that it is given. The same number on
+  /// every rank that is given them.
   void add_loss(double loss) const { run_.add_layer_loss(loss); }
 
   /// Samples of this step before this batch.

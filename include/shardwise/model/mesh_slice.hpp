@@ -59,6 +59,7 @@ struct SliceOfBatch {
   std::size_t whole = 0;    ///< samples of the batch, over all ranks
   std::size_t tokens = 0;   ///< of each whole sample, if they are cut
   Place context{};          ///< of the rank along `context`
+  double share = 1;         ///< its elements by those of the batch
 
   /// Whether ranks have different tokens of a sample.
   constexpr bool cuts_tokens() const { return context.size > 1; }
@@ -86,7 +87,9 @@ inline void require_batch_first(const Shape& whole) {
 /// throws   as require_batch_first
 inline SliceOfBatch slice_of_batch(const Shape& whole, const MeshPlace& place) {
   require_batch_first(whole);
+  const std::size_t all = whole.elements(), here = slice_shape(whole, place).elements();
   SliceOfBatch slice{local_begin<SamplesOverMesh<Invariant>>(whole, place)[0], whole[0].extent()};
+  slice.share = all == 0 ? 0 : static_cast<double>(here) / static_cast<double>(all);
   slice.context = place[MeshAxis::context];
   if (slice.cuts_tokens()) slice.tokens = whole[sequence_position(whole)].extent();
   return slice;

@@ -244,9 +244,13 @@ class Model : public ModelBase<Ctx> {
   /// the layers: of the batches that ran backward in this step, and until the next backward those
   /// of the last step. The loss that a step returns is without them. Like that loss it is a mean
   /// over the samples of the step, and does not contain the loss scale; if a program calls backward
-  /// without a `Step`, it is a sum over its batches. The same number on every rank.
-  /// sends    nothing
-  double layer_losses() const requires(Use::trains) { return run_.layer_losses; }
+  /// without a `Step`, it is a sum over its batches. The same number on every rank. On a mesh a
+  /// collective: ranks add the losses of their slices.
+  /// sends    nothing; on a mesh a number along each axis that cuts samples
+  double layer_losses() requires(Use::trains) {
+    return detail::sum_over_samples(
+        run_, [] { return std::string("losses of layers"); }, run_.layer_losses);
+  }
 
   /// Sums the gradients that are one summand on each rank, in buckets and once for each step. A
   /// second call does nothing. backward is allowed again only after `next_step` or `discard_step`.

@@ -90,7 +90,7 @@ struct Run {
   std::uint64_t version = 1;                      ///< counts changes of the parameters
   GradientState gradients = GradientState::none;  ///< of this step
   const StepUnderWay* under_way = nullptr;        ///< null between Steps, or if a program uses none
-  double layer_losses = 0;  ///< what layers added to the loss of this step, or of the one before
+  double layer_losses = 0;  ///< what layers added here to the loss of this step, or the one before
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients that are settled at a time
   bool sums_in_shares = false;                      ///< see ModelBase::set_sums_in_shares
   std::vector<std::size_t> share_sizes{};           ///< of the ranks along `data` in such a sum
@@ -139,14 +139,21 @@ struct Run {
     return gradients == GradientState::none ? Write::replace : Write::add;
   }
 
+  /// Samples that layers are given of this batch, by those of the step; on a mesh, the rank's
+  /// slice.
+  double share_of_step() const {
+    return flight->slice.share * (under_way == nullptr ? 1 : under_way->batch_share);
+  }
+
   /// Factor of the gradients that flow, against those of a mean over the samples of this batch.
   double loss_factor() const {
     return under_way == nullptr ? 1 : under_way->loss_scale * under_way->batch_share;
   }
 
-  /// Adds the loss of a layer for this batch to `layer_losses`, by the batch's share of the step.
+  /// Adds the loss of a layer for this batch to `layer_losses`, by its share of the step. A mean
+  /// over no samples is nothing.
   void add_layer_loss(double loss) {
-    layer_losses += loss * (under_way == nullptr ? 1 : under_way->batch_share);
+    if (const double share = share_of_step(); share > 0) layer_losses += loss * share;
   }
 
   /// All ranks of the training: those of all stages, if this is the model of one.
@@ -340,6 +347,20 @@ void reduce_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> 
                          Reduction reduction = Reduction::sum) {
   const MarkedGiven without_slice(run.given_to_all);
   for (const MeshAxis axis : sample_axes) reduce_along(run, axis, name, numbers, reduction);
+}
+
+/// The sum of a number on the host of every rank over those that have other samples of the batch.
+template <class Context>
+double sum_over_samples(Run<Context>& run, std::string (*name)(), double number) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    for (const MeshAxis axis : sample_axes)
+      if (run.all_ranks.sizes()[axis] > 1)
+        number = observed(run, name, shardwise::all_reduce(1, Dtype::float64).over(axis), [&] {
+          return all_reduced(run.backend, run.pool, run.all_ranks.along(axis), number,
+                             Reduction::sum);
+        });
+  }
+  return number;
 }
 
 /// A number on the host of every rank, reduced over these ranks.

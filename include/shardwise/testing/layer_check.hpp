@@ -328,13 +328,15 @@ class LayerChecker {
 ///
 /// `Offered` and `Wanted` are the layouts of input and output; each is Invariant or Sharded. Uneven
 /// extents find more errors than even ones. With `Train` for `Use` there is no gradient of the
-/// input, and backward is not compared with differences. A collective: every rank calls it with
-/// equal arguments, and all get the failures of the first rank that has any; `checked` counts a
-/// rank's own elements.
+/// input, and backward is not compared with differences. On a mesh, give it the ranks along
+/// `tensor`; what a layer does with slices of a batch is not checked. A collective: every rank
+/// calls it with equal arguments, and all get the failures of the first rank that has any;
+/// `checked` counts a rank's own elements.
 /// throws   as the layer
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class Use = TrainWithInputGradient,
           class L, Communicator C>
 CheckReport check_layer(C& ranks, const L& layer, const Shape& in, const LayerChecks& checks = {}) {
+  static_assert(detail::must_be_one_axis<C>());
   static_assert(
       (std::same_as<Offered, Invariant> ||
        ShardedLayout<Offered>)&&(std::same_as<Wanted, Invariant> || ShardedLayout<Wanted>),

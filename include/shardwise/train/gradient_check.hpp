@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/model.hpp"
 
@@ -33,6 +34,16 @@ struct GradientReport {
 };
 
 namespace detail {
+
+/// The error for ranks that are a mesh.
+template <class C>
+consteval bool must_be_one_axis() {
+  static_assert(!MeshCommunicator<C>,
+                "check_layer and check_gradients compare the ranks of one axis, and C is a mesh: "
+                "give them ranks.along(MeshAxis::tensor), the ranks that share a layer. Compare a "
+                "model on a mesh with a model on one rank.");
+  return true;
+}
 
 /// A tensor filled with numbers in [-1, 1) by global element.
 template <Layout L>
@@ -186,13 +197,15 @@ class GradientChecker {
 /// `Offered` and `Wanted` are the layouts of x and the output; each is Invariant or Sharded. Near a
 /// kink, such as ReLU's at 0, differences are wrong within 1e-5 of it; then another seed passes.
 ///
-/// A collective: every rank calls it with equal arguments, and all get the same report. It is for
+/// A collective: every rank of one axis calls it with equal arguments, and all get the same report;
+/// on a mesh these are `ranks.along(MeshAxis::tensor)`. It is for
 /// small layers: it stores whole tensors and runs two forwards for each element.
 /// sends    the collectives of the layer, forward and backward, and the sums of the report
 /// throws   as the layer
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class L, Communicator C>
 GradientReport check_gradients(C& ranks, const L& layer, const Shape& in, Seed seed = Seed{1},
                                std::size_t per_tensor = 40) {
+  static_assert(detail::must_be_one_axis<C>());
   static_assert(
       (std::same_as<Offered, Invariant> ||
        ShardedLayout<Offered>)&&(std::same_as<Wanted, Invariant> || ShardedLayout<Wanted>),
