@@ -24,6 +24,8 @@ namespace shardwise {
 
 /// The mesh axes over which a batch is cut, in the order in which sums over its slices are added.
 inline constexpr std::array sample_axes{MeshAxis::data, MeshAxis::replica, MeshAxis::context};
+/// Those along which ranks have the same share of gradients, if ranks along `data` have shares.
+inline constexpr std::array share_axes{MeshAxis::replica, MeshAxis::context};
 
 namespace detail {
 

@@ -94,12 +94,12 @@ class ModelBase {
   /// rank calls it with the same number.
   void set_bucket_bytes(std::size_t bytes) { run_.bucket_bytes = bytes; }
 
-  /// On a mesh with several ranks along `data` and along `replica`, sums gradients over both as a
-  /// hierarchical all-reduce: a reduce-scatter along `data`, an all-reduce of the shares along
-  /// `replica`, and an all-gather along `data`. Over D and R ranks each sends 2 n (1 - 1/(D R))
-  /// bytes for n of gradients in place of 2 n (2 - 1/D - 1/R), and along `replica` only 2 n/D
-  /// (1 - 1/R), for one or two more latencies a bucket. The bits are the same. Every rank calls it
-  /// with the same argument. `Keep::state_over_data` always sums so.
+  /// On a mesh with several ranks along `data` and along `replica` or `context`, sums gradients
+  /// over them as a hierarchical all-reduce: a reduce-scatter along `data`, an all-reduce of the
+  /// shares along the others, and an all-gather along `data`. Over D ranks and R others each sends
+  /// 2 n (1 - 1/(D R)) bytes for n of gradients in place of 2 n (2 - 1/D - 1/R), and along the
+  /// others only 2 n/D (1 - 1/R), for one or two more latencies a bucket. The bits are the same.
+  /// Every rank calls it with the same argument. `Keep::state_over_data` always sums so.
   void set_sums_in_shares(bool in_shares) { run_.sums_in_shares = in_shares; }
 
   /// Sets in which steps ranks that compare their calls also compare what they were given: in the

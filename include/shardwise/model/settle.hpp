@@ -59,8 +59,8 @@ constexpr void add_over_samples(collectives& list, const Collective& entry, cons
 /// Adds the collectives of the sum of a bucket of gradients over samples.
 constexpr void add_bucket_over_samples(collectives& list, const Collective& sum,
                                        const Sending& sending, const mesh& sizes) {
-  if (sending.sums_in_shares && sums_over_two_axes(sizes)) {
-    add_sum_in_shares(list, sum);
+  if (sending.sums_in_shares && sums_over_axes(sizes)) {
+    add_sum_in_shares(list, sum, sizes);
   } else {
     add_over_samples(list, sum, sizes);
   }
@@ -134,8 +134,8 @@ constexpr void add_settling_of_shares(collectives& list, const GrowingList<std::
     };
     add(reduce_scatter(elements, sending.gradients).over(MeshAxis::data));
     const Collective sum = all_reduce(elements, sending.gradients).split_over(MeshAxis::data);
-    for (const MeshAxis axis : sample_axes)
-      if (axis != MeshAxis::data && sizes[axis] > 1) add(sum.over(axis));
+    for (const MeshAxis axis : share_axes)
+      if (sizes[axis] > 1) add(sum.over(axis));
   }
 }
 
@@ -203,8 +203,7 @@ void sum_share_over_samples(Run<Context>& run, Shares& shares, const Share& shar
     observed(run, name_of_gradients,
              shardwise::reduce_scatter(size, dtype_v<Reduce>).over(MeshAxis::data),
              [&] { ranks.reduce_scatter(std::span<const Reduce>(sent), sum, shares.counts); });
-    for (const MeshAxis axis : sample_axes)
-      if (axis != MeshAxis::data) reduce_along(run, axis, name_of_gradients, sum);
+    for (const MeshAxis axis : share_axes) reduce_along(run, axis, name_of_gradients, sum);
     run.backend.for_each(
         mine, RoundTo<Gradient, Reduce>{
                   sum.data(), run.parameters.gradients().data() + share.mine.offset + first});
@@ -248,7 +247,7 @@ void settle(Run<Context>& run, Shares* shares = nullptr) {
       } else {
         for (const Holding holding : holdings)
           settle_in_buckets(run, run.parameters.of(holding), [&](auto bucket) {
-            if (run.sums_in_shares && sums_over_two_axes(run.all_ranks.sizes())) {
+            if (run.sums_in_shares && sums_over_axes(run.all_ranks.sizes())) {
               sum_in_shares(run, name_of_gradients, bucket);
             } else {
               reduce_over_samples(run, name_of_gradients, bucket);

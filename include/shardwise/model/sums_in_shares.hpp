@@ -8,25 +8,29 @@
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/collectives.hpp"
+#include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/run.hpp"
 
 namespace shardwise::detail {
 
-/// Whether ranks along both axes have other samples.
-constexpr bool sums_over_two_axes(const mesh& sizes) { return sizes.data > 1 && sizes.replica > 1; }
+/// Whether ranks along `data` and along another axis have other slices of a batch.
+constexpr bool sums_over_axes(const mesh& sizes) {
+  return sizes.data > 1 && sample_ranks(sizes) > sizes.data;
+}
 
 /// Adds the collectives by which sum_in_shares makes this sum.
-constexpr void add_sum_in_shares(collectives& list, const Collective& sum) {
+constexpr void add_sum_in_shares(collectives& list, const Collective& sum, const mesh& sizes) {
   Collective scatter = sum.over(MeshAxis::data), gather = scatter;
   scatter.operation = Operation::reduce_scatter;
   gather.operation = Operation::all_gather;
   list.add(scatter);
-  list.add(sum.over(MeshAxis::replica).split_over(MeshAxis::data));
+  for (const MeshAxis axis : share_axes)
+    if (sizes[axis] > 1) list.add(sum.over(axis).split_over(MeshAxis::data));
   list.add(gather);
 }
 
 /// numbers = their sum over the ranks that have other samples of the batch: each rank along `data`
-/// sums a share, the shares are summed along `replica`, and gathered. The bits are those of
+/// sums a share, the shares are summed along the other axes, and gathered. The bits are those of
 /// reduce_over_samples, which adds in the same order. They are in the backend's memory.
 template <class Context, class T>
 void sum_in_shares(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
@@ -42,7 +46,7 @@ void sum_in_shares(Run<Context>& run, std::string (*name)(), std::span<T> number
   const std::span<T> share(static_cast<T*>(memory.data()), mine);
   observed(run, name, shardwise::reduce_scatter(numbers.size(), dtype_v<T>).over(MeshAxis::data),
            [&] { ranks.reduce_scatter(std::span<const T>(numbers), share, run.share_sizes); });
-  reduce_along(run, MeshAxis::replica, name, share);
+  for (const MeshAxis axis : share_axes) reduce_along(run, axis, name, share);
   observed(run, name, shardwise::all_gather(numbers.size(), dtype_v<T>).over(MeshAxis::data),
            [&] { ranks.all_gather(std::span<const T>(share), numbers, run.share_sizes); });
 }
