@@ -3,10 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "shardwise/core/shape.hpp"
 #include "shardwise/core/type_set.hpp"
@@ -30,16 +29,16 @@ struct Binder {
   detail::KeptByParts& kept;                   ///< of its first flight, to be filled
   std::string path{};                          ///< prefix of a parameter's name: "3.1."
   std::uint64_t next_ordinal = 0;              ///< of the next layer with parameters or randomness
-  std::vector<SharedByStages> shared_by_stages{};  ///< of which this model is one
+  std::span<SharedByStages> shared_by_stages{};  ///< of which this model is one
 
   /// Reserves memory for parameters that several stages have, before any layer does: in the order
   /// of their owners, which is the same on all of these stages.
-  void share_by_stages(std::vector<SharedByStages> all) {
-    shared_by_stages = std::move(all);
-    for (SharedByStages& one : shared_by_stages)
+  void share_by_stages(std::span<SharedByStages> all) {
+    shared_by_stages = all;
+    for (SharedByStages& one : all)
       for (std::size_t i = 0; i < one.specs.size(); ++i)
-        one.slots.push_back(run.parameters.reserve(one.elements[i], on_stages(one.holdings[i]),
-                                                   one.specs[i].decays));
+        one.slots[i] =
+            run.parameters.reserve(one.elements[i], one.slots[i].holding, one.specs[i].decays);
   }
 
   /// Those with this tag that this layer owns; null if no other stage has them.

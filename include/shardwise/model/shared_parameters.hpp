@@ -28,9 +28,9 @@ struct SharedByStages {
   std::string path{};                   ///< of the owner in the whole model: "0."
   std::uint64_t ordinal = 0;            ///< of the owner in the whole model
   std::vector<ParameterSpec> specs{};   ///< of the owner's parameters
-  std::vector<Holding> holdings{};      ///< of each of them, if one stage had it
   std::vector<std::size_t> elements{};  ///< of each of them on this rank
-  std::vector<ParameterSlot> slots{};   ///< their places in the memory of the stage's model
+  /// Their places in the memory of the stage's model: first only how it holds them.
+  std::vector<ParameterSlot> slots{};
 };
 
 /// The parameters of one model that several layers use, found by their tag while it is bound.
@@ -38,8 +38,9 @@ class SharedParameters {
  public:
   /// Whether a layer so far owns parameters with this tag.
   bool has_owner(const void* tag) const {
-    return std::any_of(owners_.begin(), owners_.end(),
-                       [&](const Owner& owner) { return owner.tag == tag; });
+    for (const Owner& owner : owners_)
+      if (owner.tag == tag) return true;
+    return false;
   }
 
   /// Adds an owner and the places of its parameters.

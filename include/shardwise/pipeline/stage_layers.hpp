@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -88,7 +89,8 @@ class StageLayers : public stage_parts_t<L, Range> {
                     std::make_index_sequence<Range.parts()>{}) {}
 
   std::uint64_t first_ordinal() const { return first_ordinal_; }
-  const std::vector<SharedByStages>& shared_by_stages() const { return shared_; }
+  /// Their slots are filled when a model is bound to them.
+  std::span<SharedByStages> shared_by_stages() { return shared_; }
 
  private:
   template <std::size_t... Is>
