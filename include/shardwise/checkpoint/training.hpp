@@ -164,8 +164,9 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
 ///                              `position`, and `options.metadata`
 ///
 /// Other options of the optimizer's rule are the program's and are not written. A collective, of
-/// all stages of a pipeline. sends    as save_weights throws   as save_parts; argument_error for
-/// another model's optimizer
+/// all stages of a pipeline.
+/// sends    as save_weights
+/// throws   as save_parts; argument_error for another model's optimizer
 template <class M, UpdateRule Rule>
 void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule, M>& optimizer,
                      const RunPosition& position, const SaveOptions& options = {}) {

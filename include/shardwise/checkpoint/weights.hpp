@@ -89,8 +89,9 @@ TensorNames names_in_order(M& model, const std::vector<FileTensor>& places) {
 /// safetensors file `path`, or as several with an index (`SaveOptions::max_shard_bytes`). A linear
 /// layer's weight is [output, input] here as in PyTorch, so `safetensors.torch.load_file` gives a
 /// state_dict. A collective: every rank writes its part. For the model of one stage of a pipeline
-/// all stages call it, and write the layers of the whole model. sends    as save_parts, and in a
-/// pipeline what describes the tensors of each stage to all ranks throws   as save_parts
+/// all stages call it, and write the layers of the whole model.
+/// sends    as save_parts, and in a pipeline what describes the tensors of each stage to all ranks
+/// throws   as save_parts
 template <class M>
 void save_weights(const std::filesystem::path& path, M& model, const SaveOptions& options = {}) {
   HostRanks ranks(model.run());

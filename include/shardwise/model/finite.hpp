@@ -68,8 +68,8 @@ inline std::string element_text(const Shape& shape, std::size_t number) {
 /// Throws numeric_error on every rank if `input` has a NaN or an infinity on any rank, and says
 /// where the lowest such rank has its first one. Whole numbers are finite. `suffix` follows "the
 /// input" in the message, which ends with `of_layer`, the first layer's error: a layer need not
-/// read every element, such as those of padding. sends    one uint8 all-reduce; if it throws, also
-/// two of one int64
+/// read every element, such as those of padding.
+/// sends    one uint8 all-reduce; if it throws, also two of one int64
 template <class B, Communicator C, Element T, Layout L>
 void require_finite_input(B& backend, Pool& pool, C& ranks, const View<const T, L>& input,
                           const std::string& suffix, std::string_view of_layer) {

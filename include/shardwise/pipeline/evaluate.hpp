@@ -148,9 +148,9 @@ double evaluate_pipeline_loss(Stage& stage, const std::vector<typename Stage::in
 }
 
 /// The number of rows of all batches whose label has one of the k largest logits, in evaluation;
-/// the same number on every rank. As `count_top_k`, with the layouts that it takes. sends    as
-/// evaluate_pipeline; on the last stage as count_top_k; an all-reduce of one int64 throws   as
-/// evaluate_pipeline and count_top_k; before anything else is sent, on every rank:
+/// the same number on every rank. As `count_top_k`, with the layouts that it takes.
+/// sends    as evaluate_pipeline; on the last stage as count_top_k; an all-reduce of one int64
+/// throws   as evaluate_pipeline and count_top_k; before anything else is sent, on every rank:
 ///          argument_error for another number of labels than of inputs, shape_error for labels of
 ///          another shape
 template <class Stage, class Labels>

@@ -100,8 +100,8 @@ inline std::string other_ranks(std::span<const std::int64_t> of_ranks) {
 /// fault in its memory, or a program that changed them on some ranks. Call it between two steps,
 /// every N of them. What an optimizer keeps is not compared; if it differs, parameters differ after
 /// the next step. A collective; for the model of one stage of a pipeline, of the ranks of this
-/// stage. sends    an all-reduce of two int64 for each whole tensor and each shard; if some differ,
-/// one of
+/// stage.
+/// sends    an all-reduce of two int64 for each whole tensor and each shard; if some differ, one of
 ///          one int64 for each of the first 8 and each rank
 /// throws   collective_error on every rank, with the tensors and the ranks that differ from most of
 ///          those that hold the same
