@@ -16,10 +16,12 @@ namespace shardwise {
 ///     PipelineOptimizer optimizer(chunks, AdamW{}, Keep::state_over_data);
 ///     optimizer.for_each([](auto& one) { one.set_learning_rate(1e-4); });
 ///
-/// sends, throws    as `Optimizer`, for each stage. The chunks must outlive it
+/// The chunks must outlive it.
 template <class Rule, class... Stages>
 class PipelineOptimizer : detail::OfStage<Stages, Optimizer<Rule, typename Stages::model_type>>... {
  public:
+  /// Every rank of the mesh makes it, with the same arguments.
+  /// sends, throws    as `Optimizer`, for each stage
   PipelineOptimizer(PipelineChunks<Stages...>& chunks, const Rule& rule, Keep keep = Keep::whole)
       : detail::OfStage<Stages, Optimizer<Rule, typename Stages::model_type>>{
             {chunks.template stage<Stages>().model(), rule, keep}}... {}

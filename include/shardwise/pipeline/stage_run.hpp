@@ -151,12 +151,12 @@ class StageRun {
   void send(std::span<const T> numbers, int stages, std::size_t batch, Phase phase) {
     const auto here = marked(batch, phase);
     auto& line = line_of(phase);
-    line.send(numbers, rank_at(line, stages), tag(line, stage + stages, batch));
+    line.send(numbers, rank_at(line, stages), tag(line, stage_number + stages, batch));
   }
   void receive(std::span<T> numbers, int stages, std::size_t batch, Phase phase) {
     const auto here = marked(batch, phase);
     auto& line = line_of(phase);
-    line.receive(numbers, rank_at(line, stages), tag(line, stage, batch));
+    line.receive(numbers, rank_at(line, stages), tag(line, stage_number, batch));
   }
   ///@}
   using Line = std::remove_cvref_t<decltype(std::declval<Stage&>().line())>;
@@ -174,7 +174,7 @@ class StageRun {
     return chunk * static_cast<int>(inputs_.x.size()) + static_cast<int>(batch);
   }
 
-  static constexpr int stage = static_cast<int>(Stage::number);
+  static constexpr int stage_number = static_cast<int>(Stage::number);
 
   Stage& stage_;
   const Inputs& inputs_;

@@ -52,8 +52,8 @@ struct GivenPipelineStep {
   }
   /// A hash of it.
   friend std::uint64_t digest(const GivenPipelineStep& given) {
-    const auto samples = static_cast<std::uint32_t>(given.samples);
-    return std::uint64_t{mixed(samples, given.micro_batches)} << 32 |
+    const auto low = static_cast<std::uint32_t>(given.samples);
+    return std::uint64_t{mixed(low, given.micro_batches)} << 32 |
            mixed(given.sizes, given.schedule);
   }
 };
