@@ -66,8 +66,8 @@ State state_of(M& model, O& optimizer) {
               optimizer.rule().learning_rate};
   const auto values = model.values();
   state.values.assign(values.begin(), values.end());
-  const float* moments = optimizer.moments_of(values.data());
-  state.moments.assign(moments, moments + values.size() * optimizer.rule().moments());
+  const auto moments = optimizer.moments();
+  state.moments.assign(moments.begin(), moments.end());
   return state;
 }
 

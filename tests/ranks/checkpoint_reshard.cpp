@@ -109,7 +109,7 @@ template <class M, class O, class F>
 void for_each_number(M& model, O& optimizer, F&& f) {
   model.visit_parameters([&](auto& parameter) {
     using T = typename M::parameter_dtype;
-    auto* moments = optimizer.moments_of(parameter.value.data());
+    auto* moments = optimizer.moments_of(parameter.slot);
     using A = std::remove_pointer_t<decltype(moments)>;
     for_each_owned(parameter.value, [&](std::size_t global, std::size_t local) {
       f(parameter.value[local], element<T>(parameter.name, global));
@@ -302,16 +302,16 @@ TEST_CASE("a caller's own tensors and text are beside the model's") {
         CHECK(split[local] == static_cast<std::int64_t>(global) << 40);
       });
       Tensor<float, Invariant> wrong(rows, place_of(ranks));
-      const std::span<float> moments(optimizer.moments_of(model.values().data()),
-                                     2 * model.values().size());
-      for (const std::span<float> numbers : {model.values(), moments, wrong.view().span()})
+      for (const std::span<float> numbers :
+           {model.values(), optimizer.moments(), wrong.view().span()})
         std::ranges::fill(numbers, 7.0F);
       const auto other = message_of<data_error>([&] {
         load_checkpoint(folder.path() / "run.safetensors", model, optimizer,
                         {.convert = true, .own = {part_of("data.rows", wrong.view())}});
       });
       check_mentions(other, {"'data.rows' is I64 in the file and F32 here"});
-      for (const std::span<float> numbers : {model.values(), moments, wrong.view().span()})
+      for (const std::span<float> numbers :
+           {model.values(), optimizer.moments(), wrong.view().span()})
         CHECK(std::ranges::count(numbers, 7.0F) == std::ssize(numbers));  // nothing has changed
     });
   }

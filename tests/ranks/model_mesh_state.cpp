@@ -1,9 +1,10 @@
-// Optimizers that keep a share of their moments on each rank along `data`: the bits are those of
-// optimizers that keep all of them.
+// Ranks along `data` that keep a share of the moments, or of parameters and gradients too: the bits
+// are those of ranks that keep all of them.
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -37,9 +38,34 @@ const std::vector<mesh> cut_meshes{
     {.data = 2}, {.data = 3, .tensor = 2}, {.replica = 2, .data = 2, .tensor = 2}, {.data = 12}};
 constexpr std::size_t batch_sizes[] = {7, 4, 1, 2, 5};
 
+/// All layers whose parameters are gathered more than once in a step, or used by several layers.
+struct Table {};
+struct Deep : Sequential<Owns<Table, Linear<split::none, 6, 6>>, Gelu,
+                         Recompute<Sequential<ColumnParallelLinear<6, 6>, RowParallelLinear<6, 6>>>,
+                         Repeat<2, Residual<Linear<split::none, 6, 6>>>,
+                         Borrows<Table, Linear<split::none, 6, 6>>> {};
+using Again = Model<Deep, OnMesh>;
+
+constexpr std::array keeps{Keep::whole, Keep::state_over_data, Keep::all_over_data};
+
+/// Of all parameters that the rank's group along `data` has. A collective.
 template <class M>
 std::vector<typename M::parameter_dtype> values_of(M& model) {
-  return {model.values().begin(), model.values().end()};
+  std::vector<typename M::parameter_dtype> all;
+  model.visit_parameters([&](const auto& parameter) {
+    const auto here = parameter.value.span();
+    all.insert(all.end(), here.begin(), here.end());
+  });
+  return all;
+}
+
+template <class T>
+double largest_difference(const std::vector<T>& a, const std::vector<T>& b) {
+  double largest = 0;
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  return largest;
 }
 
 template <class T>
@@ -57,8 +83,8 @@ struct Trainer {
   Trainer(Ranks& on, const Rule& rule, Keep keep, const Shape& shape)
       : ranks(on),
         in(shape),
-        model(typename M::architecture{}, on, Seed{5}, shape),
-        optimizer(model, rule, keep) {}
+        model(typename M::architecture{}, on, Seed{5}, shape, keep),
+        optimizer(model, rule) {}
 
   /// Adds the loss and the norm to `told`.
   void step(std::size_t batches, const StepOptions& options = {}) {
@@ -130,6 +156,34 @@ void check_sums_in_shares(Ranks& ranks, const Rule& rule, const Shape& in) {
   }
 }
 
+/// Steps of one batch have the bits of Keep::whole, too, if ranks store shares; those of several
+/// batches differ by rounding.
+template <class M, class Rule>
+void check_stored_shares(Ranks& ranks, const Rule& rule, const Shape& in, StepOptions options,
+                         double rounding, bool scales = false) {
+  Trainer<M, Rule> whole(ranks, rule, Keep::whole, in);
+  Trainer<M, Rule> cut(ranks, rule, Keep::all_over_data, in);
+  cut.model.set_bucket_bytes(100);
+  const DynamicLossScale too_large{.initial = 1 << 20, .interval = 2};
+  LossScaler of_whole(too_large), of_cut(too_large);
+  for (const std::size_t batches : {1U, 1U, 1U, 3U, 5U}) {
+    options.scaler = scales ? &of_whole : nullptr;
+    whole.step(batches, options);
+    options.scaler = scales ? &of_cut : nullptr;
+    cut.step(batches, options);
+    const double apart = largest_difference(values_of(cut.model), values_of(whole.model));
+    if (batches == 1) {
+      CHECK(cut.told == whole.told);
+      CHECK(apart == 0);
+    } else {
+      CHECK(largest_difference(cut.told, whole.told) <= rounding);
+      CHECK(apart <= rounding);
+    }
+  }
+  CHECK(of_cut.state() == of_whole.state());
+  CHECK((scales ? of_cut.skipped() > 0 && of_cut.skipped() < 5 : of_cut.skipped() == 0));
+}
+
 /// The largest share of each group, added up.
 std::size_t largest_share(const Network& model, const MeshPlace& place) {
   detail::ParameterCounter counter(place[tensor]);
@@ -149,6 +203,15 @@ void train_with_shares(Ranks& ranks) {
   train_step(model, x.view(), labels(7, 0, ranks.place()).view(), CrossEntropy{}, optimizer);
 }
 // end: cut
+
+// begin: all
+void train_with_stored_shares(Ranks& ranks) {
+  Network model(Convolutional{}, ranks, Seed{1}, images, Keep::all_over_data);
+  Optimizer optimizer(model, AdamW{});
+  const auto x = made<Whole>(20, images, ranks.place());
+  train_step(model, x.view(), labels(7, 0, ranks.place()).view(), CrossEntropy{}, optimizer);
+}
+// end: all
 
 }  // namespace
 
@@ -189,6 +252,31 @@ static_assert(state_with(Keep::whole) == StateMemory{.parameters = 4 * here,
                                                      .moments = 8 * here});
 static_assert(state_with(Keep::state_over_data).moments == 8 * ((split / 4 + 2) / 3 + 4));
 // end: state
+constexpr std::size_t stored = split / 4 / 3 + 32;
+constexpr std::size_t largest = (784 * 512 + 512) / 4;  // parameters of a layer
+// begin: stored
+static_assert(state_with(Keep::all_over_data) == StateMemory{.parameters = 4 * stored,
+                                                             .copies = 2 * stored,
+                                                             .gradients = 4 * stored,
+                                                             .moments = 8 * stored,
+                                                             .gathered = 2 * 2 * largest});
+// end: stored
+constexpr Plan stored_plan() { return plan<Digits, sizes>(batch{64}, {}, Keep::all_over_data); }
+static_assert(stored_plan().forward ==
+              collectives{all_gather(784 * 512).over(data).split_over(tensor),
+                          all_gather(512).over(data).split_over(tensor),
+                          all_gather(512 * 10).over(data).split_over(tensor),
+                          all_gather(10).over(data), all_reduce(64 * 10).split_over(data)});
+static_assert(stored_plan().backward ==
+              collectives{all_gather(512 * 10).over(data).split_over(tensor),
+                          all_gather(10).over(data),
+                          reduce_scatter(512 * 10).over(data).split_over(tensor),
+                          reduce_scatter(10).over(data),
+                          all_gather(784 * 512).over(data).split_over(tensor),
+                          all_gather(512).over(data).split_over(tensor),
+                          reduce_scatter(784 * 512).over(data).split_over(tensor),
+                          reduce_scatter(512).over(data).split_over(tensor)});
+static_assert(stored_plan().settle.empty() && stored_plan().update.empty());
 }  // namespace plans
 
 TEST_CASE("steps have the bits of an optimizer that keeps all moments") {
@@ -201,6 +289,43 @@ TEST_CASE("steps have the bits of an optimizer that keeps all moments") {
       check_bits<Network>(ranks, AdamW{.weight_decay = 0.1, .decay = Decay::chosen}, images,
                           {.clip_norm = 0.5, .norm = Norm::infinity});
       check_bits<Half>(ranks, AdamW{}, rows, {.clip_norm = 0.5}, true);
+      check_stored_shares<Network>(ranks, Sgd{.learning_rate = 0.05, .momentum = 0.9}, images,
+                                   {.clip_norm = 0.5}, 1e-13);
+      check_stored_shares<Network>(ranks, AdamW{.weight_decay = 0.1, .decay = Decay::chosen},
+                                   images, {.clip_norm = 0.5, .norm = Norm::infinity}, 1e-2);
+      check_stored_shares<Half>(ranks, AdamW{}, rows, {.clip_norm = 0.5}, 1e-2, true);
+    });
+  }
+}
+
+TEST_CASE("layers that gather their parameters again, or share them, train as on whole ones") {
+  for (const mesh& sizes : std::vector<mesh>{{.data = 3, .tensor = 2}, {.replica = 2, .data = 2}}) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [](Ranks& ranks) {
+      Trainer<Again, Sgd> whole(ranks, Sgd{}, Keep::whole, rows);
+      Trainer<Again, Sgd> cut(ranks, Sgd{}, Keep::all_over_data, rows);
+      std::size_t reserved = 0;
+      for (int step = 0; step < 4; ++step) {
+        for (auto* trainer : {&whole, &cut}) {
+          trainer->number = 20;
+          for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+          trainer->step(1);
+          check_counts(ranks, plan_step(trainer->model, rows, CrossEntropy{}));
+        }
+        CHECK(largest_difference(cut.told, whole.told) <= 1e-14);
+        CHECK(largest_difference(values_of(cut.model), values_of(whole.model)) <= 1e-14);
+        if (step > 1) CHECK(cut.model.run().pool.reserved() == reserved);
+        reserved = cut.model.run().pool.reserved();
+      }
+      const auto x = made<Whole>(3, rows, ranks.place());
+      const auto y = whole.model.evaluate(x.view()), z = cut.model.evaluate(x.view());
+      for (std::size_t i = 0; i < y.size(); ++i)
+        CHECK(z[i] == doctest::Approx(y[i]).epsilon(1e-13));
+      const auto gathered = cut.model.gather("0.weight");
+      CHECK(gathered[7] == whole.model.gather("0.weight")[7]);
+      whole.model.set("0.weight", gathered.view());
+      cut.model.set("0.weight", whole.model.gather("3.0.weight").view());
+      CHECK(cut.model.gather("0.weight")[7] == whole.model.gather("3.0.weight")[7]);
     });
   }
 }
@@ -218,10 +343,10 @@ TEST_CASE("gradients that are summed over two axes in shares have the bits of pl
 
 TEST_CASE("a NaN in any group of one rank's gradients skips the step on all ranks") {
   on_mesh({.replica = 2, .data = 2, .tensor = 2}, [](Ranks& ranks) {
-    for (const Keep keep : {Keep::whole, Keep::state_over_data}) {
+    for (const Keep keep : keeps) {
       LossScaler scaler{DynamicLossScale{}};
-      Network model(Convolutional{}, ranks, Seed{5}, images);
-      Optimizer optimizer(model, AdamW{}, keep);
+      Network model(Convolutional{}, ranks, Seed{5}, images, keep);
+      Optimizer optimizer(model, AdamW{});
       const auto before = values_of(model);
       for (const Holding holding : {Holding::owing, Holding::alike, Holding::split}) {
         Step step(optimizer, 7, {.clip_norm = 0.5, .scaler = &scaler});
@@ -240,6 +365,7 @@ TEST_CASE("a NaN in any group of one rank's gradients skips the step on all rank
 
 TEST_CASE("what the page on meshes shows makes a step") {
   on_mesh({.data = 3, .tensor = 2}, train_with_shares);
+  on_mesh({.data = 3, .tensor = 2}, train_with_stored_shares);
 }
 
 TEST_CASE("a rank keeps the moments of its share, as the query says") {
@@ -272,51 +398,77 @@ TEST_CASE("a query and a description tell the bytes that a rank allocates for it
   for (const mesh& sizes : all) {
     CAPTURE(to_string(sizes));
     on_mesh(sizes, [](Ranks& ranks) {
-      Half model(ranks, Seed{1});
-      const std::size_t lent = model.run().pool.lent();
-      for (const Keep keep : {Keep::whole, Keep::state_over_data}) {
+      for (const Keep keep : keeps) {
+        Half model(ranks, Seed{1}, keep);
+        const std::size_t lent = model.run().pool.lent();
         const StateMemory asked = state_of_rank<Half::ends, Mixed>(model.layers(), ranks.place(),
                                                                    rows, AdamW{}.moments(), keep);
-        const Optimizer optimizer(model, AdamW{}, keep);
+        const Optimizer optimizer(model, AdamW{});
         CHECK(asked.moments == optimizer.moments().size_bytes());
         CHECK(asked.parameters == model.values().size_bytes());
         CHECK(asked.gradients == model.gradients().size_bytes());
         Pool pool;  // rounds up as that of the model, which has lent nothing else
-        const std::vector<Buffer> alike{pool.take(asked.parameters), pool.take(asked.copies),
-                                        pool.take(asked.gradients), pool.take(asked.of_batch)};
+        std::vector<Buffer> alike;
+        for (const std::size_t bytes :
+             {asked.parameters, asked.copies, asked.gradients, asked.of_batch})
+          if (bytes > 0) alike.push_back(pool.take(bytes));
         CHECK(pool.lent() == lent);
         const std::size_t updated =
             updated_parameters_of_rank<Half::ends>(model.layers(), ranks.place(), rows, keep);
         check_mentions(
-            describe(model, rows, keep),
+            describe(model, rows),
             {"holds " + std::to_string(asked.parameters + asked.copies) +
                  " bytes of parameters and " + std::to_string(asked.gradients + asked.of_batch) +
                  " bytes of gradients, and an optimizer keeps the moments of " +
                  std::to_string(updated) + " parameters",
-             keep == Keep::whole || ranks.sizes().data == 1 ? " to settle\n"
-                                                            : " bytes to update\n"});
+             keep != Keep::state_over_data || ranks.sizes().data == 1 ? " to settle\n"
+                                                                      : " bytes to update\n"});
       }
     });
   }
+}
+
+TEST_CASE("a step takes memory for the whole parameters of one layer at a time") {
+  on_mesh({.data = 2}, [](Ranks& ranks) {
+    std::vector<std::size_t> beyond;  // the state, in bytes of the model's pool
+    for (const Keep keep : {Keep::whole, Keep::all_over_data}) {
+      Trainer<Again, Sgd> trainer(ranks, Sgd{}, keep, rows);
+      for (int i = 0; i < 3; ++i) trainer.step(2);
+      const StateMemory asked = state_of_rank<Again::ends, double>(
+          trainer.model.layers(), ranks.place(), rows, Sgd{}.moments(), keep);
+      CHECK(asked.gathered == (keep == Keep::whole ? 0 : 2 * 42 * sizeof(double)));
+      Pool pool;
+      const Buffer state[] = {pool.take(asked.parameters), pool.take(asked.gradients)};
+      beyond.push_back(trainer.model.run().pool.reserved() - pool.reserved());
+    }
+    Pool pool;
+    const Buffer one_layer[] = {pool.take(42 * sizeof(double)), pool.take(42 * sizeof(double))};
+    const Buffer initial[] = {pool.take(36 * sizeof(double)), pool.take(6 * sizeof(double))};
+    const Buffer message[] = {pool.take(36 * sizeof(double)), pool.take(2 * sizeof(std::size_t))};
+    CHECK(beyond[1] > beyond[0]);
+    CHECK(beyond[1] - beyond[0] <= pool.reserved());
+  });
 }
 
 TEST_CASE("a step sends what is planned") {
   for (const mesh& sizes : cut_meshes) {
     CAPTURE(to_string(sizes));
     on_mesh(sizes, [](Ranks& ranks) {
-      Trainer<Network, Sgd> trainer(ranks, Sgd{.momentum = 0.9}, Keep::state_over_data, images);
-      LossScaler scaler = LossScaler::fixed(8);
-      const StepOptions options{.clip_norm = 0.5, .scaler = &scaler};
-      std::size_t calls = 0;  // that settle; more of them if buckets are smaller
-      for (const std::size_t bytes : {default_bucket_bytes, std::size_t{1200}}) {
-        trainer.model.set_bucket_bytes(bytes);
-        for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
-        trainer.step(1, options);
-        const Plan plan =
-            plan_step(trainer.model, images, CrossEntropy{}, options, Keep::state_over_data);
-        CHECK(plan.update.size() == 3);
-        CHECK(plan.settle.size() > std::exchange(calls, plan.settle.size()));
-        check_counts(ranks, plan);
+      for (const Keep keep : {Keep::state_over_data, Keep::all_over_data}) {
+        const bool updates = keep == Keep::state_over_data;
+        Trainer<Network, Sgd> trainer(ranks, Sgd{.momentum = 0.9}, keep, images);
+        LossScaler scaler = LossScaler::fixed(8);
+        const StepOptions options{.clip_norm = 0.5, .scaler = &scaler};
+        std::size_t calls = 0;  // that settle; more of them if buckets are smaller
+        for (const std::size_t bytes : {default_bucket_bytes, std::size_t{1200}}) {
+          trainer.model.set_bucket_bytes(bytes);
+          for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+          trainer.step(1, options);
+          const Plan plan = plan_step(trainer.model, images, CrossEntropy{}, options);
+          CHECK(plan.update.size() == (updates ? 3 : 0));
+          if (updates) CHECK(plan.settle.size() > std::exchange(calls, plan.settle.size()));
+          check_counts(ranks, plan);
+        }
       }
     });
   }
@@ -334,28 +486,29 @@ TEST_CASE("a checkpoint has the same bytes whatever ranks keep, and goes on on a
   using Training = Trainer<Network, AdamW>;
   for (const TensorNames& names : {TensorNames{}, turned}) {
     Numbers next;
-    for (const Keep keep : {Keep::whole, Keep::state_over_data})
-      on_mesh({.data = 2, .tensor = 2}, [&](Ranks& ranks) {
+    for (const Keep keep : keeps)
+      on_mesh({.replica = 2, .data = 2, .tensor = 2}, [&](Ranks& ranks) {
         Training training(ranks, AdamW{}, keep, images);
-        training.step(3);
+        training.step(1);
         save_checkpoint(path(keep == Keep::whole ? "whole.safetensors" : "cut.safetensors"),
                         training.model, training.optimizer, RunPosition{}, {.names = names});
         training.step(1);
         if (ranks.rank() == 0) next = training.told;
+        if (ranks.rank() == 0 && keep != Keep::whole)
+          CHECK(testing::bytes_of(path("cut.safetensors")) ==
+                testing::bytes_of(path("whole.safetensors")));
       });
-    CHECK(testing::bytes_of(path("cut.safetensors")) ==
-          testing::bytes_of(path("whole.safetensors")));
     for (const mesh& sizes : std::vector<mesh>{
-             {}, {.data = 4}, {.data = 3, .tensor = 2}, {.replica = 2, .data = 2, .tensor = 3}}) {
+             {}, {.data = 8}, {.data = 3, .tensor = 2}, {.replica = 2, .data = 2, .tensor = 3}}) {
       CAPTURE(to_string(sizes));
-      for (const Keep keep : {Keep::whole, Keep::state_over_data}) {
+      for (const Keep keep : keeps) {
         on_mesh(sizes, [&](Ranks& ranks) {
           Training training(ranks, AdamW{}, keep, images);
           load_checkpoint(path("cut.safetensors"), training.model, training.optimizer,
                           {.names = names});
           save_checkpoint(path("again.safetensors"), training.model, training.optimizer,
                           RunPosition{}, {.names = names});
-          training.number = 23;
+          training.number = 21;
           training.step(1);
           CHECK(training.told[0] == doctest::Approx(next[3]).epsilon(1e-12));
         });
@@ -376,12 +529,27 @@ TEST_CASE("ranks that are to keep different things are all told") {
   });
 }
 
+TEST_CASE("an optimizer of a model that stores shares can keep nothing else") {
+  on_mesh({.data = 2}, [](Ranks& ranks) {
+    for (const Keep keep : {Keep::whole, Keep::all_over_data}) {
+      Half model(ranks, Seed{1}, keep);
+      const Keep other = keep == Keep::whole ? Keep::all_over_data : Keep::state_over_data;
+      check_mentions(message_of<argument_error>([&] { Optimizer(model, AdamW{}, other); }),
+                     {"Optimizer: " + to_string(other), "made with " + to_string(keep),
+                      "Give the Keep to the Model"});
+    }
+  });
+}
+
 TEST_CASE("a model that is on no mesh keeps all of its moments") {
   SingleRank one;
   Model<Narrow, Context<double, Reference, SingleRank>> model(one, Seed{1});
   check_mentions(
       message_of<argument_error>([&] { Optimizer(model, AdamW{}, Keep::state_over_data); }),
       {"Optimizer: Keep::state_over_data", "on no mesh", "MeshRanks"});
+  using Narrow_ = decltype(model);
+  check_mentions(message_of<argument_error>([&] { Narrow_(one, Seed{1}, Keep::all_over_data); }),
+                 {"Model: Keep::all_over_data", "on no mesh", "MeshRanks"});
   check_mentions(message_of<argument_error>([&] { describe(model, rows, Keep::state_over_data); }),
                  {"plan: Keep::state_over_data", "on no mesh", "MeshRanks"});
 }

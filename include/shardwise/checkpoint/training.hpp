@@ -138,10 +138,9 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
   std::vector<TensorPart> parts;
   const std::size_t count = optimizer.rule().moments();
   on_all_stages(model.run(), [&] {
-    model.visit_parameters([&](auto& parameter) {
-      const std::size_t elements = parameter.value.local().elements();
-      const Interval kept = optimizer.kept_of(parameter.value.data(), elements);
-      auto* moments = optimizer.moments_of(parameter.value.data() + kept.offset);
+    model.visit_stored([&](auto& parameter) {
+      const Interval kept = optimizer.kept_of(parameter.slot);
+      auto* moments = optimizer.moments_of(parameter.slot);
       for (std::size_t i = 0; i < count; ++i) {
         FileTensor file = in_file(names, parameter.name);
         file.name = optimizer_prefix + file.name + ".moment" + std::to_string(i);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "shardwise/checkpoint/stage_parts.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/partition.hpp"
 #include "shardwise/model/agree.hpp"
 
 namespace shardwise {
@@ -35,12 +37,17 @@ template <class M>
 std::vector<TensorPart> model_parts(M& model, const TensorNames& names, Passing passing) {
   std::vector<TensorPart> parameters, buffers;
   TensorNames unused = names;
+  const auto& memory = model.run().parameters;
   on_all_stages(model.run(), [&] {
-    const auto add = [&](std::vector<TensorPart>& parts, auto& tensor) {
+    const auto add = [&](std::vector<TensorPart>& parts, auto& tensor,
+                         std::optional<Interval> stored = {}) {
       unused.erase(tensor.name);
-      add_parts(parts, in_file(names, tensor.name), tensor.value, tensor.value.data());
+      add_parts(parts, in_file(names, tensor.name), tensor.value, tensor.value.data(), 1, stored);
     };
-    model.visit_parameters([&](auto& parameter) { add(parameters, parameter); });
+    model.visit_stored([&](auto& parameter) {
+      add(parameters, parameter,
+          memory.stores_share() ? std::optional(memory.stored(parameter.slot)) : std::nullopt);
+    });
     model.visit_buffers([&](auto& buffer) { add(buffers, buffer); });
   });
   reach(model.backend(), parameters);
@@ -76,7 +83,7 @@ template <class M>
 TensorNames names_in_order(M& model, const std::vector<FileTensor>& places) {
   TensorNames names;
   std::size_t count = 0;
-  model.visit_parameters([&](auto& parameter) {
+  model.visit_stored([&](auto& parameter) {
     if (count < places.size()) names.emplace(parameter.name, places[count]);
     ++count;
   });

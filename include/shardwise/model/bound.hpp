@@ -178,7 +178,8 @@ class Bound {
                                                     Value<T, dual_t<In>>(std::move(dy), kept.in));
     } else {
       if constexpr (can_leave_parameters) {
-        if (run.leaves_parameters || (can_postpone && run.postpones))
+        if ((run.leaves_parameters || (can_postpone && run.postpones)) &&
+            !run.parameters.stores_share())
           return backward_input(run, kept, std::move(dy));
       }
       if constexpr (detail::sums_meanwhile<L, S, E>()) {
@@ -196,11 +197,13 @@ class Bound {
         }
         {
           Call at = call(run, kept.in);
+          at.whole.begin_gradients();
           if constexpr (L::saves == Saves::nothing) {
             layer_.backward(at.frame, saved, in, dx_view);
           } else {
             layer_.backward(at.frame, saved.view(), in, dx_view);
           }
+          at.whole.end_gradients(at.frame.added_how());
         }
         if constexpr (S::input_gradient) {
           return converted<dual_t<typename E::offered>>(run, std::move(dx));
@@ -328,8 +331,11 @@ class Bound {
     Value<T, dual_t<In>> dx(run.pool, kept.in, run.place());
     Call at = call(run, kept.in);
     layer_.backward_input(at.frame, dy, dx.writable());
-    return detail::moved_while<dual_t<typename E::offered>>(
+    at.whole.begin_gradients();
+    auto sum = detail::moved_while<dual_t<typename E::offered>>(
         run, std::move(dx), [&] { layer_.backward_parameters(at.frame, x.view(), dy); });
+    at.whole.end_gradients(at.frame.added_how());
+    return sum;
   }
 
   /// Leaves the gradients of parameters to backward_parameters.

@@ -175,17 +175,24 @@ std::string describe(const L& architecture, Place place, const shapes_t<typename
                                    plan_of<E, Use>(architecture, place.size, in, sending));
 }
 
-/// The same for a model on this rank whose optimizer has this Keep, with a line for the memory of
-/// parameters, gradients and moments, see state_of_rank. This is not a collective: one rank may
-/// call it alone. On a mesh the rows are those of the rank's slice of the batch, and of the ranks
-/// that share it, with what they send along `tensor`; the last lines are those of all ranks.
+///@{
+/// The same for a model on this rank whose optimizer has this Keep, or the model's, with a line for
+/// the memory of parameters, gradients and moments, see state_of_rank. This is not a collective:
+/// one rank may call it alone. On a mesh the rows are those of the rank's slice of the batch, and
+/// of the ranks that share it, with what they send along `tensor`; the last lines are those of all
+/// ranks.
 /// throws   argument_error for a Keep other than `whole` of a model that is on no mesh
 template <class M>
-std::string describe(M& model, const typename M::input_shapes& in, Keep keep = Keep::whole) {
+std::string describe(M& model, const typename M::input_shapes& in, Keep keep) {
   return detail::described<typename M::ends, typename M::use>(
       model.layers(), model.run().place_at_ends(), model.run().place(),
       detail::shapes_here(model.run(), in), model.sending(), model.plan(in, keep),
       detail::state_line(model, in, keep));
 }
+template <class M>
+std::string describe(M& model, const typename M::input_shapes& in) {
+  return describe(model, in, model.keep());
+}
+///@}
 
 }  // namespace shardwise

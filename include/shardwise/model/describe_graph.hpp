@@ -275,12 +275,18 @@ std::string describe_graph(const L& architecture, Place place,
                                plan_of<E, Use>(architecture, place.size, in, sending));
 }
 
+///@{
 /// The same for a model on this rank, as `describe` has it.
 template <class M>
-std::string describe_graph(M& model, const typename M::input_shapes& in, Keep keep = Keep::whole) {
+std::string describe_graph(M& model, const typename M::input_shapes& in, Keep keep) {
   return detail::drawn<typename M::ends, typename M::use>(
       model.layers(), model.run().place_at_ends(), model.run().place(),
       detail::shapes_here(model.run(), in), model.sending(), model.plan(in, keep));
 }
+template <class M>
+std::string describe_graph(M& model, const typename M::input_shapes& in) {
+  return describe_graph(model, in, model.keep());
+}
+///@}
 
 }  // namespace shardwise

@@ -5,7 +5,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "shardwise/backend/backend.hpp"
@@ -18,6 +20,7 @@
 #include "shardwise/layout/token_rows.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/model/whole_parameters.hpp"
 
 namespace shardwise {
 
@@ -48,6 +51,9 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   static constexpr std::size_t parameter_count = std::tuple_size_v<Parameters>;  ///< of the layer
   /// The views of its parameters.
   using Bound = BoundParameters<parameter_count>;
+  /// Whole parameters, if ranks store shares of them.
+  using Whole = detail::WholeParameters<Ctx, MeshCommunicator<typename Ctx::communicator> &&
+                                                 (parameter_count > 0)>;
 
   /// Made for one call: `ordinal` selects the layer's random numbers; one sample uses
   /// `sample_elements` of them.
@@ -75,6 +81,9 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   const dtype* parameter_data() const {
     using Taken = Redistribute<typename Use<Index>::stored, typename Use<Index>::used>;
     const bool is_zero = Taken::movement == Movement::keep_first && run_.place().rank != 0;
+    if constexpr (may_gather) {
+      if (run_.parameters.stores_share()) return is_zero ? nullptr : whole_->value(Index);
+    }
     return is_zero ? nullptr : run_.parameters.used(bound_.slots[Index]);
   }
 
@@ -98,6 +107,9 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// Memory for the gradient of parameter Index, in the layout of the parameter as used.
   template <std::size_t Index>
   dtype* gradient_data() const {
+    if constexpr (may_gather) {
+      if (run_.parameters.stores_share()) return whole_->gradient(Index);
+    }
     return run_.parameters.written(bound_.slots[Index]);
   }
 
@@ -113,14 +125,18 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
 
   /// Whether gradients replace the old values or are added to them.
   Write write() const {
+    if (are_gathered()) return Write::replace;
     return run_.shared.adds(bound_.shared) ? Write::add : run_.parameters.written_how(run_.write());
   }
 
   /// Changes whenever parameters change.
   std::uint64_t version() const { return run_.version; }
 
-  /// The weight that begins at `data`, as kernels take it: it stays where no backward may follow.
-  Weight<dtype> weight(const dtype* data) const { return {data, version(), !training()}; }
+  /// The weight that begins at `data`, as kernels take it: it stays where no backward may follow,
+  /// unless it is gathered for this call.
+  Weight<dtype> weight(const dtype* data) const {
+    return {data, version(), !training() && !are_gathered()};
+  }
 
   /// Whether a backward may follow; layers that draw masks or compute statistics need this.
   bool training() const { return run_.trains(); }
@@ -204,9 +220,30 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     return runs;
   }
 
+  ///@{
+  /// For the call of a layer: the places of its parameters, where these are whole, and how their
+  /// gradients are added to what the rank stores.
+  std::span<const ParameterSlot> slots() const { return bound_.slots; }
+  void read_from(const Whole& whole) {
+    if constexpr (may_gather) whole_ = &whole;
+  }
+  Write added_how() const { return run_.shared.adds(bound_.shared) ? Write::add : run_.write(); }
+  ///@}
+
  private:
   static constexpr bool is_on_mesh = MeshCommunicator<typename Ctx::communicator>;
+  static constexpr bool may_gather = is_on_mesh && parameter_count > 0;
 
+  /// Whether the layer's parameters are gathered for each call.
+  bool are_gathered() const {
+    if constexpr (may_gather) {
+      return run_.parameters.stores_share();
+    } else {
+      return false;
+    }
+  }
+
+  [[no_unique_address]] std::conditional_t<may_gather, const Whole*, Nothing> whole_{};
   Run<Ctx>& run_;
   const Bound& bound_;
   std::uint64_t ordinal_;
@@ -236,11 +273,16 @@ namespace detail {
 /// The arguments of one call of a layer. The observer sees the call while this lives.
 template <class Context, class Framed>
 struct LayerCall {
-  template <class... Arguments>
-  LayerCall(Run<Context>& run, std::string (*name)(), Arguments&... of_frame)
-      : here(run.observer, Work{Work::Kind::compute, name, 0, {}}), frame(of_frame...) {}
+  template <class F, class... Arguments>
+  LayerCall(Run<Context>& run, std::string (*name)(), const F& framed, Arguments&... of_frame)
+      : here(run.observer, Work{Work::Kind::compute, name, 0, {}}),
+        whole(run, framed),
+        frame(framed, of_frame...) {
+    frame.read_from(whole);
+  }
 
   [[no_unique_address]] Observation<typename Context::observer> here;
+  [[no_unique_address]] typename Framed::Whole whole;
   Framed frame;
 };
 

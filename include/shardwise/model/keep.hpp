@@ -1,5 +1,5 @@
 #pragma once
-// What an optimizer keeps on each rank of a mesh.
+// What each rank of a mesh keeps of parameters, gradients and moments between steps.
 
 #include <cstdint>
 #include <string>
@@ -8,18 +8,31 @@
 
 namespace shardwise {
 
-/// The parameters that the optimizer of a rank updates, and whose moments it keeps there.
+/// The parameters that the optimizer of a rank updates, and what the rank keeps from step to step.
 enum class Keep : std::uint8_t {
-  /// All that the rank holds. Ranks along `data` and `replica` do the same.
+  /// All parameters that the rank holds. Ranks along `data` and `replica` do the same.
   whole,
-  /// One of equal shares over the ranks along `data`, which then gather the new parameters.
+  /// The optimizer updates one of equal shares over the ranks along `data`, and keeps the moments
+  /// of it. The ranks then gather the new parameters.
   /// source   ZeRO, stage 1: Rajbhandari et al. 2020
-  state_over_data
+  state_over_data,
+  /// The model has only that share of the parameters and of their gradients, too. Each layer
+  /// gathers
+  /// its parameters when it runs. The model is made with it.
+  /// source   ZeRO, stage 3: Rajbhandari et al. 2020; fully sharded data parallelism
+  all_over_data
 };
 
 /// "Keep::state_over_data".
 inline std::string to_string(Keep keep) {
-  return keep == Keep::whole ? "Keep::whole" : "Keep::state_over_data";
+  switch (keep) {
+    case Keep::whole:
+      return "Keep::whole";
+    case Keep::state_over_data:
+      return "Keep::state_over_data";
+    default:
+      return "Keep::all_over_data";
+  }
 }
 
 namespace detail {
@@ -28,9 +41,18 @@ namespace detail {
 inline void require_whole(const char* who, Keep keep) {
   if (keep == Keep::whole) return;
   throw argument_error({who, ": ", keep,
-                        " cuts what an optimizer keeps over the ranks along the axis data of a "
-                        "mesh, but this model is on no mesh: make the model on MeshRanks, or leave "
-                        "Keep out"});
+                        " cuts what is kept over the ranks along the axis data of a mesh, but this "
+                        "model is on no mesh: make the model on MeshRanks, or leave Keep out"});
+}
+
+/// Throws argument_error for an optimizer that is to keep other parameters than its model has.
+inline void require_kept_by_model(Keep optimizer, Keep model) {
+  if (optimizer == model) return;
+  if (optimizer != Keep::all_over_data && model != Keep::all_over_data) return;
+  throw argument_error({"Optimizer: ", optimizer, " for a model that was made with ", model,
+                        ": a model has a share of its parameters only if it is made with "
+                        "Keep::all_over_data, and its optimizer can then keep nothing else. Give "
+                        "the Keep to the Model, and leave it out here"});
 }
 
 }  // namespace detail

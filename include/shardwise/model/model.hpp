@@ -94,22 +94,25 @@ class Model : public ModelBase<Ctx> {
   using output_gradient_view = views_t<const dtype, duals_t<output_layout>>;
   ///@}
 
-  /// A model whose sizes are all in its type.
-  Model(communicator& ranks, Seed seed)
-      : Model(detail::architecture_by_type<Architecture>(), ranks, seed, {}, Backend()) {}
+  /// A model whose sizes are all in its type. `keep` is the same on every rank; with
+  /// Keep::all_over_data each rank along `data` of a mesh stores a share of the parameters.
+  /// throws   argument_error for a Keep other than `whole` on ranks that are no mesh
+  Model(communicator& ranks, Seed seed, Keep keep = Keep::whole)
+      : Model(detail::architecture_by_type<Architecture>(), ranks, seed, {}, keep, Backend()) {}
 
   /// `in` is the global shape of the inputs, with a batch of any size or `dynamic`. It is needed if
   /// the first layer does not know its features, if features have a grain, or if the model has
   /// several inputs.
   /// throws   shape_error, with the layer's place, for neighbouring layers that do not match;
   ///          memory_error
-  Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in = {})
-      : Model(given, ranks, seed, in, Backend()) {}
+  Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in = {},
+        Keep keep = Keep::whole)
+      : Model(given, ranks, seed, in, keep, Backend()) {}
 
   /// A model that computes with the caller's backend, which must outlive it.
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
-        backend_type& backend)
-      : Model(given, ranks, seed, in, Backend(backend)) {}
+        backend_type& backend, Keep keep = Keep::whole)
+      : Model(given, ranks, seed, in, keep, Backend(backend)) {}
 
   /// The error for another communicator than that of its context, and for a number in place of a
   /// Seed.
@@ -290,18 +293,29 @@ class Model : public ModelBase<Ctx> {
     this->discard_step();
   }
 
-  /// The gradients of all parameters of this rank, in the order of `values()`, in the backend's
-  /// memory. Call it again after each backward: if the dtypes differ, an old span may hold the
-  /// gradients of an earlier batch.
+  /// The gradients of all parameters in `values()`, in the same order, in the backend's memory.
+  /// Call it again after each backward: if the dtypes differ, an old span may hold the gradients of
+  /// an earlier batch.
   std::span<gradient_dtype> gradients() requires(Use::trains) {
     run_.parameters.collect(run_.backend);
     return run_.parameters.gradients();
   }
 
-  /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp.
+  /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp. With
+  /// Keep::all_over_data a collective, whose views are valid during the call only: f gets the whole
+  /// part that ranks along `data` have together, and the rank stores what f made of its share.
+  /// sends    with Keep::all_over_data, of each parameter, an all-gather along `data` of the value
+  ///          and, in training, one of the gradient
   template <class F>
   void visit_parameters(F&& f) {
     parameters_.visit(ParameterTypes{}, f);
+  }
+
+  /// The same without sending. With Keep::all_over_data, views begin at the first of the elements
+  /// `run().parameters.stored(parameter.slot)` and reach too far: f reads and writes these only.
+  template <class F>
+  void visit_stored(F&& f) {
+    parameters_.visit(ParameterTypes{}, f, detail::Shown::as_stored);
   }
 
   /// Calls f(NamedBuffer&), in model order, for every tensor besides parameters that layers keep
@@ -313,7 +327,8 @@ class Model : public ModelBase<Ctx> {
   }
 
   /// The whole parameter `name`, on every rank. A collective: every rank calls it.
-  /// sends    an all-gather of the parameter, if it is split
+  /// sends    an all-gather of the parameter, if it is split; with Keep::all_over_data also as
+  ///          visit_parameters for this one
   /// throws   argument_error for an unknown name, with the known ones
   Tensor<parameter_dtype, Invariant> gather(const std::string& name) {
     return parameters_.template gather<parameter_dtype>(name, detail::ValueOf{}, ParameterTypes{});
@@ -334,9 +349,12 @@ class Model : public ModelBase<Ctx> {
     this->values_changed();
   }
 
-  /// The collectives of a step for inputs of shape `in`. `keep` is that of the optimizer.
+  ///@{
+  /// The collectives of a step for inputs of shape `in`. `keep` is that of the optimizer; it is the
+  /// model's if it is left out.
   /// throws   argument_error for a Keep other than `whole` of a model that is on no mesh
-  Plan plan(const input_shapes& in, Keep keep = Keep::whole) const {
+  Plan plan(const input_shapes& in) const { return plan(in, this->keep()); }
+  Plan plan(const input_shapes& in, Keep keep) const {
     if constexpr (Base::is_on_mesh) {
       return plan_of<E, Use>(architecture_, run_.all_ranks.sizes(), in, this->sending(), keep);
     } else {
@@ -344,6 +362,7 @@ class Model : public ModelBase<Ctx> {
       return plan_of<E, Use>(architecture_, run_.ranks.size(), in, this->sending());
     }
   }
+  ///@}
 
   /// Its layers.
   const Architecture& layers() const { return architecture_; }
@@ -362,8 +381,8 @@ class Model : public ModelBase<Ctx> {
   using typename Base::Backend;
 
   Model(const Architecture& given, communicator& ranks, Seed seed, const input_shapes& in,
-        Backend&& backend)
-      : Base(ranks, seed, std::move(backend),
+        Keep keep, Backend&& backend)
+      : Base(ranks, seed, keep, std::move(backend),
              {name_of<Architecture>, detail::IsComposition<Architecture>}, tensors_of<Gives>),
         architecture_(given),
         bound_(bind(detail::known_input(architecture_, in))) {

@@ -132,7 +132,8 @@ class ModelBase {
     run_.forget_step();
   }
 
-  /// All parameters of this rank in one piece of the backend's memory.
+  /// All parameters that this rank stores, in one piece of the backend's memory: with
+  /// Keep::all_over_data its share of them.
   std::span<parameter_dtype> values() { return run_.parameters.values(); }
 
   /// Tells the model that parameters were changed, so that it updates rounded and packed copies.
@@ -159,6 +160,9 @@ class ModelBase {
     detail::to_host(run_.backend, view.data(), here.size(), here.data());
     return here;
   }
+
+  /// What each rank keeps of the parameters.
+  Keep keep() const { return run_.keep; }
 
   /// The dtypes and the bucket size of the model's messages.
   Sending sending() const {
@@ -189,19 +193,23 @@ class ModelBase {
   using Backend = detail::BackendOfModel<backend_type>;
 
   /// For a model with so many outputs. The flights have no parts yet.
-  ModelBase(communicator& ranks, Seed seed, Backend&& backend, const detail::ModelName& name,
-            std::size_t outputs)
+  ModelBase(communicator& ranks, Seed seed, Keep keep, Backend&& backend,
+            const detail::ModelName& name, std::size_t outputs)
       : backend_(std::move(backend)),
         run_{detail::ranks_of_layers(ranks), ranks, backend_.used},
         parameters_(run_, name.text),
         name_(name),
         outputs_(outputs) {
     run_.seed = seed;
+    run_.keep = keep;
     run_.flight = &flights_.emplace_back();
     for (std::size_t i = 0; i < outputs; ++i) run_.flight->parts.add();
     if constexpr (is_on_mesh) {
       detail::require_mesh_of_models(name_.text, run_.all_ranks.sizes());
       run_.parameters.make_dense();
+      if (keep == Keep::all_over_data) run_.parameters.store_share(ranks.place()[MeshAxis::data]);
+    } else {
+      detail::require_whole("Model", keep);
     }
   }
 
@@ -215,9 +223,12 @@ class ModelBase {
   template <class Types>
   void begin_parameters(bool trains, Types types) {
     run_.parameters.allocate(run_.backend, run_.pool, trains);
-    parameters_.visit(types, [this](auto& p) {
-      initialize(run_.backend, p.value, p.spec.begins(p.spec.fans), p.initial_stream);
-    });
+    parameters_.visit(
+        types,
+        [this](auto& p) {
+          initialize(run_.backend, p.value, p.spec.begins(p.spec.fans), p.initial_stream);
+        },
+        detail::Shown::made);
   }
 
   /// The state of this flight.

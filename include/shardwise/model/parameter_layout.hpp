@@ -53,6 +53,7 @@ struct ParameterSlot {
   Holding holding = Holding::alike;  ///< its group
   bool decays = true;                ///< its half of the group, see ParameterSpec::decays
   std::size_t offset = 0;            ///< elements before it in its half
+  std::size_t size = 0;              ///< its own elements
 };
 
 /// The order of all parameters of a rank, and of their gradients: first those with an owed
@@ -60,7 +61,8 @@ struct ParameterSlot {
 /// alike; then the split ones. Of each of these, those that several stages of a pipeline have are a
 /// group of their own, so that it has the same order on all of these stages. In each group, those
 /// that decay come first, see ParameterSpec::decays. Each parameter without an owed reduction is
-/// padded to whole cache lines, unless they are made dense.
+/// padded to whole cache lines, unless they are made dense. Of each group, memory may have only a
+/// share, see `store_share`.
 class ParameterLayout {
  public:
   /// For elements of at least `bytes` bytes.
@@ -70,7 +72,7 @@ class ParameterLayout {
   constexpr ParameterSlot reserve(std::size_t elements, Holding holding, bool decays) {
     Group& group = groups_[static_cast<std::size_t>(holding)];
     std::size_t& end = decays ? group.decaying : group.others;
-    const ParameterSlot slot{holding, decays, end};
+    const ParameterSlot slot{holding, decays, end, elements};
     end += is_owing(holding) || is_dense_ ? elements : padded(elements);
     return slot;
   }
@@ -79,34 +81,57 @@ class ParameterLayout {
   /// before any is reserved.
   constexpr void make_dense() { is_dense_ = true; }
 
-  /// Elements of all parameters, gaps included.
+  /// Leaves in memory, of each group, only the share of the rank at `along`.
+  constexpr void store_share(Place along) { along_ = along; }
+  /// Whether other ranks have the rest of each group.
+  constexpr bool stores_share() const { return along_.size > 1; }
+  /// The place that store_share was given.
+  constexpr Place along() const { return along_; }
+
+  /// Elements in memory of all parameters, gaps included.
   constexpr std::size_t size() const { return elements_of(holdings.back()).end(); }
 
-  /// Elements of the parameters with an owed reduction.
+  /// Elements in memory of the parameters with an owed reduction.
   constexpr std::size_t owing_size() const {
     const Interval last = elements_of(Holding::owing_on_stages);
-    return last.size > 0 ? last.end() : group(Holding::owing).size();
+    return last.size > 0 ? last.end() : elements_of(Holding::owing).size;
   }
 
-  /// The elements of one group.
+  /// The elements in memory of one group.
   constexpr Interval elements_of(Holding holding) const {
-    return {begin_of(holding), group(holding).size()};
+    return {begin_of(holding), share(holding, along_).size};
   }
+
+  ///@{
+  /// The elements of a parameter, counted from its first one, that are in this memory, and those in
+  /// that of the rank at `along`.
+  constexpr Interval stored(const ParameterSlot& slot) const { return stored(slot, along_); }
+  constexpr Interval stored(const ParameterSlot& slot, Place along) const {
+    const std::size_t first = first_in_group(slot);
+    const Interval here = overlap({first, slot.size}, share(slot.holding, along));
+    return {here.size == 0 ? 0 : here.offset - first, here.size};
+  }
+  ///@}
 
   /// Calls f(first, last, decays) for runs of the elements [first, last) of parameters that decay,
   /// or that do not.
   template <class F>
   void for_each_decay(F&& f) const {
     for (const Holding holding : holdings) {
-      const std::size_t begin = begin_of(holding), middle = begin + group(holding).decaying;
+      const Interval here = share(holding, along_);
+      const std::size_t begin = begin_of(holding);
+      const std::size_t middle = begin + overlap({0, group(holding).decaying}, here).size;
       f(begin, middle, true);
-      f(middle, begin + group(holding).size(), false);
+      f(middle, begin + here.size, false);
     }
   }
 
-  /// The first element of a parameter.
+  /// The first element in memory of a parameter; of one that has none there, any.
   constexpr std::size_t position(const ParameterSlot& slot) const {
-    return begin_of(slot.holding) + (slot.decays ? 0 : group(slot.holding).decaying) + slot.offset;
+    const std::size_t first = first_in_group(slot), begin = begin_of(slot.holding);
+    if (!stores_share()) return begin + first;
+    const Interval here = overlap({first, slot.size}, share(slot.holding, along_));
+    return here.size == 0 ? begin : begin + here.offset - share(slot.holding, along_).offset;
   }
 
  private:
@@ -125,15 +150,24 @@ class ParameterLayout {
   constexpr const Group& group(Holding holding) const {
     return groups_[static_cast<std::size_t>(holding)];
   }
+  constexpr std::size_t first_in_group(const ParameterSlot& slot) const {
+    return (slot.decays ? 0 : group(slot.holding).decaying) + slot.offset;
+  }
+  /// Of a group, the elements in the memory of the rank at `along`.
+  constexpr Interval share(Holding holding, Place along) const {
+    const std::size_t size = group(holding).size();
+    return stores_share() ? block_of(size, along) : Interval{0, size};
+  }
   constexpr std::size_t begin_of(Holding holding) const {
     std::size_t begin = 0;
     for (const Holding before : holdings)
-      if (before < holding) begin += padded(group(before).size());
+      if (before < holding) begin += padded(share(before, along_).size);
     return begin;
   }
 
   std::size_t line_;
   std::array<Group, holdings.size()> groups_{};  // by Holding
+  Place along_{};
   bool is_dense_ = false;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/value.hpp"
+#include "shardwise/model/whole_parameters.hpp"
 #include "shardwise/redistribute/run.hpp"
 
 namespace shardwise::detail {
@@ -43,15 +45,70 @@ struct ListedParameter {
   const void* type;       ///< `identity_of` the type of its Parameter
 };
 
-/// The listed parameter, as a P.
+/// What to do for a visitor where ranks store shares of parameters.
+enum class Shown : std::uint8_t {
+  whole,     ///< gather the value and the gradient, and store what the visitor made of the share
+  made,      ///< give memory without numbers for the value, and store what the visitor wrote there
+  as_stored  ///< nothing: views begin at the first element of the share, and end too late
+};
+
+/// Memory of a parameter while it is shown.
+template <class Context>
+struct ShownMemory {
+  using T = typename Context::precision::parameter;
+  using G = typename Context::precision::gradient;
+
+  T* value;
+  G* gradient;
+  Buffer values{};     ///< if `value` is not where the rank stores it
+  Buffer gradients{};  ///< if `gradient` is not
+};
+
+template <class Context>
+ShownMemory<Context> shown_memory(Run<Context>& run, const ParameterSlot& slot,
+                                  [[maybe_unused]] Shown how) {
+  ShownMemory<Context> memory{run.parameters.value(slot), run.parameters.gradient_of(slot)};
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    if (!run.parameters.stores_share() || how == Shown::as_stored) return memory;
+    const auto gather = [&](auto*& part, Buffer& whole) {
+      whole = run.pool.take(slot.size * sizeof(*part));
+      auto* const all = static_cast<std::remove_reference_t<decltype(part)>>(whole.data());
+      if (how == Shown::whole) gather_stored(run, slot, std::as_const(part), all);
+      part = all;
+    };
+    gather(memory.value, memory.values);
+    if (how == Shown::whole && memory.gradient != nullptr)
+      gather(memory.gradient, memory.gradients);
+  }
+  return memory;
+}
+
+/// Stores the share of this rank.
+template <class Context>
+void store_shown([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const ParameterSlot& slot,
+                 [[maybe_unused]] const ShownMemory<Context>& memory) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    const Interval mine = run.parameters.stored(slot);
+    const auto store = [&]<class N>(const N* whole, const Buffer& gathered, N* to) {
+      if (gathered.data() == nullptr) return;
+      run.backend.for_each(mine.size, RoundTo<N, N>{whole + mine.offset, to});
+    };
+    store(memory.value, memory.values, run.parameters.value(slot));
+    store(memory.gradient, memory.gradients, run.parameters.gradient_of(slot));
+  }
+}
+
+/// The listed parameter, as a P in this memory.
 template <class P, class Context>
-P shown(Run<Context>& run, const ListedParameter& listed) {
+P shown(const Run<Context>& run, const ListedParameter& listed,
+        const ShownMemory<Context>& memory) {
   const ParameterSpec& spec = listed.spec;
   return {listed.name,
           spec,
-          {run.parameters.value(listed.slot), spec.shape, run.place()},
-          {run.parameters.gradient_of(listed.slot), spec.shape, run.place()},
-          RandomStream(run.seed, listed.ordinal, 0, listed.number)};
+          {memory.value, spec.shape, run.place()},
+          {memory.gradient, spec.shape, run.place()},
+          RandomStream(run.seed, listed.ordinal, 0, listed.number),
+          listed.slot};
 }
 
 /// throws   argument_error for an unknown name, with the known ones and the model's name
@@ -80,8 +137,8 @@ class ParameterList {
 
   /// Calls f with every parameter in its type, one of Ps.
   template <class F, class... Ps>
-  void visit(TypeSet<Ps...> types, F&& f) {
-    for (const ListedParameter& one : all_) show(one, f, types);
+  void visit(TypeSet<Ps...> types, F&& f, Shown how = Shown::whole) {
+    for (const ListedParameter& one : all_) show(one, f, how, types);
   }
 
   /// The whole tensor part(parameter) of the parameter `name`.
@@ -103,7 +160,7 @@ class ParameterList {
             redistribute(run_.backend, run_.ranks, run_.pool, block, whole.view());
           }
         },
-        types);
+        Shown::whole, types);
     return whole;
   }
 
@@ -115,7 +172,7 @@ class ParameterList {
         [&](auto& parameter) {
           redistribute(run_.backend, run_.ranks, run_.pool, whole, parameter.value);
         },
-        types);
+        Shown::made, types);
   }
 
   /// A hash of this name of the architecture, and of the names and sizes of the parameters.
@@ -135,20 +192,22 @@ class ParameterList {
 
  private:
   template <class F, class... Ps>
-  void show([[maybe_unused]] const ListedParameter& listed, [[maybe_unused]] F& f, TypeSet<Ps...>) {
+  void show(const ListedParameter& listed, [[maybe_unused]] F& f, Shown how, TypeSet<Ps...>) {
     run_.parameters.collect(run_.backend);
-    (show_as<Ps>(listed, f), ...);
+    const ShownMemory<Context> memory = shown_memory(run_, listed.slot, how);
+    (show_as<Ps>(listed, memory, f), ...);
+    store_shown(run_, listed.slot, memory);
   }
   template <class P, class F>
-  void show_as(const ListedParameter& listed, F& f) {
+  void show_as(const ListedParameter& listed, const ShownMemory<Context>& memory, F& f) {
     if (listed.type != &identity_of<P>) return;
-    P parameter = shown<P>(run_, listed);
+    P parameter = shown<P>(run_, listed, memory);
     f(parameter);
   }
 
   template <class F, class Types>
-  void show_named(const std::string& name, F&& f, Types types) {
-    show(named(all_, name, model_), f, types);
+  void show_named(const std::string& name, F&& f, Shown how, Types types) {
+    show(named(all_, name, model_), f, how, types);
   }
 
   Run<Context>& run_;

@@ -42,6 +42,9 @@ struct Collect {
 /// `copies` of all parameters, and the gradients of one batch. These gradients are collected only
 /// when they are needed or when another batch is added. So in a step of one batch, an optimizer's
 /// read is the only further pass over them.
+///
+/// Where memory has only a share of each parameter, layers get whole ones from WholeParameters,
+/// which also adds to the gradients.
 template <class P>
 class ParameterMemory : public ParameterLayout {
  public:
@@ -77,7 +80,7 @@ class ParameterMemory : public ParameterLayout {
     collected_ = size();
     if (!trains) return;
     take(gradients_, gradient_memory_);
-    if constexpr (collects) take(of_batch_, batch_memory_);
+    if (collects && !stores_share()) take(of_batch_, batch_memory_);
   }
 
   /// All parameters.
@@ -97,14 +100,15 @@ class ParameterMemory : public ParameterLayout {
   ///@}
 
   ///@{
-  /// The first element of a parameter, and of its gradient; null if there are no gradients.
+  /// The first element in memory of a parameter, and of its gradient; null if there are no
+  /// gradients.
   parameter* value(const ParameterSlot& slot) const { return values_ + position(slot); }
   gradient* gradient_of(const ParameterSlot& slot) const {
     return gradients_ == nullptr ? nullptr : gradients_ + position(slot);
   }
   ///@}
 
-  /// The values that a layer reads.
+  /// The values that a layer reads, from the first one in memory on.
   const compute* used(const ParameterSlot& slot) const {
     if constexpr (copies)
       return used_ + position(slot);
@@ -161,6 +165,7 @@ class ParameterMemory : public ParameterLayout {
   template <class Backend>
   void end_batch([[maybe_unused]] Backend& backend, [[maybe_unused]] Write write) {
     if constexpr (collects) {
+      if (stores_share()) return;
       collected_ = 0;
       if (write == Write::add) collect_to(backend, size(), write);
     }

@@ -96,12 +96,13 @@ constexpr void add_adjoint_exchanges(collectives& list, const std::array<Shape, 
   (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
 }
 
-/// Calls f(spec, type of use) for every parameter that a layer owns.
+/// Calls f(spec, type of use) for every parameter that a layer uses, also for those that it
+/// borrows.
 template <class L, Layout In, class F>
 constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
   using Parameters = parameters_t<L, In>;
   using Indices = std::make_index_sequence<std::tuple_size_v<Parameters>>;
-  if constexpr (Indices::size() > 0 && !borrows_parameters<L>) {
+  if constexpr (Indices::size() > 0) {
     const auto specs = layer.parameter_specs(in);
     [&]<std::size_t... Is>(std::index_sequence<Is...>) {
       (f(specs[Is], std::type_identity<std::tuple_element_t<Is, Parameters>>{}), ...);
@@ -113,8 +114,9 @@ constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
 /// Lists the collectives of forward, and in the same order their adjoints, which backward calls in
 /// reverse order.
 struct PlanVisitor : WalkVisitor {
-  constexpr PlanVisitor(const Sending& sent, bool is_trained, const mesh& of_ranks)
-      : sending(sent), trains(is_trained), sizes(of_ranks) {
+  constexpr PlanVisitor(const Sending& sent, bool is_trained, const mesh& of_ranks,
+                        Keep kept = Keep::whole)
+      : sending(sent), trains(is_trained), sizes(of_ranks), keep(kept) {
     if (sample_ranks(sizes) == 1) return;  // nothing settles over samples
     for (int place = 0; place < sizes.tensor; ++place) split.add(0);
   }
@@ -124,6 +126,7 @@ struct PlanVisitor : WalkVisitor {
   Sending sending;
   bool trains;
   mesh sizes;
+  Keep keep = Keep::whole;  ///< of model and optimizer
   collectives forward{};
   collectives returning{};
   std::size_t owed = 0;              ///< elements of gradients that are summands along `tensor`
@@ -166,6 +169,14 @@ struct PlanVisitor : WalkVisitor {
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {
     using Exchanges = exchanges_t<L, In>;
     using Indices = std::make_index_sequence<std::tuple_size_v<Exchanges>>;
+    collectives gathered;  // whole parameters
+    for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
+      using Use = typename decltype(use)::type;
+      add_gathering(gathered, spec.shape.elements(), ShardedLayout<typename Use::stored>);
+      if (!borrows_parameters<L>) count<Use>(spec.shape);
+    });
+    for (const Collective& entry : gathered) forward.add(entry);
+    if (Returns) add_reducing(gathered);
     if constexpr (Indices::size() > 0) {
       if (trains || !exchanges_in_training_only<L>) {
         const auto shapes = layer.exchange_shapes(in);
@@ -175,16 +186,19 @@ struct PlanVisitor : WalkVisitor {
                                            Indices{});
       }
     }
-    for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
-      using Use = typename decltype(use)::type;
-      if (owes_reduction<Use>) owed += spec.shape.elements();
-      if (sample_ranks(sizes) > 1) count<Use>(spec.shape);
-    });
+    if (Returns) add_reversed(gathered);
   }
 
   /// The collectives of the gradients of the parameters so far.
-  constexpr collectives settling(Keep keep) const {
+  constexpr collectives settling() const {
     collectives list;
+    if (keep == Keep::all_over_data && sizes.data > 1) {
+      add_settling_of_stored(list, {owed}, sending, sizes);
+      add_settling_of_stored(list, {alike}, sending, sizes);
+      add_settling_of_stored(list, split, sending, sizes);
+      add_settling_of_owed_shares(list, owed, sending, sizes);
+      return list;
+    }
     if (keep != Keep::whole && sizes.data > 1) {
       add_settling_of_shares(list, {owed}, sending, sizes);
       add_settling_of_shares(list, {alike}, sending, sizes);
@@ -233,8 +247,30 @@ struct PlanVisitor : WalkVisitor {
     list.add(entry);
   }
 
+  /// Adds the call by which ranks gather a parameter of which each stores a share.
+  constexpr void add_gathering(collectives& list, std::size_t elements, bool is_split) const {
+    if (keep != Keep::all_over_data || sizes.data == 1 || elements == 0) return;
+    const Collective entry = all_gather(elements, sending.values).over(MeshAxis::data);
+    list.add(is_split && sizes.tensor > 1 ? entry.split_over(MeshAxis::tensor) : entry);
+  }
+  /// To `returning`, for reading backwards: the calls, or those that sum the gradients of the same
+  /// parameters.
+  constexpr void add_reversed(const collectives& gathered) {
+    for (std::size_t i = gathered.size(); i-- > 0;) returning.add(gathered[i]);
+  }
+  constexpr void add_reducing(const collectives& gathered) {
+    for (std::size_t i = gathered.size(); i-- > 0;) {
+      Collective entry = gathered[i];
+      entry.operation = Operation::reduce_scatter;
+      entry.dtype = sending.gradients;
+      returning.add(entry);
+    }
+  }
+
   template <class Use>
   constexpr void count(const Shape& shape) {
+    if (owes_reduction<Use>) owed += shape.elements();
+    if (sample_ranks(sizes) == 1) return;
     if (holding_of<Use> == Holding::alike) alike += shape.elements();
     if constexpr (holding_of<Use> == Holding::split)
       for (int rank = 0; rank < sizes.tensor; ++rank)
@@ -252,17 +288,21 @@ struct ParameterCounter : WalkVisitor {
   Place place;
   ParameterLayout memory{1};
   std::size_t elements = 0;
+  std::size_t largest_layer = 0;  ///< elements of the parameters that one layer owns
 
   template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape&) {}
   template <class L, Layout In, bool Returns>
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {
+    if constexpr (borrows_parameters<L>) return;
+    const std::size_t before = elements;
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       using Use = typename decltype(use)::type;
       const std::size_t here = local_shape<typename Use::stored>(spec.shape, place).elements();
       elements += here;
       memory.reserve(here, holding_of<Use>, spec.decays);
     });
+    if (elements - before > largest_layer) largest_layer = elements - before;
   }
 };
 
@@ -270,17 +310,17 @@ struct ParameterCounter : WalkVisitor {
 
 /// The plan of `model` between the ends E on inputs of shape `in`, the whole batch. It lists a
 /// bucket for the rank with the most parameters: one that holds fewer may need fewer buckets.
-/// `keep` is that of the model's optimizer.
+/// `keep` is that of the model and its optimizer.
 template <class E, class Use, class L>
 constexpr Plan plan_of(const L& model, const mesh& sizes, const shapes_t<typename E::offered>& in,
                        const Sending& sending = {}, Keep keep = Keep::whole) {
-  detail::PlanVisitor visitor(sending, Use::trains, sizes);
+  detail::PlanVisitor visitor(sending, Use::trains, sizes, keep);
   detail::walk<E, Use>(model, in, visitor);
   Plan plan;
   plan.sizes = sizes;
   plan.forward = visitor.forward;
   for (std::size_t i = visitor.returning.size(); i-- > 0;) plan.backward.add(visitor.returning[i]);
-  if (Use::trains) plan.settle = visitor.settling(keep);
+  if (Use::trains) plan.settle = visitor.settling();
   if (keep == Keep::state_over_data) plan.update = visitor.updating();
   return plan;
 }

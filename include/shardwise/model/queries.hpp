@@ -262,10 +262,13 @@ struct StateMemory {
   std::size_t gradients = 0;   ///< the sums over the batches of a step
   std::size_t of_batch = 0;    ///< gradients of one batch, if layers compute in another dtype
   std::size_t moments = 0;     ///< of the optimizer
+  /// While a layer runs backward, with Keep::all_over_data: of its whole parameters and their
+  /// gradients, in the layer with the most.
+  std::size_t gathered = 0;
 
   /// All of them.
   constexpr std::size_t bytes() const {
-    return parameters + copies + gradients + of_batch + moments;
+    return parameters + copies + gradients + of_batch + moments + gathered;
   }
 
   friend constexpr bool operator==(const StateMemory&, const StateMemory&) = default;
@@ -273,16 +276,20 @@ struct StateMemory {
 
 namespace detail {
 
-/// Of parameters in the order `memory`; the optimizer keeps the moments of `updated` elements.
+/// Of the counted parameters; the optimizer keeps the moments of `updated` elements.
 template <class P>
-constexpr StateMemory state_of(const ParameterLayout& memory, std::size_t updated,
+constexpr StateMemory state_of(const ParameterCounter& counter, std::size_t updated,
                                std::size_t moments) {
   using Memory = ParameterMemory<P>;
-  const std::size_t size = memory.size();
-  const std::size_t in_compute = size * sizeof(typename Memory::compute);
-  return {size * sizeof(typename Memory::parameter), Memory::copies ? in_compute : 0,
-          size * sizeof(typename Memory::gradient), Memory::collects ? in_compute : 0,
-          updated * moments * sizeof(accumulate_t<typename Memory::parameter>)};
+  constexpr std::size_t compute = sizeof(typename Memory::compute);
+  const std::size_t size = counter.memory.size();
+  const bool is_share = counter.memory.stores_share();
+  return {size * sizeof(typename Memory::parameter),
+          Memory::copies ? size * compute : 0,
+          size * sizeof(typename Memory::gradient),
+          Memory::collects && !is_share ? size * compute : 0,
+          updated * moments * sizeof(accumulate_t<typename Memory::parameter>),
+          is_share ? 2 * counter.largest_layer * compute : 0};
 }
 
 }  // namespace detail
@@ -296,7 +303,7 @@ constexpr StateMemory state_of_rank(const L& model, Place place,
   using Dtypes = typename detail::precision_of<P>::type;
   detail::ParameterCounter counter(place, ParameterMemory<Dtypes>::empty_layout());
   detail::walk<E, Train>(model, in, counter);
-  return detail::state_of<Dtypes>(counter.memory, counter.memory.size(), moments);
+  return detail::state_of<Dtypes>(counter, counter.memory.size(), moments);
 }
 
 /// The same for the rank at `place` of a mesh, with an optimizer that has this Keep: there gaps are
@@ -308,12 +315,13 @@ constexpr StateMemory state_of_rank(const L& model, const MeshPlace& place,
   using Dtypes = typename detail::precision_of<P>::type;
   ParameterLayout empty = ParameterMemory<Dtypes>::empty_layout();
   empty.make_dense();
+  if (keep == Keep::all_over_data) empty.store_share(place[MeshAxis::data]);
   detail::ParameterCounter counter(place[MeshAxis::tensor], empty);
   detail::walk<E, Train>(model, in, counter);
-  const bool is_cut = keep != Keep::whole && place[MeshAxis::data].size > 1;
+  const bool is_cut = keep == Keep::state_over_data && place[MeshAxis::data].size > 1;
   const std::size_t updated =
       is_cut ? updated_parameters_of_rank<E>(model, place, in, keep) : counter.memory.size();
-  return detail::state_of<Dtypes>(counter.memory, updated, moments);
+  return detail::state_of<Dtypes>(counter, updated, moments);
 }
 
 }  // namespace shardwise

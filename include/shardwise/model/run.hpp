@@ -21,6 +21,7 @@
 #include "shardwise/model/compared_steps.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/flight.hpp"
+#include "shardwise/model/keep.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter_memory.hpp"
@@ -70,6 +71,7 @@ struct Run {
   Pool pool{detail::memory_of(backend)};  ///< for memory that is reused in later calls
   ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
   SharedParameters shared{};                                  ///< those that several layers use
+  Keep keep = Keep::whole;                                    ///< what the rank keeps of parameters
   Seed seed{};             ///< of initial weights and dropout masks
   std::uint64_t step = 1;  ///< selects random numbers of layers; 0 is for initial weights
   /// The step number for loops on a device.
@@ -285,6 +287,8 @@ Value<T, To> moved_while(Run<Context>& run, Value<T, From>&& value, Meanwhile&& 
   meanwhile();
   return sum;
 }
+
+inline std::string name_of_gradients() { return "gradients"; }
 
 /// Reports a collective to the observer, under the name `name`; for numbers of the run itself, not
 /// for a tensor between layers.

@@ -129,13 +129,25 @@ constexpr void add_settling_of_shares(collectives& list, const GrowingList<std::
         });
   });
   for (const std::size_t elements : buckets) {
-    const auto add = [&](const Collective& entry) {
-      list.add(here.size() > 1 ? entry.split_over(MeshAxis::tensor) : entry);
+    const auto of_places = [&](const Collective& entry) {
+      return here.size() > 1 ? entry.split_over(MeshAxis::tensor) : entry;
     };
-    add(reduce_scatter(elements, sending.gradients).over(MeshAxis::data));
+    list.add(of_places(reduce_scatter(elements, sending.gradients).over(MeshAxis::data)));
+    add_over_other_samples(
+        list, of_places(all_reduce(elements, sending.gradients).split_over(MeshAxis::data)), sizes);
+  }
+}
+
+/// The same where each rank along `data` stores only its share, which is summed over `data`
+/// already.
+constexpr void add_settling_of_stored(collectives& list, const GrowingList<std::size_t>& here,
+                                      const Sending& sending, const mesh& sizes) {
+  GrowingList<std::size_t> stored;
+  for (const std::size_t elements : here)
+    for (const std::size_t share : sizes_of_shares(elements, sizes.data)) stored.add(share);
+  for (const std::size_t elements : buckets_of(stored, sending)) {
     const Collective sum = all_reduce(elements, sending.gradients).split_over(MeshAxis::data);
-    for (const MeshAxis axis : share_axes)
-      if (sizes[axis] > 1) add(sum.over(axis));
+    add_over_other_samples(list, here.size() > 1 ? sum.split_over(MeshAxis::tensor) : sum, sizes);
   }
 }
 
@@ -145,8 +157,6 @@ constexpr void add_settling_of_owed_shares(collectives& list, std::size_t owed,
   for (const std::size_t elements : buckets_of(sizes_of_shares(owed, sizes.data), sending))
     list.add(all_reduce(elements, sending.gradients).split_over(MeshAxis::data));
 }
-
-inline std::string name_of_gradients() { return "gradients"; }
 
 /// Calls add(bucket) for each bucket of `gradients`, in the dtype in which they are sent.
 template <class Context, class Gradient, class Add>
@@ -203,7 +213,7 @@ void sum_share_over_samples(Run<Context>& run, Shares& shares, const Share& shar
     observed(run, name_of_gradients,
              shardwise::reduce_scatter(size, dtype_v<Reduce>).over(MeshAxis::data),
              [&] { ranks.reduce_scatter(std::span<const Reduce>(sent), sum, shares.counts); });
-    for (const MeshAxis axis : share_axes) reduce_along(run, axis, name_of_gradients, sum);
+    sum_over_other_samples(run, name_of_gradients, sum);
     run.backend.for_each(
         mine, RoundTo<Gradient, Reduce>{
                   sum.data(), run.parameters.gradients().data() + share.mine.offset + first});
@@ -247,7 +257,9 @@ void settle(Run<Context>& run, Shares* shares = nullptr) {
       } else {
         for (const Holding holding : holdings)
           settle_in_buckets(run, run.parameters.of(holding), [&](auto bucket) {
-            if (run.sums_in_shares && sums_over_axes(run.all_ranks.sizes())) {
+            if (run.parameters.stores_share()) {
+              sum_over_other_samples(run, name_of_gradients, bucket);
+            } else if (run.sums_in_shares && sums_over_axes(run.all_ranks.sizes())) {
               sum_in_shares(run, name_of_gradients, bucket);
             } else {
               reduce_over_samples(run, name_of_gradients, bucket);

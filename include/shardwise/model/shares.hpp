@@ -47,8 +47,9 @@ struct Shares {
 };
 
 /// The same Keep, if all ranks have it.
-/// throws   argument_error if it cuts and the ranks are no mesh; on a mesh collective_error, on
-///          every rank, if ranks differ
+/// throws   argument_error if it cuts and the ranks are no mesh, or if the model was made with
+///          another one that cuts otherwise; on a mesh collective_error, on every rank, if ranks
+///          differ
 template <class Context>
 Keep agreed_keep(Run<Context>& run, Keep keep) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
@@ -56,6 +57,7 @@ Keep agreed_keep(Run<Context>& run, Keep keep) {
   } else {
     require_whole("Optimizer", keep);
   }
+  require_kept_by_model(keep, run.keep);
   return keep;
 }
 

@@ -18,14 +18,26 @@ constexpr bool sums_over_axes(const mesh& sizes) {
   return sizes.data > 1 && sample_ranks(sizes) > sizes.data;
 }
 
+/// Adds the collectives that add over samples what is summed over `data` already.
+constexpr void add_over_other_samples(collectives& list, const Collective& sum, const mesh& sizes) {
+  for (const MeshAxis axis : share_axes)
+    if (sizes[axis] > 1) list.add(sum.over(axis));
+}
+
+/// numbers = their sum over the ranks that have other samples but the same share; they are in the
+/// backend's memory.
+template <class Context, class T>
+void sum_over_other_samples(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
+  for (const MeshAxis axis : share_axes) reduce_along(run, axis, name, numbers);
+}
+
 /// Adds the collectives by which sum_in_shares makes this sum.
 constexpr void add_sum_in_shares(collectives& list, const Collective& sum, const mesh& sizes) {
   Collective scatter = sum.over(MeshAxis::data), gather = scatter;
   scatter.operation = Operation::reduce_scatter;
   gather.operation = Operation::all_gather;
   list.add(scatter);
-  for (const MeshAxis axis : share_axes)
-    if (sizes[axis] > 1) list.add(sum.over(axis).split_over(MeshAxis::data));
+  add_over_other_samples(list, sum.split_over(MeshAxis::data), sizes);
   list.add(gather);
 }
 
@@ -46,7 +58,7 @@ void sum_in_shares(Run<Context>& run, std::string (*name)(), std::span<T> number
   const std::span<T> share(static_cast<T*>(memory.data()), mine);
   observed(run, name, shardwise::reduce_scatter(numbers.size(), dtype_v<T>).over(MeshAxis::data),
            [&] { ranks.reduce_scatter(std::span<const T>(numbers), share, run.share_sizes); });
-  for (const MeshAxis axis : share_axes) reduce_along(run, axis, name, share);
+  sum_over_other_samples(run, name, share);
   observed(run, name, shardwise::all_gather(numbers.size(), dtype_v<T>).over(MeshAxis::data),
            [&] { ranks.all_gather(std::span<const T>(share), numbers, run.share_sizes); });
 }

@@ -126,13 +126,15 @@ template <class M>
 void put_norm_of_shares(M& model, Norm norm, double* out) {
   auto& run = model.run();
   std::array<Interval, holdings.size()> shares{};
+  const Place along =
+      run.parameters.stores_share() ? Place{} : run.all_ranks.place()[MeshAxis::data];
   std::size_t count = 0;
   for (const Holding holding : holdings) {
     if (!is_split(holding) && run.place().rank != 0) continue;
     if (is_on_stages(holding) && run.sharing_stages != nullptr && run.sharing_stages->rank() != 0)
       continue;
     Interval& one = shares[static_cast<std::size_t>(holding)];
-    one = share_of(run.parameters.elements_of(holding), run.all_ranks.place()[MeshAxis::data]);
+    one = share_of(run.parameters.elements_of(holding), along);
     count += one.size;
   }
   put_norm_of(run.backend, count, run.parameters.gradients().data(), norm, out, [&](auto term) {

@@ -155,7 +155,7 @@ bool take_out_scale(M& model, const Shares& shares, double loss_scale) {
   }
   const auto name = [] { return std::string("overflow of gradients"); };
   if constexpr (MeshCommunicator<typename M::communicator>) {
-    if (shares.are_cut())
+    if (shares.are_cut() || run.parameters.stores_share())
       found = all_reduced(run, run.all_ranks.along(MeshAxis::data), name, found, Reduction::max);
     if (run.all_stages != nullptr) {
       require_one_stage(run, "a loss scale");

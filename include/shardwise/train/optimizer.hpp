@@ -116,7 +116,7 @@ struct UpdateElement {
 /// parameters that ranks along `data` hold alike, keeps the moments of that share only, and gathers
 /// the other parameters. A `Step` then gives each rank the sums of gradients of its share only.
 /// Results have the same bits as with `Keep::whole`; `updated_parameters_of_rank` tells the size of
-/// shares.
+/// shares. Of a model that was made with `Keep::all_over_data`, each rank updates what it stores.
 /// sends    nothing with Keep::whole; else `plan_step(model, in, loss, options, keep).update` in
 /// each step
 template <class Rule, class M>
@@ -132,12 +132,15 @@ class Optimizer {
   using A = accumulate_t<T>;
 
  public:
-  /// On a mesh all ranks make it, with the same `keep`.
+  ///@{
+  /// On a mesh all ranks make it, with the same `keep`; it is the model's if it is left out.
   /// sends    on a mesh an all-gather of one byte of each rank
-  /// throws   argument_error for options of the rule, and for a Keep other than `whole` of a model
-  ///          that is on no mesh; collective_error on every rank if they are given different ones;
+  /// throws   argument_error for options of the rule, for a Keep other than `whole` of a model that
+  ///          is on no mesh, and for Keep::all_over_data unless the model has it, or another one if
+  ///          it has; collective_error on every rank if they are given different ones;
   ///          memory_error
-  Optimizer(M& model, const Rule& rule, Keep keep = Keep::whole)
+  Optimizer(M& model, const Rule& rule) : Optimizer(model, rule, model.keep()) {}
+  Optimizer(M& model, const Rule& rule, Keep keep)
       : model_(&model),
         rule_(checked(rule)),
         keep_(detail::agreed_keep(model.run(), keep)),
@@ -152,6 +155,7 @@ class Optimizer {
     moments_ = {static_cast<A*>(memory_.data()), count};
     detail::fill(model.backend(), moments_.data(), count, A(0));
   }
+  ///@}
 
   /// Applies the model's gradients, which must be settled. Call the model's `next_step` after it.
   /// A collective if the Keep is not `whole`.
@@ -218,27 +222,34 @@ class Optimizer {
   /// What this rank updates; for Step.
   detail::Shares& shares() { return shares_; }
 
+  ///@{
   /// All moments that this rank keeps, in the backend's memory.
+  std::span<A> moments() { return moments_; }
   std::span<const A> moments() const { return moments_; }
+  ///@}
 
-  /// Those of `count` elements of one parameter, from `value` on in the model's `values()`, whose
-  /// moments this rank keeps. They follow each other, and are all of them with `Keep::whole`.
-  Interval kept_of(const T* value, std::size_t count) const {
-    const Interval asked{position_of(value), count};
+  /// The elements of the rank's part of a parameter whose moments this rank keeps. They follow each
+  /// other, and are all of them with `Keep::whole`.
+  Interval kept_of(const ParameterSlot& slot) const {
+    const auto& memory = model_->run().parameters;
+    const Interval stored = memory.stored(slot);
+    const std::size_t begin = memory.position(slot);
     for (const detail::Share& one : shares_.of) {
-      const Interval kept = overlap(asked, one.mine);
-      if (kept.size > 0) return {kept.offset - asked.offset, kept.size};
+      const Interval kept = overlap({begin, stored.size}, one.mine);
+      if (kept.size > 0) return {stored.offset + kept.offset - begin, kept.size};
     }
     return {};
   }
 
-  /// The moments of the element `value` of the model's `values()`; those of the next element
-  /// follow, `rule().moments()` for each element. Null if another rank keeps them.
-  A* moments_of(const T* value) {
-    const std::size_t position = position_of(value);
+  /// The moments of the first element in `kept_of(slot)`; those of the next element follow,
+  /// `rule().moments()` for each element. Null if there is none.
+  A* moments_of(const ParameterSlot& slot) {
+    const auto& memory = model_->run().parameters;
+    const Interval kept = kept_of(slot);
+    const std::size_t first = memory.position(slot) + kept.offset - memory.stored(slot).offset;
     for (const detail::Share& one : shares_.of)
-      if (position - one.mine.offset < one.mine.size)
-        return moments_.data() + place_of_moments(one, position);
+      if (kept.size > 0 && first - one.mine.offset < one.mine.size)
+        return moments_.data() + place_of_moments(one, first);
     return nullptr;
   }
 
@@ -247,9 +258,6 @@ class Optimizer {
   using Update = decltype(std::declval<const Rule&>().template update<A>(1));
   using Changing = detail::Changing<typename M::backend_type, Update>;
 
-  std::size_t position_of(const T* value) const {
-    return static_cast<std::size_t>(value - model_->values().data());
-  }
   std::size_t place_of_moments(const detail::Share& in, std::size_t position) const {
     return (in.before + position - in.mine.offset) * rule_.moments();
   }

@@ -293,11 +293,17 @@ double train_step(M& model, typename M::input_view x, const Target& target, cons
   return value;
 }
 
+///@{
 /// The collectives of one training step of `model` with `loss` for inputs of shape `in`, by an
-/// optimizer with this Keep.
+/// optimizer with this Keep; it is the model's if it is left out.
 template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
-               const StepOptions& options = {}, Keep keep = Keep::whole) {
+               const StepOptions& options = {}) {
+  return plan_step(model, in, loss, options, model.keep());
+}
+template <class M, class Chosen>
+Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
+               const StepOptions& options, Keep keep) {
   Plan plan = model.plan(in, keep);
   plan.loss = loss_plan<typename M::ends::wanted>(loss, model.layers().output_shape(in),
                                                   dtype_v<typename M::dtype>, plan.sizes);
@@ -310,5 +316,6 @@ Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen&
   if (options.clip_norm) reduce_number(Dtype::float64, true);
   return plan;
 }
+///@}
 
 }  // namespace shardwise

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "shardwise/layers/batch_norm.hpp"
 #include "shardwise/layers/dropout.hpp"
@@ -42,10 +43,7 @@ void go_to_batch(Training& t, int step) {
 template <class Training>
 void note_all(Bits& bits, Training& t) {
   t.note_values(bits);
-  auto* const moments = t.optimizer.moments_of(t.model.values().data());
-  const std::size_t count = t.model.values().size() * t.optimizer.rule().moments();
-  note(bits, t.backend,
-       std::span<const std::remove_reference_t<decltype(*moments)>>(moments, count));
+  note(bits, t.backend, std::as_const(t.optimizer).moments());
   t.model.visit_buffers([&](auto buffer) {
     const auto numbers = buffer.value.span();
     note(bits, t.backend, std::span<const typename decltype(numbers)::value_type>(numbers));

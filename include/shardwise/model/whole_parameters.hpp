@@ -1,0 +1,150 @@
+#pragma once
+// Whole parameters on ranks that store a share of each: gathered while they are used, and their
+// gradients reduced to shares.
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "shardwise/backend/backend.hpp"
+#include "shardwise/comm/mark.hpp"
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/memory.hpp"
+#include "shardwise/core/mesh.hpp"
+#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/parameter_memory.hpp"
+#include "shardwise/model/precision.hpp"
+#include "shardwise/model/run.hpp"
+#include "shardwise/redistribute/packed.hpp"
+
+namespace shardwise::detail {
+
+/// How many elements of a parameter each rank along `data` stores.
+template <class Context>
+Counts stored_counts(Run<Context>& run, const ParameterSlot& slot) {
+  const int ranks = run.all_ranks.sizes().data;
+  return Counts(run.pool, ranks, [&](int rank) {
+    return run.parameters.stored(slot, {rank, ranks}).size;
+  });
+}
+
+/// whole = all elements of a parameter or of its gradient. `stored` are those of this rank.
+template <class Context, class T>
+void gather_stored(Run<Context>& run, const ParameterSlot& slot, const T* stored, T* whole) {
+  if (slot.size == 0) return;
+  const MarkedGiven without_slice(run.given_to_all);
+  const Counts counts = stored_counts(run, slot);
+  const std::span<const T> mine(stored, run.parameters.stored(slot).size);
+  observed(
+      run, [] { return std::string("parameters"); },
+      shardwise::all_gather(slot.size, dtype_v<T>).over(MeshAxis::data),
+      [&] {
+        run.all_ranks.along(MeshAxis::data).all_gather(mine, std::span(whole, slot.size), counts);
+      });
+}
+
+/// to[i] = from[i], rounded to Via before.
+template <Real To, Real Via, Real From>
+struct RoundTwice {
+  const From* from;
+  To* to;
+  constexpr void operator()(std::size_t i) const { to[i] = rounded<To>(rounded<Via>(from[i])); }
+};
+
+/// Sums the gradients `whole` of a parameter over the ranks along `data`, and stores this rank's
+/// share of the sums, or adds it to what is stored. Rounds as `settle` does.
+template <class Context>
+void reduce_to_stored(Run<Context>& run, const ParameterSlot& slot,
+                      std::span<const typename Context::dtype> whole, Write write) {
+  using Reduce = typename Context::precision::reduce;
+  using Gradient = typename Context::precision::gradient;
+  using Compute = typename Context::dtype;
+  if (slot.size == 0) return;
+  const MarkedGiven without_slice(run.given_to_all);
+  Buffer memory;
+  std::span<const Reduce> sent;
+  if constexpr (std::same_as<Compute, Reduce> && std::same_as<Compute, Gradient>) {
+    sent = whole;
+  } else {
+    memory = run.pool.take(whole.size() * sizeof(Reduce));
+    auto* const to_send = static_cast<Reduce*>(memory.data());
+    run.backend.for_each(whole.size(),
+                         RoundTwice<Reduce, Gradient, Compute>{whole.data(), to_send});
+    sent = {to_send, whole.size()};
+  }
+  const std::size_t mine = run.parameters.stored(slot).size;
+  const Buffer sums = run.pool.take(mine * sizeof(Reduce));
+  const std::span<Reduce> sum(static_cast<Reduce*>(sums.data()), mine);
+  const Counts counts = stored_counts(run, slot);
+  observed(run, name_of_gradients,
+           shardwise::reduce_scatter(sent.size(), dtype_v<Reduce>).over(MeshAxis::data),
+           [&] { run.all_ranks.along(MeshAxis::data).reduce_scatter(sent, sum, counts); });
+  run.backend.for_each(mine, Collect<Reduce, Gradient>{sum.data(), run.parameters.gradient_of(slot),
+                                                       write == Write::add});
+}
+
+/// The parameters of a layer during one call of it, gathered from the ranks along `data`, and
+/// memory for their gradients. Empty where each rank stores all of them, as all do if `MayGather`
+/// is false.
+template <class Context, bool MayGather>
+class WholeParameters {
+  using T = typename Context::dtype;
+
+ public:
+  /// Gathers the parameters of the layer with this frame.
+  WholeParameters(Run<Context>& run, const auto& frame) : run_(run), slots_(frame.slots()) {
+    if (!run.parameters.stores_share()) return;
+    values_ = room();
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      gather_stored(run, slots_[i], run.parameters.used(slots_[i]), at(values_, i));
+  }
+  WholeParameters(const WholeParameters&) = delete;
+  WholeParameters& operator=(const WholeParameters&) = delete;
+
+  /// Makes room for the gradients, before the layer's backward.
+  void begin_gradients() {
+    if (run_.parameters.stores_share()) gradients_ = room();
+  }
+  /// Sums the gradients that the layer has written, and stores this rank's share of them, or adds
+  /// it.
+  void end_gradients(Write write) {
+    if (!run_.parameters.stores_share()) return;
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      reduce_to_stored(run_, slots_[i], std::span<const T>(at(gradients_, i), slots_[i].size),
+                       write);
+    gradients_ = {};
+  }
+
+  ///@{
+  /// The first element of parameter `i`, and of its gradient.
+  const T* value(std::size_t i) const { return at(values_, i); }
+  T* gradient(std::size_t i) const { return at(gradients_, i); }
+  ///@}
+
+ private:
+  std::size_t elements_before(std::size_t end) const {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < end; ++i) sum += slots_[i].size;
+    return sum;
+  }
+  Buffer room() { return run_.pool.take(elements_before(slots_.size()) * sizeof(T)); }
+  T* at(const Buffer& memory, std::size_t i) const {
+    return static_cast<T*>(memory.data()) + elements_before(i);
+  }
+
+  Run<Context>& run_;
+  std::span<const ParameterSlot> slots_;
+  Buffer values_;
+  Buffer gradients_;
+};
+
+template <class Context>
+class WholeParameters<Context, false> {
+ public:
+  WholeParameters(Run<Context>&, const auto& /*frame*/) {}
+  void begin_gradients() {}
+  void end_gradients(Write) {}
+};
+
+}  // namespace shardwise::detail
