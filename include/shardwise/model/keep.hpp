@@ -17,8 +17,7 @@ enum class Keep : std::uint8_t {
   /// source   ZeRO, stage 1: Rajbhandari et al. 2020
   state_over_data,
   /// The model has only that share of the parameters and of their gradients, too. Each layer
-  /// gathers
-  /// its parameters when it runs. The model is made with it.
+  /// gathers its parameters when it runs. The model is made with it.
   /// source   ZeRO, stage 3: Rajbhandari et al. 2020; fully sharded data parallelism
   all_over_data
 };
