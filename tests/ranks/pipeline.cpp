@@ -460,6 +460,19 @@ TEST_CASE("stages evaluate as one rank") {
     correct = count_correct(model, batch.inputs[0], batch.targets[0]);
   });
   REQUIRE((correct > 0 && correct < 20));
+  struct Ended : Sequential<Linear<split::output, 6, 5>, Identity> {};
+  constexpr std::array before_identity{CutPlace{1}};  // its output is its input's memory
+  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, before_identity>(Ended{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
+      const MicroBatches batches({3}, stage.place());
+      evaluate_pipeline(stage, batches.inputs, [&](std::size_t, const auto& y) {
+        const std::vector<double> before(y.span().begin(), y.span().end());
+        const Buffer other = stage.model().run().pool.take(y.size() * sizeof(double));
+        std::fill_n(static_cast<double*>(other.data()), y.size(), 7.0);
+        CHECK(std::equal(before.begin(), before.end(), y.span().begin()));
+      });
+    });
+  });
   run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, in_features>(Net{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
       MicroBatches batches({9, 1, 10}, stage.place());
@@ -573,6 +586,7 @@ TEST_CASE("steps that do not fit the pipeline are refused on all ranks") {
                    on_pipeline<in_blocks>({.pipeline = 2}, other_order, {1, 1});
                  }),
                  "rank 0 goes forward with micro-batch 1 before 0; random numbers follow"));
+  CHECK(contains(error_with(PipelineSchedule(0)), "pipeline schedule: there are 0 ranks"));
   CHECK(contains(error_of([&] { on_pipeline<four>({.pipeline = 2}, gpipe(2, 3), three); }),
                  "pipeline: the cut makes 4 stages, but the mesh pipeline=2 has 2 ranks along "
                  "pipeline; give it one for each stage"));
@@ -591,6 +605,23 @@ TEST_CASE("ranks of a pipeline that are given different steps are all told") {
   CHECK(contains(errors[0],
                  "collective_error: ranks disagree on the step of the pipeline: rank 0 has 2 "
                  "samples in 1 micro-batches"));
+  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Result none;
+    std::optional<double> norm;
+    if (ranks.rank() == 1) norm = 0.5;
+    errors[static_cast<std::size_t>(ranks.rank())] =
+        error_of([&] { train<in_blocks, Net>(ranks, gpipe(2, 1), {2}, norm, none); });
+  });
+  CHECK(errors[0] == errors[1]);
+  CHECK(contains(errors[0], "and with options whose hash is"));
+  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), [](auto& stage) {
+      const Shape wide{{Axis::batch, 2}, {Axis::feature, 7}};
+      if (stage.is_last)
+        CHECK(contains(error_of([&] { stage.input_shape(wide); }),
+                       "0: ColumnParallelLinear<6, 7>: "));
+    });
+  });
 }
 
 namespace {

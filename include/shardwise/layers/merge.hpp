@@ -27,8 +27,7 @@ namespace shardwise {
 /// Optional members:
 ///     template <std::size_t J, Layout In> using operand;   the layout of operand J, from 1 on,
 ///                                                          if the first one is laid out as In
-///     static constexpr bool token_by_token = true;   as for a Layer, of tokens of the first
-///     operand;
+///     static constexpr bool token_by_token = true;   as for a Layer, of tokens of operand 0;
 ///                                                    along `context` of a mesh the others are laid
 ///                                                    out as operand<J, Sharded<Axis::sequence>>
 ///     static constexpr bool in_place = true;         y may be the memory of any operand

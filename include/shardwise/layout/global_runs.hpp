@@ -21,7 +21,7 @@ struct GlobalRuns {
 
   /// The first global element of run `run`.
   constexpr std::uint64_t begin(std::size_t run) const {
-    return first + run * stride + run / between * gap;
+    return first + run * stride + (gap == 0 ? 0 : run / between * gap);
   }
 
   /// The global element of local element `i`.

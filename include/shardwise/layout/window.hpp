@@ -15,8 +15,8 @@ namespace shardwise {
 /// `Window{.kernel = 3, .stride = 2, .before = 1, .after = 1}`, and `Window{.repeats = 2}` for
 /// nearest upsampling. With `Window{.repeats = dynamic}` each axis says how often, see `on`.
 ///
-/// That of a transposed convolution is the other way round: output o reads the units p with  p
-/// stride - before + k dilation = o  for a tap k. It neither repeats nor has a `ceil_mode`.
+/// That of a transposed convolution is the other way round: output o reads the units p that have a
+/// tap k with  p stride - before + k dilation = o.  It neither repeats nor has a `ceil_mode`.
 /// source   ONNX operators Conv and ConvTranspose, and torch.nn.Conv2d and ConvTranspose2d, which
 ///          agree on it; they do not repeat
 struct Window {

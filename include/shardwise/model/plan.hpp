@@ -379,8 +379,7 @@ constexpr std::size_t parameters_of_rank(const L& model, Place place,
 }
 
 /// Those of which an optimizer with this Keep updates the values and keeps the moments on the rank
-/// at `place` of a mesh. Parameters are in three groups, which are cut one by one: those that ranks
-/// along `tensor` split, and of the others those with and without an owed sum over these ranks.
+/// at `place` of a mesh. Groups of parameters, see ParameterLayout, are cut one by one.
 template <class E, class L>
 constexpr std::size_t updated_parameters_of_rank(const L& model, const MeshPlace& place,
                                                  const shapes_t<typename E::offered>& in,

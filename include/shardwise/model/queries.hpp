@@ -307,7 +307,7 @@ constexpr StateMemory state_of_rank(const L& model, Place place,
 }
 
 /// The same for the rank at `place` of a mesh, with an optimizer that has this Keep: there gaps are
-/// only between the three groups of parameters, and moments of a share have none.
+/// only between the groups of parameters, and moments of a share have none.
 template <class E, class P, class L>
 constexpr StateMemory state_of_rank(const L& model, const MeshPlace& place,
                                     const shapes_t<typename E::offered>& in, std::size_t moments,

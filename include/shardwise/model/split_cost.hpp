@@ -102,9 +102,10 @@ struct PriceVisitor : PlanVisitor {
     double count = 1;
     for (const Dim& dim : local_shape<L>(out, Place{0, sizes.tensor})) {
       if (dim.axis == Axis::feature || dim.axis == Axis::channel) continue;
-      const bool is_cut = dim.axis == Axis::batch;
-      count *= static_cast<double>(is_cut ? block_of(dim.extent(), {0, sample_ranks(sizes)}).size
-                                          : dim.extent());
+      const int slices = dim.axis == Axis::batch      ? sizes.replica * sizes.data
+                         : dim.axis == Axis::sequence ? sizes.context
+                                                      : 1;
+      count *= static_cast<double>(block_of(dim.extent(), {0, slices}).size);
     }
     return count;
   }

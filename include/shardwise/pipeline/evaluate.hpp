@@ -62,6 +62,7 @@ void evaluate_stages(Stage& stage, const std::vector<typename Stage::input_view>
   using T = typename M::dtype;
   M& model = stage.model();
   auto& line = stage.line();
+  require_one_stage(model.run(), "evaluation");
   HostRanks all_ranks(model.run(), stage.all_ranks());
   on_all_ranks<collective_error>(all_ranks, check);
   GivenEvaluation given{0, static_cast<std::uint32_t>(x.size()), digest(x)};
@@ -73,12 +74,12 @@ void evaluate_stages(Stage& stage, const std::vector<typename Stage::input_view>
       return MarkedPhase(static_cast<std::uint32_t>(model.step()), static_cast<std::uint16_t>(i),
                          Phase::evaluate, {});
     };
+    [[maybe_unused]] Value<T, typename M::input_layout> in{};  // its memory may be the output's
     const auto output = [&] {
       if constexpr (Stage::is_first) {
         return model.evaluate(x[i]);
       } else {
-        Value<T, typename M::input_layout> in(model.run().pool, stage.input_shape(x[i].global()),
-                                              stage.place());
+        in = {model.run().pool, stage.input_shape(x[i].global()), stage.place()};
         {
           const auto here = marked();
           line.receive(in.writable().span(), line.rank() - 1, batch);
@@ -160,8 +161,9 @@ std::size_t count_pipeline_top_k(Stage& stage, const std::vector<typename Stage:
   detail::evaluate_stages(
       stage, x,
       [&] {
-        detail::require_targets(stage, x, labels, [](const Shape& output, const Labels& one) {
+        detail::require_targets(stage, x, labels, [&](const Shape& output, const Labels& one) {
           detail::check_label_shape(output, one.global());
+          detail::check_k(k, output.back().extent());
         });
       },
       [&](std::size_t i, const auto& output) {

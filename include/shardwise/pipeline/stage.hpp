@@ -30,14 +30,25 @@ namespace shardwise {
 
 namespace detail {
 
+/// A hash of a shape.
+inline std::uint32_t digest(const Shape& shape) {
+  std::uint32_t hash = 0;
+  for (const Dim& dim : shape)
+    hash = mixed(mixed(hash, static_cast<std::uint32_t>(dim.axis)),
+                 static_cast<std::uint32_t>(dim.extent()));
+  return hash;
+}
+
 /// What a rank was given for a pipeline.
 struct GivenPipeline {
   std::uint64_t seed;
-  std::uint64_t elements;
+  std::uint32_t elements;
+  std::uint32_t shape;  // a hash
 
   friend bool operator==(const GivenPipeline&, const GivenPipeline&) = default;
   friend std::string to_string(const GivenPipeline& given) {
-    return sentence({"the seed ", given.seed, " and inputs of ", given.elements, " elements"});
+    return sentence({"the seed ", given.seed, " and inputs of ", given.elements,
+                     " elements whose shape has the hash ", given.shape});
   }
 };
 
@@ -330,8 +341,10 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
          Chunks == 1 ? "" : detail::sentence({" of ", Chunks, " that a rank has"})});
   if (size == 1 && Chunks > 1)
     throw argument_error("pipeline: one rank has all stages; give it a Model of all layers");
-  detail::require_agreed(gathered(ranks, detail::GivenPipeline{seed.value, in.elements()}),
-                         "seed and shape of the pipeline");
+  detail::require_agreed(
+      gathered(ranks, detail::GivenPipeline{seed.value, static_cast<std::uint32_t>(in.elements()),
+                                            detail::digest(in)}),
+      "seed and shape of the pipeline");
   detail::PipelineRank rank(ranks, Chunks);
   const auto number = static_cast<std::size_t>(ranks.place()[MeshAxis::pipeline].rank);
   const auto run = [&]<std::size_t Rank>(std::integral_constant<std::size_t, Rank>) {

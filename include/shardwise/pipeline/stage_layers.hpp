@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/core/shape.hpp"
@@ -117,12 +118,23 @@ constexpr std::uint64_t ordinals_before(const L& whole, const Shape& in) {
   return ordinals;
 }
 
+/// The shape of what part I of `whole` gives for an input of this shape.
+/// throws   as the part, with its place
+template <std::size_t I, class L>
+constexpr Shape shape_behind(const L& whole, const Shape& in) {
+  using Part = typename L::template layer_type<I>;
+  try {
+    return whole.template layer<I>().output_shape(in);
+  } catch (error& e) {
+    e.add_place(sentence({I, ": ", name_of<Part>()}), IsComposition<Part> ? " / " : ": ");
+    throw;
+  }
+}
+
 /// The shape of the value at a place of `whole`, for inputs of this shape. Blocks keep the shape.
 template <CutPlace Place, class L>
 constexpr Shape shape_at(const L& whole, Shape in) {
-  [&]<std::size_t... Is>(std::index_sequence<Is...>) {
-    ((in = whole.template layer<Is>().output_shape(in)), ...);
-  }
+  [&]<std::size_t... Is>(std::index_sequence<Is...>) { ((in = shape_behind<Is>(whole, in)), ...); }
   (std::make_index_sequence<Place.part>{});
   return in;
 }

@@ -43,12 +43,13 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
   auto& rank = std::get<0>(stages).of_rank();
   HostRanks all_ranks(run);
   on_all_ranks<collective_error>(all_ranks, [&] {
+    require_stages(rank.stages(), sizeof...(Stages));
     (require_step(std::get<Stages&>(stages), schedule, inputs,
                   std::get<Optimizer<Rule, typename Stages::model_type>&>(optimizers)),
      ...);
   });
   const GivenPipelineStep given{inputs.samples, static_cast<std::uint32_t>(inputs.x.size()),
-                                digest(inputs.x), rank.checked().digest};
+                                digest(inputs.x), rank.checked().digest, digest(inputs.options)};
   if (!same_on_all_ranks(all_ranks, digest(given)))
     require_agreed(gathered(rank.all_ranks(), given), "the step of the pipeline");
   const auto run_all = [&](auto&&... runs) {

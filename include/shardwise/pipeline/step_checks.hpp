@@ -2,6 +2,7 @@
 // What is looked at before a step of a pipeline: the schedule, the micro-batches, and whether all
 // ranks were given the same.
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -43,28 +44,40 @@ struct GivenPipelineStep {
   std::uint32_t micro_batches;
   std::uint32_t sizes;     // a hash
   std::uint32_t schedule;  // a hash
+  std::uint32_t options;   // a hash
 
   friend bool operator==(const GivenPipelineStep&, const GivenPipelineStep&) = default;
   friend std::string to_string(const GivenPipelineStep& given) {
     return sentence({given.samples, " samples in ", given.micro_batches,
                      " micro-batches, whose sizes have the hash ", given.sizes,
-                     ", by a schedule with the hash ", given.schedule});
+                     ", by a schedule with the hash ", given.schedule,
+                     " and with options whose hash is ", given.options});
   }
   /// A hash of it.
   friend std::uint64_t digest(const GivenPipelineStep& given) {
     const auto low = static_cast<std::uint32_t>(given.samples);
     return std::uint64_t{mixed(low, given.micro_batches)} << 32 |
-           mixed(given.sizes, given.schedule);
+           mixed(mixed(given.sizes, given.schedule), given.options);
   }
 };
 
-/// A hash of the sizes of micro-batches.
+/// A hash of the shapes of micro-batches.
 template <class Input>
 std::uint32_t digest(const std::vector<Input>& x) {
   std::uint32_t hash = 0;
-  for (const Input& one : x)
-    hash = mixed(mixed(hash, static_cast<std::uint32_t>(samples_of(one))),
-                 static_cast<std::uint32_t>(one.global().elements()));
+  for (const Input& one : x) hash = mixed(hash, digest(one.global()));
+  return hash;
+}
+
+/// A hash of the options of a step, with the scale of its loss.
+inline std::uint32_t digest(const StepOptions& options) {
+  std::uint32_t hash = mixed(options.clip_norm ? 1 : 0, options.scaler == nullptr ? 0 : 1);
+  hash = mixed(hash, static_cast<std::uint32_t>(options.norm));
+  for (const double number : {options.clip_norm.value_or(0), options.scale()}) {
+    const auto bits = std::bit_cast<std::uint64_t>(number);
+    hash = mixed(mixed(hash, static_cast<std::uint32_t>(bits >> 32)),
+                 static_cast<std::uint32_t>(bits));
+  }
   return hash;
 }
 
@@ -115,10 +128,17 @@ inline void require_schedule(const PipelineSchedule& schedule, Sends sends, int 
 /// Does that for a schedule which the rank has not found good before.
 template <class Ranks>
 void require_good(PipelineRank<Ranks>& rank, const PipelineSchedule& schedule) {
-  if (rank.checked().schedule == schedule) return;
+  if (schedule.ranks() > 0 && rank.checked().schedule == schedule) return;
   require_schedule(schedule, sends_of<Ranks>(), rank.line().size(),
                    static_cast<int>(rank.stages()));
   rank.checked() = {schedule, digest(schedule)};
+}
+
+/// Throws argument_error for a step of one stage of several on a rank.
+inline void require_stages(std::size_t on_rank, std::size_t given) {
+  if (given == on_rank) return;
+  throw argument_error({"pipeline: each rank has ", on_rank, " stages, but this step is of ", given,
+                        "; give train_pipeline_step the PipelineChunks"});
 }
 
 /// Throws argument_error for other numbers of inputs and targets than of micro-batches.

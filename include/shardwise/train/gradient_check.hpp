@@ -198,8 +198,8 @@ class GradientChecker {
 /// kink, such as ReLU's at 0, differences are wrong within 1e-5 of it; then another seed passes.
 ///
 /// A collective: every rank of one axis calls it with equal arguments, and all get the same report;
-/// on a mesh these are `ranks.along(MeshAxis::tensor)`. It is for
-/// small layers: it stores whole tensors and runs two forwards for each element.
+/// on a mesh these are `ranks.along(MeshAxis::tensor)`. It is for small layers: it stores whole
+/// tensors and runs two forwards for each element.
 /// sends    the collectives of the layer, forward and backward, and the sums of the report
 /// throws   as the layer
 template <Layout Offered = Invariant, Layout Wanted = Invariant, class L, Communicator C>

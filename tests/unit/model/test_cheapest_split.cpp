@@ -317,6 +317,17 @@ TEST_CASE("cheapest_split: messages are those of the plan") {
         doctest::Approx(predict(plan, cost.wires) + gradients / 1e9).epsilon(1e-12));
 }
 
+TEST_CASE("cheapest_split: ranks along context compute some tokens of each sample") {
+  using Token = Linear<split::none, 6, 6>;
+  const SplitCost cost = cost_of(1e-6, 1e300, 1e9);
+  const auto computing = [&](const mesh& sizes, std::size_t samples, std::size_t tokens) {
+    return price_of<Token>(cost, sizes,
+                           {{Axis::batch, samples}, {Axis::sequence, tokens}, {Axis::feature, 6}});
+  };
+  CHECK(computing({.context = 8}, 1, 4096) == computing({.data = 8}, 8, 512));
+  CHECK(computing({.context = 8}, 1, 4096) < 0.2 * computing({}, 1, 4096));
+}
+
 TEST_CASE("cheapest_split: rates that are not above 0") {
   const Shape in{{Axis::batch, 7}, {Axis::feature, 24}};
   CHECK_THROWS_WITH_AS(cheapest_split<Six>(cost_of(1e-6, 1e9, 0), {.tensor = 2}, in),
