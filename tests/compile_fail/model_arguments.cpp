@@ -7,7 +7,7 @@
 #include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_communicator.hpp"
-#include "shardwise/layers/experts.hpp"
+#include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
 
@@ -45,8 +45,9 @@ struct Ids : Net {
 };
 using Asked = Model<Ids, Ctx, Both, TrainWithInputGradient>;
 #elif CASE == 17  // expect: computes with all samples of a batch together, and on a mesh
-using Mixing =
-    Experts<split::expert, ExpertSizes{.experts = 2, .chosen = 1, .features = 8, .hidden = 8}>;
+struct Mixing : Relu {
+  static constexpr bool mixes_samples = true;
+};
 using Asked = Model<Mixing, Context<float, Reference, MeshRanks<SingleRank>>>;
 #elif CASE == 4   // expect: takes what it is used for fourth
 using Asked = Model<Net, Ctx, Both, Both>;
