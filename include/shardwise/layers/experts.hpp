@@ -363,9 +363,9 @@ class Experts : public detail::ExpertLayouts<S> {
       auto mine = frame.template exchange_input<0>();
       detail::put_balance_sums(frame, x, routing, logits, of, mine.writable().data());
       const auto all = frame.template exchange<0>(std::move(mine));
-      auto kept = detail::take_array<double>(frame, of.count());
-      std::copy_n(all.view().data(), of.count(), kept.data());
-      return kept;
+      auto sums = detail::take_array<double>(frame, of.count());
+      std::copy_n(all.view().data(), of.count(), sums.data());
+      return sums;
     } else {
       return {};
     }

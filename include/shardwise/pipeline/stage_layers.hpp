@@ -118,15 +118,15 @@ constexpr std::uint64_t ordinals_before(const L& whole, const Shape& in) {
   return ordinals;
 }
 
-/// The shape of what part I of `whole` gives for an input of this shape.
+/// The shape of what part Number of `whole` gives for an input of this shape.
 /// throws   as the part, with its place
-template <std::size_t I, class L>
+template <std::size_t Number, class L>
 constexpr Shape shape_behind(const L& whole, const Shape& in) {
-  using Part = typename L::template layer_type<I>;
+  using Part = typename L::template layer_type<Number>;
   try {
-    return whole.template layer<I>().output_shape(in);
+    return whole.template layer<Number>().output_shape(in);
   } catch (error& e) {
-    e.add_place(sentence({I, ": ", name_of<Part>()}), IsComposition<Part> ? " / " : ": ");
+    e.add_place(sentence({Number, ": ", name_of<Part>()}), IsComposition<Part> ? " / " : ": ");
     throw;
   }
 }
