@@ -38,7 +38,7 @@ struct Binder {
     for (SharedByStages& one : all)
       for (std::size_t i = 0; i < one.specs.size(); ++i)
         one.slots[i] =
-            run.parameters.reserve(one.elements[i], one.slots[i].holding, one.specs[i].decays);
+            run.parameters.reserve(one.slots[i].size, one.slots[i].holding, one.specs[i].decays);
   }
 
   /// Those with this tag that this layer owns; null if no other stage has them.

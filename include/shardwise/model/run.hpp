@@ -95,7 +95,6 @@ struct Run {
   double layer_losses = 0;  ///< what layers added here to the loss of this step, or the one before
   std::size_t bucket_bytes = default_bucket_bytes;  ///< of gradients that are settled at a time
   bool sums_in_shares = false;                      ///< see ModelBase::set_sums_in_shares
-  std::vector<std::size_t> share_sizes{};           ///< of the ranks along `data` in such a sum
   Pass pass = Pass::train;                          ///< the purpose of this forward
   /// Whether the layer that runs backward may leave the gradients of its parameters for later:
   /// until a composition around it has started to sum the gradient of its input over the ranks.

@@ -23,13 +23,13 @@ struct SharedUse {
 /// The parameters of one owner that layers of several stages of a pipeline use. Each of these
 /// stages has them, under the name of the owner and with its initial values.
 struct SharedByStages {
-  const void* tag = nullptr;            ///< identifies them
-  bool is_owned_here = false;           ///< whether the owner is in this stage
-  std::string path{};                   ///< of the owner in the whole model: "0."
-  std::uint64_t ordinal = 0;            ///< of the owner in the whole model
-  std::vector<ParameterSpec> specs{};   ///< of the owner's parameters
-  std::vector<std::size_t> elements{};  ///< of each of them on this rank
-  /// Their places in the memory of the stage's model: first only how it holds them.
+  const void* tag = nullptr;           ///< identifies them
+  bool is_owned_here = false;          ///< whether the owner is in this stage
+  std::string path{};                  ///< of the owner in the whole model: "0."
+  std::uint64_t ordinal = 0;           ///< of the owner in the whole model
+  std::vector<ParameterSpec> specs{};  ///< of the owner's parameters
+  /// Their places in the memory of the stage's model: first only how it holds them, and their
+  /// sizes.
   std::vector<ParameterSlot> slots{};
 };
 

@@ -10,6 +10,7 @@
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/redistribute/packed.hpp"
 
 namespace shardwise::detail {
 
@@ -49,18 +50,17 @@ void sum_in_shares(Run<Context>& run, std::string (*name)(), std::span<T> number
   const MarkedGiven without_slice(run.given_to_all);
   const Place along = run.all_ranks.place()[MeshAxis::data];
   auto& ranks = run.all_ranks.along(MeshAxis::data);
-  run.share_sizes.resize(static_cast<std::size_t>(along.size));
-  for (int rank = 0; rank < along.size; ++rank)
-    run.share_sizes[static_cast<std::size_t>(rank)] =
-        block_of(numbers.size(), {rank, along.size}).size;
+  const Counts counts(run.pool, along.size, [&](int rank) {
+    return block_of(numbers.size(), {rank, along.size}).size;
+  });
   const std::size_t mine = block_of(numbers.size(), along).size;
   const Buffer memory = run.pool.take(mine * sizeof(T));
   const std::span<T> share(static_cast<T*>(memory.data()), mine);
   observed(run, name, shardwise::reduce_scatter(numbers.size(), dtype_v<T>).over(MeshAxis::data),
-           [&] { ranks.reduce_scatter(std::span<const T>(numbers), share, run.share_sizes); });
+           [&] { ranks.reduce_scatter(std::span<const T>(numbers), share, counts); });
   sum_over_other_samples(run, name, share);
   observed(run, name, shardwise::all_gather(numbers.size(), dtype_v<T>).over(MeshAxis::data),
-           [&] { ranks.all_gather(std::span<const T>(share), numbers, run.share_sizes); });
+           [&] { ranks.all_gather(std::span<const T>(share), numbers, counts); });
 }
 
 }  // namespace shardwise::detail

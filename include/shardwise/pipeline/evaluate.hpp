@@ -17,6 +17,7 @@
 #include "shardwise/model/agree.hpp"
 #include "shardwise/model/host_ranks.hpp"
 #include "shardwise/model/value.hpp"
+#include "shardwise/pipeline/stage_messages.hpp"
 #include "shardwise/pipeline/step.hpp"
 #include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/evaluate_loss.hpp"
@@ -61,37 +62,28 @@ void evaluate_stages(Stage& stage, const std::vector<typename Stage::input_view>
   using M = typename Stage::model_type;
   using T = typename M::dtype;
   M& model = stage.model();
-  auto& line = stage.line();
   require_one_stage(model.run(), "evaluation");
   HostRanks all_ranks(model.run(), stage.all_ranks());
   on_all_ranks<collective_error>(all_ranks, check);
   GivenEvaluation given{0, static_cast<std::uint32_t>(x.size()), digest(x)};
   for (const auto& one : x) given.samples += samples_of(one);
   require_agreed(gathered(stage.all_ranks(), given), "what a pipeline evaluates");
+  StageMessages messages(stage, x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const int batch = static_cast<int>(i);
-    const auto marked = [&] {
-      return MarkedPhase(static_cast<std::uint32_t>(model.step()), static_cast<std::uint16_t>(i),
-                         Phase::evaluate, {});
-    };
     [[maybe_unused]] Value<T, typename M::input_layout> in{};  // its memory may be the output's
     const auto output = [&] {
       if constexpr (Stage::is_first) {
         return model.evaluate(x[i]);
       } else {
         in = {model.run().pool, stage.input_shape(x[i].global()), stage.place()};
-        {
-          const auto here = marked();
-          line.receive(in.writable().span(), line.rank() - 1, batch);
-        }
+        messages.receive(in.writable().span(), -1, i, Phase::evaluate);
         return model.evaluate(in.view());
       }
     }();
     if constexpr (Stage::is_last) {
       f(i, output);
     } else {
-      const auto here = marked();
-      line.send(output.span(), line.rank() + 1, batch);
+      messages.send(output.span(), 1, i, Phase::evaluate);
     }
   }
 }

@@ -14,6 +14,7 @@
 #include "shardwise/model/value.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage.hpp"
+#include "shardwise/pipeline/stage_messages.hpp"
 #include "shardwise/train/loss.hpp"
 #include "shardwise/train/optimizer.hpp"
 #include "shardwise/train/step.hpp"
@@ -73,7 +74,7 @@ class StageRun {
                              "; try a smaller learning rate, or one stage, which names the layer"});
       loss_ += value;
     } else {
-      send(y.span(), 1, batch, Phase::forward);
+      messages_.send(y.span(), 1, batch, Phase::forward);
     }
   }
 
@@ -84,7 +85,7 @@ class StageRun {
       flight.input =
           Value<T, Input>(model().run().pool, stage_.input_shape(inputs_.x[flight.number].global()),
                           stage_.place());
-      receive(flight.input.writable().span(), -1, flight.number, Phase::forward);
+      messages_.receive(flight.input.writable().span(), -1, flight.number, Phase::forward);
       return flight.input.view();
     }
   }
@@ -109,7 +110,7 @@ class StageRun {
       const Shape& x = inputs_.x[flight.number].global();
       flight.dy = Value<T, OutputGradient>(
           model().run().pool, model().layers().output_shape(stage_.input_shape(x)), stage_.place());
-      receive(flight.dy.writable().span(), 1, flight.number, Phase::backward);
+      messages_.receive(flight.dy.writable().span(), 1, flight.number, Phase::backward);
     }
   }
 
@@ -122,7 +123,7 @@ class StageRun {
     if constexpr (Stage::is_first) {
       go();
     } else {
-      send(go().span(), -1, flights_[number].number, Phase::backward);
+      messages_.send(go().span(), -1, flights_[number].number, Phase::backward);
     }
   }
 
@@ -142,42 +143,9 @@ class StageRun {
     return number;
   }
 
-  MarkedPhase marked(std::size_t batch, Phase phase) {
-    return MarkedPhase(static_cast<std::uint32_t>(model().step()),
-                       static_cast<std::uint16_t>(batch), phase, {});
-  }
-  ///@{
-  /// A message to or from the next stage (1) or the one before (-1).
-  void send(std::span<const T> numbers, int stages, std::size_t batch, Phase phase) {
-    const auto here = marked(batch, phase);
-    auto& line = line_of(phase);
-    line.send(numbers, rank_at(line, stages), tag(line, stage_number + stages, batch));
-  }
-  void receive(std::span<T> numbers, int stages, std::size_t batch, Phase phase) {
-    const auto here = marked(batch, phase);
-    auto& line = line_of(phase);
-    line.receive(numbers, rank_at(line, stages), tag(line, stage_number, batch));
-  }
-  ///@}
-  using Line = std::remove_cvref_t<decltype(std::declval<Stage&>().line())>;
-  Line& line_of(Phase phase) {
-    auto& rank = stage_.of_rank();
-    return phase == Phase::forward ? rank.line() : rank.gradient_line();
-  }
-  /// The rank of a neighbouring stage.
-  static int rank_at(const Line& line, int stages) {
-    return (line.rank() + stages + line.size()) % line.size();
-  }
-  /// Of a message for this stage.
-  int tag(const Line& line, int to, std::size_t batch) const {
-    const int chunk = to / line.size();
-    return chunk * static_cast<int>(inputs_.x.size()) + static_cast<int>(batch);
-  }
-
-  static constexpr int stage_number = static_cast<int>(Stage::number);
-
   Stage& stage_;
   const Inputs& inputs_;
+  StageMessages<Stage> messages_{stage_, inputs_.x.size()};
   Step<M, Rule> step_;
   double loss_ = 0;
   std::vector<UnderWay>& flights_ = stage_.under_way();

@@ -110,9 +110,9 @@ struct SharingFinder : WalkVisitor {
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       using Use = typename decltype(use)::type;
       one.specs.push_back(spec);
-      one.slots.push_back({.holding = on_stages(holding_of<Use>)});
-      one.elements.push_back(
-          local_shape<typename Use::stored>(spec.shape, along_tensor).elements());
+      one.slots.push_back(
+          {.holding = on_stages(holding_of<Use>),
+           .size = local_shape<typename Use::stored>(spec.shape, along_tensor).elements()});
     });
     owners.push_back({one, stage(), {}});
   }
