@@ -553,6 +553,32 @@ TEST_CASE("backward in two parts leaves the gradients of linear layers to the se
   });
 }
 
+TEST_CASE("backward in two parts writes the same gradients where ranks store shares") {
+  using Mixed = Context<Precision<bf16, float>, Reference, MeshRanks<ThreadCommunicator>>;
+  run_mesh({.data = 2}, [](MeshRanks<ThreadCommunicator>& ranks) {
+    Model<Net, Mixed> model(ranks, Seed{5}, Keep::all_over_data);
+    const auto x = filled<bf16, Whole>(shape_of(3), ranks.place(),
+                                       [](std::size_t i) { return bf16(0.25F * float(i % 7)); });
+    const auto dy = filled<bf16, Whole>({{Axis::batch, 3}, {Axis::feature, 5}}, ranks.place(),
+                                        [](std::size_t i) { return bf16(0.5F - float(i % 3)); });
+    const auto gradients = [&](bool in_parts) {
+      model.forward(x.view());
+      if (in_parts) {
+        model.backward_input(Flight{}, dy.view());
+        model.backward_parameters(Flight{});
+      } else {
+        model.backward(dy.view());
+      }
+      const auto all = model.gradients();
+      std::vector<float> copy(all.begin(), all.end());
+      model.discard_step();
+      return copy;
+    };
+    const auto whole = gradients(false);
+    CHECK(gradients(true) == whole);
+  });
+}
+
 TEST_CASE("after the second step of a pipeline nothing is allocated") {
   run_mesh({.pipeline = 2, .data = 2}, [](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), [](auto& stage) {

@@ -160,7 +160,7 @@ class ParameterMemory : public ParameterLayout {
   void begin_part(Backend& backend, Write write) {
     begin_batch(backend, write);
     if (write == Write::replace) detail::fill(backend, gradients_, size(), gradient{});
-    if constexpr (collects) detail::fill(backend, of_batch_, size(), compute{});
+    if (collects && !stores_share()) detail::fill(backend, of_batch_, size(), compute{});
   }
   template <class Backend>
   void end_batch([[maybe_unused]] Backend& backend, [[maybe_unused]] Write write) {
