@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = 1.1
 
 KINDS = {  # by what compiles: the object of a target, or a test that calls a compiler
-    "headers alone": r".*/headers_(alone|linked)[^/]*\.dir/.*\.o$",
+    "headers alone": r".*/(all_headers|headers_(alone|linked))[^/]*\.dir/.*\.o$",
     "wrong programs": r"(compile_fail\..*|example\.[^.]*\.(control|\d+))$",
     "static": r".*/static_tests\.dir/.*\.o$",
     "tests only read": r".*/other_tests\.dir/.*\.o$",

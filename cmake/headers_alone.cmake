@@ -1,9 +1,9 @@
 # Each header compiles alone where SHARDWISE_HEADERS_ALONE asks for it. With clang 19 and libc++ one call of
 # the compiler reads all of them (header_modules.py); otherwise each is a call that makes no code. All of
-# them together do in two units that link: a function that is not inline would be there twice. The second
-# unit includes each twice, and has macros that other libraries define: some ahead of all headers, and the
-# others ahead of ours. Both compile with the standard library's checks and strict warnings, by g++ and
-# by clang where each header is compiled alone.
+# them compile together in one unit, whose object is linked twice: a function that is not inline would be
+# there twice. The unit includes each header twice, and has macros that other libraries define: some ahead of
+# all headers, and the others ahead of ours. It compiles with the standard library's checks and strict
+# warnings, by g++ and by clang where each header is compiled alone.
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/shardwise/*.hpp)
 set(folder ${CMAKE_CURRENT_BINARY_DIR}/headers_alone)
@@ -59,16 +59,22 @@ endif()
 if(NOT SHARDWISE_HEADERS_ALONE AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   return()
 endif()
-file(CONFIGURE OUTPUT ${folder}/all_headers.cpp CONTENT "${together}")
 set(macros "#define min(a, b) ((a) < (b) ? (a) : (b))\n#define max(a, b) ((a) > (b) ? (a) : (b))\n")
 list(JOIN others "\n" others)
 string(APPEND macros "${others}\n#include <sys/sysmacros.h>\n")  # major and minor
 foreach(name I B0 Bool False None Status Success True)  # of complex.h, termios.h and X11
   string(APPEND macros "#undef ${name}\n#define ${name} a_macro_of_another_library(+)\n")
 endforeach()
-set(main "static_assert(shardwise::collectives{shardwise::all_reduce(1)}.size() == 1);\nint main() {}\n")
-file(CONFIGURE OUTPUT ${folder}/main.cpp CONTENT "${macros}${together}${together}${main}")
-add_executable(headers_linked ${folder}/all_headers.cpp ${folder}/main.cpp)
+set(used "static_assert(shardwise::collectives{shardwise::all_reduce(1)}.size() == 1);\n")
+file(CONFIGURE OUTPUT ${folder}/all_headers.cpp CONTENT "${macros}${together}${together}${used}")
+add_library(all_headers OBJECT ${folder}/all_headers.cpp)
+target_link_libraries(all_headers PRIVATE ${parts})
+target_compile_options(all_headers PRIVATE -O0 ${SHARDWISE_STRICT})
+target_compile_definitions(all_headers PRIVATE _GLIBCXX_DEBUG)
+set(again ${folder}/all_headers_again${CMAKE_CXX_OUTPUT_EXTENSION})
+add_custom_command(OUTPUT ${again} DEPENDS all_headers $<TARGET_OBJECTS:all_headers> VERBATIM
+                   COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_OBJECTS:all_headers> ${again})
+set_source_files_properties(${again} PROPERTIES EXTERNAL_OBJECT ON)
+file(CONFIGURE OUTPUT ${folder}/main.cpp CONTENT "int main() {}\n")
+add_executable(headers_linked ${folder}/main.cpp $<TARGET_OBJECTS:all_headers> ${again})
 target_link_libraries(headers_linked PRIVATE ${parts})
-target_compile_options(headers_linked PRIVATE -O0 ${SHARDWISE_STRICT})
-target_compile_definitions(headers_linked PRIVATE _GLIBCXX_DEBUG)
