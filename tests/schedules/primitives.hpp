@@ -127,6 +127,7 @@ class condition_variable {
 
 class thread {
  public:
+  thread() = default;
   template <class F>
   explicit thread(F body) : fiber_(scheduler.start(std::move(body))) {}
   template <class F, class Argument>
@@ -134,13 +135,14 @@ class thread {
       : fiber_(scheduler.start([body, argument] { body(argument); })) {}
 
   void detach() {}
+  bool joinable() const { return fiber_ != nullptr; }
   void join() {
     while (!fiber_->ended) scheduler.wait(fiber_);
   }
   static unsigned hardware_concurrency() { return scheduler.cores(); }
 
  private:
-  Fiber* fiber_;
+  Fiber* fiber_ = nullptr;
 };
 
 namespace this_thread {

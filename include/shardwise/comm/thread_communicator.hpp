@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -204,8 +205,8 @@ inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
   std::vector<Choice> choices(index(size()));
   const Call call{.operation = Operation::split};
   group_->exchange(rank_, call, {&mine, sizeof(mine)}, [&](const Epoch& epoch) noexcept {
-    const auto all = group_->pointers<Choice>(rank_, epoch);
-    std::transform(all.begin(), all.end(), choices.begin(), [](const Choice* c) { return *c; });
+    for (std::size_t r = 0; r < epoch.ranks(); ++r)
+      std::memcpy(&choices[r], epoch.slots[r].copy, sizeof(Choice));
   });
   std::vector<int> members = detail::ranks_of_color(choices, color);
   const int maker = members.front();
@@ -215,12 +216,11 @@ inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
     for (int& member : members) member = group_->world_rank(member);
     made = std::make_shared<detail::ThreadGroup>(group_->world(), std::move(members));
   }
-  group_->exchange(
-      rank_, call, {&made, detail::Contribution::in_place}, [&](const Epoch& epoch) noexcept {
-        if (rank_ != maker)
-          made =
-              *group_->pointers<std::shared_ptr<detail::ThreadGroup>>(rank_, epoch)[index(maker)];
-      });
+  group_->exchange(rank_, call, {&made, detail::Contribution::in_place},
+                   [&](const Epoch& epoch) noexcept {
+                     using Made = const std::shared_ptr<detail::ThreadGroup>;
+                     if (rank_ != maker) made = *static_cast<Made*>(epoch[index(maker)].data);
+                   });
   return {std::move(made), static_cast<int>(place)};
 }
 

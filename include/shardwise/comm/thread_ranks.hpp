@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -23,6 +22,7 @@
 #include "shardwise/comm/thread_communicator.hpp"
 #include "shardwise/comm/timeout.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/fixed_list.hpp"
 
 namespace shardwise {
 
@@ -69,7 +69,7 @@ class Failure {
 /// The group of all ranks. Each pair of ranks has a mailbox in each direction.
 inline std::shared_ptr<ThreadGroup> make_group(int ranks, Patience::Duration timeout) {
   std::vector<int> all(static_cast<std::size_t>(ranks));
-  std::iota(all.begin(), all.end(), 0);
+  for (int rank = 0; rank < ranks; ++rank) all[static_cast<std::size_t>(rank)] = rank;
   return std::make_shared<ThreadGroup>(std::make_shared<ThreadWorld>(ranks, timeout),
                                        std::move(all));
 }
@@ -84,39 +84,46 @@ struct RankProgram {
   void (*call)(void* function, ThreadCommunicator&);
 };
 
-inline void run_rank(const std::shared_ptr<ThreadGroup>& group, int rank, RankProgram program,
-                     Failure& failure) noexcept {
-  try {
-    ThreadCommunicator communicator(group, rank);
-    program.call(program.function, communicator);
-    group->world()->leave(rank);
-  } catch (...) {
-    const std::string why = reason();
-    failure.record(rank);
-    group->world()->abort(rank, why.c_str());
+/// What the threads of one run_ranks share.
+struct RankRun {
+  std::shared_ptr<ThreadGroup> group;
+  RankProgram program;
+  Failure failure{};
+
+  /// On the thread of this rank.
+  void run(int rank) noexcept {
+    try {
+      ThreadCommunicator communicator(group, rank);
+      program.call(program.function, communicator);
+      group->world()->leave(rank);
+    } catch (...) {
+      const std::string why = reason();
+      failure.record(rank);
+      group->world()->abort(rank, why.c_str());
+    }
   }
-}
+};
 
 /// Threads of which either all begin or none. The destructor joins them.
 class RankThreads {
  public:
-  RankThreads() = default;
+  explicit RankThreads(int ranks) : threads_(static_cast<std::size_t>(ranks)) {}
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
   ~RankThreads() {
     decide(State::cancelled);
-    for (std::thread& thread : threads_) thread.join();
+    for (std::thread& thread : threads_)
+      if (thread.joinable()) thread.join();
   }
 
-  /// Calls body(rank) on each.
-  void start(int ranks, std::function<void(int)> body) {
-    body_ = std::move(body);
-    threads_.reserve(static_cast<std::size_t>(ranks));
+  /// Calls run.run(rank) on each.
+  void start(RankRun& run) {
+    const int ranks = static_cast<int>(threads_.size());
     for (int rank = 0; rank < ranks; ++rank) {
       try {
-        threads_.emplace_back([this, rank] {
+        threads_[static_cast<std::size_t>(rank)] = std::thread([this, &run, rank] {
           state_.wait(State::undecided);
-          if (state_.load() == State::running) body_(rank);
+          if (state_.load() == State::running) run.run(rank);
         });
       } catch (const std::exception& e) {
         throw rank_error(rank, std::current_exception(),
@@ -137,22 +144,19 @@ class RankThreads {
   }
 
   std::atomic<State> state_{State::undecided};
-  std::function<void(int)> body_;
-  std::vector<std::thread> threads_;
+  FixedList<std::thread> threads_;
 };
 
 inline void run_rank_threads(int ranks, RankProgram program, ThreadOptions options) try {
   if (ranks < 1)
     throw argument_error({"run_ranks: ", ranks, " ranks were asked for; at least one is needed"});
-  const auto group = make_group(ranks, options.timeout);
-  Failure failure;
-  const auto body = [&](int rank) { run_rank(group, rank, program, failure); };
+  RankRun run{make_group(ranks, options.timeout), program};
   {
-    RankThreads threads;
-    threads.start(ranks, std::ref(body));  // which allocates nothing
-    group->world()->wait_for_end();
+    RankThreads threads(ranks);
+    threads.start(run);
+    run.group->world()->wait_for_end();
   }
-  failure.rethrow();
+  run.failure.rethrow();
 } catch (const std::bad_alloc&) {
   fail_without_memory(ranks);
 } catch (const std::length_error&) {

@@ -18,7 +18,8 @@ namespace {
 constexpr std::uint64_t step = Progress::stride;
 
 Wait wait_for(std::vector<Progress>& progress, std::uint64_t target) {
-  return {progress, target, {nullptr, 1, {}}, {}};
+  static constexpr int ranks[] = {0, 1, 2};
+  return {progress.data(), target, {nullptr, 1, {}}, {ranks, progress.size()}};
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/thread_world.hpp"
+#include "shardwise/core/fixed_list.hpp"
 
 namespace shardwise::detail {
 
@@ -27,7 +28,8 @@ class Mailbox {
       std::unique_lock lock(mutex_);
       if (waiting_ == ring_.size()) grow();
       Message& message = ring_[(first_ + waiting_) % ring_.size()];
-      message.bytes.assign(bytes.begin(), bytes.end());
+      message.bytes.resize(bytes.size());
+      if (!bytes.empty()) std::memcpy(message.bytes.data(), bytes.data(), bytes.size());
       message.call = call;
       ++waiting_;
     }
@@ -55,15 +57,15 @@ class Mailbox {
   };
 
   void grow() {
-    std::vector<Message> larger(ring_.empty() ? 2 : 2 * ring_.size());
+    FixedList<Message> larger(ring_.size() == 0 ? 2 : 2 * ring_.size());
     for (std::size_t i = 0; i < waiting_; ++i)
-      std::swap(larger[i], ring_[(first_ + i) % ring_.size()]);
+      larger[i] = std::move(ring_[(first_ + i) % ring_.size()]);
     ring_.swap(larger);
     first_ = 0;
   }
 
   std::mutex mutex_;
-  std::vector<Message> ring_;
+  FixedList<Message> ring_{0};
   std::size_t first_ = 0;
   std::size_t waiting_ = 0;
   std::uint64_t taken_ = 0;  // the receiver's own

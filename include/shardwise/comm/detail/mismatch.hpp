@@ -75,7 +75,7 @@ std::vector<SomeRanks> groups_of_equal(std::size_t ranks, Equal equal) {
 /// the error about them. `ranks` are the world ranks of the members.
 class Mismatch {
  public:
-  Mismatch(std::uint64_t number, std::span<const int> ranks, std::span<const CallText> calls)
+  Mismatch(std::uint64_t number, std::span<const int> ranks, const std::vector<CallText>& calls)
       : number_(number), ranks_(ranks), calls_(calls) {}
 
   /// `agree(q, r)` says whether ranks q and r made the same call, in the same place. For example
@@ -123,21 +123,24 @@ class Mismatch {
     });
     if (comparing.size() > 1)
       return groups_of_places().size() == 1 ? text_of_comparing(comparing) : std::string();
-    const std::pair<const char*, std::uint32_t GivenAlike::*> things[] = {
-        {"another seed", &GivenAlike::seed},
-        {"a model of another type or other sizes", &GivenAlike::model},
-        {"other inputs", &GivenAlike::inputs},
-        {"other targets", &GivenAlike::targets}};
+    struct Thing {
+      const char* name;
+      std::uint32_t GivenAlike::*field;
+    };
+    const Thing things[] = {{"another seed", &GivenAlike::seed},
+                            {"a model of another type or other sizes", &GivenAlike::model},
+                            {"other inputs", &GivenAlike::inputs},
+                            {"other targets", &GivenAlike::targets}};
     std::string text;
-    for (const auto& [thing, field] : things) {
-      auto groups = groups_of_equal(calls_.size(), [&, member = field](auto q, auto r) {
-        return calls_[q].mark.given.*member == calls_[r].mark.given.*member;
+    for (const Thing& thing : things) {
+      auto groups = groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
+        return calls_[q].mark.given.*thing.field == calls_[r].mark.given.*thing.field;
       });
       if (groups.size() < 2) continue;
       sort_few(groups, has_more);
       const SomeRanks rest = all_but_first(groups);
       text += sentence({text.empty() ? "" : "; ", names(rest),
-                        rest.size() == 1 ? " was given " : " were given ", thing, " than ",
+                        rest.size() == 1 ? " was given " : " were given ", thing.name, " than ",
                         names(groups[0])});
     }
     if (text.empty()) return text;
@@ -164,7 +167,7 @@ class Mismatch {
   static SomeRanks all_but_first(const std::vector<SomeRanks>& groups) {
     SomeRanks rest;
     for (std::size_t g = 1; g < groups.size(); ++g)
-      rest.insert(rest.end(), groups[g].begin(), groups[g].end());
+      for (const std::size_t rank : groups[g]) rest.push_back(rank);
     sort_few(rest, [](std::size_t a, std::size_t b) { return a < b; });
     return rest;
   }
@@ -211,9 +214,9 @@ class Mismatch {
 
   template <class T>
   bool alike(T Mark::*field) const {
-    return std::all_of(calls_.begin(), calls_.end(), [&](const CallText& call) {
-      return call.mark.*field == calls_[0].mark.*field;
-    });
+    for (const CallText& call : calls_)
+      if (call.mark.*field != calls_[0].mark.*field) return false;
+    return true;
   }
 
   /// Calls at no step may be made before those of a step or after them.
@@ -256,13 +259,13 @@ class Mismatch {
 
   std::uint64_t number_;
   std::span<const int> ranks_;
-  std::span<const CallText> calls_;
+  const std::vector<CallText>& calls_;
 };
 
 /// The text of a Mismatch. Empty if there is no memory.
 template <class Agree>
 std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks,
-                              std::span<const CallText> calls, Agree agree) noexcept try {
+                              const std::vector<CallText>& calls, Agree agree) noexcept try {
   return Mismatch(number, ranks, calls).text(agree);
 } catch (...) {
   return {};

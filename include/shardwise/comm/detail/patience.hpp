@@ -76,8 +76,9 @@ struct WaitPlace {
   }
 };
 
-/// "rank 0 has waited 60 s for ranks 1, 2"
-inline std::string waited_text(int rank, Patience::Duration time, std::span<const int> missing) {
+/// "rank 0 has waited 60 s for ranks 1, 2". `missing` is a span or vector of numbers.
+template <class Ranks>
+std::string waited_text(int rank, Patience::Duration time, const Ranks& missing) {
   return sentence(
       {"rank ", rank, " has waited ", duration_text(time), " for ", ranks_text(missing)});
 }

@@ -19,6 +19,7 @@
 #include "shardwise/comm/detail/mismatch.hpp"
 #include "shardwise/comm/detail/thread_world.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/fixed_list.hpp"
 
 namespace shardwise::detail {
 
@@ -44,8 +45,8 @@ struct Slot {
 /// The data that the ranks of a group publish for one collective. A group has two of them, which
 /// its collectives use alternately.
 struct Epoch {
-  std::vector<Progress> arrived;  // each with a Publication
-  std::vector<Slot> slots;
+  FixedList<Progress> arrived;  // each with a Publication
+  FixedList<Slot> slots;
 
   explicit Epoch(std::size_t ranks) : arrived(ranks), slots(ranks) {}
 
@@ -140,14 +141,15 @@ class ThreadGroup {
   }
 
   void send(int rank, const Call& call, std::span<const std::byte> bytes) {
-    if (world_->aborted()) world_->fail(message_wait(call, {}, 0, call.root));
-    mailbox(rank, call.root).put(call, bytes);
+    Mailbox& box = mailbox(rank, call.root);
+    if (world_->aborted()) world_->fail(message_wait(call, box, 0));
+    box.put(call, bytes);
     world_->wake();
   }
 
   void receive(int rank, const Call& call, std::span<std::byte> bytes) {
     Mailbox& box = mailbox(call.root, rank);
-    const Wait wait = message_wait(call, {&box.sent(), 1}, box.next(), call.root);
+    const Wait wait = message_wait(call, box, box.next());
     if (world_->aborted()) world_->fail(wait);
     world_->wait(world_rank(rank), wait);
     bool accepted = false;
@@ -172,7 +174,7 @@ class ThreadGroup {
     const std::uint64_t number = me.collectives + 1;
     Epoch& epoch = epochs_[number % 2];
     const std::uint64_t use = (number + 1) / 2;
-    const Wait wait{epoch.arrived, use * Progress::stride, {&call, number, ranks_}, ranks_};
+    const Wait wait = wait_for_all(epoch.arrived, use * Progress::stride, call, number);
     if (me.broken || world_->aborted()) world_->fail(wait);
     epoch.publish(static_cast<std::size_t>(rank), call, contribution);
     me.collectives = number;
@@ -188,7 +190,9 @@ class ThreadGroup {
     Member& me = members_[static_cast<std::size_t>(rank)];
     me.departures += Progress::stride;
     departed_[static_cast<std::size_t>(rank)].advance();
-    wake_or_wait(rank, {departed_, me.departures, {&call, me.collectives, ranks_}, ranks_, false});
+    Wait wait = wait_for_all(departed_, me.departures, call, me.collectives);
+    wait.can_fail = false;
+    wake_or_wait(rank, wait);
   }
 
   /// The last rank to advance wakes the ranks that sleep.
@@ -203,18 +207,23 @@ class ThreadGroup {
     std::vector<CallText> texts;
     for (const Slot& slot : epoch.slots) texts.emplace_back(*slot.call);
     return detail::describe_mismatch(
-        members_[static_cast<std::size_t>(rank)].collectives, ranks_, texts,
+        members_[static_cast<std::size_t>(rank)].collectives, ranks(), texts,
         [&](std::size_t q, std::size_t r) { return epoch[q].record == epoch[r].record; });
   } catch (...) {
     return {};
   }
 
-  Wait message_wait(const Call& call, std::span<Progress> sent, std::uint64_t target,
-                    int partner) const {
-    return {sent,
-            target,
-            {&call, 0, ranks_},
-            std::span(ranks_).subspan(static_cast<std::size_t>(partner), 1)};
+  std::span<const int> ranks() const { return {ranks_.data(), ranks_.size()}; }
+
+  Wait wait_for_all(FixedList<Progress>& progress, std::uint64_t target, const Call& call,
+                    std::uint64_t number) const {
+    return {progress.data(), target, {&call, number, ranks()}, ranks()};
+  }
+
+  /// For the partner of the call.
+  Wait message_wait(const Call& call, Mailbox& box, std::uint64_t target) const {
+    const int* const partner = &ranks_[static_cast<std::size_t>(call.root)];
+    return {&box.sent(), target, {&call, 0, ranks()}, {partner, 1}};
   }
 
   Mailbox& mailbox(int from, int to) {
@@ -231,9 +240,9 @@ class ThreadGroup {
   std::shared_ptr<ThreadWorld> world_;
   std::vector<int> ranks_;  // world ranks, in the order of this group
   std::array<Epoch, 2> epochs_;
-  std::vector<Member> members_;
-  std::vector<Progress> departed_;
-  std::vector<Mailbox> mailboxes_;
+  FixedList<Member> members_;
+  FixedList<Progress> departed_;
+  FixedList<Mailbox> mailboxes_;
 };
 
 }  // namespace shardwise::detail

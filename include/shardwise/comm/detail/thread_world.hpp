@@ -2,7 +2,6 @@
 // How ranks that are threads wait for each other: they spin, then sleep, and detect when a wait
 // cannot end, or lasts too long.
 
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -19,6 +18,7 @@
 #include "shardwise/comm/detail/call_record.hpp"
 #include "shardwise/comm/detail/patience.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/fixed_list.hpp"
 
 namespace shardwise::detail {
 
@@ -51,29 +51,29 @@ struct alignas(64) Progress {
 
 static_assert(sizeof(Progress) == 64);
 
-/// A wait of a rank, until each of `progress` reaches `target`.
+/// A wait of a rank, until the progress of each of some ranks reaches `target`.
 struct Wait {
-  std::span<Progress> progress;
+  Progress* progress;  ///< of each of these ranks
   std::uint64_t target;
   WaitPlace place;
   std::span<const int> needed;  ///< their world ranks, of which none may end before
   bool can_fail = true;
 
   bool done() const {
-    for (const Progress& one : progress)
-      if (one.value.load() < target) return false;
+    for (std::size_t i = 0; i < needed.size(); ++i)
+      if (progress[i].value.load() < target) return false;
     return true;
   }
 
   /// Stops one rank that has not reached the target, so that no rank ever finds this wait done.
   /// Returns false if all ranks have reached it: then it is done for all of them.
   bool give_up() const {
-    for (Progress& one : progress) {
-      std::uint64_t seen = one.value.load();
+    for (std::size_t i = 0; i < needed.size(); ++i) {
+      std::atomic<std::uint64_t>& value = progress[i].value;
+      std::uint64_t seen = value.load();
       while (seen < target) {
         const bool stopped = (seen & Progress::given_up) != 0;
-        if (stopped || one.value.compare_exchange_weak(seen, seen | Progress::given_up))
-          return true;
+        if (stopped || value.compare_exchange_weak(seen, seen | Progress::given_up)) return true;
       }
     }
     return false;
@@ -82,7 +82,7 @@ struct Wait {
   /// The world ranks that have not reached the target.
   std::vector<int> missing() const {
     std::vector<int> ranks;
-    for (std::size_t i = 0; i < progress.size(); ++i)
+    for (std::size_t i = 0; i < needed.size(); ++i)
       if (progress[i].value.load() < target) ranks.push_back(needed[i]);
     return ranks;
   }
@@ -182,8 +182,8 @@ class ThreadWorld {
     constexpr int eager = 200;
     const int tries = oversubscribed_ ? 20 : 2000;
     int tried = 0;
-    for (const Progress& one : wait.progress)
-      while (one.value.load(std::memory_order_acquire) < wait.target) {
+    for (std::size_t i = 0; i < wait.needed.size(); ++i)
+      while (wait.progress[i].value.load(std::memory_order_acquire) < wait.target) {
         if (++tried > tries) return false;
         if (oversubscribed_)
           std::this_thread::yield();
@@ -287,7 +287,9 @@ class ThreadWorld {
   }
 
   bool all_gone() const {
-    return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.gone; });
+    for (const Rank& rank : ranks_)
+      if (!rank.gone) return false;
+    return true;
   }
 
   /// "rank 1 has not ended within 60 s after this: rank 0 threw: ..."
@@ -328,7 +330,7 @@ class ThreadWorld {
   alignas(64) std::mutex mutex_;
   Patience::Duration timeout_;
   std::condition_variable ended_;  // a rank has ended, or calls may no longer begin
-  std::vector<Rank> ranks_;
+  FixedList<Rank> ranks_;
   std::string reason_;
   bool deadlock_ = false;
   bool oversubscribed_;
