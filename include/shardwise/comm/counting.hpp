@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -36,7 +35,7 @@ class CountingCommunicator : public WrappedCommunicator<CountingCommunicator<Inn
       : Base(std::move(inner)), log_(std::make_shared<std::vector<CountedCall>>()) {}
 
   /// The calls since the last clear(), oldest first. Valid until the next call.
-  std::span<const CountedCall> log() const { return *log_; }
+  const std::vector<CountedCall>& log() const { return *log_; }
   /// Deletes them.
   void clear() { log_->clear(); }
   /// Allocates room for `calls` calls in advance.

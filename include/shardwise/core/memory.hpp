@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -137,7 +136,7 @@ class Pool {
    public:
     Kept() = default;
     /// Takes over the blocks of `other`.
-    Kept(Kept&& other) noexcept : blocks_(std::exchange(other.blocks_, {})) {}
+    Kept(Kept&& other) noexcept { std::swap(blocks_, other.blocks_); }
     /// Swaps the blocks of the two.
     Kept& operator=(Kept&& other) noexcept {
       std::swap(blocks_, other.blocks_);
@@ -217,15 +216,17 @@ class Pool {
 
   static Block* allocate(Store& store, const SizeClass& size, std::size_t asked) {
     const bool countable = size.bytes >= asked && size.number < store.free.size();
-    std::unique_ptr<Block> block(new (std::nothrow) Block{&store, size.number, nullptr});
-    if (block != nullptr && countable) block->bytes = store.source->allocate(size.bytes);
-    if (block == nullptr || block->bytes == nullptr) {
+    void* const bytes = countable ? store.source->allocate(size.bytes) : nullptr;
+    Block* const block =
+        bytes == nullptr ? nullptr : new (std::nothrow) Block{&store, size.number, bytes};
+    if (block == nullptr) {
+      if (bytes != nullptr) store.source->release(bytes);
       throw memory_error({"no memory for ", asked, " bytes", store.source->state(),
                           "; this rank holds ", store.reserved,
                           " bytes in its pool. Use more ranks or a smaller batch"});
     }
     store.reserved += size.bytes;
-    return block.release();
+    return block;
   }
 
   static void give_back(Store& store) noexcept {

@@ -11,12 +11,19 @@
 
 namespace shardwise::detail {
 
-/// A type that a sentence can contain: text, numbers, and types with their own `to_string`. A
-/// single character is not a number.
+/// Text. std::convertible_to would make six classes for each length of a literal.
 template <class T>
-concept Sayable = std::convertible_to<const T&, std::string_view> ||
-                  (std::is_arithmetic_v<T> && !std::same_as<T, char>) ||
-                  requires(const T& value) {
+concept Words = requires(const T& value, void (&take)(std::string_view)) {
+  take(value);
+};
+
+/// A number; a single character is none.
+template <class T>
+concept Numeric = std::is_arithmetic_v<T> && !std::same_as<T, char>;
+
+/// A type that a sentence can contain: text, numbers, and types with their own `to_string`.
+template <class T>
+concept Sayable = Words<T> || Numeric<T> || requires(const T& value) {
   { to_string(value) } -> std::same_as<std::string>;
 };
 
@@ -37,9 +44,9 @@ class Piece {
   template <class T>
   static void add_value(std::string& text, const void* what) {
     const T& value = *static_cast<const T*>(what);
-    if constexpr (std::convertible_to<const T&, std::string_view>)
+    if constexpr (Words<T>)
       text += std::string_view(value);
-    else if constexpr (std::is_arithmetic_v<T>)
+    else if constexpr (Numeric<T>)
       text += std::to_string(value);
     else
       text += to_string(value);

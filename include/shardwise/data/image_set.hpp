@@ -1,7 +1,6 @@
 #pragma once
 // Labelled images in memory, and batches of them as numbers for a model.
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -72,9 +71,8 @@ void copy_batch(const ImageSet& set, std::span<const std::uint32_t> chosen, Norm
     if (i >= set.count)
       throw argument_error(
           {"batch: image ", i, " was chosen from a set of ", set.count, "; choose below that"});
-    const auto image = std::span(set.pixels).subspan(i * size, size);
-    std::transform(image.begin(), image.end(), images.subspan(b * size, size).begin(),
-                   [&number](std::uint8_t pixel) { return number[pixel]; });
+    const std::uint8_t* const image = set.pixels.data() + i * size;
+    for (std::size_t p = 0; p < size; ++p) images[b * size + p] = number[image[p]];
     labels[b] = set.labels[i];
   }
 }

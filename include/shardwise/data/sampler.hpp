@@ -22,10 +22,10 @@ namespace shardwise {
 namespace detail {
 
 /// Puts 0, ..., order.size() - 1 in a random order, see shuffled_order.
-inline void shuffle(std::span<std::uint32_t> order, Seed seed, std::uint64_t epoch) {
+inline void shuffle(std::vector<std::uint32_t>& order, Seed seed, std::uint64_t epoch) {
   const RandomStream draws(seed, data_ordinal, epoch);
   std::iota(order.begin(), order.end(), 0U);
-  draws.for_each_bits(0, order.size(), [order](std::uint64_t i, std::uint32_t word) {
+  draws.for_each_bits(0, order.size(), [&order](std::uint64_t i, std::uint32_t word) {
     std::swap(order[i], order[word * (i + 1) >> 32]);
   });
 }
@@ -129,13 +129,13 @@ class DistributedSampler {
       detail::shuffle(order_, Seed{state_.seed}, state_.epoch);
     }
     is_ordered_ = true;
-    const auto left = std::span<const std::uint32_t>(order_).subspan(state_.position);
-    const auto whole = left.first(std::min(options_.batch_size, left.size()));
-    const Interval outer = block_of(whole.size(), place_[MeshAxis::replica]);
+    const std::uint32_t* const first = order_.data() + state_.position;
+    const std::size_t size = std::min(options_.batch_size, order_.size() - state_.position);
+    const Interval outer = block_of(size, place_[MeshAxis::replica]);
     const Interval inner = block_of(outer.size, place_[MeshAxis::data]);
-    state_.position += whole.size();
+    state_.position += size;
     begin_epoch_if_over();
-    return {whole, whole.subspan(outer.offset + inner.offset, inner.size)};
+    return {{first, size}, {first + outer.offset + inner.offset, inner.size}};
   }
 
   ///@{

@@ -19,11 +19,11 @@ enum SyntheticStream : std::uint64_t { prototype_stream = 1, mixture_stream = 2,
 /// Ten images in squares of 4 by 4 pixels, [10, 28, 28].
 inline std::vector<std::uint32_t> synthetic_prototypes(Seed seed) {
   const RandomStream squares(seed, data_ordinal, 0, prototype_stream);
-  std::vector<std::uint32_t> prototypes;
-  for (std::uint64_t c = 0; c < 10; ++c)
-    for (std::uint64_t y = 0; y < 28; ++y)
-      for (std::uint64_t x = 0; x < 28; ++x)
-        prototypes.push_back(squares.bits((c * 7 + y / 4) * 7 + x / 4) % 256);
+  std::vector<std::uint32_t> prototypes(10 * 28 * 28);
+  for (std::size_t i = 0; i < prototypes.size(); ++i) {
+    const std::size_t row = i / 28, x = i % 28;  // class c has rows 28 c, ..., 28 c + 27
+    prototypes[i] = squares.bits(row / 4 * 7 + x / 4) % 256;
+  }
   return prototypes;
 }
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,10 +77,10 @@ void require_finite_input(B& backend, Pool& pool, C& ranks, const View<const T, 
     const Buffer memory = pool.take_on_host(input.size() * sizeof(T));
     auto* const here = static_cast<T*>(memory.data());
     to_host(backend, input.data(), input.size(), here);
-    std::optional<std::int64_t> first;  // twice its number in the whole tensor, and 1 for a NaN
+    std::int64_t first = -1;  // twice its number in the whole tensor, and 1 for a NaN; -1: none
     for_each_global_run(input, [&](std::size_t global, std::size_t local, std::size_t length) {
       const IsNotFinite<T> is_not_finite{here + local};
-      for (std::size_t i = 0; i < length && !first; ++i) {
+      for (std::size_t i = 0; i < length && first < 0; ++i) {
         const auto value = static_cast<accumulate_t<T>>(here[local + i]);
         if (is_not_finite(i) != 0)
           first = static_cast<std::int64_t>(2 * (global + i) + (value != value ? 1U : 0U));
@@ -89,9 +88,9 @@ void require_finite_input(B& backend, Pool& pool, C& ranks, const View<const T, 
     });
     const std::int64_t rank = ranks.rank();
     const std::int64_t holder = all_reduced(
-        backend, pool, ranks, first ? rank : std::int64_t{ranks.size()}, Reduction::min);
-    const std::int64_t found = all_reduced(
-        backend, pool, ranks, holder == rank ? *first : std::int64_t{0}, Reduction::max);
+        backend, pool, ranks, first >= 0 ? rank : std::int64_t{ranks.size()}, Reduction::min);
+    const std::int64_t found =
+        all_reduced(backend, pool, ranks, holder == rank ? first : std::int64_t{0}, Reduction::max);
     throw numeric_error({"the input", suffix, " holds ", found % 2 == 1 ? "a NaN" : "an infinity",
                          " in ", element_text(input.global(), static_cast<std::size_t>(found / 2)),
                          ", on rank ", holder,

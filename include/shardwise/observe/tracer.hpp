@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <vector>
 
 #include "shardwise/model/observer.hpp"
@@ -55,7 +54,7 @@ class Tracer {
   }
 
   /// In the order in which they began. Valid until the next `reserve`.
-  std::span<const Event> events() const { return events_; }
+  const std::vector<Event>& events() const { return events_; }
 
   /// Events that were dropped since the last `reserve` or `clear`.
   std::size_t dropped() const { return dropped_; }

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
@@ -110,12 +109,11 @@ class GradientChecker {
     const std::int32_t here = found_here ? ranks.rank() : ranks.size();
     std::int32_t first = here;
     ranks.all_reduce(std::span<const std::int32_t>(&here, 1), std::span(&first, 1), Reduction::min);
-    std::vector<std::uint8_t> text(report_.where.begin(), report_.where.end());
-    auto length = static_cast<std::int32_t>(text.size());
+    auto length = static_cast<std::int32_t>(report_.where.size());
     ranks.broadcast(std::span(&length, 1), first);
-    text.resize(static_cast<std::size_t>(length));
-    ranks.broadcast(std::span(text), first);
-    report_.where.assign(text.begin(), text.end());
+    report_.where.resize(static_cast<std::size_t>(length));
+    auto* const text = reinterpret_cast<std::uint8_t*>(report_.where.data());
+    ranks.broadcast(std::span(text, report_.where.size()), first);
   }
 
   template <Layout Part>
