@@ -22,6 +22,7 @@
 #include "shardwise/comm/ordered_sum.hpp"
 #include "shardwise/comm/reads_peers.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/fixed_list.hpp"
 
 namespace shardwise {
 
@@ -202,7 +203,7 @@ class ThreadCommunicator : public Collectives<ThreadCommunicator> {
 inline ThreadCommunicator ThreadCommunicator::split(int color, int key) {
   using Choice = detail::SplitChoice;
   const Choice mine{color, key};
-  std::vector<Choice> choices(index(size()));
+  detail::FixedList<Choice> choices(index(size()));
   const Call call{.operation = Operation::split};
   group_->exchange(rank_, call, {&mine, sizeof(mine)}, [&](const Epoch& epoch) noexcept {
     for (std::size_t r = 0; r < epoch.ranks(); ++r)

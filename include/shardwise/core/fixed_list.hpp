@@ -19,7 +19,9 @@ class FixedList {
   ~FixedList() { delete[] entries_; }
 
   void swap(FixedList& other) noexcept {
-    std::swap(entries_, other.entries_);
+    T* const mine = entries_;
+    entries_ = other.entries_;
+    other.entries_ = mine;
     std::swap(size_, other.size_);
   }
 

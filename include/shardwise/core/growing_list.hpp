@@ -4,17 +4,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <initializer_list>
-#include <type_traits>
 #include <utility>
 
 #include "shardwise/version.hpp"
 
 namespace shardwise::detail {
 
-/// The part of std::vector that constant expressions of the library need. libstdc++'s vector is not
-/// constexpr with _GLIBCXX_DEBUG.
+/// The part of std::vector that the library itself needs, for T that T{} makes. libstdc++'s vector
+/// is not constexpr with _GLIBCXX_DEBUG, and its code takes compilers ten times as long.
 template <class T>
-requires std::is_trivially_copyable_v<T>
 class GrowingList {
  public:
   constexpr GrowingList() = default;
@@ -22,7 +20,7 @@ class GrowingList {
       : GrowingList(entries.begin(), entries.size()) {}
   /// So many entries, each T{}.
   static constexpr GrowingList of_size(std::size_t size) {
-    GrowingList list(nullptr, 0, size);
+    GrowingList list(size);
     list.size_ = size;
     return list;
   }
@@ -35,14 +33,19 @@ class GrowingList {
   constexpr ~GrowingList() { delete[] entries_; }
 
   constexpr void add(T entry) {
-    if (size_ == capacity_) *this = GrowingList(entries_, size_, 2 * size_ + 4);
-    entries_[size_++] = entry;
+    if (size_ == capacity_) grow();
+    entries_[size_++] = std::move(entry);
   }
+  /// Of a list that is not empty.
+  constexpr void remove_last() { entries_[--size_] = T{}; }
 
   constexpr std::size_t size() const { return size_; }
   constexpr bool empty() const { return size_ == 0; }
   constexpr T& operator[](std::size_t i) { return entries_[i]; }
   constexpr const T& operator[](std::size_t i) const { return entries_[i]; }
+  constexpr T& last() { return entries_[size_ - 1]; }
+  constexpr T* begin() { return entries_; }
+  constexpr T* end() { return entries_ + size_; }
   constexpr const T* begin() const { return entries_; }
   constexpr const T* end() const { return entries_ + size_; }
 
@@ -51,13 +54,22 @@ class GrowingList {
   }
 
  private:
-  constexpr GrowingList(const T* from, std::size_t size) : GrowingList(from, size, size) {}
-  constexpr GrowingList(const T* from, std::size_t size, std::size_t capacity)
-      : entries_(capacity == 0 ? nullptr : new T[capacity]{}), size_(size), capacity_(capacity) {
-    for (std::size_t i = 0; i < size; ++i) entries_[i] = from[i];
+  /// Empty, with room for so many.
+  constexpr explicit GrowingList(std::size_t capacity)
+      : entries_(capacity == 0 ? nullptr : new T[capacity]{}), capacity_(capacity) {}
+  constexpr GrowingList(const T* from, std::size_t size) : GrowingList(size) {
+    for (; size_ < size; ++size_) entries_[size_] = from[size_];
+  }
+  constexpr void grow() {
+    GrowingList larger(2 * size_ + 4);
+    for (std::size_t i = 0; i < size_; ++i) larger.entries_[i] = std::move(entries_[i]);
+    larger.size_ = size_;
+    swap(larger);
   }
   constexpr void swap(GrowingList& other) noexcept {
-    std::swap(entries_, other.entries_);
+    T* const mine = entries_;
+    entries_ = other.entries_;
+    other.entries_ = mine;
     std::swap(size_, other.size_);
     std::swap(capacity_, other.capacity_);
   }

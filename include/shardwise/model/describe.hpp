@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/model/describe_parts.hpp"
 #include "shardwise/model/plan.hpp"
@@ -20,12 +20,13 @@ namespace detail {
 /// Collects the rows of the table.
 class Describer : public WalkVisitor {
  public:
-  using Row = std::array<std::string, 7>;
+  static constexpr std::size_t columns = 7;
+  using Row = std::array<std::string, columns>;
 
   Describer(Place place, const Sending& sending, bool trains)
       : place_(place), sending_(sending), trains_(trains) {
-    rows_.push_back({"layer", "layout", "output here", "parameters", "here", "forward sends",
-                     "backward sends"});
+    add({"layer", "layout", "output here", "parameters", "here", "forward sends",
+         "backward sends"});
   }
 
   template <class R, bool Returns, class X>
@@ -89,16 +90,17 @@ class Describer : public WalkVisitor {
 
   /// All rows, columns aligned: numbers to the right, text to the left.
   std::string table() const {
-    std::array<std::size_t, std::tuple_size_v<Row>> widths{};
-    for (const Row& row : rows_)
-      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    std::size_t widths[columns] = {};
+    for (std::size_t i = 0; i < cells_.size(); ++i)
+      widths[i % columns] = std::max(widths[i % columns], cells_[i].size());
     std::string text;
-    for (const Row& row : rows_) {
+    for (std::size_t row = 0; row < cells_.size(); row += columns) {
       std::string line;
-      for (std::size_t i = 0; i < row.size(); ++i) {
-        const std::string space(widths[i] - row[i].size(), ' ');
+      for (std::size_t i = 0; i < columns; ++i) {
+        const std::string& cell = cells_[row + i];
+        const std::string space(widths[i] - cell.size(), ' ');
         const bool is_number = i == 3 || i == 4;
-        line += (is_number ? space + row[i] : row[i] + space) + "  ";
+        line += (is_number ? space + cell : cell + space) + "  ";
       }
       text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
     }
@@ -109,15 +111,18 @@ class Describer : public WalkVisitor {
   void add(Row row, const PlanVisitor& calls) {
     row[5] = listed(calls.forward, {.tensor = place_.size});
     row[6] = listed(calls.returning, {.tensor = place_.size});
-    rows_.push_back(std::move(row));
+    add(row);
     for (const Collective& call : calls.forward) forward_.add(call);
+  }
+  void add(const Row& row) {
+    for (const std::string& cell : row) cells_.add(cell);
   }
 
   Place place_;
   Sending sending_;
   bool trains_;
-  std::vector<Row> rows_;
-  collectives forward_;  // of all rows
+  GrowingList<std::string> cells_;  // row after row
+  collectives forward_;             // of all rows
   NumberedPath path_;
 };
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/model/describe_parts.hpp"
 #include "shardwise/model/plan.hpp"
@@ -136,25 +136,25 @@ class GraphDrawer : public WalkVisitor {
     } else {
       here.has_box = begin_box(short_name<L>());
     }
-    open_.push_back(here);
+    open_.add(here);
     return {};
   }
 
   template <bool Returns, class L>
   void close(Nothing) {
     if (skipped_ > 0) return;
-    if (open_.back().has_box) end_box();
-    open_.pop_back();
+    if (open_.last().has_box) end_box();
+    open_.remove_last();
   }
 
   void enter(std::size_t number) {
-    const bool repeats = !open_.empty() && open_.back().times > 0;
+    const bool repeats = !open_.empty() && open_.last().times > 0;
     if (skipped_ > 0 || (repeats && number > 1)) {
       ++skipped_;
       return;
     }
     path_.enter(number);
-    if (repeats) begin_time(number, open_.back());
+    if (repeats) begin_time(number, open_.last());
   }
   void leave() {
     if (skipped_ > 0) {
@@ -162,7 +162,7 @@ class GraphDrawer : public WalkVisitor {
       return;
     }
     path_.leave();
-    if (!open_.empty() && open_.back().times > 0) end_box();
+    if (!open_.empty() && open_.last().times > 0) end_box();
   }
 
   std::string graph(const std::string& title) const {
@@ -223,14 +223,14 @@ class GraphDrawer : public WalkVisitor {
 
   void add_box(const std::string& label) {
     nodes_ += indent() + "subgraph cluster_" + std::to_string(box_count_++) + " {\n";
-    outer_boxed_.push_back(boxed_);
+    outer_boxed_.add(boxed_);
     boxed_ = path_.text();
     nodes_ += indent() + "label=" + dot_quoted(label) + "\n" + indent() + "labeljust=l\n" +
               indent() + "color=gray\n";
   }
   void end_box() {
-    boxed_ = outer_boxed_.back();
-    outer_boxed_.pop_back();
+    boxed_ = outer_boxed_.last();
+    outer_boxed_.remove_last();
     nodes_ += indent() + "}\n";
   }
 
@@ -245,9 +245,9 @@ class GraphDrawer : public WalkVisitor {
   std::size_t node_count_ = 0;
   std::size_t box_count_ = 0;
   Position here_;
-  std::vector<Composition> open_;         // from the outermost to the innermost
+  GrowingList<Composition> open_;         // from the outermost to the innermost
   std::string boxed_;                     // the path of the innermost box
-  std::vector<std::string> outer_boxed_;  // the paths of the boxes around it
+  GrowingList<std::string> outer_boxed_;  // the paths of the boxes around it
   std::size_t skipped_ = 0;               // parts of a Repeat entered so far that are not drawn
 };
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/sequence_table.hpp"
@@ -79,7 +79,7 @@ class KeptByParts {
 
   /// Adds one more, and returns its number.
   std::size_t add(std::unique_ptr<OwnKept> own = {}) {
-    all_.push_back({{}, {}, std::move(own)});
+    all_.add({{}, {}, std::move(own)});
     return size() - 1;
   }
 
@@ -99,7 +99,7 @@ class KeptByParts {
   }
 
  private:
-  std::vector<Kept> all_;
+  GrowingList<Kept> all_;
 };
 
 /// The place of a batch in its step.

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/core/type_set.hpp"
@@ -112,7 +112,7 @@ P shown(const Run<Context>& run, const ListedParameter& listed,
 }
 
 /// throws   argument_error for an unknown name, with the known ones and the model's name
-inline const ListedParameter& named(const std::vector<ListedParameter>& all,
+inline const ListedParameter& named(const GrowingList<ListedParameter>& all,
                                     const std::string& name, std::string (*model)()) {
   std::string names;
   for (const ListedParameter& one : all) {
@@ -133,7 +133,7 @@ class ParameterList {
   ParameterList(Run<Context>& run, std::string (*model)()) : run_(run), model_(model) {}
 
   /// Adds one to the end.
-  void add(ListedParameter&& one) { all_.push_back(std::move(one)); }
+  void add(ListedParameter&& one) { all_.add(std::move(one)); }
 
   /// Calls f with every parameter in its type, one of Ps.
   template <class F, class... Ps>
@@ -212,7 +212,7 @@ class ParameterList {
 
   Run<Context>& run_;
   std::string (*model_)();
-  std::vector<ListedParameter> all_;
+  GrowingList<ListedParameter> all_;
 };
 
 }  // namespace shardwise::detail

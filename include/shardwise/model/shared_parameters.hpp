@@ -1,14 +1,15 @@
 #pragma once
 // The uses of parameters that several layers share.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 
@@ -46,7 +47,10 @@ class SharedParameters {
   /// Adds an owner and the places of its parameters.
   SharedUse own(const void* tag, std::span<const ParameterSlot> slots,
                 std::span<const ParameterSpec> specs) {
-    owners_.push_back({tag, {slots.begin(), slots.end()}, {specs.begin(), specs.end()}, 1});
+    Owner owner{tag, {}, {}, 1};
+    for (const ParameterSlot& slot : slots) owner.slots.add(slot);
+    for (const ParameterSpec& spec : specs) owner.specs.add(spec);
+    owners_.add(std::move(owner));
     return {owners_.size() - 1, 0};
   }
 
@@ -54,21 +58,21 @@ class SharedParameters {
   /// throws  shape_error if they have other shapes than `specs`
   SharedUse borrow(const void* tag, std::span<ParameterSlot> slots,
                    std::span<const ParameterSpec> specs) {
-    const auto found = std::find_if(owners_.rbegin(), owners_.rend(),
-                                    [&](const Owner& owner) { return owner.tag == tag; });
-    if (found == owners_.rend())
+    std::size_t behind = owners_.size();
+    while (behind > 0 && owners_[behind - 1].tag != tag) --behind;
+    if (behind == 0)
       throw argument_error("the layer borrows parameters that no layer in front of it owns");
+    Owner& found = owners_[behind - 1];
     for (std::size_t i = 0; i < specs.size(); ++i) {
-      const ParameterSpec& owned = found->specs[i];
+      const ParameterSpec& owned = found.specs[i];
       if (!(owned.shape == specs[i].shape)) {
         throw shape_error({"the layer borrows a parameter ", owned.name, " of shape ", owned.shape,
                            ", but would have one of shape ", specs[i].shape,
                            ": both layers must be of the same sizes"});
       }
-      slots[i] = found->slots[i];
+      slots[i] = found.slots[i];
     }
-    const auto owner = static_cast<std::size_t>(owners_.rend() - found) - 1;
-    return {owner, found->uses++};
+    return {behind - 1, found.uses++};
   }
 
   /// Whether a gradient is added to that of a later use, which has already run backward.
@@ -79,11 +83,11 @@ class SharedParameters {
  private:
   struct Owner {
     const void* tag;
-    std::vector<ParameterSlot> slots;
-    std::vector<ParameterSpec> specs;
+    detail::GrowingList<ParameterSlot> slots;
+    detail::GrowingList<ParameterSpec> specs;
     std::size_t uses;
   };
-  std::vector<Owner> owners_;
+  detail::GrowingList<Owner> owners_;
 };
 
 }  // namespace shardwise

@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "shardwise/comm/detail/ranks_text.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/model/host_ranks.hpp"
 #include "shardwise/train/given_alike.hpp"
@@ -25,8 +25,8 @@ namespace detail {
 struct HeldAlike {
   static constexpr std::int64_t not_held = -1;
 
-  std::vector<std::string> names;
-  std::vector<std::int64_t> marks;
+  GrowingList<std::string> names;
+  GrowingList<std::int64_t> marks;
 };
 
 /// The shard of a tensor that this rank holds, and the number of shards; no shard if no other rank
@@ -47,9 +47,9 @@ HeldAlike held_alike(M& model) {
   const auto add = [&](const auto& tensor) {
     const Place shard = shard_held<std::remove_cvref_t<decltype(tensor.value)>>(model.run());
     for (int k = 0; k < shard.size; ++k) {
-      held.names.push_back(tensor.name);
-      held.marks.push_back(k == shard.rank ? fingerprint_of_held(model.run(), tensor.value)
-                                           : HeldAlike::not_held);
+      held.names.add(tensor.name);
+      held.marks.add(k == shard.rank ? fingerprint_of_held(model.run(), tensor.value)
+                                     : HeldAlike::not_held);
     }
   };
   model.visit_parameters(add);
@@ -57,38 +57,41 @@ HeldAlike held_alike(M& model) {
   return held;
 }
 
+/// Reduces them over the ranks. A collective.
+template <AgreeingRanks R>
+void reduce_marks(R& ranks, GrowingList<std::int64_t>& marks, Reduction reduction) {
+  const std::span all(marks.begin(), marks.size());
+  ranks.all_reduce(std::span<const std::int64_t>(all), all, reduction);
+}
+
 /// The shards whose fingerprints differ between the ranks that hold them, by their numbers. A
 /// collective.
 template <AgreeingRanks R>
-std::vector<std::size_t> drifted(R& ranks, const std::vector<std::int64_t>& marks) {
+GrowingList<std::size_t> drifted(R& ranks, const GrowingList<std::int64_t>& marks) {
   const std::size_t count = marks.size();
-  std::vector<std::int64_t> largest(marks);  // then of each mark negated: minus the smallest
+  GrowingList<std::int64_t> largest = marks;  // then of each mark negated: minus the smallest
   for (const std::int64_t mark : marks)
-    largest.push_back(mark == HeldAlike::not_held ? std::numeric_limits<std::int64_t>::min()
-                                                  : -mark);
-  ranks.all_reduce(std::span<const std::int64_t>(largest), std::span(largest), Reduction::max);
-  std::vector<std::size_t> some;
+    largest.add(mark == HeldAlike::not_held ? std::numeric_limits<std::int64_t>::min() : -mark);
+  reduce_marks(ranks, largest, Reduction::max);
+  GrowingList<std::size_t> some;
   for (std::size_t i = 0; i < count; ++i)
-    if (largest[i] != -largest[count + i]) some.push_back(i);
+    if (largest[i] != -largest[count + i]) some.add(i);
   return some;
 }
 
 /// Of the ranks that hold a shard, those whose fingerprint is not that of more than half of them;
-/// all of them if there is no such fingerprint.
-inline std::string other_ranks(std::span<const std::int64_t> of_ranks) {
-  const auto count = [&](std::int64_t mark) {
-    return mark == HeldAlike::not_held ? 0 : std::count(of_ranks.begin(), of_ranks.end(), mark);
-  };
-  const std::int64_t usual =
-      *std::max_element(of_ranks.begin(), of_ranks.end(),
-                        [&](std::int64_t a, std::int64_t b) { return count(a) < count(b); });
-  std::vector<int> holders, others;
-  for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
-    if (of_ranks[rank] == HeldAlike::not_held) continue;
-    holders.push_back(static_cast<int>(rank));
-    if (of_ranks[rank] != usual) others.push_back(static_cast<int>(rank));
+/// all of them if there is no such fingerprint. `of_ranks` has one of each of `size` ranks.
+inline std::string other_ranks(const std::int64_t* of_ranks, std::size_t size) {
+  GrowingList<std::size_t> holders;
+  for (std::size_t rank = 0; rank < size; ++rank)
+    if (of_ranks[rank] != HeldAlike::not_held) holders.add(rank);
+  for (const std::size_t one : holders) {
+    GrowingList<std::size_t> others;
+    for (const std::size_t rank : holders)
+      if (of_ranks[rank] != of_ranks[one]) others.add(rank);
+    if (2 * others.size() < holders.size()) return ranks_text(others);
   }
-  return ranks_text(2 * others.size() < holders.size() ? others : holders);
+  return ranks_text(holders);
 }
 
 }  // namespace detail
@@ -111,20 +114,20 @@ void compare_held(M& model) {
   HostRanks ranks(model.run(), model.ranks());
   const auto size = static_cast<std::size_t>(ranks.size());
   if (size == 1 || held.marks.empty()) return;
-  std::vector<std::size_t> some = detail::drifted(ranks, held.marks);
+  const detail::GrowingList<std::size_t> some = detail::drifted(ranks, held.marks);
   if (some.empty()) return;
-  const std::size_t count = some.size();
-  some.resize(std::min<std::size_t>(count, 8));
-  std::vector<std::int64_t> all(some.size() * size);  // of each shard those of all ranks
-  for (std::size_t i = 0; i < some.size(); ++i)
+  const std::size_t named = std::min<std::size_t>(some.size(), 8);
+  // Of each shard that the text names, those of all ranks.
+  auto all = detail::GrowingList<std::int64_t>::of_size(named * size);
+  for (std::size_t i = 0; i < named; ++i)
     all[i * size + static_cast<std::size_t>(ranks.rank())] = held.marks[some[i]];
-  ranks.all_reduce(std::span<const std::int64_t>(all), std::span(all), Reduction::sum);
+  detail::reduce_marks(ranks, all, Reduction::sum);
   std::string text;
-  for (std::size_t i = 0; i < some.size(); ++i) {
+  for (std::size_t i = 0; i < named; ++i) {
     text += detail::sentence({text.empty() ? "" : "; ", held.names[some[i]], " of ",
-                              detail::other_ranks(std::span(all).subspan(i * size, size))});
+                              detail::other_ranks(&all[i * size], size)});
   }
-  if (count > some.size()) text += detail::sentence({" and ", count - some.size(), " more"});
+  if (some.size() > named) text += detail::sentence({" and ", some.size() - named, " more"});
   throw collective_error(
       {"before step ", model.step(),
        " ranks hold other numbers of what they must hold alike: ", text,

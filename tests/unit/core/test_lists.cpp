@@ -1,10 +1,14 @@
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstddef>
+#include <memory>
 #include <utility>
 
+#include "shardwise/core/fixed_list.hpp"
 #include "shardwise/core/growing_list.hpp"
 
+using shardwise::detail::FixedList;
 using shardwise::detail::GrowingList;
 
 namespace {
@@ -40,7 +44,35 @@ TEST_CASE("copies of a growing list are apart, and a moved one gives its entries
   CHECK(sum(other) == 44);
   other = copy;
   CHECK(sum(other) == 30);
+  list = squares(2);
+  list.remove_last();
+  CHECK(list.size() == 1);
+  CHECK(list.last() == 0);
   other = squares(0);
   CHECK(other.empty());
   CHECK(other.begin() == other.end());
+}
+
+TEST_CASE("a growing list moves its entries when it grows") {
+  GrowingList<std::unique_ptr<int>> list;
+  for (int i = 0; i < 9; ++i) list.add(std::make_unique<int>(i));
+  int sum = 0;
+  for (const auto& entry : list) sum += *entry;
+  CHECK(sum == 36);
+  list.remove_last();
+  CHECK(*list.last() == 7);
+}
+
+TEST_CASE("entries of a fixed list need not be movable, and are T{}") {
+  FixedList<std::atomic<int>> list(3);
+  CHECK(list[2] == 0);
+  std::atomic<int>* const second = &list[1];
+  *second = 5;
+  FixedList<std::atomic<int>> none(0);
+  none.swap(list);
+  CHECK(list.size() == 0);
+  CHECK(list.begin() == list.end());
+  CHECK(none.size() == 3);
+  CHECK(none.data() + 1 == second);
+  CHECK(none[1] == 5);
 }

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <span>
 #include <string>
 
@@ -58,13 +57,15 @@ void check_overlap(Operation operation, std::span<const T> in, std::span<T> out,
                         allowed != nullptr ? ", or work exactly in place" : ""});
 }
 
-inline std::size_t total(std::span<const std::size_t> counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-}
-
 /// The offset of the block of rank r.
 inline std::size_t offset(std::span<const std::size_t> counts, int rank) {
-  return total(counts.first(static_cast<std::size_t>(rank)));
+  std::size_t sum = 0;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(rank); ++r) sum += counts[r];
+  return sum;
+}
+
+inline std::size_t total(std::span<const std::size_t> counts) {
+  return offset(counts, static_cast<int>(counts.size()));
 }
 
 /// Checks that `buffer` has the size of the rank's block, and returns where that block begins.

@@ -53,7 +53,7 @@ class Mailbox {
  private:
   struct Message {
     Call call;
-    std::vector<std::byte> bytes;
+    std::vector<unsigned char> bytes;
   };
 
   void grow() {

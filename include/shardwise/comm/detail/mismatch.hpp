@@ -10,11 +10,11 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/ranks_text.hpp"
 #include "shardwise/comm/mark.hpp"
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/sentence.hpp"
 
 namespace shardwise::detail {
@@ -47,12 +47,12 @@ struct CallText {
 };
 
 /// Ranks of a group, by their numbers in it.
-using SomeRanks = std::vector<std::size_t>;
+using SomeRanks = GrowingList<std::size_t>;
 
 /// Sorts a few things, and keeps equal ones in order. Every program compiles this, and
 /// std::stable_sort takes the compiler much longer.
 template <class T, class Before>
-void sort_few(std::vector<T>& things, Before before) {
+void sort_few(GrowingList<T>& things, Before before) {
   for (std::size_t i = 1; i < things.size(); ++i)
     for (std::size_t j = i; j > 0 && before(things[j], things[j - 1]); --j)
       std::swap(things[j], things[j - 1]);
@@ -60,13 +60,13 @@ void sort_few(std::vector<T>& things, Before before) {
 
 /// The ranks 0 to ranks - 1 in groups of equal ones, in the order of their first members.
 template <class Equal>
-std::vector<SomeRanks> groups_of_equal(std::size_t ranks, Equal equal) {
-  std::vector<SomeRanks> groups;
+GrowingList<SomeRanks> groups_of_equal(std::size_t ranks, Equal equal) {
+  GrowingList<SomeRanks> groups;
   for (std::size_t r = 0; r < ranks; ++r) {
     std::size_t g = 0;
     while (g < groups.size() && !equal(groups[g][0], r)) ++g;
-    if (g == groups.size()) groups.emplace_back();
-    groups[g].push_back(r);
+    if (g == groups.size()) groups.add({});
+    groups[g].add(r);
   }
   return groups;
 }
@@ -75,7 +75,7 @@ std::vector<SomeRanks> groups_of_equal(std::size_t ranks, Equal equal) {
 /// the error about them. `ranks` are the world ranks of the members.
 class Mismatch {
  public:
-  Mismatch(std::uint64_t number, std::span<const int> ranks, const std::vector<CallText>& calls)
+  Mismatch(std::uint64_t number, std::span<const int> ranks, const CallText* calls)
       : number_(number), ranks_(ranks), calls_(calls) {}
 
   /// `agree(q, r)` says whether ranks q and r made the same call, in the same place. For example
@@ -90,8 +90,8 @@ class Mismatch {
 
  private:
   std::string names(const SomeRanks& group) const {
-    std::vector<int> of_world;
-    for (const std::size_t rank : group) of_world.push_back(ranks_[rank]);
+    GrowingList<int> of_world;
+    for (const std::size_t rank : group) of_world.add(ranks_[rank]);
     return ranks_text(of_world);
   }
 
@@ -99,10 +99,10 @@ class Mismatch {
   std::string text_of_calls(Agree agree) const {
     std::string text = text_of_places();
     const bool same_place = text.empty();
-    const auto by_text = groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
+    const auto by_text = groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
       return calls_[q].call == calls_[r].call;
     });
-    const auto groups = same_place ? groups_of_equal(calls_.size(), agree) : by_text;
+    const auto groups = same_place ? groups_of_equal(ranks_.size(), agree) : by_text;
     // For calls deeper in a model than a path holds: groups whose calls look alike.
     const bool need_place = groups.size() > by_text.size() && calls_[0].place[0] != '\0';
     if (same_place || groups.size() > 1)
@@ -118,7 +118,7 @@ class Mismatch {
   /// or if ranks are in different batches or phases, for which they are given different things.
   std::string text_of_given() const {
     if (!alike(&Mark::step) || !alike(&Mark::batch) || !alike(&Mark::phase)) return {};
-    const auto comparing = groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
+    const auto comparing = groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
       return compares_given(q) == compares_given(r);
     });
     if (comparing.size() > 1)
@@ -133,7 +133,7 @@ class Mismatch {
                             {"other targets", &GivenAlike::targets}};
     std::string text;
     for (const Thing& thing : things) {
-      auto groups = groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
+      auto groups = groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
         return calls_[q].mark.given.*thing.field == calls_[r].mark.given.*thing.field;
       });
       if (groups.size() < 2) continue;
@@ -153,7 +153,7 @@ class Mismatch {
 
   bool compares_given(std::size_t rank) const { return calls_[rank].mark.given != GivenAlike{}; }
 
-  std::string text_of_comparing(const std::vector<SomeRanks>& groups) const {
+  std::string text_of_comparing(const GrowingList<SomeRanks>& groups) const {
     const std::size_t first = compares_given(groups[0][0]) ? 0 : 1;
     return sentence(
         {"in step ", calls_[0].mark.step, ", only ", names(groups[first]),
@@ -164,16 +164,16 @@ class Mismatch {
 
   static bool has_more(const SomeRanks& a, const SomeRanks& b) { return a.size() > b.size(); }
 
-  static SomeRanks all_but_first(const std::vector<SomeRanks>& groups) {
+  static SomeRanks all_but_first(const GrowingList<SomeRanks>& groups) {
     SomeRanks rest;
     for (std::size_t g = 1; g < groups.size(); ++g)
-      for (const std::size_t rank : groups[g]) rest.push_back(rank);
+      for (const std::size_t rank : groups[g]) rest.add(rank);
     sort_few(rest, [](std::size_t a, std::size_t b) { return a < b; });
     return rest;
   }
 
-  std::vector<SomeRanks> groups_of_places() const {
-    return groups_of_equal(calls_.size(), [&](std::size_t q, std::size_t r) {
+  GrowingList<SomeRanks> groups_of_places() const {
+    return groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
       return !is_before(q, r) && !is_before(r, q);
     });
   }
@@ -192,7 +192,7 @@ class Mismatch {
   }
 
   /// "rank 1 is at step 12, the others at step 11".
-  std::string text_of_positions(std::vector<SomeRanks> groups) const {
+  std::string text_of_positions(GrowingList<SomeRanks> groups) const {
     sort_few(groups, [](const SomeRanks& a, const SomeRanks& b) { return has_more(b, a); });
     const bool same_step = alike(&Mark::step);
     const bool same_batch = alike(&Mark::batch);
@@ -214,8 +214,8 @@ class Mismatch {
 
   template <class T>
   bool alike(T Mark::*field) const {
-    for (const CallText& call : calls_)
-      if (call.mark.*field != calls_[0].mark.*field) return false;
+    for (std::size_t r = 1; r < ranks_.size(); ++r)
+      if (calls_[r].mark.*field != calls_[0].mark.*field) return false;
     return true;
   }
 
@@ -259,14 +259,15 @@ class Mismatch {
 
   std::uint64_t number_;
   std::span<const int> ranks_;
-  const std::vector<CallText>& calls_;
+  const CallText* calls_;  // of each of them
 };
 
-/// The text of a Mismatch. Empty if there is no memory.
-template <class Agree>
-std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks,
-                              const std::vector<CallText>& calls, Agree agree) noexcept try {
-  return Mismatch(number, ranks, calls).text(agree);
+/// The text of a Mismatch; `calls` is a list with the CallText of each rank. Empty if there is no
+/// memory.
+template <class Calls, class Agree>
+std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks, const Calls& calls,
+                              Agree agree) noexcept try {
+  return Mismatch(number, ranks, &calls[0]).text(agree);
 } catch (...) {
   return {};
 }

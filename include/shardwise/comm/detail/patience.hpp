@@ -76,7 +76,7 @@ struct WaitPlace {
   }
 };
 
-/// "rank 0 has waited 60 s for ranks 1, 2". `missing` is a span or vector of numbers.
+/// "rank 0 has waited 60 s for ranks 1, 2". `missing` is a list of numbers.
 template <class Ranks>
 std::string waited_text(int rank, Patience::Duration time, const Ranks& missing) {
   return sentence(

@@ -8,7 +8,7 @@
 
 namespace shardwise::detail {
 
-/// "rank 1", "ranks 0, 2". `ranks` is a span or vector of numbers.
+/// "rank 1", "ranks 0, 2". `ranks` is a list of numbers.
 template <class Ranks>
 std::string ranks_text(const Ranks& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";

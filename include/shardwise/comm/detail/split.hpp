@@ -15,8 +15,10 @@ struct SplitChoice {
   int key;
 };
 
-/// The ranks of this color by key, those of equal keys by rank. `choices` has one of each rank.
-inline std::vector<int> ranks_of_color(const std::vector<SplitChoice>& choices, int color) {
+/// The ranks of this color by key, those of equal keys by rank. `choices` is a list with the
+/// SplitChoice of each rank.
+template <class Choices>
+std::vector<int> ranks_of_color(const Choices& choices, int color) {
   const auto key_of = [&](int rank) { return choices[static_cast<std::size_t>(rank)].key; };
   std::vector<int> ranks;
   for (int rank = 0; rank < static_cast<int>(choices.size()); ++rank) {

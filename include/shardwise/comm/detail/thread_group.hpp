@@ -165,8 +165,8 @@ class ThreadGroup {
   struct alignas(64) Member {
     std::uint64_t collectives = 0;
     std::uint64_t departures = 0;
-    bool broken = false;              // a collective of this group failed
-    std::vector<std::byte> pointers;  // storage for two arrays of one pointer per rank
+    bool broken = false;                  // a collective of this group failed
+    std::vector<unsigned char> pointers;  // storage for two arrays of one pointer per rank
   };
 
   const Epoch& arrive(int rank, const Call& call, const Contribution& contribution) {
@@ -204,8 +204,8 @@ class ThreadGroup {
   }
 
   std::string describe_mismatch(int rank, const Epoch& epoch) const noexcept try {
-    std::vector<CallText> texts;
-    for (const Slot& slot : epoch.slots) texts.emplace_back(*slot.call);
+    FixedList<CallText> texts(epoch.ranks());
+    for (std::size_t r = 0; r < epoch.ranks(); ++r) texts[r] = CallText(*epoch.slots[r].call);
     return detail::describe_mismatch(
         members_[static_cast<std::size_t>(rank)].collectives, ranks(), texts,
         [&](std::size_t q, std::size_t r) { return epoch[q].record == epoch[r].record; });
@@ -233,7 +233,7 @@ class ThreadGroup {
 
   template <class Pointer>
   std::span<Pointer> scratch(int rank, std::size_t which) noexcept {
-    std::vector<std::byte>& bytes = members_[static_cast<std::size_t>(rank)].pointers;
+    std::vector<unsigned char>& bytes = members_[static_cast<std::size_t>(rank)].pointers;
     return {reinterpret_cast<Pointer*>(bytes.data()) + which * ranks_.size(), ranks_.size()};
   }
 

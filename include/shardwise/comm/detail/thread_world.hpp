@@ -12,13 +12,13 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/call_record.hpp"
 #include "shardwise/comm/detail/patience.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/fixed_list.hpp"
+#include "shardwise/core/growing_list.hpp"
 
 namespace shardwise::detail {
 
@@ -80,10 +80,10 @@ struct Wait {
   }
 
   /// The world ranks that have not reached the target.
-  std::vector<int> missing() const {
-    std::vector<int> ranks;
+  GrowingList<int> missing() const {
+    GrowingList<int> ranks;
     for (std::size_t i = 0; i < needed.size(); ++i)
-      if (progress[i].value.load() < target) ranks.push_back(needed[i]);
+      if (progress[i].value.load() < target) ranks.add(needed[i]);
     return ranks;
   }
 };
@@ -294,9 +294,9 @@ class ThreadWorld {
 
   /// "rank 1 has not ended within 60 s after this: rank 0 threw: ..."
   std::string lost_text(Patience::Duration time) const {
-    std::vector<int> lost;
+    GrowingList<int> lost;
     for (std::size_t r = 0; r < ranks_.size(); ++r)
-      if (!ranks_[r].gone) lost.push_back(static_cast<int>(r));
+      if (!ranks_[r].gone) lost.add(static_cast<int>(r));
     return sentence({ranks_text(lost), lost.size() == 1 ? " has" : " have", " not ended within ",
                      duration_text(time), " after this: ", reason_});
   }
