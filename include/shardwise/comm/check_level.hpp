@@ -19,7 +19,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -41,13 +40,6 @@ enum class CheckLevel : std::uint8_t {
 constexpr std::string_view name(CheckLevel level) {
   constexpr std::string_view names[] = {"off", "local", "communicating"};
   return names[static_cast<std::size_t>(level)];
-}
-
-/// The level with this name, if there is one.
-constexpr std::optional<CheckLevel> level_of(std::string_view text) {
-  for (const CheckLevel level : {CheckLevel::off, CheckLevel::local, CheckLevel::communicating})
-    if (name(level) == text) return level;
-  return std::nullopt;
 }
 
 /// Ranks on which redistributions and models make no local checks. For a program that has run with

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "shardwise/core/sentence.hpp"
 
@@ -90,8 +89,9 @@ class MarkedPhase {
 /// While it lives, calls of this thread say that the rank was given this.
 class MarkedGiven {
  public:
-  explicit MarkedGiven(const GivenAlike& given)
-      : before_(std::exchange(current_mark.given, given)) {}
+  explicit MarkedGiven(const GivenAlike& given) : before_(current_mark.given) {
+    current_mark.given = given;
+  }
   MarkedGiven(const MarkedGiven&) = delete;
   MarkedGiven& operator=(const MarkedGiven&) = delete;
   ~MarkedGiven() { current_mark.given = before_; }

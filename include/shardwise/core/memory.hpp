@@ -58,7 +58,7 @@ class Buffer {
     if (block_ != nullptr) ++block_->shares;
   }
   /// Takes over the share of `other`, which is then empty, like a default-made one.
-  Buffer(Buffer&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
+  Buffer(Buffer&& other) noexcept : block_(other.block_) { other.block_ = nullptr; }
   ///@{
   /// Drops this share, and takes the one of `other`. Two operators and not one that takes a Buffer:
   /// clang 14 never destroys the argument of `buffer = {}` in a template.
@@ -66,7 +66,8 @@ class Buffer {
   Buffer& operator=(Buffer&& other) noexcept {
     if (this == &other) return *this;
     release();
-    block_ = std::exchange(other.block_, nullptr);
+    block_ = other.block_;
+    other.block_ = nullptr;
     return *this;
   }
   ///@}

@@ -13,6 +13,7 @@
 #include "shardwise/comm/mesh_communicator.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/redistribute/number.hpp"
 
 namespace shardwise {
 
@@ -102,16 +103,16 @@ class GradientChecker {
   /// All ranks get the report of the first rank with the largest error.
   void agree() {
     C& ranks = model_.ranks();
+    const auto reduced = [&](auto number, Reduction reduction) {
+      return all_reduced(model_.run().backend, model_.run().pool, ranks, number, reduction);
+    };
     const double mine = report_.largest_error;
-    ranks.all_reduce(std::span<const double>(&mine, 1), std::span(&report_.largest_error, 1),
-                     Reduction::max);
+    report_.largest_error = reduced(mine, Reduction::max);
     const bool found_here = mine == report_.largest_error || std::isnan(mine);
-    const std::int32_t here = found_here ? ranks.rank() : ranks.size();
-    std::int32_t first = here;
-    ranks.all_reduce(std::span<const std::int32_t>(&here, 1), std::span(&first, 1), Reduction::min);
-    auto length = static_cast<std::int32_t>(report_.where.size());
-    ranks.broadcast(std::span(&length, 1), first);
-    report_.where.resize(static_cast<std::size_t>(length));
+    const int first = reduced(found_here ? ranks.rank() : ranks.size(), Reduction::min);
+    const auto length = static_cast<std::int64_t>(report_.where.size());
+    report_.where.resize(
+        static_cast<std::size_t>(reduced(first == ranks.rank() ? length : 0, Reduction::max)));
     auto* const text = reinterpret_cast<std::uint8_t*>(report_.where.data());
     ranks.broadcast(std::span(text, report_.where.size()), first);
   }

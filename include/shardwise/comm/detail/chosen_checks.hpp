@@ -16,6 +16,13 @@
 
 namespace shardwise::detail {
 
+/// The level with this name, if there is one.
+constexpr std::optional<CheckLevel> level_of(std::string_view text) {
+  for (const CheckLevel level : {CheckLevel::off, CheckLevel::local, CheckLevel::communicating})
+    if (name(level) == text) return level;
+  return std::nullopt;
+}
+
 /// What a rank tells the others about its checks.
 struct ChosenChecks {
   static constexpr const char* variable = "SHARDWISE_CHECKS";

@@ -42,7 +42,7 @@ struct CallText {
  private:
   template <std::size_t Room>
   static void put(const std::string& text, std::array<char, Room>& to) {
-    std::copy_n(text.begin(), std::min(text.size(), Room - 1), to.begin());
+    text.copy(to.data(), Room - 1);
   }
 };
 
