@@ -15,9 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -25,85 +23,19 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/checkpoint/new_files.hpp"
 #include "shardwise/checkpoint/part.hpp"
 #include "shardwise/checkpoint/safetensors_header.hpp"
 #include "shardwise/checkpoint/tensor_files.hpp"
-#include "shardwise/checkpoint/tensor_names.hpp"
 #include "shardwise/checkpoint/whole_tensor.hpp"
+#include "shardwise/checkpoint/write_part.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
 #include "shardwise/model/agree.hpp"
 
 namespace shardwise {
 
-/// Options of saving, the same on all ranks.
-struct SaveOptions {
-  TensorNames names{};  ///< of tensors in the file
-  /// More bytes of tensors than this are split into several files with an index. A tensor is never
-  /// split, so a larger one has its own file.
-  std::uint64_t max_shard_bytes = 5'000'000'000;
-  /// Stored in the file, and returned on loading.
-  std::map<std::string, std::string> metadata{};
-  /// Tensors of the caller, in memory of the host, beside those of the model:
-  /// `{part_of("data.mean", mean.view())}`.
-  std::vector<TensorPart> own{};
-};
-
 namespace detail {
-
-/// One file to be written.
-struct NewFile {
-  std::filesystem::path path;
-  SafetensorsHeader header;
-  std::string first_bytes;           // length and header
-  std::vector<WholeTensor> tensors;  // in order of their offsets
-
-  std::uint64_t data_bytes() const {
-    return tensors.empty() ? 0 : header.tensors.at(tensors.back().name()).end;
-  }
-};
-
-/// Throws argument_error if a file cannot have tensors of these names and rows.
-inline void check_names(const std::vector<WholeTensor>& tensors) {
-  for (const WholeTensor& tensor : tensors) {
-    std::size_t end = 0;  // of the rows so far
-    const bool is_once =
-        std::all_of(tensor.parts.begin(), tensor.parts.end(), [&](const auto& part) {
-          return std::exchange(end, end + part.rows()) == part.file.first_row;
-        });
-    if (is_once && tensor.name() != "__metadata__") continue;
-    throw argument_error({"checkpoint: two tensors are to be ", in_quotes(tensor.name()),
-                          " or the same rows of it, or that name is the format's own; look at the "
-                          "names in the options"});
-  }
-}
-
-/// Distributes the tensors over files, those of wide dtypes first, so that all are aligned.
-inline std::vector<NewFile> cut_into_files(std::vector<WholeTensor> tensors,
-                                           const SaveOptions& options) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const WholeTensor& a, const WholeTensor& b) {
-    return a.dtype().bits > b.dtype().bits;
-  });
-  std::vector<NewFile> files(1);
-  for (WholeTensor& tensor : tensors) {
-    const std::uint64_t bytes = tensor.bytes();
-    std::uint64_t begin = files.back().data_bytes();
-    if (begin > 0 && begin + bytes > options.max_shard_bytes) {
-      files.emplace_back();
-      begin = 0;
-    }
-    NewFile& file = files.back();
-    const TensorInfo info{tensor.dtype(), file_shape(tensor.shape), begin, begin + bytes};
-    file.header.tensors.emplace(tensor.name(), info);
-    file.tensors.push_back(std::move(tensor));
-  }
-  for (NewFile& file : files) {
-    file.header.metadata = options.metadata;
-    file.header.metadata.emplace("format", "pt");  // of PyTorch: Hugging Face's readers need it
-    file.first_bytes = safetensors_header_bytes(file.header);
-  }
-  return files;
-}
 
 /// How the name of a shard ends behind the stem of its checkpoint's name:
 /// "-b-00002-of-00003.safetensors". Successive checkpoints of one name alternate between the
@@ -145,60 +77,6 @@ inline std::set<std::string> shards_in_use(const std::filesystem::path& path) {
   } catch (const data_error&) {  // no index: nothing is in use
   }
   return shards;
-}
-
-/// Copies `count` elements from memory to the front of `scratch`, without gaps. `scratch` has room
-/// for all bytes from the first to the last of them.
-inline std::span<std::byte> gathered(const TensorPart& part, std::size_t first, std::size_t count,
-                                     std::span<std::byte> scratch) {
-  const std::size_t bytes = part.element_bytes();
-  const std::byte* in = part.memory + first * part.stride;
-  if (!part.is_on_host()) {
-    part.to_host(in, scratch.first(part.span_of(count)));
-    in = scratch.data();
-  }
-  for (std::size_t i = 0; i < count; ++i) {  // never overwrites elements that are still to be read
-    std::memmove(scratch.data() + i * bytes, in + i * part.stride, bytes);
-  }
-  return scratch.first(count * bytes);
-}
-
-/// The part with its elements in the order of the file. If that is another order than in memory,
-/// they are copied to `turned`.
-inline TensorPart in_order_of_file(const TensorPart& part, std::vector<std::byte>& turned) {
-  TensorPart ordered = part;
-  if (!part.file.transposed) return ordered;
-  std::vector<std::byte> there;
-  if (!part.is_on_host()) {
-    there.resize(part.span_of(part.elements()));
-    part.to_host(part.memory, there);
-  }
-  const std::size_t bytes = part.element_bytes();
-  turned.resize(part.elements() * bytes);
-  transpose(part.is_on_host() ? part.memory : there.data(), part.local[part.row_axis()].extent(),
-            part.local[part.file.ones].extent(), part.stride, bytes, turned.data());
-  ordered.memory = turned.data();
-  ordered.stride = bytes;
-  ordered.to_host = nullptr;
-  return ordered;
-}
-
-/// Writes the share of `writer` of the elements of a box of one tensor of the model, in the order
-/// of the file. The file's tensor begins at `begin` in the file.
-inline void write_box(const File& file, std::uint64_t begin, const TensorPart& part, Place writer,
-                      std::span<std::byte> scratch) {
-  const std::size_t bytes = part.element_bytes();
-  const bool is_as_in_file = part.is_on_host() && part.stride == bytes;
-  const std::size_t most = is_as_in_file ? part.elements() : scratch.size() / part.stride;
-  for_each_written_run(part, writer, [&](std::size_t whole, std::size_t local, std::size_t count) {
-    for (std::size_t done = 0; done < count; done += most) {
-      const std::size_t now = std::min(most, count - done);
-      const std::span<const std::byte> piece =
-          is_as_in_file ? std::span(part.memory + (local + done) * part.stride, now * bytes)
-                        : gathered(part, local + done, now, scratch);
-      file.write(begin + (whole + done) * bytes, piece);
-    }
-  });
 }
 
 /// The files of one save, on one rank. They are removed if the save fails.
@@ -321,19 +199,6 @@ class Saving {
   // As long as a file has this name, the index does not count. Empty before the index is renamed.
   std::filesystem::path unpublished_while_;
 };
-
-/// The tensors to save, checked as far as possible without the disk.
-inline std::vector<NewFile> plan_save(const std::filesystem::path& path,
-                                      const std::vector<TensorPart>& parts,
-                                      const SaveOptions& options) {
-  if (path.extension() != ".safetensors" || path.stem().empty()) {
-    throw argument_error(
-        {"checkpoint ", path.string(), ": the name of a checkpoint ends in .safetensors"});
-  }
-  std::vector<WholeTensor> tensors = whole_tensors(parts);
-  check_names(tensors);
-  return cut_into_files(std::move(tensors), options);
-}
 
 /// A hash of all headers, and of the rows of all parts.
 inline std::uint64_t fingerprint_of(const std::vector<NewFile>& files,
