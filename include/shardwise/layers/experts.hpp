@@ -173,7 +173,8 @@ class Experts : public detail::ExpertLayouts<S> {
     auto logits = detail::take_array<T>(frame, rows * sizes_.experts);
     state.router.forward(rows, x.data(), weight<of_router>(frame), nullptr, Activation::none,
                          logits.data());
-    auto routing = routed(frame, rows, logits.data());
+    auto routing = detail::routed<accumulate_t<T>>(frame, logits.data(), rows, sizes_.experts,
+                                                   sizes_.chosen, held(frame));
     auto gate = detail::take_array<T>(frame, most * sizes_.hidden);
     auto up = detail::take_array<T>(frame, most * sizes_.hidden);
     const auto hidden = detail::take_array<T>(frame, most * sizes_.hidden);
@@ -188,7 +189,8 @@ class Experts : public detail::ExpertLayouts<S> {
                             of.gate + at);
       products.up.forward(slots, rows_here, weight<of_up>(frame, e), nullptr, Activation::none,
                           of.up + at);
-      for_each_slot(frame, first, slots, detail::WeighedHidden<T>{of, hidden.data()});
+      detail::for_each_slot(frame.backend(), of.hidden, first, slots,
+                            detail::WeighedHidden<T>{of, hidden.data()});
       products.down.forward(slots, hidden.data() + at, weight<of_down>(frame, e), nullptr,
                             Activation::none, rows_here);
     });
@@ -269,42 +271,11 @@ class Experts : public detail::ExpertLayouts<S> {
     return frame.template gradient_data<Which>() + e * sizes_.hidden * sizes_.features;
   }
 
-  template <class Frame, class T>
-  auto routed(Frame& frame, std::size_t rows, const T* logits) const {
-    using A = accumulate_t<T>;
-    detail::Routing<A> routing{rows, sizes_.chosen, held(frame)};
-    const std::size_t choices = rows * sizes_.chosen;
-    routing.experts = detail::take_array<std::size_t>(frame, choices);
-    routing.weights = detail::take_array<A>(frame, choices);
-    routing.slots = detail::take_array<std::size_t>(frame, choices);
-    routing.choices = detail::take_array<std::size_t>(frame, slots_of(frame, rows));
-    routing.begins = detail::take_array<std::size_t>(frame, routing.held.size + 1);
-    routing.counts = detail::take_array<std::size_t>(frame, routing.held.size);
-    const auto row = detail::take_array<A>(frame, sizes_.experts);
-    for (std::size_t r = 0; r < rows; ++r) {
-      std::size_t* const chosen = routing.experts.data() + r * sizes_.chosen;
-      for (std::size_t e = 0; e < sizes_.experts; ++e)
-        row[e] = static_cast<A>(logits[r * sizes_.experts + e]);
-      detail::choose_largest(row.data(), sizes_.experts, sizes_.chosen, chosen);
-      detail::put_softmax(
-          sizes_.chosen, row[chosen[0]], [&](std::size_t c) { return row[chosen[c]]; },
-          routing.weights.data() + r * sizes_.chosen);
-    }
-    detail::assign_slots(routing);
-    return routing;
-  }
-
   template <class T, class A>
   detail::ExpertHidden<T> hidden_of(const detail::Routing<A>& routing,
                                     const detail::PooledArray<T>& gate,
                                     const detail::PooledArray<T>& up) const {
     return {routing.choices.data(), routing.weights.data(), sizes_.hidden, gate.data(), up.data()};
-  }
-
-  template <class Frame, class F>
-  void for_each_slot(Frame& frame, std::size_t first, std::size_t slots, const F& f) const {
-    for (std::size_t slot = first; slot < first + slots; ++slot)
-      frame.backend().for_each(sizes_.hidden, f(slot));
   }
 
   template <class Frame, class A, class T>
@@ -339,7 +310,8 @@ class Experts : public detail::ExpertLayouts<S> {
       for (std::size_t slot = begin; slot < begin + slots; ++slot)
         if (of.choices[slot] != detail::nowhere)
           slopes[of.choices[slot]] = detail::weight_slope(of, hidden, slot);
-      for_each_slot(frame, begin, slots, detail::HiddenBack<T>{of, hidden});
+      detail::for_each_slot(frame.backend(), of.hidden, begin, slots,
+                            detail::HiddenBack<T>{of, hidden});
       const Write write = frame.write();
       products.down.backward_weight(slots, hidden + at, dy, write, gradient<of_down>(frame, e),
                                     nullptr);

@@ -126,4 +126,11 @@ struct HiddenBack {
   }
 };
 
+/// Calls f(slot)(i) for each of `hidden` elements of `slots` slots, from number `first` on.
+template <class B, class F>
+void for_each_slot(B& backend, std::size_t hidden, std::size_t first, std::size_t slots,
+                   const F& f) {
+  for (std::size_t slot = first; slot < first + slots; ++slot) backend.for_each(hidden, f(slot));
+}
+
 }  // namespace shardwise::detail

@@ -111,4 +111,29 @@ void assign_slots(Routing<A>& routing) {
   });
 }
 
+/// The experts that rows choose by their logits [rows, experts], and the slots in which the rank's
+/// experts `held` compute them.
+template <class A, class Frame, class T>
+Routing<A> routed(Frame& frame, const T* logits, std::size_t rows, std::size_t experts,
+                  std::size_t chosen, Interval held) {
+  Routing<A> routing{rows, chosen, held};
+  routing.experts = take_array<std::size_t>(frame, rows * chosen);
+  routing.weights = take_array<A>(frame, rows * chosen);
+  routing.slots = take_array<std::size_t>(frame, rows * chosen);
+  routing.choices = take_array<std::size_t>(frame, most_slots(rows, chosen, held.size));
+  routing.begins = take_array<std::size_t>(frame, held.size + 1);
+  routing.counts = take_array<std::size_t>(frame, held.size);
+  const auto row = take_array<A>(frame, experts);
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::size_t* const of_row = routing.experts.data() + r * chosen;
+    for (std::size_t e = 0; e < experts; ++e) row[e] = static_cast<A>(logits[r * experts + e]);
+    choose_largest(row.data(), experts, chosen, of_row);
+    put_softmax(
+        chosen, row[of_row[0]], [&](std::size_t c) { return row[of_row[c]]; },
+        routing.weights.data() + r * chosen);
+  }
+  assign_slots(routing);
+  return routing;
+}
+
 }  // namespace shardwise::detail
