@@ -151,7 +151,7 @@ inline std::string to_string(const MeshOrder& order) {
 
 /// The place of a rank along each axis of a mesh.
 struct MeshPlace {
-  std::array<Place, mesh_axes.size()> places{};  ///< in the order of `mesh_axes`
+  Place places[mesh_axes.size()]{};  ///< in the order of `mesh_axes`
 
   ///@{
   /// Along `axis`.

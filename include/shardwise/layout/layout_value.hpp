@@ -1,7 +1,6 @@
 #pragma once
 // Layouts as values: for code that is compiled once, and not for every layout or pair of layouts.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -57,7 +56,7 @@ struct MeshLayoutValue {
     LayoutValue layout;
   };
 
-  std::array<LayoutValue, mesh_axes.size()> layouts{};  // in the order of mesh_axes
+  LayoutValue layouts[mesh_axes.size()]{};  // in the order of mesh_axes
 
   constexpr MeshLayoutValue() = default;
   /// A layout over one axis of ranks is one along `tensor`.

@@ -31,7 +31,7 @@ struct StepCost {
   /// The same wires along all axes.
   static constexpr StepCost on(const Wires& wires) {
     StepCost cost;
-    cost.along.fill(wires);
+    for (Wires& one : cost.along) one = wires;
     return cost;
   }
   ///@{

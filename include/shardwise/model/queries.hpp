@@ -173,7 +173,9 @@ class MemoryVisitor : public WalkVisitor {
   constexpr Values open(const L&, const Shape& in) {
     if constexpr (Returns && Recomputes<L>) {
       keep<In>(in);
-      return std::exchange(values_, {});
+      const Values around = values_;
+      values_ = {};
+      return around;
     } else {
       return {};
     }

@@ -1,7 +1,6 @@
 #pragma once
 // The sequences of the batch that a model runs on.
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -25,7 +24,7 @@ inline void find_places(std::span<const Segment> segments, const Shape& batch, T
   const std::size_t position = sequence_position(batch);
   const std::size_t length = batch[position].extent();
   const std::size_t rows = batch.elements(0, position + 1);
-  std::fill_n(places, rows, TokenPlace{});
+  for (std::size_t r = 0; r < rows; ++r) places[r] = {};
   for (std::size_t number = 0; number < segments.size(); ++number) {
     const Segment& one = segments[number];
     const auto refuse = [&](const char* why) { refuse_segment(number, one, batch, why); };
