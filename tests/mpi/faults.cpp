@@ -265,6 +265,23 @@ TEST_CASE("a rank that hears in a message that another has left tells those who 
   }
 }
 
+TEST_CASE("a rank that leaves after a message tells every rank that waits for its next one") {
+  MpiCommunicator world = checked_ranks();
+  if (World::get().lacks(2)) return;
+  const int last = world.size() - 1;
+  std::optional<MpiCommunicator> group = world.split(0, 0);
+  if (world.rank() == last) {
+    group->send(std::span<const float>(some), 0);
+    group.reset();
+  } else {
+    if (world.rank() == 0) group->receive(std::span(some), last);
+    if (world.rank() <= 1)
+      CHECK(contains(message_of<peer_error>([&] { group->receive(std::span(some), last); }),
+                     "rank " + std::to_string(last) + " has left the group"));
+  }
+  world.barrier();
+}
+
 TEST_CASE("what ended groups have left unread reaches no later one") {
   MpiCommunicator world = checked_ranks();
   for (int round = 0; round < 50; ++round) {

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
@@ -286,6 +287,11 @@ TEST_CASE("more than 16 ranks add along a tree, and compare calls, in log2 P mes
     CHECK(data[63] == size);
     const auto headers = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(size - 1)));
     CHECK(seen.size() == headers + messages_of_sum(ranks.rank(), size));
+    seen.clear();
+    is_watching = true;
+    { const MpiCommunicator ended = std::move(ranks); }
+    is_watching = false;
+    CHECK(seen.size() == 2 * headers);  // for those that wait in a collective, and for a message
   }
 }
 

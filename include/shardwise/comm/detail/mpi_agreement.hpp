@@ -61,14 +61,21 @@ class Agreement {
   Agreement& operator=(const Agreement&) = delete;
 
   /// Tells the other ranks that this one leaves, and does not wait: ranks that wait for this one
-  /// get a peer_error.
+  /// get a peer_error. In a larger group they hear it in the rounds; and in a wait for a message
+  /// of this rank if it has sent or received one in the group, or if they hear its rounds, because
+  /// a message from each rank to each is too much for thousands of ranks.
   ~Agreement() {
     if (is_read_) static_cast<void>(outbox_.release());
     static_cast<void>(parting_.release());
     if (is_finalized()) return;
-    for (std::size_t r = 0; r < calls_.size(); ++r)
-      for (const int tag : {collective_tag_, message_tag_})
-        if (r != rank_) channel_->send_left(world_ranks_[r], tag);
+    const auto tell = [&](int tag) {
+      return [this, tag](std::size_t r) { channel_->send_left(world_ranks_[r], tag); };
+    };
+    for_each_hearer(tell(collective_tag_));
+    if (has_messages_)
+      for_each_other(tell(message_tag_));
+    else
+      for_each_hearer(tell(message_tag_));
   }
 
   /// Returns if all ranks are about to make this call. Otherwise throws the same on all ranks: a
@@ -108,7 +115,8 @@ class Agreement {
   }
 
   /// Tells the receiver about a message; `message` must stay until `request` is done.
-  void announce(const ControlMessage& message, int to, MPI_Request* request) const {
+  void announce(const ControlMessage& message, int to, MPI_Request* request) {
+    has_messages_ = true;
     check(MPI_Isend(&message, ControlMessage::bytes, MPI_BYTE,
                     world_ranks_[static_cast<std::size_t>(to)], message_tag_, channel_->comm(),
                     request),
@@ -118,6 +126,7 @@ class Agreement {
   /// The call that sends the next message of rank `call.root`. Throws a peer_error if that rank has
   /// left or does not send in time.
   Call next_message(const Call& call) {
+    has_messages_ = true;
     const auto from = static_cast<std::size_t>(call.root);
     throw_if_left(call, from);
     ControlMessage message;
@@ -143,6 +152,20 @@ class Agreement {
   /// At least the number of rounds of compare_in_rounds.
   static std::size_t most_rounds(std::size_t ranks) {
     return static_cast<std::size_t>(std::bit_width(ranks));
+  }
+
+  template <class F>
+  void for_each_other(F f) const {
+    for (std::size_t r = 0; r < calls_.size(); ++r)
+      if (r != rank_) f(r);
+  }
+
+  /// Calls f(rank) for those that receive the control messages of this rank before a collective.
+  template <class F>
+  void for_each_hearer(F f) const {
+    if (exchange_.is_direct()) return for_each_other(f);
+    for_each_skip(static_cast<int>(rank_), static_cast<int>(calls_.size()),
+                  [&](const SkipRound& round) { f(static_cast<std::size_t>(round.to)); });
   }
 
   /// Each rank sends its call to each. Returns whether all are the same.
@@ -250,8 +273,8 @@ class Agreement {
   void tell_others_of(std::size_t who) {
     if (parting_) return;
     parting_ = std::make_unique<ControlMessage>(ControlMessage::given_up_for(who));
-    for (std::size_t r = 0; r < calls_.size(); ++r)
-      if (r != rank_) channel_->send(*parting_, world_ranks_[r], collective_tag_);
+    for_each_hearer(
+        [&](std::size_t r) { channel_->send(*parting_, world_ranks_[r], collective_tag_); });
   }
 
   void throw_if_left(const Call& call, std::size_t rank) const {
@@ -282,6 +305,7 @@ class Agreement {
   std::vector<ControlMessage> calls_;         // of the current call, by rank
   std::unique_ptr<ControlMessage[]> outbox_;  // what this rank sends in each round
   std::vector<int> hearers_;                  // the world ranks that it sends to
+  bool has_messages_ = false;                 // whether this rank has sent or received one
   bool is_read_ = false;                      // by MPI, also when this rank has left
   std::unique_ptr<ControlMessage> parting_;   // what it told when it heard that another has left
   std::vector<MPI_Request> requests_;         // receives, then sends
