@@ -24,9 +24,6 @@ settings="--cfg=smpi/simulate-computation:no --cfg=smpi/bw-factor:0:1
 # shorter ones a simulation takes up to three times as long.
 poll=1e-5
 
-# Each rank is a thread of the system: what the library notes for a thread is then that of a rank.
-contexts=thread
-
 run() { # run RANKS RANKS_PER_HOST MESH [times]: the output is in $work/out
   i=0
   while [ "$i" -lt "$1" ]; do
@@ -34,7 +31,7 @@ run() { # run RANKS RANKS_PER_HOST MESH [times]: the output is in $work/out
     i=$((i + 1))
   done >"$work/hosts"
   timeout 200 "$launcher" -np "$1" -hostfile "$work/hosts" -platform "$work/platform.xml" $settings \
-    --cfg=smpi/test:$poll --cfg=contexts/factory:$contexts --log=root.thresh:critical "$program" "$3" $4 >"$work/out" 2>&1 </dev/null ||
+    --cfg=smpi/test:$poll --log=root.thresh:critical "$program" "$3" $4 >"$work/out" 2>&1 </dev/null ||
     fail "$1 ranks on $3 ended with status $?"
 }
 
@@ -65,11 +62,7 @@ run 1 1 tensor=1
 alone=$(grep loss "$work/out")
 [ "$(echo "$alone" | wc -l)" = 2 ] || fail "one rank did not train two steps"
 
-contexts=raw  # 64 threads take six times as long; without checks of calls, nothing is noted
-export SHARDWISE_CHECKS=local
 run 64 4 data=16,tensor=4
-unset SHARDWISE_CHECKS
-contexts=thread
 [ "$(grep loss "$work/out")" = "$alone" ] || fail "the losses of one rank are: $alone"
 expect '^mesh data=16,tensor=4: 64 ranks on 16 machines$'
 expect '^data 15: node15 60 61 62 63$'
