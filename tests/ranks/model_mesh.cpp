@@ -583,6 +583,31 @@ TEST_CASE(
   check_mentions(told({.data = 2, .tensor = 2}, 2, "3.bias"), {alike + "3.bias of rank 2. "});
 }
 
+TEST_CASE("moments that have drifted are told, also where ranks keep shares of them") {
+  const auto told = [](const mesh& sizes, Keep keep, int rank) {
+    std::vector<std::string> said(static_cast<std::size_t>(sizes.size()));
+    on_mesh(sizes, [&](Ranks& ranks) {
+      Mlp model(ranks, Seed{5});
+      Optimizer optimizer(model, Sgd{.learning_rate = 0.1, .momentum = 0.9}, keep);
+      compare_held(model, optimizer);
+      model.visit_stored([&](auto& parameter) {
+        if (ranks.rank() == rank && parameter.name == "0.weight")
+          optimizer.moments_of(parameter.slot)[0] += 1e-9;
+      });
+      compare_held(model);
+      said[static_cast<std::size_t>(ranks.rank())] =
+          message_of<collective_error>([&] { compare_held(model, optimizer); });
+    });
+    for (const std::string& text : said) CHECK(text == said[0]);
+    return said[0];
+  };
+  const std::string of = "must hold alike: the moments of 0.weight of ";
+  check_mentions(told({.data = 3, .tensor = 2}, Keep::whole, 3), {of + "rank 3. "});
+  check_mentions(told({.replica = 3, .data = 2}, Keep::state_over_data, 2), {of + "rank 2. "});
+  check_mentions(told({.replica = 2, .data = 2}, Keep::state_over_data, 0), {of + "ranks 0, 2. "});
+  CHECK(told({.data = 2, .tensor = 2}, Keep::state_over_data, 0).empty());  // no rank has the same
+}
+
 TEST_CASE("ranks of one tensor group that are given unlike slices are told in the first step") {
   const auto told = [](bool other_input, bool other_labels, const MeshPlace& where) {
     return message_of<collective_error>([&] {

@@ -15,6 +15,7 @@
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/model/host_ranks.hpp"
 #include "shardwise/train/given_alike.hpp"
+#include "shardwise/train/optimizer.hpp"
 
 namespace shardwise {
 
@@ -27,6 +28,15 @@ struct HeldAlike {
 
   GrowingList<std::string> names;
   GrowingList<std::int64_t> marks;
+
+  /// Adds what this rank holds of a tensor or of other elements in memory: one of these shards.
+  template <class Context, class Held>
+  void add(Run<Context>& run, const std::string& name, Place shard, const Held& held) {
+    for (int k = 0; k < shard.size; ++k) {
+      names.add(name);
+      marks.add(k == shard.rank ? fingerprint_of_held(run, held) : not_held);
+    }
+  }
 };
 
 /// The shard of a tensor that this rank holds, and the number of shards; no shard if no other rank
@@ -41,23 +51,47 @@ Place shard_held(const Run<Context>& run) {
   return {.rank = 0, .size = 0};
 }
 
+/// The same for a share that ranks along `data` divide a shard into.
+template <class Context>
+Place share_held([[maybe_unused]] const Run<Context>& run) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    const Place shard = run.all_ranks.place()[MeshAxis::tensor];
+    const Place share = run.all_ranks.place()[MeshAxis::data];
+    const int shares = shard.size * share.size;
+    if (shares < run.all_ranks.size()) return {shard.rank * share.size + share.rank, shares};
+  }
+  return {.rank = 0, .size = 0};
+}
+
 template <class M>
 HeldAlike held_alike(M& model) {
   HeldAlike held;
   const auto add = [&](const auto& tensor) {
-    const Place shard = shard_held<std::remove_cvref_t<decltype(tensor.value)>>(model.run());
-    for (int k = 0; k < shard.size; ++k) {
-      held.names.add(tensor.name);
-      held.marks.add(k == shard.rank ? fingerprint_of_held(model.run(), tensor.value)
-                                     : HeldAlike::not_held);
-    }
+    held.add(model.run(), tensor.name,
+             shard_held<std::remove_cvref_t<decltype(tensor.value)>>(model.run()), tensor.value);
   };
   model.visit_parameters(add);
   model.visit_buffers(add);
   return held;
 }
 
-/// Reduces them over the ranks. A collective.
+/// The same of an optimizer's moments, which lie as its parameters do, or are cut over `data`.
+template <class M, UpdateRule Rule>
+void add_moments(HeldAlike& held, M& model, Optimizer<Rule, M>& optimizer) {
+  const std::size_t count = optimizer.rule().moments();
+  if (count == 0) return;
+  model.visit_stored([&](auto& parameter) {
+    const Place shard =
+        optimizer.keep() == Keep::whole
+            ? shard_held<std::remove_cvref_t<decltype(parameter.value)>>(model.run())
+            : share_held(model.run());
+    const std::span moments(optimizer.moments_of(parameter.slot),
+                            count * optimizer.kept_of(parameter.slot).size);
+    held.add(model.run(), "the moments of " + parameter.name, shard, moments);
+  });
+}
+
+/// Reduces those of the ranks over the ranks. A collective.
 template <AgreeingRanks R>
 void reduce_marks(R& ranks, GrowingList<std::int64_t>& marks, Reduction reduction) {
   const std::span all(marks.begin(), marks.size());
@@ -94,45 +128,59 @@ inline std::string other_ranks(const std::int64_t* of_ranks, std::size_t size) {
   return ranks_text(holders);
 }
 
-}  // namespace detail
-
-/// Compares, bit by bit through a fingerprint, the parameters and the buffers of layers that
-/// several ranks hold alike, and so finds a rank whose numbers have drifted away from those of the
-/// others. All ranks hold alike what is `Invariant`; on a mesh, ranks that differ only along axes
-/// of samples hold the same shards of the rest. Numbers drift by another processor or library, a
-/// fault in its memory, or a program that changed them on some ranks. Call it between two steps,
-/// every N of them. What an optimizer keeps is not compared; if it differs, parameters differ after
-/// the next step. A collective; for the model of one stage of a pipeline, of the ranks of this
-/// stage.
-/// sends    an all-reduce of two int64 for each whole tensor and each shard; if some differ, one of
-///          one int64 for each of the first 8 and each rank
-/// throws   collective_error on every rank, with the tensors and the ranks that differ from most of
-///          those that hold the same
+/// What compare_held does, which documents it.
 template <class M>
-void compare_held(M& model) {
-  const detail::HeldAlike held = detail::held_alike(model);
+void require_alike(M& model, const HeldAlike& held) {
   HostRanks ranks(model.run(), model.ranks());
   const auto size = static_cast<std::size_t>(ranks.size());
   if (size == 1 || held.marks.empty()) return;
-  const detail::GrowingList<std::size_t> some = detail::drifted(ranks, held.marks);
+  const GrowingList<std::size_t> some = drifted(ranks, held.marks);
   if (some.empty()) return;
   const std::size_t named = std::min<std::size_t>(some.size(), 8);
   // Of each shard that the text names, those of all ranks.
-  auto all = detail::GrowingList<std::int64_t>::of_size(named * size);
+  auto all = GrowingList<std::int64_t>::of_size(named * size);
   for (std::size_t i = 0; i < named; ++i)
     all[i * size + static_cast<std::size_t>(ranks.rank())] = held.marks[some[i]];
-  detail::reduce_marks(ranks, all, Reduction::sum);
+  reduce_marks(ranks, all, Reduction::sum);
   std::string text;
   for (std::size_t i = 0; i < named; ++i) {
-    text += detail::sentence({text.empty() ? "" : "; ", held.names[some[i]], " of ",
-                              detail::other_ranks(&all[i * size], size)});
+    text += sentence({text.empty() ? "" : "; ", held.names[some[i]], " of ",
+                      other_ranks(&all[i * size], size)});
   }
-  if (some.size() > named) text += detail::sentence({" and ", some.size() - named, " more"});
+  if (some.size() > named) text += sentence({" and ", some.size() - named, " more"});
   throw collective_error(
       {"before step ", model.step(),
        " ranks hold other numbers of what they must hold alike: ", text,
        ". Their results are wrong from now on: load the last checkpoint on all ranks, and look at "
        "the machines of the ranks named here"});
 }
+
+}  // namespace detail
+
+///@{
+/// Compares, bit by bit through a fingerprint, the parameters and the buffers of layers that
+/// several ranks hold alike, and so finds a rank whose numbers have drifted away from those of the
+/// others. All ranks hold alike what is `Invariant`; on a mesh, ranks that differ only along axes
+/// of samples hold the same shards of the rest. Numbers drift by another processor or library, a
+/// fault in its memory, or a program that changed them on some ranks. Call it between two steps,
+/// every N of them. With the model's optimizer, its moments too: those that differ change
+/// parameters in the next step. A collective; for the model of one stage of a pipeline, of the
+/// ranks of this stage.
+/// sends    an all-reduce of two int64 for each whole tensor and each shard; if some differ, one of
+///          one int64 for each of the first 8 and each rank
+/// throws   collective_error on every rank, with the tensors and the ranks that differ from most of
+///          those that hold the same; argument_error for another model's optimizer
+template <class M>
+void compare_held(M& model) {
+  detail::require_alike(model, detail::held_alike(model));
+}
+template <class M, UpdateRule Rule>
+void compare_held(M& model, Optimizer<Rule, M>& optimizer) {
+  detail::require_own(model, optimizer, "compare_held");
+  detail::HeldAlike held = detail::held_alike(model);
+  detail::add_moments(held, model, optimizer);
+  detail::require_alike(model, held);
+}
+///@}
 
 }  // namespace shardwise

@@ -294,6 +294,26 @@ TEST_CASE("a rank whose parameter has drifted is told with the parameter, on eve
                  "rank 1. "));
 }
 
+TEST_CASE("a rank whose moments have drifted is told with the parameter, on every rank") {
+  std::vector<std::string> said(3, "no error");
+  run_ranks(3, [&](ThreadCommunicator& ranks) {
+    Model<Mlp, Context<float, Reference, ThreadCommunicator>> model(ranks, Seed{1});
+    Optimizer optimizer(model, Adam{});
+    model.visit_parameters([&](auto& parameter) {
+      if (ranks.rank() == 1 && parameter.name == "2.bias")
+        optimizer.moments_of(parameter.slot)[2 * parameter.value.size() - 1] = 1e-6F;
+    });
+    compare_held(model);
+    try {
+      compare_held(model, optimizer);
+    } catch (const collective_error& e) {
+      said[static_cast<std::size_t>(ranks.rank())] = e.what();
+    }
+  });
+  for (const std::string& text : said)
+    CHECK(contains(text, "must hold alike: the moments of 2.bias of rank 1. Their results"));
+}
+
 TEST_CASE("split inputs and labels differ by right, in a smaller last batch too") {
   for (const int samples : {6, 5, 1})
     CHECK(told<Mlp, Sharded<Axis::batch>>(1, [&](int rank) {
