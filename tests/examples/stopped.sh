@@ -2,7 +2,10 @@
 # It makes the folder $work, which it removes at the end, and ends the process $job if there is one.
 work=$(mktemp -d)
 job=
-trap '[ -z "$job" ] || kill -s KILL "$job"; rm -r "$work"' EXIT
+trap '[ -z "$job" ] || { kill -s TERM "$job"; sleep 1; kill -s KILL "$job"; }; rm -r "$work"' EXIT
+
+# To the process $job; or, if that is a launcher, to a process that has left its number in $work/pid.
+terminate() { kill -s TERM "$(cat "$work/pid" 2>/dev/null || echo "$job")"; }
 
 # stop_run PROGRAM [ARGUMENT...]: starts a run that saves itself in $work/run after each step, and
 # sends it SIGTERM when it has. It must end with exit code 75. Sets $step to its last step.
@@ -13,7 +16,7 @@ stop_run() {
     kill -0 "$job" || break
     sleep 0.1
   done
-  kill -s TERM "$job"
+  terminate
   wait "$job"
   code=$?
   job=
