@@ -144,8 +144,8 @@ void require_alike(M& model, const HeldAlike& held) {
   reduce_marks(ranks, all, Reduction::sum);
   std::string text;
   for (std::size_t i = 0; i < named; ++i) {
-    text += sentence({text.empty() ? "" : "; ", held.names[some[i]], " of ",
-                      other_ranks(&all[i * size], size)});
+    text += sentence(
+        {text.empty() ? "" : "; ", held.names[some[i]], " of ", other_ranks(&all[i * size], size)});
   }
   if (some.size() > named) text += sentence({" and ", some.size() - named, " more"});
   throw collective_error(
