@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ranks/model_mesh.hpp"
+#include "shardwise/checkpoint/checkpoint_folder.hpp"
 #include "shardwise/checkpoint/training.hpp"
 #include "shardwise/checkpoint/weights.hpp"
 #include "shardwise/layers/stream.hpp"
@@ -137,19 +138,36 @@ void train(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedul
 }
 // end: train
 
+/// Calls f with two stages on each rank.
+template <auto Cut, class Layers, class F>
+void on_two_stages(const Layers& layers, MeshRanks<ThreadCommunicator>& ranks, Seed seed, F&& f) {
+  on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, 2>(layers, ranks, seed, shape_of(1), f);
+}
+
+/// Parameters of stages or ranks. Those that several have are the same.
+void add(Parameters& all, const Parameters& more) {
+  for (const auto& entry : more) {
+    const auto [place, is_new] = all.insert(entry);
+    CHECK((is_new || place->second == entry.second));
+  }
+}
+
 /// The same with two stages on each rank.
 template <auto Cut, class Layers>
 void train_chunks(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
-                  const std::vector<std::size_t>& sizes, Result& result) {
+                  const std::vector<std::size_t>& sizes, std::optional<double> norm,
+                  Result& result) {
   const auto use = [&](auto& chunks) {
     PipelineOptimizer optimizer(chunks, rule, Keep::state_over_data);
     const MicroBatches batches(sizes, chunks.place());
     for (int step = 0; step < steps; ++step)
       result.losses.push_back(train_pipeline_step(chunks, schedule, batches.inputs, batches.targets,
-                                                  CrossEntropy{}, optimizer));
+                                                  CrossEntropy{}, optimizer, {.clip_norm = norm}));
     int chunk = 0;
     chunks.for_each([&](auto& stage) {
-      collect(stage.model(), result.parameters);
+      Parameters of_stage;
+      collect(stage.model(), of_stage);
+      add(result.parameters, of_stage);
       int in_flight = 0, most = 0;
       for (const PipelineAction& action : schedule.of(ranks.place()[MeshAxis::pipeline].rank)) {
         if (action.chunk != chunk) continue;
@@ -163,8 +181,7 @@ void train_chunks(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& 
     });
     result.flights.push_back(0);
   };
-  on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, 2>(Layers{}, ranks, Seed{5}, shape_of(1),
-                                                             use);
+  on_two_stages<Cut>(Layers{}, ranks, Seed{5}, use);
 }
 
 /// With the parameters of all stages, the losses of each rank, and the flights of each stage.
@@ -177,16 +194,13 @@ Result on_pipeline(const mesh& sizes, const PipelineSchedule& schedule,
     if constexpr (Chunks == 1) {
       train<Cut, Layers>(ranks, schedule, micro_batches, norm, mine);
     } else {
-      train_chunks<Cut, Layers>(ranks, schedule, micro_batches, mine);
+      train_chunks<Cut, Layers>(ranks, schedule, micro_batches, norm, mine);
     }
   });
   Result result;
   for (Result& one : of_ranks) {
     CHECK(one.losses == of_ranks[0].losses);
-    for (const auto& entry : one.parameters) {
-      const auto [place, is_new] = result.parameters.insert(entry);
-      CHECK((is_new || place->second == entry.second));
-    }
+    add(result.parameters, one.parameters);
   }
   result.losses = of_ranks[0].losses;
   const std::size_t ranks_of_stage = of_ranks.size() / static_cast<std::size_t>(sizes.pipeline);
@@ -292,7 +306,7 @@ struct Tied
                  To<Invariant>, Remembers, ColumnParallelLinear<6, 7>, Relu,
                  RowParallelLinear<7, 6>, To<Sharded<Axis::batch>>, Borrows<Scale, LayerNorm<6>>,
                  To<Invariant>, Remembers, Borrows<Table, FromZero>, Linear<split::none, 6, 5>> {};
-constexpr std::array in_tied{CutPlace{7}};
+constexpr std::array in_tied{CutPlace{5}, CutPlace{7}, CutPlace{9}};
 
 /// A model of token ids, with a block that runs forward again.
 struct Text
@@ -390,60 +404,97 @@ PipelineSchedule chunk_after_chunk(int ranks, int count, int chunks) {
   return schedule;
 }
 
-}  // namespace
-
-TEST_CASE("two stages on each rank train as one rank, and with the bits of one on each") {
-  for (const auto& sizes : micro_batches) {
-    const int count = static_cast<int>(sizes.size());
-    const Result one = on_one_rank<Net>(std::accumulate(sizes.begin(), sizes.end(), std::size_t{}));
-    for (const mesh& on : {mesh{.pipeline = 2}, mesh{.pipeline = 2, .data = 2, .tensor = 2}}) {
-      mesh apart = on;
-      apart.pipeline = 4;
-      const Result each = on_pipeline<four>(apart, one_f_one_b(4, count), sizes);
-      std::vector schedules{chunk_after_chunk(2, count, 2)};
-      if (count % 2 == 0) schedules.push_back(interleaved_one_f_one_b(2, count, 2));
-      for (const PipelineSchedule& schedule : schedules) {
-        const Result all = on_pipeline<four, Net, 2>(on, schedule, sizes);
-        check_near(one, all);
-        CHECK(all.parameters == each.parameters);
-      }
-    }
+/// Trains with clipped gradients by two stages on each rank, and by one.
+template <auto Cut, class Layers>
+void check_two_on_each_rank(const mesh& on, const std::vector<std::size_t>& sizes) {
+  constexpr double norm = 0.25;
+  const int count = static_cast<int>(sizes.size());
+  const Result one =
+      on_one_rank<Layers>(std::accumulate(sizes.begin(), sizes.end(), std::size_t{}), norm);
+  mesh apart = on;
+  apart.pipeline = 4;
+  const Result each = on_pipeline<Cut, Layers>(apart, one_f_one_b(4, count), sizes, norm);
+  check_near(one, each);
+  std::vector schedules{chunk_after_chunk(2, count, 2)};
+  if (count % 2 == 0) schedules.push_back(interleaved_one_f_one_b(2, count, 2));
+  for (const PipelineSchedule& schedule : schedules) {
+    const Result all = on_pipeline<Cut, Layers, 2>(on, schedule, sizes, norm);
+    check_near(one, all);
+    CHECK(all.parameters == each.parameters);
   }
 }
 
+}  // namespace
+
+TEST_CASE("two stages on each rank train as one rank, and with the bits of one on each") {
+  for (const auto& sizes : micro_batches) check_two_on_each_rank<four, Net>({.pipeline = 2}, sizes);
+  check_two_on_each_rank<four, Net>({.pipeline = 2, .data = 2, .tensor = 2}, micro_batches[2]);
+}
+
 TEST_CASE("stages that share parameters train as one rank, with clipped gradients") {
-  for (const auto& sizes : {micro_batches[0], micro_batches[2]}) {
-    check_as_one_rank<in_tied, Tied>({.pipeline = 2, .data = 2, .tensor = 2}, sizes, 0.25);
-    check_as_one_rank<in_tied, Tied>({.pipeline = 2}, sizes, 0.25);
-  }
+  check_as_one_rank<in_tied, Tied>({.pipeline = 4, .tensor = 2}, micro_batches[0], 0.25);
+  check_two_on_each_rank<in_tied, Tied>({.pipeline = 2}, micro_batches[1]);
+  check_two_on_each_rank<in_tied, Tied>({.pipeline = 2, .data = 2, .tensor = 2}, micro_batches[2]);
 }
 
 namespace {
 
 // begin: evaluate
-template <class Stage>
-std::pair<double, std::size_t> evaluate(Stage& stage, const MicroBatches& batches) {
-  return {evaluate_pipeline_loss(stage, batches.inputs, batches.targets, CrossEntropy{}),
-          count_pipeline_correct(stage, batches.inputs, batches.targets)};
+template <class Stages>
+std::pair<double, std::size_t> evaluate(Stages& stages, const MicroBatches& batches) {
+  return {evaluate_pipeline_loss(stages, batches.inputs, batches.targets, CrossEntropy{}),
+          count_pipeline_correct(stages, batches.inputs, batches.targets)};
 }
 // end: evaluate
+
+/// What one rank gives for 20 samples, and whether stages give it, too.
+struct Evaluated {
+  std::vector<double> outputs{};
+  double loss = 0;
+  std::size_t correct = 0;
+
+  template <class Stages>
+  void check(Stages& stages) const {
+    const Place here = stages.all_ranks().place()[MeshAxis::pipeline];
+    MicroBatches batches({9, 1, 10}, stages.place());
+    std::size_t first = 0, called = 0;
+    evaluate_pipeline(stages, batches.inputs, [&](std::size_t batch, const auto& y) {
+      CHECK(batch == called++);
+      for_each_global_run(y, [&](std::size_t global, std::size_t local, std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i)
+          CHECK(std::abs(y.data()[local + i] - outputs[first + global + i]) < 1e-13);
+      });
+      first += y.global().elements();
+    });
+    CHECK(called == (here.rank + 1 == here.size ? 3 : 0));
+    const auto [mine, of_all] = evaluate(stages, batches);
+    CHECK(std::abs(mine - loss) < 1e-13);
+    CHECK(of_all == correct);
+    stages.for_each([](auto& stage) { CHECK(stage.model().step() == 1); });
+    if (here.rank == 0) batches.targets.pop_back();
+    CHECK(
+        contains(error_of([&] { count_pipeline_correct(stages, batches.inputs, batches.targets); }),
+                 "3 inputs and 2 targets were given"));
+    if (here.rank == 0) batches.inputs.pop_back();
+    CHECK(contains(error_of([&] { evaluate_pipeline(stages, batches.inputs, [](auto...) {}); }),
+                   "ranks disagree on what a pipeline evaluates"));
+  }
+};
 
 }  // namespace
 
 TEST_CASE("stages evaluate as one rank") {
-  std::vector<double> outputs;
-  double loss = 0;
-  std::size_t correct = 0;
+  Evaluated one;
   run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     Model<Net, Ctx> model(ranks, Seed{5});
     const MicroBatches batch({20}, ranks.place());
     const auto y = model.evaluate(batch.inputs[0]);
-    outputs.assign(y.data(), y.data() + y.size());
-    loss = evaluate_loss(model, batch.inputs[0], batch.targets[0], CrossEntropy{});
-    correct = count_correct(model, batch.inputs[0], batch.targets[0]);
+    one.outputs.assign(y.data(), y.data() + y.size());
+    one.loss = evaluate_loss(model, batch.inputs[0], batch.targets[0], CrossEntropy{});
+    one.correct = count_correct(model, batch.inputs[0], batch.targets[0]);
   });
-  REQUIRE((correct > 0 && correct < 20));
-  struct Ended : Sequential<Linear<split::output, 6, 5>, Identity> {};
+  REQUIRE((one.correct > 0 && one.correct < 20));
+  struct Ended : Sequential<Linear<split::none, 6, 5>, Identity> {};
   constexpr std::array before_identity{CutPlace{1}};  // its output is its input's memory
   run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, before_identity>(Ended{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
@@ -457,30 +508,9 @@ TEST_CASE("stages evaluate as one rank") {
     });
   });
   run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
-      MicroBatches batches({9, 1, 10}, stage.place());
-      std::size_t first = 0, called = 0;
-      evaluate_pipeline(stage, batches.inputs, [&](std::size_t batch, const auto& y) {
-        CHECK(batch == called++);
-        for_each_global_run(y, [&](std::size_t global, std::size_t local, std::size_t count) {
-          for (std::size_t i = 0; i < count; ++i)
-            CHECK(std::abs(y.data()[local + i] - outputs[first + global + i]) < 1e-13);
-        });
-        first += y.global().elements();
-      });
-      CHECK(called == (stage.is_last ? 3 : 0));
-      const auto [mine, of_all] = evaluate(stage, batches);
-      CHECK(std::abs(mine - loss) < 1e-13);
-      CHECK(of_all == correct);
-      CHECK(stage.model().step() == 1);
-      if (stage.is_first) batches.targets.pop_back();
-      CHECK(contains(
-          error_of([&] { count_pipeline_correct(stage, batches.inputs, batches.targets); }),
-          "3 inputs and 2 targets were given"));
-      if (stage.is_first) batches.inputs.pop_back();
-      CHECK(contains(error_of([&] { evaluate_pipeline(stage, batches.inputs, [](auto...) {}); }),
-                     "ranks disagree on what a pipeline evaluates"));
-    });
+    on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1),
+                                      [&](auto& stage) { one.check(stage); });
+    on_two_stages<four>(Net{}, ranks, Seed{5}, [&](auto& chunks) { one.check(chunks); });
   });
 }
 
@@ -652,8 +682,11 @@ struct AddsOne : Passes {
   }
 };
 using Square = Linear<split::none, 6, 6>;
-struct Small : Sequential<Owns<Table, Square>, AddsOne, Borrows<Table, Square>> {};
+struct Small
+    : Sequential<Owns<Table, Square>, AddsOne, Borrows<Table, Square>, Borrows<Table, Square>> {};
 constexpr std::array in_small{CutPlace{1}, CutPlace{2}};
+/// Of three stages that share parameters, the first of two ranks has two.
+constexpr std::array apart{CutPlace{1}, CutPlace{2}, CutPlace{3}};
 
 /// What each of three stages says to f(stage, optimizer, micro-batches, whether it is the last).
 /// The second has no parameters, and the others have the same.
@@ -711,16 +744,14 @@ namespace {
 
 constexpr DynamicLossScale scales{.initial = 0x1p30, .backoff = 0x1p-20};
 
-/// The result of three steps with a loss scale, of which the first overflows.
-template <class M, class TrainStep>
-void take_scaled_steps(M& model, TrainStep train, Result& result) {
-  Optimizer optimizer(model, rule);
+/// The losses of three steps with a loss scale, of which the first overflows.
+template <class Optimizers, class TrainStep>
+void take_scaled_steps(Optimizers& optimizer, TrainStep train, Result& result) {
   LossScaler scaler(scales);
   for (int i = 0; i < steps; ++i)
-    result.losses.push_back(train(optimizer, StepOptions{.clip_norm = 0.25, .scaler = &scaler}));
+    result.losses.push_back(train(StepOptions{.clip_norm = 0.25, .scaler = &scaler}));
   CHECK(scaler.state() == LossScaleState{.scale = 1024, .in_a_row = 2, .skipped = 1});
   CHECK(optimizer.steps() == 2);
-  collect(model, result.parameters);
 }
 
 }  // namespace
@@ -730,24 +761,46 @@ TEST_CASE("gradients that overflow in some stages make all stages skip the step"
   run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     Model<Small, Ctx> model(ranks, Seed{5});
     const MicroBatches batch({7}, ranks.place());
-    const auto step = [&](auto& optimizer, const StepOptions& options) {
+    Optimizer optimizer(model, rule);
+    const auto step = [&](const StepOptions& options) {
       return train_step(model, batch.inputs[0], batch.targets[0], CrossEntropy{}, optimizer,
                         options);
     };
-    take_scaled_steps(model, step, one);
+    take_scaled_steps(optimizer, step, one);
+    collect(model, one.parameters);
   });
+  const auto check = [&](auto& stages, auto& optimizer, const PipelineSchedule& schedule) {
+    const MicroBatches batches({3, 4}, stages.place());
+    Result mine;
+    const auto step = [&](const StepOptions& options) {
+      return train_pipeline_step(stages, schedule, batches.inputs, batches.targets, CrossEntropy{},
+                                 optimizer, options);
+    };
+    take_scaled_steps(optimizer, step, mine);
+    CHECK(difference(one.losses, mine.losses) < 1e-13);
+    Parameters all;
+    stages.for_each([&](auto& stage) {
+      Parameters of_stage;
+      collect(stage.model(), of_stage);
+      add(all, of_stage);
+    });
+    for (const auto& entry : all)
+      CHECK(difference(one.parameters.at(entry.first), entry.second) < 1e-13);
+  };
   run_mesh({.pipeline = 3, .data = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, in_small>(Small{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
-      const MicroBatches batches({3, 4}, stage.place());
-      Result mine;
-      const auto step = [&](auto& optimizer, const StepOptions& options) {
-        return train_pipeline_step(stage, gpipe(3, 2), batches.inputs, batches.targets,
-                                   CrossEntropy{}, optimizer, options);
-      };
-      take_scaled_steps(stage.model(), step, mine);
-      CHECK(difference(one.losses, mine.losses) < 1e-13);
-      for (const auto& entry : mine.parameters)
-        CHECK(difference(one.parameters.at(entry.first), entry.second) < 1e-13);
+      Optimizer optimizer(stage.model(), rule);
+      check(stage, optimizer, gpipe(3, 2));
+    });
+  });
+  run_mesh({.pipeline = 2, .data = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_two_stages<apart>(Small{}, ranks, Seed{5}, [&](auto& chunks) {
+      PipelineOptimizer optimizer(chunks, rule, Keep::state_over_data);
+      check(chunks, optimizer, interleaved_one_f_one_b(2, 2, 2));
+      chunks.for_each([](auto& stage) {
+        CHECK(contains(error_of([&] { clip_gradients(stage.model(), 1); }),
+                       "each rank has 2 stages, but clip_gradients was given 1 of them"));
+      });
     });
   });
 }
@@ -773,40 +826,56 @@ namespace {
 
 using File = std::filesystem::path;
 
-/// Loads `from` or, if it is empty, trains for a step; then saves to `to`.
-template <class M, class Train>
-void load_and_save(M& model, Train train, const File& from, const File& to) {
-  const TensorNames names{{"0.weight", "first"}, {"7.weight", "row"}};
-  Optimizer optimizer(model, rule, Keep::state_over_data);
-  RunPosition position{.sampler = {3, 4, 5}};
-  if (from.empty()) {
-    train(optimizer);
-    model.visit_buffers([](auto& one) { one.value.data()[0] = one.name == "4.number" ? 3 : 4; });
-  } else {
-    position = load_checkpoint(from, model, optimizer, {.names = names}).position;
-    CHECK(model.step() == 2);
-    CHECK(optimizer.steps() == 1);
-  }
-  save_checkpoint(to, model, optimizer, position, {.names = names});
+const TensorNames names{{"0.weight", "first"}, {"7.weight", "row"}};
+
+/// Loads a checkpoint, and saves it to `to`. `models` is a model or the stages of a rank.
+template <class M, class Optimizers>
+void load_and_save(M& models, Optimizers& optimizer, const File& from, const File& to) {
+  const RunPosition position = load_checkpoint(from, models, optimizer, {.names = names}).position;
+  detail::for_each_model(models, [](auto& model) { CHECK(model.step() == 2); });
+  CHECK(optimizer.steps() == 1);
+  save_checkpoint(to, models, optimizer, position, {.names = names});
 }
 
-/// On the mesh, as stages if it has them.
+/// Saves to `to` after a step of two stages on each rank.
+void train_and_save(const File& to) {
+  run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_two_stages<in_tied>(Tied{}, ranks, Seed{5}, [&](auto& chunks) {
+      const MicroBatches batches({3, 4}, chunks.place());
+      PipelineOptimizer optimizer(chunks, rule, Keep::state_over_data);
+      train_pipeline_step(chunks, interleaved_one_f_one_b(2, 2, 2), batches.inputs, batches.targets,
+                          CrossEntropy{}, optimizer);
+      chunks.for_each([](auto& stage) {
+        stage.model().visit_buffers(
+            [](auto& one) { one.value.data()[0] = one.name == "4.number" ? 3 : 4; });
+        CHECK(contains(error_of([&] { save_weights("unused", stage.model()); }),
+                       "each rank has 2 stages, but a checkpoint was given 1 of them"));
+      });
+      CHECK(CheckpointFolder("unused", {.every = 1}).is_due(chunks));
+      save_checkpoint(to, chunks, optimizer, {.sampler = {3, 4, 5}}, {.names = names});
+    });
+  });
+}
+
+/// On the mesh, as one or two stages on each rank if it has them.
 void load_and_save_on(const mesh& sizes, const File& from, const File& to) {
   run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
-    const Seed seed{from.empty() ? 5U : 6U};
+    const auto use_model = [&](auto& model) {
+      Optimizer optimizer(model, rule, Keep::state_over_data);
+      load_and_save(model, optimizer, from, to);
+    };
     if (sizes.pipeline == 1) {
-      Model<Tied, Ctx> model(ranks, seed);
-      return load_and_save(
-          model, [](auto&) {}, from, to);
+      Model<Tied, Ctx> model(ranks, Seed{6});
+      use_model(model);
+    } else if (sizes.pipeline == 4) {
+      on_pipeline_stage<Ctx, in_tied>(Tied{}, ranks, Seed{6}, shape_of(1),
+                                      [&](auto& stage) { use_model(stage.model()); });
+    } else {
+      on_two_stages<in_tied>(Tied{}, ranks, Seed{6}, [&](auto& chunks) {
+        PipelineOptimizer optimizer(chunks, rule, Keep::state_over_data);
+        load_and_save(chunks, optimizer, from, to);
+      });
     }
-    on_pipeline_stage<Ctx, in_tied>(Tied{}, ranks, seed, shape_of(1), [&](auto& stage) {
-      const MicroBatches batches({3, 4}, stage.place());
-      const auto train = [&](auto& optimizer) {
-        train_pipeline_step(stage, gpipe(2, 2), batches.inputs, batches.targets, CrossEntropy{},
-                            optimizer);
-      };
-      load_and_save(stage.model(), train, from, to);
-    });
   });
 }
 
@@ -815,17 +884,21 @@ void load_and_save_on(const mesh& sizes, const File& from, const File& to) {
 TEST_CASE("stages save and load one checkpoint, with the bytes of any other mesh") {
   const testing::TemporaryFolder folder("shardwise_pipeline");
   const auto path = [&](const char* name) { return folder.path() / name; };
-  const mesh stages{.pipeline = 2, .data = 2, .tensor = 2};
-  load_and_save_on(stages, {}, path("stages.safetensors"));
+  train_and_save(path("stages.safetensors"));
   const auto saved = testing::bytes_of(path("stages.safetensors"));
-  for (const mesh& sizes : {mesh{}, mesh{.data = 8}, mesh{.data = 3, .tensor = 2}, stages}) {
+  const std::vector<mesh> all{{},
+                              {.data = 8},
+                              {.pipeline = 4, .tensor = 2},
+                              {.data = 3, .tensor = 2},
+                              {.pipeline = 2, .data = 3}};
+  for (const mesh& sizes : all) {
     CAPTURE(to_string(sizes));
     load_and_save_on(sizes, path("stages.safetensors"), path("other.safetensors"));
     CHECK((saved == testing::bytes_of(path("other.safetensors"))));
-    load_and_save_on(stages, path("other.safetensors"), path("again.safetensors"));
+    load_and_save_on(all[2], path("other.safetensors"), path("again.safetensors"));
     CHECK((saved == testing::bytes_of(path("again.safetensors"))));
   }
-  run_mesh(stages, [&](MeshRanks<ThreadCommunicator>& ranks) {
+  run_mesh(all[2], [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, in_tied>(Tied{}, ranks, Seed{7}, shape_of(1), [&](auto& stage) {
       const auto file = path("weights.safetensors");
       save_weights(file, stage.model());

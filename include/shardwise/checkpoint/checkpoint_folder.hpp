@@ -22,6 +22,9 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/file.hpp"
 #include "shardwise/model/agree.hpp"
+#include "shardwise/model/host_ranks.hpp"
+#include "shardwise/model/stages.hpp"
+#include "shardwise/train/optimizer.hpp"
 
 namespace shardwise {
 
@@ -54,8 +57,8 @@ class CheckpointFolder {
 
   /// Whether a checkpoint is due now, between two steps of the model.
   template <class M>
-  bool is_due(const M& model) const {
-    const std::uint64_t steps = steps_of(model);
+  bool is_due(M& model) const {
+    const std::uint64_t steps = model.step() - 1;
     return options_.every > 0 && steps > 0 && steps % options_.every == 0;
   }
 
@@ -64,14 +67,16 @@ class CheckpointFolder {
   /// and checkpoints after more steps than this one, stay. A collective.
   /// sends    as save_checkpoint, and two agreements of all ranks
   /// throws   as save_checkpoint; data_error if the folder cannot be made or listed
-  template <class M, UpdateRule Rule>
-  void save(M& model, Optimizer<Rule, M>& optimizer, const RunPosition& position,
+  template <class M, class O>
+  requires detail::OptimizerOf<O, M>
+  void save(M& model, O& optimizer, const RunPosition& position,
             const SaveOptions& options = {}) const {
-    HostRanks ranks(model.run());
+    auto& run = *detail::runs_of(model)[0];
+    HostRanks ranks(run);
     detail::on_all_ranks(ranks, [&] {
       if (ranks.rank() == 0) make_folder(folder_);
     });
-    const std::uint64_t steps = steps_of(model);
+    const std::uint64_t steps = run.step - 1;
     save_checkpoint(path_after(steps), model, optimizer, position, options);
     detail::on_all_ranks(ranks, [&] {
       if (ranks.rank() == 0) remove_older_than(steps);
@@ -87,11 +92,12 @@ class CheckpointFolder {
   ///          load_checkpoint for the newest that is whole: one of another model or optimizer, or
   ///          that another rank cannot open, is an error, and is not passed over. Model and
   ///          optimizer are then as before
-  template <class M, UpdateRule Rule>
-  std::optional<LoadedCheckpoint> load_newest(M& model, Optimizer<Rule, M>& optimizer,
-                                              const LoadOptions& options = {}) const {
+  template <class M, class O>
+  requires detail::OptimizerOf<O, M> std::optional<LoadedCheckpoint> load_newest(
+      M& model, O& optimizer, const LoadOptions& options = {})
+  const {
     detail::require_own(model, optimizer, "load_newest");
-    HostRanks ranks(model.run());
+    HostRanks ranks(*detail::runs_of(model)[0]);
     std::int64_t steps = 0;  // of the newest that is whole, which rank 0 looks for
     detail::on_all_ranks(ranks, [&] {
       if (ranks.rank() == 0) steps = newest_whole();
@@ -110,11 +116,6 @@ class CheckpointFolder {
   };
   using Listed = std::map<std::uint64_t, Files, std::greater<>>;  // the newest first
   static constexpr std::int64_t none = -1;
-
-  template <class M>
-  static std::uint64_t steps_of(const M& model) {
-    return model.step() - 1;
-  }
 
   static std::string name_of(std::uint64_t steps) {
     char text[48];

@@ -68,34 +68,39 @@ inline std::vector<TensorPart> parts_elsewhere(const std::string& text) {
   return parts;
 }
 
-/// The parts of all stages, if the model is one stage of a pipeline: those of this rank, and of
-/// other stages' tensors parts without elements, in the order of the stages.
+/// The parts of each model of a rank.
+using PartsOfModels = std::vector<std::vector<TensorPart>>;
+
+/// The parts of all stages, if the rank's models are stages of a pipeline: those of this rank, and
+/// of other stages' tensors parts without elements, in the order of the stages.
 /// sends    for each stage two broadcasts: of a number, and of a text that describes its parts
 template <class Context>
 std::vector<TensorPart> parts_of_all_stages([[maybe_unused]] Run<Context>& run,
-                                            const std::vector<TensorPart>& mine,
+                                            const PartsOfModels& mine,
                                             [[maybe_unused]] Passing passing) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (run.all_stages == nullptr) return mine;
+    if (run.all_stages == nullptr) return mine[0];
     HostRanks ranks(run);
     const Place here = run.all_stages->place()[MeshAxis::pipeline];
     std::vector<TensorPart> all;
     std::map<std::pair<std::string, std::size_t>, int> first_stages;  // by name and row
-    for (int stage = 0; stage < here.size; ++stage) {
+    for (int stage = 0; stage < static_cast<int>(run.stage.count); ++stage) {
       MeshPlace first;  // of the ranks of the stage
       for (const MeshAxis axis : mesh_axes) first[axis].size = run.all_stages->sizes()[axis];
-      first[MeshAxis::pipeline].rank = stage;
+      first[MeshAxis::pipeline].rank = stage % here.size;
+      const bool is_here = stage % here.size == here.rank;
+      const auto& parts = mine[static_cast<std::size_t>(stage / here.size)];
       const std::string text =
-          broadcast_text(ranks, text_of(mine), rank_at(first, run.all_stages->order()));
-      for (const TensorPart& part : stage == here.rank ? mine : parts_elsewhere(text)) {
+          broadcast_text(ranks, text_of(parts), rank_at(first, run.all_stages->order()));
+      for (const TensorPart& part : is_here ? parts : parts_elsewhere(text)) {
         const std::pair key{part.file.name, part.file.first_row};
         const bool is_first = first_stages.emplace(key, stage).first->second == stage;
-        if (is_first || (passing == Passing::each && stage == here.rank)) all.push_back(part);
+        if (is_first || (passing == Passing::each && is_here)) all.push_back(part);
       }
     }
     return all;
   } else {
-    return mine;
+    return mine[0];
   }
 }
 
@@ -105,7 +110,6 @@ template <class Context, class Call>
 void on_all_stages([[maybe_unused]] Run<Context>& run, Call&& call) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     if (run.all_stages != nullptr) {
-      require_one_stage(run, "a checkpoint");
       HostRanks ranks(run);
       return on_all_ranks<argument_error>(ranks, call);
     }

@@ -16,6 +16,8 @@
 #include "shardwise/checkpoint/weights.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/data/sampler.hpp"
+#include "shardwise/model/host_ranks.hpp"
+#include "shardwise/model/stages.hpp"
 #include "shardwise/train/loss_scaler.hpp"
 #include "shardwise/train/optimizer.hpp"
 
@@ -132,13 +134,14 @@ inline RunState read_run_state(const TensorFiles& files) {
 
 /// The parts of the optimizer's state: "optimizer.0.weight.moment1" has the second number of each
 /// element of "0.weight".
-template <class M, UpdateRule Rule>
-std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
-                                     const TensorNames& names, Passing passing) {
-  std::vector<TensorPart> parts;
-  const std::size_t count = optimizer.rule().moments();
-  on_all_stages(model.run(), [&] {
-    model.visit_stored([&](auto& parameter) {
+template <class Context, class O>
+std::vector<TensorPart> moment_parts(Run<Context>& run, O& optimizers, const TensorNames& names,
+                                     Passing passing) {
+  PartsOfModels all;
+  const auto add = [&](auto& optimizer) {
+    auto& parts = all.emplace_back();
+    const std::size_t count = optimizer.rule().moments();
+    optimizer.model().visit_stored([&](auto& parameter) {
       const Interval kept = optimizer.kept_of(parameter.slot);
       auto* moments = optimizer.moments_of(parameter.slot);
       for (std::size_t i = 0; i < count; ++i) {
@@ -149,9 +152,10 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
                   optimizer.keep() == Keep::whole ? std::nullopt : std::optional(kept));
       }
     });
-  });
-  reach(model.backend(), parts);
-  return parts_of_all_stages(model.run(), parts, passing);
+    reach(optimizer.model().backend(), parts);
+  };
+  on_all_stages(run, [&] { for_each_optimizer(optimizers, add); });
+  return parts_of_all_stages(run, all, passing);
 }
 
 }  // namespace detail
@@ -163,24 +167,30 @@ std::vector<TensorPart> moment_parts(M& model, Optimizer<Rule, M>& optimizer,
 ///                              `position`, and `options.metadata`
 ///
 /// Other options of the optimizer's rule are the program's and are not written. A collective, of
-/// all stages of a pipeline.
+/// all stages of a pipeline: a rank that has several gives its PipelineChunks and its
+/// PipelineOptimizer.
 /// sends    as save_weights
 /// throws   as save_parts; argument_error for another model's optimizer
-template <class M, UpdateRule Rule>
-void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule, M>& optimizer,
+template <class M, class O>
+requires detail::OptimizerOf<O, M>
+void save_checkpoint(const std::filesystem::path& path, M& model, O& optimizer,
                      const RunPosition& position, const SaveOptions& options = {}) {
   detail::require_own(model, optimizer, "save_checkpoint");
-  const detail::RunState state{
-      model.step(),      model.run().seed.value,         detail::rule_text(optimizer.rule()),
-      optimizer.steps(), optimizer.rule().learning_rate, position};
+  auto& run = *detail::runs_of(model)[0];
+  const detail::RunState state{run.step,
+                               run.seed.value,
+                               detail::rule_text(optimizer.rule()),
+                               optimizer.steps(),
+                               optimizer.rule().learning_rate,
+                               position};
   SaveOptions all = options;
   detail::RunState::visit(state, [&all](const char* key, const auto& value) {
     all.metadata[key] = detail::state_text(value);
   });
-  HostRanks ranks(model.run());
+  HostRanks ranks(run);
   constexpr auto passing = detail::Passing::first;
   const auto of_model = detail::model_parts(model, options.names, passing);
-  const auto of_optimizer = detail::moment_parts(model, optimizer, options.names, passing);
+  const auto of_optimizer = detail::moment_parts(run, optimizer, options.names, passing);
   save_parts(path, ranks, detail::joined(of_model, of_optimizer), all);
 }
 
@@ -191,14 +201,15 @@ void save_checkpoint(const std::filesystem::path& path, M& model, Optimizer<Rule
 /// throws   data_error for a file without a run or without its parameters, and for the run of
 ///          another optimizer; else as load_parts. Model and optimizer are then as before on every
 ///          rank
-template <class M, UpdateRule Rule>
-LoadedCheckpoint load_checkpoint(const std::filesystem::path& path, M& model,
-                                 Optimizer<Rule, M>& optimizer, const LoadOptions& options = {}) {
+template <class M, class O>
+requires detail::OptimizerOf<O, M> LoadedCheckpoint load_checkpoint(
+    const std::filesystem::path& path, M& model, O& optimizer, const LoadOptions& options = {}) {
   detail::require_own(model, optimizer, "load_checkpoint");
   constexpr auto passing = detail::Passing::each;
   const auto of_model = detail::model_parts(model, options.names, passing);
-  const auto of_optimizer = detail::moment_parts(model, optimizer, options.names, passing);
-  HostRanks ranks(model.run());
+  auto& run = *detail::runs_of(model)[0];
+  const auto of_optimizer = detail::moment_parts(run, optimizer, options.names, passing);
+  HostRanks ranks(run);
   const TensorFiles files = open_checkpoint(path, ranks);
   detail::check_has_parameters(files, of_model);
   const detail::RunState state = detail::read_run_state(files);
@@ -209,10 +220,12 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& path, M& model,
   }
   load_parts(files, ranks, detail::joined(of_model, of_optimizer), options,
              [](const std::string&) { return false; });
-  model.discard_step();
-  model.values_changed();
-  model.set_step(state.step);
-  model.run().seed = Seed{state.seed};
+  detail::for_each_model(model, [&](auto& one) {
+    one.discard_step();
+    one.values_changed();
+    one.set_step(state.step);
+    one.run().seed = Seed{state.seed};
+  });
   optimizer.set_steps(state.optimizer_steps);
   optimizer.set_learning_rate(state.learning_rate);
   return {state.position, files.metadata()};

@@ -17,6 +17,8 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/model/agree.hpp"
+#include "shardwise/model/host_ranks.hpp"
+#include "shardwise/model/stages.hpp"
 
 namespace shardwise {
 
@@ -30,31 +32,36 @@ inline FileTensor in_file(const TensorNames& names, const std::string& name) {
   return found == names.end() ? FileTensor(name) : found->second;
 }
 
-/// This rank's parts of all parameters and of the buffers of layers. For the model of one stage of
-/// a pipeline also parts of those of other stages, without elements. Throws argument_error if
-/// `names` has a name that no stage has.
+/// This rank's parts of all parameters and of the buffers of layers. For stages of a pipeline also
+/// parts of those of other stages, without elements. Throws argument_error if `names` has a name
+/// that no stage has.
 template <class M>
-std::vector<TensorPart> model_parts(M& model, const TensorNames& names, Passing passing) {
-  std::vector<TensorPart> parameters, buffers;
+std::vector<TensorPart> model_parts(M& models, const TensorNames& names, Passing passing) {
+  PartsOfModels parameters, buffers;
   TensorNames unused = names;
-  const auto& memory = model.run().parameters;
-  on_all_stages(model.run(), [&] {
+  const auto runs = runs_of(models);
+  require_all_stages(runs, "a checkpoint");
+  const auto add_model = [&](auto& model) {
+    const auto& memory = model.run().parameters;
     const auto add = [&](std::vector<TensorPart>& parts, auto& tensor,
                          std::optional<Interval> stored = {}) {
       unused.erase(tensor.name);
       add_parts(parts, in_file(names, tensor.name), tensor.value, tensor.value.data(), 1, stored);
     };
+    auto& of_model = parameters.emplace_back();
     model.visit_stored([&](auto& parameter) {
-      add(parameters, parameter,
+      add(of_model, parameter,
           memory.stores_share() ? std::optional(memory.stored(parameter.slot)) : std::nullopt);
     });
-    model.visit_buffers([&](auto& buffer) { add(buffers, buffer); });
-  });
-  reach(model.backend(), parameters);
-  reach(model.backend(), buffers);
-  require_used(model.run(), names, unused);
-  const auto all_parameters = parts_of_all_stages(model.run(), parameters, passing);
-  return joined(all_parameters, parts_of_all_stages(model.run(), buffers, passing));
+    auto& of_layers = buffers.emplace_back();
+    model.visit_buffers([&](auto& buffer) { add(of_layers, buffer); });
+    reach(model.backend(), of_model);
+    reach(model.backend(), of_layers);
+  };
+  on_all_stages(*runs[0], [&] { for_each_model(models, add_model); });
+  require_used(*runs[0], names, unused);
+  const auto all_parameters = parts_of_all_stages(*runs[0], parameters, passing);
+  return joined(all_parameters, parts_of_all_stages(*runs[0], buffers, passing));
 }
 
 inline bool is_of_optimizer(const std::string& name) { return name.starts_with(optimizer_prefix); }
@@ -95,13 +102,14 @@ TensorNames names_in_order(M& model, const std::vector<FileTensor>& places) {
 /// Writes a model's parameters and the buffers of its layers (running statistics) as the
 /// safetensors file `path`, or as several with an index (`SaveOptions::max_shard_bytes`). A linear
 /// layer's weight is [output, input] here as in PyTorch, so `safetensors.torch.load_file` gives a
-/// state_dict. A collective: every rank writes its part. For the model of one stage of a pipeline
-/// all stages call it, and write the layers of the whole model.
+/// state_dict. A collective: every rank writes its part. In a pipeline all stages call it, each
+/// rank with the model of its stage or with its PipelineChunks, and write the layers of the whole
+/// model.
 /// sends    as save_parts, and in a pipeline what describes the tensors of each stage to all ranks
 /// throws   as save_parts
 template <class M>
 void save_weights(const std::filesystem::path& path, M& model, const SaveOptions& options = {}) {
-  HostRanks ranks(model.run());
+  HostRanks ranks(*detail::runs_of(model)[0]);
   save_parts(path, ranks, detail::model_parts(model, options.names, detail::Passing::first),
              options);
 }
@@ -116,11 +124,11 @@ std::map<std::string, std::string> load_weights(const std::filesystem::path& pat
                                                 const LoadOptions& options = {}) {
   const std::vector<TensorPart> parts =
       detail::model_parts(model, options.names, detail::Passing::each);
-  HostRanks ranks(model.run());
+  HostRanks ranks(*detail::runs_of(model)[0]);
   const TensorFiles files = open_checkpoint(path, ranks);
   detail::check_has_parameters(files, parts);
   load_parts(files, ranks, parts, options, detail::is_of_optimizer);
-  model.values_changed();
+  detail::for_each_model(model, [](auto& one) { one.values_changed(); });
   return files.metadata();
 }
 

@@ -18,7 +18,9 @@
 #include "shardwise/model/model_base.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/plan.hpp"
+#include "shardwise/model/settle.hpp"
 #include "shardwise/model/shared_checks.hpp"
+#include "shardwise/model/stages.hpp"
 
 namespace shardwise {
 
@@ -259,7 +261,7 @@ class Model : public ModelBase<Ctx> {
   /// second call does nothing. backward is allowed again only after `next_step` or `discard_step`.
   /// sends    `plan().settle`
   void settle_gradients() requires(Use::trains) {
-    detail::settle(run_);
+    detail::settle(detail::runs_of(*this));
     run_.parameters.collect(run_.backend);
   }
 

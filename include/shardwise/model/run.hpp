@@ -53,6 +53,14 @@ struct StepUnderWay {
   double batch_share = 1;  ///< samples of the batch by those of the step
 };
 
+/// Which stage of a pipeline a model is; one that is no stage is alone.
+struct StageOfPipeline {
+  std::size_t number = 0;     ///< counted from 0
+  std::size_t count = 1;      ///< of all ranks
+  std::size_t on_rank = 1;    ///< of this rank, each with a model of its own
+  bool counts_shared = true;  ///< whether norms count here what stages share
+};
+
 /// The state of one model on one rank.
 template <class Context>
 struct Run {
@@ -67,7 +75,7 @@ struct Run {
   typename Context::communicator* all_stages = nullptr;
   detail::ranks_of_layers_t<typename Context::communicator>* sharing_stages = nullptr;
   ///@}
-  std::size_t stages_of_rank = 1;         ///< in a pipeline, each with a model of its own
+  StageOfPipeline stage{};                ///< which of the stages it is
   Pool pool{detail::memory_of(backend)};  ///< for memory that is reused in later calls
   ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
   SharedParameters shared{};                                  ///< those that several layers use
@@ -318,29 +326,6 @@ void reduce_along(Run<Context>& run, MeshAxis axis, std::string (*name)(), std::
   observed(run, name, shardwise::all_reduce(numbers.size(), dtype_v<T>).over(axis), [&] {
     run.all_ranks.along(axis).all_reduce(std::span<const T>(numbers), numbers, reduction);
   });
-}
-
-/// Throws argument_error if the rank has several stages of a pipeline: this model is one of them,
-/// and `what` needs all.
-template <class Context>
-void require_one_stage(const Run<Context>& run, const char* what) {
-  if (run.stages_of_rank == 1) return;
-  throw argument_error({"pipeline: each rank has ", run.stages_of_rank, " stages, and ", what,
-                        " needs one stage on each rank; cut the model into fewer stages, or do "
-                        "without it"});
-}
-
-/// numbers = their reduction over the stages of a pipeline; nothing if the model is no stage.
-template <class Context, class T>
-void reduce_over_stages(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
-                        Reduction reduction = Reduction::sum) {
-  if (run.all_stages == nullptr) return;
-  require_one_stage(run, "a norm of all gradients");
-  observed(run, name, shardwise::all_reduce(numbers.size(), dtype_v<T>).over(MeshAxis::pipeline),
-           [&] {
-             run.all_stages->along(MeshAxis::pipeline)
-                 .all_reduce(std::span<const T>(numbers), numbers, reduction);
-           });
 }
 
 /// numbers = their reduction over the ranks that have other samples of the batch, which must be a

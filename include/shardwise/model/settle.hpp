@@ -2,6 +2,7 @@
 // The reduction of gradients over the ranks, in buckets.
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <span>
@@ -14,6 +15,7 @@
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/shares.hpp"
+#include "shardwise/model/stages.hpp"
 #include "shardwise/model/sums_in_shares.hpp"
 
 namespace shardwise {
@@ -222,9 +224,9 @@ void sum_share_over_samples(Run<Context>& run, Shares& shares, const Share& shar
                             sum_bucket);
 }
 
-/// numbers = their sums over the stages that share parameters.
+/// numbers = their sums over the ranks whose stages share parameters.
 template <class Context, class Reduce>
-void sum_over_sharing_stages(Run<Context>& run, std::span<Reduce> numbers) {
+void sum_over_sharing_ranks(Run<Context>& run, std::span<Reduce> numbers) {
   observed(run, name_of_gradients,
            shardwise::all_reduce(numbers.size(), dtype_v<Reduce>).over(MeshAxis::pipeline), [&] {
              run.sharing_stages->all_reduce(std::span<const Reduce>(numbers), numbers,
@@ -232,23 +234,52 @@ void sum_over_sharing_stages(Run<Context>& run, std::span<Reduce> numbers) {
            });
 }
 
-/// Sums over the ranks the gradients that are summands, once a step. If they are sent in another
-/// dtype, they are rounded to it and back, on one rank too. Gradients that are no summands stay
-/// where layers wrote them. On a mesh the gradients of ranks that have other samples are summands,
-/// too, of every parameter; those sums come first. Those over the stages of a pipeline that share
-/// parameters come last, so that the copies of these stages get the same bits. If shares are given
-/// that are cut, only the gradients of these shares are whole afterwards.
+/// The gradients of a group that this rank settles.
 template <class Context>
-void settle(Run<Context>& run, Shares* shares = nullptr) {
-  if (run.gradients != GradientState::summands) return;
+auto settled_here(const Run<Context>& run, const Shares* shares, Holding holding) {
+  const bool is_cut = shares != nullptr && shares->are_cut();
+  const Interval group = is_cut ? shares->of[static_cast<std::size_t>(holding)].mine
+                                : run.parameters.elements_of(holding);
+  return run.parameters.gradients().subspan(group.offset, group.size);
+}
+
+/// Sums the gradients of parameters that stages of a pipeline share: first those of the stages that
+/// the rank has, and then over the ranks. Each stage gets the sums.
+template <class Context, std::size_t N>
+void settle_shared(const Runs<Context, N>& runs, const std::array<Shares*, N>& shares) {
+  using Gradient = typename Context::precision::gradient;
+  std::size_t first = 0;
+  while (first < N && runs[first]->sharing_stages == nullptr) ++first;
+  if (first == N) return;
+  auto& run = *runs[first];
+  const auto here = in_phase<Phase::settle>(run);
+  for (const Holding holding : holdings) {
+    if (!is_on_stages(holding)) continue;
+    run.parameters.collect(run.backend);
+    const std::span<Gradient> all = settled_here(run, shares[first], holding);
+    const auto for_each_other = [&](auto f) {
+      for (std::size_t i = first + 1; i < N; ++i) {
+        if (runs[i]->sharing_stages == nullptr) continue;
+        runs[i]->parameters.collect(run.backend);
+        f(settled_here(*runs[i], shares[i], holding).data());
+      }
+    };
+    for_each_other([&](const Gradient* other) {
+      run.backend.for_each(all.size(), Collect<Gradient, Gradient>{other, all.data(), true});
+    });
+    settle_in_buckets(run, all, [&](auto bucket) { sum_over_sharing_ranks(run, bucket); });
+    for_each_other([&](Gradient* other) {
+      run.backend.for_each(all.size(), RoundTo<Gradient, Gradient>{all.data(), other});
+    });
+  }
+}
+
+/// Sums over the ranks those gradients of one model that are summands, but for those that stages
+/// share.
+template <class Context>
+void settle_model(Run<Context>& run, Shares* shares) {
   run.gradients = GradientState::whole;
   const auto here = in_phase<Phase::settle>(run);
-  const auto mine = [&](Holding holding) {
-    const bool is_cut = shares != nullptr && shares->are_cut();
-    const Interval group = is_cut ? shares->of[static_cast<std::size_t>(holding)].mine
-                                  : run.parameters.elements_of(holding);
-    return run.parameters.gradients().subspan(group.offset, group.size);
-  };
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     if (sample_ranks(run.all_ranks.sizes()) > 1) {
       run.parameters.collect(run.backend);
@@ -271,16 +302,25 @@ void settle(Run<Context>& run, Shares* shares = nullptr) {
   run.parameters.collect_owing(run.backend);
   for (const Holding holding : holdings)
     if (is_owing(holding))
-      settle_in_buckets(run, mine(holding),
+      settle_in_buckets(run, settled_here(run, shares, holding),
                         [&](auto bucket) { all_reduce(run, name_of_gradients, bucket); });
-  if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (run.sharing_stages == nullptr) return;
-    run.parameters.collect(run.backend);
-    for (const Holding holding : holdings)
-      if (is_on_stages(holding))
-        settle_in_buckets(run, mine(holding),
-                          [&](auto bucket) { sum_over_sharing_stages(run, bucket); });
-  }
+}
+
+/// Sums over the ranks the gradients that are summands, once a step, of all models that the rank
+/// trains together. If they are sent in another dtype, they are rounded to it and back, on one rank
+/// too. Gradients that are no summands stay where layers wrote them. On a mesh the gradients of
+/// ranks that have other samples are summands, too, of every parameter; those sums come first.
+/// Those over the stages of a pipeline that share parameters come last, so that the copies of these
+/// stages get the same bits. If shares are given that are cut, only the gradients of these shares
+/// are whole afterwards.
+/// throws   argument_error if stages share parameters and others of the rank are missing
+template <class Context, std::size_t N>
+void settle(const Runs<Context, N>& runs, const std::array<Shares*, N>& shares = {}) {
+  if (runs[0]->gradients != GradientState::summands) return;
+  if constexpr (MeshCommunicator<typename Context::communicator>)
+    if (runs[0]->sharing_stages != nullptr) require_all_stages(runs, "settle_gradients");
+  for (std::size_t i = 0; i < N; ++i) settle_model(*runs[i], shares[i]);
+  if constexpr (MeshCommunicator<typename Context::communicator>) settle_shared(runs, shares);
 }
 
 }  // namespace detail

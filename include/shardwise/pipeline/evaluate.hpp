@@ -1,9 +1,9 @@
 #pragma once
 // Evaluation by the stages of a pipeline: outputs, losses and correct predictions.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -16,9 +16,11 @@
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/model/agree.hpp"
 #include "shardwise/model/host_ranks.hpp"
+#include "shardwise/model/stages.hpp"
 #include "shardwise/model/value.hpp"
+#include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage_messages.hpp"
-#include "shardwise/pipeline/step.hpp"
+#include "shardwise/pipeline/step_checks.hpp"
 #include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/evaluate_loss.hpp"
 #include "shardwise/train/labels.hpp"
@@ -43,75 +45,96 @@ struct GivenEvaluation {
 
 /// Throws argument_error for another number of targets than of batches. Calls check(output shape,
 /// target) for each batch on the last stage.
-template <class Stage, class Target, class Check>
-void require_targets(Stage& stage, const std::vector<typename Stage::input_view>& x,
-                     const std::vector<Target>& targets, [[maybe_unused]] Check&& check) {
+template <class Stages, class Target, class Check>
+void require_targets(Stages& stages, const std::vector<typename Stages::input_view>& x,
+                     const std::vector<Target>& targets, Check&& check) {
   if (x.size() != targets.size())
     throw argument_error({"pipeline: ", x.size(), " inputs and ", targets.size(),
                           " targets were given; give one of each for each batch"});
-  if constexpr (Stage::is_last)
-    for (std::size_t i = 0; i < x.size(); ++i)
-      check(stage.model().layers().output_shape(stage.input_shape(x[i].global())), targets[i]);
+  stages.for_each([&]<class Stage>([[maybe_unused]] Stage& stage) {
+    if constexpr (Stage::is_last)
+      for (std::size_t i = 0; i < x.size(); ++i)
+        check(stage.model().layers().output_shape(stage.input_shape(x[i].global())), targets[i]);
+  });
 }
 
-/// Runs all batches forward, after `check` on each rank, and calls f(number of the batch, output)
-/// on the last stage.
-template <class Stage, class Check, class F>
-void evaluate_stages(Stage& stage, const std::vector<typename Stage::input_view>& x, Check&& check,
-                     [[maybe_unused]] F&& f) {
+/// Runs batch `number` forward in one stage, and calls f(stage, number, output) on the last one.
+template <class Stage, class F>
+void evaluate_stage(Stage& stage, const std::vector<typename Stage::input_view>& x,
+                    std::size_t number, [[maybe_unused]] F& f) {
   using M = typename Stage::model_type;
-  using T = typename M::dtype;
   M& model = stage.model();
-  require_one_stage(model.run(), "evaluation");
-  HostRanks all_ranks(model.run(), stage.all_ranks());
-  on_all_ranks<collective_error>(all_ranks, check);
-  GivenEvaluation given{0, static_cast<std::uint32_t>(x.size()), digest(x)};
-  for (const auto& one : x) given.samples += samples_of(one);
-  require_agreed(gathered(stage.all_ranks(), given), "what a pipeline evaluates");
   StageMessages messages(stage, x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    [[maybe_unused]] Value<T, typename M::input_layout> in{};  // its memory may be the output's
-    const auto output = [&] {
-      if constexpr (Stage::is_first) {
-        return model.evaluate(x[i]);
-      } else {
-        in = {model.run().pool, stage.input_shape(x[i].global()), stage.place()};
-        messages.receive(in.writable().span(), -1, i, Phase::evaluate);
-        return model.evaluate(in.view());
-      }
-    }();
-    if constexpr (Stage::is_last) {
-      f(i, output);
+  [[maybe_unused]] Value<typename M::dtype, typename M::input_layout>
+      in{};  // its memory may be the output's
+  const auto output = [&] {
+    if constexpr (Stage::is_first) {
+      return model.evaluate(x[number]);
     } else {
-      messages.send(output.span(), 1, i, Phase::evaluate);
+      in = {model.run().pool, stage.input_shape(x[number].global()), stage.place()};
+      messages.receive(in.writable().span(), -1, number, Phase::evaluate);
+      return model.evaluate(in.view());
     }
+  }();
+  if constexpr (Stage::is_last) {
+    f(stage, number, output);
+  } else {
+    messages.send(output.span(), 1, number, Phase::evaluate);
   }
 }
 
+/// Runs all batches forward, after `check` on each rank, and calls f(stage, number of the batch,
+/// output) on the last stage. A rank with several stages takes a batch for each rank through one
+/// stage, and then through the next one, so that no rank waits; if sends meet their receives, one
+/// batch at a time.
+template <class Stages, class Check, class F>
+void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_view>& x,
+                     Check&& check, F&& f) {
+  const auto runs = stages.runs();
+  auto& rank = stages.of_rank();
+  HostRanks all_ranks(*runs[0], rank.all_ranks());
+  on_all_ranks<collective_error>(all_ranks, [&] {
+    require_all_stages(runs, "evaluation");
+    check();
+  });
+  GivenEvaluation given{0, static_cast<std::uint32_t>(x.size()), digest(x)};
+  for (const auto& one : x) given.samples += samples_of(one);
+  require_agreed(gathered(rank.all_ranks(), given), "what a pipeline evaluates");
+  const auto together =
+      sends_of<std::remove_cvref_t<decltype(rank.all_ranks())>>() == Sends::meeting
+          ? std::size_t{1}
+          : static_cast<std::size_t>(rank.line().size());
+  for (std::size_t first = 0; first < x.size(); first += together)
+    stages.for_each([&](auto& stage) {
+      for (std::size_t i = first; i < std::min(first + together, x.size()); ++i)
+        evaluate_stage(stage, x, i, f);
+    });
+}
+
 /// A number of the last stage, on every rank; others pass 0.
-template <class Stage, class Number>
-Number from_last_stage(Stage& stage, Number number) {
+template <class Stages, class Number>
+Number from_last_stage(Stages& stages, Number number) {
   return all_reduced(
-      stage.model().run(), stage.line(), [] { return std::string("result of the last stage"); },
+      *stages.runs()[0], stages.line(), [] { return std::string("result of the last stage"); },
       number);
 }
 
 }  // namespace detail
 
 /// Runs the stages of a pipeline forward on batches, which may differ in size, in evaluation: saves
-/// nothing, drops nothing. Calls f(number of the batch, output) for each batch on the ranks of the
-/// last stage; the output is a view that is valid during the call. f may call what the ranks of the
-/// last stage call together. Each stage goes on to the next batch while later ones compute. Every
-/// rank of the mesh calls it, between two steps, with the same shapes; the elements of `x` are read
-/// on the first stage.
+/// nothing, drops nothing. `stages` is a PipelineStage, or PipelineChunks. Calls f(number of the
+/// batch, output) for each batch on the ranks of the last stage; the output is a view that is valid
+/// during the call. f may call what the ranks of the last stage call together. Each stage goes on
+/// to the next batch while later ones compute. Every rank of the mesh calls it, between two steps,
+/// with the same shapes; the elements of `x` are read on the first stage.
 /// sends    an all-reduce of one int32 and an all-gather of 16 bytes of each rank; along `pipeline`
 ///          a message for each batch from each stage to the next; Model::evaluate
 /// throws   collective_error on every rank if ranks were given batches of other sizes; as
 ///          Model::evaluate, and what f throws: the run then ends, because other stages wait
-template <class Stage, class F>
-void evaluate_pipeline(Stage& stage, const std::vector<typename Stage::input_view>& x, F&& f) {
+template <class Stages, class F>
+void evaluate_pipeline(Stages& stages, const std::vector<typename Stages::input_view>& x, F&& f) {
   detail::evaluate_stages(
-      stage, x, [] {}, f);
+      stages, x, [] {}, [&](auto&, std::size_t number, const auto& output) { f(number, output); });
 }
 
 /// The loss of all batches together in evaluation, as if they were one; the same number on every
@@ -120,24 +143,24 @@ void evaluate_pipeline(Stage& stage, const std::vector<typename Stage::input_vie
 /// sends    as evaluate_pipeline; `loss_plan` on the last stage; an all-reduce of one double
 /// throws   as evaluate_pipeline; before anything else is sent, on every rank: argument_error for
 ///          another number of targets than of inputs, and as the loss for the shape of a target
-template <class Stage, class Target, class Chosen>
-double evaluate_pipeline_loss(Stage& stage, const std::vector<typename Stage::input_view>& x,
+template <class Stages, class Target, class Chosen>
+double evaluate_pipeline_loss(Stages& stages, const std::vector<typename Stages::input_view>& x,
                               const std::vector<Target>& targets, const Chosen& loss) {
   std::size_t samples = 0;
   for (const auto& one : x) samples += detail::samples_of(one);
   double sum = 0;
   detail::evaluate_stages(
-      stage, x,
+      stages, x,
       [&] {
-        detail::require_targets(stage, x, targets, [&](const Shape& output, const Target& target) {
+        detail::require_targets(stages, x, targets, [&](const Shape& output, const Target& target) {
           detail::require_target(loss, output, target);
         });
       },
-      [&](std::size_t i, const auto& output) {
+      [&](auto& stage, std::size_t i, const auto& output) {
         sum += detail::evaluated_part_of_output(stage.model(), output, targets[i], loss,
                                                 {detail::samples_of(x[i]), samples});
       });
-  return detail::from_last_stage(stage, sum);
+  return detail::from_last_stage(stages, sum);
 }
 
 /// The number of rows of all batches whose label has one of the k largest logits, in evaluation;
@@ -146,30 +169,31 @@ double evaluate_pipeline_loss(Stage& stage, const std::vector<typename Stage::in
 /// throws   as evaluate_pipeline and count_top_k; before anything else is sent, on every rank:
 ///          argument_error for another number of labels than of inputs, shape_error for labels of
 ///          another shape
-template <class Stage, class Labels>
-std::size_t count_pipeline_top_k(Stage& stage, const std::vector<typename Stage::input_view>& x,
+template <class Stages, class Labels>
+std::size_t count_pipeline_top_k(Stages& stages, const std::vector<typename Stages::input_view>& x,
                                  const std::vector<Labels>& labels, std::size_t k) {
   std::int64_t count = 0;
   detail::evaluate_stages(
-      stage, x,
+      stages, x,
       [&] {
-        detail::require_targets(stage, x, labels, [&](const Shape& output, const Labels& one) {
+        detail::require_targets(stages, x, labels, [&](const Shape& output, const Labels& one) {
           detail::check_label_shape(output, one.global());
           detail::check_k(k, output.back().extent());
         });
       },
-      [&](std::size_t i, const auto& output) {
+      [&](auto& stage, std::size_t i, const auto& output) {
         count += static_cast<std::int64_t>(detail::count_top_k_of_output(
             stage.model(), detail::samples_of(x[i]), output, labels[i], k));
       });
-  return static_cast<std::size_t>(detail::from_last_stage(stage, count));
+  return static_cast<std::size_t>(detail::from_last_stage(stages, count));
 }
 
 /// The number of rows whose largest logit is the label's: `count_pipeline_top_k` with k = 1.
-template <class Stage, class Labels>
-std::size_t count_pipeline_correct(Stage& stage, const std::vector<typename Stage::input_view>& x,
+template <class Stages, class Labels>
+std::size_t count_pipeline_correct(Stages& stages,
+                                   const std::vector<typename Stages::input_view>& x,
                                    const std::vector<Labels>& labels) {
-  return count_pipeline_top_k(stage, x, labels, 1);
+  return count_pipeline_top_k(stages, x, labels, 1);
 }
 
 }  // namespace shardwise

@@ -1,7 +1,7 @@
 #pragma once
 // The optimizers of several stages of a pipeline on one rank.
 
-#include <cstddef>
+#include <cstdint>
 #include <tuple>
 
 #include "shardwise/model/keep.hpp"
@@ -14,12 +14,15 @@ namespace shardwise {
 /// all of them.
 ///
 ///     PipelineOptimizer optimizer(chunks, AdamW{}, Keep::state_over_data);
-///     optimizer.for_each([](auto& one) { one.set_learning_rate(1e-4); });
 ///
 /// The chunks must outlive it.
 template <class Rule, class... Stages>
 class PipelineOptimizer : detail::OfStage<Stages, Optimizer<Rule, typename Stages::model_type>>... {
+  using First = std::tuple_element_t<0, std::tuple<Stages...>>;
+
  public:
+  using trained = PipelineChunks<Stages...>;  ///< what it trains
+
   /// Every rank of the mesh makes it, with the same arguments.
   /// sends, throws    as `Optimizer`, for each stage
   PipelineOptimizer(PipelineChunks<Stages...>& chunks, const Rule& rule, Keep keep = Keep::whole)
@@ -37,6 +40,15 @@ class PipelineOptimizer : detail::OfStage<Stages, Optimizer<Rule, typename Stage
   void for_each(F&& f) {
     (f(stage<Stages>()), ...);
   }
+
+  ///@{
+  /// As those of an Optimizer; the same for all stages.
+  const Rule& rule() { return stage<First>().rule(); }
+  Keep keep() { return stage<First>().keep(); }
+  std::uint64_t steps() { return stage<First>().steps(); }
+  void set_learning_rate(double rate) { (stage<Stages>().set_learning_rate(rate), ...); }
+  void set_steps(std::uint64_t steps) { (stage<Stages>().set_steps(steps), ...); }
+  ///@}
 };
 
 }  // namespace shardwise

@@ -2,10 +2,12 @@
 // The stages of a pipeline on one rank: models of ranges of the layers, and the groups of ranks in
 // which stages send each other messages.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -106,6 +108,18 @@ class PipelineRank {
   Line& gradient_line() { return gradient_line_ ? *gradient_line_ : line_; }
   /// The number of stages of each rank.
   std::size_t stages() const { return stages_; }
+  /// Those along `pipeline` that have one of these stages, if this rank has one; they share
+  /// parameters. The first call is a collective of the ranks along `pipeline`.
+  Line& sharing_line(const std::set<std::size_t>& stages) {
+    if (!sharing_line_) {
+      const Place here = place_of(line_);
+      const bool shares = std::any_of(stages.begin(), stages.end(), [&](std::size_t stage) {
+        return static_cast<int>(stage) % here.size == here.rank;
+      });
+      sharing_line_.emplace(line_.split(shares ? 1 : 0, here.rank));
+    }
+    return *sharing_line_;
+  }
   /// The schedule of the last step.
   CheckedSchedule& checked() { return checked_; }
 
@@ -115,6 +129,7 @@ class PipelineRank {
   Ranks ranks_;
   std::size_t stages_;
   std::optional<Line> gradient_line_{};
+  std::optional<Line> sharing_line_{};
   CheckedSchedule checked_{};
 };
 
@@ -172,16 +187,23 @@ class PipelineStage {
         rank_(rank),
         sharing_(sharing_for(whole, in, rank.all_ranks().place())),
         model_(layers_for(whole, in, sharing_.here), rank.ranks(), seed, input_shape(in)) {
-    model_.run().all_stages = &rank.all_ranks();
-    model_.run().stages_of_rank = rank.stages();
+    auto& run = model_.run();
+    run.all_stages = &rank.all_ranks();
+    run.stage = {Stage, stages, rank.stages(), true};
     if (sharing_.stages.empty()) return;
-    detail::require_one_stage(model_.run(), "sharing parameters between stages");
-    sharing_ranks_.emplace(line().split(sharing_.stages.contains(Stage) ? 1 : 0, line().rank()));
-    if (!sharing_.here.empty()) model_.run().sharing_stages = &*sharing_ranks_;
+    auto& sharing = rank.sharing_line(sharing_.stages);
+    if (sharing_.here.empty()) return;
+    run.sharing_stages = &sharing;
+    run.stage.counts_shared = *sharing_.stages.begin() == Stage;
   }
 
   /// The model of the stage.
   model_type& model() { return model_; }
+  /// Calls f(PipelineStage&): it is the only stage of its rank, or one of PipelineChunks.
+  template <class F>
+  void for_each(F&& f) {
+    f(*this);
+  }
   /// The ranks of the mesh.
   Ranks& all_ranks() { return rank_.all_ranks(); }
   /// The ranks with the same place in all axes but `pipeline`.
@@ -195,6 +217,7 @@ class PipelineStage {
   /// For `train_pipeline_step`: what it keeps from step to step.
   detail::PipelineRank<Ranks>& of_rank() { return rank_; }
   auto& under_way() { return under_way_; }
+  std::array<Run<Ctx>*, 1> runs() { return {&model_.run()}; }
   ///@}
 
  private:
@@ -217,8 +240,6 @@ class PipelineStage {
   Architecture whole_;
   detail::PipelineRank<Ranks>& rank_;
   detail::StageSharing sharing_;
-  std::optional<typename detail::PipelineRank<Ranks>::Line>
-      sharing_ranks_{};  // those with whose stages this one shares parameters
   model_type model_;
   std::vector<detail::MicroBatchUnderWay<model_type>> under_way_{};  // by flight
 };
@@ -258,6 +279,14 @@ class PipelineChunks : detail::OfStage<Stages, Stages>... {
   void for_each(F&& f) {
     (f(stage<Stages>()), ...);
   }
+
+  ///@{
+  /// As of a PipelineStage.
+  auto& of_rank() { return stage<First>().of_rank(); }
+  auto runs() { return std::array{&stage<Stages>().model().run()...}; }
+  ///@}
+  /// The number of the step, from 1 on.
+  std::uint64_t step() { return stage<First>().model().step(); }
 
   /// The ranks of the mesh.
   auto& all_ranks() { return stage<First>().all_ranks(); }
@@ -307,9 +336,7 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 /// stages once a step.
 ///
 /// With `Chunks` stages on each rank, for interleaved schedules, P ranks along `pipeline` have the
-/// stages r, r + P, r + 2P and so on, r being the rank, and it calls f(PipelineChunks). Then
-/// stages share no parameters, gradients are not clipped, the loss is not scaled, and checkpoints
-/// and evaluation need one stage a rank:
+/// stages r, r + P, r + 2P and so on, r being the rank, and it calls f(PipelineChunks):
 ///
 ///     on_pipeline_stage<Ctx, cut, Ends<Invariant, Invariant>, 2>(gpt, ranks, seed, shape,
 ///                                                                [&](auto& chunks) {
@@ -322,9 +349,9 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 ///          `MeshRanks`, with several stages on a rank one more along `pipeline`, and one of those
 ///          stages that share parameters
 /// throws   argument_error if the mesh does not have a rank along `pipeline` for every `Chunks`
-///          stages or, with several on a rank, has only one such rank or parameters are shared; and
-///          if parameters of two owners are shared by unlike sets of stages; collective_error if
-///          ranks have another seed or shape; as Model
+///          stages or, with several on a rank, has only one such rank; and if parameters of two
+///          owners are shared by unlike sets of stages; collective_error if ranks have another seed
+///          or shape; as Model
 template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, std::size_t Chunks = 1,
           class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,

@@ -45,8 +45,8 @@ class StageRun {
     }
   }
 
-  /// Ends the step of the model, see Step.
-  void finish() { step_.finish(); }
+  /// The step of the model.
+  Step<M, Rule>& step() { return step_; }
 
   /// The sum of the losses of the micro-batches on the last stage, else 0.
   double loss() const { return loss_; }

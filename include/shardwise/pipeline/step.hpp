@@ -1,6 +1,7 @@
 #pragma once
 // One training step of a pipeline, by a schedule.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,6 +14,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/agree.hpp"
 #include "shardwise/model/host_ranks.hpp"
+#include "shardwise/model/stages.hpp"
 #include "shardwise/pipeline/optimizer.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage.hpp"
@@ -43,7 +45,7 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
   auto& rank = std::get<0>(stages).of_rank();
   HostRanks all_ranks(run);
   on_all_ranks<collective_error>(all_ranks, [&] {
-    require_stages(rank.stages(), sizeof...(Stages));
+    require_all_stages(std::array{&std::get<Stages&>(stages).model().run()...}, "the step");
     (require_step(std::get<Stages&>(stages), schedule, inputs,
                   std::get<Optimizer<Rule, typename Stages::model_type>&>(optimizers)),
      ...);
@@ -57,7 +59,7 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
     const double loss = all_reduced(
         run, rank.line(), [] { return std::string("loss of the last stage"); },
         (runs.loss() + ...));
-    (runs.finish(), ...);
+    finish_steps(runs.step()...);
     return loss;
   };
   return run_all(StageRun<Stages, Rule, Inputs>(
@@ -102,8 +104,9 @@ template <class... Stages, class Target, class Chosen, class Rule>
 double train_pipeline_step(PipelineChunks<Stages...>& chunks, const PipelineSchedule& schedule,
                            const std::vector<typename PipelineChunks<Stages...>::input_view>& x,
                            const std::vector<Target>& targets, const Chosen& loss,
-                           PipelineOptimizer<Rule, Stages...>& optimizer) {
-  return detail::train_stages(schedule, detail::PipelineStepInputs{x, targets, loss, {}},
+                           PipelineOptimizer<Rule, Stages...>& optimizer,
+                           const StepOptions& options = {}) {
+  return detail::train_stages(schedule, detail::PipelineStepInputs{x, targets, loss, options},
                               std::tie(chunks.template stage<Stages>()...),
                               std::tie(optimizer.template stage<Stages>()...));
 }

@@ -134,13 +134,6 @@ void require_good(PipelineRank<Ranks>& rank, const PipelineSchedule& schedule) {
   rank.checked() = {schedule, digest(schedule)};
 }
 
-/// Throws argument_error for a step of one stage of several on a rank.
-inline void require_stages(std::size_t on_rank, std::size_t given) {
-  if (given == on_rank) return;
-  throw argument_error({"pipeline: each rank has ", on_rank, " stages, but this step is of ", given,
-                        "; give train_pipeline_step the PipelineChunks"});
-}
-
 /// Throws argument_error for other numbers of inputs and targets than of micro-batches.
 inline void require_micro_batches(const PipelineSchedule& schedule, std::size_t inputs,
                                   std::size_t targets) {

@@ -1,6 +1,7 @@
 #pragma once
 // The norm of all gradients together, and gradients that are scaled down to a given norm.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -16,7 +17,9 @@
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/model/settle.hpp"
 #include "shardwise/model/shares.hpp"
+#include "shardwise/model/stages.hpp"
 
 namespace shardwise {
 
@@ -122,17 +125,15 @@ void put_norm_of(B& backend, std::size_t count, const G* numbers, Norm norm, dou
 /// Of the gradients of the rank's shares. Each rank along `data` takes a share of those that all of
 /// them hold, so the result has the same bits if a rank has only its shares. What several stages of
 /// a pipeline have counts in the first of them.
-template <class M>
-void put_norm_of_shares(M& model, Norm norm, double* out) {
-  auto& run = model.run();
+template <class Context>
+void put_norm_of_shares(Run<Context>& run, Norm norm, double* out) {
   std::array<Interval, holdings.size()> shares{};
   const Place along =
       run.parameters.stores_share() ? Place{} : run.all_ranks.place()[MeshAxis::data];
   std::size_t count = 0;
   for (const Holding holding : holdings) {
     if (!is_split(holding) && run.place().rank != 0) continue;
-    if (is_on_stages(holding) && run.sharing_stages != nullptr && run.sharing_stages->rank() != 0)
-      continue;
+    if (is_on_stages(holding) && !run.stage.counts_shared) continue;
     Interval& one = shares[static_cast<std::size_t>(holding)];
     one = share_of(run.parameters.elements_of(holding), along);
     count += one.size;
@@ -142,17 +143,13 @@ void put_norm_of_shares(M& model, Norm norm, double* out) {
   });
 }
 
-/// *out = the sum of the squares of all gradients, or the largest magnitude, over all ranks; out is
-/// in the backend's memory. Gradients must be settled and collected. A collective.
-template <class M>
-void put_norm(M& model, Norm norm, double* out) {
-  using G = typename M::gradient_dtype;
-  auto& run = model.run();
-  const Reduction over_ranks = norm == Norm::infinity ? Reduction::max : Reduction::sum;
-  if constexpr (MeshCommunicator<typename M::communicator>) {
-    put_norm_of_shares(model, norm, out);
-    reduce_along(run, MeshAxis::data, name_of_norm, std::span<double>(out, 1), over_ranks);
-    reduce_over_stages(run, name_of_norm, std::span<double>(out, 1), over_ranks);
+/// *out = the sum of the squares of the gradients of a model on this rank, or the largest
+/// magnitude. What ranks hold alike counts on one of them.
+template <class Context>
+void put_norm_here(Run<Context>& run, Norm norm, double* out) {
+  using G = typename Context::precision::gradient;
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    put_norm_of_shares(run, norm, out);
   } else {
     // Parameters that all ranks hold alike are before the split ones, and count on rank 0 only.
     const std::span<const G> counted =
@@ -160,56 +157,98 @@ void put_norm(M& model, Norm norm, double* out) {
     put_norm_of(run.backend, counted.size(), counted.data(), norm, out,
                 [](auto term) { return term; });
   }
-  all_reduce(run, name_of_norm, std::span<double>(out, 1), over_ranks);
 }
 
-}  // namespace detail
+/// The same over all ranks, for each stage of a pipeline; norms are in the backend's memory, one
+/// for each stage. Gradients must be settled and collected. A collective.
+template <class Context, std::size_t N>
+void put_norms(const Runs<Context, N>& runs, Norm norm, std::span<double> norms) {
+  auto& run = *runs[0];
+  const Reduction over_ranks = norm == Norm::infinity ? Reduction::max : Reduction::sum;
+  if (norms.size() > N) fill(run.backend, norms.data(), norms.size(), 0.0);
+  for (Run<Context>* one : runs) put_norm_here(*one, norm, norms.data() + one->stage.number);
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    reduce_along(run, MeshAxis::data, name_of_norm, norms, over_ranks);
+    reduce_over_stages(run, name_of_norm, norms, over_ranks);
+  }
+  all_reduce(run, name_of_norm, norms, over_ranks);
+}
 
-/// The norm of all gradients of the step, over all ranks: a split parameter counts with the block
-/// of every rank, any other parameter counts once. Settles gradients first, if they are not settled
-/// yet. A collective; the same bits on every rank. For the model of one stage of a pipeline it is
-/// the norm of all stages, and all of them call it.
-/// sends    `plan().settle`, and an all-reduce of one double; on a mesh two, along `data` and
-///          `tensor`, and for stages a third, along `pipeline`
-/// throws   argument_error without a batch, or for gradients with a loss scale
-template <class M>
-double gradient_norm(M& model, Norm norm = Norm::euclidean) {
-  auto& run = model.run();
-  detail::require_plain_gradients(run.gradients, run.under_way, "gradient_norm");
-  model.settle_gradients();
-  const Buffer memory = run.pool.take(sizeof(double));
-  double* const there = static_cast<double*>(memory.data());
-  detail::put_norm(model, norm, there);
+/// The norm of the settled gradients of all ranks and stages. A collective; the same bits whatever
+/// stages a rank has.
+template <class Context, std::size_t N>
+double norm_of_all(const Runs<Context, N>& runs, Norm norm) {
+  for (Run<Context>* one : runs) one->parameters.collect(one->backend);
+  auto& run = *runs[0];
+  const std::size_t stages = run.stage.count;
+  const Buffer memory = run.pool.take(stages * sizeof(double));
+  const std::span<double> there(static_cast<double*>(memory.data()), stages);
+  put_norms(runs, norm, there);
   double all = 0;
-  detail::to_host(run.backend, there, 1, &all);
-  return detail::norm_of(all, norm);
+  for (double& one : there) {
+    double here = 0;
+    to_host(run.backend, &one, 1, &here);
+    all = norm == Norm::infinity ? std::max(all, here) : all + here;
+  }
+  return norm_of(all, norm);
 }
 
-/// Multiplies all gradients by max_norm / (norm + 1e-6) if that is below 1, and returns their norm
-/// before this. A collective, as `gradient_norm`.
-/// sends    as `gradient_norm`
-/// throws   argument_error for a max_norm that is not above 0; numeric_error, on every rank, if the
-///          norm is not finite: the gradients are then settled but not scaled
-/// source   torch.nn.utils.clip_grad_norm_ with error_if_nonfinite
-template <class M>
-double clip_gradients(M& model, double max_norm, Norm norm = Norm::euclidean) {
-  detail::check_clip_norm(max_norm, "clip_gradients");
-  const double found = gradient_norm(model, norm);
+/// Scales all gradients down to max_norm, and returns their norm before. A collective, as
+/// `clip_gradients`.
+template <class Context, std::size_t N>
+double clip_all(const Runs<Context, N>& runs, double max_norm, Norm norm) {
+  using G = typename Context::precision::gradient;
+  const double found = norm_of_all(runs, norm);
   if (!std::isfinite(found)) {
     throw numeric_error(
         {"the norm of all gradients is ", found,
          ", though the loss is finite: a gradient overflowed on its way back. Try a "
          "smaller learning rate or, for fp16, a LossScaler"});
   }
-  const double factor = detail::clip_factor(found, max_norm);
-  if (factor < 1) {
-    using G = typename M::gradient_dtype;
-    const auto gradients = model.gradients();
-    model.backend().for_each(gradients.size(),
-                             detail::Scale<G, G>{gradients.data(), gradients.data(),
-                                                 static_cast<accumulate_t<G>>(factor)});
+  const double factor = clip_factor(found, max_norm);
+  if (factor == 1) return found;
+  for (Run<Context>* one : runs) {
+    G* const gradients = one->parameters.gradients().data();
+    one->backend.for_each(one->parameters.size(),
+                          Scale<G, G>{gradients, gradients, static_cast<accumulate_t<G>>(factor)});
   }
   return found;
+}
+
+}  // namespace detail
+
+/// The norm of all gradients of the step, over all ranks: a split parameter counts with the block
+/// of every rank, any other parameter counts once. Settles gradients first, if they are not settled
+/// yet. A collective; the same bits on every rank. For a stage of a pipeline it is the norm of all
+/// stages, and all of them call it: with the model of the stage, or, where a rank has several, with
+/// its PipelineChunks.
+/// sends    `plan().settle`, and an all-reduce of one double; on a mesh two, along `data` and
+///          `tensor`; for stages a third, along `pipeline`, each of one double for each stage
+/// throws   argument_error without a batch, for gradients with a loss scale, and for the model of
+///          one of several stages on a rank
+template <class M>
+double gradient_norm(M& models, Norm norm = Norm::euclidean) {
+  const auto runs = detail::runs_of(models);
+  detail::require_all_stages(runs, "gradient_norm");
+  detail::require_plain_gradients(runs[0]->gradients, runs[0]->under_way, "gradient_norm");
+  detail::settle(runs);
+  return detail::norm_of_all(runs, norm);
+}
+
+/// Multiplies all gradients by max_norm / (norm + 1e-6) if that is below 1, and returns their norm
+/// before this. A collective, as `gradient_norm`.
+/// sends    as `gradient_norm`
+/// throws   as `gradient_norm`; argument_error for a max_norm that is not above 0; numeric_error,
+///          on every rank, if the norm is not finite: the gradients are then settled but not scaled
+/// source   torch.nn.utils.clip_grad_norm_ with error_if_nonfinite
+template <class M>
+double clip_gradients(M& models, double max_norm, Norm norm = Norm::euclidean) {
+  detail::check_clip_norm(max_norm, "clip_gradients");
+  const auto runs = detail::runs_of(models);
+  detail::require_all_stages(runs, "clip_gradients");
+  detail::require_plain_gradients(runs[0]->gradients, runs[0]->under_way, "clip_gradients");
+  detail::settle(runs);
+  return detail::clip_all(runs, max_norm, norm);
 }
 
 }  // namespace shardwise

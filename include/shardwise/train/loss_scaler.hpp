@@ -136,32 +136,37 @@ struct ScaleAndCheck {
   }
 };
 
-/// Divides the settled gradients of the rank's shares by `loss_scale`. Returns whether any of them,
-/// on any rank, is then not finite.
-/// sends    an all-reduce (max) of one uint8; before it one along `data` if shares are cut, and one
-///          along `pipeline` if the model is one stage
-template <class M>
-bool take_out_scale(M& model, const Shares& shares, double loss_scale) {
-  using G = typename M::gradient_dtype;
+/// Divides the settled gradients of the rank's shares by `loss_scale`. Returns whether any of them
+/// is then not finite.
+template <class Context>
+bool take_out_scale(Run<Context>& run, const Shares& shares, double loss_scale) {
+  using G = typename Context::precision::gradient;
   using A = accumulate_t<G>;
-  auto& run = model.run();
-  const std::span<G> gradients = model.gradients();
-  std::uint8_t found = 0;
+  run.parameters.collect(run.backend);
+  bool overflowed = false;
   for (const Share& share : shares.of) {
     if (share.mine.size == 0) continue;
-    const ScaleAndCheck<G> scale{gradients.data() + share.mine.offset,
+    const ScaleAndCheck<G> scale{run.parameters.gradients().data() + share.mine.offset,
                                  static_cast<A>(1 / loss_scale)};
-    if (reduced(run.backend, run.pool, share.mine.size, A(0), scale, Plus{}) != 0) found = 1;
+    if (reduced(run.backend, run.pool, share.mine.size, A(0), scale, Plus{}) != 0)
+      overflowed = true;
   }
+  return overflowed;
+}
+
+/// Whether gradients overflowed on any rank, of which each looked at these shares.
+/// sends    an all-reduce (max) of one uint8; before it one along `data` if shares are cut, and one
+///          along `pipeline` if the model is a stage
+template <class Context>
+bool overflowed_anywhere(Run<Context>& run, [[maybe_unused]] const Shares& shares, bool here) {
+  std::uint8_t found = here ? 1 : 0;
   const auto name = [] { return std::string("overflow of gradients"); };
-  if constexpr (MeshCommunicator<typename M::communicator>) {
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
     if (shares.are_cut() || run.parameters.stores_share())
       found = all_reduced(run, run.all_ranks.along(MeshAxis::data), name, found, Reduction::max);
-    if (run.all_stages != nullptr) {
-      require_one_stage(run, "a loss scale");
+    if (run.all_stages != nullptr)
       found =
           all_reduced(run, run.all_stages->along(MeshAxis::pipeline), name, found, Reduction::max);
-    }
   }
   return all_reduced(run, run.ranks, name, found, Reduction::max) != 0;
 }

@@ -20,6 +20,7 @@
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/precision.hpp"
 #include "shardwise/model/shares.hpp"
+#include "shardwise/model/stages.hpp"
 
 namespace shardwise {
 
@@ -132,6 +133,8 @@ class Optimizer {
   using A = accumulate_t<T>;
 
  public:
+  using trained = M;  ///< what it trains
+
   ///@{
   /// On a mesh all ranks make it, with the same `keep`; it is the model's if it is left out.
   /// sends    on a mesh an all-gather of one byte of each rank
@@ -316,13 +319,31 @@ class Optimizer {
 
 namespace detail {
 
+/// Calls f(Optimizer&) for an optimizer, or for those of all stages of a rank.
+template <class O, class F>
+void for_each_optimizer(O& optimizers, F&& f) {
+  if constexpr (requires { optimizers.model(); }) {
+    f(optimizers);
+  } else {
+    optimizers.for_each(f);
+  }
+}
+
+/// Whether O is an Optimizer of the model M, or a PipelineOptimizer of the PipelineChunks M.
+template <class O, class M>
+concept OptimizerOf = std::same_as<typename O::trained, M>;
+
 /// Throws argument_error for another model's optimizer.
-template <class M, UpdateRule Rule>
-void require_own(const M& model, const Optimizer<Rule, M>& optimizer, const char* who) {
-  if (&optimizer.model() == &model) return;
-  throw argument_error({who,
-                        ": the optimizer is of another model: give the one that was made for "
-                        "this model"});
+template <class M, OptimizerOf<M> O>
+void require_own(M& model, O& optimizer, const char* who) {
+  const auto runs = runs_of(model);
+  auto expected = runs.begin();
+  for_each_optimizer(optimizer, [&](auto& one) {
+    if (*expected++ == &one.model().run()) return;
+    throw argument_error({who,
+                          ": the optimizer is of another model: give the one that was made for "
+                          "this model"});
+  });
 }
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 #pragma once
 // One training step: forward, loss, backward, and new parameters.
 
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -14,6 +15,8 @@
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layout/layouts.hpp"
 #include "shardwise/model/settle.hpp"
+#include "shardwise/model/shares.hpp"
+#include "shardwise/model/stages.hpp"
 #include "shardwise/model/values.hpp"
 #include "shardwise/train/clip.hpp"
 #include "shardwise/train/given_alike.hpp"
@@ -34,7 +37,56 @@ struct StepOptions {
   double scale() const { return scaler == nullptr ? 1 : scaler->scale(); }
 };
 
+/// The result of a step.
+struct StepEnd {
+  bool skipped = false;          ///< whether gradients overflowed with a loss scale
+  std::optional<double> norm{};  ///< of the gradients before clipping, if the step clips
+};
+
 namespace detail {
+
+/// Settles the gradients of all models that the rank trains together, in these shares, and scales
+/// them as the options say.
+template <class Context, std::size_t N>
+StepEnd settle_and_clip(const Runs<Context, N>& runs, const std::array<Shares*, N>& shares,
+                        const std::array<StepUnderWay*, N>& steps, const StepOptions& options) {
+  StepEnd end;
+  settle(runs, shares);
+  if (options.scaler != nullptr) {
+    bool here = false;
+    for (std::size_t i = 0; i < N; ++i)
+      if (take_out_scale(*runs[i], *shares[i], std::exchange(steps[i]->loss_scale, 1))) here = true;
+    end.skipped = overflowed_anywhere(*runs[0], *shares[0], here);
+  }
+  if (options.clip_norm && !end.skipped) {
+    check_clip_norm(*options.clip_norm, "clip_gradients");
+    end.norm = clip_all(runs, *options.clip_norm, options.norm);
+  }
+  if (options.scaler != nullptr) options.scaler->update(end.skipped);
+  return end;
+}
+
+/// Ends the steps of all models that the rank trains together, which have the same options: see
+/// Step::finish.
+template <class First, class... Others>
+StepEnd finish_steps(First& first, Others&... others) {
+  const std::array runs{&first.open_run("finish"), &others.open_run("finish")...};
+  first.require_ready();
+  (others.require_ready(), ...);
+  const InPhases<Phase::finish, typename First::context, sizeof...(Others) + 1> here(runs);
+  StepEnd end;
+  try {
+    end = settle_and_clip(runs, std::array{&first.shares(), &others.shares()...},
+                          std::array{&first.under_way(), &others.under_way()...}, first.options());
+  } catch (...) {
+    first.discard();
+    (others.discard(), ...);
+    throw;
+  }
+  first.end(end);
+  (others.end(end), ...);
+  return end;
+}
 
 /// Throws argument_error while a batch in another flight than flight 0 may still go backward: the
 /// step would be without its gradients. Flight 0 is that of Step itself.
@@ -149,12 +201,6 @@ double loss_and_gradients(M& model, typename M::input_view x, const Target& targ
 
 }  // namespace detail
 
-/// The result of a step.
-struct StepEnd {
-  bool skipped = false;          ///< whether gradients overflowed with a loss scale
-  std::optional<double> norm{};  ///< of the gradients before clipping, if the step clips
-};
-
 /// One step of training, on one batch or on several, which may differ in size:
 ///
 ///     Step step(optimizer, 256);  // samples of all its batches
@@ -221,30 +267,32 @@ class Step {
   ///          flight than flight 0 is under way: then the step continues;
   ///          numeric_error for a norm to clip that is not finite, and if the scale would become
   ///          too small: then the step is discarded
-  StepEnd finish() {
-    M& model = open_model("finish");
-    detail::require_no_other_batches(model, "Step: finish()");
-    detail::require_complete(model.run().samples_backward, samples_);
-    const auto here = detail::in_phase<Phase::finish>(model.run());
-    StepEnd end;
-    try {
-      end = settle_and_clip(model);
-    } catch (...) {
-      discard();
-      throw;
-    }
-    if (end.skipped) {
-      model.discard_step();
-    } else {
-      optimizer_.end_step();
-    }
-    return end;
-  }
+  StepEnd finish() { return detail::finish_steps(*this); }
 
   /// Discards the step; does nothing after its end.
   void discard() {
     if (is_under_way()) optimizer_.model().discard_step();
   }
+
+  ///@{
+  /// For `detail::finish_steps`.
+  using context = typename M::context;
+  auto& open_run(const char* who) const { return open_model(who).run(); }
+  detail::Shares& shares() const { return optimizer_.shares(); }
+  StepUnderWay& under_way() { return under_way_; }
+  const StepOptions& options() const { return options_; }
+  void require_ready() const {
+    detail::require_no_other_batches(optimizer_.model(), "Step: finish()");
+    detail::require_complete(optimizer_.model().run().samples_backward, samples_);
+  }
+  void end(const StepEnd& end) {
+    if (end.skipped) {
+      optimizer_.model().discard_step();
+    } else {
+      optimizer_.end_step();
+    }
+  }
+  ///@}
 
  private:
   bool is_under_way() const { return optimizer_.model().run().under_way == &under_way_; }
@@ -254,20 +302,6 @@ class Step {
     throw argument_error({"Step: ", who,
                           "() after the step's end: it was finished or discarded, "
                           "or forgotten because of an error. Begin another Step"});
-  }
-
-  StepEnd settle_and_clip(M& model) {
-    StepEnd end;
-    detail::settle(model.run(), &optimizer_.shares());
-    if (options_.scaler != nullptr) {
-      end.skipped = detail::take_out_scale(model, optimizer_.shares(),
-                                           std::exchange(under_way_.loss_scale, 1));
-    }
-    if (options_.clip_norm && !end.skipped) {
-      end.norm = clip_gradients(model, *options_.clip_norm, options_.norm);
-    }
-    if (options_.scaler != nullptr) options_.scaler->update(end.skipped);
-    return end;
   }
 
   Optimizer<Rule, M>& optimizer_;

@@ -235,7 +235,7 @@ class TrainingGraph {
     if (options_.clip_norm)
       clip();
     else
-      detail::settle(model_.run());
+      detail::settle(detail::runs_of(model_));
     optimizer_.update_values([this](std::size_t n, const auto& loop) {
       using Loop = std::remove_cvref_t<decltype(loop)>;
       model_.backend().for_each(n, detail::UnlessStopped<Loop>{there(), loop});
@@ -254,7 +254,7 @@ class TrainingGraph {
     auto& run = model_.run();
     const Buffer memory = run.pool.take(sizeof(double));
     double* const norm = static_cast<double*>(memory.data());
-    detail::put_norm(model_, options_.norm, norm);
+    detail::put_norms(detail::runs_of(model_), options_.norm, std::span(norm, 1));
     run.backend.for_each(1, detail::NoteNorm{norm, options_.norm, *options_.clip_norm, there()});
     const auto gradients = model_.gradients();
     run.backend.for_each(gradients.size(), detail::CutDown<G>{gradients.data(), there()});

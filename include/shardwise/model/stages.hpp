@@ -1,0 +1,77 @@
+#pragma once
+// The models that a rank trains together: one model, or those of all stages of a pipeline that the
+// rank has.
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/mark.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/run.hpp"
+
+namespace shardwise::detail {
+
+/// The runs of such models, in the order of the stages.
+template <class Context, std::size_t N>
+using Runs = std::array<Run<Context>*, N>;
+
+/// Calls f(Model&) for a model, or for that of each stage.
+template <class M, class F>
+void for_each_model(M& models, F&& f) {
+  if constexpr (requires { models.run(); }) {
+    f(models);
+  } else {
+    models.for_each([&](auto& stage) { f(stage.model()); });
+  }
+}
+
+/// The runs of a model, or of those of all stages.
+template <class M>
+auto runs_of(M& models) {
+  if constexpr (requires { models.run(); }) {
+    return std::array{&models.run()};
+  } else {
+    return models.runs();
+  }
+}
+
+/// Throws argument_error unless these are all stages that the rank has of a pipeline.
+template <class Context, std::size_t N>
+void require_all_stages(const Runs<Context, N>& runs, const char* who) {
+  const std::size_t on_rank = runs[0]->stage.on_rank;
+  if (on_rank == N) return;
+  throw argument_error({"pipeline: each rank has ", on_rank, " stages, but ", who, " was given ", N,
+                        " of them; give it the PipelineChunks"});
+}
+
+/// While it lives, the rank is in a phase of all these models.
+template <Phase P, class Context, std::size_t N>
+class InPhases {
+ public:
+  explicit InPhases(const Runs<Context, N>& runs) {
+    for (std::size_t i = 0; i < N; ++i) phases_[i].emplace(*runs[i]);
+  }
+
+ private:
+  std::array<std::optional<InPhase<P, Context>>, N> phases_{};
+};
+
+/// numbers = their reduction over the ranks along `pipeline`; they are in the backend's memory.
+/// Nothing if the model is no stage.
+template <class Context, class T>
+void reduce_over_stages(Run<Context>& run, std::string (*name)(), std::span<T> numbers,
+                        Reduction reduction) {
+  if (run.all_stages == nullptr) return;
+  observed(run, name, shardwise::all_reduce(numbers.size(), dtype_v<T>).over(MeshAxis::pipeline),
+           [&] {
+             run.all_stages->along(MeshAxis::pipeline)
+                 .all_reduce(std::span<const T>(numbers), numbers, reduction);
+           });
+}
+
+}  // namespace shardwise::detail
