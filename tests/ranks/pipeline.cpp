@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +29,7 @@
 #include "shardwise/pipeline/cut_by_cost.hpp"
 #include "shardwise/pipeline/evaluate.hpp"
 #include "shardwise/pipeline/known_schedules.hpp"
+#include "shardwise/pipeline/message_plan.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage.hpp"
@@ -919,6 +922,68 @@ TEST_CASE("stages save and load one checkpoint, with the bytes of any other mesh
                      }),
                      "missing: 'a'; unexpected: '7.weight'"));
     });
+  });
+}
+
+namespace {
+
+/// Cut where features, rows or nothing is split over `tensor`.
+struct Uneven : Sequential<ColumnParallelLinear<6, 7>, RowParallelLinear<7, 6>,
+                           To<Sharded<Axis::batch>>, To<Invariant>, Linear<split::none, 6, 5>> {};
+constexpr std::array in_uneven{CutPlace{1}, CutPlace{3}, CutPlace{4}};
+constexpr std::array shapes{shape_of(3), shape_of(1)};
+
+/// What rank `rank` of four with one stage each sends.
+constexpr MessagePlan messages_of(int rank) {
+  return plan_messages<in_uneven>(Uneven{}, {.pipeline = 4, .data = 2, .tensor = 2}, gpipe(4, 2),
+                                  shapes, rank, Dtype::float64);
+}
+constexpr Collective sent(std::size_t elements) {
+  return Collective{Operation::send, elements, Dtype::float64}
+      .over(MeshAxis::pipeline)
+      .split_over(MeshAxis::data);
+}
+static_assert(messages_of(0).outputs == collectives{sent(3 * 7).split_over(MeshAxis::tensor),
+                                                    sent(1 * 7).split_over(MeshAxis::tensor)});
+static_assert(messages_of(0).gradients.empty());
+static_assert(messages_of(2).outputs == collectives{sent(3 * 6), sent(1 * 6)});
+static_assert(messages_of(2).bytes_sent({.pipeline = 4, .data = 2, .tensor = 2}) ==
+              8 * (4 * 6 * 2 + 4 * 6));
+
+/// Whether the sends in the log of each rank are planned.
+std::string difference(const collectives& planned, const mesh& sizes, Counting& stage,
+                       std::span<const CountedCall> log) {
+  std::vector<CountedCall> sends;
+  std::copy_if(log.begin(), log.end(), std::back_inserter(sends),
+               [](const CountedCall& call) { return call.operation == Operation::send; });
+  return difference_from_plan("", planned_calls<Counting>(planned, sizes, MeshAxis::pipeline),
+                              counted_calls(stage, sends));
+}
+
+}  // namespace
+
+TEST_CASE("stages send each other the messages of the plan") {
+  const mesh sizes{.pipeline = 2, .data = 2, .tensor = 2};
+  on_mesh(sizes, [&](testing::on_meshes::Ranks& ranks) {
+    using Counted = Context<double, Reference, testing::on_meshes::Ranks>;
+    const auto use = [&](auto& chunks) {
+      PipelineOptimizer optimizer(chunks, rule);
+      const MicroBatches batches({3, 1}, chunks.place());
+      const PipelineSchedule schedule = interleaved_one_f_one_b(2, 2, 2);
+      auto& rank = chunks.of_rank();
+      rank.line().clear();
+      rank.gradient_line().clear();
+      train_pipeline_step(chunks, schedule, batches.inputs, batches.targets, CrossEntropy{},
+                          optimizer);
+      const MessagePlan plan =
+          plan_messages<in_uneven>(Uneven{}, sizes, schedule, shapes,
+                                   ranks.place()[MeshAxis::pipeline].rank, Dtype::float64);
+      auto& stage = static_cast<Counting&>(rank.ranks());
+      CHECK(difference(plan.outputs, sizes, stage, rank.line().log()) == "");
+      CHECK(difference(plan.gradients, sizes, stage, rank.gradient_line().log()) == "");
+    };
+    on_pipeline_stage<Counted, in_uneven, Ends<Invariant, Invariant>, 2>(Uneven{}, ranks, Seed{5},
+                                                                         shape_of(1), use);
   });
 }
 

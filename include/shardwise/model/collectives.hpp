@@ -89,13 +89,15 @@ struct Collective {
 
   /// Bytes that all ranks together send by the ring algorithm (Patarasu and Yuan 2009): n (P - 1)
   /// for a gather or scatter, twice that for an all-reduce; an all-to-all sends n (P - 1) / P. A
-  /// halo sends the elements that ranks hold beyond their own blocks, in each direction.
+  /// halo sends the elements that ranks hold beyond their own blocks, in each direction; a send is
+  /// one message.
   constexpr std::size_t bytes_sent(int ranks) const {
     const auto p = static_cast<std::size_t>(ranks);
     const std::size_t bytes = elements * size_of(dtype);
     if (operation == Operation::halo_exchange || operation == Operation::halo_sum)
       return halo.beyond(ranks) * elements_per_unit() * size_of(dtype);
     if (operation == Operation::all_to_all) return bytes * (p - 1) / p;
+    if (operation == Operation::send) return bytes;
     return bytes * (p - 1) * (operation == Operation::all_reduce ? 2 : 1);
   }
   /// The same on a mesh.
