@@ -102,6 +102,7 @@ namespace shardwise {}
 
 // Models that run, and what is known of them before
 #include "shardwise/model/model.hpp"
+#include "shardwise/model/parameter_count.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/predict.hpp"
 #include "shardwise/model/queries.hpp"

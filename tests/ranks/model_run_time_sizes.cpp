@@ -21,6 +21,7 @@
 #include "shardwise/model/describe_graph.hpp"
 #include "shardwise/model/join.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/model/parameter_count.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"

@@ -840,6 +840,17 @@ void load_and_save(M& models, Optimizers& optimizer, const File& from, const Fil
   save_checkpoint(to, models, optimizer, position, {.names = names});
 }
 
+/// The memory of a stage is what the queries say, also where it shares parameters with others.
+template <class Stage, class O>
+void check_memory(Stage& stage, const O& optimizer) {
+  using M = typename Stage::model_type;
+  const StateMemory memory = state_of_rank<typename M::ends, typename M::precision>(
+      stage.model().layers(), stage.place(), stage.input_shape(shape_of(7)),
+      optimizer.rule().moments(), optimizer.keep());
+  CHECK(memory.parameters == sizeof(double) * stage.model().values().size());
+  CHECK(memory.moments == sizeof(double) * optimizer.moments().size());
+}
+
 /// Saves to `to` after a step of two stages on each rank.
 void train_and_save(const File& to) {
   run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
@@ -877,6 +888,9 @@ void load_and_save_on(const mesh& sizes, const File& from, const File& to) {
       on_two_stages<in_tied>(Tied{}, ranks, Seed{6}, [&](auto& chunks) {
         PipelineOptimizer optimizer(chunks, rule, Keep::state_over_data);
         load_and_save(chunks, optimizer, from, to);
+        chunks.for_each([&]<class Stage>(Stage& stage) {
+          check_memory(stage, optimizer.template stage<Stage>());
+        });
       });
     }
   });

@@ -10,6 +10,7 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/flatten.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/model/parameter_count.hpp"
 #include "shardwise/model/plan.hpp"
 
 using namespace shardwise;

@@ -10,6 +10,7 @@
 #include "shardwise/layers/gather_policy.hpp"
 #include "shardwise/layers/identity.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/model/parameter_count.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/predict.hpp"
 

@@ -7,6 +7,7 @@
 #include "shardwise/layers/layer_norm.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/layers/rms_norm.hpp"
+#include "shardwise/model/parameter_count.hpp"
 #include "shardwise/model/plan.hpp"
 
 using namespace shardwise;

@@ -10,6 +10,7 @@
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/model/describe_parts.hpp"
+#include "shardwise/model/parameter_count.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/queries.hpp"
 

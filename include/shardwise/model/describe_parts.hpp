@@ -9,6 +9,7 @@
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/sentence.hpp"
+#include "shardwise/model/parameter_count.hpp"
 #include "shardwise/model/plan.hpp"
 
 namespace shardwise::detail {

@@ -279,33 +279,6 @@ struct PlanVisitor : WalkVisitor {
   }
 };
 
-/// Counts the elements of parameters on the rank at `place`, and finds their order in memory: by
-/// default without gaps.
-struct ParameterCounter : WalkVisitor {
-  explicit constexpr ParameterCounter(Place at) : place(at) { memory.make_dense(); }
-  constexpr ParameterCounter(Place at, const ParameterLayout& empty) : place(at), memory(empty) {}
-
-  Place place;
-  ParameterLayout memory{1};
-  std::size_t elements = 0;
-  std::size_t largest_layer = 0;  ///< elements of the parameters that one layer owns
-
-  template <class R, bool Returns, class X>
-  constexpr void redistribution(const Shape&) {}
-  template <class L, Layout In, bool Returns>
-  constexpr void layer(const L& layer, const Shape& in, const Shape&) {
-    if constexpr (borrows_parameters<L>) return;
-    const std::size_t before = elements;
-    for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
-      using Use = typename decltype(use)::type;
-      const std::size_t here = local_shape<typename Use::stored>(spec.shape, place).elements();
-      elements += here;
-      memory.reserve(here, holding_of<Use>, spec.decays);
-    });
-    if (elements - before > largest_layer) largest_layer = elements - before;
-  }
-};
-
 }  // namespace detail
 
 /// The plan of `model` between the ends E on inputs of shape `in`, the whole batch. It lists a
@@ -368,29 +341,5 @@ constexpr Plan plan(batch samples, const Sending& sending = {}, Keep keep = Keep
   return plan<L, Sizes, Offered, Wanted, InputGradient>(in, sending, keep);
 }
 ///@}
-
-/// Elements of parameters on the rank at `place`; a sharded parameter counts with the rank's block.
-template <class E, class L>
-constexpr std::size_t parameters_of_rank(const L& model, Place place,
-                                         const shapes_t<typename E::offered>& in) {
-  detail::ParameterCounter counter(place);
-  detail::walk<E, Train>(model, in, counter);
-  return counter.elements;
-}
-
-/// Those of which an optimizer with this Keep updates the values and keeps the moments on the rank
-/// at `place` of a mesh. Groups of parameters, see ParameterLayout, are cut one by one.
-template <class E, class L>
-constexpr std::size_t updated_parameters_of_rank(const L& model, const MeshPlace& place,
-                                                 const shapes_t<typename E::offered>& in,
-                                                 Keep keep = Keep::whole) {
-  detail::ParameterCounter counter(place[MeshAxis::tensor]);
-  detail::walk<E, Train>(model, in, counter);
-  if (keep == Keep::whole) return counter.elements;
-  std::size_t elements = 0;
-  for (const Holding holding : holdings)
-    elements += block_of(counter.memory.elements_of(holding).size, place[MeshAxis::data]).size;
-  return elements;
-}
 
 }  // namespace shardwise

@@ -38,6 +38,7 @@
 
 #include "shardwise/core/bytes.hpp"
 #include "shardwise/core/growing_list.hpp"
+#include "shardwise/model/parameter_count.hpp"
 #include "shardwise/model/plan.hpp"
 
 namespace shardwise {
@@ -147,6 +148,11 @@ class MemoryVisitor : public WalkVisitor {
 
   explicit constexpr MemoryVisitor(Place place) : place_(place), parameters_(place) {}
 
+  /// Before the walk through these layers.
+  template <class L>
+  constexpr void begin(const L& layers) {
+    parameters_.begin(layers);
+  }
   constexpr RankMemory result() const {
     return {parameters_.elements, values_.saved, values_.recomputed};
   }
@@ -235,6 +241,7 @@ template <class E, class L>
 constexpr RankMemory memory_of_rank(const L& model, Place place,
                                     const shapes_t<typename E::offered>& in) {
   detail::MemoryVisitor visitor(place);
+  visitor.begin(model);
   detail::walk<E, Train>(model, in, visitor);
   return visitor.result();
 }
@@ -304,7 +311,7 @@ constexpr StateMemory state_of_rank(const L& model, Place place,
                                     const shapes_t<typename E::offered>& in, std::size_t moments) {
   using Dtypes = typename detail::precision_of<P>::type;
   detail::ParameterCounter counter(place, ParameterMemory<Dtypes>::empty_layout());
-  detail::walk<E, Train>(model, in, counter);
+  detail::count_parameters<E>(counter, model, in);
   return detail::state_of<Dtypes>(counter, counter.memory.size(), moments);
 }
 
@@ -319,7 +326,7 @@ constexpr StateMemory state_of_rank(const L& model, const MeshPlace& place,
   empty.make_dense();
   if (keep == Keep::all_over_data) empty.store_share(place[MeshAxis::data]);
   detail::ParameterCounter counter(place[MeshAxis::tensor], empty);
-  detail::walk<E, Train>(model, in, counter);
+  detail::count_parameters<E>(counter, model, in);
   const bool is_cut = keep == Keep::state_over_data && place[MeshAxis::data].size > 1;
   const std::size_t updated =
       is_cut ? updated_parameters_of_rank<E>(model, place, in, keep) : counter.memory.size();

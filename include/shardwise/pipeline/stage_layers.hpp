@@ -92,6 +92,7 @@ class StageLayers : public stage_parts_t<L, Range> {
   std::uint64_t first_ordinal() const { return first_ordinal_; }
   /// Their slots are filled when a model is bound to them.
   std::span<SharedByStages> shared_by_stages() { return shared_; }
+  std::span<const SharedByStages> shared_by_stages() const { return shared_; }
 
  private:
   template <std::size_t... Is>

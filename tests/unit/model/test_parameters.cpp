@@ -9,6 +9,7 @@
 #include "ranks/model_observe.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
+#include "shardwise/model/parameter_count.hpp"
 
 using namespace shardwise;
 using testing::Data;

@@ -1,0 +1,110 @@
+#pragma once
+// The number of a model's parameters on each rank, known before it runs.
+
+#include <cstddef>
+
+#include "shardwise/core/growing_list.hpp"
+#include "shardwise/core/mesh.hpp"
+#include "shardwise/core/names.hpp"
+#include "shardwise/core/partition.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/core/type_set.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/local_shape.hpp"
+#include "shardwise/model/keep.hpp"
+#include "shardwise/model/model_checks.hpp"
+#include "shardwise/model/parameter_layout.hpp"
+#include "shardwise/model/plan.hpp"
+#include "shardwise/model/shared.hpp"
+#include "shardwise/model/shared_parameters.hpp"
+#include "shardwise/model/walk.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// Counts the elements of parameters on the rank at `place`, and finds their order in memory: by
+/// default without gaps. What a stage of a pipeline shares with others counts once in each.
+struct ParameterCounter : WalkVisitor {
+  explicit constexpr ParameterCounter(Place at) : place(at) { memory.make_dense(); }
+  constexpr ParameterCounter(Place at, const ParameterLayout& empty) : place(at), memory(empty) {}
+
+  Place place;
+  ParameterLayout memory{1};
+  std::size_t elements = 0;
+  std::size_t largest_layer = 0;      ///< elements of the parameters that one layer owns
+  GrowingList<const void*> shared{};  ///< tags of what stages share, until it is counted
+
+  /// Reads what the stage shares, if these are the layers of one.
+  template <class L>
+  constexpr void begin([[maybe_unused]] const L& layers) {
+    if constexpr (LayersOfStage<L>)
+      for (const SharedByStages& one : layers.shared_by_stages()) shared.add(one.tag);
+  }
+
+  template <class R, bool Returns, class X>
+  constexpr void redistribution(const Shape&) {}
+  template <class L, Layout In, bool Returns>
+  constexpr void layer(const L& layer, const Shape& in, const Shape&) {
+    const bool is_of_stages = is_first_of_stages<L>();
+    if (borrows_parameters<L> && !is_of_stages) return;
+    const std::size_t before = elements;
+    for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
+      using Use = typename decltype(use)::type;
+      const std::size_t here = local_shape<typename Use::stored>(spec.shape, place).elements();
+      elements += here;
+      memory.reserve(here, is_of_stages ? on_stages(holding_of<Use>) : holding_of<Use>,
+                     spec.decays);
+    });
+    if (elements - before > largest_layer) largest_layer = elements - before;
+  }
+
+ private:
+  /// Whether L is the first layer here that uses what several stages share.
+  template <class L>
+  constexpr bool is_first_of_stages() {
+    if constexpr (is_shared<L>)
+      for (std::size_t i = 0; i < shared.size(); ++i)
+        if (shared[i] == &identity_of<typename L::shared_tag>) {
+          shared[i] = nullptr;
+          return true;
+        }
+    return false;
+  }
+};
+
+/// Counts the parameters of all layers of a model.
+template <class E, class L>
+constexpr void count_parameters(ParameterCounter& counter, const L& model,
+                                const shapes_t<typename E::offered>& in) {
+  counter.begin(model);
+  walk<E, Train>(model, in, counter);
+}
+
+}  // namespace detail
+
+/// Elements of parameters on the rank at `place`; a sharded parameter counts with the rank's block.
+template <class E, class L>
+constexpr std::size_t parameters_of_rank(const L& model, Place place,
+                                         const shapes_t<typename E::offered>& in) {
+  detail::ParameterCounter counter(place);
+  detail::count_parameters<E>(counter, model, in);
+  return counter.elements;
+}
+
+/// Those of which an optimizer with this Keep updates the values and keeps the moments on the rank
+/// at `place` of a mesh. Groups of parameters, see ParameterLayout, are cut one by one.
+template <class E, class L>
+constexpr std::size_t updated_parameters_of_rank(const L& model, const MeshPlace& place,
+                                                 const shapes_t<typename E::offered>& in,
+                                                 Keep keep = Keep::whole) {
+  detail::ParameterCounter counter(place[MeshAxis::tensor]);
+  detail::count_parameters<E>(counter, model, in);
+  if (keep == Keep::whole) return counter.elements;
+  std::size_t elements = 0;
+  for (const Holding holding : holdings)
+    elements += block_of(counter.memory.elements_of(holding).size, place[MeshAxis::data]).size;
+  return elements;
+}
+
+}  // namespace shardwise
