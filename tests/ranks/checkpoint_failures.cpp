@@ -107,7 +107,7 @@ void write_parts_of_run(const std::filesystem::path& path, bool parameters, bool
   if (parameters) parts = detail::model_parts(model, {}, detail::Passing::first);
   if (moments) {
     for (const TensorPart& part :
-         detail::moment_parts(model, optimizer, {}, detail::Passing::first))
+         detail::moment_parts(model.run(), optimizer, {}, detail::Passing::first))
       parts.push_back(part);
   }
   SaveOptions options;

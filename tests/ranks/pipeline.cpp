@@ -143,8 +143,10 @@ void train(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedul
 
 /// Calls f with two stages on each rank.
 template <auto Cut, class Layers, class F>
-void on_two_stages(const Layers& layers, MeshRanks<ThreadCommunicator>& ranks, Seed seed, F&& f) {
-  on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, 2>(layers, ranks, seed, shape_of(1), f);
+void on_two_stages(const Layers& layers, MeshRanks<ThreadCommunicator>& ranks, Seed seed, F&& f,
+                   Keep keep = Keep::whole) {
+  on_pipeline_stage<Ctx, Cut, Ends<Invariant, Invariant>, 2>(layers, ranks, seed, shape_of(1), f,
+                                                             keep);
 }
 
 /// Parameters of stages or ranks. Those that several have are the same.
@@ -155,19 +157,31 @@ void add(Parameters& all, const Parameters& more) {
   }
 }
 
+/// The memory of a stage is what the queries say, also where it shares parameters with others.
+template <class Stage, class O>
+void check_memory(Stage& stage, const O& optimizer) {
+  using M = typename Stage::model_type;
+  const StateMemory memory = state_of_rank<typename M::ends, typename M::precision>(
+      stage.model().layers(), stage.place(), stage.input_shape(shape_of(7)),
+      optimizer.rule().moments(), optimizer.keep());
+  CHECK(memory.parameters == sizeof(double) * stage.model().values().size());
+  CHECK(memory.moments == sizeof(double) * optimizer.moments().size());
+}
+
 /// The same with two stages on each rank.
 template <auto Cut, class Layers>
 void train_chunks(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
-                  const std::vector<std::size_t>& sizes, std::optional<double> norm,
+                  const std::vector<std::size_t>& sizes, std::optional<double> norm, Keep keep,
                   Result& result) {
   const auto use = [&](auto& chunks) {
-    PipelineOptimizer optimizer(chunks, rule, Keep::state_over_data);
+    PipelineOptimizer optimizer(chunks, rule, keep);
     const MicroBatches batches(sizes, chunks.place());
     for (int step = 0; step < steps; ++step)
       result.losses.push_back(train_pipeline_step(chunks, schedule, batches.inputs, batches.targets,
                                                   CrossEntropy{}, optimizer, {.clip_norm = norm}));
     int chunk = 0;
-    chunks.for_each([&](auto& stage) {
+    chunks.for_each([&]<class Stage>(Stage& stage) {
+      check_memory(stage, optimizer.template stage<Stage>());
       Parameters of_stage;
       collect(stage.model(), of_stage);
       add(result.parameters, of_stage);
@@ -184,20 +198,22 @@ void train_chunks(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& 
     });
     result.flights.push_back(0);
   };
-  on_two_stages<Cut>(Layers{}, ranks, Seed{5}, use);
+  on_two_stages<Cut>(Layers{}, ranks, Seed{5}, use,
+                     keep == Keep::all_over_data ? keep : Keep::whole);
 }
 
 /// With the parameters of all stages, the losses of each rank, and the flights of each stage.
 template <auto Cut, class Layers = Net, std::size_t Chunks = 1>
 Result on_pipeline(const mesh& sizes, const PipelineSchedule& schedule,
-                   const std::vector<std::size_t>& micro_batches, std::optional<double> norm = {}) {
+                   const std::vector<std::size_t>& micro_batches, std::optional<double> norm = {},
+                   [[maybe_unused]] Keep keep = Keep::state_over_data) {
   std::vector<Result> of_ranks(static_cast<std::size_t>(sizes.size()));
   run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
     Result& mine = of_ranks[static_cast<std::size_t>(ranks.rank())];
     if constexpr (Chunks == 1) {
       train<Cut, Layers>(ranks, schedule, micro_batches, norm, mine);
     } else {
-      train_chunks<Cut, Layers>(ranks, schedule, micro_batches, norm, mine);
+      train_chunks<Cut, Layers>(ranks, schedule, micro_batches, norm, keep, mine);
     }
   });
   Result result;
@@ -425,6 +441,13 @@ void check_two_on_each_rank(const mesh& on, const std::vector<std::size_t>& size
     check_near(one, all);
     CHECK(all.parameters == each.parameters);
   }
+  if (on.data == 1) return;
+  const Result all =
+      on_pipeline<Cut, Layers, 2>(on, schedules[0], sizes, norm, Keep::all_over_data);
+  check_near(one, all);
+  for (const PipelineSchedule& schedule : schedules)
+    CHECK(on_pipeline<Cut, Layers, 2>(on, schedule, sizes, norm, Keep::all_over_data).parameters ==
+          all.parameters);
 }
 
 }  // namespace
@@ -840,17 +863,6 @@ void load_and_save(M& models, Optimizers& optimizer, const File& from, const Fil
   save_checkpoint(to, models, optimizer, position, {.names = names});
 }
 
-/// The memory of a stage is what the queries say, also where it shares parameters with others.
-template <class Stage, class O>
-void check_memory(Stage& stage, const O& optimizer) {
-  using M = typename Stage::model_type;
-  const StateMemory memory = state_of_rank<typename M::ends, typename M::precision>(
-      stage.model().layers(), stage.place(), stage.input_shape(shape_of(7)),
-      optimizer.rule().moments(), optimizer.keep());
-  CHECK(memory.parameters == sizeof(double) * stage.model().values().size());
-  CHECK(memory.moments == sizeof(double) * optimizer.moments().size());
-}
-
 /// Saves to `to` after a step of two stages on each rank.
 void train_and_save(const File& to) {
   run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
@@ -888,9 +900,6 @@ void load_and_save_on(const mesh& sizes, const File& from, const File& to) {
       on_two_stages<in_tied>(Tied{}, ranks, Seed{6}, [&](auto& chunks) {
         PipelineOptimizer optimizer(chunks, rule, Keep::state_over_data);
         load_and_save(chunks, optimizer, from, to);
-        chunks.for_each([&]<class Stage>(Stage& stage) {
-          check_memory(stage, optimizer.template stage<Stage>());
-        });
       });
     }
   });

@@ -20,6 +20,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/sentence.hpp"
+#include "shardwise/model/keep.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/pipeline/cut.hpp"
@@ -87,12 +88,14 @@ class PipelineRank {
   /// The ranks along `pipeline`.
   using Line = std::remove_cvref_t<decltype(std::declval<Ranks&>().along(MeshAxis::pipeline))>;
 
-  /// For so many stages of each rank. A collective of all ranks of the mesh.
-  PipelineRank(Ranks& ranks, std::size_t stages)
+  /// For so many stages of each rank, whose models have this Keep. A collective of all ranks of the
+  /// mesh.
+  PipelineRank(Ranks& ranks, std::size_t stages, Keep keep)
       : all_ranks_(ranks),
         line_(ranks.along(MeshAxis::pipeline)),
         ranks_(stage_ranks(ranks)),
-        stages_(stages) {
+        stages_(stages),
+        keep_(keep) {
     if (stages > 1) gradient_line_.emplace(line_.split(0, line_.rank()));
   }
 
@@ -108,6 +111,8 @@ class PipelineRank {
   Line& gradient_line() { return gradient_line_ ? *gradient_line_ : line_; }
   /// The number of stages of each rank.
   std::size_t stages() const { return stages_; }
+  /// What the rank keeps of their parameters.
+  Keep keep() const { return keep_; }
   /// Those along `pipeline` that have one of these stages, if this rank has one; they share
   /// parameters. The first call is a collective of the ranks along `pipeline`.
   Line& sharing_line(const std::set<std::size_t>& stages) {
@@ -128,6 +133,7 @@ class PipelineRank {
   Line& line_;
   Ranks ranks_;
   std::size_t stages_;
+  Keep keep_;
   std::optional<Line> gradient_line_{};
   std::optional<Line> sharing_line_{};
   CheckedSchedule checked_{};
@@ -186,7 +192,8 @@ class PipelineStage {
       : whole_(whole),
         rank_(rank),
         sharing_(sharing_for(whole, in, rank.all_ranks().place())),
-        model_(layers_for(whole, in, sharing_.here), rank.ranks(), seed, input_shape(in)) {
+        model_(layers_for(whole, in, sharing_.here), rank.ranks(), seed, input_shape(in),
+               rank.keep()) {
     auto& run = model_.run();
     run.all_stages = &rank.all_ranks();
     run.stage = {Stage, stages, rank.stages(), true};
@@ -345,6 +352,9 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 ///                                  CrossEntropy{}, optimizer);
 ///     });
 ///
+/// With `keep` = Keep::all_over_data, ranks along `data` store shares of the parameters of each
+/// stage, see Model.
+///
 /// sends    an all-gather of 16 bytes of each rank; what makes the groups of ranks of a stage, see
 ///          `MeshRanks`, with several stages on a rank one more along `pipeline`, and one of those
 ///          stages that share parameters
@@ -355,7 +365,7 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, std::size_t Chunks = 1,
           class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
-                       const Shape& in, F&& f) {
+                       const Shape& in, F&& f, Keep keep = Keep::whole) {
   static_assert(detail::must_be_cut<Architecture, E, Cut>());
   constexpr std::size_t stages = Cut.size() + 1;
   static_assert(Chunks > 0 && stages % Chunks == 0,
@@ -372,7 +382,7 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
       gathered(ranks, detail::GivenPipeline{seed.value, static_cast<std::uint32_t>(in.elements()),
                                             detail::digest(in)}),
       "seed and shape of the pipeline");
-  detail::PipelineRank rank(ranks, Chunks);
+  detail::PipelineRank rank(ranks, Chunks, keep);
   const auto number = static_cast<std::size_t>(ranks.place()[MeshAxis::pipeline].rank);
   const auto run = [&]<std::size_t Rank>(std::integral_constant<std::size_t, Rank>) {
     if (Rank != number) return;
