@@ -823,12 +823,39 @@ TEST_CASE("gradients that overflow in some stages make all stages skip the step"
     on_two_stages<apart>(Small{}, ranks, Seed{5}, [&](auto& chunks) {
       PipelineOptimizer optimizer(chunks, rule, Keep::state_over_data);
       check(chunks, optimizer, interleaved_one_f_one_b(2, 2, 2));
-      chunks.for_each([](auto& stage) {
-        CHECK(contains(error_of([&] { clip_gradients(stage.model(), 1); }),
-                       "each rank has 2 stages, but clip_gradients was given 1 of them"));
+    });
+  });
+}
+
+TEST_CASE("the norm of the gradients of several stages counts once what they share") {
+  std::array<Parameters, 4> gradients;
+  std::array<double, 4> norms{};
+  run_mesh({.pipeline = 2, .data = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_two_stages<apart>(Small{}, ranks, Seed{5}, [&](auto& chunks) {
+      const auto rank = static_cast<std::size_t>(ranks.rank());
+      const auto x = rows_of(0, 3, chunks.place());
+      chunks.for_each([&](auto& stage) {
+        stage.model().forward(x.view());
+        stage.model().backward(x.view());
+        CHECK(contains(error_of([&] { gradient_norm(stage.model()); }),
+                       "each rank has 2 stages, but gradient_norm was given 1 of them"));
+      });
+      norms[rank] = gradient_norm(chunks);
+      chunks.for_each([&](auto& stage) {
+        if (stage.model().values().empty()) return;
+        for (const char* name : {"0.weight", "0.bias"}) {
+          const auto whole = stage.model().gather_gradient(name);
+          add(gradients[rank], {{name, {whole.data(), whole.data() + whole.size()}}});
+        }
       });
     });
   });
+  Parameters all;
+  for (const Parameters& one : gradients) add(all, one);
+  double squares = 0;
+  for (const auto& entry : all)
+    for (const double g : entry.second) squares += g * g;
+  for (const double norm : norms) CHECK(norm == doctest::Approx(std::sqrt(squares)).epsilon(1e-14));
 }
 
 namespace {
