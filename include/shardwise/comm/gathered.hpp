@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shardwise/comm/communicator.hpp"
+#include "shardwise/core/span_of.hpp"
 
 namespace shardwise {
 
@@ -26,9 +27,10 @@ std::vector<T> gathered(C& ranks, const T& mine) {
         "gathers values of the host. Write it as comm/gathered.hpp says.");
     std::vector<T> all(static_cast<std::size_t>(ranks.size()));
     const std::vector<std::size_t> counts(all.size(), sizeof(T));
-    ranks.all_gather(std::span(reinterpret_cast<const std::uint8_t*>(&mine), sizeof(T)),
-                     std::span(reinterpret_cast<std::uint8_t*>(all.data()), all.size() * sizeof(T)),
-                     counts);
+    ranks.all_gather(
+        detail::span_of(reinterpret_cast<const std::uint8_t*>(&mine), sizeof(T)),
+        detail::span_of(reinterpret_cast<std::uint8_t*>(all.data()), all.size() * sizeof(T)),
+        counts);
     return all;
   }
 }

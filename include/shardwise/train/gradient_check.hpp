@@ -11,6 +11,7 @@
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/core/span_of.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/redistribute/number.hpp"
@@ -114,7 +115,7 @@ class GradientChecker {
     report_.where.resize(
         static_cast<std::size_t>(reduced(first == ranks.rank() ? length : 0, Reduction::max)));
     auto* const text = reinterpret_cast<std::uint8_t*>(report_.where.data());
-    ranks.broadcast(std::span(text, report_.where.size()), first);
+    ranks.broadcast(span_of(text, report_.where.size()), first);
   }
 
   template <Layout Part>

@@ -13,6 +13,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/sentence.hpp"
+#include "shardwise/core/span_of.hpp"
 #include "shardwise/model/host_ranks.hpp"
 #include "shardwise/train/given_alike.hpp"
 #include "shardwise/train/optimizer.hpp"
@@ -94,7 +95,7 @@ void add_moments(HeldAlike& held, M& model, Optimizer<Rule, M>& optimizer) {
 /// Reduces those of the ranks over the ranks. A collective.
 template <AgreeingRanks R>
 void reduce_marks(R& ranks, GrowingList<std::int64_t>& marks, Reduction reduction) {
-  const std::span all(marks.begin(), marks.size());
+  const auto all = span_of(marks.begin(), marks.size());
   ranks.all_reduce(std::span<const std::int64_t>(all), all, reduction);
 }
 
