@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "shardwise/layout/global_runs.hpp"
 #include "shardwise/layout/over.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/redistribute/redistribute.hpp"
@@ -155,3 +156,21 @@ static_assert(std::same_as<decltype(View<float, Sb>{}.place()), Place>);
 static_assert(place_for<Sb>(place_in(two_by_two, 1)) == Place{1, 2});
 
 }  // namespace
+
+// Runs of elements whose samples, or planes of images, are parts of larger ones.
+namespace runs {
+using detail::GlobalRuns;
+using detail::in_longer_samples;
+
+// Sample 2 of three of 6 elements, each of which is a part of 10 from element 3 on.
+static_assert(in_longer_samples(GlobalRuns{1, 6, 12, 18}, 6, 10, 3).begin(0) == 2 * 10 + 3);
+// Channels 1 and 2 of three in two images, with planes of 4 elements in planes of 10.
+constexpr GlobalRuns channels = in_longer_samples(GlobalRuns{2, 8, 4, 12}, 4, 10, 2);
+static_assert(channels.count == 4 && channels.length == 4);
+static_assert(channels.begin(0) == 12 && channels.begin(1) == 22);
+static_assert(channels.begin(2) == 42 && channels.begin(3) == 52);
+// Columns 1 and 2 of four, in two images of 3 rows, which are rows 2 to 4 of 5.
+constexpr GlobalRuns columns = in_longer_samples(GlobalRuns{6, 2, 1, 4}, 12, 20, 8);
+static_assert(columns.begin(0) == 9 && columns.begin(2) == 17 && columns.begin(3) == 29);
+static_assert(in_longer_samples(GlobalRuns{3, 0, 0, 12}, 4, 10, 2).count == 0);
+}  // namespace runs

@@ -46,18 +46,20 @@ constexpr GlobalRuns global_runs(const View<T, L, E>& view, std::uint64_t first 
 /// The same runs, without gaps so far, if each sample, of `here` elements, is a part of one of
 /// `whole` elements and begins with element `offset` of it. A run has several whole samples, or
 /// lies within one.
-constexpr GlobalRuns in_longer_samples(GlobalRuns runs, std::size_t here, std::uint64_t whole,
-                                       std::uint64_t offset) {
-  if (here == 0) return {};
-  if (runs.length > here) {
-    runs.count *= runs.length / here;
-    runs.length = here;
-    runs.stride = here;
-  }
-  runs.first = runs.first / here * whole + runs.first % here + offset;
-  runs.between = runs.stride == 0 ? 1 : static_cast<std::size_t>(here / runs.stride);
-  runs.gap = whole - here;
-  return runs;
+constexpr GlobalRuns in_longer_samples(const GlobalRuns& runs, std::size_t here,
+                                       std::uint64_t whole, std::uint64_t offset) {
+  if (runs.length == 0) return {};
+  const std::uint64_t first = runs.first / here * whole + runs.first % here + offset;
+  if (runs.length < here)
+    return {runs.count,
+            runs.length,
+            first,
+            runs.stride,
+            runs.stride == 0 ? 1 : static_cast<std::size_t>(here / runs.stride),
+            whole - here};
+  const std::size_t samples = runs.length / here;  // of each run
+  const std::uint64_t left_out = runs.count == 1 ? 0 : runs.stride / here - samples;
+  return {runs.count * samples, here, first, whole, samples, left_out * whole};
 }
 
 /// f for one piece of a run.
