@@ -641,9 +641,8 @@ TEST_CASE("ranks of one tensor group that are given unlike slices are told in th
 TEST_CASE("what a model on a mesh cannot take is refused on every rank before it sends anything") {
   on_mesh({.context = 2, .tensor = 2}, [](Ranks& ranks) {
     check_mentions(
-        message_of<argument_error>([&] { Network(Convolutional{}, ranks, Seed{1}, images); }),
-        {"0: Conv2d<output, 2, 6", "may read several tokens of a sample",
-         "the mesh context=2,tensor=2"});
+        message_of<shape_error>([&] { Network(Convolutional{}, ranks, Seed{1}, images); }),
+        {"Convolutional: a tensor [batch 7", "name CutOverContext<Axis::height> in the Ends"});
     check_mentions(message_of<shape_error>([&] { made<Whole>(30, rows, ranks.place()); }),
                    {"has no axis sequence"});
   });

@@ -38,7 +38,8 @@ static_assert(local_block<Needed>(images, {0, 1}) == Interval{0, 29});
 
 constexpr Collective entry(auto redistribution) {
   collectives list;
-  detail::add_redistribution<decltype(redistribution)>(list, images, Dtype::float32, {});
+  detail::add_redistribution<decltype(redistribution)>(list, images, Dtype::float32, {},
+                                                       Axis::batch);
   return list[0];
 }
 constexpr Collective there = entry(Redistribute<Rows, Needed>{});

@@ -69,12 +69,13 @@ class AveragePool : public detail::LinearInWindows<Windows> {
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
-    frame.state().forward(detail::pooling_call<Windows>(x, y), divisor, x.data(), y.data());
+    frame.state().forward(detail::pooling_call<Windows>(frame, x, y), divisor, x.data(), y.data());
   }
 
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
-    frame.state().backward(detail::pooling_call<Windows>(dx, dy), divisor, dy.data(), dx.data());
+    frame.state().backward(detail::pooling_call<Windows>(frame, dx, dy), divisor, dy.data(),
+                           dx.data());
   }
   ///@}
 };

@@ -43,6 +43,9 @@ namespace shardwise {
 /// rows: Sharded<height> -> Sharded<height>. Padding is only at the ends of the image, not of a
 /// rank's rows.
 ///
+/// On a mesh whose ranks along `context` have different rows of images, a convolution that is split
+/// by channel or not at all takes along `context` what split::height takes along `tensor`.
+///
 /// In and Out are channels, as `Sized` says; `Conv1d`, `Conv2d` and `Conv3d` make the Form. Shards
 /// follow the units and grain of the input's channels. The output's channels have the form's grain;
 /// split by group, each of their units has as many groups as a unit of the input.
@@ -63,7 +66,11 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
   using Channels::in_channels;
   using Channels::out_channels;
 
-  static constexpr Saves saves = Saves::input;  ///< as `Layer` says
+  ///@{
+  /// As `Layer` says.
+  static constexpr Saves saves = Saves::input;
+  using rows_taken = detail::windowed_t<Form.windows, Sharded<Axis::height>>;
+  ///@}
 
   ///@{
   /// As `SplitChoices` says. One that is split by group has no other choice.
@@ -120,14 +127,14 @@ class Convolution : public detail::ConvolutionLayouts<S, Form>,
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
-    frame.state().forward(detail::call_on<Form.windows>(x, y), x.data(),
+    frame.state().forward(detail::call_on<Form.windows>(x, y, frame.rows_begin()), x.data(),
                           Convolution::weight_of(frame), Convolution::values_of(frame)[1],
                           this->activation_, y.data());
   }
 
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
-    const ConvolutionCall call = detail::call_on<Form.windows>(x, dy);
+    const ConvolutionCall call = detail::call_on<Form.windows>(x, dy, frame.rows_begin());
     const auto [weight_gradient, bias_gradient] = Convolution::gradients_of(frame);
     typename Frame::dtype* input_gradient = nullptr;
     if constexpr (Frame::input_gradient) input_gradient = dx.data();

@@ -75,6 +75,7 @@ struct Drops : KeepsLayout {
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool in_place = true;
   static constexpr bool random = true;
+  using rows_taken = Sharded<Axis::height>;
 
  protected:
   static constexpr double probability = static_cast<double>(Numerator) / Denominator;
@@ -164,7 +165,8 @@ struct ChannelDropout : detail::Drops<Numerator, Denominator> {
       detail::copy(frame.backend(), in.data(), in.size(), out.data());
       return;
     }
-    const std::size_t plane = in.global().elements(2, in.global().rank());
+    const Shape whole = frame.of_whole_batch(in.global());
+    const std::size_t plane = whole.elements(2, whole.rank());
     const std::size_t here = in.local().elements(2, in.local().rank());
     frame.backend().for_each(here == 0 ? 0 : in.size() / here,
                              detail::DropPlanes<T, decltype(frame.random())>{

@@ -37,6 +37,7 @@ struct Elementwise : KeepsLayout {
   static constexpr Activation activation = F::kind;
   static constexpr bool in_place = F::slope_from_output;
   static constexpr bool token_by_token = true;
+  using rows_taken = Sharded<Axis::height>;
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {

@@ -19,6 +19,7 @@ struct To {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool token_by_token = true;
+  using rows_taken = Sharded<Axis::height>;
   static constexpr bool reshapes = true;
   static constexpr bool keeps_shape = true;
 

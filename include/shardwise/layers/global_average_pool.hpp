@@ -58,6 +58,8 @@ struct GlobalAveragePool {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
+  using rows_taken = Sharded<Axis::height>;
+  static constexpr bool sums_rows = true;
 
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
@@ -73,7 +75,7 @@ struct GlobalAveragePool {
     using T = typename Frame::dtype;
     using A = accumulate_t<T>;
     const std::size_t here = detail::plane_of(x.local());
-    const auto count = static_cast<A>(detail::plane_of(x.global()));
+    const auto count = static_cast<A>(detail::plane_of(frame.of_whole_batch(x.global())));
     detail::reduce_each(frame.backend(), y.size(), here, A(0),
                         detail::PlaneTerms<T>{here, x.data()}, detail::Plus{},
                         detail::PutPlaneMean<T>{count, y.data()});
@@ -83,7 +85,8 @@ struct GlobalAveragePool {
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
     const std::size_t here = detail::plane_of(dx.local());
-    const auto count = static_cast<accumulate_t<T>>(detail::plane_of(dx.global()));
+    const auto count =
+        static_cast<accumulate_t<T>>(detail::plane_of(frame.of_whole_batch(dx.global())));
     detail::for_each_in_rows(frame.backend(), dy.size(), here,
                              detail::PlaneShares<T>{here, count, dy.data(), dx.data()});
   }

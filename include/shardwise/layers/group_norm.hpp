@@ -29,8 +29,9 @@ namespace detail {
 
 /// A sum over the elements of each group; no communication if ranks have whole groups.
 template <Layout In>
-using GroupSum = Exchange<std::conditional_t<is_space_split<In>, Redistribute<Partial, Replicated>,
-                                             Redistribute<In, In>>>;
+using GroupSum =
+    SumOverRows<std::conditional_t<is_space_split<In>, Redistribute<Partial, Replicated>,
+                                   Redistribute<In, In>>>;
 
 /// In place of a number of groups: one for each channel.
 inline constexpr std::size_t each_channel = 0;
@@ -58,6 +59,7 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
  public:
   static constexpr Saves saves = Saves::input;
   static constexpr bool in_place = true;
+  using rows_taken = Sharded<Axis::height>;
 
   using Sized<N>::Sized;
   using Sized<N>::in;
@@ -120,12 +122,12 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
-    if (frame.training()) require_variance(x);
+    if (frame.training()) require_variance(frame, x);
     const GroupedPlanes planes = planes_of(x);
-    auto sums = Exchanges::sums(frame, rows_of(x), count_of_row(x), epsilon_, x.data());
+    auto sums = Exchanges::sums(frame, rows_of(x), count_of_row(frame, x), epsilon_, x.data());
     const auto [weight, bias] = NormOfGroups::values_of(frame);
     for_each_in_rows(frame.backend(), count(x), planes.size,
-                     GroupNormOutput<has_affine, Rows<Frame>, T>{planes, statistics<Frame>(sums, x),
+                     GroupNormOutput<has_affine, Rows<Frame>, T>{planes, statistics(frame, sums, x),
                                                                  weight, bias, x.data(), y.data()});
     if (frame.training()) frame.kept() = std::move(sums);
   }
@@ -135,7 +137,7 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
     using T = typename Frame::dtype;
     using Sum = accumulate_t<T>;
     const auto sums = std::exchange(frame.kept(), {});
-    const Rows<Frame> rows = statistics<Frame>(sums, x);
+    const Rows<Frame> rows = statistics(frame, sums, x);
     const GroupedPlanes planes = planes_of(x);
     const auto [weight, bias] = NormOfGroups::values_of(frame);
 
@@ -155,10 +157,11 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
     const auto level = adjoint_row_sum<Exchanges::of_totals>(
         frame, groups_here, WeightedPlanes<has_affine, T>{planes, weight, levels});
     if constexpr (Frame::input_gradient) {
-      for_each_in_rows(frame.backend(), count(x), planes.size,
-                       GroupNormInputGradient<has_affine, Rows<Frame>, T>{
-                           planes, rows, static_cast<Sum>(count_of_row(x)), along.view().data(),
-                           level.view().data(), weight, x.data(), dy.data(), dx.data()});
+      for_each_in_rows(
+          frame.backend(), count(x), planes.size,
+          GroupNormInputGradient<has_affine, Rows<Frame>, T>{
+              planes, rows, static_cast<Sum>(count_of_row(frame, x)), along.view().data(),
+              level.view().data(), weight, x.data(), dy.data(), dx.data()});
     }
   }
 
@@ -193,22 +196,22 @@ class NormOfGroups : public KeepsLayout, public Sized<N>, public WeightAndBias<c
     return {count(x) / of_group(), of_group() * plane_of(x.local())};
   }
   /// Elements of a row over all ranks.
-  template <class X>
-  std::size_t count_of_row(const X& x) const {
-    return of_group() * plane_of(x.global());
+  template <class Frame, class X>
+  std::size_t count_of_row(const Frame& frame, const X& x) const {
+    return of_group() * plane_of(frame.of_whole_batch(x.global()));
   }
 
-  template <class X>
-  void require_variance(const X& x) const {
-    if (count_of_row(x) != 1) return;
+  template <class Frame, class X>
+  void require_variance(const Frame& frame, const X& x) const {
+    if (count_of_row(frame, x) != 1) return;
     throw shape_error({"the input is a tensor ", x.global(),
                        ", a single value for each group, which has no variance to train with: take "
                        "larger images or groups, or evaluate"});
   }
 
   template <class Frame, class PerRow, class X>
-  Rows<Frame> statistics(const NormSums<PerRow>& sums, const X& x) const {
-    return {sums, count_of_row(x), epsilon_};
+  Rows<Frame> statistics(const Frame& frame, const NormSums<PerRow>& sums, const X& x) const {
+    return {sums, count_of_row(frame, x), epsilon_};
   }
 
   template <class Frame, class X, class Terms, class Sum>

@@ -43,6 +43,7 @@ class MaxPool {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
+  using rows_taken = detail::windowed_t<Windows, Sharded<Axis::height>>;
 
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
@@ -73,7 +74,7 @@ class MaxPool {
   void forward(Frame& frame, const X& x, const Y& y) const {
     auto& kernel = frame.state();
     Buffer& record = frame.kept();
-    const PoolingCall call = detail::pooling_call<Windows>(x, y);
+    const PoolingCall call = detail::pooling_call<Windows>(frame, x, y);
     if (Frame::input_gradient && frame.training()) {
       record = {};  // releases the old memory first
       record = frame.take(kernel.record_bytes(call));
@@ -84,7 +85,7 @@ class MaxPool {
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     const Buffer record = std::exchange(frame.kept(), {});
-    frame.state().backward(detail::pooling_call<Windows>(dx, dy), dy.data(), record.data(),
+    frame.state().backward(detail::pooling_call<Windows>(frame, dx, dy), dy.data(), record.data(),
                            dx.data());
   }
   ///@}

@@ -125,7 +125,11 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S, Form>,
   using Channels::in_channels;
   using Channels::out_channels;
 
-  static constexpr Saves saves = Saves::input;  ///< as `Layer` says
+  ///@{
+  /// As `Layer` says.
+  static constexpr Saves saves = Saves::input;
+  using rows_taken = detail::windowed_t<detail::transposed_windows<Form>(), Sharded<Axis::height>>;
+  ///@}
 
   /// The same layer with its sizes in the object.
   constexpr auto as_dynamic() const {
@@ -175,9 +179,9 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S, Form>,
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
-    frame.state().backward(detail::call_on<Form.windows>(y, x), nullptr, x.data(),
-                           ConvolutionTranspose::weight_of(frame), Write::replace, nullptr, nullptr,
-                           y.data());
+    frame.state().backward(detail::call_on<Form.windows>(y, x, frame.rows_begin().reversed()),
+                           nullptr, x.data(), ConvolutionTranspose::weight_of(frame),
+                           Write::replace, nullptr, nullptr, y.data());
     const T* const bias = ConvolutionTranspose::values_of(frame)[1];
     if (bias == nullptr && this->activation_ == Activation::none) return;
     visit(this->activation_, [&](auto f) {
@@ -189,8 +193,8 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S, Form>,
   template <class Frame, class X, class DY, class DX>
   void backward(Frame& frame, const X& x, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
-    const ConvolutionCall call =
-        detail::call_on<Form.windows>(dy, x);  // of the convolution from y to x
+    const ConvolutionCall call = detail::call_on<Form.windows>(
+        dy, x, frame.rows_begin().reversed());  // of the convolution from y to x
     const auto weight = ConvolutionTranspose::weight_of(frame);
     const auto [weight_gradient, bias_gradient] = ConvolutionTranspose::gradients_of(frame);
     frame.state().backward(call, dy.data(), x.data(), weight, frame.write(), weight_gradient,

@@ -123,7 +123,7 @@ class Upsample : public detail::LinearInWindows<Windows> {
 
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
-    const detail::UpsampledSpace space = space_of(x, y);
+    const detail::UpsampledSpace space = space_of(frame, x, y);
     detail::for_each_in_rows(
         frame.backend(), planes(x), y.local().elements(2, y.local().rank()),
         detail::UpsampledPlanes<typename Frame::dtype>{space, x.data(), y.data()});
@@ -131,7 +131,7 @@ class Upsample : public detail::LinearInWindows<Windows> {
 
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
-    const detail::UpsampledSpace space = space_of(dx, dy);
+    const detail::UpsampledSpace space = space_of(frame, dx, dy);
     detail::for_each_in_rows(
         frame.backend(), planes(dx), dx.local().elements(2, dx.local().rank()),
         detail::UpsampledPlanesBack<typename Frame::dtype>{space, dy.data(), dx.data()});
@@ -144,13 +144,14 @@ class Upsample : public detail::LinearInWindows<Windows> {
     return x.local().elements(0, 2);
   }
 
-  template <class X, class Y>
-  static detail::UpsampledSpace space_of(const X& x, const Y& y) {
+  template <class Frame, class X, class Y>
+  static detail::UpsampledSpace space_of(const Frame& frame, const X& x, const Y& y) {
     constexpr std::size_t axes = Windows.size();
     std::array<detail::UpsampledAxis, 3> here{};
     for (std::size_t i = 0; i < axes; ++i) {
       const std::size_t repeats = Windows[i].repeats;
-      const Interval large = detail::held_of_axis(y, 2 + i);
+      Interval large = detail::held_of_axis(y, 2 + i);
+      if (detail::space_axis(i, axes) == Axis::height) large.offset += frame.rows_begin().out;
       here[3 - axes + i] = {x.local()[2 + i].extent(), large.size, repeats, large.offset % repeats};
     }
     return {here[0], here[1], here[2]};

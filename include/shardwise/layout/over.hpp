@@ -103,16 +103,32 @@ template <class... Ons>
 using Over = typename detail::over<Ons...>::type;
 
 /// The layout on a mesh of a model's input or output that is L along `tensor`: its samples are cut
-/// over `replica` and, within those, over `data`, and the tokens of each sample over `context`. It
-/// needs tokens, the axis sequence, only where `context` has several ranks.
-template <PlainLayout L>
+/// over `replica` and, within those, over `data`. Ranks along `context` cut the axis Cut: the
+/// tokens of each sample, the rows of images (height), or once more the samples (batch). The tensor
+/// needs that axis only where `context` has several ranks.
+template <PlainLayout L, Axis Cut = Axis::sequence>
 using SamplesOverMesh =
     Over<On<MeshAxis::replica, Sharded<Axis::batch>>, On<MeshAxis::data, Sharded<Axis::batch>>,
-         On<MeshAxis::context, Sharded<Axis::sequence>>, On<MeshAxis::tensor, L>>;
+         On<MeshAxis::context, Sharded<Cut>>, On<MeshAxis::tensor, L>>;
+
+/// In the Ends of a Model: L along `tensor`, and ranks along `context` of a mesh cut the axis Cut.
+/// A plain L is `CutOverContext<Axis::sequence, L>`.
+///
+///     Ends<CutOverContext<Axis::height>, CutOverContext<Axis::batch>>   images -> logits
+template <Axis Cut, PlainLayout L = Invariant>
+using CutOverContext = Over<On<MeshAxis::context, Sharded<Cut>>, On<MeshAxis::tensor, L>>;
 
 /// The layout of L along the mesh axis A. A plain layout is one along `tensor`.
 template <Layout L, MeshAxis A>
 using along_t = typename detail::along<L, A>::type;
+
+namespace detail {
+/// The axis that L cuts along `context`: that of SamplesOverMesh if it cuts none.
+template <class L>
+inline constexpr Axis axis_cut_by = Axis::sequence;
+template <Axis A>
+inline constexpr Axis axis_cut_by<Sharded<A>> = A;
+}  // namespace detail
 
 /// The place of a rank, as L needs it: a MeshPlace for a layout over a mesh, else a Place.
 template <class L>

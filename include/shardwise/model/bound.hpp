@@ -26,8 +26,8 @@
 #include "shardwise/model/input_element.hpp"
 #include "shardwise/model/layer_checks.hpp"
 #include "shardwise/model/observer.hpp"
-#include "shardwise/model/over_context.hpp"
 #include "shardwise/model/parameter.hpp"
+#include "shardwise/model/rows_over_context.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/shared.hpp"
 
@@ -76,12 +76,13 @@ consteval bool sums_meanwhile() {
 }
 
 /// The distance between the random numbers of two neighbouring samples of L's input, in elements of
-/// the whole batch.
+/// the whole batch. The layer is bound to `bound`.
 template <class L, class Context>
 std::uint64_t sample_elements([[maybe_unused]] const Run<Context>& run,
-                              [[maybe_unused]] const Shape& in) {
+                              [[maybe_unused]] const Shape& in,
+                              [[maybe_unused]] const Shape& bound) {
   if constexpr (draws_random<L>) {
-    const Shape whole = of_whole_batch(run, in);
+    const Shape whole = whole_input<L>(run, in, bound);
     if (whole.rank() > 0 && whole[0].axis == Axis::batch) return whole.elements(1, whole.rank());
     if constexpr (MeshCommunicator<typename Context::communicator>) {
       if (run.trains() && sample_ranks(run.all_ranks.sizes()) > 1)
@@ -137,16 +138,18 @@ class Bound {
         state_(make_state(binder)),
         kept_(binder.kept.add(own_kept())) {
     if constexpr (can_leave_parameters) binder.kept.add();
-    detail::require_token_by_token<L>(binder.run);
+    detail::require_runs_over_context<L, In>(binder.run, in);
     if (in.rank() > 0) layer.output_shape(in);
+    parameters_.rows = detail::rows_begin(binder.run, layer, in);
   }
 
   /// Converts the input from the offered layout to the layer's, and saves what backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<X, typename E::offered>&& offered) {
-    Value<X, In> x = converted<In>(run, std::move(offered));
+    Value<X, In> x = taken(run, std::move(offered));
     if constexpr (is_sized && detail::checks_locally<typename Ctx::communicator>())
-      detail::require_as_bound(detail::of_whole_batch(run, x.global()), parameters_.in);
-    const Shape out_shape = layer_.output_shape(x.global());
+      detail::require_as_bound(detail::whole_input<L>(run, x.global(), parameters_.in),
+                               parameters_.in);
+    const Shape out_shape = detail::output_shape_here(run, layer_, x.global(), parameters_.in);
     if constexpr (detail::passes_forward<L>) {
       const Shape in = x.global();
       Value<T, Out> y(std::move(x), out_shape);
@@ -165,17 +168,22 @@ class Bound {
       if (run.saves()) keep_output(run, in.global(), y);
       if (run.finds_non_finite())
         detail::require_finite(run.backend, run.pool, run.all_ranks, y.view().span(), "the output");
-      return y;
+      if constexpr (sums_rows) {
+        return detail::with_rows_summed<L, false>(run, std::move(y), layer_, parameters_.in);
+      } else {
+        return y;
+      }
     }
   }
 
   /// Writes the gradients of parameters, and converts the gradient of the input back.
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
     Value<T, dual_t<Out>> dy = std::move(given);  // to release its memory with this call
+    if constexpr (sums_rows)
+      dy = detail::with_rows_summed<L, true>(run, std::move(dy), layer_, parameters_.in);
     [[maybe_unused]] detail::Kept& kept = kept_of(run);
     if constexpr (detail::only_reshapes<L>) {
-      return converted<dual_t<typename E::offered>>(run,
-                                                    Value<T, dual_t<In>>(std::move(dy), kept.in));
+      return sent_back(run, Value<T, dual_t<In>>(std::move(dy), kept.in));
     } else {
       if constexpr (can_leave_parameters) {
         if ((run.leaves_parameters || (can_postpone && run.postpones)) &&
@@ -206,7 +214,7 @@ class Bound {
           at.whole.end_gradients(at.frame.added_how());
         }
         if constexpr (S::input_gradient) {
-          return converted<dual_t<typename E::offered>>(run, std::move(dx));
+          return sent_back(run, std::move(dx));
         } else {
           return {};
         }
@@ -295,6 +303,30 @@ class Bound {
     return Value<T, Out>(run.pool, shape, run.place());
   }
 
+  static constexpr bool may_cut_rows = detail::may_cut_rows<L, Ctx>;
+  static constexpr bool sums_rows = may_cut_rows && detail::sums_rows<L>;
+  static constexpr bool moves_rows = may_cut_rows && detail::moves_rows<L>;
+
+  /// The input in the layer's layout, and over `context` with the rows that the layer reads.
+  Value<X, In> taken(Run<Ctx>& run, Value<X, typename E::offered>&& offered) const {
+    if constexpr (may_cut_rows) {
+      return detail::with_rows_taken<L>(run, converted<In>(run, std::move(offered)),
+                                        parameters_.in);
+    } else {
+      return converted<In>(run, std::move(offered));
+    }
+  }
+
+  /// The gradient of the input as it was offered.
+  auto sent_back(Run<Ctx>& run, Value<T, dual_t<In>>&& dx) const {
+    using To = dual_t<typename E::offered>;
+    if constexpr (moves_rows) {
+      return converted<To>(run, detail::without_rows_taken<L>(run, std::move(dx), parameters_.in));
+    } else {
+      return converted<To>(run, std::move(dx));
+    }
+  }
+
   static std::unique_ptr<detail::OwnKept> own_kept() {
     if constexpr (has_kept) {
       return std::make_unique<detail::OwnKeptAs<OfLayer>>();
@@ -333,7 +365,8 @@ class Bound {
     layer_.backward_input(at.frame, dy, dx.writable());
     at.whole.begin_gradients();
     auto sum = detail::moved_while<dual_t<typename E::offered>>(
-        run, std::move(dx), [&] { layer_.backward_parameters(at.frame, x.view(), dy); });
+        run, detail::without_rows_taken<L>(run, std::move(dx), parameters_.in),
+        [&] { layer_.backward_parameters(at.frame, x.view(), dy); });
     at.whole.end_gradients(at.frame.added_how());
     return sum;
   }
@@ -348,7 +381,7 @@ class Bound {
         Call at = call(run, kept.in);
         layer_.backward_input(at.frame, dy.view(), dx.writable());
       }
-      return converted<dual_t<typename E::offered>>(run, std::move(dx));
+      return sent_back(run, std::move(dx));
     } else {
       return {};
     }
@@ -395,7 +428,8 @@ class Bound {
   Call call(Run<Ctx>& run, const Shape& in) {
     typename F::Shapes exchange_shapes{};
     if constexpr (F::count > 0) exchange_shapes = layer_.exchange_shapes(in);
-    const F frame(run, parameters_, ordinal_, exchange_shapes, detail::sample_elements<L>(run, in));
+    const F frame(run, parameters_, ordinal_, exchange_shapes,
+                  detail::sample_elements<L>(run, in, parameters_.in));
     if constexpr (has_state || has_kept) {
       return {run, name_, frame, state_, own(kept_of(run))};
     } else {

@@ -15,6 +15,7 @@
 #include "shardwise/model/bound.hpp"
 #include "shardwise/model/layer_checks.hpp"
 #include "shardwise/model/over_context.hpp"
+#include "shardwise/model/rows_over_context.hpp"
 #include "shardwise/model/values.hpp"
 
 namespace shardwise::detail {
@@ -56,7 +57,7 @@ class BoundMerge {
   BoundMerge(const Op& op, const std::array<Shape, arity>& in, Binder<Ctx>& binder)
       : op_(op), ordinal_(draws_random<Op> ? binder.next_ordinal++ : 0), kept_(binder.kept.size()) {
     for (std::size_t j = 0; j < arity; ++j) binder.kept.add();
-    require_token_by_token<Op>(binder.run);
+    require_runs_over_context<Op, typename Operands::taken...>(binder.run, in[0]);
     (require_no_halo_of_tokens<typename Operands::taken>(binder.run), ...);
     op.output_shape(in);
   }
@@ -118,10 +119,10 @@ class BoundMerge {
   static V over_context([[maybe_unused]] Run<Ctx>& run, V value) {
     if constexpr (MeshCommunicator<typename Ctx::communicator> && needs_tokens<Op, J>) {
       using R = OverContext<Op, J>;
-      return moved_over_context<std::conditional_t<Back, adjoint_t<R>, R>>(run, std::move(value));
-    } else {
-      return value;
+      if (run.flight->slice.cuts_tokens() && value.global().has(Axis::sequence))
+        return moved_over_context<std::conditional_t<Back, adjoint_t<R>, R>>(run, std::move(value));
     }
+    return value;
   }
   template <std::size_t... Js>
   void keep(Run<Ctx>& run, const Values& x, std::index_sequence<Js...>) const {
@@ -159,7 +160,7 @@ class BoundMerge {
   using Call = LayerCall<Ctx, F>;
   Call call(Run<Ctx>& run, const Shape& first) const {
     static constexpr BoundParameters<0> none{};
-    const F frame(run, none, ordinal_, {}, sample_elements<Op>(run, first));
+    const F frame(run, none, ordinal_, {}, sample_elements<Op>(run, first, {}));
     return {run, name_of<Op>, frame};
   }
 

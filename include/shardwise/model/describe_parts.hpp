@@ -86,7 +86,9 @@ std::string listed(const std::array<Shape, N>& in) {
 template <class Context>
 Shape shapes_here([[maybe_unused]] const Run<Context>& run, const Shape& in) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    return slice_shape(in, run.all_ranks.place());
+    const Shape here = slice_shape(in, run.all_ranks.place());
+    const std::size_t height = in.find(Axis::height);  // where rows are cut, of whole images
+    return height == in.rank() ? here : with_extent_of(here, Axis::height, in[height].units);
   } else {
     return in;
   }

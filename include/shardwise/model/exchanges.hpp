@@ -69,13 +69,17 @@ class Exchanger {
   }
 
  private:
-  /// The same values, added over the ranks that have other samples if the exchange says so.
+  /// The same values, added over the ranks that have other samples or rows if the exchange says so.
   template <std::size_t Index, class V>
   V over_samples(V values) {
     if constexpr (detail::adds_samples<exchange_type<Index>> &&
                   MeshCommunicator<typename Context::communicator>)
       detail::reduce_over_samples(
           run_, [] { return std::string("sums over samples"); }, values.writable().span());
+    if constexpr (detail::adds_rows<exchange_type<Index>> &&
+                  MeshCommunicator<typename Context::communicator>)
+      detail::reduce_over_rows(
+          run_, [] { return std::string("sums over heights"); }, values.writable().span());
     return values;
   }
 

@@ -263,6 +263,17 @@ constexpr std::array<Shape, N> known_input(const L&, const std::array<Shape, N>&
 }
 ///@}
 
+///@{
+/// Whether anything is known of the shape of each input.
+constexpr bool are_known(const Shape& in) { return in.rank() > 0; }
+template <std::size_t N>
+constexpr bool are_known(const std::array<Shape, N>& in) {
+  for (const Shape& one : in)
+    if (!are_known(one)) return false;
+  return true;
+}
+///@}
+
 /// Throws shape_error unless `in` is known well enough to make parameters, whose shapes follow from
 /// it.
 inline void require_known(const Shape& in) {

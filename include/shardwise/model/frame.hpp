@@ -17,6 +17,7 @@
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/global_runs.hpp"
+#include "shardwise/layout/rows_begin.hpp"
 #include "shardwise/layout/token_rows.hpp"
 #include "shardwise/model/exchanges.hpp"
 #include "shardwise/model/run.hpp"
@@ -31,6 +32,7 @@ struct BoundParameters {
   std::array<ParameterSlot, N> slots{};  ///< the place of each in memory
   std::array<ParameterSpec, N> specs{};  ///< its name and global shape
   SharedUse shared{};                    ///< the number of this use, if several layers share them
+  RowsBegin rows{};                      ///< of the rank
 };
 
 /// A layer's part of the rank's run. `Setting` has what is known at compile time: `context`,
@@ -161,7 +163,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// summand in the gradients of the step: the loss scale, times the share of these samples in the
   /// step's. Without a `Step` it is 1, or on a mesh the share of the rank's slice in the batch. A
   /// layer that adds a loss of its own multiplies its gradient by it.
-  double loss_factor() const { return batch_loss_factor() * run_.flight->slice.share; }
+  double loss_factor() const { return batch_loss_factor() * slice().share; }
 
   /// The same for a mean over the samples of the whole batch.
   double batch_loss_factor() const { return run_.loss_factor(); }
@@ -169,17 +171,25 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// Adds the loss of its own that a layer has for this batch, in backward, to what
   /// `Model::layer_losses` tells: a mean over the samples that it is given. The same number on
   /// every rank that is given them.
-  void add_loss(double loss) const { run_.add_layer_loss(loss); }
+  void add_loss(double loss) const { run_.add_layer_loss(loss, slice().share); }
 
   /// Samples of this step before this batch.
   std::uint64_t first_of_batch() const { return run_.first_sample; }
   /// Samples of this step before the first one that the layer is given: of earlier batches and, on
   /// a mesh, of ranks that have other samples of this batch.
-  std::uint64_t first_sample() const { return first_of_batch() + run_.flight->slice.first; }
+  std::uint64_t first_sample() const { return first_of_batch() + slice().first; }
 
   /// The shape, over all ranks of the model, of a tensor that has this shape over the ranks that
-  /// share the layer. On a mesh the two differ in the batch, and along `context` in the sequence.
-  Shape of_whole_batch(const Shape& shape) const { return detail::of_whole_batch(run_, shape); }
+  /// share the layer. On a mesh the two differ in the batch, and along `context` in the sequence,
+  /// or in the height; then `shape` is that of the layer's input.
+  Shape of_whole_batch(const Shape& shape) const {
+    const Shape whole = detail::of_whole_batch(run_, shape);
+    if (!run_.flight->slice.cuts_rows() || !bound_.in.has(Axis::height)) return whole;
+    return detail::with_extent_of(whole, Axis::height, detail::extent_of(bound_.in, Axis::height));
+  }
+
+  /// Where the rank's rows begin in whole images; 0 without a mesh.
+  const RowsBegin& rows_begin() const { return bound_.rows; }
 
   /// The sequences of the whole batch, for a tensor [batch, sequence, ...] or [sequence, ...] of
   /// this global shape: the positions of its tokens, and which tokens belong together. Rows are
@@ -207,13 +217,14 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   detail::GlobalRuns global_runs(const V& view) const {
     detail::GlobalRuns runs = detail::global_runs(view);
     if constexpr (is_on_mesh) {
-      const detail::SliceOfBatch& slice = run_.flight->slice;
-      if (slice.cuts_tokens()) {
-        const Shape& here = view.global();
-        const std::size_t of_token =
-            here.elements(detail::sequence_position(here) + 1, here.rank());
-        runs = detail::in_longer_samples(runs, here.elements(1, here.rank()), sample_elements_,
-                                         slice.held().offset * of_token);
+      const detail::SliceOfBatch slice = this->slice();
+      const std::size_t cut = view.global().find(slice.cut);
+      if ((slice.cuts_tokens() || slice.cuts_rows()) && cut < view.global().rank()) {
+        const Shape &here = view.global(), whole = of_whole_batch(here);
+        const std::size_t begin = slice.cuts_rows() ? bound_.rows.in : slice.held().offset;
+        runs = detail::in_longer_samples(runs, here.elements(cut, here.rank()),
+                                         whole.elements(cut, whole.rank()),
+                                         begin * here.elements(cut + 1, here.rank()));
       }
     }
     runs.first += first_sample() * sample_elements_;
@@ -233,6 +244,12 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
  private:
   static constexpr bool is_on_mesh = MeshCommunicator<typename Ctx::communicator>;
   static constexpr bool may_gather = is_on_mesh && parameter_count > 0;
+
+  /// The rank's slice of the batch, in tensors such as the input.
+  detail::SliceOfBatch slice() const {
+    if constexpr (is_on_mesh) return run_.flight->slice.of(bound_.in);
+    return run_.flight->slice;
+  }
 
   /// Whether the layer's parameters are gathered for each call.
   bool are_gathered() const {

@@ -1,6 +1,7 @@
 #pragma once
-// The samples, and of each the tokens, that the ranks along `tensor` of a mesh compute together. To
-// them they are a batch of its own: layers are run on this slice as they are without a mesh.
+// The samples, and of each the tokens or rows, that the ranks along `tensor` of a mesh compute
+// together. To them they are a batch of its own: layers are run on this slice as they are without a
+// mesh.
 
 #include <array>
 #include <cstddef>
@@ -19,6 +20,7 @@
 #include "shardwise/layout/local_shape.hpp"
 #include "shardwise/layout/over.hpp"
 #include "shardwise/layout/view.hpp"
+#include "shardwise/model/decide.hpp"
 
 namespace shardwise {
 
@@ -30,52 +32,100 @@ inline constexpr std::array share_axes{MeshAxis::replica, MeshAxis::context};
 namespace detail {
 
 template <class L>
-struct over_samples;
-template <PlainLayout L>
-struct over_samples<L> {
-  using type = SamplesOverMesh<L>;
+struct end_layout {
+  using on_mesh = SamplesOverMesh<L>;
+  using along_tensor = L;
 };
-template <PlainLayout... Ls>
-struct over_samples<Layouts<Ls...>> {
-  using type = Layouts<SamplesOverMesh<Ls>...>;
+template <MeshLayout L>
+struct end_layout<L> {
+  using along_tensor = along_t<L, MeshAxis::tensor>;
+  using on_mesh = SamplesOverMesh<along_tensor, axis_cut_by<along_t<L, MeshAxis::context>>>;
+};
+template <class... Ls>
+struct end_layout<Layouts<Ls...>> {
+  using on_mesh = Layouts<typename end_layout<Ls>::on_mesh...>;
+  using along_tensor = Layouts<typename end_layout<Ls>::along_tensor...>;
 };
 template <Communicator C, class L>
 struct layout_at_end {
-  using type = L;
+  using type = typename end_layout<L>::along_tensor;
 };
 template <MeshCommunicator C, class L>
-struct layout_at_end<C, L> : over_samples<L> {};
+struct layout_at_end<C, L> {
+  using type = typename end_layout<L>::on_mesh;
+};
 
 /// The layout at an end of a model on ranks of type C, whose Ends name L.
 template <Communicator C, EndLayout L>
 using layout_at_end_t = typename layout_at_end<C, L>::type;
 
-/// The axis of a batch that ranks along one of `sample_axes` cut.
-constexpr Axis axis_cut_over(MeshAxis axis) {
-  return axis == MeshAxis::context ? Axis::sequence : Axis::batch;
+template <class E>
+struct ends_along_tensor {
+  using type = E;
+};
+template <EndLayout Offered, EndLayout Wanted>
+struct ends_along_tensor<Ends<Offered, Wanted>> {
+  using type =
+      Ends<typename end_layout<Offered>::along_tensor, typename end_layout<Wanted>::along_tensor>;
+};
+/// The Ends of a model, of which ranks along `tensor` have a part.
+template <class E>
+using ends_along_tensor_t = typename ends_along_tensor<E>::type;
+
+/// The axis of a tensor between layers that ranks along `context` cut: tokens, or rows of images.
+/// Ranks have different samples of what has neither.
+constexpr Axis axis_over_context(const Shape& shape) {
+  if (shape.has(Axis::sequence)) return Axis::sequence;
+  return shape.has(Axis::height) ? Axis::height : Axis::batch;
+}
+
+/// The layout of which ranks along `tensor` have a part.
+constexpr MeshLayoutValue samples_over_mesh(Axis over_context) {
+  MeshLayoutValue layout = layout_value<SamplesOverMesh<Invariant>>;
+  layout[MeshAxis::context].axis = over_context;
+  return layout;
+}
+
+/// The units of an axis that a tensor has.
+constexpr std::size_t extent_of(const Shape& shape, Axis axis) {
+  return shape[shape.find(axis)].units;
 }
 
 /// The rank's slice of a batch.
 struct SliceOfBatch {
-  std::uint64_t first = 0;  ///< samples of the batch before it
-  std::size_t whole = 0;    ///< samples of the batch, over all ranks
-  std::size_t tokens = 0;   ///< of each whole sample, if they are cut
-  Place context{};          ///< of the rank along `context`
-  double share = 1;         ///< its elements by those of the batch
+  std::uint64_t first = 0;    ///< samples of the batch before it
+  std::size_t whole = 0;      ///< samples of the batch, over all ranks
+  Axis cut = Axis::sequence;  ///< that ranks along `context` cut
+  std::size_t samples = 0;    ///< of the ranks along `context` together
+  std::size_t units = 0;      ///< tokens or rows of each whole sample, if they are cut
+  Place context{};            ///< of the rank along `context`
+  double share = 1;           ///< its elements by those of the batch
 
   /// Whether ranks have different tokens of a sample.
-  constexpr bool cuts_tokens() const { return context.size > 1; }
+  constexpr bool cuts_tokens() const { return context.size > 1 && cut == Axis::sequence; }
+  /// Whether ranks have different rows of an image, and of a tensor without rows different samples.
+  constexpr bool cuts_rows() const { return context.size > 1 && cut == Axis::height; }
+  /// The rank's slice of a tensor of this shape.
+  constexpr SliceOfBatch of(const Shape& shape) const {
+    SliceOfBatch slice = *this;
+    if (!cuts_rows() || shape.has(Axis::height)) return slice;
+    const Interval mine = block_of(samples, context);
+    slice.first += mine.offset;
+    slice.share = whole == 0 ? 0 : static_cast<double>(mine.size) / static_cast<double>(whole);
+    slice.cut = Axis::batch;
+    return slice;
+  }
   /// The tokens of each sample that the rank has, if they lie over `context` as L says.
   template <PlainLayout L = Sharded<Axis::sequence>>
   constexpr Interval held() const {
-    return local_block<L>({{Axis::sequence, tokens}}, context);
+    return local_block<L>({{Axis::sequence, units}}, context);
   }
 };
 
 /// The shape of the slice of a tensor.
-/// throws   shape_error if it has no axis batch, or no axis sequence where tokens are cut
+/// throws   shape_error if it has no axis batch
 inline Shape slice_shape(const Shape& whole, const MeshPlace& place) {
-  return local_shape<SamplesOverMesh<Invariant>>(whole, place);
+  return local_shape(samples_over_mesh(axis_over_context(whole)), whole, place);
 }
 
 /// Throws shape_error unless the samples of a batch on a mesh follow each other in memory.
@@ -89,22 +139,53 @@ inline void require_batch_first(const Shape& whole) {
 /// throws   as require_batch_first
 inline SliceOfBatch slice_of_batch(const Shape& whole, const MeshPlace& place) {
   require_batch_first(whole);
-  const std::size_t all = whole.elements(), here = slice_shape(whole, place).elements();
-  SliceOfBatch slice{local_begin<SamplesOverMesh<Invariant>>(whole, place)[0], whole[0].extent()};
-  slice.share = all == 0 ? 0 : static_cast<double>(here) / static_cast<double>(all);
+  const Axis cut = axis_over_context(whole);
+  const Shape here = slice_shape(whole, place);
+  const std::size_t all = whole.elements();
+  SliceOfBatch slice{local_begin(samples_over_mesh(cut), whole, place)[0], whole[0].extent(), cut,
+                     here[0].extent()};
+  slice.share = all == 0 ? 0 : static_cast<double>(here.elements()) / static_cast<double>(all);
   slice.context = place[MeshAxis::context];
-  if (slice.cuts_tokens()) slice.tokens = whole[sequence_position(whole)].extent();
+  if (cut != Axis::batch) slice.units = extent_of(whole, cut);
   return slice;
 }
 
+/// throws   shape_error if ranks along `context` cut another axis of the tensor than layers do
+inline void require_cut_over_context(const MeshLayoutValue& layout, const Shape& whole,
+                                     const MeshPlace& place) {
+  const Axis cut = axis_over_context(whole);
+  if (place[MeshAxis::context].size == 1 || layout[MeshAxis::context].cuts(cut) || !whole.has(cut))
+    return;
+  throw shape_error({"a tensor ", whole, " is ", layout, ", but layers take it cut by ", name(cut),
+                     " over context, so name CutOverContext<Axis::", name(cut),
+                     "> in the Ends of the Model"});
+}
+
+///@{
+/// The same for the tensors at an end of a model, as far as their shapes are known.
+template <EndLayout L>
+void require_cuts_over_context(const Shape& whole, const MeshPlace& place) {
+  require_cut_over_context(layout_value<L>, whole, place);
+}
+template <EndLayout Ls, std::size_t N>
+void require_cuts_over_context(const std::array<Shape, N>& whole, const MeshPlace& place) {
+  [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
+    (require_cut_over_context(layout_value<nth_layout_t<Ls, Ks>>, whole[Ks], place), ...);
+  }
+  (std::make_index_sequence<N>{});
+}
+///@}
+
 ///@{
 /// The rank's slice of a tensor, as ranks along `tensor` see it; without a mesh the tensor itself.
+/// throws   as require_cut_over_context
 template <class T, PlainLayout L>
 View<T, L> slice_of(const View<T, L>& view) {
   return view;
 }
 template <class T, MeshLayout L>
 auto slice_of(const View<T, L>& view) {
+  require_cut_over_context(layout_value<L>, view.global(), view.place());
   return View<T, along_t<L, MeshAxis::tensor>>(
       view.data(), slice_shape(view.global(), view.place()), view.place()[MeshAxis::tensor]);
 }
@@ -121,10 +202,12 @@ inline Shape with_extent_of(Shape shape, Axis axis, std::size_t extent) {
   return shape;
 }
 
-/// The shape, over the whole batch, of a tensor that has this shape over the slice.
+/// The shape, over the whole batch, of a tensor that has this shape over the slice; if it has rows,
+/// of one that has those of the first input.
 inline Shape over_whole_batch(const Shape& shape, const SliceOfBatch& slice) {
   const Shape samples = with_extent_of(shape, Axis::batch, slice.whole);
-  return slice.cuts_tokens() ? with_extent_of(samples, Axis::sequence, slice.tokens) : samples;
+  return slice.cuts_tokens() || slice.cuts_rows() ? with_extent_of(samples, slice.cut, slice.units)
+                                                  : samples;
 }
 
 /// The same rows, numbered in the whole batch in place of the slice. L is how the tokens of the
@@ -134,7 +217,7 @@ TokenRows over_whole_batch(TokenRows rows, const SliceOfBatch& slice) {
   rows.first_sample += static_cast<std::size_t>(slice.first);
   if (slice.cuts_tokens()) {
     rows.first_row += slice.held<L>().offset;
-    rows.length = slice.tokens;
+    rows.length = slice.units;
   }
   return rows;
 }

@@ -40,16 +40,17 @@ typename M::communicator& must_stay() {
 /// An architecture on one rank. Every rank of the communicator makes one, with equal arguments, and
 /// calls its members in the same order.
 ///
-/// `Architecture` is a layer or a composition, `Ctx` a Context, `E` the layouts at the model's two
-/// ends, `Use` one of Train, TrainWithInputGradient and ForwardOnly.
+/// `Architecture` is a layer or a composition, `Ctx` a Context, `GivenEnds` the layouts at the
+/// model's two ends, `Use` one of Train, TrainWithInputGradient and ForwardOnly.
 ///
 /// On a mesh, where the communicator is MeshRanks, layers and ends have their layouts along
 /// `tensor`. Ranks along `data` and `replica` have different samples, and ranks along `context`
-/// different tokens of each sample: the layouts of input and output are `SamplesOverMesh` of those
-/// in E, and the gradients of all parameters are also summed over these axes, once for each step.
-/// Losses, gradients and weights are those of one rank. Where `context` has several ranks, each
-/// layer must be `token_by_token`. The axis `pipeline` must have one rank; for several stages see
-/// `on_pipeline_stage`.
+/// different tokens of each sample, or different rows of each image: the layouts of input and
+/// output are `SamplesOverMesh` of those in GivenEnds, and the gradients of all parameters are also
+/// summed over these axes, once for each step. Losses, gradients and weights are those of one rank.
+/// Where `context` has several ranks, each layer of tokens must be `token_by_token`, and each layer
+/// of images must have `rows_taken`; for images, GivenEnds names `CutOverContext`. The axis
+/// `pipeline` must have one rank; for several stages see `on_pipeline_stage`.
 ///
 ///     Model<Mlp, Context<float, Reference, MeshRanks<ThreadCommunicator>>> model(ranks, Seed{1});
 ///     Tensor<float, SamplesOverMesh<Invariant>> x(shape, ranks.place());
@@ -57,11 +58,13 @@ typename M::communicator& must_stay() {
 /// Initial weights depend on the seed and the architecture, not on the number of ranks. Of a
 /// sharded parameter, a rank holds only its part. After the first steps, steps allocate no
 /// memory.
-template <class Architecture, class Ctx, class E = Ends<Invariant, Invariant>, class Use = Train>
+template <class Architecture, class Ctx, class GivenEnds = Ends<Invariant, Invariant>,
+          class Use = Train>
 class Model : public ModelBase<Ctx> {
   using Base = ModelBase<Ctx>;
+  using E = detail::ends_along_tensor_t<GivenEnds>;
 
-  static_assert(detail::must_be_model<E, Use>());
+  static_assert(detail::must_be_model<GivenEnds, Use>());
   static_assert(detail::must_be_layer<0, Architecture>());
   static_assert(detail::ends_must_fit<Architecture, E>());
   static_assert(detail::inputs_must_have_gradients<Architecture, Use>(
@@ -88,8 +91,8 @@ class Model : public ModelBase<Ctx> {
   /// The views and shapes at the model's two ends, forward and backward. Inputs have the model's
   /// dtype unless the layer that reads them has `input_element`. If E has `Layouts`, views are a
   /// std::tuple and shapes a std::array, with one element for each tensor.
-  using input_layout = detail::layout_at_end_t<communicator, typename E::offered>;
-  using output_layout = detail::layout_at_end_t<communicator, typename E::wanted>;
+  using input_layout = detail::layout_at_end_t<communicator, typename GivenEnds::offered>;
+  using output_layout = detail::layout_at_end_t<communicator, typename GivenEnds::wanted>;
   using input_shapes = shapes_t<input_layout>;
   using input_view = input_views_t<Architecture, dtype, input_layout>;
   using output_view = views_t<const dtype, output_layout>;
@@ -212,7 +215,7 @@ class Model : public ModelBase<Ctx> {
     this->end_gradients();
     if constexpr (Use::input_gradient) {
       input_gradient_ = std::move(dx);
-      return this->template at_end<duals_t<input_layout>>(input_gradient_);
+      return this->template at_end<duals_t<input_layout>>(input_gradient_, run_.flight->slice);
     }
   }
 
@@ -388,6 +391,7 @@ class Model : public ModelBase<Ctx> {
              {name_of<Architecture>, detail::IsComposition<Architecture>}, tensors_of<Gives>),
         architecture_(given),
         bound_(bind(detail::known_input(architecture_, in))) {
+    if constexpr (Base::is_on_mesh) set_outputs(detail::known_input(architecture_, in));
     this->begin_parameters(Use::trains, ParameterTypes{});
   }
 
@@ -398,7 +402,23 @@ class Model : public ModelBase<Ctx> {
       binder.share_by_stages(architecture_.shared_by_stages());
     }
     try {
+      if constexpr (Base::is_on_mesh)
+        detail::require_cuts_over_context<input_layout>(in, run_.all_ranks.place());
       return BoundArchitecture(architecture_, in, binder);
+    } catch (error& e) {
+      this->add_to(e);
+      throw;
+    }
+  }
+
+  /// Where ranks have different rows of images, an output view tells the number of all.
+  /// throws   as require_cut_over_context
+  void set_outputs(const input_shapes& in) {
+    if (run_.all_ranks.sizes().context == 1 || !detail::are_known(in)) return;
+    try {
+      const auto out = architecture_.output_shape(in);
+      detail::require_cuts_over_context<output_layout>(out, run_.all_ranks.place());
+      Base::set_outputs(out);
     } catch (error& e) {
       this->add_to(e);
       throw;

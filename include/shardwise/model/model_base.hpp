@@ -20,6 +20,7 @@
 #include "shardwise/model/flight.hpp"
 #include "shardwise/model/model_checks.hpp"
 #include "shardwise/model/parameter_list.hpp"
+#include "shardwise/model/rows_over_context.hpp"
 #include "shardwise/model/run.hpp"
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/settle.hpp"
@@ -255,7 +256,11 @@ class ModelBase {
     batch.place = next_;
     run_batch(batch);
     try {
-      if constexpr (is_on_mesh) batch.slice = detail::slice_of_batch(first, run_.all_ranks.place());
+      if constexpr (is_on_mesh) {
+        batch.slice = detail::slice_of_batch(first, run_.all_ranks.place());
+        if (batch.slice.cuts_rows() && !knows_rows_)
+          detail::refuse_rows(run_.all_ranks.sizes(), first, detail::unknown_rows);
+      }
       batch.sequences.set(run_.backend, run_.pool, segments, first);
     } catch (error& e) {
       add_to(e);
@@ -271,7 +276,7 @@ class ModelBase {
     if constexpr (checks) check_given(inputs, "input");
     if constexpr (is_on_mesh)
       for (const Shape& one : detail::global_shapes(inputs))
-        detail::require_tokens_of_batch(name_.text, one, run_.flight->slice);
+        detail::require_cut_of_batch(name_.text, one, run_.flight->slice);
     run_.parameters.update_copies(run_.backend, run_.version);
   }
 
@@ -282,13 +287,32 @@ class ModelBase {
     run_.flight->may_go_backward = true;
   }
 
+  ///@{
+  /// The outputs have these shapes, where ranks along `context` may have different rows of them.
+  /// throws   argument_error for images with different numbers of rows
+  void set_outputs(const Shape& shape) { set_outputs(std::array{shape}); }
+  template <std::size_t N>
+  void set_outputs(const std::array<Shape, N>& shapes) {
+    knows_rows_ = true;
+    for (const Shape& shape : shapes) {
+      if (!shape.has(Axis::height)) continue;
+      const std::size_t rows = detail::extent_of(shape, Axis::height);
+      if (rows_of_outputs_ != 0 && rows_of_outputs_ != rows)
+        detail::refuse_rows(run_.all_ranks.sizes(), shape,
+                            "another output of the model has another number of them. Give outputs "
+                            "of one size, or context one rank");
+      rows_of_outputs_ = rows;
+    }
+  }
+  ///@}
+
   /// Keeps the outputs of the batch that runs, and returns the views of them in the layout L.
   template <EndLayout L, class Values>
   auto keep_outputs(const Values& outputs) {
     std::size_t i = 0;
     detail::with_tensors(outputs,
                          [&](const auto&... one) { (run_.flight->parts[i++].keep(one), ...); });
-    return at_end<L>(outputs);
+    return at_end<L>(outputs, slice_of_outputs(*run_.flight));
   }
 
   /// Makes the batch in this flight the one that runs, to go backward from these gradients.
@@ -334,12 +358,12 @@ class ModelBase {
     run_.set_place(next_);
   }
 
-  /// Views at an end of the model of what layers gave for the batch that runs.
+  /// Views at an end of the model of what layers gave for the batch that runs; `slice` is that of
+  /// the end.
   template <EndLayout L, class Values>
-  auto at_end(const Values& values) const {
+  auto at_end(const Values& values, [[maybe_unused]] const detail::SliceOfBatch& slice) const {
     if constexpr (is_on_mesh) {
-      return detail::whole_of<L>(detail::views_of(values), run_.flight->slice,
-                                 run_.all_ranks.place());
+      return detail::whole_of<L>(detail::views_of(values), slice, run_.all_ranks.place());
     } else {
       return detail::views_of(values);
     }
@@ -367,6 +391,13 @@ class ModelBase {
  private:
   static constexpr bool checks = detail::checks_locally<communicator>();
 
+  /// The slice of a batch in the outputs.
+  detail::SliceOfBatch slice_of_outputs(const detail::FlightState& batch) const {
+    detail::SliceOfBatch slice = batch.slice;
+    if (slice.cuts_rows()) slice.units = rows_of_outputs_;
+    return slice;
+  }
+
   /// A view of another rank's part would be read past its end.
   template <class Views>
   void check_given(const Views& views, std::string_view what) const {
@@ -390,7 +421,8 @@ class ModelBase {
     const auto given = detail::global_shapes(views);
     for (std::size_t i = 0; i < given.size(); ++i) {
       Shape expected = batch.parts[i].in;
-      if constexpr (is_on_mesh) expected = detail::over_whole_batch(expected, batch.slice);
+      if constexpr (is_on_mesh)
+        expected = detail::over_whole_batch(expected, slice_of_outputs(batch));
       detail::require_gradient_of_output({name_.text, what, i, given.size()}, given[i], expected);
     }
   }
@@ -404,6 +436,8 @@ class ModelBase {
  private:
   detail::ModelName name_;
   std::size_t outputs_;
+  bool knows_rows_ = false;                    // whether the next number is known
+  std::size_t rows_of_outputs_ = 0;            // if they are images, and cut by rows
   std::deque<detail::FlightState> flights_{};  // the first parts of each are the model's outputs
   detail::BatchPlace next_{};                  // of the batch that begins next
 };

@@ -32,11 +32,21 @@ inline constexpr bool is_ends = false;
 template <EndLayout Offered, EndLayout Wanted>
 inline constexpr bool is_ends<Ends<Offered, Wanted>> = true;
 
+/// Whether L is plain, or a CutOverContext.
+template <class L>
+inline constexpr bool is_of_model = PlainLayout<L>;
+template <Axis Cut, class... Others>
+inline constexpr bool is_of_model<Product<On<MeshAxis::context, Sharded<Cut>>, Others...>> =
+    std::same_as<Product<On<MeshAxis::context, Sharded<Cut>>, Others...>,
+                 CutOverContext<Cut, along_t<Product<Others...>, MeshAxis::tensor>>>;
+template <class... Ls>
+inline constexpr bool is_of_model<Layouts<Ls...>> = (is_of_model<Ls> && ...);
+
 template <class E>
 inline constexpr bool is_ends_over_mesh = false;
 template <EndLayout Offered, EndLayout Wanted>
 inline constexpr bool is_ends_over_mesh<Ends<Offered, Wanted>> =
-    !(layouts_of<Offered>::are_plain && layouts_of<Wanted>::are_plain);
+    !(is_of_model<Offered> && is_of_model<Wanted>);
 
 /// The error for another type in place of the Context of a Model.
 template <class Ctx>
@@ -65,8 +75,9 @@ consteval bool must_be_model() {
                 "Ends<Invariant, Invariant>, unless its input or output is laid out otherwise.");
   static_assert(!is_ends_over_mesh<E>,
                 "layers have layouts over one axis of ranks, which is `tensor` on a mesh: name "
-                "plain layouts in the Ends of the Model. On MeshRanks, SamplesOverMesh of them are "
-                "the layouts of its input and output, and its samples are cut over `data`.");
+                "plain layouts in the Ends of the Model, or CutOverContext of them. On MeshRanks, "
+                "SamplesOverMesh of them are the layouts of its input and output, and its samples "
+                "are cut over `data`.");
   static_assert(ModelUse<Use>,
                 "Model<Architecture, Ctx, E, Use> takes what it is used for fourth: Train, "
                 "TrainWithInputGradient or ForwardOnly.");
@@ -153,15 +164,19 @@ inline void require_mesh_of_models(std::string (*model)(), const mesh& sizes) {
                         "those ranks to other axes, or cut the model by on_pipeline_stage"});
 }
 
-/// throws   shape_error for an input with another number of tokens than the first one, where each
-///          rank has some of them
-inline void require_tokens_of_batch(std::string (*model)(), const Shape& input,
-                                    const SliceOfBatch& slice) {
-  if (!slice.cuts_tokens() || input[sequence_position(input)].extent() == slice.tokens) return;
-  throw shape_error({model(), ": an input is a tensor ", input, ", but the first one has ",
-                     slice.tokens,
-                     " tokens in a sample: where ranks along context have different "
-                     "tokens, all inputs must have as many"});
+/// throws   shape_error for an input with another number of tokens or rows than the first one,
+///          where each rank has some of them
+inline void require_cut_of_batch(std::string (*model)(), const Shape& input,
+                                 const SliceOfBatch& slice) {
+  const Axis cut = axis_over_context(input);
+  const bool is_cut_alike =
+      cut == slice.cut && (cut == Axis::batch || extent_of(input, cut) == slice.units);
+  if (slice.context.size == 1 || is_cut_alike || (slice.cuts_rows() && cut == Axis::batch)) return;
+  throw shape_error(
+      {model(), ": an input is a tensor ", input, ", but the first one has ", slice.units,
+       slice.cuts_rows() ? " rows" : " tokens",
+       " in a sample: where ranks along context have other ones, all other inputs must "
+       "have as many"});
 }
 
 /// The error for a flight that a model does not have.

@@ -23,22 +23,6 @@
 
 namespace shardwise::detail {
 
-[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_tokens(const mesh& sizes) {
-  throw argument_error({"the layer may read several tokens of a sample, and on the mesh ", sizes,
-                        " ranks along context have different ones. Give those ranks to another "
-                        "axis; a layer whose result for a token depends on that token alone says "
-                        "so by `token_by_token`"});
-}
-
-/// throws   argument_error for a layer or merge that may need tokens of other ranks
-template <class L, class Context>
-void require_token_by_token([[maybe_unused]] const Run<Context>& run) {
-  if constexpr (MeshCommunicator<typename Context::communicator> && !computes_token_by_token<L>) {
-    const mesh& sizes = run.all_ranks.sizes();
-    if (sizes.context > 1) refuse_tokens(sizes);
-  }
-}
-
 /// What brings operand J of the merge Op, which is cut by tokens, to where Op takes it: the rule of
 /// Op for ranks that cut its first operand by tokens.
 template <class Op, std::size_t J>
@@ -64,19 +48,34 @@ template <class Op, std::size_t J>
 inline constexpr bool needs_tokens =
     !std::same_as<operand_t<Op, J, Sharded<Axis::sequence>>, Sharded<Axis::sequence>>;
 
+/// The units of an axis that all ranks along `context` have together; `rows` are those of an image.
+constexpr std::size_t units_over_context(const SliceOfBatch& slice, Axis axis, std::size_t rows) {
+  if (axis == Axis::sequence) return slice.units;
+  return axis == Axis::batch ? slice.samples : rows;
+}
+
+/// Calls f with the position of the axis that L cuts, if it cuts one.
+template <PlainLayout L, class F>
+void at_cut(const Shape& shape, F&& f) {
+  if constexpr (SplitLayout<L>) f(split_position<L>(shape));
+}
+
 /// The value after R over the ranks along `context`. Along `tensor` its layout stays; to the ranks
-/// along `tensor` it becomes a tensor of other tokens than those of their slice.
+/// along `tensor` it becomes a tensor of other tokens, rows or samples than those of their slice.
+/// `rows` are those of whole images.
 template <class R, class Context, class T, PlainLayout L>
-Value<T, L> moved_over_context(Run<Context>& run, Value<T, L>&& value) {
+Value<T, L> moved_over_context(Run<Context>& run, Value<T, L>&& value, std::size_t rows = 0) {
   const SliceOfBatch& slice = run.flight->slice;
-  const std::size_t position = value.global().find(Axis::sequence);
-  if (!slice.cuts_tokens() || position == value.global().rank()) return std::move(value);
   const Place& along = slice.context;
-  Shape all = value.view().local();
-  all[position].units = slice.tokens;
+  Shape all = value.view().local(), global = value.global();
+  const auto at_cuts = [&](auto&& f) {
+    at_cut<typename R::from>(all, f);
+    at_cut<typename R::to>(all, f);
+  };
+  at_cuts([&](std::size_t i) { all[i].units = units_over_context(slice, all[i].axis, rows); });
   if (stays_in_place<R>(all, along.size)) return std::move(value);
-  Shape global = value.global();
-  global[position].units = local_shape<typename R::to>(all, along)[position].units;
+  const Shape after = local_shape<typename R::to>(all, along);
+  at_cuts([&](std::size_t i) { global[i].units = after[i].units; });
   Value<T, L> result(run.pool, global, run.place());
   const MarkedGiven without_slice(run.given_to_all);
   observed(run, name_of_redistribution<R>,

@@ -13,9 +13,11 @@
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/over_context.hpp"
 #include "shardwise/model/plan_checks.hpp"
+#include "shardwise/model/plan_entries.hpp"
 #include "shardwise/model/recompute.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/residual.hpp"
+#include "shardwise/model/rows_over_context.hpp"
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/shared.hpp"
@@ -49,52 +51,6 @@ struct Plan {
 };
 
 namespace detail {
-
-/// The collective of R on a tensor of shape `shape`, if R communicates. On a mesh a tensor with
-/// samples is split by them, and by tokens over `context`.
-template <class R>
-constexpr void add_redistribution(collectives& list, const Shape& shape, Dtype dtype,
-                                  const mesh& sizes) {
-  auto entry = collective_of<R>(shape, dtype);
-  if (!entry) return;
-  for (const MeshAxis axis : sample_axes)
-    if (sizes[axis] > 1 && shape.has(axis_cut_over(axis))) *entry = entry->split_over(axis);
-  list.add(*entry);
-}
-
-/// The collectives of R in the exchange One.
-template <class One, class R>
-constexpr void add_exchange(collectives& list, const Shape& shape, Dtype dtype, const mesh& sizes) {
-  add_redistribution<R>(list, shape, One::dtype(dtype), sizes);
-  if constexpr (adds_samples<One>) {
-    const Collective entry = all_reduce(shape.elements(), One::dtype(dtype));
-    const bool is_split = SplitLayout<typename R::to> && sizes.tensor > 1;
-    add_over_samples(list, is_split ? entry.split_over(MeshAxis::tensor) : entry, sizes);
-  }
-}
-
-template <class Exchanges, std::size_t N, std::size_t... Is>
-constexpr void add_exchanges(collectives& list, const std::array<Shape, N>& shapes, Dtype dtype,
-                             const mesh& sizes, std::index_sequence<Is...>) {
-  const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
-    add_exchange<One, typename One::redistribution>(list, shape, dtype, sizes);
-  };
-  (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
-}
-
-/// From the last to the first: lists of adjoints are read backwards.
-template <class Exchanges, std::size_t N, std::size_t... Is>
-constexpr void add_adjoint_exchanges(collectives& list, const std::array<Shape, N>& shapes,
-                                     Dtype dtype, const mesh& sizes, std::index_sequence<Is...>) {
-  const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
-    if constexpr (has_adjoint<One>) {
-      collectives forward;
-      add_exchange<One, adjoint_t<typename One::redistribution>>(forward, shape, dtype, sizes);
-      for (std::size_t i = forward.size(); i-- > 0;) list.add(forward[i]);
-    }
-  };
-  (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
-}
 
 /// Calls f(spec, type of use) for every parameter that a layer uses, also for those that it
 /// borrows.
@@ -138,17 +94,28 @@ struct PlanVisitor : WalkVisitor {
     if (stays_in_place<R>(shape, sizes.tensor)) return;
     Dtype dtype = sending.values;
     if constexpr (!std::is_void_v<X>) dtype = dtype_v<X>;
-    add_redistribution<R>(forward, shape, dtype, sizes);
-    if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, dtype, sizes);
+    const Axis cut = axis_over_context(shape);
+    add_redistribution<R>(forward, shape, dtype, sizes, cut);
+    if constexpr (Returns) add_redistribution<adjoint_t<R>>(returning, shape, dtype, sizes, cut);
   }
 
   template <class Op, std::size_t J, Layout L, bool Returns>
   constexpr void over_context(const Shape& shape) {
     if constexpr (needs_tokens<Op, J>) {
-      using R = OverContext<Op, J>;
-      if (sizes.context == 1 || stays_in_place<R>(shape, sizes.context)) return;
-      add_over_context<R, L>(forward, shape);
-      if constexpr (Returns) add_over_context<adjoint_t<R>, L>(returning, shape);
+      if (shape.has(Axis::sequence)) add_over_context<OverContext<Op, J>, L, Returns>(shape);
+    }
+  }
+
+  template <class L, Layout In, bool Returns>
+  constexpr void rows_taken(const Shape& shape) {
+    if constexpr (moves_rows<L>) {
+      if (shape.has(Axis::height)) add_over_context<RowsTaken<L>, In, Returns>(shape);
+    }
+  }
+  template <class L, Layout Out, bool Returns>
+  constexpr void rows_given(const Shape& shape) {
+    if constexpr (sums_rows<L>) {
+      if (shape.has(Axis::height)) add_over_context<RowsSummed<L>, Out, Returns>(shape);
     }
   }
 
@@ -180,9 +147,10 @@ struct PlanVisitor : WalkVisitor {
     if constexpr (Indices::size() > 0) {
       if (trains || !exchanges_in_training_only<L>) {
         const auto shapes = layer.exchange_shapes(in);
-        add_exchanges<Exchanges>(forward, shapes, sending.exchanges(), sizes, Indices{});
+        const Axis cut = axis_over_context(in);
+        add_exchanges<Exchanges>(forward, shapes, sending.exchanges(), sizes, cut, Indices{});
         if constexpr (Returns)
-          add_adjoint_exchanges<Exchanges>(returning, shapes, sending.exchanges(), sizes,
+          add_adjoint_exchanges<Exchanges>(returning, shapes, sending.exchanges(), sizes, cut,
                                            Indices{});
       }
     }
@@ -232,7 +200,14 @@ struct PlanVisitor : WalkVisitor {
   }
 
  private:
-  /// The collective of R along `context` on a tensor that is L along `tensor`.
+  /// R along `context` on a tensor that is L along `tensor`, if ranks there need it, and its
+  /// adjoint.
+  template <class R, Layout L, bool Returns>
+  constexpr void add_over_context(const Shape& shape) {
+    if (sizes.context == 1 || stays_in_place<R>(shape, sizes.context)) return;
+    add_over_context<R, L>(forward, shape);
+    if constexpr (Returns) add_over_context<adjoint_t<R>, L>(returning, shape);
+  }
   template <class R, Layout L>
   constexpr void add_over_context(collectives& list, const Shape& shape) const {
     Collective entry = collective_of<R>(shape, sending.values)->over(MeshAxis::context);

@@ -148,21 +148,16 @@ struct Run {
     return gradients == GradientState::none ? Write::replace : Write::add;
   }
 
-  /// Samples that layers are given of this batch, by those of the step; on a mesh, the rank's
-  /// slice.
-  double share_of_step() const {
-    return flight->slice.share * (under_way == nullptr ? 1 : under_way->batch_share);
-  }
-
   /// Factor of the gradients that flow, against those of a mean over the samples of this batch.
   double loss_factor() const {
     return under_way == nullptr ? 1 : under_way->loss_scale * under_way->batch_share;
   }
 
-  /// Adds the loss of a layer for this batch to `layer_losses`, by its share of the step. A mean
-  /// over no samples is nothing.
-  void add_layer_loss(double loss) {
-    if (const double share = share_of_step(); share > 0) layer_losses += loss * share;
+  /// Adds the loss of a layer for this batch, of which it is given this share, to `layer_losses`,
+  /// by its share of the step. A mean over no samples is nothing.
+  void add_layer_loss(double loss, double share_of_batch) {
+    const double share = share_of_batch * (under_way == nullptr ? 1 : under_way->batch_share);
+    if (share > 0) layer_losses += loss * share;
   }
 
   /// All ranks of the training: those of all stages, if this is the model of one.
@@ -335,6 +330,15 @@ void reduce_over_samples(Run<Context>& run, std::string (*name)(), std::span<T> 
                          Reduction reduction = Reduction::sum) {
   const MarkedGiven without_slice(run.given_to_all);
   for (const MeshAxis axis : sample_axes) reduce_along(run, axis, name, numbers, reduction);
+}
+
+/// numbers = their sum over the ranks that have other rows of the same images; nothing if none
+/// have.
+template <class Context, class T>
+void reduce_over_rows(Run<Context>& run, std::string (*name)(), std::span<T> numbers) {
+  if (!run.flight->slice.cuts_rows()) return;
+  const MarkedGiven without_slice(run.given_to_all);
+  reduce_along(run, MeshAxis::context, name, numbers);
 }
 
 /// The sum of a number on the host of every rank over those that have other samples of the batch.

@@ -39,6 +39,14 @@ struct WalkVisitor {
   /// says whether its gradient goes back.
   template <class Op, std::size_t J, Layout L, bool Returns>
   constexpr void over_context(const Shape&) {}
+  ///@{
+  /// The input of the layer L, which has the layout In, if ranks along `context` have different
+  /// rows of it, and its output, which has the layout Out; Returns as for `redistribution`.
+  template <class L, Layout In, bool Returns>
+  constexpr void rows_taken(const Shape&) {}
+  template <class L, Layout Out, bool Returns>
+  constexpr void rows_given(const Shape&) {}
+  ///@}
   /// Several parts read the value.
   constexpr void fork() {}
   /// A merge whose first operand has the layout In; `operands` are the positions of all operands,
@@ -82,8 +90,10 @@ struct Walk {
   static constexpr Shape visit(const L& layer, const Shape& in, Visitor& visitor) {
     visitor.template redistribution<Redistribute<typename E::offered, In>, S::input_gradient,
                                     input_element_t<L, void>>(in);
+    visitor.template rows_taken<L, In, S::input_gradient>(in);
     const Shape out = layer.output_shape(in);
     visitor.template layer<L, In, goes_backward<L, S, E>>(layer, in, out);
+    visitor.template rows_given<L, output_layout_at_t<L, E>, goes_backward<L, S, E>>(out);
     return out;
   }
 };

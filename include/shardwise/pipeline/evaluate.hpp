@@ -182,8 +182,8 @@ std::size_t count_pipeline_top_k(Stages& stages, const std::vector<typename Stag
         });
       },
       [&](auto& stage, std::size_t i, const auto& output) {
-        count += static_cast<std::int64_t>(detail::count_top_k_of_output(
-            stage.model(), detail::samples_of(x[i]), output, labels[i], k));
+        count += static_cast<std::int64_t>(
+            detail::count_top_k_of_output(stage.model(), output, labels[i], k));
       });
   return static_cast<std::size_t>(detail::from_last_stage(stages, count));
 }

@@ -146,7 +146,7 @@ std::size_t count_top_k_of(Run<Context>& run, const View<const T, L>& logits,
 
 /// The same for the output of a model for so many samples, over all its ranks.
 template <class M, class Labels>
-std::size_t count_top_k_of_output(M& model, std::size_t samples, typename M::output_view logits,
+std::size_t count_top_k_of_output(M& model, typename M::output_view logits,
                                   const Labels& given_labels, std::size_t k) {
   using L = typename M::ends::wanted;
   static_assert(std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::feature>> ||
@@ -159,8 +159,9 @@ std::size_t count_top_k_of_output(M& model, std::size_t samples, typename M::out
   if constexpr (MeshCommunicator<typename M::communicator>) {
     if constexpr (requires { given_labels.global(); })
       check_label_shape(logits.global(), given_labels.global());
-    return static_cast<std::size_t>(sum_of_slices(run, samples, [&] {
-      return with_slice_of_target(run, given_labels, [&](const auto& labels) {
+    const SliceOfBatch slice = run.flight->slice.of(logits.global());
+    return static_cast<std::size_t>(sum_of_slices(run, slice, [&] {
+      return with_slice_of_target(run, logits.global(), given_labels, [&](const auto& labels) {
         return static_cast<double>(count_top_k_of<L>(run, slice_of(logits), labels, k));
       });
     }));
@@ -188,8 +189,7 @@ std::size_t count_top_k_of_output(M& model, std::size_t samples, typename M::out
 template <class M, class Labels>
 std::size_t count_top_k(M& model, typename M::input_view x, const Labels& given_labels,
                         std::size_t k, std::span<const Segment> segments = {}) {
-  return detail::count_top_k_of_output(model, detail::samples_of(x), model.evaluate(x, segments),
-                                       given_labels, k);
+  return detail::count_top_k_of_output(model, model.evaluate(x, segments), given_labels, k);
 }
 
 /// The number of rows whose largest logit is the label's: `count_top_k` with k = 1.

@@ -211,9 +211,9 @@ constexpr collectives loss_plan(const Chosen& loss, const Shape& prediction,
   constexpr std::size_t count = std::tuple_size_v<Exchanges>;
   collectives list;
   if constexpr (count > 0) {
-    detail::add_exchanges<Exchanges>(list, loss.template exchange_shapes<L>(prediction),
-                                     Sending(dtype).exchanges(), sizes,
-                                     std::make_index_sequence<count>{});
+    detail::add_exchanges<Exchanges>(
+        list, loss.template exchange_shapes<L>(prediction), Sending(dtype).exchanges(), sizes,
+        detail::axis_over_context(prediction), std::make_index_sequence<count>{});
   }
   detail::add_over_samples(list, all_reduce(4, Dtype::float64), sizes);
   return list;

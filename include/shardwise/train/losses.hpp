@@ -119,16 +119,16 @@ auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target
   gradient = {run.pool, prediction.global(), prediction.place()};
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     const auto here = slice_of(prediction);
-    const SliceOfBatch& slice = run.flight->slice;
+    const SliceOfBatch slice = run.flight->slice.of(prediction.global());
     BatchShare mine{samples_of(here), share.of_step, sample_ranks(run.all_ranks.sizes()) > 1};
-    if (slice.cuts_tokens()) {
-      mine.tokens = slice.held().size;
-      mine.of_tokens = slice.tokens;
+    if (const Axis cut = axis_over_context(prediction.global()); cut != Axis::batch) {
+      mine.tokens = extent_of(here.global(), cut);
+      mine.of_tokens = extent_of(prediction.global(), cut);
     }
-    const double sum = sum_of_slices(run, samples_of(prediction), [&] {
+    const double sum = sum_of_slices(run, slice, [&] {
       auto frame =
           loss_frame<along_t<L, MeshAxis::tensor>>(run, loss, here.global(), mine, is_recorded);
-      return with_slice_of_target(run, target, [&](const auto& of_slice) {
+      return with_slice_of_target(run, prediction.global(), target, [&](const auto& of_slice) {
         return static_cast<double>(loss(frame, here, of_slice, slice_of(gradient.writable())));
       });
     });

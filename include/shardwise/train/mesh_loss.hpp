@@ -20,12 +20,12 @@
 
 namespace shardwise::detail {
 
-/// Calls f with the rank's slice of labels or targets: of the rank's part of them, or of those of
-/// the whole batch.
+/// Calls f with the rank's slice of the labels or targets for a prediction of this shape: of the
+/// rank's part of them, or of those of the whole batch.
 /// throws   argument_error for the part of another rank, shape_error as require_batch_first, and
 ///          for no axis sequence where ranks have different tokens
 template <class Context, class Given, class F>
-auto with_slice_of_target(Run<Context>& run, const Given& given, F&& f) {
+auto with_slice_of_target(Run<Context>& run, const Shape& prediction, const Given& given, F&& f) {
   const MeshPlace& place = run.all_ranks.place();
   if constexpr (requires { typename Given::layout; }) {
     using L = typename Given::layout;
@@ -44,18 +44,24 @@ auto with_slice_of_target(Run<Context>& run, const Given& given, F&& f) {
                     "on a mesh labels and targets are Invariant, which is whole on every rank, or "
                     "SamplesOverMesh of the layout of the prediction. Lay them out as one of "
                     "those.");
+      const MeshLayoutValue layout = samples_over_mesh(axis_over_context(prediction));
+      const Shape here = local_shape(layout, whole, place);
       const auto slice = [&](const T* data) {
-        return f(View<T, Invariant>(data, slice_shape(whole, place), place[MeshAxis::tensor]));
+        return f(View<T, Invariant>(data, here, place[MeshAxis::tensor]));
       };
-      const std::size_t first = local_begin<SamplesOverMesh<Invariant>>(whole, place)[0];
+      const std::size_t first = local_begin(layout, whole, place)[0];
       const T* const samples = target.data() + first * whole.elements(1, whole.rank());
-      if (place[MeshAxis::context].size == 1) return slice(samples);
+      if (place[MeshAxis::context].size == 1 || axis_over_context(prediction) == Axis::batch)
+        return slice(samples);
       Shape of_samples = whole;
-      of_samples[0].units = slice_shape(whole, place)[0].units;
+      of_samples[0].units = here[0].units;
       const Place& along = place[MeshAxis::context];
-      const auto tokens = part_here<Sharded<Axis::sequence>>(
-          run.backend, run.pool, View<T, Invariant>(samples, of_samples, along), along);
-      return slice(tokens.view().data());
+      const View<T, Invariant> all(samples, of_samples, along);
+      if (prediction.has(Axis::sequence))
+        return slice(
+            part_here<Sharded<Axis::sequence>>(run.backend, run.pool, all, along).view().data());
+      return slice(
+          part_here<Sharded<Axis::height>>(run.backend, run.pool, all, along).view().data());
     }
   } else {
     return f(given);  // an error of the loss
@@ -71,12 +77,12 @@ inline std::string place_of_slice(int rank, const SliceOfBatch& slice) {
 /// Calls f(), and if other ranks have other samples, adds to the place of its error the rank, and
 /// where its slice begins: rows in the error are those of the slice.
 template <class Context, class F>
-auto at_slice(Run<Context>& run, F&& f) {
+auto at_slice(Run<Context>& run, const SliceOfBatch& slice, F&& f) {
   try {
     return f();
   } catch (error& e) {
     if (sample_ranks(run.all_ranks.sizes()) > 1)
-      e.add_place(place_of_slice(run.all_ranks.rank(), run.flight->slice), ": ");
+      e.add_place(place_of_slice(run.all_ranks.rank(), slice), ": ");
     throw;
   }
 }
@@ -122,12 +128,13 @@ template <class Context>
 /// throws   argument_error on every rank if of_slice() throws one on some, or if ranks were given
 ///          batches of unlike sizes
 template <class Context, class F>
-double sum_of_slices(Run<Context>& run, std::size_t samples, F&& of_slice) {
+double sum_of_slices(Run<Context>& run, const SliceOfBatch& slice, F&& of_slice) {
+  const std::size_t samples = slice.whole;
   constexpr double refused = -std::numeric_limits<double>::infinity();
   std::string refusal;
   std::array<double, 4> numbers{0, 0, 0, refused};
   try {
-    const double number = at_slice(run, of_slice);
+    const double number = at_slice(run, slice, of_slice);
     const auto low = static_cast<double>(samples % 4096);  // so that sums of squares are exact
     numbers = {number, static_cast<double>(samples), low, low * low};
   } catch (const argument_error& e) {

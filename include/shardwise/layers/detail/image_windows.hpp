@@ -13,6 +13,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/layers/detail/convolution_checks.hpp"
 #include "shardwise/layout/local_shape.hpp"
+#include "shardwise/layout/rows_begin.hpp"
 #include "shardwise/layout/window.hpp"
 
 namespace shardwise::detail {
@@ -72,20 +73,27 @@ constexpr SpatialAxis axis_here(const Window& window, const Interval& input,
           window.stride, window.dilation, begin - std::min(begin, first)};
 }
 
-/// The same for every axis of space of x and y, or of their gradients.
+/// The same for every axis of space of x and y, or of their gradients. Over `context` of a mesh
+/// their rows begin where `rows` says.
 template <auto Windows, class X, class Y>
-std::array<SpatialAxis, 3> space_of(const X& x, const Y& y) {
+std::array<SpatialAxis, 3> space_of(const X& x, const Y& y, const RowsBegin& rows) {
   constexpr std::size_t axes = Windows.size();
   std::array<SpatialAxis, 3> space{};
-  for (std::size_t i = 0; i < axes; ++i)
-    space[3 - axes + i] = axis_here(Windows[i], held_of_axis(x, 2 + i), held_of_axis(y, 2 + i));
+  for (std::size_t i = 0; i < axes; ++i) {
+    Interval in = held_of_axis(x, 2 + i), out = held_of_axis(y, 2 + i);
+    if (space_axis(i, axes) == Axis::height) {
+      in.offset += rows.in;
+      out.offset += rows.out;
+    }
+    space[3 - axes + i] = axis_here(Windows[i], in, out);
+  }
   return space;
 }
 
 /// One call on the rank's part of x and y, or of their gradients.
 template <auto Windows, class X, class Y>
-ConvolutionCall call_on(const X& x, const Y& y) {
-  return {x.local()[0].extent(), space_of<Windows>(x, y)};
+ConvolutionCall call_on(const X& x, const Y& y, const RowsBegin& rows) {
+  return {x.local()[0].extent(), space_of<Windows>(x, y, rows)};
 }
 
 /// Throws shape_error unless x is images with this number of axes of space, none of them empty.
@@ -128,6 +136,7 @@ struct LinearInWindows {
   ///@{
   /// As `Layer` says.
   static constexpr bool keeps_features = true;
+  using rows_taken = windowed_t<Windows, Sharded<Axis::height>>;
 
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
@@ -141,9 +150,9 @@ struct LinearInWindows {
 };
 
 /// One call on the rank's part.
-template <auto Windows, class X, class Y>
-PoolingCall pooling_call(const X& x, const Y& y) {
-  return {call_on<Windows>(x, y), x.local()[1].extent()};
+template <auto Windows, class Frame, class X, class Y>
+PoolingCall pooling_call(const Frame& frame, const X& x, const Y& y) {
+  return {call_on<Windows>(x, y, frame.rows_begin()), x.local()[1].extent()};
 }
 
 }  // namespace shardwise::detail

@@ -1,0 +1,79 @@
+#pragma once
+// The entries of a plan for redistributions, and for the exchanges of layers and losses.
+
+#include <array>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/mesh.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/layout.hpp"
+#include "shardwise/model/collective_of.hpp"
+#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/mesh_slice.hpp"
+#include "shardwise/model/settle.hpp"
+#include "shardwise/redistribute/redistribute.hpp"
+
+namespace shardwise::detail {
+
+/// The collective of R on a tensor of shape `shape`, if R communicates. On a mesh a tensor with
+/// samples is split by them, and over `context` by its axis `cut`.
+template <class R>
+constexpr void add_redistribution(collectives& list, const Shape& shape, Dtype dtype,
+                                  const mesh& sizes, Axis cut) {
+  auto entry = collective_of<R>(shape, dtype);
+  if (!entry) return;
+  for (const MeshAxis axis : sample_axes)
+    if (sizes[axis] > 1 && shape.has(axis == MeshAxis::context ? cut : Axis::batch))
+      *entry = entry->split_over(axis);
+  list.add(*entry);
+}
+
+/// The collectives of R in the exchange One of a layer or loss whose input is cut by `cut` over
+/// `context`.
+template <class One, class R>
+constexpr void add_exchange(collectives& list, const Shape& shape, Dtype dtype, const mesh& sizes,
+                            Axis cut) {
+  add_redistribution<R>(list, shape, One::dtype(dtype), sizes, cut);
+  if constexpr (adds_rows<One>) {
+    Collective entry = all_reduce(shape.elements(), One::dtype(dtype)).over(MeshAxis::context);
+    for (const MeshAxis axis : {MeshAxis::data, MeshAxis::replica})
+      if (sizes[axis] > 1) entry = entry.split_over(axis);
+    if (SplitLayout<typename R::to> && sizes.tensor > 1) entry = entry.split_over(MeshAxis::tensor);
+    if (sizes.context > 1 && cut == Axis::height) list.add(entry);
+  }
+  if constexpr (adds_samples<One>) {
+    const Collective entry = all_reduce(shape.elements(), One::dtype(dtype));
+    const bool is_split = SplitLayout<typename R::to> && sizes.tensor > 1;
+    add_over_samples(list, is_split ? entry.split_over(MeshAxis::tensor) : entry, sizes);
+  }
+}
+
+template <class Exchanges, std::size_t N, std::size_t... Is>
+constexpr void add_exchanges(collectives& list, const std::array<Shape, N>& shapes, Dtype dtype,
+                             const mesh& sizes, Axis cut, std::index_sequence<Is...>) {
+  const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
+    add_exchange<One, typename One::redistribution>(list, shape, dtype, sizes, cut);
+  };
+  (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
+}
+
+/// From the last to the first: lists of adjoints are read backwards.
+template <class Exchanges, std::size_t N, std::size_t... Is>
+constexpr void add_adjoint_exchanges(collectives& list, const std::array<Shape, N>& shapes,
+                                     Dtype dtype, const mesh& sizes, Axis cut,
+                                     std::index_sequence<Is...>) {
+  const auto add = [&]<class One>(std::type_identity<One>, const Shape& shape) {
+    if constexpr (has_adjoint<One>) {
+      collectives forward;
+      add_exchange<One, adjoint_t<typename One::redistribution>>(forward, shape, dtype, sizes, cut);
+      for (std::size_t i = forward.size(); i-- > 0;) list.add(forward[i]);
+    }
+  };
+  (add(std::type_identity<std::tuple_element_t<Is, Exchanges>>{}, shapes[Is]), ...);
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,352 @@
+// Models on meshes whose ranks along `context` have different rows of each image, while channels
+// are split along `tensor`. Everything is as on one rank.
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ranks/model_mesh.hpp"
+#include "shardwise/checkpoint/training.hpp"
+#include "shardwise/model/describe.hpp"
+#include "shardwise/redistribute/mesh.hpp"
+#include "shardwise/shardwise.hpp"
+#include "shardwise/train/accuracy.hpp"
+#include "shardwise/train/adamw.hpp"
+#include "shardwise/train/evaluate_loss.hpp"
+#include "support/largest_difference.hpp"
+#include "support/messages.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using testing::check_mentions;
+using testing::largest_difference;
+using testing::message_of;
+using namespace testing::on_meshes;
+
+using Images = SamplesOverMesh<Invariant, Axis::height>;
+
+/// The network of tests/witness/make_mesh.py.
+// begin: rows
+struct Classifier
+    : Sequential<Conv2d<split::output, 2, 6, padded>, BatchNorm<6>, Relu,
+                 Conv2d<split::input, 6, 4, 2>, Relu, Conv2d<split::output, 4, 3, padded>, Flatten,
+                 RowParallelLinear<3 * 4 * 3, 7>, Relu, ColumnParallelLinear<7, 5>> {};
+using OfImages = Ends<CutOverContext<Axis::height>, CutOverContext<Axis::batch>>;
+
+template <class Ctx>
+double learn(Model<Classifier, Ctx, OfImages>& model, auto& optimizer) {
+  const MeshPlace& place = model.ranks().place();
+  const auto x =
+      made<SamplesOverMesh<Invariant, Axis::height>, typename Ctx::dtype>(30, images, place);
+  return train_step(model, x.view(), labels(7, 0, place).view(), CrossEntropy{}, optimizer);
+}
+// end: rows
+
+/// Of 5 rows, which 6 ranks along `context` cut so that one has none.
+const std::vector<mesh> meshes_of_rows{{},
+                                       {.context = 2, .tensor = 2},
+                                       {.context = 3, .tensor = 2},
+                                       {.context = 6},
+                                       {.context = 4, .tensor = 3},
+                                       {.data = 2, .context = 2, .tensor = 2}};
+
+}  // namespace
+
+TEST_CASE("a convolutional network learns from rows of images what PyTorch learns on one rank") {
+  for (const mesh& sizes : meshes_of_rows) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [](Ranks& ranks) {
+      Model<Classifier, OnMesh, OfImages> model(Classifier{}, ranks, Seed{1}, images);
+      std::vector<std::pair<std::string, Shape>> parameters;
+      model.visit_parameters([&](auto& one) { parameters.emplace_back(one.name, one.spec.shape); });
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        auto whole =
+            made<Invariant>(static_cast<std::int64_t>(i) + 1, parameters[i].second, ranks.place());
+        for (std::size_t k = 0; k < whole.size(); ++k) whole[k] /= 2;
+        model.set(parameters[i].first, whole.view());
+      }
+      Optimizer optimizer(model, Sgd{.learning_rate = 0.05, .momentum = 0.9});
+      const CrossEntropy loss{.label_smoothing = 0.1};
+      Numbers losses, norms;
+      for (std::int64_t step = 0; step < 3; ++step) {
+        const auto x = made<Images>(20 + step, images, ranks.place());
+        for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+        Step one(optimizer, 7, {.clip_norm = 0.5});
+        losses.push_back(one.add(x.view(), labels_of_step(step, ranks.place()).view(), loss));
+        norms.push_back(*one.finish().norm);
+        check_counts(ranks, plan_step(model, images, loss, {.clip_norm = 0.5}));
+      }
+      // made by tests/witness/make_mesh.py
+      CHECK(largest_difference(losses, Numbers{5.5127910524724122, 3.5581513721954288,
+                                               3.9190451594373332}) < 1e-13);
+      CHECK(largest_difference(
+                norms, Numbers{19.709116423828554, 11.05829628133136, 14.608949518156443}) < 1e-12);
+      CHECK(replicas_are_equal(model, ranks));
+    });
+  }
+}
+
+namespace {
+
+/// Windows of several strides and reaches over 7, 4, 8, 4 and 5 rows, branches, an average of all,
+/// and a mask of features.
+struct Windows
+    : Sequential<Conv2d<split::output, 2, 6, kernel(3, {.stride = 2, .padding = 2, .dilation = 2})>,
+                 Silu,
+                 Repeat<2, Recompute<Residual<
+                               Sequential<Conv2d<split::output, 6, 4, 1>, BatchNorm<4>, Relu,
+                                          Conv2d<split::input, 4, 6, kernel(5, {.padding = 2})>>>>>,
+                 Join<Concat<Axis::channel>, Upsample2d<2>,
+                      ConvTranspose2d<split::output, 6, 2, kernel(4, {.stride = 2, .padding = 1})>>,
+                 PRelu<8>, MaxPool2d<pool(3, {.stride = 2, .padding = 1})>,
+                 AveragePool2d<pool(2, {.stride = 1, .padding = 1, .counts_padding = false})>,
+                 GlobalAveragePool, Flatten, Dropout<1, 4>, Linear<split::none, 8, 5>> {};
+
+inline const Shape seven_rows{
+    {Axis::batch, 5}, {Axis::channel, 2}, {Axis::height, 7}, {Axis::width, 5}};
+
+struct Trained {
+  Numbers losses, norms, weights, slopes;
+  double evaluated = 0;
+  std::size_t correct = 0;
+};
+
+template <class Net>
+Numbers weights_of(Net& model) {
+  Numbers all;
+  std::vector<std::string> names;
+  model.visit_parameters([&](auto& one) { names.push_back(one.name); });
+  for (const std::string& name : names) {
+    const auto whole = model.gather(name);
+    all.insert(all.end(), whole.data(), whole.data() + whole.size());
+  }
+  return all;
+}
+
+/// Steps of two batches of 5 and 2 images.
+Trained trained(Ranks& ranks, Keep keep = Keep::whole) {
+  const MeshPlace& place = ranks.place();
+  using Net = Model<Windows, OnMesh, OfImages, TrainWithInputGradient>;
+  Net model(Windows{}, ranks, Seed{5}, seven_rows,
+            keep == Keep::all_over_data ? keep : Keep::whole);
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.05, .momentum = 0.9}, keep);
+  Shape few = seven_rows;
+  few[0].units = 2;
+  Trained result;
+  for (std::int64_t n = 0; n < 3; ++n) {
+    Step step(optimizer, 7, {.clip_norm = 0.3});
+    result.losses.push_back(step.add(made<Images>(30 + n, seven_rows, place).view(),
+                                     labels(5, n, place).view(), CrossEntropy{}));
+    result.losses.push_back(step.add(made<Images>(40 + n, few, place).view(),
+                                     labels(2, n, place).view(), CrossEntropy{}));
+    result.norms.push_back(*step.finish().norm);
+  }
+  if (keep != Keep::all_over_data) CHECK(replicas_are_equal(model, ranks));
+  result.weights = weights_of(model);
+  const auto x = made<Images>(50, seven_rows, place);
+  result.evaluated = evaluate_loss(model, x.view(), labels(5, 0, place).view(), CrossEntropy{});
+  result.correct = count_correct(model, x.view(), labels(5, 0, place).view());
+  CHECK(model.forward(x.view()).global() == Shape{{Axis::batch, 5}, {Axis::feature, 5}});
+  const auto dy = made<Net::output_layout>(60, {{Axis::batch, 5}, {Axis::feature, 5}}, place);
+  const auto dx = model.backward(dy.view());
+  Tensor<double, Invariant> whole(seven_rows, place_for<Invariant>(place));
+  Pool pool;
+  redistribute(ranks, pool, dx, whole.view());
+  result.slopes.assign(whole.data(), whole.data() + whole.size());
+  model.discard_step();
+  for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+  train_step(model, x.view(), labels(5, 0, place).view(), CrossEntropy{}, optimizer);
+  check_counts(ranks, plan_step(model, seven_rows, CrossEntropy{}, {}, keep));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("windows, branches, means and masks are those of one rank where rows are cut") {
+  Trained one;
+  on_mesh({}, [&](Ranks& ranks) { one = trained(ranks); });
+  CHECK(one.losses.back() > 0.1);
+  for (const mesh& sizes : meshes_of_rows) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [&](Ranks& ranks) {
+      const Trained many = trained(ranks);
+      CHECK(largest_difference(many.losses, one.losses) < 1e-13);
+      CHECK(largest_difference(many.norms, one.norms) < 1e-13);
+      CHECK(largest_difference(many.weights, one.weights) < 1e-13);
+      CHECK(largest_difference(many.slopes, one.slopes) < 1e-13);
+      CHECK(many.evaluated == doctest::Approx(one.evaluated).epsilon(1e-13));
+      CHECK(many.correct == one.correct);
+      if (sizes.data == 1) return;
+      CHECK(trained(ranks, Keep::state_over_data).weights == many.weights);
+      CHECK(largest_difference(trained(ranks, Keep::all_over_data).weights, one.weights) < 1e-13);
+    });
+  }
+}
+
+namespace {
+
+/// Gives images of half as many rows.
+struct Pixels
+    : Sequential<Dropout<1, 5>, Conv2d<split::output, 2, 6, kernel(3, {.padding = 1, .grain = 2})>,
+                 GroupNorm<3, 6>, Gelu, Dropout<1, 4>, ChannelDropout<1, 6>,
+                 Conv2d<split::input, 6, 3, kernel(3, {.stride = 2, .padding = 1})>> {};
+struct Volumes : Sequential<Conv3d<split::output, 1, 4, padded>, Relu, Dropout<1, 4>, MaxPool3d<2>,
+                            Conv3d<split::input, 4, 2, padded>> {};
+
+/// Losses of three steps, and the weights behind them, if ranks have different rows of the output.
+template <class Net, class Output, class Target>
+Numbers losses_of_pixels(Ranks& ranks, const Shape& in) {
+  Model<Net, OnMesh, Ends<CutOverContext<Axis::height>, Output>> model(Net{}, ranks, Seed{5}, in);
+  Optimizer optimizer(model, AdamW{.learning_rate = 0.01});
+  const Shape out = Net{}.output_shape(in);
+  Numbers losses;
+  for (std::int64_t n = 0; n < 3; ++n) {
+    const auto x = made<Images>(30 + n, in, ranks.place());
+    const auto y = made<Target>(70 + n, out, ranks.place());
+    for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+    losses.push_back(train_step(model, x.view(), y.view(), MeanSquaredError{}, optimizer));
+    check_counts(ranks, plan_step(model, in, MeanSquaredError{}));
+    if (n == 0) CHECK(model.evaluate(x.view()).global() == out);
+  }
+  const Numbers weights = weights_of(model);
+  losses.insert(losses.end(), weights.begin(), weights.end());
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("losses of pixels are those of one rank where rows are cut") {
+  using Cut = CutOverContext<Axis::height>;
+  using InShards = CutOverContext<Axis::height, Sharded<Axis::channel>>;
+  const Shape volumes{
+      {Axis::batch, 3}, {Axis::channel, 1}, {Axis::depth, 4}, {Axis::height, 7}, {Axis::width, 4}};
+  Numbers flat, deep;
+  on_mesh({}, [&](Ranks& ranks) {
+    flat = losses_of_pixels<Pixels, Cut, Invariant>(ranks, seven_rows);
+    deep = losses_of_pixels<Volumes, Cut, Images>(ranks, volumes);
+  });
+  CHECK(flat[2] > 0.1);
+  CHECK(deep[2] > 0.1);
+  for (const mesh& sizes : meshes_of_rows) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [&](Ranks& ranks) {
+      const auto in_shards = losses_of_pixels<Pixels, InShards, Invariant>(ranks, seven_rows);
+      CHECK(largest_difference(in_shards, flat) < 1e-13);
+      const auto of_volumes = losses_of_pixels<Volumes, Cut, Images>(ranks, volumes);
+      CHECK(largest_difference(of_volumes, deep) < 1e-13);
+    });
+  }
+}
+
+namespace {
+
+/// The losses of three steps in the dtypes of P.
+template <class P>
+Numbers losses_in(Ranks& ranks) {
+  Model<Classifier, Context<P, Reference, Ranks>, OfImages> model(Classifier{}, ranks, Seed{5},
+                                                                  images);
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.02});
+  Numbers losses;
+  for (int n = 0; n < 3; ++n) losses.push_back(learn(model, optimizer));
+  return losses;
+}
+
+template <class P>
+void check_losses_in(double bound) {
+  Numbers one;
+  on_mesh({}, [&](Ranks& ranks) { one = losses_in<P>(ranks); });
+  on_mesh({.data = 2, .context = 3, .tensor = 2},
+          [&](Ranks& ranks) { CHECK(largest_difference(losses_in<P>(ranks), one) <= bound); });
+}
+
+}  // namespace
+
+TEST_CASE("in float and bf16 the losses are those of one rank, but for rounding") {
+  check_losses_in<float>(0x1p-19);
+  check_losses_in<Precision<bf16, float>>(0x1p-5);
+}
+
+TEST_CASE("a checkpoint of a model on rows has the same bytes and goes on on any mesh") {
+  const testing::TemporaryFolder folder("shardwise_rows");
+  const auto first = folder.path() / "first.safetensors",
+             second = folder.path() / "second.safetensors";
+  double next = 0;
+  on_mesh({.context = 2, .tensor = 2}, [&](Ranks& ranks) {
+    Model<Classifier, OnMesh, OfImages> model(Classifier{}, ranks, Seed{5}, images);
+    Optimizer optimizer(model, AdamW{});
+    learn(model, optimizer);
+    save_checkpoint(first, model, optimizer, RunPosition{});
+    const double loss = learn(model, optimizer);
+    if (ranks.rank() == 0) next = loss;
+  });
+  on_mesh({.data = 2, .context = 3}, [&](Ranks& ranks) {
+    Model<Classifier, OnMesh, OfImages> model(Classifier{}, ranks, Seed{6}, images);
+    Optimizer optimizer(model, AdamW{});
+    load_checkpoint(first, model, optimizer);
+    save_checkpoint(second, model, optimizer, RunPosition{});
+    CHECK(learn(model, optimizer) == doctest::Approx(next).epsilon(1e-13));
+  });
+  CHECK(testing::bytes_of(second) == testing::bytes_of(first));
+}
+
+TEST_CASE("what cannot run on rows of images is refused on every rank before it sends anything") {
+  on_mesh({.context = 2, .tensor = 2}, [](Ranks& ranks) {
+    const MeshPlace& place = ranks.place();
+    const auto refusal = [&]<class L>(std::type_identity<L>, const Shape& shape) {
+      return message_of<argument_error>([&] {
+        Model<L, OnMesh, Ends<CutOverContext<Axis::height>, CutOverContext<Axis::height>>> model(
+            L{}, ranks, Seed{1}, shape);
+      });
+    };
+    using Largest = Sequential<Conv2d<split::output, 2, 6, padded>, GlobalMaxPool>;
+    check_mentions(
+        refusal(std::type_identity<Largest>{}, images),
+        {"1: GlobalMaxPool", "the layer may read several of them", "context=2,tensor=2"});
+    using Twice = Sequential<Conv2d<split::height, 2, 6, padded>>;
+    check_mentions(refusal(std::type_identity<Twice>{}, images),
+                   {"its rows are split along tensor, too"});
+    Shape open = images;
+    open[2].units = dynamic;
+    check_mentions(refusal(std::type_identity<Sequential<MaxPool2d<2>>>{}, open),
+                   {"their number is not known"});
+    using Spread = Sequential<To<Sharded<Axis::batch>>, Flatten>;
+    check_mentions(message_of<argument_error>([&] {
+                     Model<Spread, OnMesh, OfImages, ForwardOnly>(Spread{}, ranks, Seed{1}, images);
+                   }),
+                   {"those are split along tensor"});
+
+    Model<Relu, OnMesh, Ends<CutOverContext<Axis::height>, CutOverContext<Axis::height>>> any(
+        ranks, Seed{1});
+    check_mentions(
+        message_of<argument_error>([&] { any.evaluate(made<Images>(1, images, place).view()); }),
+        {"Give the Model the shape of its input with it"});
+    Model<Classifier, OnMesh, OfImages> model(Classifier{}, ranks, Seed{1}, images);
+    CHECK(describe(model, images).find("Classifier on [batch 7") == 0);
+    Shape taller = images;
+    taller[2].units = 7;
+    check_mentions(
+        message_of<argument_error>([&] { model.evaluate(made<Images>(1, taller, place).view()); }),
+        {"images must have as many rows"});
+    check_mentions(message_of<shape_error>([&] {
+                     detail::require_cut_of_batch(name_of<Pixels>, taller,
+                                                  detail::slice_of_batch(images, place));
+                   }),
+                   {"height 7", "the first one has 5 rows"});
+    check_mentions(message_of<shape_error>(
+                       [&] { Model<Classifier, OnMesh>(Classifier{}, ranks, Seed{1}, images); }),
+                   {"Classifier: a tensor [batch 7, channel 2, height 5, width 4] is Over<",
+                    "name CutOverContext<Axis::height> in the Ends"});
+    using Uncut = Ends<CutOverContext<Axis::height>, Invariant>;
+    check_mentions(message_of<shape_error>([&] {
+                     Model<Classifier, OnMesh, Uncut>(Classifier{}, ranks, Seed{1}, images);
+                   }),
+                   {"name CutOverContext<Axis::batch> in the Ends"});
+  });
+}
