@@ -11,6 +11,8 @@
 
 #include "ranks/model_mesh.hpp"
 #include "shardwise/checkpoint/training.hpp"
+#include "shardwise/data/row_batch.hpp"
+#include "shardwise/data/sampler.hpp"
 #include "shardwise/model/describe.hpp"
 #include "shardwise/redistribute/mesh.hpp"
 #include "shardwise/shardwise.hpp"
@@ -294,6 +296,38 @@ TEST_CASE("a checkpoint of a model on rows has the same bytes and goes on on any
     CHECK(learn(model, optimizer) == doctest::Approx(next).epsilon(1e-13));
   });
   CHECK(testing::bytes_of(second) == testing::bytes_of(first));
+}
+
+TEST_CASE("images of a program's own memory are cut by rows, and their labels by samples") {
+  const Shape image{{Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 4}};
+  std::vector<double> pixels(9 * 40);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<double>(i);
+  const std::vector<std::int32_t> classes{0, 1, 2, 3, 4, 5, 6, 7, 8};
+  on_mesh({.data = 2, .context = 3}, [&](Ranks& ranks) {
+    const MeshPlace& place = ranks.place();
+    RowBatch<double, Images> x(pixels, image, place);
+    RowBatch<std::int32_t, SamplesOverMesh<Invariant, Axis::batch>> y(classes, {}, place);
+    DistributedSampler sampler(9, place, {.batch_size = 8, .order = SampleOrder::stored});
+    const SampleBatch batch = sampler.next();
+    const auto in = x.gather(batch);
+    const auto of_in = y.gather(batch);
+    CHECK(in.size() == 4 * 2 * block_of(5, place[context]).size * 4);
+    CHECK(of_in.size() == block_of(4, place[context]).size);
+    const auto numbers_match = [](const auto& view) {
+      bool match = true;
+      for_each_global_run(view, [&](std::size_t global, std::size_t local, std::size_t n) {
+        for (std::size_t i = 0; i < n; ++i)
+          match &= static_cast<std::size_t>(view[local + i]) == global + i;
+      });
+      return match;
+    };
+    CHECK(numbers_match(in));
+    CHECK(numbers_match(of_in));
+    check_mentions(message_of<shape_error>([&] {
+                     RowBatch<double, Images>(pixels, {{Axis::feature, 5}}, place);
+                   }),
+                   {"has no axis height"});
+  });
 }
 
 TEST_CASE("what cannot run on rows of images is refused on every rank before it sends anything") {

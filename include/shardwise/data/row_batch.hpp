@@ -23,6 +23,17 @@
 
 namespace shardwise {
 
+namespace detail {
+
+/// Whether L is SamplesOverMesh<Invariant, Cut>.
+template <class L>
+inline constexpr bool is_of_samples_over_mesh = false;
+template <MeshLayout L>
+inline constexpr bool is_of_samples_over_mesh<L> =
+    std::same_as<L, SamplesOverMesh<Invariant, axis_cut_by<along_t<L, MeshAxis::context>>>>;
+
+}  // namespace detail
+
 /// Copies chosen rows of the caller's memory together, as a tensor for a model:
 ///
 ///     RowBatch<double> x(inputs, {{Axis::feature, 3}}, place_of(ranks));  // inputs: a std::vector
@@ -31,8 +42,9 @@ namespace shardwise {
 ///
 ///     rows per rank   [count, ...], row-major; all ranks have all of them
 ///     gives           [batch, ...]: L is Invariant, or Sharded<Axis::batch> for the rank's block,
-///                     or on a mesh SamplesOverMesh<Invariant> for the rank's slice; where
-///                     `context` has several ranks, the first axis of a row must be sequence:
+///                     or on a mesh SamplesOverMesh<Invariant, Cut> for the rank's slice; where
+///                     `context` has several ranks, a row must have the axis Cut, by default
+///                     sequence, unless that is batch:
 ///
 ///     RowBatch<double, SamplesOverMesh<Invariant>> x(inputs, {{Axis::feature, 3}}, ranks.place());
 ///
@@ -40,7 +52,7 @@ namespace shardwise {
 template <Element T, Layout L = Invariant>
 class RowBatch {
   static_assert(std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::batch>> ||
-                    std::same_as<L, SamplesOverMesh<Invariant>>,
+                    detail::is_of_samples_over_mesh<L>,
                 "a batch is Invariant, which is whole on every rank, or Sharded<Axis::batch>, or "
                 "on a mesh SamplesOverMesh<Invariant>: redistribute it to any other layout.");
 
@@ -51,7 +63,7 @@ class RowBatch {
       : rows_(rows), place_(place), size_(row.elements()) {
     shape_.append({Axis::batch, 0});
     for (const Dim& dim : row) shape_.append(dim);
-    part_ = part_of_row(row, place);
+    find_part(row);
     if (size_ > 0 && rows.size() % size_ == 0) return;
     throw shape_error({"rows of a batch: ", rows.size(),
                        " elements are not a whole number of rows ", row, " of ", size_,
@@ -67,29 +79,46 @@ class RowBatch {
   /// The rows of a batch, valid until the next call.
   /// throws   argument_error for the number of a row that is not there
   View<const T, L> gather(const SampleBatch& batch) {
-    const auto chosen = std::same_as<L, Invariant> ? batch.whole : batch.mine;
-    memory_.resize(chosen.size() * part_.size);
+    const auto chosen = chosen_of(batch);
+    memory_.resize(chosen.size() * planes_ * part_.size);
+    auto next = memory_.begin();
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       require(chosen[i]);
-      std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(chosen[i] * size_ + part_.offset),
-                  part_.size, memory_.begin() + static_cast<std::ptrdiff_t>(i * part_.size));
+      for (std::size_t plane = 0; plane < planes_; ++plane) {
+        const std::size_t first = chosen[i] * size_ + plane * (size_ / planes_) + part_.offset;
+        next = std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(first), part_.size, next);
+      }
     }
     shape_[0].units = batch.whole.size();
     return {std::span<const T>(memory_), shape_, place_};
   }
 
  private:
-  /// The elements of each row that the rank has.
-  Interval part_of_row(const Shape& row, const place_t<L>& place) const {
+  /// Finds the elements of each row that the rank has.
+  void find_part(const Shape& row) {
+    part_ = {0, size_};
     if constexpr (MeshLayout<L>) {
-      const Place& context = place[MeshAxis::context];
-      if (context.size > 1 && detail::sequence_position(row) == 0) {
-        const std::size_t of_token = row.elements(1, row.rank());
-        const Interval tokens = block_of(row[0], context);
-        return {tokens.offset * of_token, tokens.size * of_token};
+      using Cut = along_t<L, MeshAxis::context>;
+      const Place& context = place_[MeshAxis::context];
+      if (context.size == 1 || Cut::axis == Axis::batch) return;
+      const std::size_t cut =
+          Cut::axis == Axis::sequence ? detail::sequence_position(row) : split_position<Cut>(row);
+      const std::size_t of_unit = row.elements(cut + 1, row.rank());
+      const Interval units = block_of(row[cut], context);
+      planes_ = row.elements(0, cut);
+      part_ = {units.offset * of_unit, units.size * of_unit};
+    }
+  }
+
+  /// The rows of a batch of which the rank has a part.
+  std::span<const std::uint32_t> chosen_of(const SampleBatch& batch) const {
+    if constexpr (MeshLayout<L>) {
+      if (along_t<L, MeshAxis::context>::axis == Axis::batch) {
+        const Interval mine = block_of(batch.mine.size(), place_[MeshAxis::context]);
+        return batch.mine.subspan(mine.offset, mine.size);
       }
     }
-    return {0, size_};
+    return std::same_as<L, Invariant> ? batch.whole : batch.mine;
   }
 
   void require(std::size_t row) const {
@@ -100,8 +129,9 @@ class RowBatch {
 
   std::span<const T> rows_;
   place_t<L> place_;
-  std::size_t size_;  // of one row
-  Interval part_{};   // of each row that the rank has
+  std::size_t size_;        // of one row
+  std::size_t planes_ = 1;  // of a row, of each of which the rank has a part
+  Interval part_{};         // of each plane
   Shape shape_;
   std::vector<T> memory_;
 };
