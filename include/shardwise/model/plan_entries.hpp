@@ -19,17 +19,22 @@
 
 namespace shardwise::detail {
 
-/// The collective of R on a tensor of shape `shape`, if R communicates. On a mesh a tensor with
-/// samples is split by them, and over `context` by its axis `cut`.
+/// What is sent of a tensor of shape `shape`: on a mesh a tensor with samples is split by them, and
+/// over `context` by its axis `cut`.
+constexpr Collective split_by_samples(Collective entry, const Shape& shape, const mesh& sizes,
+                                      Axis cut) {
+  for (const MeshAxis axis : sample_axes)
+    if (sizes[axis] > 1 && shape.has(axis == MeshAxis::context ? cut : Axis::batch))
+      entry = entry.split_over(axis);
+  return entry;
+}
+
+/// The collective of R on a tensor of shape `shape`, if R communicates.
 template <class R>
 constexpr void add_redistribution(collectives& list, const Shape& shape, Dtype dtype,
                                   const mesh& sizes, Axis cut) {
-  auto entry = collective_of<R>(shape, dtype);
-  if (!entry) return;
-  for (const MeshAxis axis : sample_axes)
-    if (sizes[axis] > 1 && shape.has(axis == MeshAxis::context ? cut : Axis::batch))
-      *entry = entry->split_over(axis);
-  list.add(*entry);
+  if (const auto entry = collective_of<R>(shape, dtype))
+    list.add(split_by_samples(*entry, shape, sizes, cut));
 }
 
 /// The collectives of R in the exchange One of a layer or loss whose input is cut by `cut` over

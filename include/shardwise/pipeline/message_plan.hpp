@@ -12,7 +12,7 @@
 #include "shardwise/layout/layouts.hpp"
 #include "shardwise/layout/over.hpp"
 #include "shardwise/model/collectives.hpp"
-#include "shardwise/model/mesh_slice.hpp"
+#include "shardwise/model/plan_entries.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage_layers.hpp"
 #include "shardwise/pipeline/stage_message.hpp"
@@ -39,10 +39,9 @@ namespace detail {
 template <CutPlace Place, class E, class L>
 constexpr Collective message_at(const L& whole, const mesh& sizes, const Shape& in, Dtype dtype) {
   const Shape shape = shape_at<Place>(whole, in);
-  Collective message =
-      Collective{Operation::send, shape.elements(), dtype}.over(MeshAxis::pipeline);
-  for (const MeshAxis axis : sample_axes)
-    if (sizes[axis] > 1 && shape.has(axis_cut_over(axis))) message = message.split_over(axis);
+  const Collective message = split_by_samples(
+      Collective{Operation::send, shape.elements(), dtype}.over(MeshAxis::pipeline), shape, sizes,
+      Axis::sequence);
   const bool is_split = SplitLayout<typename layout_at_cut<L, E, Place>::type> && sizes.tensor > 1;
   return is_split ? message.split_over(MeshAxis::tensor) : message;
 }
