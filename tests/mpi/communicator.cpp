@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <chrono>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
@@ -61,6 +62,12 @@ std::size_t call_everything(MpiCommunicator& c) {
     c.receive(std::span(out), previous);
   }
   c.barrier();
+  {
+    auto first = c.template begin_all_reduce<T>(out, out);
+    auto second = c.template begin_all_reduce<T>(all, all);
+    first.finish();
+    second.finish();
+  }
   return allocations - before;
 }
 
@@ -124,6 +131,44 @@ TEST_CASE(
   CHECK(handler == MPI_ERRORS_ARE_FATAL);
   MPI_Errhandler_free(&handler);
   MPI_Comm_free(&reversed);
+}
+
+TEST_CASE_TEMPLATE("sums that are under way have the bits of an all_reduce", T, float, bf16) {
+  for (const std::size_t piece : {std::size_t{1} << 30, std::size_t{100}}) {
+    MpiCommunicator ranks(MPI_COMM_WORLD, {.largest_piece = piece});
+    MpiCommunicator others = ranks.split(ranks.rank() % 2, 0);
+    std::vector<std::vector<T>> sums, expected;
+    for (const std::size_t n : {0U, 1U, 7U, 3000U, 7U})
+      sums.push_back(random_values<T>(ranks.rank() + static_cast<int>(sums.size()), n));
+    expected = sums;
+    for (std::vector<T>& one : expected) ranks.all_reduce<T>(one, one);
+    std::vector<decltype(ranks.begin_all_reduce<T>(sums[0], sums[0]))> under_way;
+    for (std::vector<T>& one : sums) {
+      under_way.push_back(ranks.begin_all_reduce<T>(one, one));
+      others.barrier();  // a call of another group meanwhile
+    }
+    for (auto& one : under_way) one.progress();
+    under_way[3].finish();
+    under_way[0].finish();
+    if (piece == 100) ranks.barrier();  // waits for the rest
+    under_way.clear();
+    for (std::size_t i = 1; i < sums.size(); ++i)  // the first one is empty
+      CHECK(std::memcmp(sums[i].data(), expected[i].data(), sums[i].size() * sizeof(T)) == 0);
+  }
+}
+
+TEST_CASE("a sum goes on while its rank waits in another group") {
+  MpiCommunicator ranks(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(5)});
+  if (World::get().lacks(2)) return;
+  MpiCommunicator pair = ranks.split(ranks.rank() / 2, 0);
+  std::vector<double> data(1 << 18, 1.0);  // more than MPI sends by itself
+  auto sum = ranks.begin_all_reduce<double>(data, data);
+  // Rank 0 waits for the sum before it calls what the others wait in.
+  if (ranks.rank() == 0) sum.finish();
+  pair.barrier();
+  sum.finish();
+  CHECK(data.front() == ranks.size());
+  CHECK(data.back() == ranks.size());
 }
 
 TEST_CASE("MPI that runs already is used and not ended") {

@@ -111,6 +111,27 @@ TEST_CASE("another collective") {
   check_mismatch(sum_of_floats, sum_floats, "barrier()", [](MpiCommunicator& c) { c.barrier(); });
 }
 
+TEST_CASE("another call than a sum that is under way, which is told where it ends") {
+  const auto begin = [](MpiCommunicator& c) { c.begin_all_reduce<float>(some, some).finish(); };
+  check_mismatch(sum_of_floats, begin, "all_reduce(sum, float32, 6 elements)",
+                 [](MpiCommunicator& c) {
+                   const std::span<float> part = std::span(some).first(6);
+                   c.begin_all_reduce<float>(part, part).finish();
+                 });
+  check_mismatch(sum_of_floats, begin, "barrier()", [](MpiCommunicator& c) { c.barrier(); });
+  check_mismatch(
+      sum_of_floats,
+      [](MpiCommunicator& c) {
+        auto sum = c.begin_all_reduce<float>(some, some);
+        c.barrier();  // waits for the sum
+      },
+      "all_gather(uint8, 0 elements",
+      [](MpiCommunicator& c) {
+        const Counts none(static_cast<std::size_t>(c.size()));
+        c.all_gather<std::uint8_t>({}, std::span<std::uint8_t>(), none);
+      });
+}
+
 TEST_CASE("a call that was left out before an equal one") {
   MpiCommunicator ranks = checked_ranks();
   if (World::get().lacks(2)) return;
@@ -235,6 +256,9 @@ TEST_CASE("a rank that leaves") {
       CHECK(message == "in " + sum_of_floats + ": rank " + std::to_string(last) +
                            " has left the group, and this call waits for it");
       CHECK(contains(message_of<peer_error>([&] { group.barrier(); }), "has left the group"));
+      CHECK(contains(
+          message_of<peer_error>([&] { group.begin_all_reduce<float>(some, some).finish(); }),
+          "has left the group"));
       CHECK(contains(message_of<peer_error>([&] { group.receive(std::span(some), last); }),
                      "has left the group"));
       CHECK(contains(message_of<peer_error>([&] { group.receive(std::span(some), last); }),
@@ -242,6 +266,23 @@ TEST_CASE("a rank that leaves") {
     }
   }
   world.barrier();  // another group, which nobody has left
+}
+
+TEST_CASE("sums under way end although a rank leaves, if all have begun them") {
+  MpiCommunicator world = checked_ranks();
+  if (World::get().lacks(2)) return;
+  const int last = world.size() - 1;
+  {
+    MpiCommunicator group = world.split(0, 0);
+    auto sum = group.begin_all_reduce<float>(many, many);
+    if (world.rank() != last) {
+      auto next = group.begin_all_reduce<float>(more, more);
+      CHECK(message_of<peer_error>([&] { sum.finish(); }) == "no error");
+      const std::string message = message_of<peer_error>([&] { next.finish(); });
+      CHECK(contains(message, "rank " + std::to_string(last) + " has left the group"));
+    }
+  }
+  world.barrier();
 }
 
 TEST_CASE("a rank that hears in a message that another has left tells those who wait for it") {

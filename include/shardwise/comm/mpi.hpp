@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwise/comm/begins_all_reduce.hpp"
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/collectives.hpp"
@@ -20,6 +21,7 @@
 #include "shardwise/comm/detail/mpi_group.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_moves.hpp"
+#include "shardwise/comm/detail/mpi_sum_under_way.hpp"
 #include "shardwise/comm/detail/mpi_world.hpp"
 #include "shardwise/comm/detail/split.hpp"
 #include "shardwise/comm/detail/sum_tree.hpp"
@@ -91,6 +93,14 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
   MpiCommunicator split(int color, int key);
   ///@}
 
+  /// As `BeginsAllReduce` says. In a group of more than 16 ranks the sum is made at once.
+  template <Element T>
+  [[nodiscard]] detail::mpi::SumUnderWay begin_all_reduce(moves::In<T> in, std::span<T> out) {
+    const moves::AllReduce<T> m{in, out};
+    if (checks_arguments()) m.check(rank(), size());
+    return detail::mpi::SumUnderWay(group_, m.call(rank()), m);
+  }
+
   /// Whether ranks compare their calls.
   bool compares_calls() const { return group_->world()->channel != nullptr; }
 
@@ -124,7 +134,7 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
   std::shared_ptr<detail::mpi::MpiGroup> group_;
 };
 
-static_assert(Communicator<MpiCommunicator>);
+static_assert(BeginsAllReduce<MpiCommunicator>);
 
 inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
   int running = 0;

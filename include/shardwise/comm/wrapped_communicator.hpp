@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "shardwise/comm/begins_all_reduce.hpp"
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/collectives.hpp"
@@ -57,6 +58,16 @@ class WrappedCommunicator : public Collectives<Self> {
     self().around(moves::AllReduce<T>{in, out}.call(rank()),
                   [&] { static_cast<void>(started.emplace(inner_.start_all_reduce(in, out))); });
     return *std::move(started);
+  }
+
+  /// As `BeginsAllReduce` says, if `Inner` has it; around() sees the call that begins it.
+  template <Element T>
+  requires BeginsAllReduce<Inner>
+  [[nodiscard]] auto begin_all_reduce(moves::In<T> in, std::span<T> out) {
+    std::optional<decltype(inner_.begin_all_reduce(in, out))> begun;
+    self().around(moves::AllReduce<T>{in, out}.call(rank()),
+                  [&] { static_cast<void>(begun.emplace(inner_.begin_all_reduce(in, out))); });
+    return *std::move(begun);
   }
 
   /// As `ReadsPeers` says, if `Inner` has it.

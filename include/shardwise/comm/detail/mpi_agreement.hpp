@@ -37,7 +37,34 @@ inline CheckLevel agree_on_checks(const OwnComm& comm, CheckLevel program) {
 /// One rank's part in the comparison of calls. It cannot be copied or moved, because MPI writes
 /// into it.
 class Agreement {
+  /// At least the number of rounds of compare_in_rounds.
+  static std::size_t most_rounds(std::size_t ranks) {
+    return static_cast<std::size_t>(std::bit_width(ranks));
+  }
+
  public:
+  /// One comparison of the calls of all ranks. MPI reads and writes it from begin() to end() or
+  /// abandon().
+  struct Comparison {
+    explicit Comparison(std::size_t ranks)
+        : calls(ranks),
+          outbox(std::make_unique<ControlMessage[]>(most_rounds(ranks))),
+          requests(2 * ranks, MPI_REQUEST_NULL) {}
+    Comparison(const Comparison&) = delete;
+    Comparison& operator=(const Comparison&) = delete;
+    ~Comparison() {
+      if (is_read) static_cast<void>(outbox.release());
+    }
+
+    std::vector<ControlMessage> calls;         ///< by rank
+    std::unique_ptr<ControlMessage[]> outbox;  ///< what this rank sends, in each round
+    std::vector<MPI_Request> requests;         ///< receives, then sends
+    bool is_read = false;                      ///< by MPI, also when this rank has left
+
+    std::span<MPI_Request> received() { return std::span(requests).first(calls.size()); }
+    std::span<MPI_Request> sent() { return std::span(requests).subspan(calls.size()); }
+  };
+
   /// A collective of the group of `exchange`, which outlives it and whose members have these world
   /// ranks.
   Agreement(std::shared_ptr<ControlChannel> channel, Exchange& exchange,
@@ -46,10 +73,10 @@ class Agreement {
         exchange_(exchange),
         world_ranks_(world_ranks),
         rank_(static_cast<std::size_t>(rank)),
-        calls_(world_ranks.size()),
-        outbox_(std::make_unique<ControlMessage[]>(most_rounds(world_ranks.size()))),
+        of_call_(world_ranks.size()),
+        calls_(of_call_.calls),
         hearers_(most_rounds(world_ranks.size())),
-        requests_(2 * world_ranks.size(), MPI_REQUEST_NULL),
+        requests_(of_call_.requests),
         has_left_(world_ranks.size()) {
     std::vector<int> numbers(world_ranks.size());
     const int number = rank == 0 ? channel_->number_of_next_group() : 0;
@@ -65,7 +92,6 @@ class Agreement {
   /// of this rank if it has sent or received one in the group, or if they hear its rounds, because
   /// a message from each rank to each is too much for thousands of ranks.
   ~Agreement() {
-    if (is_read_) static_cast<void>(outbox_.release());
     static_cast<void>(parting_.release());
     if (is_finalized()) return;
     const auto tell = [&](int tag) {
@@ -84,18 +110,57 @@ class Agreement {
   /// also after an error of MPI. If that happens to a rank in the rounds of a larger group, others
   /// may have heard of it already: they return, and end the job when it does not send its data.
   void agree(const Call& call) {
+    if (exchange_.is_direct()) {
+      begin(call, of_call_);
+      return end(call, of_call_, exchange_.wait());
+    }
     throw_if_anyone_left(call);
     calls_[rank_] = ControlMessage(exchange_.number(), call);
-    const bool agreed = exchange_.is_direct() ? exchange_calls() : compare_in_rounds();
+    const bool agreed = compare_in_rounds();
     throw_if_anyone_left(call);
     if (agreed) return;
-    const auto same = [&](std::size_t q, std::size_t r) { return calls_[q] == calls_[r]; };
-    if (!exchange_.is_direct()) {
-      const ControlMessage mine = calls_[rank_];
-      exchange_.gather_bytes(&mine, calls_.data(), sizeof mine);
-    }
-    const std::vector<CallText> texts = all_call_texts(call);
-    throw collective_error(describe_mismatch(exchange_.number(), world_ranks_, texts, same));
+    const ControlMessage mine = calls_[rank_];
+    exchange_.gather_bytes(&mine, calls_.data(), sizeof mine);
+    throw_mismatch(call, of_call_);
+  }
+
+  /// The first part of agree(): tells the other ranks, and does not wait.
+  void begin(const Call& call, Comparison& of) {
+    throw_if_anyone_left(call);
+    of.outbox[0] = of.calls[rank_] = ControlMessage(exchange_.number(), call);
+    or_give_up(of, of.received(), of.sent(), [&] {
+      for (std::size_t r = 0; r < of.calls.size(); ++r)
+        if (r != rank_) start_receive(of.calls[r], r, of.received()[r]);
+      for (std::size_t r = 0; r < of.calls.size(); ++r)
+        if (r != rank_) start_send(of.outbox[0], r, of.sent()[r]);
+    });
+  }
+
+  /// Of calls that have come: whether they are the same.
+  static bool are_same(const Comparison& of) {
+    return std::ranges::all_of(of.calls,
+                               [&](const ControlMessage& one) { return one == of.outbox[0]; });
+  }
+
+  /// Ends a comparison whose wait has failed with this error.
+  void abandon(Comparison& of, const std::exception& error) noexcept {
+    give_up(error, of.received());
+    for (MPI_Request& request : of.sent()) forget(of, request);
+  }
+
+  /// The second part of agree(): waits, and throws as that does.
+  void end(const Call& call, Comparison& of, const MessageWait& wait) {
+    or_give_up(of, of.received(), of.sent(), [&] {
+      wait_all(of.received(), world_ranks_, wait);
+      for (std::size_t r = 0; r < of.calls.size(); ++r) {
+        if (r == rank_) continue;
+        if (of.calls[r].has_left()) has_left_[r] = 1;
+        if (!of.calls[r].has_call()) forget(of, of.sent()[r]);  // no rank will receive it
+      }
+      wait_all(of.sent(), world_ranks_, wait);
+    });
+    throw_if_anyone_left(call);
+    if (!are_same(of)) throw_mismatch(call, of);
   }
 
   /// For an all_to_all, after agree(), which does not compare counts: throws on all ranks if one
@@ -149,9 +214,12 @@ class Agreement {
   }
 
  private:
-  /// At least the number of rounds of compare_in_rounds.
-  static std::size_t most_rounds(std::size_t ranks) {
-    return static_cast<std::size_t>(std::bit_width(ranks));
+  /// A collective of ranks that know the calls of all and that they differ.
+  [[noreturn]] void throw_mismatch(const Call& call, const Comparison& of) {
+    const auto same = [&](std::size_t q, std::size_t r) { return of.calls[q] == of.calls[r]; };
+    const std::uint64_t number = of.outbox[0].number;
+    const std::vector<CallText> texts = all_call_texts(call);
+    throw collective_error(describe_mismatch(number, world_ranks_, texts, same));
   }
 
   template <class F>
@@ -168,29 +236,9 @@ class Agreement {
                   [&](const SkipRound& round) { f(static_cast<std::size_t>(round.to)); });
   }
 
-  /// Each rank sends its call to each. Returns whether all are the same.
-  bool exchange_calls() {
-    outbox_[0] = calls_[rank_];
-    const std::span<MPI_Request> received = std::span(requests_).first(calls_.size());
-    const std::span<MPI_Request> sent = std::span(requests_).subspan(calls_.size());
-    or_give_up(received, sent, [&] {
-      for (std::size_t r = 0; r < calls_.size(); ++r)
-        if (r != rank_) start_receive(calls_[r], r, received[r]);
-      for (std::size_t r = 0; r < calls_.size(); ++r)
-        if (r != rank_) start_send(outbox_[0], r, sent[r]);
-      wait_all(received, world_ranks_, exchange_.wait());
-      for (std::size_t r = 0; r < calls_.size(); ++r) {
-        if (r == rank_) continue;
-        if (calls_[r].has_left()) has_left_[r] = 1;
-        if (!calls_[r].has_call()) forget(sent[r]);  // no rank will receive it
-      }
-      wait_all(sent, world_ranks_, exchange_.wait());
-    });
-    return std::ranges::all_of(calls_, [&](const ControlMessage& c) { return c == calls_[0]; });
-  }
-
-  /// The same in larger groups: each rank tells what it has heard in a few rounds, until all have
-  /// heard of all. One that hears that another has left goes on, so that the others hear it too.
+  /// Whether all ranks of a larger group make the same call: each rank tells what it has heard in a
+  /// few rounds, until all have heard of all. One that hears that another has left goes on, so that
+  /// the others hear it too.
   bool compare_in_rounds() {
     ControlMessage heard = calls_[rank_];
     ControlMessage next;
@@ -199,18 +247,19 @@ class Agreement {
     const std::span<MPI_Request> sent = std::span(requests_).subspan(1, most_rounds(calls_.size()));
     const auto exchange = [&](const SkipRound& round) {
       const auto from = static_cast<std::size_t>(round.from);
-      outbox_[rounds] = heard;
+      of_call_.outbox[rounds] = heard;
       start_receive(next, from, received[0]);
-      start_send(outbox_[rounds], static_cast<std::size_t>(round.to), sent[rounds]);
+      start_send(of_call_.outbox[rounds], static_cast<std::size_t>(round.to), sent[rounds]);
       hearers_[rounds++] = world_ranks_[static_cast<std::size_t>(round.to)];
       wait_all(received, world_ranks_.subspan(from, 1), exchange_.wait());
       heard = heard_of_both(heard, next, from);
     };
-    or_give_up(received, sent, [&] {
+    or_give_up(of_call_, received, sent, [&] {
       for_each_skip(static_cast<int>(rank_), static_cast<int>(calls_.size()), exchange);
       if (heard.number == ControlMessage::gave_up) {
         has_left_[static_cast<std::size_t>(heard.call.root)] = 1;
-        for (MPI_Request& request : sent) forget(request);  // perhaps no rank will receive it
+        for (MPI_Request& request : sent)
+          forget(of_call_, request);  // perhaps no rank will receive it
       }
       wait_all(sent.first(rounds), hearers_, exchange_.wait());
     });
@@ -238,11 +287,12 @@ class Agreement {
   }
 
   template <class F>
-  void or_give_up(std::span<MPI_Request> received, std::span<MPI_Request> sent, F f) try {
+  void or_give_up(Comparison& of, std::span<MPI_Request> received, std::span<MPI_Request> sent,
+                  F f) try {
     f();
   } catch (const std::exception& error) {
     give_up(error, received);
-    for (MPI_Request& request : sent) forget(request);
+    for (MPI_Request& request : sent) forget(of, request);
     throw;
   }
 
@@ -258,14 +308,14 @@ class Agreement {
 
   /// A message that is sent and not awaited. MPI mostly has its own copy of one so short; else the
   /// memory of the message is never freed.
-  void forget(MPI_Request& sent) noexcept {
+  static void forget(Comparison& of, MPI_Request& sent) noexcept {
     if (sent != MPI_REQUEST_NULL) {
       int done = 0;
       MPI_Test(&sent, &done, MPI_STATUS_IGNORE);
     }
     if (sent == MPI_REQUEST_NULL) return;
     MPI_Request_free(&sent);
-    is_read_ = true;
+    of.is_read = true;
   }
 
   /// For a rank that knows that another one has left: its next collective throws, and the others,
@@ -302,13 +352,12 @@ class Agreement {
   std::size_t rank_;
   int collective_tag_ = 0;
   int message_tag_ = 0;
-  std::vector<ControlMessage> calls_;         // of the current call, by rank
-  std::unique_ptr<ControlMessage[]> outbox_;  // what this rank sends in each round
-  std::vector<int> hearers_;                  // the world ranks that it sends to
-  bool has_messages_ = false;                 // whether this rank has sent or received one
-  bool is_read_ = false;                      // by MPI, also when this rank has left
-  std::unique_ptr<ControlMessage> parting_;   // what it told when it heard that another has left
-  std::vector<MPI_Request> requests_;         // receives, then sends
+  Comparison of_call_;                       // of the current call
+  std::vector<ControlMessage>& calls_;       // its calls
+  std::vector<int> hearers_;                 // the world ranks that it sends to
+  bool has_messages_ = false;                // whether this rank has sent or received one
+  std::unique_ptr<ControlMessage> parting_;  // what it told when it heard that another has left
+  std::vector<MPI_Request>& requests_;       // its requests
   std::vector<std::uint64_t> tables_;  // of all_to_all: sent and received counts, by rank; mine
   std::vector<char> has_left_;         // by rank
   std::string failure_;                // the error of the wait that failed, if one has

@@ -65,6 +65,26 @@ class Exchange {
   /// Whether each rank exchanges with each.
   bool is_direct() const { return size_ <= direct_ranks; }
 
+  ///@{
+  /// Of the group: this rank, the number of ranks, their world ranks, and the most elements of one
+  /// message.
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  std::span<const int> world_ranks() const { return world_ranks_; }
+  std::size_t largest_piece() const { return world_.largest_piece; }
+  ///@}
+
+  /// Begins a message of one piece, which has to stay until `request` is done.
+  void start(bool is_sent, int partner, const Block& piece, Dtype dtype, int tag,
+             MPI_Request* request) const {
+    const int count = static_cast<int>(piece.count);
+    const MPI_Datatype type = world_.types.of(dtype);
+    if (is_sent)
+      check(MPI_Isend(piece.data, count, type, partner, tag, comm_.get(), request), "MPI_Isend");
+    else
+      check(MPI_Irecv(piece.data, count, type, partner, tag, comm_.get(), request), "MPI_Irecv");
+  }
+
   /// For after a call that has failed on this rank: others may still send what belongs to it.
   void keep_communicator() { comm_.keep(); }
 
@@ -162,15 +182,9 @@ class Exchange {
     const auto& [is_sent, partner, block] = transfer;
     if (block.count <= done) return false;
     const std::size_t piece = std::min(world_.largest_piece, block.count - done);
-    std::byte* const data = block.data + done * size_of(dtype);
-    const int count = static_cast<int>(piece);
-    const MPI_Datatype type = world_.types.of(dtype);
-    MPI_Request* const request = &requests_.emplace_back(MPI_REQUEST_NULL);
     partners_.push_back(world_ranks_[index(partner)]);
-    if (is_sent)
-      check(MPI_Isend(data, count, type, partner, block_tag, comm_.get(), request), "MPI_Isend");
-    else
-      check(MPI_Irecv(data, count, type, partner, block_tag, comm_.get(), request), "MPI_Irecv");
+    start(is_sent, partner, {block.data + done * size_of(dtype), piece}, dtype, block_tag,
+          &requests_.emplace_back(MPI_REQUEST_NULL));
     return done + piece < block.count;
   }
 

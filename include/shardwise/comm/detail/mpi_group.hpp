@@ -1,6 +1,7 @@
 #pragma once
 // A group of ranks that are processes, and what their collectives use again and again.
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -10,10 +11,12 @@
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/mpi_agreement.hpp"
+#include "shardwise/comm/detail/mpi_begun_sum.hpp"
 #include "shardwise/comm/detail/mpi_exchange.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_messages.hpp"
 #include "shardwise/comm/detail/mpi_world.hpp"
+#include "shardwise/comm/moves.hpp"
 
 namespace shardwise::detail::mpi {
 
@@ -44,13 +47,29 @@ class MpiGroup {
   bool checks_arguments() const { return world_->checks_arguments; }
 
   /// A collective begins. Returns if all ranks are about to make this call, or if calls are not
-  /// compared.
+  /// compared. Waits for the sums that are under way before, and throws the errors of these.
   void agree(const Call& call) {
+    for (const std::unique_ptr<BegunSum>& sum : sums_)
+      if (!sum->is_idle()) sum->finish();
     exchange_.begin(call);
     if (agreement_) agreement_->agree(call);
   }
   void agree_on_blocks(std::span<const std::size_t> sent, std::span<const std::size_t> received) {
     if (agreement_) agreement_->agree_on_blocks(sent, received);
+  }
+
+  /// Begins a sum in a group in which each rank exchanges with each. Its memory is used again when
+  /// it is done.
+  template <class T>
+  BegunSum& begin_sum(const Call& call, const moves::AllReduce<T>& m) {
+    exchange_.begin(call);
+    const auto idle = std::ranges::find_if(sums_, [](const auto& sum) { return sum->is_idle(); });
+    BegunSum& sum =
+        idle != sums_.end()
+            ? **idle
+            : *sums_.emplace_back(std::make_unique<BegunSum>(exchange_, agreement_.get()));
+    sum.begin(call, m);
+    return sum;
   }
 
   Exchange& exchange() { return exchange_; }
@@ -96,6 +115,7 @@ class MpiGroup {
   std::vector<std::byte> pointers_;
   std::vector<std::byte> scratch_;
   std::unique_ptr<Agreement> agreement_;
+  std::vector<std::unique_ptr<BegunSum>> sums_{};
   Messages messages_;
 };
 

@@ -31,6 +31,40 @@ struct MessageWait {
   }
 };
 
+/// An exchange that goes on while its rank does other things, whenever the rank helps it. Each wait
+/// of the thread that began it does: the ranks for which it waits may themselves wait for that
+/// exchange.
+class InBackground {
+ public:
+  InBackground() = default;
+  InBackground(const InBackground&) = delete;
+  InBackground& operator=(const InBackground&) = delete;
+
+  /// Does what can be done without a wait, for all exchanges of this thread. Errors are kept for
+  /// their owners.
+  static void help_all() noexcept {
+    for (InBackground* one = newest; one != nullptr; one = one->next_) one->help();
+  }
+
+ protected:
+  virtual ~InBackground() = default;
+  virtual void help() noexcept = 0;
+
+  void enter() {
+    next_ = newest;
+    newest = this;
+  }
+  void leave() {
+    InBackground** at = &newest;
+    while (*at != this) at = &(*at)->next_;
+    *at = next_;
+  }
+
+ private:
+  inline static thread_local InBackground* newest = nullptr;
+  InBackground* next_ = nullptr;
+};
+
 /// Polls until done(). After the time-out it throws a peer_error that names missing(), world ranks;
 /// if that has none, the wait has just ended.
 template <class Done, class Missing>
@@ -39,6 +73,7 @@ void poll_until(Done done, Missing missing, const MessageWait& wait) {
     if (done()) return;
   Patience patience(wait.timeout, Patience::Clock::now());
   while (!done()) {
+    InBackground::help_all();
     std::this_thread::yield();
     const Patience::Event event = patience.poll(Patience::Clock::now());
     if (event == Patience::Event::none) continue;
@@ -57,6 +92,11 @@ inline bool is_done(MPI_Request& request) {
   int done = 0;
   check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
   return done != 0;
+}
+
+/// Whether all are, without a wait.
+inline bool are_done(std::span<MPI_Request> requests) {
+  return std::ranges::all_of(requests, [](MPI_Request& one) { return is_done(one); });
 }
 
 /// The partners of requests that are not done, each once, in order.
