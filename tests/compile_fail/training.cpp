@@ -10,6 +10,7 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/overlapped_sums.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 
@@ -55,6 +56,10 @@ using Ending = Sharded<Axis::batch>;
 
 using BatchEnds = Ends<Sharded<Axis::batch>, Ending>;
 using Net = Model<Linear<split::none, 8, 4>, Context<float, Reference, SingleRank>, BatchEnds, Use>;
+
+#if CASE == 10  // expect: OverlappedSums sums over the ranks of a mesh that have other samples, and
+OverlappedSums<Net> sums_of(Net& model) { return OverlappedSums<Net>(model); }
+#endif
 
 #if CASE != 3
 double step(Net& model, Net::input_view x, const Labels& labels) {

@@ -321,6 +321,18 @@ TEST_CASE("ranks that keep a share of the moments come to the bits of those that
         testing::steps_on_mesh(backend, ranks, Keep::whole));
 }
 
+TEST_CASE("gradients that are summed while backward goes on have the bits of those after it") {
+  for (const mesh& sizes :
+       {mesh{.data = 2, .tensor = 2}, mesh{.replica = 2, .data = 2}, mesh{.data = 3}}) {
+    if (testing::World::get().size() != sizes.size()) continue;
+    MeshRanks<MpiCommunicator> ranks(MpiCommunicator(MPI_COMM_WORLD), sizes);
+    Reference backend;
+    const std::vector<double> plain = testing::steps_on_mesh(backend, ranks, Keep::whole);
+    for (const Keep keep : {Keep::whole, Keep::state_over_data})
+      CHECK(testing::steps_on_mesh<true>(backend, ranks, keep) == plain);
+  }
+}
+
 TEST_CASE("a pipeline of processes trains as one of threads, on 2 stages of 2 ranks") {
   if (testing::World::get().lacks(4)) return;
   MeshRanks<MpiCommunicator> ranks(MpiCommunicator(MPI_COMM_WORLD), {.pipeline = 2, .tensor = 2});

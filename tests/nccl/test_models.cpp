@@ -37,7 +37,8 @@ TEST_CASE_TEMPLATE("nccl: steps of a model that starts sums", T, float, double, 
   }
 }
 
-TEST_CASE("nccl: ranks of a mesh that keep all moments, or a share of them") {
+TEST_CASE(
+    "nccl: ranks of a mesh that keep all moments, or a share of them, and sum beside backward") {
   run_nccl_ranks(4, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
     const mesh sizes{.data = 2, .tensor = 2};
     MeshRanks<ThreadCommunicator> near_ranks(threads, sizes);
@@ -45,8 +46,10 @@ TEST_CASE("nccl: ranks of a mesh that keep all moments, or a share of them") {
     const auto expected = steps_on_mesh(near, near_ranks, Keep::whole);
     MeshRanks<NcclCommunicator> ranks(nccl, sizes);
     HostGpu gpu(nccl.stream());
-    for (const Keep keep : {Keep::whole, Keep::state_over_data})
+    for (const Keep keep : {Keep::whole, Keep::state_over_data}) {
       CHECK(steps_on_mesh(gpu, ranks, keep) == expected);
+      CHECK(steps_on_mesh<true>(gpu, ranks, keep) == expected);  // sums beside backward
+    }
   });
   CHECK(nothing_is_left());
 }

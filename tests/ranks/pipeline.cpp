@@ -714,6 +714,14 @@ constexpr std::array in_small{CutPlace{1}, CutPlace{2}};
 /// Of three stages that share parameters, the first of two ranks has two.
 constexpr std::array apart{CutPlace{1}, CutPlace{2}, CutPlace{3}};
 
+struct NoSums final : SumsMeanwhile {
+  void begin() override {}
+  void written(std::span<const ParameterSlot>) override {}
+  void end() override {}
+  void discard() noexcept override {}
+  bool is_of(const void*) const override { return true; }
+};
+
 /// What each of three stages says to f(stage, optimizer, micro-batches, whether it is the last).
 /// The second has no parameters, and the others have the same.
 template <class F>
@@ -746,9 +754,10 @@ TEST_CASE("losses of layers count with the share of their micro-batch") {
 
 TEST_CASE("a step that one rank refuses is begun by none") {
   const auto errors = told([](auto& stage, auto& optimizer, auto& batches, bool is_last) {
+    StepOptions options;
     const auto step = [&] {
       return train_pipeline_step(stage, one_f_one_b(3, 3), batches.inputs, batches.targets,
-                                 CrossEntropy{}, optimizer);
+                                 CrossEntropy{}, optimizer, options);
     };
     auto whole = batches.targets;
     if (is_last) batches.targets.pop_back();
@@ -758,6 +767,10 @@ TEST_CASE("a step that one rank refuses is begun by none") {
     if (is_last) batches.targets.push_back(whole[0]);
     CHECK(contains(error_of(step), is_last ? "shape_error: " : "collective_error: rank 2: "));
     batches.targets = whole;
+    NoSums sums;
+    options.overlap = &sums;
+    CHECK(contains(error_of(step), "pipeline: the schedule decides when a stage goes backward"));
+    options.overlap = nullptr;
     Step other(optimizer, 8);
     CHECK(contains(error_of(step), "another step of this model is under way"));
     other.discard();

@@ -25,6 +25,7 @@
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
+#include "shardwise/train/overlapped_sums.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/step.hpp"
 #include "support/count_allocations.hpp"
@@ -108,7 +109,8 @@ void check_gpt(C& ranks) {
         }) == 0);
 }
 
-/// On a mesh, where each rank along `data` keeps a share of the moments.
+/// On a mesh, where each rank along `data` keeps a share of the moments; without and with sums in
+/// backward.
 void check_share(MeshRanks<ThreadCommunicator>& ranks) {
   using M = Model<Classifier, Context<bf16, Reference, MeshRanks<ThreadCommunicator>>>;
   M model(ranks, Seed{1});
@@ -116,10 +118,15 @@ void check_share(MeshRanks<ThreadCommunicator>& ranks) {
   Tensor<bf16, M::input_layout> x({rows[0], {Axis::feature, 9}}, ranks.place());
   Tensor<std::int32_t, M::input_layout> labels(rows, ranks.place());
   Optimizer optimizer(model, AdamW{}, Keep::state_over_data);
-  CHECK(allocated_after_second([&] {
-          train_step(model, x.view(), labels.view(), CrossEntropy{0.1}, optimizer,
-                     {.clip_norm = 1.0});
-        }) == 0);
+  model.set_bucket_bytes(64);
+  OverlappedSums sums(model);
+  StepOptions options{.clip_norm = 1.0};
+  const auto step = [&] {
+    train_step(model, x.view(), labels.view(), CrossEntropy{0.1}, optimizer, options);
+  };
+  CHECK(allocated_after_second(step) == 0);
+  options.overlap = &sums;
+  CHECK(allocated_after_second(step) == 0);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/overlapped_sums.hpp"
 #include "shardwise/train/step.hpp"
 #include "witness/formula.hpp"
 
@@ -31,8 +34,9 @@ struct InThreeGroups
                             shardwise::Linear<shardwise::split::none, 5, 5>,
                             shardwise::To<shardwise::Invariant>> {};
 
-/// The losses and norms of three steps of two batches, and then the rank's parameters.
-template <class B, class Ranks>
+/// The losses and norms of three steps of two batches, and then the rank's parameters. If they
+/// overlap, gradients are summed in buckets of 5 while backward goes on.
+template <bool Overlap = false, class B, class Ranks>
 std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep) {
   using namespace shardwise;
   using M = Model<InThreeGroups, Context<float, B, Ranks>>;
@@ -43,9 +47,15 @@ std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep
     CHECK(optimizer.moments().size() ==
           AdamW{}.moments() * updated_parameters_of_rank<typename M::ends>(
                                   model.layers(), ranks.place(), rows, keep));
+  StepOptions options{.clip_norm = 0.5};
+  std::conditional_t<Overlap, std::optional<OverlappedSums<M>>, Nothing> sums;
+  if constexpr (Overlap) {
+    model.set_bucket_bytes(20);
+    options.overlap = &sums.emplace(model);
+  }
   std::vector<double> told;
   for (std::int64_t number = 0; number < 3; ++number) {
-    Step step(optimizer, 10, {.clip_norm = 0.5});
+    Step step(optimizer, 10, options);
     for (const std::size_t samples : {std::size_t{7}, std::size_t{3}}) {
       Tensor<float, SamplesOverMesh<Invariant>> x({{Axis::batch, samples}, {Axis::feature, 6}},
                                                   ranks.place());

@@ -231,6 +231,7 @@ class Bound {
       const auto dy = left(run).template take<Value<T, dual_t<Out>>>();
       Call at = call(run, kept.in);
       layer_.backward_parameters(at.frame, x.view(), dy.view());
+      at.whole.end_gradients(at.frame.added_how());
     }
   }
 

@@ -239,6 +239,8 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
     if constexpr (may_gather) whole_ = &whole;
   }
   Write added_how() const { return run_.shared.adds(bound_.shared) ? Write::add : run_.write(); }
+  /// Whether no other layer adds to these gradients in this backward after this one.
+  bool adds_last() const { return bound_.shared.number == 0; }
   ///@}
 
  private:

@@ -197,6 +197,12 @@ inline void require_may_go_backward(std::string (*model)(), bool has_gone_forwar
                           flight == 0 ? "" : ", in the same flight; this is flight ",
                           flight == 0 ? "" : std::to_string(flight)});
   }
+  if (gradients == GradientState::summed_over_samples) {
+    throw argument_error({model(),
+                          ": backward after the batch that completed the samples of its Step, "
+                          "whose gradients are summed over ranks already. Let the batch that "
+                          "completes these be the last one"});
+  }
   if (gradients == GradientState::whole) {
     throw argument_error({model(),
                           ": backward after settle_gradients: its summands would be added to "

@@ -165,7 +165,7 @@ class ParameterMemory : public ParameterLayout {
   template <class Backend>
   void end_batch([[maybe_unused]] Backend& backend, [[maybe_unused]] Write write) {
     if constexpr (collects) {
-      if (stores_share()) return;
+      if (stores_share() || collects_in_parts_) return;
       collected_ = 0;
       if (write == Write::add) collect_to(backend, size(), write);
     }
@@ -181,6 +181,20 @@ class ParameterMemory : public ParameterLayout {
   template <class Backend>
   void collect_owing(Backend& backend) {
     collect_to(backend, owing_size(), Write::replace);
+  }
+  ///@}
+
+  ///@{
+  /// For a backward whose gradients are collected while it goes on: says so before it, and collects
+  /// some of them, once they are written. After it, all have to be.
+  void collect_in_parts(bool now) { collects_in_parts_ = now; }
+  template <class Backend>
+  void collect_part([[maybe_unused]] Backend& backend, [[maybe_unused]] const Interval& part,
+                    [[maybe_unused]] Write write) {
+    if constexpr (collects)
+      backend.for_each(part.size,
+                       detail::Collect<compute, gradient>{
+                           of_batch_ + part.offset, gradients_ + part.offset, write == Write::add});
   }
   ///@}
 
@@ -206,6 +220,7 @@ class ParameterMemory : public ParameterLayout {
   }
 
   std::size_t collected_ = 0;
+  bool collects_in_parts_ = false;
   std::uint64_t copied_version_ = 0;
   parameter* values_ = nullptr;
   compute* used_ = nullptr;

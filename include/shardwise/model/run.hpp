@@ -21,6 +21,7 @@
 #include "shardwise/model/compared_steps.hpp"
 #include "shardwise/model/finite.hpp"
 #include "shardwise/model/flight.hpp"
+#include "shardwise/model/gradient_listener.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/observer.hpp"
@@ -37,7 +38,8 @@ namespace shardwise {
 enum class GradientState : std::uint8_t {
   none,      ///< no batch ran backward
   summands,  ///< after a backward; a gradient with an owed reduction is one summand on each rank
-  whole      ///< settled; nothing may be added
+  summed_over_samples,  ///< these, summed over ranks that have other samples; nothing may be added
+  whole                 ///< settled; nothing may be added
 };
 
 /// The purpose of a forward.
@@ -110,6 +112,7 @@ struct Run {
   /// Whether this backward leaves the gradients of parameters to `Model::backward_parameters`,
   /// where layers compute them in a part of their own.
   bool leaves_parameters = false;
+  detail::GradientListener* listener = nullptr;  ///< on a mesh, of this backward; mostly null
   [[no_unique_address]] typename Context::observer observer{};  ///< of the work of a rank
 
   /// Sets the step number, also for later work of the backend.

@@ -274,14 +274,26 @@ void settle_shared(const Runs<Context, N>& runs, const std::array<Shares*, N>& s
   }
 }
 
+/// numbers = their sums over the ranks that have other samples, which must be a mesh's.
+template <class Context, class Reduce>
+void sum_bucket_over_samples(Run<Context>& run, std::span<Reduce> numbers) {
+  if (run.sums_in_shares && sums_over_axes(run.all_ranks.sizes())) {
+    sum_in_shares(run, name_of_gradients, numbers);
+  } else {
+    reduce_over_samples(run, name_of_gradients, numbers);
+  }
+}
+
 /// Sums over the ranks those gradients of one model that are summands, but for those that stages
-/// share.
+/// share. Gradients that are summed over samples already are whole for all ranks.
 template <class Context>
 void settle_model(Run<Context>& run, Shares* shares) {
+  const bool over_samples = run.gradients == GradientState::summands;
+  if (!over_samples) shares = nullptr;
   run.gradients = GradientState::whole;
   const auto here = in_phase<Phase::settle>(run);
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (sample_ranks(run.all_ranks.sizes()) > 1) {
+    if (over_samples && sample_ranks(run.all_ranks.sizes()) > 1) {
       run.parameters.collect(run.backend);
       if (shares != nullptr && shares->are_cut()) {
         for (const Share& share : shares->of) sum_share_over_samples(run, *shares, share);
@@ -290,10 +302,8 @@ void settle_model(Run<Context>& run, Shares* shares) {
           settle_in_buckets(run, run.parameters.of(holding), [&](auto bucket) {
             if (run.parameters.stores_share()) {
               sum_over_other_samples(run, name_of_gradients, bucket);
-            } else if (run.sums_in_shares && sums_over_axes(run.all_ranks.sizes())) {
-              sum_in_shares(run, name_of_gradients, bucket);
             } else {
-              reduce_over_samples(run, name_of_gradients, bucket);
+              sum_bucket_over_samples(run, bucket);
             }
           });
       }
@@ -312,11 +322,14 @@ void settle_model(Run<Context>& run, Shares* shares) {
 /// ranks that have other samples are summands, too, of every parameter; those sums come first.
 /// Those over the stages of a pipeline that share parameters come last, so that the copies of these
 /// stages get the same bits. If shares are given that are cut, only the gradients of these shares
-/// are whole afterwards.
+/// are whole afterwards. Gradients that are summed over samples already are not summed over these
+/// again, and are then whole for all ranks.
 /// throws   argument_error if stages share parameters and others of the rank are missing
 template <class Context, std::size_t N>
 void settle(const Runs<Context, N>& runs, const std::array<Shares*, N>& shares = {}) {
-  if (runs[0]->gradients != GradientState::summands) return;
+  if (runs[0]->gradients != GradientState::summands &&
+      runs[0]->gradients != GradientState::summed_over_samples)
+    return;
   if constexpr (MeshCommunicator<typename Context::communicator>)
     if (runs[0]->sharing_stages != nullptr) require_all_stages(runs, "settle_gradients");
   for (std::size_t i = 0; i < N; ++i) settle_model(*runs[i], shares[i]);

@@ -85,15 +85,16 @@ void reduce_to_stored(Run<Context>& run, const ParameterSlot& slot,
 }
 
 /// The parameters of a layer during one call of it, gathered from the ranks along `data`, and
-/// memory for their gradients. Empty where each rank stores all of them, as all do if `MayGather`
-/// is false.
-template <class Context, bool MayGather>
+/// memory for their gradients. Empty where each rank stores all of them, as all do if `OnMesh` is
+/// false.
+template <class Context, bool OnMesh>
 class WholeParameters {
   using T = typename Context::dtype;
 
  public:
   /// Gathers the parameters of the layer with this frame.
-  WholeParameters(Run<Context>& run, const auto& frame) : run_(run), slots_(frame.slots()) {
+  WholeParameters(Run<Context>& run, const auto& frame)
+      : run_(run), slots_(frame.slots()), is_last_(frame.adds_last()) {
     if (!run.parameters.stores_share()) return;
     values_ = room();
     for (std::size_t i = 0; i < slots_.size(); ++i)
@@ -107,9 +108,12 @@ class WholeParameters {
     if (run_.parameters.stores_share()) gradients_ = room();
   }
   /// Sums the gradients that the layer has written, and stores this rank's share of them, or adds
-  /// it.
+  /// it. Where the rank stores all of them, the listener of the backward hears of it.
   void end_gradients(Write write) {
-    if (!run_.parameters.stores_share()) return;
+    if (!run_.parameters.stores_share()) {
+      if (run_.listener != nullptr && is_last_) run_.listener->written(slots_);
+      return;
+    }
     for (std::size_t i = 0; i < slots_.size(); ++i)
       reduce_to_stored(run_, slots_[i], std::span<const T>(at(gradients_, i), slots_[i].size),
                        write);
@@ -135,6 +139,7 @@ class WholeParameters {
 
   Run<Context>& run_;
   std::span<const ParameterSlot> slots_;
+  bool is_last_;
   Buffer values_;
   Buffer gradients_;
 };

@@ -150,6 +150,11 @@ void require_step(Stage& stage, const PipelineSchedule& schedule, const Inputs& 
                   const Optimizer<Rule, typename Stage::model_type>& optimizer) {
   require_own(stage.model(), optimizer, "train_pipeline_step");
   require_between_steps(stage.model(), "train_pipeline_step");
+  if (inputs.options.overlap != nullptr)
+    throw argument_error(
+        "pipeline: the schedule decides when a stage goes backward, and no backward is the last "
+        "one "
+        "of all its layers; leave the option overlap out");
   require_good(stage.of_rank(), schedule);
   const auto& x = inputs.x;
   require_micro_batches(schedule, x.size(), inputs.targets.size());

@@ -14,6 +14,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sequences.hpp"
 #include "shardwise/layout/layouts.hpp"
+#include "shardwise/model/gradient_listener.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/shares.hpp"
 #include "shardwise/model/stages.hpp"
@@ -27,11 +28,32 @@
 
 namespace shardwise {
 
+/// The sums of gradients over the ranks of a mesh that have other samples, made while the last
+/// batch of a step goes backward. A `Step` calls these; see OverlappedSums.
+class SumsMeanwhile : public detail::GradientListener {
+ public:
+  /// Before the last batch of the step: each sum begins when the backward has written its
+  /// gradients.
+  virtual void begin() = 0;
+  /// After its backward: waits for all sums.
+  virtual void end() = 0;
+  /// In place of end(), if the step is discarded.
+  virtual void discard() noexcept = 0;
+  /// Whether it is of the model with this run.
+  virtual bool is_of(const void* run) const = 0;
+
+ protected:
+  virtual ~SumsMeanwhile() = default;
+};
+
 /// Options of a step besides forward, backward and update. The same on every rank.
 struct StepOptions {
   std::optional<double> clip_norm{};  ///< the largest allowed norm of all gradients
   Norm norm = Norm::euclidean;        ///< which norm that is
   LossScaler* scaler = nullptr;       ///< each rank's own, which outlives the step
+  /// To sum gradients over the ranks while backward goes on; each rank's own, which outlives the
+  /// step. See OverlappedSums (train/overlapped_sums.hpp).
+  SumsMeanwhile* overlap = nullptr;
 
   /// The scaler's scale, and 1 without a scaler.
   double scale() const { return scaler == nullptr ? 1 : scaler->scale(); }
@@ -109,6 +131,15 @@ void require_between_steps(M& model, const char* who) {
                           "discard_step() if the program called backward itself"});
   }
   require_no_other_batches(model, who);
+}
+
+/// Throws argument_error for the sums of another model.
+template <class M>
+void require_own_sums(M& model, const SumsMeanwhile* sums) {
+  if (sums == nullptr || sums->is_of(&model.run())) return;
+  throw argument_error(
+      {"Step: its option overlap is of another model: give the OverlappedSums that "
+       "was made for this model"});
 }
 
 /// Throws argument_error for a batch of `samples` samples that exceeds the samples of its step.
@@ -222,6 +253,7 @@ class Step {
   Step(Optimizer<Rule, M>& optimizer, std::size_t samples, const StepOptions& options = {})
       : optimizer_(optimizer), samples_(samples), options_(options), under_way_{options.scale()} {
     detail::require_between_steps(optimizer.model(), "Step");
+    detail::require_own_sums(optimizer.model(), options.overlap);
     optimizer.model().run().under_way = &under_way_;
   }
   Step(const Step&) = delete;
@@ -240,13 +272,19 @@ class Step {
              std::span<const Segment> segments = {}) {
     static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>());
     M& model = open_model("add");
+    SumsMeanwhile* sums = nullptr;
     try {
       const std::size_t samples = detail::samples_of(x);
       detail::require_room(model.run().samples_backward, samples, samples_);
       set_batch(samples);
-      return detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
-                                        under_way_.loss_scale, segments);
+      if (model.run().samples_backward + samples == samples_) sums = options_.overlap;
+      if (sums != nullptr) sums->begin();
+      const double value = detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
+                                                      under_way_.loss_scale, segments);
+      if (sums != nullptr) sums->end();
+      return value;
     } catch (...) {
+      if (sums != nullptr) sums->discard();
       discard();
       throw;
     }
@@ -329,7 +367,8 @@ double train_step(M& model, typename M::input_view x, const Target& target, cons
 
 ///@{
 /// The collectives of one training step of `model` with `loss` for inputs of shape `in`, by an
-/// optimizer with this Keep; it is the model's if it is left out.
+/// optimizer with this Keep; it is the model's if it is left out. With the option `overlap` those
+/// of `settle` over samples are made in the backward of the last batch, in another order.
 template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
                const StepOptions& options = {}) {
@@ -339,6 +378,8 @@ template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
                const StepOptions& options, Keep keep) {
   Plan plan = model.plan(in, keep);
+  if (options.overlap != nullptr && keep == Keep::state_over_data)
+    plan.settle = model.plan(in, Keep::whole).settle;
   plan.loss = loss_plan<typename M::ends::wanted>(loss, model.layers().output_shape(in),
                                                   dtype_v<typename M::dtype>, plan.sizes);
   const auto reduce_number = [&](Dtype dtype, bool along_data) {

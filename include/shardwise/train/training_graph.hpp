@@ -102,8 +102,8 @@ class TrainingGraph {
 
  public:
   /// x and target are in the device's memory. Runs nothing on the device yet.
-  /// throws   argument_error for another model's optimizer, a loss scaler, and a norm to clip to
-  ///          that is not above 0; memory_error
+  /// throws   argument_error for another model's optimizer, a loss scaler, sums that overlap, and a
+  ///          norm to clip to that is not above 0; memory_error
   TrainingGraph(M& model, Optimizer<Rule, M>& optimizer, const Chosen& loss,
                 typename M::input_view x, const Target& target, const StepOptions& options = {})
       : model_(model),
@@ -118,6 +118,11 @@ class TrainingGraph {
       throw argument_error(
           "TrainingGraph: a loss scaler decides on the host what becomes of a step: call "
           "train_step with it, or train in a dtype that needs none, like bf16");
+    }
+    if (options.overlap != nullptr) {
+      throw argument_error(
+          "TrainingGraph: a recording has its own order of calls: leave the option overlap out, or "
+          "call train_step with it");
     }
     if (options.clip_norm) detail::check_clip_norm(*options.clip_norm, "TrainingGraph");
     start_again();

@@ -281,6 +281,17 @@ TEST_CASE("what a launch refuses, it refuses before it does anything") {
           TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
                         {.scaler = &scaler});
         }).find("a loss scaler decides on the host") != std::string::npos);
+  struct NoSums final : SumsMeanwhile {
+    void begin() override {}
+    void written(std::span<const ParameterSlot>) override {}
+    void end() override {}
+    void discard() noexcept override {}
+    bool is_of(const void*) const override { return true; }
+  } sums;
+  CHECK(message_of([&] {
+          TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
+                        {.overlap = &sums});
+        }).find("a recording has its own order of calls") != std::string::npos);
   CHECK(message_of([&] {
           TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
                         {.clip_norm = 0});

@@ -1,0 +1,232 @@
+#pragma once
+// Sums of gradients over the ranks while backward goes on.
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shardwise/comm/begins_all_reduce.hpp"
+#include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/comm/starts_all_reduce.hpp"
+#include "shardwise/core/error.hpp"
+#include "shardwise/core/memory.hpp"
+#include "shardwise/core/mesh.hpp"
+#include "shardwise/core/partition.hpp"
+#include "shardwise/model/mesh_slice.hpp"
+#include "shardwise/model/parameter_layout.hpp"
+#include "shardwise/model/settle.hpp"
+#include "shardwise/train/step.hpp"
+
+namespace shardwise {
+
+namespace detail {
+
+/// What a sum over the group C is while it is under way; Nothing if C makes it at once.
+template <class C, class T>
+auto kind_of_sum() {
+  using In = std::span<const T>;
+  using Out = std::span<T>;
+  if constexpr (BeginsAllReduce<C>) {
+    return std::type_identity<decltype(std::declval<C&>().begin_all_reduce(In(), Out()))>{};
+  } else if constexpr (StartsAllReduce<C>) {
+    return std::type_identity<decltype(std::declval<C&>().start_all_reduce(In(), Out()))>{};
+  } else {
+    return std::type_identity<Nothing>{};
+  }
+}
+
+}  // namespace detail
+
+/// Sums the gradients of a model on a mesh over the ranks that have other samples (along `data`,
+/// `replica` and `context`) while the last batch of a step goes backward: each bucket of
+/// `set_bucket_bytes` as soon as all layers have added to it. Parameters, losses and norms have the
+/// same bits as without it.
+///
+///     OverlappedSums sums(model);  // once, beside the optimizer
+///     train_step(model, x, labels, CrossEntropy{}, optimizer, {.overlap = &sums});
+///
+/// Where the communicator `BeginsAllReduce` or `StartsAllReduce`, the messages along the first of
+/// these axes that has several ranks are under way while the rank computes; along the others a sum
+/// is made when the first is. On other communicators, such as ThreadCommunicator, and with
+/// `set_sums_in_shares`, each sum is made at once where it begins, which saves no time. An
+/// optimizer with `Keep::state_over_data` then gets the whole sums, not those of its share alone,
+/// which sends twice as much. The batch that completes the samples of a step is its last one.
+///
+/// Every rank makes one, before its first step, and the model outlives it. Keeps memory for the
+/// sums that are under way, and allocates nothing after the first steps.
+template <class M>
+class OverlappedSums final : public SumsMeanwhile {
+  using Context = typename M::context;
+  using Ranks = typename M::communicator;
+  static_assert(MeshCommunicator<Ranks>,
+                "OverlappedSums sums over the ranks of a mesh that have other samples, and this "
+                "model is on no mesh: make it on MeshRanks, or leave the option overlap out.");
+  static_assert(M::use::trains, "OverlappedSums needs gradients, and this model has none.");
+  using Group = std::remove_reference_t<decltype(std::declval<Ranks&>().along(MeshAxis::data))>;
+  using Reduce = typename Context::precision::reduce;
+  using Gradient = typename Context::precision::gradient;
+
+ public:
+  /// sends    nothing
+  /// throws   argument_error for a model that was made with Keep::all_over_data, whose layers sum
+  ///          gradients along `data` in each backward, and for a stage of a pipeline
+  explicit OverlappedSums(M& model) : run_(model.run()) {
+    if (run_.keep == Keep::all_over_data)
+      throw argument_error(
+          "OverlappedSums: the model was made with Keep::all_over_data, so each of its layers sums "
+          "its gradients along `data` in its own backward already. Leave the option overlap out");
+    if (run_.all_stages != nullptr)
+      throw argument_error(
+          "OverlappedSums: the model is a stage of a pipeline, whose schedule decides when it goes "
+          "backward. Leave the option overlap out");
+  }
+  OverlappedSums(const OverlappedSums&) = delete;
+  OverlappedSums& operator=(const OverlappedSums&) = delete;
+  ~OverlappedSums() { discard(); }
+
+  ///@{
+  /// For Step, see SumsMeanwhile.
+  void begin() override {
+    if (sample_ranks(run_.all_ranks.sizes()) == 1) return;
+    set_buckets();
+    write_ = run_.write();
+    run_.parameters.collect_in_parts(true);
+    run_.listener = this;
+  }
+  void written(std::span<const ParameterSlot> parameters) override {
+    for (const std::size_t number : begun_) progress(buckets_[number]);
+    for (const ParameterSlot& slot : parameters) {
+      const Interval elements{run_.parameters.position(slot), slot.size};
+      for (Bucket& bucket : buckets_) {
+        const std::size_t here = overlap(bucket.elements, elements).size;
+        bucket.missing -= here;
+        if (here > 0 && bucket.missing == 0) begin_sum(bucket);
+      }
+    }
+  }
+  void end() override {
+    if (run_.listener != this) return;
+    const auto here = detail::in_phase<Phase::settle>(run_);
+    for (Bucket& bucket : buckets_)
+      if (bucket.missing > 0) begin_sum(bucket);
+    for (const std::size_t number : begun_) end_sum(buckets_[number]);
+    discard();
+    run_.gradients = GradientState::summed_over_samples;
+  }
+  void discard() noexcept override {
+    if (run_.listener != this) return;
+    buckets_.clear();  // waits for the sums
+    run_.parameters.collect_in_parts(false);
+    run_.listener = nullptr;
+  }
+  bool is_of(const void* run) const override { return run == &run_; }
+  ///@}
+
+ private:
+  using Sum = typename decltype(detail::kind_of_sum<Group, Reduce>())::type;
+
+  /// Some gradients, which are summed together.
+  struct Bucket {
+    Interval elements;        ///< of the model's gradients
+    std::size_t missing = 0;  ///< of these, what backward has not written yet
+    Buffer memory{};          ///< for what is sent, if that has another dtype
+    std::span<Reduce> sent{};
+    std::optional<Sum> sum{};
+  };
+
+  /// The buckets of `settle`, all of their gradients missing.
+  void set_buckets() {
+    buckets_.clear();
+    begun_.clear();
+    for (const Holding holding : holdings) {
+      const Interval group = run_.parameters.elements_of(holding);
+      detail::for_each_bucket(group.size, sizeof(Reduce), run_.bucket_bytes,
+                              [&](std::size_t first, std::size_t count) {
+                                buckets_.push_back({{group.offset + first, count}, count});
+                              });
+    }
+  }
+
+  std::span<Gradient> gradients(const Bucket& bucket) const {
+    return run_.parameters.gradients().subspan(bucket.elements.offset, bucket.elements.size);
+  }
+
+  void begin_sum(Bucket& bucket) {
+    const auto here = detail::in_phase<Phase::settle>(run_);
+    bucket.missing = 0;
+    begun_.push_back(static_cast<std::size_t>(&bucket - buckets_.data()));
+    run_.parameters.collect_part(run_.backend, bucket.elements, write_);
+    bucket.sent = to_send(bucket);
+    if (goes_in_background()) {
+      begin_along(first_axis(), bucket);
+    } else {
+      detail::sum_bucket_over_samples(run_, bucket.sent);
+    }
+  }
+
+  void end_sum(Bucket& bucket) {
+    if (goes_in_background()) {
+      if constexpr (BeginsAllReduce<Group>) bucket.sum->finish();
+      bucket.sum.reset();
+      for (const MeshAxis axis : sample_axes)
+        if (axis != first_axis())
+          detail::reduce_along(run_, axis, detail::name_of_gradients, bucket.sent);
+    }
+    if constexpr (!std::same_as<Gradient, Reduce>)
+      run_.backend.for_each(bucket.sent.size(), detail::RoundTo<Gradient, Reduce>{
+                                                    bucket.sent.data(), gradients(bucket).data()});
+  }
+
+  void progress([[maybe_unused]] Bucket& bucket) {
+    if constexpr (BeginsAllReduce<Group>)
+      if (bucket.sum) bucket.sum->progress();
+  }
+
+  std::span<Reduce> to_send(Bucket& bucket) {
+    const std::span<Gradient> from = gradients(bucket);
+    if constexpr (std::same_as<Gradient, Reduce>) {
+      return from;
+    } else {
+      bucket.memory = run_.pool.take(from.size() * sizeof(Reduce));
+      const std::span<Reduce> sent(static_cast<Reduce*>(bucket.memory.data()), from.size());
+      run_.backend.for_each(from.size(),
+                            detail::RoundTo<Reduce, Gradient>{from.data(), sent.data()});
+      return sent;
+    }
+  }
+
+  void begin_along([[maybe_unused]] MeshAxis axis, [[maybe_unused]] Bucket& bucket) {
+    const std::span<const Reduce> in = bucket.sent;
+    detail::observed(
+        run_, detail::name_of_gradients, all_reduce(in.size(), dtype_v<Reduce>).over(axis), [&] {
+          if constexpr (BeginsAllReduce<Group>)
+            bucket.sum.emplace(run_.all_ranks.along(axis).begin_all_reduce(in, bucket.sent));
+          else if constexpr (StartsAllReduce<Group>)
+            bucket.sum.emplace(run_.all_ranks.along(axis).start_all_reduce(in, bucket.sent));
+        });
+  }
+
+  /// Whether messages are under way while the rank computes.
+  bool goes_in_background() const {
+    return !std::same_as<Sum, Nothing> &&
+           !(run_.sums_in_shares && detail::sums_over_axes(run_.all_ranks.sizes()));
+  }
+
+  /// Along which they are. It has several ranks.
+  MeshAxis first_axis() const {
+    return *std::ranges::find_if(sample_axes,
+                                 [&](MeshAxis axis) { return run_.all_ranks.sizes()[axis] > 1; });
+  }
+
+  Run<Context>& run_;
+  std::vector<Bucket> buckets_{};
+  std::vector<std::size_t> begun_{};  // numbers of buckets, in the order in which they began
+  Write write_ = Write::replace;      // how the batch adds to the gradients
+};
+
+}  // namespace shardwise

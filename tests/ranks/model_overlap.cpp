@@ -1,0 +1,304 @@
+// Sums of gradients over the ranks that have other samples, made while backward goes on: what
+// models learn has the bits of sums after it, and sums are under way while other layers run.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ranks/model_mesh.hpp"
+#include "shardwise/comm/begins_all_reduce.hpp"
+#include "shardwise/train/overlapped_sums.hpp"
+#include "support/messages.hpp"
+#include "support/plain_communicator.hpp"
+
+using namespace shardwise;
+
+namespace {
+
+using testing::check_mentions;
+using testing::message_of;
+using namespace testing::on_meshes;
+
+/// What became of the sums of this rank.
+struct Seen {
+  int begun = 0;
+  int progressed = 0;  // calls of progress(), of all sums that were under way
+  int touched = 0;     // while they were under way
+};
+thread_local Seen seen;
+
+/// A sum of what `in` was when it began. It is made at its end; until then its memory has NaNs,
+/// which whoever reads it gets.
+template <class T>
+class Late {
+  using Ranks = testing::PlainCommunicator<ThreadCommunicator>;
+
+ public:
+  Late(Ranks& ranks, std::span<const T> in, std::span<T> out)
+      : ranks_(&ranks), summands_(in.begin(), in.end()), out_(out) {
+    ++seen.begun;
+    std::ranges::fill(bytes(), nothing);
+  }
+  Late(Late&& other) noexcept
+      : ranks_(std::exchange(other.ranks_, nullptr)),
+        summands_(std::move(other.summands_)),
+        out_(other.out_) {}
+  Late& operator=(Late&&) = delete;
+  ~Late() { finish(); }
+
+  void progress() { ++seen.progressed; }
+  void finish() {
+    if (ranks_ == nullptr) return;
+    if (!std::ranges::all_of(bytes(), [](std::byte b) { return b == nothing; })) ++seen.touched;
+    std::exchange(ranks_, nullptr)->all_reduce(std::span<const T>(summands_), out_);
+  }
+
+ private:
+  static constexpr std::byte nothing{0xff};
+  std::span<std::byte> bytes() const { return std::as_writable_bytes(out_); }
+
+  Ranks* ranks_;
+  std::vector<T> summands_;
+  std::span<T> out_;
+};
+
+class LateSums : public testing::PlainCommunicator<ThreadCommunicator> {
+  using Plain = testing::PlainCommunicator<ThreadCommunicator>;
+
+ public:
+  explicit LateSums(Plain plain) : Plain(std::move(plain)) {}
+
+  template <Element T>
+  Late<T> begin_all_reduce(std::type_identity_t<std::span<const T>> in, std::span<T> out) {
+    return Late<T>(*this, in, out);
+  }
+  LateSums split(int color, int key) { return LateSums(Plain::split(color, key)); }
+};
+using Beginning = CountingCommunicator<LateSums>;
+static_assert(BeginsAllReduce<Beginning> && !BeginsAllReduce<ThreadCommunicator>);
+
+template <class C, class F>
+void on_mesh_of(const mesh& sizes, F&& f) {
+  run_ranks(sizes.size(), [&](ThreadCommunicator& world) {
+    seen = {};
+    MeshRanks<C> ranks(C(LateSums(testing::PlainCommunicator<ThreadCommunicator>(world))), sizes);
+    f(ranks);
+  });
+}
+
+/// Parameters that two layers use, layers that run forward again, and gradients that the ranks
+/// along `tensor` owe. Its groups have 93, 12 and 84 elements on one rank.
+struct Table {};
+struct Deep : Sequential<Owns<Table, Linear<split::none, 6, 6>>, Gelu,
+                         Recompute<Sequential<ColumnParallelLinear<6, 7>, RowParallelLinear<7, 6>>>,
+                         Dropout<1, 4>, Borrows<Table, Linear<split::none, 6, 6>>,
+                         Linear<split::none, 6, 5>> {};
+using Mixed = Precision<fp16, float, float, bf16>;
+
+constexpr std::size_t sizes_of_batches[] = {7, 4, 1, 2, 5};
+
+template <class P, class Rule, class C>
+struct Trainer {
+  using M = Model<Deep, Context<P, Reference, MeshRanks<C>>>;
+
+  Trainer(MeshRanks<C>& on, const Rule& rule, Keep keep, std::size_t bucket_bytes)
+      : ranks(on), model(on, Seed{5}), optimizer(model, rule, keep), sums(model) {
+    model.set_bucket_bytes(bucket_bytes);
+  }
+
+  void add(Step<M, Rule>& step, std::size_t samples, double factor = 1) {
+    const Shape shape{{Axis::batch, samples}, {Axis::feature, 6}};
+    ++number;
+    const auto x = filled<typename M::dtype, Whole>(shape, ranks.place(), [&](std::size_t i) {
+      const double value = factor * witness::made(number, static_cast<std::int64_t>(i));
+      return static_cast<typename M::dtype>(static_cast<accumulate_t<typename M::dtype>>(value));
+    });
+    told.push_back(
+        step.add(x.view(), labels(samples, number, ranks.place()).view(), CrossEntropy{}));
+  }
+  void step(std::size_t batches, const StepOptions& options) {
+    std::size_t samples = 0;
+    for (std::size_t i = 0; i < batches; ++i) samples += sizes_of_batches[i];
+    Step step(optimizer, samples, options);
+    for (std::size_t i = 0; i < batches; ++i) add(step, sizes_of_batches[i]);
+    const StepEnd end = step.finish();
+    told.push_back(end.norm.value_or(0));
+    told.push_back(end.skipped ? 1 : 0);
+  }
+  std::vector<typename M::parameter_dtype> values() {
+    return {model.values().begin(), model.values().end()};
+  }
+
+  MeshRanks<C>& ranks;
+  M model;
+  Optimizer<Rule, M> optimizer;
+  OverlappedSums<M> sums;
+  std::int64_t number = 20;
+  Numbers told{};
+};
+
+/// Of 1 to 8 ranks.
+const std::vector<mesh> overlap_meshes{{.data = 1}, {.data = 2},
+                                       {.data = 3}, {.data = 2, .tensor = 2},
+                                       {.data = 5}, {.data = 2, .tensor = 3},
+                                       {.data = 7}, {.replica = 2, .data = 2, .tensor = 2}};
+
+/// Steps of 1, 3 and 5 batches: losses, norms and parameters have the bits of plain sums.
+template <class P, class Rule>
+void check_bits(const Rule& rule, Keep keep, bool scales) {
+  for (const mesh& sizes : overlap_meshes) {
+    CAPTURE(sizes);
+    on_mesh_of<Beginning>(sizes, [&](auto& ranks) {
+      Trainer<P, Rule, Beginning> plain(ranks, rule, keep, 100), over(ranks, rule, keep, 100);
+      const DynamicLossScale too_large{.initial = 1 << 20, .interval = 2};
+      LossScaler of_plain(too_large), of_over(too_large);
+      StepOptions options{.clip_norm = 0.5}, overlapping{.clip_norm = 0.5};
+      if (scales) options.scaler = &of_plain, overlapping.scaler = &of_over;
+      overlapping.overlap = &over.sums;
+      for (const std::size_t batches : {1U, 3U, 5U, 1U}) {
+        plain.step(batches, options);
+        CHECK(seen.begun == 0);
+        over.step(batches, overlapping);
+        CHECK((seen.begun > 2) == (sample_ranks(sizes) > 1));
+        CHECK(seen.touched == 0);
+        seen = {};
+        CHECK(over.told == plain.told);
+        CHECK(over.values() == plain.values());
+      }
+      CHECK(of_over.state() == of_plain.state());
+    });
+  }
+}
+
+using Net = Model<Deep, Context<double, Reference, Ranks>>;
+
+// begin: train
+void train(Ranks& ranks, std::span<const Numbers> batches) {
+  Net model(ranks, Seed{1});
+  Optimizer optimizer(model, AdamW{});
+  OverlappedSums sums(model);
+  for (const Numbers& batch : batches) {
+    const View<const double, Whole> x(batch.data(), {{Axis::batch, 4}, {Axis::feature, 6}},
+                                      ranks.place());
+    train_step(model, x, labels(4, 0, ranks.place()).view(), CrossEntropy{}, optimizer,
+               {.overlap = &sums});
+  }
+}
+// end: train
+
+}  // namespace
+
+TEST_CASE("the bits are those of sums after backward") {
+  check_bits<double>(AdamW{.learning_rate = 0.01}, Keep::whole, false);
+  check_bits<Mixed>(Sgd{.learning_rate = 0.1, .momentum = 0.9}, Keep::whole, true);
+}
+
+TEST_CASE("the bits are the same where each rank keeps a share of the moments") {
+  check_bits<double>(AdamW{.learning_rate = 0.01}, Keep::state_over_data, false);
+}
+
+TEST_CASE("sums are under way while other layers go backward, each as soon as it can") {
+  // The group that ranks hold alike has weights of 36 elements of Owns and 30 of the last layer,
+  // and biases of 6, of 6 of the row-parallel layer, and of 5; the split one weights of 42 and 42,
+  // and a bias of 7. In buckets of 12 elements, backward begins 2 sums in the last layer, then none
+  // in Borrows, 4 in the row-parallel layer, 5 in the column-parallel layer, and 4 in Owns. Each
+  // layer but Borrows lets those go on that have begun before it.
+  on_mesh_of<Beginning>({.data = 2}, [](auto& ranks) {
+    Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, Keep::whole, 100);
+    for (const std::size_t batches : {1U, 3U}) {
+      seen = {};
+      trainer.step(batches, {.overlap = &trainer.sums});
+      CHECK(seen.begun == 2 + 4 + 5 + 4);
+      CHECK(seen.progressed == 2 + 6 + 11);
+      CHECK(seen.touched == 0);
+    }
+  });
+}
+
+TEST_CASE("ranks that add themselves make the same calls in another order") {
+  for (const bool in_shares : {false, true}) {
+    CAPTURE(in_shares);
+    on_mesh({.replica = 2, .data = 2}, [&](Ranks& ranks) {
+      using On = Trainer<double, Sgd, Counting>;
+      On plain(ranks, Sgd{}, Keep::whole, 100), over(ranks, Sgd{}, Keep::whole, 100);
+      On cut(ranks, Sgd{}, Keep::state_over_data, 100);
+      const auto calls_of = [&](On& trainer, SumsMeanwhile* sums) {
+        trainer.model.set_sums_in_shares(in_shares);
+        for (const MeshAxis axis : {data, replica}) ranks.along(axis).clear();
+        trainer.step(3, {.overlap = sums});
+        std::vector<std::pair<int, std::size_t>> calls;
+        for (const MeshAxis axis : {data, replica})
+          for (const CountedCall& call : ranks.along(axis).log())
+            calls.push_back(
+                {static_cast<int>(axis) * 100 + static_cast<int>(call.operation), call.elements});
+        std::ranges::sort(calls);
+        return calls;
+      };
+      const auto calls = calls_of(plain, nullptr);
+      CHECK(calls.size() > 30);
+      CHECK(calls_of(over, &over.sums) == calls);
+      CHECK(over.told == plain.told);
+      CHECK(over.values() == plain.values());
+
+      const auto calls_of_cut = calls_of(cut, &cut.sums);
+      const Shape in{{Axis::batch, 7}, {Axis::feature, 6}};
+      CHECK(
+          plan_step(cut.model, {in}, CrossEntropy{}, {.overlap = &cut.sums}, Keep::state_over_data)
+              .settle == over.model.plan({in}).settle);
+      CHECK(calls_of_cut.size() == calls.size() + 2);  // the gathers of two groups
+      CHECK(cut.values() == plain.values());
+    });
+  }
+}
+
+TEST_CASE("a step that fails leaves no sum under way") {
+  on_mesh_of<Beginning>({.data = 2}, [](auto& ranks) {
+    Trainer<double, Sgd, Beginning> plain(ranks, Sgd{}, Keep::whole, 100);
+    Trainer<double, Sgd, Beginning> over(ranks, Sgd{}, Keep::whole, 100);
+    const StepOptions overlapping{.overlap = &over.sums};
+    {
+      Step step(over.optimizer, 11, overlapping);
+      over.add(step, 7);
+      CHECK_THROWS_AS(over.add(step, 4, std::numeric_limits<double>::infinity()), numeric_error);
+      CHECK(seen.begun == 0);
+    }
+    {
+      Step step(over.optimizer, 7, overlapping);
+      over.add(step, 7);
+      const Tensor<double, Whole> x({{Axis::batch, 2}, {Axis::feature, 6}}, ranks.place());
+      const Tensor<double, dual_t<Whole>> dy({{Axis::batch, 2}, {Axis::feature, 5}}, ranks.place());
+      over.model.forward(x.view());
+      const std::string message =
+          message_of<argument_error>([&] { over.model.backward(dy.view()); });
+      check_mentions(message, {"Deep: backward after the batch that completed the samples"});
+    }
+    over.number = plain.number;
+    over.told.clear();
+    over.step(3, overlapping);
+    plain.step(3, {});
+    CHECK(over.told == plain.told);
+    CHECK(over.values() == plain.values());
+    CHECK(seen.touched == 0);
+
+    const std::string message =
+        message_of<argument_error>([&] { Step step(plain.optimizer, 7, overlapping); });
+    check_mentions(message, {"Step: its option overlap is of another model"});
+  });
+}
+
+TEST_CASE("the program of the page trains, and a model whose layers sum themselves is refused") {
+  on_mesh({.data = 2}, [](Ranks& ranks) {
+    train(ranks, std::vector<Numbers>(2, Numbers(4 * 6, 0.5)));
+    Net model(ranks, Seed{1}, Keep::all_over_data);
+    const std::string message =
+        message_of<argument_error>([&] { const OverlappedSums sums(model); });
+    check_mentions(message, {"OverlappedSums: the model was made with Keep::all_over_data"});
+  });
+}
