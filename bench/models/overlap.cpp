@@ -1,0 +1,256 @@
+// How much of the sums of gradients over data-parallel ranks a step waits for, when they are made
+// while backward goes on. Two ranks have half of a batch each and talk over a slow line, which the
+// communicator here adds to the real one: a sum takes a time in proportion to its bytes, one after
+// the other, so that the sums of all gradients take half as long as a step without them. Beside it
+// stands the same step with plain sums, with sums over a line that takes no time, and without sums.
+// Thread ranks begin no sums: over the line theirs are made at the end, and then, without a line,
+// at once where backward has come to.
+//
+//     mpiexec -n 2 bench_models_overlap [--rounds=N]    ranks that are processes
+//     bench_models_overlap [--rounds=N]                 ranks that are threads
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
+#include "shardwise/comm/mpi_ranks.hpp"
+#include "shardwise/comm/thread_ranks.hpp"
+#include "shardwise/comm/wrapped_communicator.hpp"
+#include "shardwise/layers/elementwise.hpp"
+#include "shardwise/layers/linear.hpp"
+#include "shardwise/model/model.hpp"
+#include "shardwise/model/repeat.hpp"
+#include "shardwise/train/cross_entropy.hpp"
+#include "shardwise/train/overlapped_sums.hpp"
+#include "shardwise/train/sgd.hpp"
+#include "shardwise/train/step.hpp"
+#include "support/on_threads.hpp"
+#include "support/program.hpp"
+#include "support/random_values.hpp"
+#include "support/together.hpp"
+
+namespace {
+
+namespace sw = shardwise;
+
+constexpr std::size_t layers = 16, features = 512, rows = 512;
+constexpr std::size_t bucket_bytes = features * features * sizeof(float);
+
+/// The line between the ranks, of which each has its own copy.
+struct Line {
+  using Clock = std::chrono::steady_clock;
+
+  double seconds_per_byte = 0;
+  bool leaves_out = false;      // whether sums are not made at all
+  Clock::time_point free_at{};  // when the sums before are through
+
+  /// When a sum that begins now is through.
+  Clock::time_point through(std::size_t bytes) {
+    const std::chrono::duration<double> time(seconds_per_byte * static_cast<double>(bytes));
+    free_at = std::max(free_at, Clock::now()) + std::chrono::duration_cast<Clock::duration>(time);
+    return free_at;
+  }
+};
+
+/// `Inner` over a line. Small sums, those of losses, take no time on it.
+template <class Inner>
+class OverLine : public sw::WrappedCommunicator<OverLine<Inner>, Inner> {
+  using Base = sw::WrappedCommunicator<OverLine, Inner>;
+  static constexpr bool begins = sw::BeginsAllReduce<Inner>;
+
+  /// A sum that is under way. Ranks that cannot begin one make it at its end.
+  template <class T>
+  class Sum {
+    static auto begun(Inner& inner, std::span<const T> in, std::span<T> out) {
+      if constexpr (begins) {
+        return inner.template begin_all_reduce<T>(in, out);
+      } else {
+        return [&inner, in, out] { inner.template all_reduce<T>(in, out); };
+      }
+    }
+
+   public:
+    Sum(Inner& inner, Line& line, std::span<const T> in, std::span<T> out)
+        : through_(line.through(in.size_bytes())), sum_(begun(inner, in, out)) {}
+
+    void progress() {
+      if constexpr (begins) sum_.progress();
+    }
+    void finish() {
+      std::this_thread::sleep_until(through_);
+      if constexpr (begins)
+        sum_.finish();
+      else
+        sum_();
+    }
+
+   private:
+    Line::Clock::time_point through_;
+    decltype(begun(std::declval<Inner&>(), {}, {})) sum_;
+  };
+
+ public:
+  OverLine(Inner inner, std::shared_ptr<Line> line)
+      : Base(inner), inner_(std::move(inner)), line_(std::move(line)) {}
+  explicit OverLine(Inner inner) : OverLine(std::move(inner), std::make_shared<Line>()) {}
+
+  Line& line() { return *line_; }
+  OverLine split(int color, int key) { return OverLine(inner_.split(color, key), line_); }
+
+  template <sw::Element T>
+  Sum<T> begin_all_reduce(std::type_identity_t<std::span<const T>> in, std::span<T> out) {
+    return Sum<T>(inner_, *line_, in, out);
+  }
+
+ private:
+  friend Base;
+
+  template <class F>
+  void around(const sw::Call& call, F make) {
+    const std::size_t bytes = call.mine * sw::size_of(call.dtype);
+    if (call.operation != sw::Operation::all_reduce || bytes < 10000) return make();
+    if (line_->leaves_out) return;
+    const auto through = line_->through(bytes);
+    make();
+    std::this_thread::sleep_until(through);
+  }
+
+  Inner inner_;
+  std::shared_ptr<Line> line_;
+};
+
+struct Net
+    : sw::Sequential<sw::Repeat<
+          layers, sw::Sequential<sw::Linear<sw::split::none, features, features>, sw::Relu>>> {};
+
+/// A model with its optimizer and batch.
+template <class Ranks>
+struct Trained {
+  using Model = sw::Model<Net, sw::Context<float, sw::OneDnn, Ranks>>;
+
+  explicit Trained(Ranks& ranks)
+      : model(ranks, sw::Seed{1}),
+        x({{sw::Axis::batch, rows}, {sw::Axis::feature, features}}, ranks.place()),
+        labels({{sw::Axis::batch, rows}}, sw::place_for<sw::Invariant>(ranks.place())) {
+    model.set_bucket_bytes(bucket_bytes);
+    const auto values = bench::random_values<float>(
+        x.size(), static_cast<unsigned>(ranks.place()[sw::MeshAxis::data].rank));
+    std::copy(values.begin(), values.end(), x.data());
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      labels[i] = static_cast<std::int32_t>(i % features);
+  }
+
+  void step(sw::SumsMeanwhile* overlap = nullptr) {
+    train_step(model, x.view(), labels.view(), sw::CrossEntropy{}, optimizer, {.overlap = overlap});
+  }
+  std::vector<float> values() { return {model.values().begin(), model.values().end()}; }
+
+  Model model;
+  sw::Optimizer<sw::Sgd, Model> optimizer{model, sw::Sgd{.learning_rate = 1e-3}};
+  sw::OverlappedSums<Model> sums{model};
+  sw::Tensor<float, sw::SamplesOverMesh<sw::Invariant>> x;
+  sw::Tensor<std::int32_t, sw::Invariant> labels;
+};
+
+/// What is added to a step in each round, over what would be: part(round) of each.
+template <class Added, class Whole>
+bench::Spread exposed(std::size_t rounds, Added added, Whole whole) {
+  std::vector<double> parts(rounds);
+  for (std::size_t i = 0; i < rounds; ++i) parts[i] = added(i) / whole(i);
+  return bench::Spread::of(parts);
+}
+
+/// Both make the same steps. Warms up.
+template <class Inner, class Ranks>
+void require_equal(Inner& world, Trained<Ranks>& plain, Trained<Ranks>& over) {
+  for (int i = 0; i < 3; ++i) {
+    plain.step();
+    over.step(&over.sums);
+  }
+  bench::require_on_all(world, plain.values() == over.values(), "sums in backward");
+}
+
+template <class Inner>
+std::vector<bench::Timing> at_once(Inner& world, int rounds) {
+  sw::MeshRanks<Inner> ranks(world, {.data = 2});
+  Trained<sw::MeshRanks<Inner>> plain(ranks), over(ranks);
+  require_equal(world, plain, over);
+  return bench::interleave(world,
+                           {{"sums after backward", [&] { plain.step(); }},
+                            {"sums in backward", [&] { over.step(&over.sums); }}},
+                           rounds, 1e-3);
+}
+
+template <class Inner>
+std::vector<bench::Timing> over_line(Inner& world, int rounds) {
+  using Ranks = sw::MeshRanks<OverLine<Inner>>;
+  Ranks ranks(OverLine<Inner>(world), {.data = 2});
+  Line& line = ranks.line();
+  Trained<Ranks> plain(ranks), over(ranks);
+  require_equal(world, plain, over);
+
+  line.leaves_out = true;
+  const bench::Run without = [&] { plain.step(); };
+  const double seconds = bench::seconds_together(world, 10, without);
+  const auto nanoseconds = bench::of_first(world, static_cast<std::int64_t>(seconds * 1e9));
+  const double slow = 0.5e-9 * static_cast<double>(nanoseconds) /
+                      static_cast<double>(plain.model.values().size_bytes());
+  const auto with = [&](bool leaves_out, double seconds_per_byte, sw::SumsMeanwhile* sums) {
+    return [&, leaves_out, seconds_per_byte, sums] {
+      line.leaves_out = leaves_out;
+      line.seconds_per_byte = seconds_per_byte;
+      (sums == nullptr ? plain : over).step(sums);
+    };
+  };
+  const std::vector<std::string> names{"without sums", "sums", "sums in backward",
+                                       "sums over the line", "in backward, over the line"};
+  const auto times =
+      bench::in_turns(world,
+                      {with(true, 0, nullptr), with(false, 0, nullptr), with(false, 0, &over.sums),
+                       with(false, slow, nullptr), with(false, slow, &over.sums)},
+                      rounds, 1e-3);
+  auto timings = bench::timings_of(names, times);
+  const double line_takes = slow * static_cast<double>(plain.model.values().size_bytes());
+  const auto of = [&](std::size_t slower, std::size_t faster) {
+    return [&times, slower, faster](std::size_t i) { return times[slower][i] - times[faster][i]; };
+  };
+  const auto of_line = exposed(times[0].size(), of(4, 2), [&](std::size_t) { return line_takes; });
+  const auto of_all = exposed(times[0].size(), of(4, 0), of(3, 0));
+  timings[4].also = {
+      {"exposed of the line's time", of_line.median}, {"10 %", of_line.p10}, {"90 %", of_line.p90},
+      {"and of the sums' own", of_all.median},        {"10 %", of_all.p10},  {"90 %", of_all.p90}};
+  return timings;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int status = 0;
+  sw::run_mpi_ranks([&](sw::MpiCommunicator& processes) {
+    const bool is_first = processes.rank() == 0;
+    if (!is_first) bench::take_option(argc, argv, "--benchmark_out=");  // one process writes it
+    bench::Program program(argc, argv);
+    if (processes.size() == 2) {
+      program.add("processes", [&] { return over_line(processes, program.rounds()); });
+    } else {
+      program.add("threads", [&] {
+        return bench::on_threads(2, [&](auto& all) { return over_line(all, program.rounds()); });
+      });
+      program.add("threads/at_once", [&] {
+        return bench::on_threads(2, [&](auto& all) { return at_once(all, program.rounds()); });
+      });
+    }
+    status = program.run(!is_first);
+  });
+  return status;
+}
