@@ -71,7 +71,7 @@ class CheckpointFolder {
   requires detail::OptimizerOf<O, M>
   void save(M& model, O& optimizer, const RunPosition& position,
             const SaveOptions& options = {}) const {
-    auto& run = *detail::runs_of(model)[0];
+    auto& run = detail::runs_of(model).first();
     HostRanks ranks(run);
     detail::on_all_ranks(ranks, [&] {
       if (ranks.rank() == 0) make_folder(folder_);
@@ -97,7 +97,7 @@ class CheckpointFolder {
       M& model, O& optimizer, const LoadOptions& options = {})
   const {
     detail::require_own(model, optimizer, "load_newest");
-    HostRanks ranks(*detail::runs_of(model)[0]);
+    HostRanks ranks(detail::runs_of(model).first());
     std::int64_t steps = 0;  // of the newest that is whole, which rank 0 looks for
     detail::on_all_ranks(ranks, [&] {
       if (ranks.rank() == 0) steps = newest_whole();

@@ -176,7 +176,7 @@ requires detail::OptimizerOf<O, M>
 void save_checkpoint(const std::filesystem::path& path, M& model, O& optimizer,
                      const RunPosition& position, const SaveOptions& options = {}) {
   detail::require_own(model, optimizer, "save_checkpoint");
-  auto& run = *detail::runs_of(model)[0];
+  auto& run = detail::runs_of(model).first();
   const detail::RunState state{run.step,
                                run.seed.value,
                                detail::rule_text(optimizer.rule()),
@@ -207,7 +207,7 @@ requires detail::OptimizerOf<O, M> LoadedCheckpoint load_checkpoint(
   detail::require_own(model, optimizer, "load_checkpoint");
   constexpr auto passing = detail::Passing::each;
   const auto of_model = detail::model_parts(model, options.names, passing);
-  auto& run = *detail::runs_of(model)[0];
+  auto& run = detail::runs_of(model).first();
   const auto of_optimizer = detail::moment_parts(run, optimizer, options.names, passing);
   HostRanks ranks(run);
   const TensorFiles files = open_checkpoint(path, ranks);

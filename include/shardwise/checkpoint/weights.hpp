@@ -58,10 +58,10 @@ std::vector<TensorPart> model_parts(M& models, const TensorNames& names, Passing
     reach(model.backend(), of_model);
     reach(model.backend(), of_layers);
   };
-  on_all_stages(*runs[0], [&] { for_each_model(models, add_model); });
-  require_used(*runs[0], names, unused);
-  const auto all_parameters = parts_of_all_stages(*runs[0], parameters, passing);
-  return joined(all_parameters, parts_of_all_stages(*runs[0], buffers, passing));
+  on_all_stages(runs.first(), [&] { for_each_model(models, add_model); });
+  require_used(runs.first(), names, unused);
+  const auto all_parameters = parts_of_all_stages(runs.first(), parameters, passing);
+  return joined(all_parameters, parts_of_all_stages(runs.first(), buffers, passing));
 }
 
 inline bool is_of_optimizer(const std::string& name) { return name.starts_with(optimizer_prefix); }
@@ -109,7 +109,7 @@ TensorNames names_in_order(M& model, const std::vector<FileTensor>& places) {
 /// throws   as save_parts
 template <class M>
 void save_weights(const std::filesystem::path& path, M& model, const SaveOptions& options = {}) {
-  HostRanks ranks(*detail::runs_of(model)[0]);
+  HostRanks ranks(detail::runs_of(model).first());
   save_parts(path, ranks, detail::model_parts(model, options.names, detail::Passing::first),
              options);
 }
@@ -124,7 +124,7 @@ std::map<std::string, std::string> load_weights(const std::filesystem::path& pat
                                                 const LoadOptions& options = {}) {
   const std::vector<TensorPart> parts =
       detail::model_parts(model, options.names, detail::Passing::each);
-  HostRanks ranks(*detail::runs_of(model)[0]);
+  HostRanks ranks(detail::runs_of(model).first());
   const TensorFiles files = open_checkpoint(path, ranks);
   detail::check_has_parameters(files, parts);
   load_parts(files, ranks, parts, options, detail::is_of_optimizer);

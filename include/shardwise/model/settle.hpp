@@ -2,7 +2,6 @@
 // The reduction of gradients over the ranks, in buckets.
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <span>
@@ -246,22 +245,23 @@ auto settled_here(const Run<Context>& run, const Shares* shares, Holding holding
 /// Sums the gradients of parameters that stages of a pipeline share: first those of the stages that
 /// the rank has, and then over the ranks. Each stage gets the sums.
 template <class Context, std::size_t N>
-void settle_shared(const Runs<Context, N>& runs, const std::array<Shares*, N>& shares) {
+void settle_shared(const Runs<Context, N>& runs) {
   using Gradient = typename Context::precision::gradient;
   std::size_t first = 0;
-  while (first < N && runs[first]->sharing_stages == nullptr) ++first;
+  while (first < N && runs.of[first]->sharing_stages == nullptr) ++first;
   if (first == N) return;
-  auto& run = *runs[first];
+  auto& run = *runs.of[first];
   const auto here = in_phase<Phase::settle>(run);
   for (const Holding holding : holdings) {
     if (!is_on_stages(holding)) continue;
     run.parameters.collect(run.backend);
-    const std::span<Gradient> all = settled_here(run, shares[first], holding);
+    const std::span<Gradient> all = settled_here(run, runs.shares[first], holding);
     const auto for_each_other = [&](auto f) {
       for (std::size_t i = first + 1; i < N; ++i) {
-        if (runs[i]->sharing_stages == nullptr) continue;
-        runs[i]->parameters.collect(run.backend);
-        f(settled_here(*runs[i], shares[i], holding).data());
+        Run<Context>& other = *runs.of[i];
+        if (other.sharing_stages == nullptr) continue;
+        other.parameters.collect(run.backend);
+        f(settled_here(other, runs.shares[i], holding).data());
       }
     };
     for_each_other([&](const Gradient* other) {
@@ -326,14 +326,14 @@ void settle_model(Run<Context>& run, Shares* shares) {
 /// again, and are then whole for all ranks.
 /// throws   argument_error if stages share parameters and others of the rank are missing
 template <class Context, std::size_t N>
-void settle(const Runs<Context, N>& runs, const std::array<Shares*, N>& shares = {}) {
-  if (runs[0]->gradients != GradientState::summands &&
-      runs[0]->gradients != GradientState::summed_over_samples)
+void settle(const Runs<Context, N>& runs) {
+  const GradientState gradients = runs.first().gradients;
+  if (gradients != GradientState::summands && gradients != GradientState::summed_over_samples)
     return;
   if constexpr (MeshCommunicator<typename Context::communicator>)
-    if (runs[0]->sharing_stages != nullptr) require_all_stages(runs, "settle_gradients");
-  for (std::size_t i = 0; i < N; ++i) settle_model(*runs[i], shares[i]);
-  if constexpr (MeshCommunicator<typename Context::communicator>) settle_shared(runs, shares);
+    if (runs.first().sharing_stages != nullptr) require_all_stages(runs, "settle_gradients");
+  for (std::size_t i = 0; i < N; ++i) settle_model(*runs.of[i], runs.shares[i]);
+  if constexpr (MeshCommunicator<typename Context::communicator>) settle_shared(runs);
 }
 
 }  // namespace detail

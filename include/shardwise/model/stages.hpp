@@ -2,23 +2,28 @@
 // The models that a rank trains together: one model, or those of all stages of a pipeline that the
 // rank has.
 
-#include <array>
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/collectives.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/model/shares.hpp"
 
 namespace shardwise::detail {
 
 /// The runs of such models, in the order of the stages.
 template <class Context, std::size_t N>
-using Runs = std::array<Run<Context>*, N>;
+struct Runs {
+  Run<Context>* of[N];  ///< the models
+  Shares* shares[N]{};  ///< what optimizers update, or null
+
+  Run<Context>& first() const { return *of[0]; }
+};
 
 /// Calls f(Model&) for a model, or for that of each stage.
 template <class M, class F>
@@ -34,7 +39,7 @@ void for_each_model(M& models, F&& f) {
 template <class M>
 auto runs_of(M& models) {
   if constexpr (requires { models.run(); }) {
-    return std::array{&models.run()};
+    return Runs<typename M::context, 1>{{&models.run()}};
   } else {
     return models.runs();
   }
@@ -43,7 +48,7 @@ auto runs_of(M& models) {
 /// Throws argument_error unless these are all stages that the rank has of a pipeline.
 template <class Context, std::size_t N>
 void require_all_stages(const Runs<Context, N>& runs, const char* who) {
-  const std::size_t on_rank = runs[0]->stage.on_rank;
+  const std::size_t on_rank = runs.first().stage.on_rank;
   if (on_rank == N) return;
   throw argument_error({"pipeline: each rank has ", on_rank, " stages, but ", who, " was given ", N,
                         " of them; give it the PipelineChunks"});
@@ -53,12 +58,14 @@ void require_all_stages(const Runs<Context, N>& runs, const char* who) {
 template <Phase P, class Context, std::size_t N>
 class InPhases {
  public:
-  explicit InPhases(const Runs<Context, N>& runs) {
-    for (std::size_t i = 0; i < N; ++i) phases_[i].emplace(*runs[i]);
-  }
+  explicit InPhases(const Runs<Context, N>& runs) : InPhases(runs, std::make_index_sequence<N>{}) {}
 
  private:
-  std::array<std::optional<InPhase<P, Context>>, N> phases_{};
+  template <std::size_t... Is>
+  InPhases(const Runs<Context, N>& runs, std::index_sequence<Is...>)
+      : phases_{InPhase<P, Context>(*runs.of[Is])...} {}
+
+  InPhase<P, Context> phases_[N];
 };
 
 /// numbers = their reduction over the ranks along `pipeline`; they are in the backend's memory.

@@ -92,7 +92,7 @@ void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_vi
                      Check&& check, F&& f) {
   const auto runs = stages.runs();
   auto& rank = stages.of_rank();
-  HostRanks all_ranks(*runs[0], rank.all_ranks());
+  HostRanks all_ranks(runs.first(), rank.all_ranks());
   on_all_ranks<collective_error>(all_ranks, [&] {
     require_all_stages(runs, "evaluation");
     check();
@@ -115,7 +115,7 @@ void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_vi
 template <class Stages, class Number>
 Number from_last_stage(Stages& stages, Number number) {
   return all_reduced(
-      *stages.runs()[0], stages.line(), [] { return std::string("result of the last stage"); },
+      stages.runs().first(), stages.line(), [] { return std::string("result of the last stage"); },
       number);
 }
 

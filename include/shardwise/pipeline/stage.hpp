@@ -1,14 +1,10 @@
 #pragma once
-// The stages of a pipeline on one rank: models of ranges of the layers, and the groups of ranks in
-// which stages send each other messages.
+// The stages of a pipeline on one rank: models of ranges of the layers.
 
-#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <set>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -23,9 +19,10 @@
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/model/stages.hpp"
 #include "shardwise/model/value.hpp"
 #include "shardwise/pipeline/cut.hpp"
-#include "shardwise/pipeline/schedule.hpp"
+#include "shardwise/pipeline/rank.hpp"
 #include "shardwise/pipeline/stage_layers.hpp"
 #include "shardwise/pipeline/stage_sharing.hpp"
 #include "shardwise/train/losses.hpp"
@@ -33,37 +30,6 @@
 namespace shardwise {
 
 namespace detail {
-
-/// A hash of a shape.
-inline std::uint32_t digest(const Shape& shape) {
-  std::uint32_t hash = 0;
-  for (const Dim& dim : shape)
-    hash = mixed(mixed(hash, static_cast<std::uint32_t>(dim.axis)),
-                 static_cast<std::uint32_t>(dim.extent()));
-  return hash;
-}
-
-/// What a rank was given for a pipeline.
-struct GivenPipeline {
-  std::uint64_t seed;
-  std::uint32_t elements;
-  std::uint32_t shape;  // a hash
-
-  friend bool operator==(const GivenPipeline&, const GivenPipeline&) = default;
-  friend std::string to_string(const GivenPipeline& given) {
-    return sentence({"the seed ", given.seed, " and inputs of ", given.elements,
-                     " elements whose shape has the hash ", given.shape});
-  }
-};
-
-/// The ranks of the stage of this rank, as a mesh of one rank along `pipeline`. A collective.
-template <class C>
-MeshRanks<C> stage_ranks(MeshRanks<C>& ranks) {
-  mesh sizes = ranks.sizes();
-  sizes.pipeline = 1;
-  C group = static_cast<C&>(ranks).split(ranks.place()[MeshAxis::pipeline].rank, ranks.rank());
-  return MeshRanks<C>(std::move(group), sizes, {ranks.order()});
-}
 
 /// What one micro-batch under way keeps on a stage besides what is in its flight of the model M.
 template <class M>
@@ -73,71 +39,6 @@ struct MicroBatchUnderWay {
   Value<typename M::dtype, typename M::input_layout> input{};  ///< unless it is the caller's
   loss_gradient_t<M> gradient{};                               ///< on the last stage, of the loss
   values_t<typename M::dtype, duals_t<typename M::output_layout>> dy{};  ///< in backward
-};
-
-/// A schedule that ranks have found good, and its hash.
-struct CheckedSchedule {
-  PipelineSchedule schedule{0};
-  std::uint32_t digest = 0;
-};
-
-/// What a rank of a pipeline has once for all its stages: its groups, and the schedule that it
-/// found good.
-template <class Ranks>
-class PipelineRank {
- public:
-  /// The ranks along `pipeline`.
-  using Line = std::remove_cvref_t<decltype(std::declval<Ranks&>().along(MeshAxis::pipeline))>;
-
-  /// For so many stages of each rank, whose models have this Keep. A collective of all ranks of the
-  /// mesh.
-  PipelineRank(Ranks& ranks, std::size_t stages, Keep keep)
-      : all_ranks_(ranks),
-        line_(ranks.along(MeshAxis::pipeline)),
-        ranks_(stage_ranks(ranks)),
-        stages_(stages),
-        keep_(keep) {
-    if (stages > 1) gradient_line_.emplace(line_.split(0, line_.rank()));
-  }
-
-  ///@{
-  /// All ranks of the mesh; those along `pipeline`; those of the same place along it.
-  Ranks& all_ranks() { return all_ranks_; }
-  Line& line() { return line_; }
-  Ranks& ranks() { return ranks_; }
-  ///@}
-  /// Those along `pipeline`, for gradients. With several stages a rank may send outputs and
-  /// gradients to the same rank, in another order than that in which it takes them; a group has one
-  /// order.
-  Line& gradient_line() { return gradient_line_ ? *gradient_line_ : line_; }
-  /// The number of stages of each rank.
-  std::size_t stages() const { return stages_; }
-  /// What the rank keeps of their parameters.
-  Keep keep() const { return keep_; }
-  /// Those along `pipeline` that have one of these stages, if this rank has one; they share
-  /// parameters. The first call is a collective of the ranks along `pipeline`.
-  Line& sharing_line(const std::set<std::size_t>& stages) {
-    if (!sharing_line_) {
-      const Place here = place_of(line_);
-      const bool shares = std::any_of(stages.begin(), stages.end(), [&](std::size_t stage) {
-        return static_cast<int>(stage) % here.size == here.rank;
-      });
-      sharing_line_.emplace(line_.split(shares ? 1 : 0, here.rank));
-    }
-    return *sharing_line_;
-  }
-  /// The schedule of the last step.
-  CheckedSchedule& checked() { return checked_; }
-
- private:
-  Ranks& all_ranks_;
-  Line& line_;
-  Ranks ranks_;
-  std::size_t stages_;
-  Keep keep_;
-  std::optional<Line> gradient_line_{};
-  std::optional<Line> sharing_line_{};
-  CheckedSchedule checked_{};
 };
 
 /// The places where a stage begins and ends.
@@ -225,7 +126,7 @@ class PipelineStage {
   /// For `train_pipeline_step`: what it keeps from step to step.
   detail::PipelineRank<Ranks>& of_rank() { return rank_; }
   auto& under_way() { return under_way_; }
-  std::array<Run<Ctx>*, 1> runs() { return {&model_.run()}; }
+  auto runs() { return detail::runs_of(model_); }
   ///@}
 
  private:
@@ -291,7 +192,10 @@ class PipelineChunks : detail::OfStage<Stages, Stages>... {
   ///@{
   /// As of a PipelineStage.
   auto& of_rank() { return stage<First>().of_rank(); }
-  auto runs() { return std::array{&stage<Stages>().model().run()...}; }
+  auto runs() {
+    using Context = typename First::model_type::context;
+    return detail::Runs<Context, sizeof...(Stages)>{{&stage<Stages>().model().run()...}};
+  }
   ///@}
   /// The number of the step, from 1 on.
   std::uint64_t step() { return stage<First>().model().step(); }

@@ -1,7 +1,6 @@
 #pragma once
 // One training step of a pipeline, by a schedule.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,11 +40,15 @@ template <class Inputs, class Rule, class... Stages>
 double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
                     std::tuple<Stages&...> stages,
                     std::tuple<Optimizer<Rule, typename Stages::model_type>&...> optimizers) {
+  using First = std::tuple_element_t<0, std::tuple<Stages...>>;
+  using Context = typename First::model_type::context;
   auto& run = std::get<0>(stages).model().run();
   auto& rank = std::get<0>(stages).of_rank();
   HostRanks all_ranks(run);
   on_all_ranks<collective_error>(all_ranks, [&] {
-    require_all_stages(std::array{&std::get<Stages&>(stages).model().run()...}, "the step");
+    require_all_stages(
+        Runs<Context, sizeof...(Stages)>{{&std::get<Stages&>(stages).model().run()...}},
+        "the step");
     (require_step(std::get<Stages&>(stages), schedule, inputs,
                   std::get<Optimizer<Rule, typename Stages::model_type>&>(optimizers)),
      ...);

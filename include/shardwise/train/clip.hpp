@@ -163,10 +163,10 @@ void put_norm_here(Run<Context>& run, Norm norm, double* out) {
 /// for each stage. Gradients must be settled and collected. A collective.
 template <class Context, std::size_t N>
 void put_norms(const Runs<Context, N>& runs, Norm norm, std::span<double> norms) {
-  auto& run = *runs[0];
+  auto& run = runs.first();
   const Reduction over_ranks = norm == Norm::infinity ? Reduction::max : Reduction::sum;
   if (norms.size() > N) fill(run.backend, norms.data(), norms.size(), 0.0);
-  for (Run<Context>* one : runs) put_norm_here(*one, norm, norms.data() + one->stage.number);
+  for (Run<Context>* one : runs.of) put_norm_here(*one, norm, norms.data() + one->stage.number);
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     reduce_along(run, MeshAxis::data, name_of_norm, norms, over_ranks);
     reduce_over_stages(run, name_of_norm, norms, over_ranks);
@@ -178,16 +178,16 @@ void put_norms(const Runs<Context, N>& runs, Norm norm, std::span<double> norms)
 /// stages a rank has.
 template <class Context, std::size_t N>
 double norm_of_all(const Runs<Context, N>& runs, Norm norm) {
-  for (Run<Context>* one : runs) one->parameters.collect(one->backend);
-  auto& run = *runs[0];
+  for (Run<Context>* one : runs.of) one->parameters.collect(one->backend);
+  auto& run = runs.first();
   const std::size_t stages = run.stage.count;
   const Buffer memory = run.pool.take(stages * sizeof(double));
   const std::span<double> there(static_cast<double*>(memory.data()), stages);
   put_norms(runs, norm, there);
   double all = 0;
-  for (double& one : there) {
+  for (std::size_t i = 0; i < stages; ++i) {
     double here = 0;
-    to_host(run.backend, &one, 1, &here);
+    to_host(run.backend, there.data() + i, 1, &here);
     all = norm == Norm::infinity ? std::max(all, here) : all + here;
   }
   return norm_of(all, norm);
@@ -207,7 +207,7 @@ double clip_all(const Runs<Context, N>& runs, double max_norm, Norm norm) {
   }
   const double factor = clip_factor(found, max_norm);
   if (factor == 1) return found;
-  for (Run<Context>* one : runs) {
+  for (Run<Context>* one : runs.of) {
     G* const gradients = one->parameters.gradients().data();
     one->backend.for_each(one->parameters.size(),
                           Scale<G, G>{gradients, gradients, static_cast<accumulate_t<G>>(factor)});
@@ -230,7 +230,7 @@ template <class M>
 double gradient_norm(M& models, Norm norm = Norm::euclidean) {
   const auto runs = detail::runs_of(models);
   detail::require_all_stages(runs, "gradient_norm");
-  detail::require_plain_gradients(runs[0]->gradients, runs[0]->under_way, "gradient_norm");
+  detail::require_plain_gradients(runs.first().gradients, runs.first().under_way, "gradient_norm");
   detail::settle(runs);
   return detail::norm_of_all(runs, norm);
 }
@@ -246,7 +246,7 @@ double clip_gradients(M& models, double max_norm, Norm norm = Norm::euclidean) {
   detail::check_clip_norm(max_norm, "clip_gradients");
   const auto runs = detail::runs_of(models);
   detail::require_all_stages(runs, "clip_gradients");
-  detail::require_plain_gradients(runs[0]->gradients, runs[0]->under_way, "clip_gradients");
+  detail::require_plain_gradients(runs.first().gradients, runs.first().under_way, "clip_gradients");
   detail::settle(runs);
   return detail::clip_all(runs, max_norm, norm);
 }

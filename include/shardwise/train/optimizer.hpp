@@ -337,9 +337,9 @@ concept OptimizerOf = std::same_as<typename O::trained, M>;
 template <class M, OptimizerOf<M> O>
 void require_own(M& model, O& optimizer, const char* who) {
   const auto runs = runs_of(model);
-  auto expected = runs.begin();
+  std::size_t number = 0;
   for_each_optimizer(optimizer, [&](auto& one) {
-    if (*expected++ == &one.model().run()) return;
+    if (runs.of[number++] == &one.model().run()) return;
     throw argument_error({who,
                           ": the optimizer is of another model: give the one that was made for "
                           "this model"});

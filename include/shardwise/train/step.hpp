@@ -1,7 +1,6 @@
 #pragma once
 // One training step: forward, loss, backward, and new parameters.
 
-#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -67,18 +66,19 @@ struct StepEnd {
 
 namespace detail {
 
-/// Settles the gradients of all models that the rank trains together, in these shares, and scales
+/// Settles the gradients of all models that the rank trains together, in their shares, and scales
 /// them as the options say.
 template <class Context, std::size_t N>
-StepEnd settle_and_clip(const Runs<Context, N>& runs, const std::array<Shares*, N>& shares,
-                        const std::array<StepUnderWay*, N>& steps, const StepOptions& options) {
+StepEnd settle_and_clip(const Runs<Context, N>& runs, const StepOptions& options) {
   StepEnd end;
-  settle(runs, shares);
+  settle(runs);
   if (options.scaler != nullptr) {
     bool here = false;
-    for (std::size_t i = 0; i < N; ++i)
-      if (take_out_scale(*runs[i], *shares[i], std::exchange(steps[i]->loss_scale, 1))) here = true;
-    end.skipped = overflowed_anywhere(*runs[0], *shares[0], here);
+    for (std::size_t i = 0; i < N; ++i) {
+      Run<Context>& run = *runs.of[i];
+      if (take_out_scale(run, *runs.shares[i], run.under_way->loss_scale)) here = true;
+    }
+    end.skipped = overflowed_anywhere(runs.first(), *runs.shares[0], here);
   }
   if (options.clip_norm && !end.skipped) {
     check_clip_norm(*options.clip_norm, "clip_gradients");
@@ -92,14 +92,15 @@ StepEnd settle_and_clip(const Runs<Context, N>& runs, const std::array<Shares*, 
 /// Step::finish.
 template <class First, class... Others>
 StepEnd finish_steps(First& first, Others&... others) {
-  const std::array runs{&first.open_run("finish"), &others.open_run("finish")...};
+  using AllRuns = Runs<typename First::context, sizeof...(Others) + 1>;
+  const AllRuns runs{{&first.open_run("finish"), &others.open_run("finish")...},
+                     {&first.shares(), &others.shares()...}};
   first.require_ready();
   (others.require_ready(), ...);
   const InPhases<Phase::finish, typename First::context, sizeof...(Others) + 1> here(runs);
   StepEnd end;
   try {
-    end = settle_and_clip(runs, std::array{&first.shares(), &others.shares()...},
-                          std::array{&first.under_way(), &others.under_way()...}, first.options());
+    end = settle_and_clip(runs, first.options());
   } catch (...) {
     first.discard();
     (others.discard(), ...);
@@ -317,7 +318,6 @@ class Step {
   using context = typename M::context;
   auto& open_run(const char* who) const { return open_model(who).run(); }
   detail::Shares& shares() const { return optimizer_.shares(); }
-  StepUnderWay& under_way() { return under_way_; }
   const StepOptions& options() const { return options_; }
   void require_ready() const {
     detail::require_no_other_batches(optimizer_.model(), "Step: finish()");

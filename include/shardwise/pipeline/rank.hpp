@@ -1,0 +1,120 @@
+#pragma once
+// What a rank of a pipeline has once for all its stages: the groups of ranks in which stages send
+// each other messages.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "shardwise/comm/mark.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
+#include "shardwise/core/mesh.hpp"
+#include "shardwise/core/sentence.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/model/keep.hpp"
+#include "shardwise/pipeline/schedule.hpp"
+
+namespace shardwise::detail {
+
+/// A hash of a shape.
+inline std::uint32_t digest(const Shape& shape) {
+  std::uint32_t hash = 0;
+  for (const Dim& dim : shape)
+    hash = mixed(mixed(hash, static_cast<std::uint32_t>(dim.axis)),
+                 static_cast<std::uint32_t>(dim.extent()));
+  return hash;
+}
+
+/// What a rank was given for a pipeline.
+struct GivenPipeline {
+  std::uint64_t seed;
+  std::uint32_t elements;
+  std::uint32_t shape;  // a hash
+
+  friend bool operator==(const GivenPipeline&, const GivenPipeline&) = default;
+  friend std::string to_string(const GivenPipeline& given) {
+    return sentence({"the seed ", given.seed, " and inputs of ", given.elements,
+                     " elements whose shape has the hash ", given.shape});
+  }
+};
+
+/// The ranks of the stage of this rank, as a mesh of one rank along `pipeline`. A collective.
+template <class C>
+MeshRanks<C> stage_ranks(MeshRanks<C>& ranks) {
+  mesh sizes = ranks.sizes();
+  sizes.pipeline = 1;
+  C group = static_cast<C&>(ranks).split(ranks.place()[MeshAxis::pipeline].rank, ranks.rank());
+  return MeshRanks<C>(std::move(group), sizes, {ranks.order()});
+}
+
+/// A schedule that ranks have found good, and its hash.
+struct CheckedSchedule {
+  PipelineSchedule schedule{0};
+  std::uint32_t digest = 0;
+};
+
+/// What a rank of a pipeline has once for all its stages: its groups, and the schedule that it
+/// found good.
+template <class Ranks>
+class PipelineRank {
+ public:
+  /// The ranks along `pipeline`.
+  using Line = std::remove_cvref_t<decltype(std::declval<Ranks&>().along(MeshAxis::pipeline))>;
+
+  /// For so many stages of each rank, whose models have this Keep. A collective of all ranks of the
+  /// mesh.
+  PipelineRank(Ranks& ranks, std::size_t stages, Keep keep)
+      : all_ranks_(ranks),
+        line_(ranks.along(MeshAxis::pipeline)),
+        ranks_(stage_ranks(ranks)),
+        stages_(stages),
+        keep_(keep) {
+    if (stages > 1) gradient_line_.emplace(line_.split(0, line_.rank()));
+  }
+
+  ///@{
+  /// All ranks of the mesh; those along `pipeline`; those of the same place along it.
+  Ranks& all_ranks() { return all_ranks_; }
+  Line& line() { return line_; }
+  Ranks& ranks() { return ranks_; }
+  ///@}
+  /// Those along `pipeline`, for gradients. With several stages a rank may send outputs and
+  /// gradients to the same rank, in another order than that in which it takes them; a group has one
+  /// order.
+  Line& gradient_line() { return gradient_line_ ? *gradient_line_ : line_; }
+  /// The number of stages of each rank.
+  std::size_t stages() const { return stages_; }
+  /// What the rank keeps of their parameters.
+  Keep keep() const { return keep_; }
+  /// Those along `pipeline` that have one of these stages, if this rank has one; they share
+  /// parameters. The first call is a collective of the ranks along `pipeline`.
+  Line& sharing_line(const std::set<std::size_t>& stages) {
+    if (!sharing_line_) {
+      const Place here = place_of(line_);
+      const bool shares = std::any_of(stages.begin(), stages.end(), [&](std::size_t stage) {
+        return static_cast<int>(stage) % here.size == here.rank;
+      });
+      sharing_line_.emplace(line_.split(shares ? 1 : 0, here.rank));
+    }
+    return *sharing_line_;
+  }
+  /// The schedule of the last step.
+  CheckedSchedule& checked() { return checked_; }
+
+ private:
+  Ranks& all_ranks_;
+  Line& line_;
+  Ranks ranks_;
+  std::size_t stages_;
+  Keep keep_;
+  std::optional<Line> gradient_line_{};
+  std::optional<Line> sharing_line_{};
+  CheckedSchedule checked_{};
+};
+
+}  // namespace shardwise::detail
