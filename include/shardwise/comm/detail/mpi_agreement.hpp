@@ -88,9 +88,10 @@ class Agreement {
   Agreement& operator=(const Agreement&) = delete;
 
   /// Tells the other ranks that this one leaves, and does not wait: ranks that wait for this one
-  /// get a peer_error. In a larger group they hear it in the rounds; and in a wait for a message
-  /// of this rank if it has sent or received one in the group, or if they hear its rounds, because
-  /// a message from each rank to each is too much for thousands of ranks.
+  /// get a peer_error. In a larger group they hear it in the rounds. Those that wait for a message
+  /// of this rank hear it if it has sent or received one in the group or leaves by an exception, or
+  /// if they receive from it in the rounds: a message from each rank to each, whenever a job ends,
+  /// is too much for thousands of ranks.
   ~Agreement() {
     static_cast<void>(parting_.release());
     if (is_finalized()) return;
@@ -98,7 +99,7 @@ class Agreement {
       return [this, tag](std::size_t r) { channel_->send_left(world_ranks_[r], tag); };
     };
     for_each_hearer(tell(collective_tag_));
-    if (has_messages_)
+    if (has_messages_ || std::uncaught_exceptions() > 0)
       for_each_other(tell(message_tag_));
     else
       for_each_hearer(tell(message_tag_));
