@@ -66,7 +66,8 @@ foreach(name I B0 Bool False None Status Success True)  # of complex.h, termios.
   string(APPEND macros "#undef ${name}\n#define ${name} a_macro_of_another_library(+)\n")
 endforeach()
 set(used "static_assert(shardwise::collectives{shardwise::all_reduce(1)}.size() == 1);\n")
-file(CONFIGURE OUTPUT ${folder}/all_headers.cpp CONTENT "${macros}${together}${together}${used}")
+file(CONFIGURE OUTPUT ${folder}/all_headers.cpp CONTENT
+     "// NOLINTBEGIN\n${macros}// NOLINTEND\n${together}// NOLINTBEGIN\n${together}// NOLINTEND\n${used}")
 add_library(all_headers OBJECT ${folder}/all_headers.cpp)
 target_link_libraries(all_headers PRIVATE ${parts})
 target_compile_options(all_headers PRIVATE -O0 ${SHARDWISE_STRICT})
