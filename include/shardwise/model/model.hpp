@@ -238,12 +238,7 @@ class Model : public ModelBase<Ctx> {
     this->take_up_parameters(flight);
     const auto here = detail::in_phase<Phase::backward>(run_);
     this->begin_gradients(true);
-    try {
-      bound_.backward_parameters(run_);
-    } catch (error& e) {
-      this->add_to(e);
-      throw;
-    }
+    this->placed([&] { bound_.backward_parameters(run_); });
     this->end_gradients();
   }
   ///@}
@@ -401,28 +396,22 @@ class Model : public ModelBase<Ctx> {
       binder.next_ordinal = architecture_.first_ordinal();
       binder.share_by_stages(architecture_.shared_by_stages());
     }
-    try {
+    return this->placed([&] {
       if constexpr (Base::is_on_mesh)
         detail::require_cuts_over_context<input_layout>(in, run_.all_ranks.place());
       return BoundArchitecture(architecture_, in, binder);
-    } catch (error& e) {
-      this->add_to(e);
-      throw;
-    }
+    });
   }
 
   /// Where ranks have different rows of images, an output view tells the number of all.
   /// throws   as require_cut_over_context
   void set_outputs(const input_shapes& in) {
     if (run_.all_ranks.sizes().context == 1 || !detail::are_known(in)) return;
-    try {
+    this->placed([&] {
       const auto out = architecture_.output_shape(in);
       detail::require_cuts_over_context<output_layout>(out, run_.all_ranks.place());
       Base::set_outputs(out);
-    } catch (error& e) {
-      this->add_to(e);
-      throw;
-    }
+    });
   }
 
   output_view forward_for(Pass pass, const input_view& x) {
@@ -434,23 +423,17 @@ class Model : public ModelBase<Ctx> {
 
   output_view run_forward(Pass pass, const input_view& x) {
     this->begin_forward(pass, x);
-    try {
+    return this->placed([&] {
       return this->template keep_outputs<output_layout>(detail::converted_all<typename E::wanted>(
           run_, bound_.forward(run_, detail::values_of(detail::slice_of(x)))));
-    } catch (error& e) {
-      this->add_to(e);
-      throw;
-    }
+    });
   }
 
   input_gradients_t<dtype, E, Use> run_backward(const output_gradient_view& dy) {
-    try {
+    return this->placed([&] {
       return bound_.backward(run_, detail::converted_all<duals_t<Gives>, true>(
                                        run_, detail::values_of(detail::slice_of(dy))));
-    } catch (error& e) {
-      this->add_to(e);
-      throw;
-    }
+    });
   }
 
   Architecture architecture_;

@@ -214,9 +214,15 @@ class ModelBase {
     }
   }
 
-  /// Adds the model to the place of an error.
-  [[gnu::noinline, gnu::cold]] void add_to(error& e) const {
-    e.add_place(name_.text(), name_.is_composition ? " / " : ": ");
+  /// Calls f(); adds the model to the place of an error.
+  template <class F>
+  decltype(auto) placed(F&& f) const {
+    try {
+      return f();
+    } catch (error& e) {
+      add_to(e);
+      throw;
+    }
   }
 
   /// Allocates the parameters that layers have reserved, and sets their initial values. `Types` is
@@ -255,17 +261,14 @@ class ModelBase {
     batch.may_go_backward = false;
     batch.place = next_;
     run_batch(batch);
-    try {
+    placed([&] {
       if constexpr (is_on_mesh) {
         batch.slice = detail::slice_of_batch(first, run_.all_ranks.place());
         if (batch.slice.cuts_rows() && !knows_rows_)
           detail::refuse_rows(run_.all_ranks.sizes(), first, detail::unknown_rows);
       }
       batch.sequences.set(run_.backend, run_.pool, segments, first);
-    } catch (error& e) {
-      add_to(e);
-      throw;
-    }
+    });
   }
 
   /// Prepares the pass of a batch that goes forward with these inputs.
@@ -375,21 +378,22 @@ class ModelBase {
   template <class Views>
   void require_finite_inputs(const Views& inputs, const error& of_layer) {
     std::size_t i = 0;
-    try {
+    placed([&] {
       detail::with_tensors(inputs, [&](const auto&... input) {
         (detail::require_finite_input(
              run_.backend, run_.pool, run_.all_ranks, input,
              detail::ToCheck{name_.text, {}, i++, sizeof...(input)}.suffix(), of_layer.what()),
          ...);
       });
-    } catch (error& e) {
-      add_to(e);
-      throw;
-    }
+    });
   }
 
  private:
   static constexpr bool checks = detail::checks_locally<communicator>();
+
+  [[gnu::noinline, gnu::cold]] void add_to(error& e) const {
+    e.add_place(name_.text(), name_.is_composition ? " / " : ": ");
+  }
 
   /// The slice of a batch in the outputs.
   detail::SliceOfBatch slice_of_outputs(const detail::FlightState& batch) const {
