@@ -333,6 +333,29 @@ TEST_CASE("gradients that are summed while backward goes on have the bits of tho
   }
 }
 
+TEST_CASE("sums in backward that differ between ranks are told on each") {
+  if (testing::World::get().lacks(2)) return;
+  using Ranks = MeshRanks<MpiCommunicator>;
+  using M = Model<testing::InThreeGroups, Context<float, Reference, Ranks>>;
+  Ranks ranks(MpiCommunicator(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(30)}),
+              {.data = mesh::rest});
+  M model(ranks, Seed{5});
+  Optimizer optimizer(model, AdamW{});
+  OverlappedSums sums(model);
+  model.set_bucket_bytes(ranks.rank() == 0 ? 20 : 24);
+  const Tensor<float, M::input_layout> x({{Axis::batch, 4}, {Axis::feature, 6}}, ranks.place());
+  const Tensor<std::int32_t, M::input_layout> labels({{Axis::batch, 4}}, ranks.place());
+  std::string message;
+  try {
+    train_step(model, x.view(), labels.view(), CrossEntropy{}, optimizer, {.overlap = &sums});
+  } catch (const collective_error& error) {
+    message = error.what();
+  }
+  CAPTURE(message);
+  CHECK(message.find("rank 0 called all_reduce(sum, float32, 5 elements)") != std::string::npos);
+  CHECK(message.find(" called all_reduce(sum, float32, 6 elements)") != std::string::npos);
+}
+
 TEST_CASE("a pipeline of processes trains as one of threads, on 2 stages of 2 ranks") {
   if (testing::World::get().lacks(4)) return;
   MeshRanks<MpiCommunicator> ranks(MpiCommunicator(MPI_COMM_WORLD), {.pipeline = 2, .tensor = 2});

@@ -182,11 +182,11 @@ TEST_CASE("rows of a program's own memory are cut by tokens, too") {
     DistributedSampler sampler(rows_of.count(), place,
                                {.batch_size = 4, .order = SampleOrder::stored});
     const auto batch = rows_of.gather(sampler.next());
-    bool same = true;
+    bool alike = true;
     for_each_global_run(batch, [&](std::size_t global, std::size_t local, std::size_t n) {
-      for (std::size_t i = 0; i < n; ++i) same &= batch[local + i] == ids[global + i];
+      for (std::size_t i = 0; i < n; ++i) alike &= batch[local + i] == ids[global + i];
     });
-    CHECK(same);
+    CHECK(alike);
     CHECK(batch.size() ==
           2 * std::vector<std::size_t>{2, 2, 1}[static_cast<std::size_t>(place[context].rank)]);
     check_mentions(message_of<shape_error>([&] {

@@ -17,7 +17,8 @@ namespace shardwise {
 /// It begins `all_reduce(in, out)` and returns a movable object with
 ///
 ///     progress()   lets the sum go on as far as it can without a wait
-///     finish()     waits until it is made; throws what the all_reduce would
+///     finish()     waits until it is made; throws what the all_reduce would, or one that this rank
+///                  has begun before
 ///
 /// Other than a sum that is started (comm/starts_all_reduce.hpp), it goes on only when the rank
 /// calls one of these, or waits in another call. Until finish() has returned, do not write to `in`,

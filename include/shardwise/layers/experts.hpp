@@ -217,11 +217,11 @@ class Experts : public detail::ExpertLayouts<S> {
                  first.data(), second.data());
     const auto dlogits = detail::take_array<T>(frame, rows * sizes_.experts);
     put_logit_slopes(frame, x, batch, slopes.data(), dlogits.data());
-    auto& router = frame.state().router;
-    router.backward_weight(rows, x.data(), dlogits.data(), frame.write(),
+    auto& routed = frame.state().router;
+    routed.backward_weight(rows, x.data(), dlogits.data(), frame.write(),
                            frame.template gradient_data<of_router>(), nullptr);
     if constexpr (Frame::input_gradient) {
-      router.backward_input(rows, dlogits.data(), weight<of_router>(frame), dx.data());
+      routed.backward_input(rows, dlogits.data(), weight<of_router>(frame), dx.data());
       put_in_rows<T>(frame, routing, first.data(), second.data(), dx.data());
     }
   }

@@ -182,11 +182,11 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S, Form>,
     frame.state().backward(detail::call_on<Form.windows>(y, x, frame.rows_begin().reversed()),
                            nullptr, x.data(), ConvolutionTranspose::weight_of(frame),
                            Write::replace, nullptr, nullptr, y.data());
-    const T* const bias = ConvolutionTranspose::values_of(frame)[1];
-    if (bias == nullptr && this->activation_ == Activation::none) return;
+    const T* const biases = ConvolutionTranspose::values_of(frame)[1];
+    if (biases == nullptr && this->activation_ == Activation::none) return;
     visit(this->activation_, [&](auto f) {
       detail::for_each_in_channels(frame.backend(), detail::ChannelsOf(y.local(), 1),
-                                   detail::BiasedChannel<decltype(f), T>{bias, y.data()});
+                                   detail::BiasedChannel<decltype(f), T>{biases, y.data()});
     });
   }
 
@@ -195,16 +195,16 @@ class ConvolutionTranspose : public detail::TransposedLayouts<S, Form>,
     using T = typename Frame::dtype;
     const ConvolutionCall call = detail::call_on<Form.windows>(
         dy, x, frame.rows_begin().reversed());  // of the convolution from y to x
-    const auto weight = ConvolutionTranspose::weight_of(frame);
+    const auto weights = ConvolutionTranspose::weight_of(frame);
     const auto [weight_gradient, bias_gradient] = ConvolutionTranspose::gradients_of(frame);
-    frame.state().backward(call, dy.data(), x.data(), weight, frame.write(), weight_gradient,
+    frame.state().backward(call, dy.data(), x.data(), weights, frame.write(), weight_gradient,
                            nullptr, nullptr);
     if constexpr (Form.bias) {
       detail::put_channel_gradient(frame, detail::ChannelsOf(dy.local(), 1),
                                    detail::ChannelValue<T>{dy.data()}, bias_gradient);
     }
     if constexpr (Frame::input_gradient)
-      frame.state().forward(call, dy.data(), weight, nullptr, Activation::none, dx.data());
+      frame.state().forward(call, dy.data(), weights, nullptr, Activation::none, dx.data());
   }
   ///@}
 

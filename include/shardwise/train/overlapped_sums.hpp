@@ -87,7 +87,7 @@ class OverlappedSums final : public SumsMeanwhile {
   }
   OverlappedSums(const OverlappedSums&) = delete;
   OverlappedSums& operator=(const OverlappedSums&) = delete;
-  ~OverlappedSums() { discard(); }
+  ~OverlappedSums() override { discard(); }
 
   ///@{
   /// For Step, see SumsMeanwhile.

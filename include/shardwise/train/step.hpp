@@ -31,6 +31,11 @@ namespace shardwise {
 /// batch of a step goes backward. A `Step` calls these; see OverlappedSums.
 class SumsMeanwhile : public detail::GradientListener {
  public:
+  SumsMeanwhile() = default;
+  SumsMeanwhile(const SumsMeanwhile&) = delete;
+  SumsMeanwhile& operator=(const SumsMeanwhile&) = delete;
+  virtual ~SumsMeanwhile() = default;
+
   /// Before the last batch of the step: each sum begins when the backward has written its
   /// gradients.
   virtual void begin() = 0;
@@ -40,9 +45,6 @@ class SumsMeanwhile : public detail::GradientListener {
   virtual void discard() noexcept = 0;
   /// Whether it is of the model with this run.
   virtual bool is_of(const void* run) const = 0;
-
- protected:
-  virtual ~SumsMeanwhile() = default;
 };
 
 /// Options of a step besides forward, backward and update. The same on every rank.

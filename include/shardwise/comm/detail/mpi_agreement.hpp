@@ -143,6 +143,16 @@ class Agreement {
                                [&](const ControlMessage& one) { return one == of.outbox[0]; });
   }
 
+  /// Of calls that have come: notes who has left the group instead of making one.
+  void note_left(const Comparison& of) {
+    for (std::size_t r = 0; r < of.calls.size(); ++r)
+      if (of.calls[r].has_left()) has_left_[r] = 1;
+  }
+  /// Throws a peer_error if a rank has left the group, or if a wait for one has failed.
+  void throw_if_anyone_left(const Call& call) const {
+    for (std::size_t r = 0; r < has_left_.size(); ++r) throw_if_left(call, r);
+  }
+
   /// Ends a comparison whose wait has failed with this error.
   void abandon(Comparison& of, const std::exception& error) noexcept {
     give_up(error, of.received());
@@ -153,11 +163,9 @@ class Agreement {
   void end(const Call& call, Comparison& of, const MessageWait& wait) {
     or_give_up(of, of.received(), of.sent(), [&] {
       wait_all(of.received(), world_ranks_, wait);
-      for (std::size_t r = 0; r < of.calls.size(); ++r) {
-        if (r == rank_) continue;
-        if (of.calls[r].has_left()) has_left_[r] = 1;
+      note_left(of);
+      for (std::size_t r = 0; r < of.calls.size(); ++r)
         if (!of.calls[r].has_call()) forget(of, of.sent()[r]);  // no rank will receive it
-      }
       wait_all(of.sent(), world_ranks_, wait);
     });
     throw_if_anyone_left(call);
@@ -333,10 +341,6 @@ class Agreement {
     if (has_left_[rank] != 0)
       throw peer_error({"in ", call, ": rank ", world_ranks_[rank],
                         " has left the group, and this call waits for it"});
-  }
-
-  void throw_if_anyone_left(const Call& call) const {
-    for (std::size_t r = 0; r < has_left_.size(); ++r) throw_if_left(call, r);
   }
 
   std::vector<CallText> all_call_texts(const Call& call) {

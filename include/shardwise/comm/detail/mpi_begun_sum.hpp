@@ -99,8 +99,12 @@ class BegunSum final : InBackground {
   bool go_on() {
     switch (stage_) {
       case Stage::comparing:
-        if (!are_done(comparison_.received())) return false;
+        if (!are_done(comparison_.received())) {
+          agreement_->throw_if_anyone_left(call_);  // who says so only once
+          return false;
+        }
         if (!Agreement::are_same(comparison_)) {
+          agreement_->note_left(comparison_);
           stage_ = Stage::differing;
         } else if (are_done(comparison_.sent())) {
           stage_ = Stage::agreed;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <span>
@@ -49,8 +50,7 @@ class MpiGroup {
   /// A collective begins. Returns if all ranks are about to make this call, or if calls are not
   /// compared. Waits for the sums that are under way before, and throws the errors of these.
   void agree(const Call& call) {
-    for (const std::unique_ptr<BegunSum>& sum : sums_)
-      if (!sum->is_idle()) sum->finish();
+    finish_sums(exchange_.number());
     exchange_.begin(call);
     if (agreement_) agreement_->agree(call);
   }
@@ -70,6 +70,20 @@ class MpiGroup {
             : *sums_.emplace_back(std::make_unique<BegunSum>(exchange_, agreement_.get()));
     sum.begin(call, m);
     return sum;
+  }
+
+  /// Waits for the sums up to the collective with this number, in their order, which is the same on
+  /// all ranks: those that differ between ranks are followed by further calls of all.
+  /// throws   the error of the first one that has one; later ones are then still under way
+  void finish_sums(std::uint64_t last) {
+    const auto number = [&](const std::unique_ptr<BegunSum>& sum) {
+      return sum->is_idle() || sum->number() > last ? UINT64_MAX : sum->number();
+    };
+    while (true) {
+      const auto next = std::ranges::min_element(sums_, {}, number);
+      if (next == sums_.end() || number(*next) == UINT64_MAX) return;
+      (*next)->finish();
+    }
   }
 
   Exchange& exchange() { return exchange_; }

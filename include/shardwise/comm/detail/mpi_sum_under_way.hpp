@@ -33,18 +33,17 @@ class SumUnderWay {
         number_(other.number_) {}
   SumUnderWay& operator=(SumUnderWay&&) = delete;
   ~SumUnderWay() {
-    try {
-      finish();
-    } catch (...) {  // this rank already throws another error
-    }
+    while (is_under_way()) try {
+        finish();
+      } catch (...) {  // this rank already throws another error
+      }
   }
 
   void progress() {
     if (is_under_way()) sum_->help();
   }
   void finish() {
-    if (is_under_way()) sum_->finish();
-    sum_ = nullptr;
+    if (is_under_way()) group_->finish_sums(number_);
   }
 
  private:

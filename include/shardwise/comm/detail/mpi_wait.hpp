@@ -39,6 +39,7 @@ class InBackground {
   InBackground() = default;
   InBackground(const InBackground&) = delete;
   InBackground& operator=(const InBackground&) = delete;
+  virtual ~InBackground() = default;
 
   /// Does what can be done without a wait, for all exchanges of this thread. Errors are kept for
   /// their owners.
@@ -47,7 +48,6 @@ class InBackground {
   }
 
  protected:
-  virtual ~InBackground() = default;
   virtual void help() noexcept = 0;
 
   void enter() {
