@@ -59,7 +59,10 @@ endif()
 if(NOT SHARDWISE_HEADERS_ALONE AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   return()
 endif()
-set(macros "#define min(a, b) ((a) < (b) ? (a) : (b))\n#define max(a, b) ((a) > (b) ? (a) : (b))\n")
+set(macros)
+if(NOT SHARDWISE_LIBCXX_MODULES)  # libstdc++ undefines these two; libc++ leaves them to who includes it
+  set(macros "#define min(a, b) ((a) < (b) ? (a) : (b))\n#define max(a, b) ((a) > (b) ? (a) : (b))\n")
+endif()
 list(JOIN others "\n" others)
 string(APPEND macros "${others}\n#include <sys/sysmacros.h>\n")  # major and minor
 foreach(name I B0 Bool False None Status Success True)  # of complex.h, termios.h and X11
