@@ -114,12 +114,13 @@ TEST_CASE("another collective") {
 
 TEST_CASE("another call than a sum that is under way, which is told where it ends") {
   const auto begin = [](MpiCommunicator& c) { c.begin_all_reduce<float>(some, some).finish(); };
-  check_mismatch(sum_of_floats, begin, "all_reduce(sum, float32, 6 elements)",
+  check_mismatch(sum_of_floats, begin, "begin_all_reduce(sum, float32, 6 elements)",
                  [](MpiCommunicator& c) {
                    const std::span<float> part = std::span(some).first(6);
                    c.begin_all_reduce<float>(part, part).finish();
                  });
   check_mismatch(sum_of_floats, begin, "barrier()", [](MpiCommunicator& c) { c.barrier(); });
+  check_mismatch("begin_" + sum_of_floats, begin, sum_of_floats, sum_floats);
   check_mismatch(
       sum_of_floats,
       [](MpiCommunicator& c) {

@@ -26,7 +26,8 @@ namespace shardwise {
 /// are lost: that is for a rank that already throws one.
 ///
 /// It is a collective with the same rules and errors as an all_reduce and the same bits, and counts
-/// as one. Several may be under way. Another collective of the same group first waits for them.
+/// as one. Several may be under way. Another collective of the same group first waits for them. All
+/// ranks of the group begin it: one that makes an all_reduce instead makes another call.
 ///
 ///     auto sum = ranks.begin_all_reduce(in, out);
 ///     for (Part& part : parts) {

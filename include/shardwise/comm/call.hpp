@@ -27,9 +27,10 @@ enum class Operation : std::uint8_t {
   receive,
   barrier,
   split,
-  halo_exchange,  ///< of neighbours, where ranks read each other's memory; else an all_to_all
-  halo_sum,       ///< its adjoint
-  recorded        ///< all calls of a recording that is launched
+  halo_exchange,    ///< of neighbours, where ranks read each other's memory; else an all_to_all
+  halo_sum,         ///< its adjoint
+  recorded,         ///< all calls of a recording that is launched
+  begin_all_reduce  ///< where its messages are not those of an all_reduce
 };
 
 /// "all_reduce".
@@ -37,7 +38,7 @@ constexpr std::string_view name(Operation operation) {
   constexpr std::string_view names[] = {
       "all_reduce", "all_gather",    "reduce_scatter", "broadcast", "gather",
       "scatter",    "all_to_all",    "send",           "receive",   "barrier",
-      "split",      "halo_exchange", "halo_sum",       "recorded"};
+      "split",      "halo_exchange", "halo_sum",       "recorded",  "begin_all_reduce"};
   return names[static_cast<std::size_t>(operation)];
 }
 
@@ -74,8 +75,9 @@ inline std::string text_without_mark(const Call& call) {
   if (call.operation == Operation::barrier || call.operation == Operation::split ||
       call.operation == Operation::recorded)
     return sentence({name(call.operation), "()"});
-  const bool reduces =
-      call.operation == Operation::all_reduce || call.operation == Operation::reduce_scatter;
+  const bool reduces = call.operation == Operation::all_reduce ||
+                       call.operation == Operation::reduce_scatter ||
+                       call.operation == Operation::begin_all_reduce;
   std::string text = sentence({name(call.operation), "(", reduces ? name(call.reduction) : "",
                                reduces ? ", " : "", name(call.dtype), ", ", call.elements,
                                call.elements == 1 ? " element" : " elements",

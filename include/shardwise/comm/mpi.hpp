@@ -98,7 +98,9 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
   [[nodiscard]] detail::mpi::SumUnderWay begin_all_reduce(moves::In<T> in, std::span<T> out) {
     const moves::AllReduce<T> m{in, out};
     if (checks_arguments()) m.check(rank(), size());
-    return detail::mpi::SumUnderWay(group_, m.call(rank()), m);
+    Call call = m.call(rank());
+    call.operation = Operation::begin_all_reduce;
+    return detail::mpi::SumUnderWay(group_, call, m);
   }
 
   /// Whether ranks compare their calls.
