@@ -2,8 +2,8 @@
 // The number of a model's parameters on each rank, known before it runs.
 
 #include <cstddef>
-#include <cstdint>
 
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/partition.hpp"
@@ -32,18 +32,14 @@ struct ParameterCounter : WalkVisitor {
   Place place;
   ParameterLayout memory{1};
   std::size_t elements = 0;
-  std::size_t largest_layer = 0;           ///< elements of the parameters that one layer owns
-  const SharedByStages* shared = nullptr;  ///< what the stage shares with others
-  std::size_t owners_shared = 0;           ///< whose parameters these are
-  std::uint64_t counted = 0;               ///< of these, by their bit
+  std::size_t largest_layer = 0;      ///< elements of the parameters that one layer owns
+  GrowingList<const void*> shared{};  ///< tags of what stages share, until it is counted
 
-  /// Notes what the stage shares, if these are the layers of one.
+  /// Reads what the stage shares, if these are the layers of one.
   template <class L>
   constexpr void begin([[maybe_unused]] const L& layers) {
-    if constexpr (LayersOfStage<L>) {
-      shared = layers.shared_by_stages().data();
-      owners_shared = layers.shared_by_stages().size();
-    }
+    if constexpr (LayersOfStage<L>)
+      for (const SharedByStages& one : layers.shared_by_stages()) shared.add(one.tag);
   }
 
   template <class R, bool Returns, class X>
@@ -68,12 +64,11 @@ struct ParameterCounter : WalkVisitor {
   template <class L>
   constexpr bool is_first_of_stages() {
     if constexpr (is_shared<L>)
-      for (std::size_t i = 0; i < owners_shared; ++i) {
-        const std::uint64_t bit = std::uint64_t{1} << i;
-        if ((counted & bit) != 0 || shared[i].tag != &identity_of<typename L::shared_tag>) continue;
-        counted |= bit;
-        return true;
-      }
+      for (const void*& tag : shared)
+        if (tag == &identity_of<typename L::shared_tag>) {
+          tag = nullptr;
+          return true;
+        }
     return false;
   }
 };

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,6 +28,20 @@ const Shape in{{Axis::batch, 5}, {Axis::feature, 7}};
 
 template <class C>
 using NetModel = Model<Net, Context<double, Reference, C>, Ends<Batch, Batch>>;
+
+struct First {};
+struct Last {};
+/// Layers of a stage that shares the parameters of 65 owners with other stages.
+struct SharesMuch {
+  SharesMuch() : shared(65) {
+    shared.front().tag = &detail::identity_of<First>;
+    shared.back().tag = &detail::identity_of<Last>;
+  }
+  std::uint64_t first_ordinal() const { return 0; }
+  const std::vector<SharedByStages>& shared_by_stages() const { return shared; }
+
+  std::vector<SharedByStages> shared;
+};
 
 const std::map<std::string, std::string> layouts{
     {"0.weight", "Invariant, Replicated"},
@@ -157,4 +172,15 @@ TEST_CASE("what is written to values() is what forward uses") {
   model.values_changed();
   const auto y = model.evaluate(x.view());
   CHECK(Whole(y.data(), y.data() + y.size()) == Whole(y.size()));
+}
+
+TEST_CASE("what a stage shares with others counts once, of however many owners") {
+  detail::ParameterCounter counter({0, 1});
+  counter.begin(SharesMuch{});
+  const auto count = [&](auto layer) {
+    counter.layer<decltype(layer), Invariant, true>(layer, Shape{{Axis::feature, 2}}, {});
+  };
+  using Two = Linear<split::none, 2, 3>;  // of 9 elements
+  for (int use = 0; use < 2; ++use) count(Borrows<First, Two>{}), count(Borrows<Last, Two>{});
+  CHECK(counter.elements == 2 * 9);
 }
