@@ -279,6 +279,18 @@ TEST_CASE("a step that fails leaves no sum under way") {
           message_of<argument_error>([&] { over.model.backward(dy.view()); });
       check_mentions(message, {"Deep: backward after the batch that completed the samples"});
     }
+    {
+      const Tensor<double, Whole> x({{Axis::batch, 2}, {Axis::feature, 6}}, ranks.place());
+      const Tensor<double, dual_t<Whole>> dy({{Axis::batch, 2}, {Axis::feature, 5}}, ranks.place());
+      Step step(over.optimizer, 7, overlapping);
+      over.model.reserve_flights(2);
+      over.model.forward(Flight{1}, x.view());
+      over.model.backward_input(Flight{1}, dy.view());
+      over.add(step, 7);
+      const std::string message =
+          message_of<argument_error>([&] { over.model.backward_parameters(Flight{1}); });
+      check_mentions(message, {"backward_parameters in flight 1 after settle_gradients"});
+    }
     over.number = plain.number;
     over.told.clear();
     over.step(3, overlapping);

@@ -214,11 +214,12 @@ inline void require_may_go_backward(std::string (*model)(), bool has_gone_forwar
 ///          flight, or of a settled step
 inline void require_may_end_backward(std::string (*model)(), bool awaits_parameters,
                                      std::size_t flight, GradientState gradients) {
-  if (awaits_parameters && gradients != GradientState::whole) return;
+  if (awaits_parameters && gradients == GradientState::summands) return;
   throw argument_error({model(), ": backward_parameters in flight ", flight,
                         awaits_parameters
-                            ? " after settle_gradients: its summands would be added to whole "
-                              "gradients. Settle once, after the last part of a backward"
+                            ? " after settle_gradients: its summands would be added to "
+                              "sums. Call it before that, or before the batch that completes a "
+                              "Step with overlapped sums"
                             : " without a backward_input before it: run it once for each "
                               "backward_input"});
 }

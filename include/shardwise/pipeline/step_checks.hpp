@@ -153,8 +153,7 @@ void require_step(Stage& stage, const PipelineSchedule& schedule, const Inputs& 
   if (inputs.options.overlap != nullptr)
     throw argument_error(
         "pipeline: the schedule decides when a stage goes backward, and no backward is the last "
-        "one "
-        "of all its layers; leave the option overlap out");
+        "one of all its layers; leave the option overlap out");
   require_good(stage.of_rank(), schedule);
   const auto& x = inputs.x;
   require_micro_batches(schedule, x.size(), inputs.targets.size());
