@@ -3,9 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -245,6 +248,85 @@ TEST_CASE("losses of pixels are those of one rank where rows are cut") {
       CHECK(largest_difference(of_volumes, deep) < 1e-13);
     });
   }
+}
+
+namespace {
+
+/// y = r (a + b), for a random number r of each element.
+struct Weighted : KeepsStream {
+  static constexpr Saves saves = Saves::nothing;
+  static constexpr bool random = true;
+  using rows_taken = Sharded<Axis::height>;
+
+  constexpr Shape output_shape(const std::array<Shape, 2>& x) const { return x[0]; }
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, const X& x, const Y& y) const {
+    const auto &a = std::get<0>(x), &b = std::get<1>(x);
+    each(frame, y, [&](std::size_t i, double r) { y.data()[i] = r * (a[i] + b[i]); });
+  }
+  template <class Frame, class DY, class DX>
+  void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
+    const auto &da = std::get<0>(dx), &db = std::get<1>(dx);
+    each(frame, dy, [&](std::size_t i, double r) { da.data()[i] = db.data()[i] = r * dy[i]; });
+  }
+
+ private:
+  template <class Frame, class V, class F>
+  static void each(Frame& frame, const V& view, const F& f) {
+    const auto draws = frame.random();
+    detail::for_each_piece(frame.backend(), frame.global_runs(view),
+                           [&](std::uint64_t from, std::uint64_t to, std::size_t local) {
+                             for (; from < to; ++from) f(local++, draws.uniform(from));
+                           });
+  }
+};
+struct OfTwo : Graph<2, At<Weighted, 0, 1>> {};
+
+}  // namespace
+
+TEST_CASE("a merge of rows draws the random numbers of one rank, and refuses other rows") {
+  using Cut = CutOverContext<Axis::height>;
+  using Net = Model<OfTwo, OnMesh, Ends<Layouts<Cut, Cut>, Cut>, TrainWithInputGradient>;
+  const auto numbers_of = [](Ranks& ranks) {
+    const MeshPlace& place = ranks.place();
+    Net model(OfTwo{}, ranks, Seed{3}, std::array{images, images});
+    const auto a = made<Images>(1, images, place), b = made<Images>(2, images, place);
+    Numbers numbers;
+    Pool pool;
+    const auto add = [&](const auto& view) {
+      Tensor<double, Invariant> whole(images, place_for<Invariant>(place));
+      redistribute(ranks, pool, view, whole.view());
+      numbers.insert(numbers.end(), whole.data(), whole.data() + whole.size());
+    };
+    add(model.forward({a.view(), b.view()}));
+    add(std::get<1>(model.backward(made<Images>(3, images, place).view())));
+    model.discard_step();
+    return numbers;
+  };
+  Numbers one;
+  on_mesh({}, [&](Ranks& ranks) { one = numbers_of(ranks); });
+  on_mesh({.data = 2, .context = 3}, [&](Ranks& ranks) {
+    CHECK(numbers_of(ranks) == one);
+    Shape taller = images;
+    taller[2].units = 8;
+    const auto x = made<Images>(1, taller, ranks.place());
+    Net model(OfTwo{}, ranks, Seed{3}, std::array{images, images});
+    check_mentions(message_of<argument_error>([&] {
+                     model.forward({x.view(), x.view()});
+                   }),
+                   {"Weighted", "images must have as many rows"});
+  });
+}
+
+TEST_CASE("an axis height beside tokens is not cut over context") {
+  const Shape shape{{Axis::batch, 2}, {Axis::sequence, 5}, {Axis::height, 3}};
+  on_mesh({.context = 3}, [&](Ranks& ranks) {
+    Model<Relu, OnMesh> model(Relu{}, ranks, Seed{1}, shape);
+    const auto x = made<Whole>(1, shape, ranks.place());
+    const auto y = model.evaluate(x.view());
+    CHECK(y.global() == shape);
+    for (std::size_t i = 0; i < x.size(); ++i) CHECK(y[i] == std::max(x[i], 0.0));
+  });
 }
 
 namespace {

@@ -139,8 +139,8 @@ class Bound {
         kept_(binder.kept.add(own_kept())) {
     if constexpr (can_leave_parameters) binder.kept.add();
     detail::require_runs_over_context<L, In>(binder.run, in);
-    if (in.rank() > 0) layer.output_shape(in);
-    parameters_.rows = detail::rows_begin(binder.run, layer, in);
+    if (in.rank() > 0)
+      parameters_.rows = detail::rows_begin<L>(binder.run, in, layer.output_shape(in));
   }
 
   /// Converts the input from the offered layout to the layer's, and saves what backward needs.

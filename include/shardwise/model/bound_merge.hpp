@@ -59,13 +59,16 @@ class BoundMerge {
     for (std::size_t j = 0; j < arity; ++j) binder.kept.add();
     require_runs_over_context<Op, typename Operands::taken...>(binder.run, in[0]);
     (require_no_halo_of_tokens<typename Operands::taken>(binder.run), ...);
-    op.output_shape(in);
+    bound_.in = in[0];
+    bound_.rows = rows_begin<Op>(binder.run, in[0], op.output_shape(in));
   }
 
   /// Converts the operands to the layouts that Op takes, and saves what backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename Operands::offered>&&... offered) {
     const Shape out = op_.output_shape(std::array<Shape, arity>{offered.global()...});
     Values x = brought(run, Numbers{}, std::move(offered)...);
+    if constexpr (may_cut_rows<Op, Ctx>)
+      require_rows_as_bound<Op>(run, std::get<0>(x).global(), bound_.in);
     const auto views = views_of(x);
     if constexpr (S::input_gradient && !passes_gradient<Op>) {
       if (run.saves()) keep(run, x, Numbers{});
@@ -159,8 +162,7 @@ class BoundMerge {
 
   using Call = LayerCall<Ctx, F>;
   Call call(Run<Ctx>& run, const Shape& first) const {
-    static constexpr BoundParameters<0> none{};
-    const F frame(run, none, ordinal_, {}, sample_elements<Op>(run, first, {}));
+    const F frame(run, bound_, ordinal_, {}, sample_elements<Op>(run, first, bound_.in));
     return {run, name_of<Op>, frame};
   }
 
@@ -198,6 +200,7 @@ class BoundMerge {
   }
 
   [[no_unique_address]] Op op_;
+  BoundParameters<0> bound_{};  // its first operand
   std::uint64_t ordinal_;
   std::size_t kept_;  // the number of what it keeps of its first operand, in each flight
 };

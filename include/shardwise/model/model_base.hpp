@@ -298,7 +298,7 @@ class ModelBase {
   void set_outputs(const std::array<Shape, N>& shapes) {
     knows_rows_ = true;
     for (const Shape& shape : shapes) {
-      if (!shape.has(Axis::height)) continue;
+      if (detail::axis_over_context(shape) != Axis::height) continue;
       const std::size_t rows = detail::extent_of(shape, Axis::height);
       if (rows_of_outputs_ != 0 && rows_of_outputs_ != rows)
         detail::refuse_rows(run_.all_ranks.sizes(), shape,

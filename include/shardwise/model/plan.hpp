@@ -109,13 +109,15 @@ struct PlanVisitor : WalkVisitor {
   template <class L, Layout In, bool Returns>
   constexpr void rows_taken(const Shape& shape) {
     if constexpr (moves_rows<L>) {
-      if (shape.has(Axis::height)) add_over_context<RowsTaken<L>, In, Returns>(shape);
+      if (axis_over_context(shape) == Axis::height)
+        add_over_context<RowsTaken<L>, In, Returns>(shape);
     }
   }
   template <class L, Layout Out, bool Returns>
   constexpr void rows_given(const Shape& shape) {
     if constexpr (sums_rows<L>) {
-      if (shape.has(Axis::height)) add_over_context<RowsSummed<L>, Out, Returns>(shape);
+      if (axis_over_context(shape) == Axis::height)
+        add_over_context<RowsSummed<L>, Out, Returns>(shape);
     }
   }
 

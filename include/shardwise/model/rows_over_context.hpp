@@ -114,7 +114,7 @@ inline constexpr bool may_cut_rows =
 template <class L, class Context>
 bool cuts_rows_of([[maybe_unused]] const Run<Context>& run, [[maybe_unused]] const Shape& bound) {
   if constexpr (may_cut_rows<L, Context>) {
-    return run.all_ranks.sizes().context > 1 && bound.has(Axis::height);
+    return run.all_ranks.sizes().context > 1 && axis_over_context(bound) == Axis::height;
   } else {
     return false;
   }
@@ -128,17 +128,16 @@ Shape whole_input(const Run<Context>& run, const Shape& in, const Shape& bound) 
   return with_extent_of(whole, Axis::height, extent_of(bound, Axis::height));
 }
 
-/// Where the rows of the rank begin in the images that L takes and gives.
+/// Where the rows of the rank begin in the images that L takes and gives: tensors of these shapes.
 template <class L, class Context>
-RowsBegin rows_begin([[maybe_unused]] const Run<Context>& run, [[maybe_unused]] const L& layer,
-                     const Shape& bound) {
+RowsBegin rows_begin([[maybe_unused]] const Run<Context>& run, const Shape& bound,
+                     [[maybe_unused]] const Shape& out) {
   RowsBegin begin;
   if (!cuts_rows_of<L>(run, bound)) return begin;
   if constexpr (may_cut_rows<L, Context>) {
     const Place& along = run.all_ranks.place()[MeshAxis::context];
     if (L::rows_taken::axis == Axis::height)
       begin.in = local_block<typename L::rows_taken>(bound, along).offset;
-    const Shape out = layer.output_shape(bound);
     if (out.has(Axis::height)) begin.out = rows_here(out, along).offset;
   }
   return begin;
@@ -155,18 +154,27 @@ Shape output_shape_here(const Run<Context>& run, const L& layer, const Shape& in
   return with_extent_of(out, Axis::height, rows_here(out, run.flight->slice.context).size);
 }
 
-/// The input of L, with the rows that L reads in place of those of the rank's block.
 /// throws   argument_error if images have other rows than the model was bound to
+template <class L, class Context>
+void require_rows_as_bound(const Run<Context>& run, const Shape& images, const Shape& bound) {
+  if (!cuts_rows_of<L>(run, bound) ||
+      extent_of(images, Axis::height) == rows_here(bound, run.flight->slice.context).size)
+    return;
+  refuse_rows(run.all_ranks.sizes(), images,
+              "it has another number of them than the model was bound to: images must have as "
+              "many rows as the shape that the Model was given");
+}
+
+/// The input of L, with the rows that L reads in place of those of the rank's block.
+/// throws   as require_rows_as_bound
 template <class L, class Context, class T, PlainLayout In>
 Value<T, In> with_rows_taken(Run<Context>& run, Value<T, In>&& value, const Shape& bound) {
-  if (!cuts_rows_of<L>(run, bound)) return std::move(value);
-  const Place& along = run.flight->slice.context;
-  if (extent_of(value.global(), Axis::height) != rows_here(bound, along).size)
-    refuse_rows(run.all_ranks.sizes(), value.global(),
-                "it has another number of them than the model was bound to: images must have as "
-                "many rows as the shape that the Model was given");
-  if constexpr (moves_rows<L>)
-    return moved_over_context<RowsTaken<L>>(run, std::move(value), extent_of(bound, Axis::height));
+  require_rows_as_bound<L>(run, value.global(), bound);
+  if constexpr (moves_rows<L>) {
+    if (cuts_rows_of<L>(run, bound))
+      return moved_over_context<RowsTaken<L>>(run, std::move(value),
+                                              extent_of(bound, Axis::height));
+  }
   return std::move(value);
 }
 
