@@ -71,6 +71,7 @@ TEST_CASE("entries of a fixed list need not be movable, and are T{}") {
   FixedList<std::atomic<int>> none(0);
   none.swap(list);
   CHECK(list.size() == 0);
+  CHECK(list.data() == nullptr);  // no memory for none
   CHECK(list.begin() == list.end());
   CHECK(none.size() == 3);
   CHECK(none.data() + 1 == second);
