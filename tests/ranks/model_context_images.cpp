@@ -412,6 +412,22 @@ TEST_CASE("images of a program's own memory are cut by rows, and their labels by
   });
 }
 
+namespace {
+
+/// Makes images of 5 rows of numbers.
+struct Unflatten : KeepsLayout {
+  static constexpr Saves saves = Saves::nothing;
+  constexpr Shape output_shape(const Shape& x) const {
+    return {x[0], {Axis::channel, x[1].units / 5}, {Axis::height, 5}};
+  }
+  template <class Frame, class X, class Y>
+  void forward(Frame&, const X& x, const Y& y) const {
+    for (std::size_t i = 0; i < x.size(); ++i) y.data()[i] = x[i];
+  }
+};
+
+}  // namespace
+
 TEST_CASE("what cannot run on rows of images is refused on every rank before it sends anything") {
   on_mesh({.context = 2, .tensor = 2}, [](Ranks& ranks) {
     const MeshPlace& place = ranks.place();
@@ -428,6 +444,14 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
     using Twice = Sequential<Conv2d<split::height, 2, 6, padded>>;
     check_mentions(refusal(std::type_identity<Twice>{}, images),
                    {"its rows are split along tensor, too"});
+    check_mentions(refusal(std::type_identity<Sequential<MaxPool2d<2>>>{}, {}),
+                   {"MaxPool2d", "Give the Model the shape of its input"});
+    check_mentions(
+        message_of<argument_error>([&] {
+          Model<Unflatten, OnMesh, Ends<CutOverContext<Axis::batch>, Invariant>, ForwardOnly>(
+              Unflatten{}, ranks, Seed{1}, {{Axis::batch, 3}, {Axis::feature, 10}});
+        }),
+        {"[batch 3, channel 2, height 5]", "cut by height"});
     Shape open = images;
     open[2].units = dynamic;
     check_mentions(refusal(std::type_identity<Sequential<MaxPool2d<2>>>{}, open),

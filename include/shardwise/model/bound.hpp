@@ -138,9 +138,9 @@ class Bound {
         state_(make_state(binder)),
         kept_(binder.kept.add(own_kept())) {
     if constexpr (can_leave_parameters) binder.kept.add();
-    detail::require_runs_over_context<L, In>(binder.run, in);
-    if (in.rank() > 0)
-      parameters_.rows = detail::rows_begin<L>(binder.run, in, layer.output_shape(in));
+    const Shape out = in.rank() > 0 ? layer.output_shape(in) : Shape{};
+    detail::require_runs_over_context<L, In>(binder.run, in, out);
+    parameters_.rows = detail::rows_begin<L>(binder.run, in, out);
   }
 
   /// Converts the input from the offered layout to the layer's, and saves what backward needs.

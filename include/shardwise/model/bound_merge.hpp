@@ -57,10 +57,11 @@ class BoundMerge {
   BoundMerge(const Op& op, const std::array<Shape, arity>& in, Binder<Ctx>& binder)
       : op_(op), ordinal_(draws_random<Op> ? binder.next_ordinal++ : 0), kept_(binder.kept.size()) {
     for (std::size_t j = 0; j < arity; ++j) binder.kept.add();
-    require_runs_over_context<Op, typename Operands::taken...>(binder.run, in[0]);
+    const Shape out = op.output_shape(in);
+    require_runs_over_context<Op, typename Operands::taken...>(binder.run, in[0], out);
     (require_no_halo_of_tokens<typename Operands::taken>(binder.run), ...);
     bound_.in = in[0];
-    bound_.rows = rows_begin<Op>(binder.run, in[0], op.output_shape(in));
+    bound_.rows = rows_begin<Op>(binder.run, in[0], out);
   }
 
   /// Converts the operands to the layouts that Op takes, and saves what backward needs.

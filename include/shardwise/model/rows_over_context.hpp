@@ -65,6 +65,16 @@ inline constexpr bool moves_rows<L> = RowsTaken<L>::movement != Movement::none;
                         " ranks along context have different rows of it (height), but ", why});
 }
 
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_whole_samples(const mesh& sizes,
+                                                                        const Shape& in,
+                                                                        const Shape& out) {
+  throw argument_error(
+      {"the layer gives a tensor ", out, " for ", in, ", of which, on the mesh ", sizes,
+       ", ranks along context have different samples, but layers behind "
+       "it take ",
+       out, " cut by ", name(axis_over_context(out)), ". Give those ranks to another axis"});
+}
+
 /// For images of which the model does not know how many rows they have.
 inline constexpr const char* unknown_rows =
     "their number is not known. Give the Model the shape of its input with it";
@@ -74,15 +84,20 @@ inline Interval rows_here(const Shape& images, const Place& context) {
   return block_of(images[images.find(Axis::height)], context);
 }
 
-/// throws   argument_error for a layer or merge that may need tokens or rows of other ranks; Ins
-///          are the layouts of its inputs, `in` is the shape of the first one
+/// throws   argument_error for a layer or merge that may need tokens or rows of other ranks, or
+/// that
+///          makes them of whole samples; Ins are the layouts of its inputs, `in` is the shape of
+///          the first one
 template <class L, PlainLayout... Ins, class Context>
 void require_runs_over_context([[maybe_unused]] const Run<Context>& run,
-                               [[maybe_unused]] const Shape& in) {
+                               [[maybe_unused]] const Shape& in,
+                               [[maybe_unused]] const Shape& out) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     const mesh& sizes = run.all_ranks.sizes();
     if (sizes.context == 1) return;
     if (!in.has(Axis::batch) || in.has(Axis::sequence)) {
+      if (TakesRows<L> && !computes_token_by_token<L> && in.rank() == 0)
+        refuse_rows(sizes, in, unknown_rows);
       if (!computes_token_by_token<L>) refuse_tokens(sizes);
     } else if (const std::size_t height = in.find(Axis::height); height < in.rank()) {
       if (!TakesRows<L>)
@@ -101,6 +116,8 @@ void require_runs_over_context([[maybe_unused]] const Run<Context>& run,
                       "the layer takes whole images of other samples, and those are split along "
                       "tensor. Split them behind the layer");
       }
+    } else if (axis_over_context(out) != Axis::batch) {
+      refuse_whole_samples(sizes, in, out);
     }
   }
 }
