@@ -172,8 +172,7 @@ struct KeepsLayout {
 ///                                              frame says of the whole batch: it runs where ranks
 ///                                              along `context` of a mesh have different tokens
 ///     using rows_taken = Sharded<Axis::height>;  it runs where ranks along `context` of a mesh
-///     have
-///                                              different rows of images: its result for a row
+///                                              have different rows of images: its result for a row
 ///                                              depends on that row, on sums that it exchanges
 ///                                              (`SumOverRows`, `SumOverSamples`), and on what the
 ///                                              frame says of the whole batch. With a window

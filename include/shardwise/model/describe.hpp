@@ -186,7 +186,8 @@ std::string describe(const L& architecture, Place place, const shapes_t<typename
 /// the memory of parameters, gradients and moments, see state_of_rank. This is not a collective:
 /// one rank may call it alone. On a mesh the rows are those of the rank's slice of the batch, and
 /// of the ranks that share it, with what they send along `tensor`; the last lines are those of all
-/// ranks.
+/// ranks. Where ranks along `context` have different rows of images, the slice has whole images:
+/// those that these ranks have together.
 /// throws   argument_error for a Keep other than `whole` of a model that is on no mesh
 template <class M>
 std::string describe(M& model, const typename M::input_shapes& in, Keep keep) {

@@ -84,8 +84,29 @@ inline Interval rows_here(const Shape& images, const Place& context) {
   return block_of(images[images.find(Axis::height)], context);
 }
 
+/// throws   argument_error for a layer or merge that does not run on rows of these images; Ins are
+///          the layouts of its inputs
+template <class L, PlainLayout... Ins>
+void require_runs_on_rows(const mesh& sizes, const Shape& images) {
+  if (!TakesRows<L>)
+    refuse_rows(sizes, images,
+                "the layer may read several of them. Give those ranks to another axis; a layer "
+                "that says what rows it reads has `rows_taken`");
+  if ((layout_value<Ins>.cuts(Axis::height) || ...))
+    refuse_rows(sizes, images,
+                "its rows are split along tensor, too. Split channels along tensor, or give "
+                "context one rank");
+  if (!images[images.find(Axis::height)].known()) refuse_rows(sizes, images, unknown_rows);
+  if constexpr (TakesRows<L>) {
+    if (std::same_as<typename L::rows_taken, Sharded<Axis::batch>> &&
+        (layout_value<Ins>.cuts(Axis::batch) || ...))
+      refuse_rows(sizes, images,
+                  "the layer takes whole images of other samples, and those are split along "
+                  "tensor. Split them behind the layer");
+  }
+}
+
 /// throws   argument_error for a layer or merge that may need tokens or rows of other ranks, or
-/// that
 ///          makes them of whole samples; Ins are the layouts of its inputs, `in` is the shape of
 ///          the first one
 template <class L, PlainLayout... Ins, class Context>
@@ -96,26 +117,12 @@ void require_runs_over_context([[maybe_unused]] const Run<Context>& run,
     const mesh& sizes = run.all_ranks.sizes();
     if (sizes.context == 1) return;
     if (!in.has(Axis::batch) || in.has(Axis::sequence)) {
-      if (TakesRows<L> && !computes_token_by_token<L> && in.rank() == 0)
-        refuse_rows(sizes, in, unknown_rows);
-      if (!computes_token_by_token<L>) refuse_tokens(sizes);
-    } else if (const std::size_t height = in.find(Axis::height); height < in.rank()) {
-      if (!TakesRows<L>)
-        refuse_rows(sizes, in,
-                    "the layer may read several of them. Give those ranks to another axis; a "
-                    "layer that says what rows it reads has `rows_taken`");
-      if (((layout_value<Ins>.cuts(Axis::height)) || ...))
-        refuse_rows(sizes, in,
-                    "its rows are split along tensor, too. Split channels along tensor, or give "
-                    "context one rank");
-      if (!in[height].known()) refuse_rows(sizes, in, unknown_rows);
-      if constexpr (TakesRows<L>) {
-        if (std::same_as<typename L::rows_taken, Sharded<Axis::batch>> &&
-            ((layout_value<Ins>.cuts(Axis::batch)) || ...))
-          refuse_rows(sizes, in,
-                      "the layer takes whole images of other samples, and those are split along "
-                      "tensor. Split them behind the layer");
-      }
+      if (computes_token_by_token<L>) return;
+      if (TakesRows<L> && in.rank() == 0) refuse_rows(sizes, in, unknown_rows);
+      refuse_tokens(sizes);
+    }
+    if (in.has(Axis::height)) {
+      require_runs_on_rows<L, Ins...>(sizes, in);
     } else if (axis_over_context(out) != Axis::batch) {
       refuse_whole_samples(sizes, in, out);
     }

@@ -165,9 +165,10 @@ void require_alike(M& model, const HeldAlike& held) {
 /// of samples hold the same shards of the rest. Numbers drift by another processor or library, a
 /// fault in its memory, or a program that changed them on some ranks. Call it between two steps,
 /// every N of them. With the model's optimizer, its moments too: those that differ change
-/// parameters in the next step. A collective; for the model of one stage of a pipeline, of the
-/// ranks of this stage.
-/// sends    an all-reduce of two int64 for each whole tensor and each shard; if some differ, one of
+/// parameters in the next step. Of moments that are cut over `data`, only ranks at the same places
+/// along `data` and `tensor` are compared. A collective; for the model of one stage of a pipeline,
+/// of the ranks of this stage. sends    an all-reduce of two int64 for each whole tensor and each
+/// shard; if some differ, one of
 ///          one int64 for each of the first 8 and each rank
 /// throws   collective_error on every rank, with the tensors and the ranks that differ from most of
 ///          those that hold the same; argument_error for another model's optimizer
