@@ -307,14 +307,14 @@ TEST_CASE("a merge of rows draws the random numbers of one rank, and refuses oth
   on_mesh({}, [&](Ranks& ranks) { one = numbers_of(ranks); });
   on_mesh({.data = 2, .context = 3}, [&](Ranks& ranks) {
     CHECK(numbers_of(ranks) == one);
-    Shape taller = images;
-    taller[2].units = 8;
-    const auto x = made<Images>(1, taller, ranks.place());
+    Shape lower = images;
+    lower[2].units = 4;  // of which some ranks have as many as of 5
+    const auto x = made<Images>(1, lower, ranks.place());
     Net model(OfTwo{}, ranks, Seed{3}, std::array{images, images});
     check_mentions(message_of<argument_error>([&] {
                      model.forward({x.view(), x.view()});
                    }),
-                   {"Weighted", "images must have as many rows"});
+                   {"OfTwo", "images must have as many rows"});
   });
 }
 

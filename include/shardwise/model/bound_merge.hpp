@@ -68,8 +68,6 @@ class BoundMerge {
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename Operands::offered>&&... offered) {
     const Shape out = op_.output_shape(std::array<Shape, arity>{offered.global()...});
     Values x = brought(run, Numbers{}, std::move(offered)...);
-    if constexpr (may_cut_rows<Op, Ctx>)
-      require_rows_as_bound<Op>(run, std::get<0>(x).global(), bound_.in);
     const auto views = views_of(x);
     if constexpr (S::input_gradient && !passes_gradient<Op>) {
       if (run.saves()) keep(run, x, Numbers{});

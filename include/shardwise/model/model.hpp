@@ -410,6 +410,7 @@ class Model : public ModelBase<Ctx> {
     this->placed([&] {
       const auto out = architecture_.output_shape(in);
       detail::require_cuts_over_context<output_layout>(out, run_.all_ranks.place());
+      Base::set_inputs(in);
       Base::set_outputs(out);
     });
   }

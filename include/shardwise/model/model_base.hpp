@@ -266,6 +266,8 @@ class ModelBase {
         batch.slice = detail::slice_of_batch(first, run_.all_ranks.place());
         if (batch.slice.cuts_rows() && !knows_rows_)
           detail::refuse_rows(run_.all_ranks.sizes(), first, detail::unknown_rows);
+        if (batch.slice.cuts_rows() && batch.slice.units != rows_of_inputs_)
+          detail::refuse_rows(run_.all_ranks.sizes(), first, detail::other_rows);
       }
       batch.sequences.set(run_.backend, run_.pool, segments, first);
     });
@@ -289,6 +291,18 @@ class ModelBase {
     run_.flight->behind = next_;
     run_.flight->may_go_backward = true;
   }
+
+  ///@{
+  /// The model is bound to inputs of which the first has this shape.
+  void set_inputs(const Shape& first) {
+    if (detail::axis_over_context(first) == Axis::height)
+      rows_of_inputs_ = detail::extent_of(first, Axis::height);
+  }
+  template <std::size_t N>
+  void set_inputs(const std::array<Shape, N>& shapes) {
+    set_inputs(shapes[0]);
+  }
+  ///@}
 
   ///@{
   /// The outputs have these shapes, where ranks along `context` may have different rows of them.
@@ -441,6 +455,7 @@ class ModelBase {
   detail::ModelName name_;
   std::size_t outputs_;
   bool knows_rows_ = false;                    // whether the next number is known
+  std::size_t rows_of_inputs_ = 0;             // if they are images, and cut by rows
   std::size_t rows_of_outputs_ = 0;            // if they are images, and cut by rows
   std::deque<detail::FlightState> flights_{};  // the first parts of each are the model's outputs
   detail::BatchPlace next_{};                  // of the batch that begins next

@@ -79,6 +79,10 @@ inline constexpr bool moves_rows<L> = RowsTaken<L>::movement != Movement::none;
 inline constexpr const char* unknown_rows =
     "their number is not known. Give the Model the shape of its input with it";
 
+inline constexpr const char* other_rows =
+    "it has another number of them than the model was bound to: images must have as many rows as "
+    "the shape that the Model was given";
+
 /// The rows of whole images that the rank has along `context`.
 inline Interval rows_here(const Shape& images, const Place& context) {
   return block_of(images[images.find(Axis::height)], context);
@@ -178,22 +182,9 @@ Shape output_shape_here(const Run<Context>& run, const L& layer, const Shape& in
   return with_extent_of(out, Axis::height, rows_here(out, run.flight->slice.context).size);
 }
 
-/// throws   argument_error if images have other rows than the model was bound to
-template <class L, class Context>
-void require_rows_as_bound(const Run<Context>& run, const Shape& images, const Shape& bound) {
-  if (!cuts_rows_of<L>(run, bound) ||
-      extent_of(images, Axis::height) == rows_here(bound, run.flight->slice.context).size)
-    return;
-  refuse_rows(run.all_ranks.sizes(), images,
-              "it has another number of them than the model was bound to: images must have as "
-              "many rows as the shape that the Model was given");
-}
-
 /// The input of L, with the rows that L reads in place of those of the rank's block.
-/// throws   as require_rows_as_bound
 template <class L, class Context, class T, PlainLayout In>
 Value<T, In> with_rows_taken(Run<Context>& run, Value<T, In>&& value, const Shape& bound) {
-  require_rows_as_bound<L>(run, value.global(), bound);
   if constexpr (moves_rows<L>) {
     if (cuts_rows_of<L>(run, bound))
       return moved_over_context<RowsTaken<L>>(run, std::move(value),
