@@ -352,8 +352,9 @@ TEST_CASE("sums in backward that differ between ranks are told on each") {
     message = error.what();
   }
   CAPTURE(message);
-  CHECK(message.find("rank 0 called all_reduce(sum, float32, 5 elements)") != std::string::npos);
-  CHECK(message.find(" called all_reduce(sum, float32, 6 elements)") != std::string::npos);
+  CHECK(message.find("rank 0 called begin_all_reduce(sum, float32, 5 elements)") !=
+        std::string::npos);
+  CHECK(message.find(" called begin_all_reduce(sum, float32, 6 elements)") != std::string::npos);
 }
 
 TEST_CASE("a pipeline of processes trains as one of threads, on 2 stages of 2 ranks") {

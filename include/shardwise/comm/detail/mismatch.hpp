@@ -123,9 +123,10 @@ class Mismatch {
     });
     if (comparing.size() > 1)
       return groups_of_places().size() == 1 ? text_of_comparing(comparing) : std::string();
+    using Field = std::uint32_t GivenAlike::*;
     struct Thing {
       const char* name;
-      std::uint32_t GivenAlike::*field;
+      Field field;
     };
     const Thing things[] = {{"another seed", &GivenAlike::seed},
                             {"a model of another type or other sizes", &GivenAlike::model},
