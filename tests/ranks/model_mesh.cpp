@@ -135,30 +135,7 @@ TEST_CASE("a convolutional network learns on every mesh what PyTorch learns on o
     CAPTURE(to_string(sizes));
     on_mesh(sizes, [](Ranks& ranks) {
       Network model(Convolutional{}, ranks, Seed{1}, images);
-      std::vector<std::pair<std::string, Shape>> parameters;
-      model.visit_parameters([&](auto& one) { parameters.emplace_back(one.name, one.spec.shape); });
-      for (std::size_t i = 0; i < parameters.size(); ++i) {
-        auto whole =
-            made<Invariant>(static_cast<std::int64_t>(i) + 1, parameters[i].second, ranks.place());
-        for (std::size_t k = 0; k < whole.size(); ++k) whole[k] /= 2;
-        model.set(parameters[i].first, whole.view());
-      }
-      Optimizer optimizer(model, Sgd{.learning_rate = 0.05, .momentum = 0.9});
-      const CrossEntropy loss{.label_smoothing = 0.1};
-      Numbers losses, norms;
-      for (std::int64_t step = 0; step < 3; ++step) {
-        const auto x = made<Whole>(20 + step, images, ranks.place());
-        for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
-        Step one(optimizer, 7, {.clip_norm = 0.5});
-        losses.push_back(one.add(x.view(), labels_of_step(step, ranks.place()).view(), loss));
-        norms.push_back(*one.finish().norm);
-        check_counts(ranks, plan_step(model, images, loss, {.clip_norm = 0.5}));
-      }
-      // made by tests/witness/make_mesh.py
-      CHECK(largest_difference(losses, Numbers{5.5127910524724122, 3.5581513721954288,
-                                               3.9190451594373332}) < 1e-13);
-      CHECK(largest_difference(
-                norms, Numbers{19.709116423828554, 11.05829628133136, 14.608949518156443}) < 1e-12);
+      check_learns_as_pytorch<Whole>(model);
       Numbers sums;
       for (const char* name : {"0.weight", "1.weight", "3.weight", "6.bias", "9.weight", "11.bias"})
         sums.push_back(sum_of_squares(model, name));

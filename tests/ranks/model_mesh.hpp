@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
@@ -16,6 +18,7 @@
 #include "shardwise/testing/calls.hpp"
 #include "shardwise/train/held_alike.hpp"
 #include "support/filled.hpp"
+#include "support/largest_difference.hpp"
 #include "witness/formula.hpp"
 
 namespace testing::on_meshes {
@@ -111,8 +114,7 @@ inline void check_counts(Ranks& ranks, const Plan& plan) {
        {&plan.forward, &plan.loss, &plan.backward, &plan.settle, &plan.finish, &plan.update})
     for (const Collective& one : *part) all.add(one);
   for (const MeshAxis axis : mesh_axes) {
-    const auto log = ranks.along(axis).log();
-    const std::vector<CountedCall> mine(log.begin(), log.end());
+    const std::vector<CountedCall> mine = ranks.along(axis).log();
     const auto planned = planned_calls<Counting>(all, ranks.sizes(), axis);
     if (ranks.sizes()[axis] == 1 && planned.empty()) continue;  // may share a group with another
     REQUIRE(mine.size() == planned.size());
@@ -134,6 +136,36 @@ bool replicas_are_equal(M& model, Ranks& ranks) {
   }
   compare_held(model);
   return largest == smallest;
+}
+
+/// Three steps of a model of the network of tests/witness/make_mesh.py, whose images lie as X.
+template <Layout X, class M>
+void check_learns_as_pytorch(M& model) {
+  Ranks& ranks = model.ranks();
+  std::vector<std::pair<std::string, Shape>> parameters;
+  model.visit_parameters([&](auto& one) { parameters.emplace_back(one.name, one.spec.shape); });
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    auto whole =
+        made<Invariant>(static_cast<std::int64_t>(i) + 1, parameters[i].second, ranks.place());
+    for (std::size_t k = 0; k < whole.size(); ++k) whole[k] /= 2;
+    model.set(parameters[i].first, whole.view());
+  }
+  Optimizer optimizer(model, Sgd{.learning_rate = 0.05, .momentum = 0.9});
+  const CrossEntropy loss{.label_smoothing = 0.1};
+  Numbers losses, norms;
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const auto x = made<X>(20 + step, images, ranks.place());
+    for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+    Step one(optimizer, 7, {.clip_norm = 0.5});
+    losses.push_back(one.add(x.view(), labels_of_step(step, ranks.place()).view(), loss));
+    norms.push_back(*one.finish().norm);
+    check_counts(ranks, plan_step(model, images, loss, {.clip_norm = 0.5}));
+  }
+  // made by tests/witness/make_mesh.py
+  CHECK(largest_difference(
+            losses, Numbers{5.5127910524724122, 3.5581513721954288, 3.9190451594373332}) < 1e-13);
+  CHECK(largest_difference(
+            norms, Numbers{19.709116423828554, 11.05829628133136, 14.608949518156443}) < 1e-12);
 }
 
 }  // namespace testing::on_meshes

@@ -38,6 +38,7 @@
 #include "support/error_of.hpp"
 #include "support/file_tensors.hpp"
 #include "support/messages.hpp"
+#include "support/no_sums.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace shardwise;
@@ -714,14 +715,6 @@ constexpr std::array in_small{CutPlace{1}, CutPlace{2}};
 /// Of three stages that share parameters, the first of two ranks has two.
 constexpr std::array apart{CutPlace{1}, CutPlace{2}, CutPlace{3}};
 
-struct NoSums final : SumsMeanwhile {
-  void begin() override {}
-  void written(std::span<const ParameterSlot>) override {}
-  void end() override {}
-  void discard() noexcept override {}
-  bool is_of(const void*) const override { return true; }
-};
-
 /// What each of three stages says to f(stage, optimizer, micro-batches, whether it is the last).
 /// The second has no parameters, and the others have the same.
 template <class F>
@@ -767,7 +760,7 @@ TEST_CASE("a step that one rank refuses is begun by none") {
     if (is_last) batches.targets.push_back(whole[0]);
     CHECK(contains(error_of(step), is_last ? "shape_error: " : "collective_error: rank 2: "));
     batches.targets = whole;
-    NoSums sums;
+    testing::NoSums sums;
     options.overlap = &sums;
     CHECK(contains(error_of(step), "pipeline: the schedule decides when a stage goes backward"));
     options.overlap = nullptr;

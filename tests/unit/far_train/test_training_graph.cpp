@@ -16,6 +16,7 @@
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/training_graph.hpp"
+#include "support/no_sums.hpp"
 #include "unit/far_train/machine.hpp"
 #include "unit/far_train/ten_steps.hpp"
 
@@ -281,13 +282,7 @@ TEST_CASE("what a launch refuses, it refuses before it does anything") {
           TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
                         {.scaler = &scaler});
         }).find("a loss scaler decides on the host") != std::string::npos);
-  struct NoSums final : SumsMeanwhile {
-    void begin() override {}
-    void written(std::span<const ParameterSlot>) override {}
-    void end() override {}
-    void discard() noexcept override {}
-    bool is_of(const void*) const override { return true; }
-  } sums;
+  NoSums sums;
   CHECK(message_of([&] {
           TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
                         {.overlap = &sums});

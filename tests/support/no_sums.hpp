@@ -1,0 +1,20 @@
+#pragma once
+// An option `overlap` of steps for what refuses it.
+
+#include <span>
+
+#include "shardwise/model/parameter_layout.hpp"
+#include "shardwise/train/step.hpp"
+
+namespace testing {
+
+/// Sums nothing, and is of any model.
+struct NoSums final : shardwise::SumsMeanwhile {
+  void begin() override {}
+  void written(std::span<const shardwise::ParameterSlot>) override {}
+  void end() override {}
+  void discard() noexcept override {}
+  bool is_of(const void*) const override { return true; }
+};
+
+}  // namespace testing
