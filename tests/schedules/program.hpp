@@ -59,9 +59,24 @@ inline Program random_program(std::uint64_t seed) {
   return p;
 }
 
+template <class C>
 struct Group {
-  shardwise::ThreadCommunicator ranks;
+  C ranks;
   std::vector<int> members;  ///< in the world
+};
+
+/// Where ranks on the host have their values. Each call is done when it returns.
+struct OnHost {
+  static constexpr bool sends_wait = false;
+  static void fill(Values& values, float value) { std::fill(values.begin(), values.end(), value); }
+  static void finish() {}
+};
+
+/// Values are not freed while work on them is under way.
+template <class Place>
+struct Finish {
+  Place& place;
+  ~Finish() { place.finish(); }
 };
 
 inline void expect(bool right) {
@@ -69,7 +84,8 @@ inline void expect(bool right) {
 }
 
 /// One collective with values that tell rank and step. `extra` elements make the call another one.
-inline void collective(Group& group, unsigned kind, int step, std::size_t extra) {
+template <class C, class Place>
+void collective(Group<C>& group, Place& place, unsigned kind, int step, std::size_t extra) {
   constexpr std::size_t sizes[] = {1, 10, 600, 1300};  // copied and read in place
   const std::size_t n = sizes[kind / 5 % 4] + extra;
   const std::size_t size = group.members.size();
@@ -79,50 +95,68 @@ inline void collective(Group& group, unsigned kind, int step, std::size_t extra)
   };
   float sum = 0;
   for (const int rank : group.members) sum += value(rank);
-  const float mine = value(group.members[static_cast<std::size_t>(group.ranks.rank())]);
   const std::vector<std::size_t> counts(size, n);
-  Values in(n, mine), out(n);
+  Values in(kind % 5 == 2 ? n * size : n), out(kind % 5 == 1 ? n * size : n);
+  const Finish<Place> at_end{place};
+  place.fill(in, value(group.members[static_cast<std::size_t>(group.ranks.rank())]));
+  const auto reuse_input = [&] {
+    place.fill(in, -1);
+    place.finish();
+  };
   switch (kind % 5) {
     case 0:
-      group.ranks.all_reduce<float>(in, out);
+      group.ranks.template all_reduce<float>(in, out);
+      reuse_input();
       return expect(all(out, sum));
     case 1:
-      out.resize(n * size);
-      group.ranks.all_gather<float>(in, out, counts);
+      group.ranks.template all_gather<float>(in, out, counts);
+      reuse_input();
       for (std::size_t i = 0; i < out.size(); ++i) expect(out[i] == value(group.members[i / n]));
       return;
     case 2:
-      in.assign(n * size, mine);
-      group.ranks.reduce_scatter<float>(in, out, counts);
+      group.ranks.template reduce_scatter<float>(in, out, counts);
+      reuse_input();
       return expect(all(out, sum));
     case 3:
-      group.ranks.broadcast<float>(in, static_cast<int>(size) - 1);
+      group.ranks.template broadcast<float>(in, static_cast<int>(size) - 1);
+      place.finish();
       return expect(all(in, value(group.members.back())));
     default:
       return group.ranks.barrier();
   }
 }
 
-inline Group halves(Group& group, int me) {
-  Group half{group.ranks.split(me % 2, me), {}};
+template <class C>
+Group<C> halves(Group<C>& group, int me) {
+  Group<C> half{group.ranks.split(me % 2, me), {}};
   for (const int rank : group.members)
     if (rank % 2 == me % 2) half.members.push_back(rank);
   return half;
 }
 
-/// To the next rank, from the one before.
-inline void message(shardwise::ThreadCommunicator& world, std::size_t n, int step) {
+/// To the next rank, from the one before. Where sends wait, one rank begins with its receive.
+template <class C, class Place>
+void message(C& world, Place& place, std::size_t n, int step) {
   const float value = 1.f + static_cast<float>(step);
   const int ranks = world.size();
-  Values out(n, value), in(n);
-  world.send<float>(out, (world.rank() + 1) % ranks, step);
-  world.receive<float>(in, (world.rank() + ranks - 1) % ranks, step);
-  expect(in == out);
+  Values out(n), in(n);
+  const Finish<Place> at_end{place};
+  place.fill(out, value);
+  const auto receive = [&] {
+    world.template receive<float>(in, (world.rank() + ranks - 1) % ranks, step);
+  };
+  const bool receives_first = Place::sends_wait && world.rank() == 0;
+  if (receives_first) receive();
+  world.template send<float>(out, (world.rank() + 1) % ranks, step);
+  if (!receives_first) receive();
+  place.finish();
+  expect(in == Values(n, value));
 }
 
 inline constexpr std::chrono::milliseconds timeout{1000};
 
-inline void be_at_fault(Fault fault, shardwise::ThreadCommunicator& world) {
+template <class C>
+void be_at_fault(Fault fault, C& world) {
   constexpr int tag_of_no_message = 99;
   float nothing = 0;
   switch (fault) {
@@ -131,8 +165,8 @@ inline void be_at_fault(Fault fault, shardwise::ThreadCommunicator& world) {
     case Fault::leaves:
       throw Left();
     case Fault::awaits_nothing:
-      return world.receive<float>({&nothing, 1}, (world.rank() + 1) % world.size(),
-                                  tag_of_no_message);
+      return world.template receive<float>({&nothing, 1}, (world.rank() + 1) % world.size(),
+                                           tag_of_no_message);
     case Fault::stays_away:
       return sim::this_thread::sleep_for(timeout + timeout / 2);
     case Fault::none:
@@ -142,23 +176,24 @@ inline void be_at_fault(Fault fault, shardwise::ThreadCommunicator& world) {
 }
 
 /// What one rank does. All ranks draw the same calls. The last one needs every rank.
-inline void run(const Program& p, shardwise::ThreadCommunicator& world) {
+template <class C, class Place>
+void run(const Program& p, C& world, Place& place) {
   std::minstd_rand random(static_cast<std::minstd_rand::result_type>(p.seed + 7));
   random.discard(2);
-  std::vector<Group> groups{{world, {}}};
+  std::vector<Group<C>> groups{{world, {}}};
   for (int rank = 0; rank < p.ranks; ++rank) groups[0].members.push_back(rank);
   for (int step = 0; step < p.steps; ++step) {
     const auto kind = static_cast<unsigned>(random() / 16);
     const auto act = random() / 16 % 10;
-    Group& group = groups[random() / 16 % groups.size()];
+    Group<C>& group = groups[random() / 16 % groups.size()];
     const bool at_fault = world.rank() == p.culprit && step == p.moment;
     if (at_fault) be_at_fault(p.fault, world);
     if (act < 2 && groups.size() < 3)
       groups.push_back(halves(group, world.rank()));
     else if (act == 2)
-      message(world, kind % 40, step);
+      message(world, place, kind % 40, step);
     else
-      collective(group, kind, step, at_fault && p.fault == Fault::differs ? 1 : 0);
+      collective(group, place, kind, step, at_fault && p.fault == Fault::differs ? 1 : 0);
   }
   world.barrier();
 }
