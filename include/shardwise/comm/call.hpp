@@ -82,14 +82,14 @@ inline std::string text_without_mark(const Call& call) {
                                reduces ? ", " : "", name(call.dtype), ", ", call.elements,
                                call.elements == 1 ? " element" : " elements",
                                call.counts.empty() ? "" : " in counts"});
-  for (const std::size_t count : call.counts) text += sentence({" ", count});
+  for (const std::size_t count : call.counts) append(text, {" ", count});
   if (call.operation == Operation::send || call.operation == Operation::receive) {
     const char* partner = call.operation == Operation::send ? ", to " : ", from ";
     return sentence({text, partner, call.root, ", tag ", call.tag, ")"});
   }
-  if (call.root >= 0) text += sentence({", root ", call.root});
-  if (call.axis > 0 || call.to_axis >= 0) text += sentence({", axis ", call.axis});
-  if (call.to_axis >= 0) text += sentence({" to axis ", call.to_axis});
+  if (call.root >= 0) append(text, {", root ", call.root});
+  if (call.axis > 0 || call.to_axis >= 0) append(text, {", axis ", call.axis});
+  if (call.to_axis >= 0) append(text, {" to axis ", call.to_axis});
   return sentence({text, ")"});
 }
 

@@ -46,7 +46,7 @@ struct Machines {
       names.push_back(name);
       ranks.emplace_back();
     }
-    ranks[i] += sentence({" ", rank});
+    append(ranks[i], {" ", rank});
   }
 };
 
@@ -56,7 +56,7 @@ inline std::string place_text(const MeshPlace& place) {
   std::string text;
   for (const MeshAxis axis : mesh_axes)
     if (axis != MeshAxis::tensor && place[axis].size > 1)
-      text += sentence({text.empty() ? "" : ", ", name(axis), " ", place[axis].rank});
+      append(text, {text.empty() ? "" : ", ", name(axis), " ", place[axis].rank});
   return text.empty() ? "all ranks" : text;
 }
 
@@ -78,7 +78,7 @@ inline std::string describe_mesh(const mesh& sizes, const MeshOrder& order,
     }
     lines += place_text(place) + ": ";
     for (std::size_t i = 0; i < mine.names.size(); ++i)
-      lines += sentence({i == 0 ? "" : ", ", mine.names[i], mine.ranks[i]});
+      append(lines, {i == 0 ? "" : ", ", mine.names[i], mine.ranks[i]});
     lines += '\n';
     spanning += mine.names.size() > 1 ? 1 : 0;
   }
@@ -86,13 +86,13 @@ inline std::string describe_mesh(const mesh& sizes, const MeshOrder& order,
       sentence({"mesh ", sizes, ": ", sizes.size(), sizes.size() == 1 ? " rank" : " ranks", " on ",
                 all.names.size(), all.names.size() == 1 ? " machine\n" : " machines\n", lines});
   if (spanning > 0)
-    text += sentence({"warning: ", spanning, " of ", groups, groups == 1 ? " group" : " groups",
-                      " along tensor ", spanning == 1 ? "spans" : "span",
-                      " machines, so its sums of every layer cross the network. Start a multiple "
-                      "of ",
-                      sizes.tensor,
-                      " ranks on each machine, one machine after another, and "
-                      "let the order of ranks end with tensor\n"});
+    append(text, {"warning: ", spanning, " of ", groups, groups == 1 ? " group" : " groups",
+                  " along tensor ", spanning == 1 ? "spans" : "span",
+                  " machines, so its sums of every layer cross the network. Start a multiple "
+                  "of ",
+                  sizes.tensor,
+                  " ranks on each machine, one machine after another, and "
+                  "let the order of ranks end with tensor\n"});
   return text;
 }
 

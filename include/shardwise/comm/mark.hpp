@@ -149,10 +149,9 @@ inline std::string batch_or_phase(const Mark& mark) {
 /// The place in the model: "0/3: RowParallelLinear, backward"; empty outside of models.
 inline std::string place_in_model(const Mark& mark) {
   std::string text;
-  for (std::size_t i = 0; i < mark.numbers(); ++i)
-    text += sentence({i == 0 ? "" : "/", mark.path[i]});
+  for (std::size_t i = 0; i < mark.numbers(); ++i) append(text, {i == 0 ? "" : "/", mark.path[i]});
   if (mark.depth > Mark::most_numbers) text += "/...";
-  if (mark.part != nullptr) text += sentence({text.empty() ? "" : ": ", mark.part(), ", "});
+  if (mark.part != nullptr) append(text, {text.empty() ? "" : ": ", mark.part(), ", "});
   return text.append(name(mark.phase));
 }
 

@@ -75,8 +75,8 @@ inline std::string to_string(const mesh& sizes) {
   std::string text;
   for (const MeshAxis axis : mesh_axes)
     if (sizes[axis] != 1)
-      text += detail::sentence({text.empty() ? "" : ",", name(axis), "=",
-                                sizes[axis] == mesh::rest ? "*" : std::to_string(sizes[axis])});
+      detail::append(text, {text.empty() ? "" : ",", name(axis), "=",
+                            sizes[axis] == mesh::rest ? "*" : std::to_string(sizes[axis])});
   return text.empty() ? "tensor=1" : text;
 }
 
@@ -144,8 +144,7 @@ using MeshOrder = std::array<MeshAxis, mesh_axes.size()>;
 /// "pipeline, replica, data, context, tensor".
 inline std::string to_string(const MeshOrder& order) {
   std::string text;
-  for (const MeshAxis axis : order)
-    text += detail::sentence({text.empty() ? "" : ", ", name(axis)});
+  for (const MeshAxis axis : order) detail::append(text, {text.empty() ? "" : ", ", name(axis)});
   return text;
 }
 
@@ -168,7 +167,7 @@ inline std::string to_string(const MeshPlace& place) {
   std::string text;
   for (const MeshAxis axis : mesh_axes)
     if (place[axis].size != 1)
-      text += detail::sentence({text.empty() ? "" : ", ", place[axis], " along ", name(axis)});
+      detail::append(text, {text.empty() ? "" : ", ", place[axis], " along ", name(axis)});
   return text.empty() ? to_string(Place{}) : text;
 }
 

@@ -17,51 +17,76 @@ concept Words = requires(const T& value, void (&take)(std::string_view)) {
   take(value);
 };
 
-/// A number; a single character is none.
+/// A whole number; a single character is none.
 template <class T>
-concept Numeric = std::is_arithmetic_v<T> && !std::same_as<T, char>;
+concept Whole = std::is_integral_v<T> && !std::same_as<T, char>;
 
 /// A type that a sentence can contain: text, numbers, and types with their own `to_string`.
 template <class T>
-concept Sayable = Words<T> || Numeric<T> || requires(const T& value) {
+concept Sayable = Words<T> || Whole<T> || std::is_floating_point_v<T> || requires(const T& value) {
   { to_string(value) } -> std::same_as<std::string>;
 };
 
 /// A piece of a sentence. It refers to its value, and is valid during the call that it is made for.
 class Piece {
  public:
-  Piece(const char* words) noexcept : what_(words), add_(add_words) {}
+  Piece(const char* words) noexcept : what_{.object = words}, add_(add_words) {}
+  template <Whole T>
+  Piece(T number) noexcept {
+    if constexpr (std::is_signed_v<T>) {
+      what_.number = number;
+      add_ = add_number;
+    } else {
+      what_.natural = number;
+      add_ = add_natural;
+    }
+  }
   template <Sayable T>
-  Piece(const T& value) noexcept : what_(&value), add_(add_value<T>) {}
+  requires(!Whole<T>) Piece(const T& value)
+  noexcept : what_{.object = &value}, add_(add_value<T>) {}
 
   void add_to(std::string& text) const { add_(text, what_); }
 
  private:
-  static void add_words(std::string& text, const void* what) {
-    text += static_cast<const char*>(what);
+  union What {
+    const void* object;
+    long long number;
+    unsigned long long natural;
+  };
+
+  static void add_words(std::string& text, What what) {
+    text += static_cast<const char*>(what.object);
   }
+  static void add_number(std::string& text, What what) { text += std::to_string(what.number); }
+  static void add_natural(std::string& text, What what) { text += std::to_string(what.natural); }
 
   template <class T>
-  static void add_value(std::string& text, const void* what) {
-    const T& value = *static_cast<const T*>(what);
+  static void add_value(std::string& text, What what) {
+    const T& value = *static_cast<const T*>(what.object);
     if constexpr (Words<T>)
       text += std::string_view(value);
-    else if constexpr (Numeric<T>)
+    else if constexpr (std::is_floating_point_v<T>)
       text += std::to_string(value);
     else
       text += to_string(value);
   }
 
-  const void* what_;
-  void (*add_)(std::string&, const void*);
+  What what_;
+  void (*add_)(std::string&, What);
 };
+
+/// `append(text, {" of ", size})` adds " of 4" to the text.
+[[gnu::noinline, gnu::cold]] inline void append(std::string& text,
+                                                std::initializer_list<Piece> pieces) {
+  for (const Piece& piece : pieces) piece.add_to(text);
+}
 
 /// `sentence({"rank ", 2, " of ", size})` is "rank 2 of 4". Never inlined: with string
 /// concatenation at every place that can throw, errors would cost more compile time than the work
 /// itself.
 [[gnu::noinline, gnu::cold]] inline std::string sentence(std::initializer_list<Piece> pieces) {
   std::string text;
-  for (const Piece& piece : pieces) piece.add_to(text);
+  append(text, pieces);
   return text;
 }
 

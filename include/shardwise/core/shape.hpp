@@ -160,10 +160,10 @@ class Shape {
 inline std::string to_string(const Shape& shape) {
   std::string text = "[";
   for (const Dim& dim : shape) {
-    text += detail::sentence({text.size() > 1 ? ", " : "", name(dim.axis), " "});
+    detail::append(text, {text.size() > 1 ? ", " : "", name(dim.axis), " "});
     text += dim.known() ? std::to_string(dim.units) : "?";
-    if (dim.grain != 1) text += detail::sentence({"*", dim.grain});
-    if (dim.readers != 1) text += detail::sentence({" read by ", dim.readers});
+    if (dim.grain != 1) detail::append(text, {"*", dim.grain});
+    if (dim.readers != 1) detail::append(text, {" read by ", dim.readers});
   }
   return detail::sentence({text, "]"});
 }

@@ -250,10 +250,9 @@ template <AttentionForm Form>
 struct NameOf<Attend<Form>> {
   static std::string name() {
     std::string text = Form.causal ? "Attend<causal" : "Attend<all";
-    if (Form.readers > 1)
-      text += detail::sentence({", ", detail::size_name(Form.readers), " readers"});
-    if (Form.window > 0) text += detail::sentence({", window ", Form.window});
-    if (Form.dropped > 0) text += detail::sentence({", dropout ", Form.dropped, "/", Form.of});
+    if (Form.readers > 1) detail::append(text, {", ", detail::size_name(Form.readers), " readers"});
+    if (Form.window > 0) detail::append(text, {", window ", Form.window});
+    if (Form.dropped > 0) detail::append(text, {", dropout ", Form.dropped, "/", Form.of});
     return text + '>';
   }
 };

@@ -59,7 +59,7 @@ inline std::string element_text(const Shape& shape, std::size_t number) {
   for (std::size_t i = 0; i < shape.rank(); ++i) {
     const std::size_t index = number / shape.elements(i + 1, shape.rank()) % shape[i].extent();
     const auto axis = shape[i].axis == Axis::batch ? std::string_view("row") : name(shape[i].axis);
-    text += sentence({text.empty() ? "" : ", ", axis, " ", index});
+    append(text, {text.empty() ? "" : ", ", axis, " ", index});
   }
   return text;
 }

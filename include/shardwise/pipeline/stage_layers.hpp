@@ -171,7 +171,7 @@ struct NameOf<detail::StageLayers<L, Range>> {
   /// As NameOf says.
   static std::string name() {
     std::string text = detail::sentence({name_of<L>(), " from part ", Range.begin.part});
-    if (Range.begin.block > 0) text += detail::sentence({", block ", Range.begin.block, ","});
+    if (Range.begin.block > 0) detail::append(text, {", block ", Range.begin.block, ","});
     return text + " on";
   }
 };

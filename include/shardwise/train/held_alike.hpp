@@ -145,10 +145,10 @@ void require_alike(M& model, const HeldAlike& held) {
   reduce_marks(ranks, all, Reduction::sum);
   std::string text;
   for (std::size_t i = 0; i < named; ++i) {
-    text += sentence(
-        {text.empty() ? "" : "; ", held.names[some[i]], " of ", other_ranks(&all[i * size], size)});
+    append(text, {text.empty() ? "" : "; ", held.names[some[i]], " of ",
+                  other_ranks(&all[i * size], size)});
   }
-  if (some.size() > named) text += sentence({" and ", some.size() - named, " more"});
+  if (some.size() > named) append(text, {" and ", some.size() - named, " more"});
   throw collective_error(
       {"before step ", model.step(),
        " ranks hold other numbers of what they must hold alike: ", text,

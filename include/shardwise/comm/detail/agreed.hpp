@@ -22,8 +22,8 @@ void require_agreed(const std::vector<T>& all, std::string_view what) {
   if (groups.size() == 1) return;
   std::string text;
   for (const SomeRanks& group : groups)
-    text += sentence({text.empty() ? "" : ", ", ranks_text(group),
-                      group.size() == 1 ? " has " : " have ", all[group[0]]});
+    append(text, {text.empty() ? "" : ", ", ranks_text(group),
+                  group.size() == 1 ? " has " : " have ", all[group[0]]});
   throw collective_error({"ranks disagree on ", what, ": ", text, "; give all ranks the same one"});
 }
 

@@ -69,8 +69,8 @@ CheckLevel agreed_checks(std::size_t ranks, Chosen chosen) {
   std::string text;
   bool by_variable = false;
   for (const SomeRanks& group : groups) {
-    text += sentence({text.empty() ? "" : ", ", ranks_text(group),
-                      group.size() == 1 ? " has " : " have ", chosen(group[0])});
+    append(text, {text.empty() ? "" : ", ", ranks_text(group),
+                  group.size() == 1 ? " has " : " have ", chosen(group[0])});
     by_variable |= chosen(group[0]).by_variable;
   }
   throw collective_error({"ranks disagree on the level of checks: ", text, "; give ",

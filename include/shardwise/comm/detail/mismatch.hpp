@@ -108,8 +108,8 @@ class Mismatch {
     if (same_place || groups.size() > 1)
       for (const SomeRanks& group : groups) {
         const CallText& call = calls_[group[0]];
-        text += sentence({text.empty() ? "" : "; ", names(group), " called ", call.call.data(),
-                          need_place ? " at " : "", need_place ? call.place.data() : ""});
+        append(text, {text.empty() ? "" : "; ", names(group), " called ", call.call.data(),
+                      need_place ? " at " : "", need_place ? call.place.data() : ""});
       }
     return text + "; all must make the same call";
   }
@@ -140,9 +140,9 @@ class Mismatch {
       if (groups.size() < 2) continue;
       sort_few(groups, has_more);
       const SomeRanks rest = all_but_first(groups);
-      text += sentence({text.empty() ? "" : "; ", names(rest),
-                        rest.size() == 1 ? " was given " : " were given ", thing.name, " than ",
-                        names(groups[0])});
+      append(text, {text.empty() ? "" : "; ", names(rest),
+                    rest.size() == 1 ? " was given " : " were given ", thing.name, " than ",
+                    names(groups[0])});
     }
     if (text.empty()) return text;
     return sentence(
@@ -201,14 +201,14 @@ class Mismatch {
     for (const SomeRanks& group : groups) {
       const Mark& mark = calls_[group[0]].mark;
       const bool the_rest = groups.size() == 2 && group.size() > 1 && !text.empty();
-      text += sentence({text.empty() ? "" : ", ", the_rest ? "the others" : names(group),
-                        !text.empty()      ? ""
-                        : group.size() > 1 ? " are"
-                                           : " is",
-                        mark.step == 0 ? " at no step" : " at step ",
-                        mark.step == 0 ? "" : std::to_string(mark.step)});
+      append(text, {text.empty() ? "" : ", ", the_rest ? "the others" : names(group),
+                    !text.empty()      ? ""
+                    : group.size() > 1 ? " are"
+                                       : " is",
+                    mark.step == 0 ? " at no step" : " at step ",
+                    mark.step == 0 ? "" : std::to_string(mark.step)});
       if (!same_batch && mark.step != 0) text += ", " + batch_or_phase(mark);
-      if (same_step && same_batch) text += sentence({", ", calls_[group[0]].what()});
+      if (same_step && same_batch) append(text, {", ", calls_[group[0]].what()});
     }
     return text;
   }

@@ -71,7 +71,7 @@ struct WaitPlace {
   /// For example "barrier(), collective 3 of ranks 0, 2".
   std::string describe() const {
     std::string text = to_string(*call);
-    if (number != 0) text += sentence({", collective ", number});
+    if (number != 0) append(text, {", collective ", number});
     return text + " of " + ranks_text(group);
   }
 };

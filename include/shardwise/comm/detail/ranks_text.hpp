@@ -12,7 +12,7 @@ namespace shardwise::detail {
 template <class Ranks>
 std::string ranks_text(const Ranks& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) text += sentence({i == 0 ? "" : ", ", ranks[i]});
+  for (std::size_t i = 0; i < ranks.size(); ++i) append(text, {i == 0 ? "" : ", ", ranks[i]});
   return text;
 }
 

@@ -262,7 +262,7 @@ class ThreadWorld {
     std::string all;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       const Rank& rank = ranks_[r];
-      all += sentence({r == 0 ? "rank " : "; rank ", r, " "});
+      append(all, {r == 0 ? "rank " : "; rank ", r, " "});
       if (rank.gone)
         all += rank.how;
       else if (rank.asleep_in != nullptr)
