@@ -43,17 +43,22 @@ void reduce_block(std::span<const T* const> in, std::size_t first, std::size_t c
   }
 }
 
-template <Reduction R, class T>
-void ordered_reduce(std::span<const T* const> in, std::size_t first, std::size_t count,
-                    std::span<T* const> outputs) {
+/// reduce_block for one Reduction.
+template <class T>
+using ReduceBlock = void (*)(std::span<const T* const>, std::size_t, std::size_t, accumulate_t<T>*);
+
+/// The same for each block of the range; compiled once for all reductions.
+template <class T>
+void reduce_blocks(ReduceBlock<T> reduce, std::span<const T* const> in, std::size_t first,
+                   std::size_t count, std::span<T* const> outputs) {
   if constexpr (std::same_as<T, accumulate_t<T>>) {
     // Each element of an input is read before that of the output is written.
-    if (in.size() <= 2 && outputs.size() == 1) return reduce_block<R>(in, first, count, outputs[0]);
+    if (in.size() <= 2 && outputs.size() == 1) return reduce(in, first, count, outputs[0]);
   }
   std::array<accumulate_t<T>, reduction_block> sums;
   for (std::size_t done = 0; done < count; done += reduction_block) {
     const std::size_t n = std::min(reduction_block, count - done);
-    reduce_block<R>(in, first + done, n, sums.data());
+    reduce(in, first + done, n, sums.data());
     for (T* out : outputs)
       for (std::size_t i = 0; i < n; ++i) out[done + i] = static_cast<T>(sums[i]);
   }
@@ -70,11 +75,14 @@ void ordered_sum(std::span<const T* const> in, std::size_t first, std::size_t co
                  std::span<T* const> outputs, Reduction reduction = Reduction::sum) {
   switch (reduction) {
     case Reduction::sum:
-      return detail::ordered_reduce<Reduction::sum>(in, first, count, outputs);
+      return detail::reduce_blocks<T>(detail::reduce_block<Reduction::sum, T>, in, first, count,
+                                      outputs);
     case Reduction::max:
-      return detail::ordered_reduce<Reduction::max>(in, first, count, outputs);
+      return detail::reduce_blocks<T>(detail::reduce_block<Reduction::max, T>, in, first, count,
+                                      outputs);
     case Reduction::min:
-      return detail::ordered_reduce<Reduction::min>(in, first, count, outputs);
+      return detail::reduce_blocks<T>(detail::reduce_block<Reduction::min, T>, in, first, count,
+                                      outputs);
   }
 }
 

@@ -65,13 +65,15 @@ class Buffer {
   Buffer& operator=(const Buffer& other) noexcept { return *this = Buffer(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     if (this == &other) return *this;
-    release();
+    if (block_ != nullptr) release();
     block_ = other.block_;
     other.block_ = nullptr;
     return *this;
   }
   ///@}
-  ~Buffer() { release(); }
+  ~Buffer() {
+    if (block_ != nullptr) release();
+  }
 
   /// Null for a default-made buffer.
   void* data() const noexcept { return block_ == nullptr ? nullptr : block_->bytes; }
@@ -98,7 +100,8 @@ class Buffer {
   };
 
   explicit Buffer(Block* block) noexcept : block_(block) {}
-  inline void release() noexcept;
+  /// Drops the share that it has. Not inlined at the many places where buffers end.
+  [[gnu::noinline]] inline void release() noexcept;
 
   Block* block_ = nullptr;
 };
@@ -253,7 +256,7 @@ class Pool {
 };
 
 inline void Buffer::release() noexcept {
-  if (block_ != nullptr && --block_->shares == 0) Pool::hand_in(block_);
+  if (--block_->shares == 0) Pool::hand_in(block_);
 }
 
 }  // namespace shardwise
