@@ -8,7 +8,6 @@
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layout/global_runs.hpp"
-#include "shardwise/layout/view.hpp"
 
 namespace shardwise {
 
@@ -109,10 +108,12 @@ struct NormalValues {
   }
 };
 
-/// Sets the elements of runs to numbers of the stream; compiled once for all layouts.
+/// Fills a rank's part of a parameter, in the backend's memory; `runs` are its runs in the whole
+/// one. Element i of the global tensor is number i of the stream, so every split of it has the same
+/// values, and no rank draws numbers of another rank's part.
 template <class B, class T>
-void initialize_runs(B& backend, const GlobalRuns& runs, T* values, const Initializer& initial,
-                     const RandomStream& stream) {
+void initialize(B& backend, const GlobalRuns& runs, T* values, const Initializer& initial,
+                const RandomStream& stream) {
   switch (initial.kind) {
     case Initializer::Kind::constant:
       fill(backend, values, runs.count * runs.length,
@@ -128,15 +129,5 @@ void initialize_runs(B& backend, const GlobalRuns& runs, T* values, const Initia
 }
 
 }  // namespace detail
-
-/// Fills a rank's part of a parameter, in the backend's memory. Element i of the global tensor is
-/// number i of the stream, so every split of it has the same values, and no rank draws numbers of
-/// another rank's part.
-template <class B, class T, Layout Stored>
-void initialize(B& backend, View<T, Stored> parameter, const Initializer& initial,
-                const RandomStream& stream) {
-  detail::initialize_runs(backend, detail::global_runs(parameter), parameter.data(), initial,
-                          stream);
-}
 
 }  // namespace shardwise

@@ -28,19 +28,26 @@ struct GlobalRuns {
   constexpr std::uint64_t global(std::size_t i) const { return begin(i / length) + i % length; }
 };
 
-/// The runs of a tensor; global elements count from `first` on.
-template <class T, Layout L, class E>
-constexpr GlobalRuns global_runs(const View<T, L, E>& view, std::uint64_t first = 0) {
+/// The runs of the part that the rank at `place` holds of a tensor of this shape in layout L;
+/// global elements count from `first` on.
+template <Layout L>
+constexpr GlobalRuns global_runs(const Shape& whole, const place_t<L>& place,
+                                 std::uint64_t first = 0) {
   if constexpr (SplitLayout<L>) {
-    const Shape& whole = view.global();
     const std::size_t axis = split_position<L>(whole);
     const std::size_t inner = whole.elements(axis + 1, whole.rank());
-    const Interval block = local_block<L>(whole, view.place());
+    const Interval block = local_block<L>(whole, place);
     return {whole.elements(0, axis), block.size * inner, first + block.offset * inner,
             whole[axis].extent() * inner};
   } else {
-    return {1, view.size(), first, 0};
+    return {1, local_shape<L>(whole, place).elements(), first, 0};
   }
+}
+
+/// Those of a view.
+template <class T, Layout L, class E>
+constexpr GlobalRuns global_runs(const View<T, L, E>& view, std::uint64_t first = 0) {
+  return global_runs<L>(view.global(), view.place(), first);
 }
 
 /// The same runs, without gaps so far, if each sample, of `here` elements, is a part of one of

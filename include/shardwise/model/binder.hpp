@@ -86,6 +86,7 @@ template <class Use, class Context>
 void list(Binder<Context>& binder, const std::string& path, const ParameterSpec& spec,
           const ParameterSlot& slot, std::uint64_t ordinal, std::uint64_t number) {
   binder.parameters.add({sentence({path, spec.name}), spec, slot, ordinal, number,
+                         global_runs<typename Use::stored>(spec.shape, binder.run.place()),
                          &identity_of<parameter_of<Context, Use>>});
 }
 

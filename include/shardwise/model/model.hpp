@@ -387,7 +387,7 @@ class Model : public ModelBase<Ctx> {
         architecture_(given),
         bound_(bind(detail::known_input(architecture_, in))) {
     if constexpr (Base::is_on_mesh) set_outputs(detail::known_input(architecture_, in));
-    this->begin_parameters(Use::trains, ParameterTypes{});
+    this->begin_parameters(Use::trains);
   }
 
   BoundArchitecture bind(const input_shapes& in) {

@@ -225,17 +225,10 @@ class ModelBase {
     }
   }
 
-  /// Allocates the parameters that layers have reserved, and sets their initial values. `Types` is
-  /// the TypeSet of their types.
-  template <class Types>
-  void begin_parameters(bool trains, Types types) {
+  /// Allocates the parameters that layers have reserved, and sets their initial values.
+  void begin_parameters(bool trains) {
     run_.parameters.allocate(run_.backend, run_.pool, trains);
-    parameters_.visit(
-        types,
-        [this](auto& p) {
-          initialize(run_.backend, p.value, p.spec.begins(p.spec.fans), p.initial_stream);
-        },
-        detail::Shown::made);
+    parameters_.begin();
   }
 
   /// The state of this flight.

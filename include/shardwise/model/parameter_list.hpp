@@ -14,7 +14,9 @@
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/core/type_set.hpp"
+#include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/layout/global_runs.hpp"
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/parameter.hpp"
 #include "shardwise/model/parameter_memory.hpp"
@@ -42,6 +44,7 @@ struct ListedParameter {
   ParameterSlot slot;     ///< its place in memory
   std::uint64_t ordinal;  ///< of its layer; selects its initial values
   std::uint64_t number;   ///< in its layer
+  GlobalRuns runs;        ///< of the rank's part in the whole parameter
   const void* type;       ///< `identity_of` the type of its Parameter
 };
 
@@ -98,6 +101,12 @@ void store_shown([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Para
   }
 }
 
+/// The random numbers of its initial values.
+template <class Context>
+RandomStream initial_stream(const Run<Context>& run, const ListedParameter& listed) {
+  return RandomStream(run.seed, listed.ordinal, 0, listed.number);
+}
+
 /// The listed parameter, as a P in this memory.
 template <class P, class Context>
 P shown(const Run<Context>& run, const ListedParameter& listed,
@@ -107,7 +116,7 @@ P shown(const Run<Context>& run, const ListedParameter& listed,
           spec,
           {memory.value, spec.shape, run.place()},
           {memory.gradient, spec.shape, run.place()},
-          RandomStream(run.seed, listed.ordinal, 0, listed.number),
+          initial_stream(run, listed),
           listed.slot};
 }
 
@@ -134,6 +143,16 @@ class ParameterList {
 
   /// Adds one to the end.
   void add(ListedParameter&& one) { all_.add(std::move(one)); }
+
+  /// Sets all of them to their initial values.
+  void begin() {
+    for (const ListedParameter& one : all_) {
+      const ShownMemory<Context> memory = shown_memory(run_, one.slot, Shown::made);
+      initialize(run_.backend, one.runs, memory.value, one.spec.begins(one.spec.fans),
+                 initial_stream(run_, one));
+      store_shown(run_, one.slot, memory);
+    }
+  }
 
   /// Calls f with every parameter in its type, one of Ps.
   template <class F, class... Ps>

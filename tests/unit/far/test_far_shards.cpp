@@ -107,7 +107,8 @@ TEST_CASE("initial values") {
   using Kind = Initializer::Kind;
   for (const Kind kind : {Kind::constant, Kind::uniform, Kind::normal}) {
     const auto fill = [=](auto& backend, auto parameter) {
-      initialize(backend, parameter, Initializer{kind, 0.3}, RandomStream(Seed{3}, 1, 0));
+      detail::initialize(backend, detail::global_runs(parameter), parameter.data(),
+                         Initializer{kind, 0.3}, RandomStream(Seed{3}, 1, 0));
     };
     check_shards<double, Sharded<Axis::output>>(weight, fill);
     check_shards<bf16, Sharded<Axis::input>>(weight, fill);
