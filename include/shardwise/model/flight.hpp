@@ -121,6 +121,38 @@ struct FlightState {
   bool awaits_parameters = false;  ///< whether `backward_parameters` is to come
 };
 
+/// The flights of a model, each of which stays where it is.
+class Flights {
+ public:
+  FlightState& operator[](std::size_t number) noexcept { return *all_[number]; }
+  std::size_t size() const noexcept { return all_.size(); }
+
+  /// Adds an empty one.
+  FlightState& add() {
+    all_.add(std::make_unique<FlightState>());
+    return *all_.last();
+  }
+
+  /// Whether a batch of another flight than flight 0 went forward and may still go backward.
+  bool other_may_go_backward() const {
+    for (std::size_t i = 1; i < size(); ++i)
+      if (all_[i]->may_go_backward) return true;
+    return false;
+  }
+
+  /// Discards what all their batches have left.
+  void forget() {
+    for (const std::unique_ptr<FlightState>& batch : all_) {
+      batch->parts.forget(0, batch->parts.size());
+      batch->place = {};
+      batch->may_go_backward = batch->awaits_parameters = false;
+    }
+  }
+
+ private:
+  GrowingList<std::unique_ptr<FlightState>> all_;
+};
+
 }  // namespace detail
 
 }  // namespace shardwise

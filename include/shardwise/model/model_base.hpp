@@ -2,10 +2,8 @@
 // What models of one Context have in common, whatever their architecture: memory, parameters, steps
 // and the batches that are under way.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -78,18 +76,12 @@ class ModelBase {
   /// `count` - 1; never fewer than before. A model begins with one flight, which `forward(x)`,
   /// `evaluate` and `backward(dy)` use. Each takes memory for what one forward saves.
   void reserve_flights(std::size_t count) {
-    while (flights_.size() < count) {
-      auto parts = flights_[0].parts.another();
-      flights_.emplace_back().parts = std::move(parts);
-    }
+    while (flights_.size() < count) flights_.add().parts = flights_[0].parts.another();
   }
   /// The number of flights.
   std::size_t flights() const { return flights_.size(); }
   /// Whether a batch of another flight than flight 0 went forward and may still go backward.
-  bool has_other_batches_under_way() const {
-    return std::any_of(flights_.begin() + 1, flights_.end(),
-                       [](const detail::FlightState& batch) { return batch.may_go_backward; });
-  }
+  bool has_other_batches_under_way() const { return flights_.other_may_go_backward(); }
 
   /// Settles gradients in collectives of at most `bytes` bytes, but of at least one element. Every
   /// rank calls it with the same number.
@@ -124,11 +116,7 @@ class ModelBase {
   /// Discards what forward saved and all gradients. Parameters and the step number stay, so the
   /// step can run again.
   void discard_step() {
-    for (detail::FlightState& batch : flights_) {
-      batch.parts.forget(0, batch.parts.size());
-      batch.place = {};
-      batch.may_go_backward = batch.awaits_parameters = false;
-    }
+    flights_.forget();
     next_ = {};
     run_.forget_step();
   }
@@ -203,7 +191,7 @@ class ModelBase {
         outputs_(outputs) {
     run_.seed = seed;
     run_.keep = keep;
-    run_.flight = &flights_.emplace_back();
+    run_.flight = &flights_.add();
     for (std::size_t i = 0; i < outputs; ++i) run_.flight->parts.add();
     if constexpr (is_on_mesh) {
       detail::require_mesh_of_models(name_.text, run_.all_ranks.sizes());
@@ -447,11 +435,11 @@ class ModelBase {
  private:
   detail::ModelName name_;
   std::size_t outputs_;
-  bool knows_rows_ = false;                    // whether the next number is known
-  std::size_t rows_of_inputs_ = 0;             // if they are images, and cut by rows
-  std::size_t rows_of_outputs_ = 0;            // if they are images, and cut by rows
-  std::deque<detail::FlightState> flights_{};  // the first parts of each are the model's outputs
-  detail::BatchPlace next_{};                  // of the batch that begins next
+  bool knows_rows_ = false;          // whether the next number is known
+  std::size_t rows_of_inputs_ = 0;   // if they are images, and cut by rows
+  std::size_t rows_of_outputs_ = 0;  // if they are images, and cut by rows
+  detail::Flights flights_{};        // the first parts of each are the model's outputs
+  detail::BatchPlace next_{};        // of the batch that begins next
 };
 
 }  // namespace shardwise
