@@ -101,7 +101,15 @@ class Buffer {
 
   explicit Buffer(Block* block) noexcept : block_(block) {}
   /// Drops the share that it has. Not inlined at the many places where buffers end.
-  [[gnu::noinline]] inline void release() noexcept;
+  [[gnu::noinline]] void release() noexcept {
+    if (--block_->shares == 0) hand_in(block_);
+  }
+  /// Its pool may lend it again.
+  static void hand_in(Block* block) noexcept {
+    Block*& first = block->owner->free[block->size_class];
+    block->next = first;
+    first = block;
+  }
 
   Block* block_ = nullptr;
 };
@@ -150,7 +158,7 @@ class Pool {
       for (Block* block : blocks_) {
         while (block != nullptr) {
           Block* const next = block->next;
-          hand_in(block);
+          Buffer::hand_in(block);
           block = next;
         }
       }
@@ -244,19 +252,8 @@ class Pool {
     }
   }
 
-  /// Its pool may lend it again.
-  static void hand_in(Block* block) noexcept {
-    Block*& first = block->owner->free[block->size_class];
-    block->next = first;
-    first = block;
-  }
-
   Store blocks_;
   Store on_host_;  // empty if blocks_ are of the host too
 };
-
-inline void Buffer::release() noexcept {
-  if (--block_->shares == 0) Pool::hand_in(block_);
-}
 
 }  // namespace shardwise

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "shardwise/comm/call.hpp"
@@ -49,18 +50,35 @@ struct CallText {
 /// Ranks of a group, by their numbers in it.
 using SomeRanks = GrowingList<std::size_t>;
 
+/// A function of two things, to which this refers: valid during the call that it is made for. So
+/// what takes one is compiled once.
+template <class T>
+class Relation {
+ public:
+  template <class F>
+  Relation(const F& holds)
+      : holds_(&holds), call_([](const void* f, const T& a, const T& b) {
+          return (*static_cast<const F*>(f))(a, b);
+        }) {}
+
+  bool operator()(const T& a, const T& b) const { return call_(holds_, a, b); }
+
+ private:
+  const void* holds_;
+  bool (*call_)(const void*, const T&, const T&);
+};
+
 /// Sorts a few things, and keeps equal ones in order. Every program compiles this, and
 /// std::stable_sort takes the compiler much longer.
-template <class T, class Before>
-void sort_few(GrowingList<T>& things, Before before) {
+template <class T>
+void sort_few(GrowingList<T>& things, std::type_identity_t<Relation<T>> before) {
   for (std::size_t i = 1; i < things.size(); ++i)
     for (std::size_t j = i; j > 0 && before(things[j], things[j - 1]); --j)
       std::swap(things[j], things[j - 1]);
 }
 
 /// The ranks 0 to ranks - 1 in groups of equal ones, in the order of their first members.
-template <class Equal>
-GrowingList<SomeRanks> groups_of_equal(std::size_t ranks, Equal equal) {
+inline GrowingList<SomeRanks> groups_of_equal(std::size_t ranks, Relation<std::size_t> equal) {
   GrowingList<SomeRanks> groups;
   for (std::size_t r = 0; r < ranks; ++r) {
     std::size_t g = 0;
@@ -81,8 +99,7 @@ class Mismatch {
   /// `agree(q, r)` says whether ranks q and r made the same call, in the same place. For example
   /// "rank 0 called all_reduce(...); ranks 1, 2 called barrier()", or "rank 1 is at step 12, the
   /// others at step 11: it left out 0/3: RowParallelLinear, backward".
-  template <class Agree>
-  std::string text(Agree agree) const {
+  std::string text(Relation<std::size_t> agree) const {
     const std::string what = text_of_given();
     return sentence({"ranks disagree in collective ", number_, " of their group of ", ranks_.size(),
                      ": ", what.empty() ? text_of_calls(agree) : what});
@@ -95,8 +112,7 @@ class Mismatch {
     return ranks_text(of_world);
   }
 
-  template <class Agree>
-  std::string text_of_calls(Agree agree) const {
+  std::string text_of_calls(Relation<std::size_t> agree) const {
     std::string text = text_of_places();
     const bool same_place = text.empty();
     const auto by_text = groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
@@ -163,7 +179,9 @@ class Mismatch {
          ": call compare_given_every with the same number on all ranks"});
   }
 
-  static bool has_more(const SomeRanks& a, const SomeRanks& b) { return a.size() > b.size(); }
+  static constexpr auto has_more = [](const SomeRanks& a, const SomeRanks& b) {
+    return a.size() > b.size();
+  };
 
   static SomeRanks all_but_first(const GrowingList<SomeRanks>& groups) {
     SomeRanks rest;
@@ -263,12 +281,11 @@ class Mismatch {
   const CallText* calls_;  // of each of them
 };
 
-/// The text of a Mismatch; `calls` is a list with the CallText of each rank. Empty if there is no
-/// memory.
-template <class Calls, class Agree>
-std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks, const Calls& calls,
-                              Agree agree) noexcept try {
-  return Mismatch(number, ranks, &calls[0]).text(agree);
+/// The text of a Mismatch; `calls` has the CallText of each rank. Empty if there is no memory.
+inline std::string describe_mismatch(std::uint64_t number, std::span<const int> ranks,
+                                     const CallText* calls, Relation<std::size_t> agree) noexcept
+    try {
+  return Mismatch(number, ranks, calls).text(agree);
 } catch (...) {
   return {};
 }

@@ -228,7 +228,7 @@ class Agreement {
     const auto same = [&](std::size_t q, std::size_t r) { return of.calls[q] == of.calls[r]; };
     const std::uint64_t number = of.outbox[0].number;
     const std::vector<CallText> texts = all_call_texts(call);
-    throw collective_error(describe_mismatch(number, world_ranks_, texts, same));
+    throw collective_error(describe_mismatch(number, world_ranks_, texts.data(), same));
   }
 
   template <class F>

@@ -48,7 +48,7 @@ inline void agree(NcclGroup& group, const Call& call) {
   if (agreed) return;
   const std::vector<int> ranks = gathered(group, call, group.settings().world_rank);
   throw collective_error(
-      describe_mismatch(number, ranks, gathered(group, call, CallText(call)), same));
+      describe_mismatch(number, ranks, gathered(group, call, CallText(call)).data(), same));
 }
 
 }  // namespace shardwise::detail::nccl

@@ -207,7 +207,7 @@ class ThreadGroup {
     FixedList<CallText> texts(epoch.ranks());
     for (std::size_t r = 0; r < epoch.ranks(); ++r) texts[r] = CallText(*epoch.slots[r].call);
     return detail::describe_mismatch(
-        members_[static_cast<std::size_t>(rank)].collectives, ranks(), texts,
+        members_[static_cast<std::size_t>(rank)].collectives, ranks(), texts.data(),
         [&](std::size_t q, std::size_t r) { return epoch[q].record == epoch[r].record; });
   } catch (...) {
     return {};
