@@ -93,6 +93,18 @@ constexpr PartBegin local_begin(const MeshLayoutValue& layout, const Shape& glob
   return begin;
 }
 
+/// The number in the whole tensor of a part's element `number`; the part begins at `begin`.
+constexpr std::size_t number_in_whole(const Shape& global, const Shape& local,
+                                      const PartBegin& begin, std::size_t number) {
+  std::size_t in_whole = 0, stride = 1;
+  for (std::size_t i = global.rank(); i-- > 0;) {
+    in_whole += (begin[i] + number % local[i].extent()) * stride;
+    number /= local[i].extent();
+    stride *= global[i].extent();
+  }
+  return in_whole;
+}
+
 }  // namespace detail
 
 /// Position of the axis that L splits. Throws shape_error if the tensor has no such axis.

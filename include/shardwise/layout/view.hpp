@@ -140,6 +140,13 @@ class View {
   place_t<L> place_{};
 };
 
+/// The number in the whole tensor of this rank's element `local`.
+template <class T, Layout L, class E>
+std::size_t number_in_whole(const View<T, L, E>& view, std::size_t local) {
+  return detail::number_in_whole(view.global(), view.local(),
+                                 local_begin<L>(view.global(), view.place()), local);
+}
+
 /// Calls f(global index, local index, length) for every run of local elements that is contiguous in
 /// the global tensor too. It gives local elements their global numbers.
 template <class T, Layout L, class E, class F>

@@ -78,14 +78,13 @@ void require_finite_input(B& backend, Pool& pool, C& ranks, const View<const T, 
     auto* const here = static_cast<T*>(memory.data());
     to_host(backend, input.data(), input.size(), here);
     std::int64_t first = -1;  // twice its number in the whole tensor, and 1 for a NaN; -1: none
-    for_each_global_run(input, [&](std::size_t global, std::size_t local, std::size_t length) {
-      const IsNotFinite<T> is_not_finite{here + local};
-      for (std::size_t i = 0; i < length && first < 0; ++i) {
-        const auto value = static_cast<accumulate_t<T>>(here[local + i]);
-        if (is_not_finite(i) != 0)
-          first = static_cast<std::int64_t>(2 * (global + i) + (value != value ? 1U : 0U));
-      }
-    });
+    const IsNotFinite<T> is_not_finite{here};
+    for (std::size_t i = 0; i < input.size() && first < 0; ++i) {
+      const auto value = static_cast<accumulate_t<T>>(here[i]);
+      if (is_not_finite(i) != 0)
+        first =
+            static_cast<std::int64_t>(2 * number_in_whole(input, i) + (value != value ? 1U : 0U));
+    }
     const std::int64_t rank = ranks.rank();
     const std::int64_t holder = all_reduced(
         backend, pool, ranks, first >= 0 ? rank : std::int64_t{ranks.size()}, Reduction::min);

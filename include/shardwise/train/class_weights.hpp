@@ -89,6 +89,8 @@ void refuse_weights(B& backend, Pool& pool, std::string_view loss, std::string_v
 /// The weights of a loss during one call, with their sum in the backend's memory.
 class WeightsOfCall {
  public:
+  /// None.
+  WeightsOfCall() = default;
   /// throws   argument_error for weights that the backend does not reach, and for one that is
   ///          negative or not finite; a recorded step does not notice one that becomes so later
   template <class Frame>

@@ -66,7 +66,8 @@ struct SoftmaxLoss {
     require_smoothing();
     const auto labels = options.checked_labels<L>(frame, logits, given_labels);
     double divisor = options.known_divisor(frame, logits.global().rows());
-    const WeightsOfCall weights = options.checked_weights(frame);
+    WeightsOfCall weights;
+    if constexpr (Masked) weights = options.checked_weights(frame);
     const auto here =
         part_here<rows_layout_t<L>>(frame.backend(), frame.pool(), labels, logits.place());
     if constexpr (Masked) divisor = options.divisor<L>(frame, labels, here.view(), weights.there());

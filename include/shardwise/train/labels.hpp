@@ -81,16 +81,14 @@ struct IsNoClass {
 template <Layout Along>
 void refuse_labels(std::size_t classes, View<const std::int32_t, Along> labels,
                    std::int64_t ignored) {
-  for_each_global_run(labels, [&](std::size_t global, std::size_t local, std::size_t length) {
-    for (std::size_t i = 0; i < length; ++i) {
-      const IsNoClass is_no_class{labels.data() + local, classes, ignored};
-      if (is_no_class(i) == 0) continue;
-      throw argument_error({"label ", labels[local + i], " of row ", global + i,
-                            " is no class: there are ", classes,
-                            " classes, numbered from 0. Look at the labels, or at the size of the "
-                            "model's last layer"});
-    }
-  });
+  const IsNoClass is_no_class{labels.data(), classes, ignored};
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (is_no_class(i) == 0) continue;
+    throw argument_error({"label ", labels[i], " of row ", number_in_whole(labels, i),
+                          " is no class: there are ", classes,
+                          " classes, numbered from 0. Look at the labels, or at the size of the "
+                          "model's last layer"});
+  }
 }
 
 /// Throws shape_error unless there is one label for each row of `logits`.

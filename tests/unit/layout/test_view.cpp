@@ -126,16 +126,20 @@ TEST_CASE("global runs number the local elements by their place in the global te
         testing::Values numbers(shape.elements());
         for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
         testing::PerRank got(static_cast<std::size_t>(ranks));
+        bool alike = true;
         for (int rank = 0; rank < ranks; ++rank) {
           const View<const float, L> view(static_cast<const float*>(nullptr), shape, {rank, ranks});
           testing::Values& mine = got[static_cast<std::size_t>(rank)];
-          for_each_global_run(view,
-                              [&](std::size_t in_global, std::size_t in_local, std::size_t length) {
-                                CHECK(in_local == mine.size());
-                                for (std::size_t i = 0; i < length; ++i)
-                                  mine.push_back(static_cast<float>(in_global + i));
-                              });
+          for_each_global_run(
+              view, [&](std::size_t in_global, std::size_t in_local, std::size_t length) {
+                CHECK(in_local == mine.size());
+                for (std::size_t i = 0; i < length; ++i) {
+                  alike = alike && number_in_whole(view, in_local + i) == in_global + i;
+                  mine.push_back(static_cast<float>(in_global + i));
+                }
+              });
         }
+        CHECK(alike);
         // Laid out as a sum, too, every rank's elements carry the numbers of the whole tensor.
         testing::Meaning meaning = testing::meaning_of<L>();
         if (meaning.kind == testing::Meaning::Kind::sum)
@@ -167,8 +171,11 @@ TEST_CASE("views over a mesh hold blocks of blocks, each element of the tensor o
       CHECK(part.place() == place_in(sizes, rank));
       std::size_t held = 0;
       for_each_global_run(part.view(), [&](std::size_t in_global, std::size_t, std::size_t length) {
+        for (std::size_t i = 0; i < length; ++i) {
+          CHECK(number_in_whole(part.view(), held + i) == in_global + i);
+          ++times[in_global + i];
+        }
         held += length;
-        for (std::size_t i = 0; i < length; ++i) ++times[in_global + i];
       });
       CHECK(held == part.size());
     }
