@@ -17,15 +17,16 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "shardwise/backend/onednn/onednn.hpp"
+#include "shardwise/comm/begins_collectives.hpp"
+#include "shardwise/comm/check_level.hpp"
+#include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/comm/mpi_ranks.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
-#include "shardwise/comm/wrapped_communicator.hpp"
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
@@ -64,64 +65,66 @@ struct Line {
 
 /// `Inner` over a line. Small sums, those of losses, take no time on it.
 template <class Inner>
-class OverLine : public sw::WrappedCommunicator<OverLine<Inner>, Inner> {
-  using Base = sw::WrappedCommunicator<OverLine, Inner>;
-  static constexpr bool begins = sw::BeginsAllReduce<Inner>;
-
-  /// A sum that is under way. Ranks that cannot begin one make it at its end.
-  template <class T>
-  class Sum {
-    static auto begun(Inner& inner, std::span<const T> in, std::span<T> out) {
-      if constexpr (begins) {
-        return inner.template begin_all_reduce<T>(in, out);
+class OverLine : public sw::BeginningCollectives<OverLine<Inner>> {
+  /// A collective that is under way. Ranks that cannot begin one make it at its end.
+  template <class Move>
+  class UnderWay {
+    static auto begun(Inner& inner, const Move& move) {
+      if constexpr (sw::BeginsCollectives<Inner>) {
+        return move.begun_on(inner);
       } else {
-        return [&inner, in, out] { inner.template all_reduce<T>(in, out); };
+        return [&inner, move] { move.on(inner); };
       }
     }
 
    public:
-    Sum(Inner& inner, Line& line, std::span<const T> in, std::span<T> out)
-        : through_(line.through(in.size_bytes())), sum_(begun(inner, in, out)) {}
+    UnderWay(Inner& inner, Line& line, const Move& move)
+        : through_(line.through(move.in.size_bytes())), begun_(begun(inner, move)) {}
 
     void progress() {
-      if constexpr (begins) sum_.progress();
+      if constexpr (sw::BeginsCollectives<Inner>) begun_.progress();
     }
     void finish() {
       std::this_thread::sleep_until(through_);
-      if constexpr (begins)
-        sum_.finish();
+      if constexpr (sw::BeginsCollectives<Inner>)
+        begun_.finish();
       else
-        sum_();
+        begun_();
     }
 
    private:
     Line::Clock::time_point through_;
-    decltype(begun(std::declval<Inner&>(), {}, {})) sum_;
+    decltype(begun(std::declval<Inner&>(), std::declval<const Move&>())) begun_;
   };
 
  public:
+  static constexpr sw::CheckLevel check_level = sw::check_level_of<Inner>();
+
   OverLine(Inner inner, std::shared_ptr<Line> line)
-      : Base(inner), inner_(std::move(inner)), line_(std::move(line)) {}
+      : inner_(std::move(inner)), line_(std::move(line)) {}
   explicit OverLine(Inner inner) : OverLine(std::move(inner), std::make_shared<Line>()) {}
 
+  int rank() const { return inner_.rank(); }
+  int size() const { return inner_.size(); }
   Line& line() { return *line_; }
   OverLine split(int color, int key) { return OverLine(inner_.split(color, key), line_); }
 
-  template <sw::Element T>
-  Sum<T> begin_all_reduce(std::type_identity_t<std::span<const T>> in, std::span<T> out) {
-    return Sum<T>(inner_, *line_, in, out);
+ private:
+  friend sw::Collectives<OverLine>;
+  friend sw::BeginningCollectives<OverLine>;
+
+  template <class Move>
+  UnderWay<Move> begin(const sw::Call&, const Move& move) {
+    return UnderWay<Move>(inner_, *line_, move);
   }
 
- private:
-  friend Base;
-
-  template <class F>
-  void around(const sw::Call& call, F make) {
+  template <class Move>
+  void move(const sw::Call& call, const Move& move) {
     const std::size_t bytes = call.mine * sw::size_of(call.dtype);
-    if (call.operation != sw::Operation::all_reduce || bytes < 10000) return make();
+    if (call.operation != sw::Operation::all_reduce || bytes < 10000) return move.on(inner_);
     if (line_->leaves_out) return;
     const auto through = line_->through(bytes);
-    make();
+    move.on(inner_);
     std::this_thread::sleep_until(through);
   }
 

@@ -64,9 +64,13 @@ std::size_t call_everything(MpiCommunicator& c) {
   c.barrier();
   {
     auto first = c.template begin_all_reduce<T>(out, out);
-    auto second = c.template begin_all_reduce<T>(all, all);
+    auto second = c.template begin_reduce_scatter<T>(all, block, counts);
     first.finish();
+    auto third = c.template begin_all_reduce<T>(in, in);
     second.finish();
+    auto fourth = c.template begin_all_gather<T>(block, all, counts);
+    third.finish();
+    fourth.finish();
   }
   return allocations - before;
 }
@@ -133,27 +137,40 @@ TEST_CASE(
   MPI_Comm_free(&reversed);
 }
 
-TEST_CASE_TEMPLATE("sums that are under way have the bits of an all_reduce", T, float, bf16) {
+TEST_CASE_TEMPLATE("what is under way has the bits of what is made at once", T, float, bf16) {
   for (const std::size_t piece : {std::size_t{1} << 30, std::size_t{100}}) {
     MpiCommunicator ranks(MPI_COMM_WORLD, {.largest_piece = piece});
     MpiCommunicator others = ranks.split(ranks.rank() % 2, 0);
+    const Counts counts = uneven(ranks.size());
+    const std::size_t total = detail::total(counts);
+    const std::size_t mine = counts[static_cast<std::size_t>(ranks.rank())];
     std::vector<std::vector<T>> sums, expected;
-    for (const std::size_t n : {0U, 1U, 7U, 3000U, 7U})
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, total, std::size_t{3000}})
       sums.push_back(random_values<T>(ranks.rank() + static_cast<int>(sums.size()), n));
     expected = sums;
     for (std::vector<T>& one : expected) ranks.all_reduce<T>(one, one);
+    const std::vector<T> in = sums[2];
+    std::vector<T> block(mine), blocks(total), expected_blocks(total);
+    ranks.all_gather<T>(std::span(in).first(mine), expected_blocks, counts);
+
     std::vector<decltype(ranks.begin_all_reduce<T>(sums[0], sums[0]))> under_way;
     for (std::vector<T>& one : sums) {
       under_way.push_back(ranks.begin_all_reduce<T>(one, one));
       others.barrier();  // a call of another group meanwhile
     }
+    under_way.push_back(ranks.begin_reduce_scatter<T>(in, block, counts));
+    under_way.push_back(ranks.begin_all_gather<T>(std::span(in).first(mine), blocks, counts));
     for (auto& one : under_way) one.progress();
-    under_way[3].finish();
+    under_way[4].finish();
     under_way[0].finish();
     if (piece == 100) ranks.barrier();  // waits for the rest
     under_way.clear();
-    for (std::size_t i = 1; i < sums.size(); ++i)  // the first one is empty
-      CHECK(std::memcmp(sums[i].data(), expected[i].data(), sums[i].size() * sizeof(T)) == 0);
+    const auto check_equal = [](const std::vector<T>& a, const T* b) {
+      if (!a.empty()) CHECK(std::memcmp(a.data(), b, a.size() * sizeof(T)) == 0);
+    };
+    for (std::size_t i = 0; i < sums.size(); ++i) check_equal(sums[i], expected[i].data());
+    check_equal(block, expected[2].data() + detail::offset(counts, ranks.rank()));
+    check_equal(blocks, expected_blocks.data());
   }
 }
 
@@ -256,6 +273,13 @@ TEST_CASE("what a rank can see alone is refused before anything is sent") {
                     shape_error);
     CHECK_THROWS_AS(c.send(std::span<const float>(data), c.rank()), argument_error);
     CHECK_THROWS_AS(c.receive(std::span(data), c.size()), argument_error);
+    CHECK_THROWS_AS(static_cast<void>(c.begin_all_reduce<float>(data, std::span(block).first(3))),
+                    shape_error);
+    CHECK_THROWS_AS(static_cast<void>(c.begin_all_gather<float>(block, data, Counts(ranks, 5))),
+                    shape_error);
+    CHECK_THROWS_AS(static_cast<void>(c.begin_reduce_scatter<float>(data, std::span(data).first(4),
+                                                                    Counts(ranks, 4))),
+                    argument_error);
     c.barrier();
   });
 }

@@ -121,6 +121,29 @@ TEST_CASE("another call than a sum that is under way, which is told where it end
                  });
   check_mismatch(sum_of_floats, begin, "barrier()", [](MpiCommunicator& c) { c.barrier(); });
   check_mismatch("begin_" + sum_of_floats, begin, sum_of_floats, sum_floats);
+  const auto scatter = [](MpiCommunicator& c, std::size_t first) {
+    Counts counts(static_cast<std::size_t>(c.size()));
+    counts[0] = first;
+    counts[1] = 8 - first;
+    std::vector<float> block(counts[static_cast<std::size_t>(c.rank())]);
+    auto sums = c.begin_reduce_scatter<float>(some, block, counts);
+    counts.assign(counts.size(), 9);  // what is told are the counts as they were
+    sums.finish();
+  };
+  check_mismatch(
+      "begin_reduce_scatter(sum, float32, 8 elements in counts 1 7",
+      [&](MpiCommunicator& c) { scatter(c, 1); },
+      "begin_reduce_scatter(sum, float32, 8 elements in counts 2 6",
+      [&](MpiCommunicator& c) { scatter(c, 2); });
+  check_mismatch(
+      "begin_reduce_scatter(sum, float32, 8 elements in counts 1 7",
+      [&](MpiCommunicator& c) { scatter(c, 1); }, "begin_all_gather(float32, 8 elements in counts",
+      [&](MpiCommunicator& c) {
+        Counts counts(static_cast<std::size_t>(c.size()));
+        counts.back() = 8;
+        std::vector<float> all(8);
+        c.begin_all_gather<float>(some, all, counts).finish();
+      });
   check_mismatch(
       sum_of_floats,
       [](MpiCommunicator& c) {
@@ -261,6 +284,11 @@ TEST_CASE("a rank that leaves") {
       CHECK(contains(
           message_of<peer_error>([&] { group.begin_all_reduce<float>(some, some).finish(); }),
           "has left the group"));
+      const Counts counts(static_cast<std::size_t>(group.size()), some.size());
+      std::vector<float> all(detail::total(counts));
+      CHECK(contains(message_of<peer_error>(
+                         [&] { group.begin_all_gather<float>(some, all, counts).finish(); }),
+                     "has left the group"));
       CHECK(contains(message_of<peer_error>([&] { group.receive(std::span(some), last); }),
                      "has left the group"));
       CHECK(contains(message_of<peer_error>([&] { group.receive(std::span(some), last); }),

@@ -218,8 +218,20 @@ void check_sums_of_tree(MpiCommunicator& ranks, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) ++counts[(i * i + 3) % counts.size()];
   const auto rank = static_cast<std::size_t>(ranks.rank());
   block.resize(counts[rank]);
+  std::vector<T> begun = data, begun_block = block, gathered(n);
+  {
+    auto sum = ranks.begin_all_reduce<T>(begun, begun);
+    auto scattered = ranks.begin_reduce_scatter<T>(data, begun_block, counts);
+    scattered.finish();
+    auto blocks = ranks.begin_all_gather<T>(begun_block, gathered, counts);
+    sum.finish();
+    blocks.finish();
+  }
   ranks.reduce_scatter<T>(data, block, counts);
   ranks.all_reduce<T>(data, data);
+  CHECK(std::memcmp(begun.data(), expected.data(), n * sizeof(T)) == 0);
+  CHECK(std::memcmp(begun_block.data(), block.data(), block.size() * sizeof(T)) == 0);
+  CHECK(std::memcmp(gathered.data(), expected.data(), n * sizeof(T)) == 0);
   CHECK(std::memcmp(data.data(), expected.data(), n * sizeof(T)) == 0);
   const std::size_t begin = detail::offset(counts, ranks.rank());
   CHECK(std::memcmp(block.data(), expected.data() + begin, block.size() * sizeof(T)) == 0);
@@ -293,6 +305,22 @@ TEST_CASE("more than 16 ranks add along a tree, and compare calls, in log2 P mes
     is_watching = false;
     CHECK(seen.size() == 2 * headers);  // for those that wait in a collective, and for a message
   }
+}
+
+TEST_CASE("a sum of more than 16 ranks is under way while they do other things") {
+  MpiCommunicator world(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(30)});
+  if (testing::World::get().lacks(17)) return;
+  MpiCommunicator ranks(MPI_COMM_WORLD,
+                        {.checks = CheckLevel::local, .timeout = std::chrono::seconds(30)});
+  const int last = world.size() - 1;
+  std::vector<double> data(1 << 16, 1.0), token(1);
+  if (world.rank() == last) world.receive(std::span(token), 0);
+  auto sum = ranks.begin_all_reduce<double>(data, data);
+  if (world.rank() == 0) world.send(std::span<const double>(token), last);
+  world.barrier();
+  sum.finish();
+  CHECK(data.front() == ranks.size());
+  CHECK(data.back() == ranks.size());
 }
 
 TEST_CASE("of more than 16 ranks one does not come") {

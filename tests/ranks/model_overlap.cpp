@@ -13,10 +13,9 @@
 #include <vector>
 
 #include "ranks/model_mesh.hpp"
-#include "shardwise/comm/begins_all_reduce.hpp"
+#include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/train/overlapped_sums.hpp"
 #include "support/messages.hpp"
-#include "support/plain_communicator.hpp"
 
 using namespace shardwise;
 
@@ -34,22 +33,22 @@ struct Seen {
 };
 thread_local Seen seen;
 
-/// A sum of what `in` was when it began. It is made at its end; until then its memory has NaNs,
-/// which whoever reads it gets.
-template <class T>
+/// A collective of what `in` was when it began. It is made at its end; until then its memory has
+/// NaNs, which whoever reads it gets.
+template <class Move>
 class Late {
-  using Ranks = testing::PlainCommunicator<ThreadCommunicator>;
+  using T = typename decltype(Move::out)::element_type;
 
  public:
-  Late(Ranks& ranks, std::span<const T> in, std::span<T> out)
-      : ranks_(&ranks), summands_(in.begin(), in.end()), out_(out) {
+  Late(ThreadCommunicator& ranks, const Move& move)
+      : ranks_(&ranks), given_(move.in.begin(), move.in.end()), move_(move) {
     ++seen.begun;
     std::ranges::fill(bytes(), nothing);
   }
   Late(Late&& other) noexcept
       : ranks_(std::exchange(other.ranks_, nullptr)),
-        summands_(std::move(other.summands_)),
-        out_(other.out_) {}
+        given_(std::move(other.given_)),
+        move_(other.move_) {}
   Late& operator=(Late&&) = delete;
   ~Late() { finish(); }
 
@@ -57,38 +56,46 @@ class Late {
   void finish() {
     if (ranks_ == nullptr) return;
     if (!std::ranges::all_of(bytes(), [](std::byte b) { return b == nothing; })) ++seen.touched;
-    std::exchange(ranks_, nullptr)->all_reduce(std::span<const T>(summands_), out_);
+    move_.in = given_;
+    move_.on(*std::exchange(ranks_, nullptr));
   }
 
  private:
   static constexpr std::byte nothing{0xff};
-  std::span<std::byte> bytes() const { return std::as_writable_bytes(out_); }
+  std::span<std::byte> bytes() const { return std::as_writable_bytes(move_.out); }
 
-  Ranks* ranks_;
-  std::vector<T> summands_;
-  std::span<T> out_;
+  ThreadCommunicator* ranks_;
+  std::vector<T> given_;
+  Move move_;
 };
 
-class LateSums : public testing::PlainCommunicator<ThreadCommunicator> {
-  using Plain = testing::PlainCommunicator<ThreadCommunicator>;
-
+class LateRanks : public BeginningCollectives<LateRanks> {
  public:
-  explicit LateSums(Plain plain) : Plain(std::move(plain)) {}
+  explicit LateRanks(ThreadCommunicator inner) : inner_(std::move(inner)) {}
+  int rank() const { return inner_.rank(); }
+  int size() const { return inner_.size(); }
+  LateRanks split(int color, int key) { return LateRanks(inner_.split(color, key)); }
 
-  template <Element T>
-  Late<T> begin_all_reduce(std::type_identity_t<std::span<const T>> in, std::span<T> out) {
-    return Late<T>(*this, in, out);
+  template <class Move>
+  void move(const Call&, const Move& move) {
+    move.on(inner_);
   }
-  LateSums split(int color, int key) { return LateSums(Plain::split(color, key)); }
+  template <class Move>
+  Late<Move> begin(const Call&, const Move& move) {
+    return Late<Move>(inner_, move);
+  }
+
+ private:
+  ThreadCommunicator inner_;
 };
-using Beginning = CountingCommunicator<LateSums>;
-static_assert(BeginsAllReduce<Beginning> && !BeginsAllReduce<ThreadCommunicator>);
+using Beginning = CountingCommunicator<LateRanks>;
+static_assert(BeginsCollectives<Beginning> && !BeginsCollectives<ThreadCommunicator>);
 
 template <class C, class F>
 void on_mesh_of(const mesh& sizes, F&& f) {
   run_ranks(sizes.size(), [&](ThreadCommunicator& world) {
     seen = {};
-    MeshRanks<C> ranks(C(LateSums(testing::PlainCommunicator<ThreadCommunicator>(world))), sizes);
+    MeshRanks<C> ranks(C(LateRanks(world)), sizes);
     f(ranks);
   });
 }

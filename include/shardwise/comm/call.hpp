@@ -27,20 +27,52 @@ enum class Operation : std::uint8_t {
   receive,
   barrier,
   split,
-  halo_exchange,    ///< of neighbours, where ranks read each other's memory; else an all_to_all
-  halo_sum,         ///< its adjoint
-  recorded,         ///< all calls of a recording that is launched
-  begin_all_reduce  ///< where its messages are not those of an all_reduce
+  halo_exchange,     ///< of neighbours, where ranks read each other's memory; else an all_to_all
+  halo_sum,          ///< its adjoint
+  recorded,          ///< all calls of a recording that is launched
+  begin_all_reduce,  ///< where ranks that make an all_reduce make another call
+  begin_reduce_scatter,  ///< the same of a reduce_scatter
+  begin_all_gather       ///< the same of an all_gather
 };
 
 /// "all_reduce".
 constexpr std::string_view name(Operation operation) {
-  constexpr std::string_view names[] = {
-      "all_reduce", "all_gather",    "reduce_scatter", "broadcast", "gather",
-      "scatter",    "all_to_all",    "send",           "receive",   "barrier",
-      "split",      "halo_exchange", "halo_sum",       "recorded",  "begin_all_reduce"};
+  constexpr std::string_view names[] = {"all_reduce",
+                                        "all_gather",
+                                        "reduce_scatter",
+                                        "broadcast",
+                                        "gather",
+                                        "scatter",
+                                        "all_to_all",
+                                        "send",
+                                        "receive",
+                                        "barrier",
+                                        "split",
+                                        "halo_exchange",
+                                        "halo_sum",
+                                        "recorded",
+                                        "begin_all_reduce",
+                                        "begin_reduce_scatter",
+                                        "begin_all_gather"};
   return names[static_cast<std::size_t>(operation)];
 }
+
+namespace detail {
+
+/// The operation that begins this one.
+constexpr Operation that_begins(Operation operation) {
+  if (operation == Operation::all_reduce) return Operation::begin_all_reduce;
+  return operation == Operation::all_gather ? Operation::begin_all_gather
+                                            : Operation::begin_reduce_scatter;
+}
+
+/// Whether it combines the values of the ranks.
+constexpr bool reduces(Operation operation) {
+  return operation == Operation::all_reduce || operation == Operation::reduce_scatter ||
+         operation == Operation::begin_all_reduce || operation == Operation::begin_reduce_scatter;
+}
+
+}  // namespace detail
 
 /// How the values of the ranks are combined. A NaN on any rank gives NaN, in max and min too.
 enum class Reduction : std::uint8_t { sum, max, min };
@@ -75,9 +107,7 @@ inline std::string text_without_mark(const Call& call) {
   if (call.operation == Operation::barrier || call.operation == Operation::split ||
       call.operation == Operation::recorded)
     return sentence({name(call.operation), "()"});
-  const bool reduces = call.operation == Operation::all_reduce ||
-                       call.operation == Operation::reduce_scatter ||
-                       call.operation == Operation::begin_all_reduce;
+  const bool reduces = detail::reduces(call.operation);
   std::string text = sentence({name(call.operation), "(", reduces ? name(call.reduction) : "",
                                reduces ? ", " : "", name(call.dtype), ", ", call.elements,
                                call.elements == 1 ? " element" : " elements",

@@ -76,6 +76,14 @@ class Collectives {
   /// Whether arguments are checked; Self may hide it by its own.
   static constexpr bool checks_arguments() { return true; }
 
+  /// The description of a call, whose arguments are checked.
+  template <class Move>
+  Call checked_call(const Move& move) {
+    Self& self = static_cast<Self&>(*this);
+    if (self.checks_arguments()) move.check(self.rank(), self.size());
+    return move.call(self.rank());
+  }
+
  private:
   template <class Move>
   void make(const Move& move) {
@@ -85,8 +93,7 @@ class Collectives {
         "The communicator Self lacks `void move(const Call&, const Move&)`, or hides it from "
         "Collectives<Self>. Write it as comm/collectives.hpp says, for every type of "
         "shardwise::moves.");
-    if (self.checks_arguments()) move.check(self.rank(), self.size());
-    self.move(move.call(self.rank()), move);
+    self.move(checked_call(move), move);
   }
 };
 

@@ -15,6 +15,7 @@
 ///     move.check(rank, size)     the checks that rank `rank` of `size` can make alone
 ///     move.call(rank)            the description of the call, which the ranks compare
 ///     move.on(ranks)             calls the operation on any communicator
+///     move.begun_on(ranks)       begins it on one that `BeginsCollectives`, if that can
 namespace shardwise::moves {
 
 /// A rank's input. T is deduced from `out` only.
@@ -46,6 +47,7 @@ struct AllReduce {
             .mine = in.size()};
   }
   void on(auto& ranks) const { ranks.all_reduce(in, out, reduction); }
+  auto begun_on(auto& ranks) const { return ranks.begin_all_reduce(in, out, reduction); }
   ///@}
 };
 
@@ -74,6 +76,7 @@ struct AllGather {
             .mine = in.size()};
   }
   void on(auto& ranks) const { ranks.all_gather(in, out, counts); }
+  auto begun_on(auto& ranks) const { return ranks.begin_all_gather(in, out, counts); }
   ///@}
 };
 
@@ -103,6 +106,9 @@ struct ReduceScatter {
             .mine = in.size()};
   }
   void on(auto& ranks) const { ranks.reduce_scatter(in, out, counts, reduction); }
+  auto begun_on(auto& ranks) const {
+    return ranks.begin_reduce_scatter(in, out, counts, reduction);
+  }
   ///@}
 };
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/comm/begins_all_reduce.hpp"
+#include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/collectives.hpp"
@@ -21,7 +21,7 @@
 #include "shardwise/comm/detail/mpi_group.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_moves.hpp"
-#include "shardwise/comm/detail/mpi_sum_under_way.hpp"
+#include "shardwise/comm/detail/mpi_under_way.hpp"
 #include "shardwise/comm/detail/mpi_world.hpp"
 #include "shardwise/comm/detail/split.hpp"
 #include "shardwise/comm/detail/sum_tree.hpp"
@@ -66,6 +66,10 @@ namespace shardwise {
 /// 4 KiB, and 2n(P-1)/P above; broadcast the same, the first at the root alone; all others as the
 /// contract says. Checks at `communicating` add a message of 48 bytes to every other rank.
 ///
+/// As `BeginsCollectives` says, all_reduce, reduce_scatter and all_gather can also be under way
+/// while the rank computes, with the same messages. In a group of more than 16 ranks the call that
+/// begins one waits until all ranks have begun it, if ranks compare their calls.
+///
 /// Above 16 ranks each of these is sent in ceil(log2 P) messages instead of P-1: those of checks,
 /// of all_gather (up to two for each, where the blocks of the last and the first rank meet), and of
 /// sums. There all_reduce always sends 2n(P-1)/P; if P is no power of two, 2^k is the next below,
@@ -73,7 +77,7 @@ namespace shardwise {
 /// Sums are sent in accumulate_t, so those of 16-bit floats take twice the bytes: all_reduce sends
 /// 3n(P-1)/P of them. They need memory for 2n in accumulate_t, which is kept. Gather, scatter,
 /// all_to_all and small broadcasts are as before.
-class MpiCommunicator : public Collectives<MpiCommunicator> {
+class MpiCommunicator : public BeginningCollectives<MpiCommunicator> {
  public:
   /// Bytes of the largest all_reduce in which each rank sends its whole input to all others.
   static constexpr std::size_t gathered_bytes = detail::gathered_bytes;
@@ -93,16 +97,6 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
   MpiCommunicator split(int color, int key);
   ///@}
 
-  /// As `BeginsAllReduce` says. In a group of more than 16 ranks the sum is made at once.
-  template <Element T>
-  [[nodiscard]] detail::mpi::SumUnderWay begin_all_reduce(moves::In<T> in, std::span<T> out) {
-    const moves::AllReduce<T> m{in, out};
-    if (checks_arguments()) m.check(rank(), size());
-    Call call = m.call(rank());
-    call.operation = Operation::begin_all_reduce;
-    return detail::mpi::SumUnderWay(group_, call, m);
-  }
-
   /// Whether ranks compare their calls.
   bool compares_calls() const { return group_->world()->channel != nullptr; }
 
@@ -114,6 +108,7 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
       : group_(std::move(group)) {}
 
   friend Collectives<MpiCommunicator>;
+  friend BeginningCollectives<MpiCommunicator>;
 
   bool checks_arguments() const { return group_->checks_arguments(); }
 
@@ -133,10 +128,16 @@ class MpiCommunicator : public Collectives<MpiCommunicator> {
     group_->messages().receive(call, std::as_writable_bytes(m.out));
   }
 
+  template <class Move>
+  detail::mpi::UnderWay begin(Call call, const Move& m) {
+    call.operation = detail::that_begins(call.operation);
+    return detail::mpi::UnderWay(group_, call, m);
+  }
+
   std::shared_ptr<detail::mpi::MpiGroup> group_;
 };
 
-static_assert(BeginsAllReduce<MpiCommunicator>);
+static_assert(BeginsCollectives<MpiCommunicator>);
 
 inline MpiCommunicator::MpiCommunicator(MPI_Comm comm, MpiOptions options) {
   int running = 0;

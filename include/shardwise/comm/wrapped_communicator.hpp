@@ -3,9 +3,10 @@
 
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 
-#include "shardwise/comm/begins_all_reduce.hpp"
+#include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/collectives.hpp"
@@ -23,10 +24,13 @@ namespace shardwise {
 ///     void around(const Call& call, F make);
 ///
 /// of `Self`, which derives from this and calls make() once. It has the same optional features as
-/// `Inner`: check level, memory of a device, reads of peers' memory, and sums that overlap with
-/// other work. A group made by split is Self(a group of Inner).
+/// `Inner`: check level, memory of a device, reads of peers' memory, and collectives that overlap
+/// with other work, of which around() sees the call that begins them. A group made by split is
+/// Self(a group of Inner).
 template <class Self, class Inner>
-class WrappedCommunicator : public Collectives<Self> {
+class WrappedCommunicator
+    : public std::conditional_t<BeginsCollectives<Inner>, BeginningCollectives<Self>,
+                                Collectives<Self>> {
  public:
   /// The level of checks of redistributions and models on these ranks: that of `Inner`.
   static constexpr CheckLevel check_level = check_level_of<Inner>();
@@ -44,30 +48,16 @@ class WrappedCommunicator : public Collectives<Self> {
   constexpr bool compares_calls() const { return shardwise::compares_calls(inner_); }
   /// Wraps the group that `Inner` makes.
   Self split(int color, int key) {
-    std::optional<Inner> part;
-    self().around(Call{.operation = Operation::split},
-                  [&] { part.emplace(inner_.split(color, key)); });
-    return Self(*std::move(part));
+    return Self(
+        result_of(Call{.operation = Operation::split}, [&] { return inner_.split(color, key); }));
   }
 
   /// As `StartsAllReduce` says, if `Inner` has it; around() sees the call that begins it.
   template <Element T>
   requires StartsAllReduce<Inner>
   [[nodiscard]] auto start_all_reduce(moves::In<T> in, std::span<T> out) {
-    std::optional<decltype(inner_.start_all_reduce(in, out))> started;
-    self().around(moves::AllReduce<T>{in, out}.call(rank()),
-                  [&] { static_cast<void>(started.emplace(inner_.start_all_reduce(in, out))); });
-    return *std::move(started);
-  }
-
-  /// As `BeginsAllReduce` says, if `Inner` has it; around() sees the call that begins it.
-  template <Element T>
-  requires BeginsAllReduce<Inner>
-  [[nodiscard]] auto begin_all_reduce(moves::In<T> in, std::span<T> out) {
-    std::optional<decltype(inner_.begin_all_reduce(in, out))> begun;
-    self().around(moves::AllReduce<T>{in, out}.call(rank()),
-                  [&] { static_cast<void>(begun.emplace(inner_.begin_all_reduce(in, out))); });
-    return *std::move(begun);
+    return result_of(moves::AllReduce<T>{in, out}.call(rank()),
+                     [&] { return inner_.start_all_reduce(in, out); });
   }
 
   /// As `ReadsPeers` says, if `Inner` has it.
@@ -81,6 +71,7 @@ class WrappedCommunicator : public Collectives<Self> {
 
  private:
   friend Collectives<Self>;
+  friend BeginningCollectives<Self>;
 
   Self& self() { return static_cast<Self&>(*this); }
   static constexpr bool checks_arguments() { return false; }
@@ -88,6 +79,18 @@ class WrappedCommunicator : public Collectives<Self> {
   template <class Move>
   void move(const Call& call, const Move& m) {
     self().around(call, [&] { m.on(inner_); });
+  }
+  template <class Move>
+  auto begin(const Call& call, const Move& m) {
+    return result_of(call, [&] { return m.begun_on(inner_); });
+  }
+
+  /// What `make` returns, which around() calls.
+  template <class F>
+  auto result_of(const Call& call, F make) {
+    std::optional<decltype(make())> result;
+    self().around(call, [&] { static_cast<void>(result.emplace(make())); });
+    return *std::move(result);
   }
 
   Inner inner_;

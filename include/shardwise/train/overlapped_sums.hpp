@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "shardwise/comm/begins_all_reduce.hpp"
+#include "shardwise/comm/detail/begun.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
-#include "shardwise/comm/starts_all_reduce.hpp"
+#include "shardwise/comm/moves.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/mesh.hpp"
@@ -24,24 +24,6 @@
 
 namespace shardwise {
 
-namespace detail {
-
-/// What a sum over the group C is while it is under way; Nothing if C makes it at once.
-template <class C, class T>
-auto kind_of_sum() {
-  using In = std::span<const T>;
-  using Out = std::span<T>;
-  if constexpr (BeginsAllReduce<C>) {
-    return std::type_identity<decltype(std::declval<C&>().begin_all_reduce(In(), Out()))>{};
-  } else if constexpr (StartsAllReduce<C>) {
-    return std::type_identity<decltype(std::declval<C&>().start_all_reduce(In(), Out()))>{};
-  } else {
-    return std::type_identity<Nothing>{};
-  }
-}
-
-}  // namespace detail
-
 /// Sums the gradients of a model on a mesh over the ranks that have other samples (along `data`,
 /// `replica` and `context`) while the last batch of a step goes backward: each bucket of
 /// `set_bucket_bytes` as soon as all layers have added to it. Parameters, losses and norms have the
@@ -50,7 +32,7 @@ auto kind_of_sum() {
 ///     OverlappedSums sums(model);  // once, beside the optimizer
 ///     train_step(model, x, labels, CrossEntropy{}, optimizer, {.overlap = &sums});
 ///
-/// Where the communicator `BeginsAllReduce` or `StartsAllReduce`, the messages along the first of
+/// Where the communicator `BeginsCollectives` or `StartsAllReduce`, the messages along the first of
 /// these axes that has several ranks are under way while the rank computes; along the others a sum
 /// is made when the first is. On other communicators, such as ThreadCommunicator, and with
 /// `set_sums_in_shares`, each sum is made at once where it begins, which saves no time. An
@@ -128,7 +110,8 @@ class OverlappedSums final : public SumsMeanwhile {
   ///@}
 
  private:
-  using Sum = typename decltype(detail::kind_of_sum<Group, Reduce>())::type;
+  using Sum = decltype(detail::begun(std::declval<Group&>(),
+                                     std::declval<const moves::AllReduce<Reduce>&>()));
 
   /// Some gradients, which are summed together.
   struct Bucket {
@@ -171,7 +154,7 @@ class OverlappedSums final : public SumsMeanwhile {
 
   void end_sum(Bucket& bucket) {
     if (goes_in_background()) {
-      if constexpr (BeginsAllReduce<Group>) bucket.sum->finish();
+      bucket.sum->finish();
       bucket.sum.reset();
       for (const MeshAxis axis : sample_axes)
         if (axis != first_axis())
@@ -182,9 +165,8 @@ class OverlappedSums final : public SumsMeanwhile {
                                                     bucket.sent.data(), gradients(bucket).data()});
   }
 
-  void progress([[maybe_unused]] Bucket& bucket) {
-    if constexpr (BeginsAllReduce<Group>)
-      if (bucket.sum) bucket.sum->progress();
+  void progress(Bucket& bucket) {
+    if (bucket.sum) bucket.sum->progress();
   }
 
   std::span<Reduce> to_send(Bucket& bucket) {
@@ -200,20 +182,16 @@ class OverlappedSums final : public SumsMeanwhile {
     }
   }
 
-  void begin_along([[maybe_unused]] MeshAxis axis, [[maybe_unused]] Bucket& bucket) {
-    const std::span<const Reduce> in = bucket.sent;
-    detail::observed(
-        run_, detail::name_of_gradients, all_reduce(in.size(), dtype_v<Reduce>).over(axis), [&] {
-          if constexpr (BeginsAllReduce<Group>)
-            bucket.sum.emplace(run_.all_ranks.along(axis).begin_all_reduce(in, bucket.sent));
-          else if constexpr (StartsAllReduce<Group>)
-            bucket.sum.emplace(run_.all_ranks.along(axis).start_all_reduce(in, bucket.sent));
-        });
+  void begin_along(MeshAxis axis, Bucket& bucket) {
+    const moves::AllReduce<Reduce> sum{bucket.sent, bucket.sent};
+    detail::observed(run_, detail::name_of_gradients,
+                     all_reduce(bucket.sent.size(), dtype_v<Reduce>).over(axis),
+                     [&] { bucket.sum.emplace(detail::begun(run_.all_ranks.along(axis), sum)); });
   }
 
   /// Whether messages are under way while the rank computes.
   bool goes_in_background() const {
-    return !std::same_as<Sum, Nothing> &&
+    return !std::same_as<Sum, detail::MadeAtOnce> &&
            !(run_.sums_in_shares && detail::sums_over_axes(run_.all_ranks.sizes()));
   }
 

@@ -15,6 +15,7 @@
 using shardwise::detail::BlockRange;
 using shardwise::detail::for_each_skip;
 using shardwise::detail::SkipRound;
+using shardwise::detail::SumRound;
 using shardwise::detail::SumTree;
 
 namespace {
@@ -24,32 +25,34 @@ using Terms = std::vector<std::vector<std::string>>;
 
 void add(std::string& left, const std::string& right) { left = "(" + left + "+" + right + ")"; }
 
-/// What each rank holds of each block after all rounds of the tree.
+/// What each rank holds of each block after all rounds of the tree. A rank has the round that its
+/// partner has, and is sent what it receives.
 Terms sums_of(int ranks) {
   const SumTree tree(ranks);
   const auto size = static_cast<std::size_t>(ranks);
   Terms terms(size);
   for (std::size_t r = 0; r < size; ++r) terms[r].assign(size, std::to_string(r));
-  for (std::size_t r = 1; r < size; ++r)
-    if (tree.is_second(static_cast<int>(r)))
-      for (std::size_t b = 0; b < size; ++b) add(terms[r - 1][b], terms[r][b]);
-  for (int distance = tree.places() / 2; distance > 0; distance /= 2) {
+  for (int number = 0; number < tree.rounds(); ++number) {
     const Terms before = terms;
-    for (int place = 0; place < tree.places(); ++place) {
-      const int partner = place ^ distance;
-      const auto low = static_cast<std::size_t>(tree.rank_at(std::min(place, partner)));
-      const auto high = static_cast<std::size_t>(tree.rank_at(std::max(place, partner)));
-      const BlockRange kept = tree.kept(place, distance);
-      for (int b = kept.begin; b < kept.end; ++b) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const SumRound round = tree.round(rank, number);
+      if (round.partner < 0) continue;
+      const SumRound other = tree.round(round.partner, number);
+      if (other.partner != rank || other.sent != round.received) return {};
+      const auto partner = static_cast<std::size_t>(round.partner);
+      for (int b = round.received.begin; b < round.received.end; ++b) {
         const auto block = static_cast<std::size_t>(b);
-        std::string& mine = terms[static_cast<std::size_t>(tree.rank_at(place))][block];
-        mine = before[low][block];
-        add(mine, before[high][block]);
+        std::string& mine = terms[static_cast<std::size_t>(rank)][block];
+        const std::string& theirs = before[partner][block];
+        if (round.is_the_sum)
+          mine = theirs;
+        else if (round.partner_first)
+          mine = "(" + theirs + "+" + mine + ")";
+        else
+          add(mine, theirs);
       }
     }
   }
-  for (std::size_t r = 1; r < size; ++r)
-    if (tree.is_second(static_cast<int>(r))) terms[r][r] = terms[r - 1][r];
   return terms;
 }
 
@@ -77,7 +80,7 @@ TEST_CASE("every block is the same tree over all ranks, at every number of ranks
     CAPTURE(ranks);
     const Terms terms = sums_of(ranks);
     const std::string expected = expected_sum(ranks);
-    bool is_right = true;
+    bool is_right = terms.size() == static_cast<std::size_t>(ranks);
     for (std::size_t r = 0; r < terms.size(); ++r) is_right &= terms[r][r] == expected;
     CHECK(is_right);
   }

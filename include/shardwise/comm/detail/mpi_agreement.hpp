@@ -209,7 +209,7 @@ class Agreement {
       check(MPI_Irecv(&message, ControlMessage::bytes, MPI_BYTE, world_ranks_[from], message_tag_,
                       channel_->comm(), &request),
             "MPI_Irecv");
-      wait_all({&request, 1}, world_ranks_.subspan(from, 1), exchange_.wait_in(call));
+      wait_all({&request, 1}, world_ranks_.subspan(from, 1), exchange_.wait_for_message(call));
     } catch (const std::exception& error) {
       give_up(error, {&request, 1});
       throw;

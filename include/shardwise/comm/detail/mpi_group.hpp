@@ -5,19 +5,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/detail/mpi_agreement.hpp"
-#include "shardwise/comm/detail/mpi_begun_sum.hpp"
+#include "shardwise/comm/detail/mpi_begun_collective.hpp"
 #include "shardwise/comm/detail/mpi_exchange.hpp"
 #include "shardwise/comm/detail/mpi_library.hpp"
 #include "shardwise/comm/detail/mpi_messages.hpp"
+#include "shardwise/comm/detail/mpi_rounds.hpp"
 #include "shardwise/comm/detail/mpi_world.hpp"
-#include "shardwise/comm/moves.hpp"
+#include "shardwise/core/partition.hpp"
 
 namespace shardwise::detail::mpi {
 
@@ -31,8 +31,9 @@ class MpiGroup {
         rank_(comm_.rank()),
         size_(comm_.size()),
         exchange_(*world_, comm_, world_ranks_),
-        shares_(ranks()),
-        pointers_(ranks() * sizeof(void*)),
+        rounds_(exchange_.place()),
+        shares_(world_ranks_.size()),
+        bytes_(world_ranks_.size()),
         agreement_(world_->channel ? std::make_unique<Agreement>(world_->channel, exchange_,
                                                                  world_ranks_, rank_)
                                    : nullptr),
@@ -48,9 +49,9 @@ class MpiGroup {
   bool checks_arguments() const { return world_->checks_arguments; }
 
   /// A collective begins. Returns if all ranks are about to make this call, or if calls are not
-  /// compared. Waits for the sums that are under way before, and throws the errors of these.
+  /// compared. Waits for the collectives that are under way before, and throws their errors.
   void agree(const Call& call) {
-    finish_sums(exchange_.number());
+    finish_begun(exchange_.number());
     exchange_.begin(call);
     if (agreement_) agreement_->agree(call);
   }
@@ -58,30 +59,41 @@ class MpiGroup {
     if (agreement_) agreement_->agree_on_blocks(sent, received);
   }
 
-  /// Begins a sum in a group in which each rank exchanges with each. Its memory is used again when
-  /// it is done.
-  template <class T>
-  BegunSum& begin_sum(const Call& call, const moves::AllReduce<T>& m) {
-    exchange_.begin(call);
-    const auto idle = std::ranges::find_if(sums_, [](const auto& sum) { return sum->is_idle(); });
-    BegunSum& sum =
-        idle != sums_.end()
-            ? **idle
-            : *sums_.emplace_back(std::make_unique<BegunSum>(exchange_, agreement_.get()));
-    sum.begin(call, m);
-    return sum;
+  /// Makes a collective that goes in Rounds, and waits for it.
+  template <class Move>
+  void make(const Move& m) {
+    rounds_.begin(m);
+    while (rounds_.next(exchange_.transfers())) exchange_.run_transfers(rounds_.dtype());
   }
 
-  /// Waits for the sums up to the collective with this number, in their order, which is the same on
+  /// A byte from each rank to all others.
+  void barrier() {
+    const std::uint8_t mine = 0;
+    exchange_.gather_bytes(&mine, bytes_.data(), sizeof mine);
+  }
+
+  /// Begins such a collective. Its memory is used again when it is done.
+  template <class Move>
+  BegunCollective& begin(const Call& call, const Move& m) {
+    const auto idle = std::ranges::find_if(begun_, [](const auto& one) { return one->is_idle(); });
+    BegunCollective& begun =
+        idle != begun_.end()
+            ? **idle
+            : *begun_.emplace_back(std::make_unique<BegunCollective>(exchange_, agreement_.get()));
+    begun.begin(call, m);
+    return begun;
+  }
+
+  /// Waits for those up to the collective with this number, in their order, which is the same on
   /// all ranks: those that differ between ranks are followed by further calls of all.
   /// throws   the error of the first one that has one; later ones are then still under way
-  void finish_sums(std::uint64_t last) {
-    const auto number = [&](const std::unique_ptr<BegunSum>& sum) {
-      return sum->is_idle() || sum->number() > last ? UINT64_MAX : sum->number();
+  void finish_begun(std::uint64_t last) {
+    const auto number = [&](const std::unique_ptr<BegunCollective>& one) {
+      return one->is_idle() || one->number() > last ? UINT64_MAX : one->number();
     };
     while (true) {
-      const auto next = std::ranges::min_element(sums_, {}, number);
-      if (next == sums_.end() || number(*next) == UINT64_MAX) return;
+      const auto next = std::ranges::min_element(begun_, {}, number);
+      if (next == begun_.end() || number(*next) == UINT64_MAX) return;
       (*next)->finish();
     }
   }
@@ -90,46 +102,25 @@ class MpiGroup {
 
   /// The counts of `elements` elements that are divided evenly. Valid until the next call.
   std::span<const std::size_t> shares(std::size_t elements) {
-    for (std::size_t r = 0; r < ranks(); ++r)
-      shares_[r] = elements / ranks() + (r < elements % ranks() ? 1 : 0);
+    for (std::size_t r = 0; r < shares_.size(); ++r)
+      shares_[r] = block_of(elements, {static_cast<int>(r), size_}).size;
     return shares_;
-  }
-
-  /// Memory for `elements` elements of any content, valid until the next call. It only grows.
-  template <class T>
-  T* scratch(std::size_t elements) {
-    if (scratch_.size() < elements * sizeof(T)) {
-      scratch_.clear();  // so that resize copies nothing
-      scratch_.resize(elements * sizeof(T));
-    }
-    return reinterpret_cast<T*>(scratch_.data());
-  }
-
-  /// One pointer a rank, to be set by the caller.
-  template <class T>
-  std::span<const T*> pointers() {
-    auto* const first = reinterpret_cast<const T**>(pointers_.data());
-    for (std::size_t r = 0; r < ranks(); ++r) ::new (first + r) const T*(nullptr);
-    return {first, ranks()};
   }
 
   Messages& messages() { return messages_; }
 
  private:
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  std::size_t ranks() const { return index(size_); }
-
   std::shared_ptr<const MpiWorld> world_;
   OwnComm comm_;
   std::vector<int> world_ranks_;
   int rank_;
   int size_;
   Exchange exchange_;
+  Rounds rounds_;
   std::vector<std::size_t> shares_;
-  std::vector<std::byte> pointers_;
-  std::vector<std::byte> scratch_;
+  std::vector<std::uint8_t> bytes_;  // of barriers
   std::unique_ptr<Agreement> agreement_;
-  std::vector<std::unique_ptr<BegunSum>> sums_{};
+  std::vector<std::unique_ptr<BegunCollective>> begun_{};
   Messages messages_;
 };
 

@@ -126,7 +126,7 @@ class Messages {
                     &request),
           "MPI_Irecv");
     const int from = world_rank(call.root);
-    const MessageWait wait = exchange_.wait_in(call);
+    const MessageWait wait = exchange_.wait_for_message(call);
     try {
       wait_all({&request, 1}, {&from, 1}, wait);
     } catch (const std::exception& error) {
@@ -145,7 +145,7 @@ class Messages {
           check(MPI_Iprobe(call.root, tag, comm_.get(), &is_there, &status), "MPI_Iprobe");
           return is_there != 0;
         },
-        [&] { return std::vector<int>{world_rank(call.root)}; }, exchange_.wait_in(call));
+        [&] { return std::vector<int>{world_rank(call.root)}; }, exchange_.wait_for_message(call));
     Call dropped = call;
     int sent = elements(status, dropped.dtype);
     if (sent == count) return;

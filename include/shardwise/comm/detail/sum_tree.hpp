@@ -25,6 +25,18 @@ struct BlockRange {
   friend constexpr bool operator==(const BlockRange&, const BlockRange&) = default;
 };
 
+/// One round of a rank in a sum: it sends what it has of the sums of some blocks, and receives the
+/// same of others.
+struct SumRound {
+  int partner = -1;            ///< the other rank; -1 if this one rests
+  BlockRange sent{};           ///< blocks that it sends
+  BlockRange received{};       ///< blocks that it receives
+  bool is_the_sum = false;     ///< whether what it receives is the sum, and is not added to its own
+  bool partner_first = false;  ///< whether the partner's operand is the left one
+
+  friend constexpr bool operator==(const SumRound&, const SumRound&) = default;
+};
+
 /// A reduction of P ranks, and of their blocks, by recursive halving (Thakur, Rabenseifner and
 /// Gropp 2005, section 4.4). The ranks stand at `places()` places, the largest power of two that is
 /// not above P: of the first 2 (P - places()) ranks two neighbours share a place. First the second
@@ -52,7 +64,27 @@ class SumTree {
     return {rank_at(first), rank_at(first + distance)};
   }
 
+  /// In the first round those that share a place add, in the last one the second gets its sums.
+  constexpr int rounds() const { return 2 + std::countr_zero(static_cast<unsigned>(places_)); }
+  constexpr SumRound round(int rank, int number) const {
+    const bool is_last = number + 1 == rounds();
+    if (number == 0 || is_last) {
+      if (!shares_place(rank)) return {};
+      const int second = rank | 1, partner = rank ^ 1;
+      const BlockRange blocks = is_last ? BlockRange{second, second + 1} : BlockRange{0, ranks()};
+      const bool sends = is_second(rank) != is_last;
+      return {partner, sends ? blocks : BlockRange{}, sends ? BlockRange{} : blocks, is_last,
+              false};
+    }
+    if (is_second(rank)) return {};
+    const int distance = places_ >> number, place = place_of(rank), partner = place ^ distance;
+    return {rank_at(partner), kept(partner, distance), kept(place, distance), false,
+            partner < place};
+  }
+
  private:
+  constexpr int ranks() const { return places_ + shared_; }
+
   int places_;
   int shared_;
 };
@@ -65,13 +97,20 @@ struct SkipRound {
   int count = 0;
 };
 
-/// Calls f(SkipRound) for each of the ceil(log2 P) rounds. After the one with `skip` a rank has
-/// heard of 2 skip ranks, or of all.
+/// The number of rounds, ceil(log2 P). After round k a rank has heard of 2^(k + 1) ranks, or of
+/// all.
+constexpr int skip_rounds(int ranks) {
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks) - 1U));
+}
+constexpr SkipRound skip_round(int rank, int ranks, int number) {
+  const int skip = 1 << number;
+  return {(rank + ranks - skip) % ranks, (rank + skip) % ranks, std::min(skip, ranks - skip)};
+}
+
+/// Calls f(SkipRound) for each round.
 template <class F>
 constexpr void for_each_skip(int rank, int ranks, F f) {
-  for (int skip = 1; skip < ranks; skip *= 2)
-    f(SkipRound{(rank + ranks - skip) % ranks, (rank + skip) % ranks,
-                std::min(skip, ranks - skip)});
+  for (int number = 0; number < skip_rounds(ranks); ++number) f(skip_round(rank, ranks, number));
 }
 
 }  // namespace shardwise::detail

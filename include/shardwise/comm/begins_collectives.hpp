@@ -1,0 +1,97 @@
+#pragma once
+// An optional feature of communicators: collectives whose messages are under way while the rank
+// computes.
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/collectives.hpp"
+#include "shardwise/comm/communicator.hpp"
+#include "shardwise/comm/moves.hpp"
+#include "shardwise/core/dtype.hpp"
+
+namespace shardwise {
+
+/// A collective that is under way. `progress()` lets it go on as far as it can without a wait.
+/// `finish()` waits until it is made, and throws what the collective would, or what one would that
+/// this rank has begun before.
+template <class U>
+concept CollectiveUnderWay = std::move_constructible<U> && requires(U& under_way) {
+  under_way.progress();
+  under_way.finish();
+};
+
+/// A communicator with
+///
+///     begin_all_reduce(in, out, reduction = sum)
+///     begin_reduce_scatter(in, out, counts, reduction = sum)
+///     begin_all_gather(in, out, counts)
+///
+/// on spans of any `Element`. Each begins the collective of that name and returns a
+/// `CollectiveUnderWay`. Other than a sum that is started (comm/starts_all_reduce.hpp), it goes on
+/// only when the rank calls progress() or finish(), or waits in another call. Until finish() has
+/// returned, do not write to `in`, and do not read or write `out`; `counts` may change. An object
+/// that is destroyed before waits, too, and its errors are lost: that is for a rank that already
+/// throws one.
+///
+/// It is a collective with the same rules and errors, the same bytes on the wire and the same bits,
+/// and counts as one. Several may be under way. Another collective of the same group first waits
+/// for them. All ranks of the group begin it: one that makes an all_reduce where others begin one
+/// makes another call.
+///
+///     auto sum = ranks.begin_all_reduce(in, out);
+///     for (Part& part : parts) {
+///       part.compute();
+///       sum.progress();
+///     }
+///     sum.finish();
+///
+/// valid: `MpiCommunicator`      invalid: `ThreadCommunicator`, whose ranks add themselves
+template <class C>
+concept BeginsCollectives = Communicator<C> &&
+    requires(C& c, std::span<const float> in, std::span<float> out,
+             std::span<const std::size_t> counts) {
+  { c.begin_all_reduce(in, out) } -> CollectiveUnderWay;
+  { c.begin_reduce_scatter(in, out, counts) } -> CollectiveUnderWay;
+  { c.begin_all_gather(in, out, counts) } -> CollectiveUnderWay;
+};
+
+/// The operations of `Communicator` and of `BeginsCollectives` for `Self`, which derives from this.
+/// Self has what `Collectives<Self>` says, and
+///
+///     template <class Move>
+///     auto begin(const Call& call, const Move& m);
+///
+/// for the types of `shardwise::moves` of the operations that can be begun. It may be private if
+/// `BeginningCollectives<Self>` is a friend.
+template <class Self>
+class BeginningCollectives : public Collectives<Self> {
+ public:
+  /// Begins out = the ranks' `in`, reduced.
+  template <Element T>
+  [[nodiscard]] auto begin_all_reduce(moves::In<T> in, std::span<T> out,
+                                      Reduction reduction = Reduction::sum) {
+    return begin_checked(moves::AllReduce<T>{in, out, reduction});
+  }
+  /// Begins out = the rank's block of the ranks' `in`, reduced.
+  template <Element T>
+  [[nodiscard]] auto begin_reduce_scatter(moves::In<T> in, std::span<T> out, moves::Counts counts,
+                                          Reduction reduction = Reduction::sum) {
+    return begin_checked(moves::ReduceScatter<T>{in, out, counts, reduction});
+  }
+  /// Begins out = the blocks of all ranks, in order.
+  template <Element T>
+  [[nodiscard]] auto begin_all_gather(moves::In<T> in, std::span<T> out, moves::Counts counts) {
+    return begin_checked(moves::AllGather<T>{in, out, counts});
+  }
+
+ private:
+  template <class Move>
+  auto begin_checked(const Move& m) {
+    return static_cast<Self&>(*this).begin(this->checked_call(m), m);
+  }
+};
+
+}  // namespace shardwise
