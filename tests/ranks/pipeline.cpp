@@ -334,7 +334,9 @@ struct Text
                  Repeat<2, Recompute<Residual<Sequential<LayerNorm<8>, ColumnParallelLinear<8, 12>,
                                                          Relu, RowParallelLinear<12, 8>>>>>,
                  FirstRows, Linear<split::output, 8, 5>> {};
-constexpr std::array in_text{CutPlace{1, 1}};
+constexpr std::array in_text{CutPlace{1, 1}, CutPlace{3}};
+/// Rows of padding in front of the first rows that are taken.
+const std::vector<std::vector<Segment>> segments_of_text{{{1, 2}, {3, 3}, {8, 1}}, {}, {{2, 1}}};
 
 /// Norms, pools and masks, of which each micro-batch leaves something for its backward.
 struct Images : Sequential<BatchNorm<2>, MaxPool2d<2>, BatchNorm<2>, Flatten, Dropout<1, 4>,
@@ -342,9 +344,11 @@ struct Images : Sequential<BatchNorm<2>, MaxPool2d<2>, BatchNorm<2>, Flatten, Dr
 constexpr std::array in_images{CutPlace{2}};
 
 /// The same bits as a Step with the same batches on one rank, running statistics too. `inputs` are
-/// those batches, on any rank.
+/// those batches, on any rank, and `segments` theirs.
 template <class Layers, auto Cut, class T, class Rule, class Inputs>
-void check_bits_of_steps(const Rule& update, const Inputs& inputs) {
+void check_bits_of_steps(const Rule& update, const Inputs& inputs,
+                         std::span<const std::vector<Segment>> segments) {
+  constexpr int stages = static_cast<int>(Cut.size()) + 1;
   using Of = Context<T, Reference, MeshRanks<ThreadCommunicator>>;
   Result one;
   run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
@@ -354,18 +358,18 @@ void check_bits_of_steps(const Rule& update, const Inputs& inputs) {
     for (int i = 0; i < steps; ++i) {
       Step step(optimizer, 6);
       double loss = 0;
-      for (const auto& batch : x)
-        loss += step.add(batch.view(), labels(batch.global()[0].units, 0, ranks.place()).view(),
-                         CrossEntropy{});
+      for (std::size_t k = 0; k < x.size(); ++k)
+        loss += step.add(x[k].view(), labels(x[k].global()[0].units, 0, ranks.place()).view(),
+                         CrossEntropy{}, detail::segments_of(segments, k, {}).list);
       step.finish();
       one.losses.push_back(loss);
     }
     collect(model, one.parameters);
   });
-  for (const PipelineSchedule& schedule : {one_f_one_b(2, 3), zero_bubble_h1(2, 3)}) {
-    Result first, last;
-    run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
-      Result& mine = ranks.rank() == 0 ? first : last;
+  for (const PipelineSchedule& schedule : {one_f_one_b(stages, 3), zero_bubble_h1(stages, 3)}) {
+    std::array<Result, stages> results;
+    run_mesh({.pipeline = stages}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+      Result& mine = results[static_cast<std::size_t>(ranks.rank())];
       const auto x = inputs(ranks.place());
       on_pipeline_stage<Of, Cut>(Layers{}, ranks, Seed{3}, x[0].global(), [&](auto& stage) {
         Optimizer optimizer(stage.model(), update);
@@ -379,15 +383,17 @@ void check_bits_of_steps(const Rule& update, const Inputs& inputs) {
           targets.push_back(std::as_const(classes.back()).view());
         }
         for (int i = 0; i < steps; ++i)
-          mine.losses.push_back(
-              train_pipeline_step(stage, schedule, views, targets, CrossEntropy{}, optimizer));
+          mine.losses.push_back(train_pipeline_step(stage, schedule, views, targets, CrossEntropy{},
+                                                    optimizer, {}, segments));
         collect(stage.model(), mine.parameters);
       });
     });
-    CHECK(one.losses == first.losses);
-    CHECK(one.losses == last.losses);
-    first.parameters.merge(last.parameters);
-    CHECK(one.parameters == first.parameters);
+    Parameters all;
+    for (const Result& result : results) {
+      CHECK(one.losses == result.losses);
+      add(all, result.parameters);
+    }
+    CHECK(one.parameters == all);
   }
 }
 
@@ -541,26 +547,33 @@ TEST_CASE("stages evaluate as one rank") {
   });
 }
 
-TEST_CASE("a pipeline has the bits of a Step with the same batches, in bf16") {
-  check_bits_of_steps<Text, in_text, bf16>(rule, [](const MeshPlace& place) {
-    std::deque<Tensor<std::int32_t, Whole>> all;
-    for (const std::size_t count : std::array<std::size_t, 3>{3, 1, 2})
-      all.push_back(filled<std::int32_t, Whole>(
-          {{Axis::batch, count}, {Axis::sequence, 3}}, place,
-          [&](std::size_t i) { return static_cast<std::int32_t>((7 * i + count) % 11); }));
-    return all;
-  });
+TEST_CASE("a pipeline has the bits of a Step with the same batches and segments, in bf16") {
+  check_bits_of_steps<Text, in_text, bf16>(
+      rule,
+      [](const MeshPlace& place) {
+        std::deque<Tensor<std::int32_t, Whole>> all;
+        for (const std::size_t count : std::array<std::size_t, 3>{3, 1, 2})
+          all.push_back(filled<std::int32_t, Whole>(
+              {{Axis::batch, count}, {Axis::sequence, 3}}, place,
+              [&](std::size_t i) { return static_cast<std::int32_t>((7 * i + count) % 11); }));
+        return all;
+      },
+      segments_of_text);
 }
 
 TEST_CASE("stages with norms, pools and masks have the bits of a Step with the same batches") {
-  check_bits_of_steps<Images, in_images, float>(AdamW{}, [](const MeshPlace& place) {
-    std::deque<Tensor<float, Whole>> all;
-    for (const std::size_t count : std::array<std::size_t, 3>{3, 1, 2})
-      all.push_back(made<Whole, float>(
-          static_cast<std::int64_t>(count),
-          {{Axis::batch, count}, {Axis::channel, 2}, {Axis::height, 4}, {Axis::width, 4}}, place));
-    return all;
-  });
+  check_bits_of_steps<Images, in_images, float>(
+      AdamW{},
+      [](const MeshPlace& place) {
+        std::deque<Tensor<float, Whole>> all;
+        for (const std::size_t count : std::array<std::size_t, 3>{3, 1, 2})
+          all.push_back(made<Whole, float>(
+              static_cast<std::int64_t>(count),
+              {{Axis::batch, count}, {Axis::channel, 2}, {Axis::height, 4}, {Axis::width, 4}},
+              place));
+        return all;
+      },
+      {});
 }
 
 TEST_CASE("backward in two parts leaves the gradients of linear layers to the second one") {

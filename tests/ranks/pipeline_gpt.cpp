@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,13 +16,19 @@
 #include "ranks/model_mesh.hpp"
 #include "shardwise/models/gpt2.hpp"
 #include "shardwise/models/plan.hpp"
+#include "shardwise/pipeline/evaluate.hpp"
 #include "shardwise/pipeline/known_schedules.hpp"
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/pipeline/step.hpp"
 #include "shardwise/shardwise.hpp"
+#include "support/count_allocations.hpp"
+#include "support/error_of.hpp"
 #include "support/largest_difference.hpp"
+#include "support/messages.hpp"
 
 using namespace shardwise;
+using testing::contains;
+using testing::error_of;
 using testing::largest_difference;
 using namespace testing::on_meshes;
 
@@ -35,6 +42,7 @@ constexpr std::size_t vocabulary = 13;
 constexpr int steps = 3;
 constexpr AdamW rule{.learning_rate = 0.01};
 constexpr std::array cut{CutPlace{4, 1}};  // behind the first of three blocks
+constexpr std::array in_four{CutPlace{3}, CutPlace{4, 1}, CutPlace{5}};
 
 auto gpt() {
   return gpt2<TensorPlan, Gpt2Form{.dropped = 1, .of = 10}, 3>({.vocabulary = vocabulary,
@@ -47,18 +55,38 @@ auto gpt() {
 
 constexpr Shape text(std::size_t samples) { return {{Axis::batch, samples}, {Axis::sequence, 5}}; }
 
+/// Micro-batches of a step, and their packed documents.
+using Packed = std::vector<std::vector<Segment>>;
+const std::vector<std::size_t> sizes_of_batches{2, 1, 1, 1};
+const Packed documents{{{0, 2}, {2, 3}, {5, 4, 1}}, {}, {{1, 4, 2}}, {{0, 4}, {4, 1, 6}}};
+constexpr std::size_t samples = 5;
+/// The same documents in one batch of all samples.
+const std::vector<Segment> all_documents{{0, 2},     {2, 3},  {5, 4, 1}, {10, 5},
+                                         {16, 4, 2}, {20, 4}, {24, 1, 6}};
+const std::vector<std::size_t> padding{9, 15};
+const MaskedCrossEntropy loss{.counted = 5 * samples - 2};
+
 /// Token ids from the sample `first` on, each `later` tokens behind that of an input.
 template <Layout L>
-Tensor<std::int32_t, L> tokens(std::size_t first, std::size_t samples, std::size_t later,
+Tensor<std::int32_t, L> tokens(std::size_t first, std::size_t count, std::size_t later,
                                const MeshPlace& place) {
-  return filled<std::int32_t, L>(text(samples), place, [=](std::size_t i) {
+  return filled<std::int32_t, L>(text(count), place, [=](std::size_t i) {
     const std::size_t n = first * 5 + i + later;
     return static_cast<std::int32_t>(n * n % vocabulary);
   });
 }
 
+/// Labels of the samples from `first` on; those of padding are ignored.
+Tensor<std::int32_t, Invariant> labels(std::size_t first, std::size_t count,
+                                       const MeshPlace& place) {
+  auto next = tokens<Invariant>(first, count, 1, place);
+  for (const std::size_t row : padding)
+    if (row >= first * 5 && row < (first + count) * 5) next[row - first * 5] = -100;
+  return next;
+}
+
 struct Result {
-  std::vector<double> losses{};
+  std::vector<double> losses{};  // of the steps, and in evaluation with segments and without
   std::map<std::string, std::vector<double>> parameters{};
 };
 
@@ -76,60 +104,129 @@ void collect(M& model, Result& result) {
   }
 }
 
-Result on_one_rank(std::size_t samples) {
+Result on_one_rank(std::span<const Segment> segments) {
   Result result;
   run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     Model<decltype(gpt()), Ctx, E> model(gpt(), ranks, Seed{5}, text(dynamic));
     Optimizer optimizer(model, rule);
     const auto x = tokens<Ids>(0, samples, 0, ranks.place());
-    const auto next = tokens<Invariant>(0, samples, 1, ranks.place());
+    const auto next = labels(0, samples, ranks.place());
+    const auto view = std::as_const(x).view();
     for (int step = 0; step < steps; ++step)
-      result.losses.push_back(
-          train_step(model, x.view(), next.view(), CrossEntropy{}, optimizer, {.clip_norm = 0.3}));
+      result.losses.push_back(train_step(model, view, std::as_const(next).view(), loss, optimizer,
+                                         {.clip_norm = 0.3}, segments));
+    result.losses.push_back(evaluate_loss(model, view, std::as_const(next).view(), loss, segments));
+    const auto whole = tokens<Invariant>(0, samples, 1, ranks.place());
+    result.losses.push_back(
+        static_cast<double>(count_top_k(model, view, whole.view(), 4, segments)));
     collect(model, result);
   });
   return result;
 }
 
-Result on_pipeline(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
-                   const std::vector<std::size_t>& sizes) {
-  Result result;
-  on_pipeline_stage<Ctx, cut, E>(gpt(), ranks, Seed{5}, text(1), [&](auto& stage) {
-    Optimizer optimizer(stage.model(), rule, Keep::state_over_data);
-    std::deque<Tensor<std::int32_t, Ids>> ids;
-    std::deque<Tensor<std::int32_t, Invariant>> next;
-    std::vector<View<const std::int32_t, Ids>> x;
-    std::vector<View<const std::int32_t, Invariant>> targets;
-    std::size_t first = 0;
-    for (const std::size_t samples : sizes) {
-      ids.push_back(tokens<Ids>(first, samples, 0, stage.place()));
-      next.push_back(tokens<Invariant>(first, samples, 1, stage.place()));
-      x.push_back(std::as_const(ids.back()).view());
-      targets.push_back(std::as_const(next.back()).view());
-      first += samples;
-    }
-    for (int step = 0; step < steps; ++step)
-      result.losses.push_back(train_pipeline_step(stage, schedule, x, targets, CrossEntropy{},
-                                                  optimizer, {.clip_norm = 0.3}));
-    collect(stage.model(), result);
-  });
-  return result;
+/// Trains and evaluates a stage, or the stages of a rank, and compares them with one rank.
+template <class Stages, class Optimizers>
+void check(Stages& stages, Optimizers& optimizer, const PipelineSchedule& schedule,
+           std::span<const std::vector<Segment>> segments, const Result& one) {
+  const MeshPlace& place = stages.place();
+  std::deque<Tensor<std::int32_t, Ids>> ids;
+  std::deque<Tensor<std::int32_t, Invariant>> next, whole;
+  std::vector<View<const std::int32_t, Ids>> x;
+  std::vector<View<const std::int32_t, Invariant>> targets, counted;
+  std::size_t first = 0;
+  for (const std::size_t size : sizes_of_batches) {
+    x.push_back(std::as_const(ids.emplace_back(tokens<Ids>(first, size, 0, place))).view());
+    targets.push_back(std::as_const(next.emplace_back(labels(first, size, place))).view());
+    counted.push_back(
+        std::as_const(whole.emplace_back(tokens<Invariant>(first, size, 1, place))).view());
+    first += size;
+  }
+  Result many;
+  for (int step = 0; step < steps; ++step)
+    many.losses.push_back(train_pipeline_step(stages, schedule, x, targets, loss, optimizer,
+                                              {.clip_norm = 0.3}, segments));
+  many.losses.push_back(evaluate_pipeline_loss(stages, x, targets, loss, segments));
+  many.losses.push_back(static_cast<double>(count_pipeline_top_k(stages, x, counted, 4, segments)));
+  stages.for_each([&](auto& stage) { collect(stage.model(), many); });
+  CHECK(largest_difference(many.losses, one.losses) < 1e-12);
+  for (const auto& one_of : many.parameters) {
+    INFO(one_of.first);
+    CHECK(largest_difference(one_of.second, one.parameters.at(one_of.first)) < 1e-12);
+  }
 }
 
 }  // namespace
 
 TEST_CASE("a GPT-2 over tensor, data, context and pipeline is that of one rank") {
-  const Result one = on_one_rank(5);
-  for (const mesh& sizes : {mesh{.pipeline = 2, .data = 2, .context = 2, .tensor = 2},
-                            mesh{.pipeline = 2, .context = 3, .tensor = 2}}) {
-    CAPTURE(to_string(sizes));
-    run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
-      const Result many = on_pipeline(ranks, one_f_one_b(2, 3), {2, 1, 2});
-      CHECK(largest_difference(many.losses, one.losses) < 1e-12);
-      for (const auto& one_of : many.parameters) {
-        INFO(one_of.first);
-        CHECK(largest_difference(one_of.second, one.parameters.at(one_of.first)) < 1e-12);
-      }
-    });
+  for (const bool is_packed : {false, true}) {
+    CAPTURE(is_packed);
+    const Packed segments = is_packed ? documents : Packed{};
+    const Result one = on_one_rank(is_packed ? all_documents : std::vector<Segment>{});
+    for (const mesh& sizes : {mesh{.pipeline = 2, .data = 2, .context = 2, .tensor = 2},
+                              mesh{.pipeline = 2, .context = 3, .tensor = 2}}) {
+      CAPTURE(to_string(sizes));
+      run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
+        on_pipeline_stage<Ctx, cut, E>(gpt(), ranks, Seed{5}, text(1), [&](auto& stage) {
+          Optimizer optimizer(stage.model(), rule, Keep::state_over_data);
+          check(stage, optimizer, one_f_one_b(2, 4), segments, one);
+        });
+      });
+    }
   }
+}
+
+TEST_CASE("packed documents are those of one rank with two stages on each rank") {
+  const Result one = on_one_rank(all_documents);
+  run_mesh({.pipeline = 2, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, in_four, E, 2>(gpt(), ranks, Seed{5}, text(1), [&](auto& chunks) {
+      PipelineOptimizer optimizer(chunks, rule);
+      check(chunks, optimizer, interleaved_one_f_one_b(2, 4, 2), documents, one);
+    });
+  });
+  run_mesh({.pipeline = 4}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, in_four, E>(gpt(), ranks, Seed{5}, text(1), [&](auto& stage) {
+      Optimizer optimizer(stage.model(), rule);
+      check(stage, optimizer, zero_bubble_h1(4, 4), documents, one);
+    });
+  });
+}
+
+TEST_CASE("segments that do not fit the batches, or that differ, are refused on all ranks") {
+  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_pipeline_stage<Ctx, cut, E>(gpt(), ranks, Seed{5}, text(1), [&](auto& stage) {
+      Optimizer optimizer(stage.model(), rule);
+      const auto ids = tokens<Ids>(0, 2, 0, stage.place());
+      const auto next = tokens<Invariant>(0, 2, 1, stage.place());
+      const std::vector x{ids.view(), ids.view()};
+      const std::vector targets{next.view(), next.view()};
+      const auto refuse = [&](const Packed& segments, const std::string& why) {
+        const auto step = [&] {
+          train_pipeline_step(stage, gpipe(2, 2), x, targets, CrossEntropy{}, optimizer, {},
+                              segments);
+        };
+        CHECK(contains(error_of(step), why));
+        const auto evaluate = [&] {
+          evaluate_pipeline_loss(stage, x, targets, CrossEntropy{}, segments);
+        };
+        CHECK(contains(error_of(evaluate), why));
+      };
+      refuse({{{0, 5}}}, "pipeline: 2 inputs and 1 lists of segments were given; give one list");
+      refuse({{}, {{0, 5}, {4, 6}}},
+             "pipeline: batch 1: segment 1 is rows 4 to 10 (without the "
+             "last) of a batch [batch 2, sequence 5]: it lies in");
+      const std::size_t size = ranks.rank() == 0 ? 4 : 3;
+      refuse({{}, {{0, size}, {5, 5}}}, "ranks disagree on ");
+      if (ranks.rank() == 0) {
+        refuse({}, "no segments");
+      } else {
+        refuse({{}, {{5, 5}}}, "rank 1 has 4 samples in 2 ");
+      }
+      CHECK(stage.model().step() == 1);
+      const Packed good{{{0, 2}, {5, 3}}, {}};
+      const PipelineSchedule schedule = one_f_one_b(2, 2);
+      CHECK(testing::allocated_after_second([&] {
+              train_pipeline_step(stage, schedule, x, targets, CrossEntropy{}, optimizer, {}, good);
+            }) == 0);
+    });
+  });
 }

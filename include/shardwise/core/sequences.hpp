@@ -2,6 +2,7 @@
 // The tokens of a batch: which of them belong together, at which positions, and which a rank holds.
 
 #include <cstddef>
+#include <span>
 
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/partition.hpp"
@@ -16,6 +17,13 @@ struct Segment {
   std::size_t row = 0;       ///< the first one; rows are counted over batch and sequence
   std::size_t rows = 0;      ///< their number
   std::size_t position = 0;  ///< of the first row in its sequence
+};
+
+/// The segments of a batch, and the shape of the tensor whose rows they count: a model's input, or
+/// in a stage of a pipeline that of the whole model.
+struct SegmentsOf {
+  std::span<const Segment> list;
+  Shape batch;
 };
 
 /// The place of a row in its sequence.

@@ -150,6 +150,11 @@ class Model : public ModelBase<Ctx> {
   /// throws   argument_error for a flight that is not reserved
   output_view forward(Flight flight, input_view x,
                       std::span<const Segment> segments = {}) requires(Use::trains) {
+    return forward(flight, x, SegmentsOf{segments, detail::global_shapes(x)[0]});
+  }
+  /// The same with segments of a tensor of another shape than the first input's.
+  output_view forward(Flight flight, input_view x,
+                      const SegmentsOf& segments) requires(Use::trains) {
     this->begin_batch(flight, detail::global_shapes(x)[0], segments);
     return forward_for(Pass::train, x);
   }
@@ -181,6 +186,10 @@ class Model : public ModelBase<Ctx> {
   /// sends    `plan().forward`, without the exchanges of layers in training only
   /// throws   as forward
   output_view evaluate(input_view x, std::span<const Segment> segments = {}) {
+    return evaluate(x, SegmentsOf{segments, detail::global_shapes(x)[0]});
+  }
+  /// The same with segments of a tensor of another shape than the first input's.
+  output_view evaluate(input_view x, const SegmentsOf& segments) {
     const auto here = detail::in_phase<Phase::evaluate>(run_);
     this->begin_batch(Flight{}, detail::global_shapes(x)[0], segments);
     return run_forward(Pass::evaluate, x);

@@ -235,7 +235,7 @@ class ModelBase {
 
   /// Makes a new batch the one that runs, in place of the one before in this flight. `first` is the
   /// shape of its first input.
-  void begin_batch(Flight flight, const Shape& first, std::span<const Segment> segments) {
+  void begin_batch(Flight flight, const Shape& first, const SegmentsOf& segments) {
     detail::FlightState& batch = at(flight);
     if (batch.awaits_parameters) detail::refuse_forward(name_.text, flight.number);
     if (batch.may_go_backward && batch.behind == next_) next_ = batch.place;
@@ -250,7 +250,7 @@ class ModelBase {
         if (batch.slice.cuts_rows() && batch.slice.units != rows_of_inputs_)
           detail::refuse_rows(run_.all_ranks.sizes(), first, detail::other_rows);
       }
-      batch.sequences.set(run_.backend, run_.pool, segments, first);
+      batch.sequences.set(run_.backend, run_.pool, segments);
     });
   }
 

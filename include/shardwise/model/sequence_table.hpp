@@ -18,12 +18,18 @@ namespace shardwise::detail {
                         " (without the last) of a batch ", batch, why});
 }
 
+/// The rows of a batch of tokens.
+/// throws  as sequence_position
+inline std::size_t rows_of_tokens(const Shape& batch) {
+  return batch.elements(0, sequence_position(batch) + 1);
+}
+
 /// Writes the place of every row of a batch [batch, sequence, ...].
 /// throws   argument_error for segments that overlap, or that do not lie within one sample
 inline void find_places(std::span<const Segment> segments, const Shape& batch, TokenPlace* places) {
   const std::size_t position = sequence_position(batch);
   const std::size_t length = batch[position].extent();
-  const std::size_t rows = batch.elements(0, position + 1);
+  const std::size_t rows = rows_of_tokens(batch);
   for (std::size_t r = 0; r < rows; ++r) places[r] = {};
   for (std::size_t number = 0; number < segments.size(); ++number) {
     const Segment& one = segments[number];
@@ -47,14 +53,14 @@ class SequenceTable {
  public:
   /// throws  as find_places, and shape_error for segments of a batch without the axis sequence
   template <class B>
-  void set(B& backend, Pool& pool, std::span<const Segment> segments, const Shape& batch) {
+  void set(B& backend, Pool& pool, const SegmentsOf& segments) {
     rows_ = 0;
     memory_ = {};
-    if (segments.empty()) return;
-    const std::size_t rows = batch.elements(0, sequence_position(batch) + 1);
+    if (segments.list.empty()) return;
+    const std::size_t rows = rows_of_tokens(segments.batch);
     const Buffer host = pool.take_on_host(rows * sizeof(TokenPlace));
     auto* const places = static_cast<TokenPlace*>(host.data());
-    find_places(segments, batch, places);
+    find_places(segments.list, segments.batch, places);
     memory_ = pool.take(rows * sizeof(TokenPlace));
     to_device(backend, places, rows, static_cast<TokenPlace*>(memory_.data()));
     rows_ = rows;
@@ -66,7 +72,7 @@ class SequenceTable {
     const std::size_t position = sequence_position(shape);
     const std::size_t length = shape[position].extent();
     if (rows_ == 0) return Sequences(length);
-    const std::size_t rows = shape.elements(0, position + 1);
+    const std::size_t rows = rows_of_tokens(shape);
     if (rows != rows_) {
       throw shape_error({"a tensor ", shape, " has ", rows,
                          " rows of tokens, but the segments were given for a batch of ", rows_});

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -14,10 +15,12 @@
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sentence.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/model/agree.hpp"
 #include "shardwise/model/host_ranks.hpp"
 #include "shardwise/model/stages.hpp"
 #include "shardwise/model/value.hpp"
+#include "shardwise/pipeline/batch_segments.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage_messages.hpp"
 #include "shardwise/pipeline/step_checks.hpp"
@@ -35,11 +38,13 @@ struct GivenEvaluation {
   std::uint64_t samples;
   std::uint32_t batches;
   std::uint32_t sizes;  // a hash
+  GivenSegments segments;
 
   friend bool operator==(const GivenEvaluation&, const GivenEvaluation&) = default;
   friend std::string to_string(const GivenEvaluation& given) {
     return sentence({given.samples, " samples in ", given.batches,
-                     " batches, whose sizes have the hash ", given.sizes});
+                     " batches, whose sizes have the hash ", given.sizes, ", with ",
+                     to_string(given.segments)});
   }
 };
 
@@ -61,19 +66,20 @@ void require_targets(Stages& stages, const std::vector<typename Stages::input_vi
 /// Runs batch `number` forward in one stage, and calls f(stage, number, output) on the last one.
 template <class Stage, class F>
 void evaluate_stage(Stage& stage, const std::vector<typename Stage::input_view>& x,
-                    std::size_t number, [[maybe_unused]] F& f) {
+                    BatchSegments segments, std::size_t number, [[maybe_unused]] F& f) {
   using M = typename Stage::model_type;
   M& model = stage.model();
   StageMessages messages(stage, x.size());
+  const SegmentsOf of_batch = segments_of(segments, number, x[number].global());
   [[maybe_unused]] Value<typename M::dtype, typename M::input_layout>
       in{};  // its memory may be the output's
   const auto output = [&] {
     if constexpr (Stage::is_first) {
-      return model.evaluate(x[number]);
+      return model.evaluate(x[number], of_batch);
     } else {
       in = {model.run().pool, stage.input_shape(x[number].global()), stage.place()};
       messages.receive(in.writable().span(), -1, number, Phase::evaluate);
-      return model.evaluate(in.view());
+      return model.evaluate(in.view(), of_batch);
     }
   }();
   if constexpr (Stage::is_last) {
@@ -89,15 +95,17 @@ void evaluate_stage(Stage& stage, const std::vector<typename Stage::input_view>&
 /// batch at a time.
 template <class Stages, class Check, class F>
 void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_view>& x,
-                     Check&& check, F&& f) {
+                     BatchSegments segments, Check&& check, F&& f) {
   const auto runs = stages.runs();
   auto& rank = stages.of_rank();
   HostRanks all_ranks(runs.first(), rank.all_ranks());
   on_all_ranks<collective_error>(all_ranks, [&] {
     require_all_stages(runs, "evaluation");
+    require_segments(runs.first().pool, segments, x);
     check();
   });
-  GivenEvaluation given{0, static_cast<std::uint32_t>(x.size()), digest(x)};
+  GivenEvaluation given{0, static_cast<std::uint32_t>(x.size()), digest(x),
+                        GivenSegments(segments)};
   for (const auto& one : x) given.samples += samples_of(one);
   require_agreed(gathered(rank.all_ranks(), given), "what a pipeline evaluates");
   const auto together =
@@ -107,7 +115,7 @@ void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_vi
   for (std::size_t first = 0; first < x.size(); first += together)
     stages.for_each([&](auto& stage) {
       for (std::size_t i = first; i < std::min(first + together, x.size()); ++i)
-        evaluate_stage(stage, x, i, f);
+        evaluate_stage(stage, x, segments, i, f);
     });
 }
 
@@ -126,15 +134,21 @@ Number from_last_stage(Stages& stages, Number number) {
 /// batch, output) for each batch on the ranks of the last stage; the output is a view that is valid
 /// during the call. f may call what the ranks of the last stage call together. Each stage goes on
 /// to the next batch while later ones compute. Every rank of the mesh calls it, between two steps,
-/// with the same shapes; the elements of `x` are read on the first stage.
-/// sends    an all-reduce of one int32 and an all-gather of 16 bytes of each rank; along `pipeline`
+/// with the same shapes; the elements of `x` are read on the first stage. `segments` are the
+/// sequences of each batch, as Model::forward says, the same on every rank: a list for each, or
+/// none at all.
+/// sends    an all-reduce of one int32 and an all-gather of 24 bytes of each rank; along `pipeline`
 ///          a message for each batch from each stage to the next; Model::evaluate
-/// throws   collective_error on every rank if ranks were given batches of other sizes; as
+/// throws   before anything else is sent, on every rank: collective_error if ranks were given
+///          batches of other sizes or other segments, argument_error for another number of lists
+///          than of batches and for segments that overlap or leave their sample; as
 ///          Model::evaluate, and what f throws: the run then ends, because other stages wait
 template <class Stages, class F>
-void evaluate_pipeline(Stages& stages, const std::vector<typename Stages::input_view>& x, F&& f) {
+void evaluate_pipeline(Stages& stages, const std::vector<typename Stages::input_view>& x, F&& f,
+                       std::span<const std::vector<Segment>> segments = {}) {
   detail::evaluate_stages(
-      stages, x, [] {}, [&](auto&, std::size_t number, const auto& output) { f(number, output); });
+      stages, x, segments, [] {},
+      [&](auto&, std::size_t number, const auto& output) { f(number, output); });
 }
 
 /// The loss of all batches together in evaluation, as if they were one; the same number on every
@@ -145,12 +159,13 @@ void evaluate_pipeline(Stages& stages, const std::vector<typename Stages::input_
 ///          another number of targets than of inputs, and as the loss for the shape of a target
 template <class Stages, class Target, class Chosen>
 double evaluate_pipeline_loss(Stages& stages, const std::vector<typename Stages::input_view>& x,
-                              const std::vector<Target>& targets, const Chosen& loss) {
+                              const std::vector<Target>& targets, const Chosen& loss,
+                              std::span<const std::vector<Segment>> segments = {}) {
   std::size_t samples = 0;
   for (const auto& one : x) samples += detail::samples_of(one);
   double sum = 0;
   detail::evaluate_stages(
-      stages, x,
+      stages, x, segments,
       [&] {
         detail::require_targets(stages, x, targets, [&](const Shape& output, const Target& target) {
           detail::require_target(loss, output, target);
@@ -171,10 +186,11 @@ double evaluate_pipeline_loss(Stages& stages, const std::vector<typename Stages:
 ///          another shape
 template <class Stages, class Labels>
 std::size_t count_pipeline_top_k(Stages& stages, const std::vector<typename Stages::input_view>& x,
-                                 const std::vector<Labels>& labels, std::size_t k) {
+                                 const std::vector<Labels>& labels, std::size_t k,
+                                 std::span<const std::vector<Segment>> segments = {}) {
   std::int64_t count = 0;
   detail::evaluate_stages(
-      stages, x,
+      stages, x, segments,
       [&] {
         detail::require_targets(stages, x, labels, [&](const Shape& output, const Labels& one) {
           detail::check_label_shape(output, one.global());
@@ -192,8 +208,9 @@ std::size_t count_pipeline_top_k(Stages& stages, const std::vector<typename Stag
 template <class Stages, class Labels>
 std::size_t count_pipeline_correct(Stages& stages,
                                    const std::vector<typename Stages::input_view>& x,
-                                   const std::vector<Labels>& labels) {
-  return count_pipeline_top_k(stages, x, labels, 1);
+                                   const std::vector<Labels>& labels,
+                                   std::span<const std::vector<Segment>> segments = {}) {
+  return count_pipeline_top_k(stages, x, labels, 1, segments);
 }
 
 }  // namespace shardwise

@@ -12,6 +12,7 @@
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/model/value.hpp"
+#include "shardwise/pipeline/batch_segments.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/pipeline/stage_messages.hpp"
@@ -62,7 +63,8 @@ class StageRun {
     flight.number = batch;
     flight.is_free = false;
     step_.set_batch(samples_of(inputs_.x[batch]));
-    const auto y = model().forward(Flight{number}, input(flight));
+    const auto y = model().forward(Flight{number}, input(flight),
+                                   segments_of(inputs_.segments, batch, inputs_.x[batch].global()));
     if constexpr (Stage::is_last) {
       auto& run = model().run();
       const auto here = in_phase<Phase::loss>(run);

@@ -11,9 +11,11 @@
 #include "shardwise/comm/detail/agreed.hpp"
 #include "shardwise/comm/gathered.hpp"
 #include "shardwise/core/error.hpp"
+#include "shardwise/core/sequences.hpp"
 #include "shardwise/model/agree.hpp"
 #include "shardwise/model/host_ranks.hpp"
 #include "shardwise/model/stages.hpp"
+#include "shardwise/pipeline/batch_segments.hpp"
 #include "shardwise/pipeline/optimizer.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage.hpp"
@@ -53,8 +55,9 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
                   std::get<Optimizer<Rule, typename Stages::model_type>&>(optimizers)),
      ...);
   });
-  const GivenPipelineStep given{inputs.samples, static_cast<std::uint32_t>(inputs.x.size()),
-                                digest(inputs.x), rank.checked().digest, digest(inputs.options)};
+  const GivenPipelineStep given{inputs.samples,         static_cast<std::uint32_t>(inputs.x.size()),
+                                digest(inputs.x),       rank.checked().digest,
+                                digest(inputs.options), GivenSegments(inputs.segments)};
   if (!same_on_all_ranks(all_ranks, digest(given)))
     require_agreed(gathered(rank.all_ranks(), given), "the step of the pipeline");
   const auto run_all = [&](auto&&... runs) {
@@ -78,7 +81,9 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// backwards. The norm that `options` clip is that of the gradients of all stages, and if those of
 /// one stage overflow with a loss scale, all stages skip the step. Every rank of the mesh calls it
 /// with the same schedule, the same shapes and the same options; the elements of `x` are read on
-/// the first stage, those of `targets` on the last, and are not compared.
+/// the first stage, those of `targets` on the last, and are not compared. `segments` are the
+/// sequences of each micro-batch, as Model::forward says, the same on every rank: a list for each,
+/// or none at all.
 /// `time_of(schedule).most_in_flight` says how many flights the model of each stage gets, or the
 /// models of all stages of a rank. `layer_losses()` of a stage's model are those of its own layers.
 /// After the first steps with a schedule, steps allocate no memory.
@@ -89,8 +94,9 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// throws   before anything else is sent, on every rank: collective_error if ranks were given other
 ///          steps, or, with the message of that rank, if another rank refuses its step;
 ///          argument_error for a schedule that the stages cannot run, as `require_to_run` says, and
-///          for other numbers of ranks or micro-batches, an empty micro-batch, another model's
-///          optimizer, and a step that is under way; as the loss for the shape of a target. Later
+///          for other numbers of ranks, micro-batches or lists of segments, an empty micro-batch,
+///          segments that overlap or leave their sample, another model's optimizer, and a step that
+///          is under way; as the loss for the shape of a target. Later
 ///          numeric_error for a loss that is not finite; as `Step`: parameters are then as before,
 ///          and the run ends, because the other stages wait for the messages of this one
 ///@{
@@ -99,8 +105,10 @@ double train_pipeline_step(Stage& stage, const PipelineSchedule& schedule,
                            const std::vector<typename Stage::input_view>& x,
                            const std::vector<Target>& targets, const Chosen& loss,
                            Optimizer<Rule, typename Stage::model_type>& optimizer,
-                           const StepOptions& options = {}) {
-  return detail::train_stages(schedule, detail::PipelineStepInputs{x, targets, loss, options},
+                           const StepOptions& options = {},
+                           std::span<const std::vector<Segment>> segments = {}) {
+  return detail::train_stages(schedule,
+                              detail::PipelineStepInputs{x, targets, loss, options, segments},
                               std::tie(stage), std::tie(optimizer));
 }
 template <class... Stages, class Target, class Chosen, class Rule>
@@ -108,8 +116,10 @@ double train_pipeline_step(PipelineChunks<Stages...>& chunks, const PipelineSche
                            const std::vector<typename PipelineChunks<Stages...>::input_view>& x,
                            const std::vector<Target>& targets, const Chosen& loss,
                            PipelineOptimizer<Rule, Stages...>& optimizer,
-                           const StepOptions& options = {}) {
-  return detail::train_stages(schedule, detail::PipelineStepInputs{x, targets, loss, options},
+                           const StepOptions& options = {},
+                           std::span<const std::vector<Segment>> segments = {}) {
+  return detail::train_stages(schedule,
+                              detail::PipelineStepInputs{x, targets, loss, options, segments},
                               std::tie(chunks.template stage<Stages>()...),
                               std::tie(optimizer.template stage<Stages>()...));
 }

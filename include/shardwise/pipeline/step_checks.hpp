@@ -13,6 +13,7 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/model/value.hpp"
+#include "shardwise/pipeline/batch_segments.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage.hpp"
@@ -26,8 +27,8 @@ namespace shardwise::detail {
 template <class Input, class Target, class Chosen>
 struct PipelineStepInputs {
   PipelineStepInputs(const std::vector<Input>& inputs, const std::vector<Target>& given,
-                     const Chosen& chosen, const StepOptions& step)
-      : x(inputs), targets(given), loss(chosen), options(step) {
+                     const Chosen& chosen, const StepOptions& step, BatchSegments of_batches)
+      : x(inputs), targets(given), loss(chosen), options(step), segments(of_batches) {
     for (const Input& one : x) samples += samples_of(one);
   }
 
@@ -35,6 +36,7 @@ struct PipelineStepInputs {
   const std::vector<Target>& targets;
   const Chosen& loss;
   StepOptions options;
+  BatchSegments segments;
   std::size_t samples = 0;  ///< of all micro-batches
 };
 
@@ -45,19 +47,21 @@ struct GivenPipelineStep {
   std::uint32_t sizes;     // a hash
   std::uint32_t schedule;  // a hash
   std::uint32_t options;   // a hash
+  GivenSegments segments;
 
   friend bool operator==(const GivenPipelineStep&, const GivenPipelineStep&) = default;
   friend std::string to_string(const GivenPipelineStep& given) {
     return sentence({given.samples, " samples in ", given.micro_batches,
                      " micro-batches, whose sizes have the hash ", given.sizes,
-                     ", by a schedule with the hash ", given.schedule,
-                     " and with options whose hash is ", given.options});
+                     ", by a schedule with the hash ", given.schedule, ", with ",
+                     to_string(given.segments), ", and with options whose hash is ",
+                     given.options});
   }
   /// A hash of it.
   friend std::uint64_t digest(const GivenPipelineStep& given) {
     const auto low = static_cast<std::uint32_t>(given.samples);
     return std::uint64_t{mixed(low, given.micro_batches)} << 32 |
-           mixed(mixed(given.sizes, given.schedule), given.options);
+           mixed(mixed(mixed(given.sizes, given.schedule), given.options), given.segments.hash);
   }
 };
 
@@ -157,6 +161,7 @@ void require_step(Stage& stage, const PipelineSchedule& schedule, const Inputs& 
   require_good(stage.of_rank(), schedule);
   const auto& x = inputs.x;
   require_micro_batches(schedule, x.size(), inputs.targets.size());
+  require_segments(stage.model().run().pool, inputs.segments, x);
   for (std::size_t k = 0; k < x.size(); ++k) {
     if (samples_of(x[k]) == 0)
       throw argument_error({"pipeline: micro-batch ", k, " has no samples; leave it out"});
