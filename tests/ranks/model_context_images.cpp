@@ -77,6 +77,103 @@ TEST_CASE("a convolutional network learns from rows of images what PyTorch learn
 
 namespace {
 
+struct Excited : Sequential<Conv2d<split::output, 2, 6, padded>, Silu,
+                            Join<ScaleChannels<activations::Sigmoid>, Identity,
+                                 Sequential<GlobalAveragePool, Conv2d<split::output, 6, 4, 1>, Relu,
+                                            Conv2d<split::input, 4, 6, 1>>>,
+                            Conv2d<split::input, 6, 4, padded>, GlobalMaxPool, Flatten,
+                            Linear<split::none, 4, 5>> {};
+
+}  // namespace
+
+TEST_CASE("factors of channels and largest elements are those of PyTorch where rows are cut") {
+  const Learned learned{{2.432401523310284, 1.8662590150293217, 1.8205225335296682},
+                        {2.0674595838013752, 1.0988252956021787, 1.2770143063127872}};
+  for (const mesh& sizes : meshes_of_rows) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [&](Ranks& ranks) {
+      Model<Excited, OnMesh, OfImages> model(Excited{}, ranks, Seed{1}, images);
+      check_learns_as_pytorch<Images>(model, learned);
+      CHECK(replicas_are_equal(model, ranks));
+    });
+  }
+}
+
+namespace {
+
+/// The whole tensor, on every rank.
+template <class V>
+Numbers whole(Ranks& ranks, const V& view) {
+  Tensor<double, Invariant> all(view.global(), place_for<Invariant>(ranks.place()));
+  Pool pool;
+  redistribute(ranks, pool, view, all.view());
+  return Numbers(all.data(), all.data() + all.size());
+}
+
+struct Largest : Sequential<To<Sharded<Axis::width>>, GlobalMaxPool> {};
+struct Scaled : Graph<2, At<ScaleChannels<>, 0, 1>> {};
+inline const Shape nine_rows{
+    {Axis::batch, 2}, {Axis::channel, 3}, {Axis::height, 9}, {Axis::width, 2}};
+
+}  // namespace
+
+TEST_CASE("of largest elements that are equal the first of the whole plane gets the gradient") {
+  using Cut = CutOverContext<Axis::height>;
+  for (const mesh& sizes : {mesh{.context = 3, .tensor = 2}, mesh{.data = 2, .context = 4}}) {
+    on_mesh(sizes, [&](Ranks& ranks) {
+      const MeshPlace& place = ranks.place();
+      Model<Largest, OnMesh, Ends<Cut, Cut>, TrainWithInputGradient> model(Largest{}, ranks,
+                                                                           Seed{1}, nine_rows);
+      // plane p is largest at its elements 3 + 2 p, and in all behind them in the same column
+      const auto x = filled<double, Images>(nine_rows, place, [](std::size_t i) {
+        const std::size_t at = i % 18, first = 3 + 2 * (i / 18);
+        return at >= first && at % 2 == 1 ? -2.0 : -3.0;
+      });
+      const auto y = model.forward(x.view());
+      CHECK(whole(ranks, y) == Numbers(6, -2.0));
+      const auto dy = filled<double, Images>(
+          y.global(), place, [](std::size_t p) { return 1.0 + static_cast<double>(p); });
+      Numbers expected(6 * 18);
+      for (std::size_t p = 0; p < 6; ++p)
+        expected[p * 18 + 3 + 2 * p] = 1.0 + static_cast<double>(p);
+      CHECK(whole(ranks, model.backward(dy.view())) == expected);
+      model.discard_step();
+    });
+  }
+}
+
+TEST_CASE("factors of samples that other ranks have reach the rows of all of them") {
+  using Cut = CutOverContext<Axis::height>;
+  const Shape factors{{Axis::batch, 2}, {Axis::channel, 3}};
+  for (const mesh& sizes : {mesh{.context = 4}, mesh{.data = 2, .context = 3, .tensor = 2}}) {
+    on_mesh(sizes, [&](Ranks& ranks) {
+      const MeshPlace& place = ranks.place();
+      using OfSamples = CutOverContext<Axis::batch>;
+      Model<Scaled, OnMesh, Ends<Layouts<Cut, OfSamples>, Cut>, TrainWithInputGradient> model(
+          Scaled{}, ranks, Seed{1}, std::array{nine_rows, factors});
+      const auto x = made<Images>(1, nine_rows, place);
+      const auto s = made<SamplesOverMesh<Invariant, Axis::batch>>(2, factors, place);
+      const auto dy = made<Images>(3, nine_rows, place);
+      const auto element = [](std::int64_t number, std::size_t i) {
+        return witness::made(number, static_cast<std::int64_t>(i));
+      };
+      Numbers y(6 * 18), dx(6 * 18), ds(6);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        y[i] = element(1, i) * element(2, i / 18);
+        dx[i] = element(3, i) * element(2, i / 18);
+        ds[i / 18] += element(1, i) * element(3, i);
+      }
+      CHECK(whole(ranks, model.forward({x.view(), s.view()})) == y);
+      const auto [of_x, of_s] = model.backward(dy.view());
+      CHECK(whole(ranks, of_x) == dx);
+      CHECK(largest_difference(whole(ranks, of_s), ds) < 1e-15);
+      model.discard_step();
+    });
+  }
+}
+
+namespace {
+
 /// Windows of several strides and reaches over 7, 4, 8, 4 and 5 rows, branches, an average of all,
 /// and a mask of features.
 struct Windows
@@ -138,10 +235,7 @@ Trained trained(Ranks& ranks, Keep keep = Keep::whole) {
   CHECK(model.forward(x.view()).global() == Shape{{Axis::batch, 5}, {Axis::feature, 5}});
   const auto dy = made<Net::output_layout>(60, {{Axis::batch, 5}, {Axis::feature, 5}}, place);
   const auto dx = model.backward(dy.view());
-  Tensor<double, Invariant> whole(seven_rows, place_for<Invariant>(place));
-  Pool pool;
-  redistribute(ranks, pool, dx, whole.view());
-  result.slopes.assign(whole.data(), whole.data() + whole.size());
+  result.slopes = whole(ranks, dx);
   model.discard_step();
   for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
   train_step(model, x.view(), labels(5, 0, place).view(), CrossEntropy{}, optimizer);
@@ -269,11 +363,9 @@ TEST_CASE("a merge of rows draws the random numbers of one rank, and refuses oth
     Net model(OfTwo{}, ranks, Seed{3}, std::array{images, images});
     const auto a = made<Images>(1, images, place), b = made<Images>(2, images, place);
     Numbers numbers;
-    Pool pool;
     const auto add = [&](const auto& view) {
-      Tensor<double, Invariant> whole(images, place_for<Invariant>(place));
-      redistribute(ranks, pool, view, whole.view());
-      numbers.insert(numbers.end(), whole.data(), whole.data() + whole.size());
+      const Numbers all = whole(ranks, view);
+      numbers.insert(numbers.end(), all.begin(), all.end());
     };
     add(model.forward({a.view(), b.view()}));
     add(std::get<1>(model.backward(made<Images>(3, images, place).view())));
@@ -403,6 +495,11 @@ struct Unflatten : KeepsLayout {
   }
 };
 
+/// Does not say which rows it takes.
+struct Unsaid : Unflatten {
+  constexpr Shape output_shape(const Shape& x) const { return x; }
+};
+
 }  // namespace
 
 TEST_CASE("what cannot run on rows of images is refused on every rank before it sends anything") {
@@ -410,14 +507,13 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
     const MeshPlace& place = ranks.place();
     const auto refusal = [&]<class L>(std::type_identity<L>, const Shape& shape) {
       return message_of<argument_error>([&] {
-        Model<L, OnMesh, Ends<CutOverContext<Axis::height>, CutOverContext<Axis::height>>> model(
-            L{}, ranks, Seed{1}, shape);
+        using Cut = CutOverContext<Axis::height>;
+        Model<L, OnMesh, Ends<Cut, Cut>, ForwardOnly> model(L{}, ranks, Seed{1}, shape);
       });
     };
-    using Largest = Sequential<Conv2d<split::output, 2, 6, padded>, GlobalMaxPool>;
-    check_mentions(
-        refusal(std::type_identity<Largest>{}, images),
-        {"1: GlobalMaxPool", "the layer may read several of them", "context=2,tensor=2"});
+    using Hidden = Sequential<Conv2d<split::output, 2, 6, padded>, Unsaid>;
+    check_mentions(refusal(std::type_identity<Hidden>{}, images),
+                   {"1: ", "Unsaid", "the layer may read several of them", "context=2,tensor=2"});
     using Twice = Sequential<Conv2d<split::height, 2, 6, padded>>;
     check_mentions(refusal(std::type_identity<Twice>{}, images),
                    {"its rows are split along tensor, too"});

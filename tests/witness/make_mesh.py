@@ -1,5 +1,5 @@
-"""Prints what tests/ranks/model_mesh.cpp compares with: three steps of its convolutional network in
-PyTorch, on one rank. Run it with PyTorch: python3 tests/witness/make_mesh.py"""
+"""Prints what tests/ranks/model_mesh.cpp and model_context_images.cpp compare with: three steps of
+their convolutional networks in PyTorch, on one rank. Run it with PyTorch: python3 tests/witness/make_mesh.py"""
 
 import torch
 
@@ -17,25 +17,46 @@ def made(tensor, shape):
     return torch.tensor(values).reshape(shape)
 
 
+class Excited(torch.nn.Module):
+    """Squeeze and excitation between two convolutions, and the largest of each plane."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Conv2d(2, 6, 3, padding=1)
+        self.squeeze, self.excite = torch.nn.Conv2d(6, 4, 1), torch.nn.Conv2d(4, 6, 1)
+        self.second = torch.nn.Conv2d(6, 4, 3, padding=1)
+        self.last = torch.nn.Linear(4, 5)
+
+    def forward(self, x):
+        x = torch.nn.functional.silu(self.first(x))
+        factors = self.excite(torch.relu(self.squeeze(x.mean((2, 3), keepdim=True))))
+        x = self.second(x * torch.sigmoid(factors))
+        return self.last(torch.nn.functional.adaptive_max_pool2d(x, 1).flatten(1))
+
+
+def print_steps(network):
+    with torch.no_grad():
+        for number, parameter in enumerate(network.parameters()):
+            parameter.copy_(made(number + 1, tuple(parameter.shape)) / 2)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+    loss_of = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
+    for step in range(3):
+        x = made(20 + step, (7, 2, 5, 4))
+        labels = torch.tensor([(row * 7 + 3 + step) % 5 for row in range(7)])
+        optimizer.zero_grad()
+        loss = loss_of(network(x), labels)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(network.parameters(), 0.5)
+        optimizer.step()
+        print(f"loss {loss.item():.17g}, norm {norm.item():.17g}")
+
+
+print_steps(Excited())
 network = torch.nn.Sequential(
     torch.nn.Conv2d(2, 6, 3, padding=1), torch.nn.BatchNorm2d(6), torch.nn.ReLU(),
     torch.nn.Conv2d(6, 4, 2), torch.nn.ReLU(), torch.nn.Conv2d(4, 3, 3, padding=1),
     torch.nn.Flatten(), torch.nn.Linear(36, 7), torch.nn.ReLU(), torch.nn.Linear(7, 5))
-with torch.no_grad():
-    for number, parameter in enumerate(network.parameters()):
-        parameter.copy_(made(number + 1, tuple(parameter.shape)) / 2)
-
-optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
-loss_of = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
-for step in range(3):
-    x = made(20 + step, (7, 2, 5, 4))
-    labels = torch.tensor([(row * 7 + 3 + step) % 5 for row in range(7)])
-    optimizer.zero_grad()
-    loss = loss_of(network(x), labels)
-    loss.backward()
-    norm = torch.nn.utils.clip_grad_norm_(network.parameters(), 0.5)
-    optimizer.step()
-    print(f"loss {loss.item():.17g}, norm {norm.item():.17g}")
+print_steps(network)
 for name in ("0.weight", "1.weight", "3.weight", "5.bias", "7.weight", "9.bias"):
     parameter = dict(network.named_parameters())[name]
     print(f"{name}: {parameter.square().sum().item():.17g}")

@@ -59,7 +59,7 @@ struct GlobalAveragePool {
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
   using rows_taken = Sharded<Axis::height>;
-  static constexpr bool sums_rows = true;
+  using rows_given = Partial;
 
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;

@@ -28,15 +28,17 @@ struct PlanePart {
   std::array<std::size_t, 3> first{};
   std::array<std::size_t, 3> all{1, 1, 1};
 
-  template <class X>
-  static PlanePart of(const X& x) {
+  template <class Frame, class X>
+  static PlanePart of(const Frame& frame, const X& x) {
     PlanePart part;
-    const std::size_t axes = x.global().rank() - 2;
+    const Shape whole = frame.of_whole_batch(x.global());
+    const std::size_t axes = whole.rank() - 2;
     for (std::size_t i = 0; i < axes; ++i) {
       const Interval held = held_of_axis(x, 2 + i);
+      const bool is_height = whole[2 + i].axis == Axis::height;
       part.here[3 - axes + i] = held.size;
-      part.first[3 - axes + i] = held.offset;
-      part.all[3 - axes + i] = x.global()[2 + i].extent();
+      part.first[3 - axes + i] = held.offset + (is_height ? frame.rows_begin().in : 0);
+      part.all[3 - axes + i] = whole[2 + i].extent();
     }
     return part;
   }
@@ -116,8 +118,9 @@ struct GradientOfLargest {
 ///          but Partial, which becomes the preferred layout if that splits batch or channel, else
 ///          Invariant
 /// saves    the place of the largest element of each plane, not its input
-/// sends    if an axis of space is split, forward two all-reduces of one number for each plane: the
-///          largest element, and its place in double
+/// sends    if an axis of space is split, or if ranks along `context` have different rows, forward
+///          two all-reduces of one number for each plane: the largest element, and its place in
+///          double
 /// throws   shape_error if x is not images [batch, channel, (depth,) (height,) width], or has empty
 ///          planes
 /// source   torch.nn.AdaptiveMaxPool2d(1); ONNX operator GlobalMaxPool
@@ -131,6 +134,8 @@ class GlobalMaxPool {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
+  using rows_taken = Sharded<Axis::height>;
+  using rows_given = Invariant;
 
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
@@ -141,13 +146,13 @@ class GlobalMaxPool {
   using output_layout = std::conditional_t<detail::is_space_split<In>, Invariant, In>;
 
   template <Layout In>
-  using exchanges = std::tuple<Exchange<OfRanks<In>, Reduction::max>,
-                               Exchange<OfRanks<In>, Reduction::min, double>>;
+  using exchanges = std::tuple<ExchangeOverRows<OfRanks<In>, Reduction::max>,
+                               ExchangeOverRows<OfRanks<In>, Reduction::min, double>>;
 
   constexpr Shape output_shape(const Shape& x) const { return detail::one_of_each_plane(x); }
 
   constexpr std::array<Shape, 2> exchange_shapes(const Shape& x) const {
-    return {output_shape(x), output_shape(x)};
+    return {detail::number_of_each_plane(x), detail::number_of_each_plane(x)};
   }
 
   /// The place of the largest element of each plane.
@@ -160,7 +165,7 @@ class GlobalMaxPool {
     using T = typename Frame::dtype;
     using A = accumulate_t<T>;
     constexpr double nowhere = std::numeric_limits<double>::infinity();
-    const auto part = detail::PlanePart::of(x);
+    const auto part = detail::PlanePart::of(frame, x);
     const detail::RowExtents planes{y.size(), part.size()};
     const auto largest =
         detail::exchanged_rows<0>(frame, planes, -std::numeric_limits<A>::infinity(),
@@ -179,8 +184,8 @@ class GlobalMaxPool {
     const auto places = std::exchange(frame.kept(), {});
     detail::fill(frame.backend(), dx.data(), dx.size(), T{});
     frame.backend().for_each(
-        dy.size(), detail::GradientOfLargest<T>{detail::PlanePart::of(dx), places.view().data(),
-                                                dy.data(), dx.data()});
+        dy.size(), detail::GradientOfLargest<T>{detail::PlanePart::of(frame, dx),
+                                                places.view().data(), dy.data(), dx.data()});
   }
   ///@}
 };

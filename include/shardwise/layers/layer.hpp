@@ -86,16 +86,19 @@ struct SumOverSamples : Exchange<R, Reduction::sum, Values> {};
 template <class R, class Values = void>
 struct CountOverSamples : Exchange<R, Reduction::sum, Values> {};
 
-/// An exchange of sums over the rows of images. On a mesh, ranks along `context` that have other
-/// rows add theirs, after the exchange and after its adjoint.
-template <class R, class Values = void>
-struct SumOverRows : Exchange<R, Reduction::sum, Values> {};
+/// An exchange of numbers over the rows of images. On a mesh, ranks along `context` that have other
+/// rows combine theirs, too, after the exchange and after its adjoint.
+template <class R, Reduction Op = Reduction::sum, class Values = void>
+struct ExchangeOverRows : Exchange<R, Op, Values> {};
+/// The same of sums.
+template <class R>
+using SumOverRows = ExchangeOverRows<R>;
 
 namespace detail {
 template <class E>
-inline constexpr bool adds_rows = false;
-template <class R, class Values>
-inline constexpr bool adds_rows<SumOverRows<R, Values>> = true;
+inline constexpr bool is_over_rows = false;
+template <class R, Reduction Op, class Values>
+inline constexpr bool is_over_rows<ExchangeOverRows<R, Op, Values>> = true;
 template <class E>
 inline constexpr bool adds_samples = false;
 template <class R, class Values>
@@ -173,16 +176,17 @@ struct KeepsLayout {
 ///                                              along `context` of a mesh have different tokens
 ///     using rows_taken = Sharded<Axis::height>;  it runs where ranks along `context` of a mesh
 ///                                              have different rows of images: its result for a row
-///                                              depends on that row, on sums that it exchanges
-///                                              (`SumOverRows`, `SumOverSamples`), and on what the
-///                                              frame says of the whole batch. With a window
+///                                              depends on that row, on numbers that it exchanges
+///                                              (`ExchangeOverRows`, `SumOverSamples`), and on what
+///                                              the frame says of the whole batch. With a window
 ///                                              along the rows it is `Haloed<Axis::height, W>`:
 ///                                              the layer is given all rows that its block of the
 ///                                              output reads, and `frame.rows_begin()`. With
 ///                                              `Sharded<Axis::batch>` it is given whole images,
 ///                                              of other samples than those of other ranks
-///     static constexpr bool sums_rows = true;  its output is one row, to which each rank along
-///                                              `context` gives a summand
+///     using rows_given = Partial;              its output is one row, to which each rank along
+///                                              `context` gives a summand; with Invariant each
+///                                              gives all of it
 ///     static constexpr bool random = true;     draws random numbers: `frame.random()`
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
 ///     static constexpr bool backward_in_parts = true;  backward is the two functions below

@@ -30,8 +30,10 @@ namespace shardwise {
 ///     static constexpr bool token_by_token = true;   as for a Layer, of tokens of operand 0;
 ///                                                    along `context` of a mesh the others are laid
 ///                                                    out as operand<J, Sharded<Axis::sequence>>
-///     using rows_taken = Sharded<Axis::height>;      as for a Layer, of the rows of all operands,
-///                                                    which have as many; no other layout
+///     using rows_taken = Sharded<Axis::height>;      as for a Layer, of rows of operand 0; along
+///                                                    `context` the others are laid out as
+///                                                    operand<J, Sharded<Axis::height>>; no other
+///                                                    layout
 ///     static constexpr bool in_place = true;         y may be the memory of any operand
 ///     static constexpr bool random = true;           draws random numbers: `frame.random()`
 ///     static constexpr bool passes_gradient = true;  each dx is dy: there is no backward

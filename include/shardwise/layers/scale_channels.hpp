@@ -76,7 +76,8 @@ struct PutFactorGradient {
 ///          Sequential<GlobalAveragePool, Squeeze, Relu, Excite>>       1 x 1 convolutions
 ///
 /// layout   x: L -> L, for every L but Partial and Replicated;   s: as x, but Replicated if x is
-///          split along space: then the gradient of s is one summand on each rank
+///          split along space: then the gradient of s is one summand on each rank. Along `context`
+///          the same.
 /// saves    x and s
 /// sends    nothing
 /// throws   shape_error if x is not such images, or if s has other axes or extents
@@ -88,6 +89,7 @@ struct ScaleChannels : KeepsStream {
   static constexpr Saves saves = Saves::input;
   static constexpr bool keeps_shape = false;
   static constexpr bool keeps_features = true;
+  using rows_taken = Sharded<Axis::height>;
 
   template <std::size_t, Layout In>
   using operand = std::conditional_t<detail::is_space_split<In>, Replicated, In>;

@@ -168,8 +168,8 @@ class Bound {
       if (run.saves()) keep_output(run, in.global(), y);
       if (run.finds_non_finite())
         detail::require_finite(run.backend, run.pool, run.all_ranks, y.view().span(), "the output");
-      if constexpr (sums_rows) {
-        return detail::with_rows_summed<L, false>(run, std::move(y), layer_, parameters_.in);
+      if constexpr (gives_one_row) {
+        return detail::with_rows_given<L, false>(run, std::move(y), layer_, parameters_.in);
       } else {
         return y;
       }
@@ -179,8 +179,8 @@ class Bound {
   /// Writes the gradients of parameters, and converts the gradient of the input back.
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
     Value<T, dual_t<Out>> dy = std::move(given);  // to release its memory with this call
-    if constexpr (sums_rows)
-      dy = detail::with_rows_summed<L, true>(run, std::move(dy), layer_, parameters_.in);
+    if constexpr (gives_one_row)
+      dy = detail::with_rows_given<L, true>(run, std::move(dy), layer_, parameters_.in);
     [[maybe_unused]] detail::Kept& kept = kept_of(run);
     if constexpr (detail::only_reshapes<L>) {
       return sent_back(run, Value<T, dual_t<In>>(std::move(dy), kept.in));
@@ -305,7 +305,7 @@ class Bound {
   }
 
   static constexpr bool may_cut_rows = detail::may_cut_rows<L, Ctx>;
-  static constexpr bool sums_rows = may_cut_rows && detail::sums_rows<L>;
+  static constexpr bool gives_one_row = may_cut_rows && detail::gives_one_row<L>;
   static constexpr bool moves_rows = may_cut_rows && detail::moves_rows<L>;
 
   /// The input in the layer's layout, and over `context` with the rows that the layer reads.

@@ -61,13 +61,16 @@ class BoundMerge {
     require_runs_over_context<Op, typename Operands::taken...>(binder.run, in[0], out);
     (require_no_halo_of_tokens<typename Operands::taken>(binder.run), ...);
     bound_.in = in[0];
+    for (std::size_t j = 0; j < arity; ++j)
+      if (in[j].has(Axis::height)) rows_[j] = extent_of(in[j], Axis::height);
     bound_.rows = rows_begin<Op>(binder.run, in[0], out);
   }
 
   /// Converts the operands to the layouts that Op takes, and saves what backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<T, typename Operands::offered>&&... offered) {
-    const Shape out = op_.output_shape(std::array<Shape, arity>{offered.global()...});
+    const std::array<Shape, arity> slices{offered.global()...};
     Values x = brought(run, Numbers{}, std::move(offered)...);
+    const Shape out = op_.output_shape(TakesRows<Op> ? shapes_of(x) : slices);
     const auto views = views_of(x);
     if constexpr (S::input_gradient && !passes_gradient<Op>) {
       if (run.saves()) keep(run, x, Numbers{});
@@ -86,6 +89,7 @@ class BoundMerge {
   Gradients backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
     Value<T, dual_t<Out>> dy = std::move(given);
     TakenGradients dx;
+    const Axis first = axis_over_context(passes_gradient<Op> ? dy.global() : kept_of(run, 0).in);
     if constexpr (passes_gradient<Op>) {
       std::apply([&](auto&... one) { ((one = Value<T, dual_t<Out>>(dy)), ...); }, dx);
       dy.release();
@@ -95,7 +99,7 @@ class BoundMerge {
       Call at = call(run, kept_of(run, 0).in);
       op_.backward(at.frame, views_of(saved), dy.view(), views);
     }
-    return brought_back(run, dx, Numbers{});
+    return brought_back(run, first, dx, Numbers{});
   }
 
   ///@{
@@ -111,18 +115,21 @@ class BoundMerge {
   }
   /// The operands as Op takes them.
   template <std::size_t... Js>
-  static Values brought(Run<Ctx>& run, std::index_sequence<Js...>,
-                        Value<T, typename Operands::offered>&&... offered) {
+  Values brought(Run<Ctx>& run, std::index_sequence<Js...>,
+                 Value<T, typename Operands::offered>&&... offered) const {
+    const Axis first = axis_over_context(std::get<0>(std::tie(offered...)).global());
     return {over_context<Js, false>(
-        run, converted<typename Operands::taken>(run, std::move(offered)))...};
+        run, first, converted<typename Operands::taken>(run, std::move(offered)))...};
   }
   /// Operand J as Op takes it over `context`, from its slice; or the way back of its gradient.
   template <std::size_t J, bool Back, class V>
-  static V over_context([[maybe_unused]] Run<Ctx>& run, V value) {
-    if constexpr (MeshCommunicator<typename Ctx::communicator> && needs_tokens<Op, J>) {
-      using R = OverContext<Op, J>;
-      if (run.flight->slice.cuts_tokens() && value.global().has(Axis::sequence))
-        return moved_over_context<std::conditional_t<Back, adjoint_t<R>, R>>(run, std::move(value));
+  V over_context([[maybe_unused]] Run<Ctx>& run, [[maybe_unused]] Axis first, V value) const {
+    if constexpr (MeshCommunicator<typename Ctx::communicator> && may_need_others<Op, J>) {
+      if (run.flight->slice.context.size > 1)
+        for_over_context<Op, J>(first, axis_over_context(value.global()), [&]<class R>() {
+          using Move = std::conditional_t<Back, adjoint_t<R>, R>;
+          value = moved_over_context<Move>(run, std::move(value), rows_[J]);
+        });
     }
     return value;
   }
@@ -165,6 +172,9 @@ class BoundMerge {
     return {run, name_of<Op>, frame};
   }
 
+  static std::array<Shape, arity> shapes_of(const Values& values) {
+    return std::apply([](const auto&... one) { return std::array{one.global()...}; }, values);
+  }
   static Nothing views_of(Nothing) { return {}; }
   static auto views_of(const Values& values) {
     return std::apply([](const auto&... one) { return std::tuple{one.view()...}; }, values);
@@ -186,20 +196,22 @@ class BoundMerge {
 
   /// From the last to the first: the reverse of forward's order.
   template <std::size_t... Js>
-  static Gradients brought_back(Run<Ctx>& run, TakenGradients& dx, std::index_sequence<Js...>) {
+  Gradients brought_back(Run<Ctx>& run, [[maybe_unused]] Axis first, TakenGradients& dx,
+                         std::index_sequence<Js...>) const {
     Gradients gradients;
     const auto bring = [&]<std::size_t J>(std::integral_constant<std::size_t, J>) {
       using Wanted = std::tuple_element_t<J, Gradients>;
       if constexpr (!std::is_same_v<Wanted, Nothing>)
         std::get<J>(gradients) = converted<typename Wanted::layout>(
-            run, over_context<J, true>(run, std::move(std::get<J>(dx))));
+            run, over_context<J, true>(run, first, std::move(std::get<J>(dx))));
     };
     (bring(std::integral_constant<std::size_t, arity - 1 - Js>{}), ...);
     return gradients;
   }
 
   [[no_unique_address]] Op op_;
-  BoundParameters<0> bound_{};  // its first operand
+  BoundParameters<0> bound_{};             // its first operand
+  std::array<std::size_t, arity> rows_{};  // of whole images of each operand; 0 if it has no height
   std::uint64_t ordinal_;
   std::size_t kept_;  // the number of what it keeps of its first operand, in each flight
 };

@@ -41,7 +41,7 @@ class Exchanger {
   Value<A<Index>, typename R<Index>::to> exchange(Value<A<Index>, typename R<Index>::from> in) {
     using C = typename Context::communicator;
     if constexpr (exchange_type<Index>::reduction == Reduction::sum || moves_nothing<R<Index>, C>) {
-      return over_samples<Index>(converted<typename R<Index>::to>(run_, std::move(in)));
+      return over_slices<Index>(converted<typename R<Index>::to>(run_, std::move(in)));
     } else {
       const Observation here(run_.observer, [&] {
         return detail::redistributing<R<Index>>(shapes_[Index], dtype_v<A<Index>>);
@@ -49,7 +49,7 @@ class Exchanger {
       Value<A<Index>, typename R<Index>::to> out(run_.pool, shapes_[Index], run_.place());
       redistribute(run_.backend, run_.ranks, run_.pool, in.view(), out.writable(),
                    exchange_type<Index>::reduction);
-      return out;
+      return over_slices<Index>(std::move(out));
     }
   }
 
@@ -65,21 +65,23 @@ class Exchanger {
       Value<A<Index>, typename adjoint_t<R<Index>>::from> in) {
     static_assert(detail::has_adjoint<exchange_type<Index>>,
                   "an exchange by maximum or minimum, and a CountOverSamples, have no adjoint.");
-    return over_samples<Index>(converted<typename adjoint_t<R<Index>>::to>(run_, std::move(in)));
+    return over_slices<Index>(converted<typename adjoint_t<R<Index>>::to>(run_, std::move(in)));
   }
 
  private:
-  /// The same values, added over the ranks that have other samples or rows if the exchange says so.
+  /// The same values, combined over the ranks that have other samples or rows if the exchange says
+  /// so.
   template <std::size_t Index, class V>
-  V over_samples(V values) {
+  V over_slices(V values) {
     if constexpr (detail::adds_samples<exchange_type<Index>> &&
                   MeshCommunicator<typename Context::communicator>)
       detail::reduce_over_samples(
           run_, [] { return std::string("sums over samples"); }, values.writable().span());
-    if constexpr (detail::adds_rows<exchange_type<Index>> &&
+    if constexpr (detail::is_over_rows<exchange_type<Index>> &&
                   MeshCommunicator<typename Context::communicator>)
       detail::reduce_over_rows(
-          run_, [] { return std::string("sums over heights"); }, values.writable().span());
+          run_, [] { return std::string("numbers over rows"); }, values.writable().span(),
+          exchange_type<Index>::reduction);
     return values;
   }
 

@@ -23,11 +23,10 @@
 
 namespace shardwise::detail {
 
-/// What brings operand J of the merge Op, which is cut by tokens, to where Op takes it: the rule of
-/// Op for ranks that cut its first operand by tokens.
-template <class Op, std::size_t J>
-using OverContext =
-    Redistribute<Sharded<Axis::sequence>, operand_t<Op, J, Sharded<Axis::sequence>>>;
+/// What brings operand J of the merge Op, which is cut by Own over `context`, to where Op takes it:
+/// the rule of Op for ranks that cut its first operand by First.
+template <class Op, std::size_t J, Axis First, Axis Own = First>
+using OverContext = Redistribute<Sharded<Own>, operand_t<Op, J, Sharded<First>>>;
 
 /// throws   argument_error for an operand of a merge whose tokens lie with a halo along `tensor`,
 ///          where that halo is needed along `context`, too
@@ -43,10 +42,35 @@ void require_no_halo_of_tokens([[maybe_unused]] const Run<Context>& run) {
   }
 }
 
-/// Whether the tokens of one slice are not all that Op reads of operand J.
+/// Whether Op runs where its first operand is cut by First, and reads more of operand J than its
+/// slice.
+template <class Op, std::size_t J, Axis First>
+consteval bool needs_others() {
+  if constexpr (First == Axis::height && !requires { typename Op::rows_taken; }) {
+    return false;
+  } else {
+    return !std::same_as<operand_t<Op, J, Sharded<First>>, Sharded<First>>;
+  }
+}
 template <class Op, std::size_t J>
-inline constexpr bool needs_tokens =
-    !std::same_as<operand_t<Op, J, Sharded<Axis::sequence>>, Sharded<Axis::sequence>>;
+inline constexpr bool may_need_others =
+    needs_others<Op, J, Axis::sequence>() || needs_others<Op, J, Axis::height>();
+
+/// Calls f.operator()<R>() for the R that brings operand J over `context`, if Op needs it; `first`
+/// and `own` are the axes that cut its first operand and operand J there.
+template <class Op, std::size_t J, class F>
+constexpr void for_over_context([[maybe_unused]] Axis first, [[maybe_unused]] Axis own, F&& f) {
+  if constexpr (needs_others<Op, J, Axis::sequence>()) {
+    if (first == Axis::sequence && own == first)
+      return f.template operator()<OverContext<Op, J, Axis::sequence>>();
+  }
+  if constexpr (needs_others<Op, J, Axis::height>()) {
+    if (first == Axis::height && own == first)
+      return f.template operator()<OverContext<Op, J, Axis::height>>();
+    if (first == Axis::height && own == Axis::batch)
+      return f.template operator()<OverContext<Op, J, Axis::height, Axis::batch>>();
+  }
+}
 
 /// The units of an axis that all ranks along `context` have together; `rows` are those of an image.
 constexpr std::size_t units_over_context(const SliceOfBatch& slice, Axis axis, std::size_t rows) {
@@ -77,13 +101,17 @@ Value<T, L> moved_over_context(Run<Context>& run, Value<T, L>&& value, std::size
   const Shape after = local_shape<typename R::to>(all, along);
   at_cuts([&](std::size_t i) { global[i].units = after[i].units; });
   Value<T, L> result(run.pool, global, run.place());
+  const auto redistributed = [&] {
+    redistribute(run.backend, run.all_ranks.along(MeshAxis::context), run.pool,
+                 View<const T, typename R::from>(value.view().data(), all, along),
+                 View<T, typename R::to>(result.writable().data(), all, along));
+  };
   const MarkedGiven without_slice(run.given_to_all);
-  observed(run, name_of_redistribution<R>,
-           collective_of<R>(all, dtype_v<T>)->over(MeshAxis::context), [&] {
-             redistribute(run.backend, run.all_ranks.along(MeshAxis::context), run.pool,
-                          View<const T, typename R::from>(value.view().data(), all, along),
-                          View<T, typename R::to>(result.writable().data(), all, along));
-           });
+  if (const auto made = collective_of<R>(all, dtype_v<T>)) {
+    observed(run, name_of_redistribution<R>, made->over(MeshAxis::context), redistributed);
+  } else {
+    redistributed();
+  }
   value.release();
   return result;
 }

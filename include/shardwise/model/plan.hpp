@@ -100,10 +100,9 @@ struct PlanVisitor : WalkVisitor {
   }
 
   template <class Op, std::size_t J, Layout L, bool Returns>
-  constexpr void over_context(const Shape& shape) {
-    if constexpr (needs_tokens<Op, J>) {
-      if (shape.has(Axis::sequence)) add_over_context<OverContext<Op, J>, L, Returns>(shape);
-    }
+  constexpr void over_context(const Shape& first, const Shape& shape) {
+    for_over_context<Op, J>(axis_over_context(first), axis_over_context(shape),
+                            [&]<class R>() { add_over_context<R, L, Returns>(shape); });
   }
 
   template <class L, Layout In, bool Returns>
@@ -115,9 +114,9 @@ struct PlanVisitor : WalkVisitor {
   }
   template <class L, Layout Out, bool Returns>
   constexpr void rows_given(const Shape& shape) {
-    if constexpr (sums_rows<L>) {
+    if constexpr (gives_one_row<L>) {
       if (axis_over_context(shape) == Axis::height)
-        add_over_context<RowsSummed<L>, Out, Returns>(shape);
+        add_over_context<RowsGiven<L>, Out, Returns>(shape);
     }
   }
 
@@ -212,7 +211,9 @@ struct PlanVisitor : WalkVisitor {
   }
   template <class R, Layout L>
   constexpr void add_over_context(collectives& list, const Shape& shape) const {
-    Collective entry = collective_of<R>(shape, sending.values)->over(MeshAxis::context);
+    const auto made = collective_of<R>(shape, sending.values);
+    if (!made) return;
+    Collective entry = made->over(MeshAxis::context);
     for (const MeshAxis axis : {MeshAxis::data, MeshAxis::replica})
       if (sizes[axis] > 1) entry = entry.split_over(axis);
     if (SplitLayout<L> && sizes.tensor > 1) {  // of a halo, ranks hold some elements together

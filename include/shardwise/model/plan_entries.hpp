@@ -43,7 +43,7 @@ template <class One, class R>
 constexpr void add_exchange(collectives& list, const Shape& shape, Dtype dtype, const mesh& sizes,
                             Axis cut) {
   add_redistribution<R>(list, shape, One::dtype(dtype), sizes, cut);
-  if constexpr (adds_rows<One>) {
+  if constexpr (is_over_rows<One>) {
     Collective entry = all_reduce(shape.elements(), One::dtype(dtype)).over(MeshAxis::context);
     for (const MeshAxis axis : {MeshAxis::data, MeshAxis::replica})
       if (sizes[axis] > 1) entry = entry.split_over(axis);

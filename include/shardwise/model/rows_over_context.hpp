@@ -33,17 +33,17 @@ concept TakesRows = requires {
   requires L::rows_taken::axis == Axis::height || L::rows_taken::axis == Axis::batch;
 };
 
-/// Whether what L gives of its rows is a summand.
+/// Whether L gives one row in place of a block of rows.
 template <class L>
-inline constexpr bool sums_rows = requires {
-  requires L::sums_rows;
+inline constexpr bool gives_one_row = requires {
+  typename L::rows_given;
 };
 
-/// What brings rows over `context` to L, and what makes blocks of rows of summands that L gives.
+/// What brings rows over `context` to L, and what makes blocks of rows of the one that L gives.
 template <class L>
 using RowsTaken = Redistribute<Sharded<Axis::height>, typename L::rows_taken>;
 template <class L>
-using RowsSummed = Redistribute<Partial, typename L::rows_taken>;
+using RowsGiven = Redistribute<typename L::rows_given, Sharded<Axis::height>>;
 
 /// Whether L runs where ranks have different rows, and needs others than its own.
 template <class L>
@@ -178,7 +178,7 @@ Shape output_shape_here(const Run<Context>& run, const L& layer, const Shape& in
   if (!cuts_rows_of<L>(run, bound)) return layer.output_shape(in);
   const Shape whole = with_extent_of(in, Axis::height, extent_of(bound, Axis::height));
   const Shape out = layer.output_shape(whole);
-  if (sums_rows<L> || !out.has(Axis::height)) return out;
+  if (gives_one_row<L> || !out.has(Axis::height)) return out;
   return with_extent_of(out, Axis::height, rows_here(out, run.flight->slice.context).size);
 }
 
@@ -207,9 +207,9 @@ Value<T, In> without_rows_taken(Run<Context>& run, Value<T, In>&& value,
 
 /// What L gives, as the rank's block of rows; with Back, the way back of its gradient.
 template <class L, bool Back, class Context, class T, PlainLayout Out>
-Value<T, Out> with_rows_summed(Run<Context>& run, Value<T, Out>&& value, const L& layer,
-                               const Shape& bound) {
-  using R = std::conditional_t<Back, adjoint_t<RowsSummed<L>>, RowsSummed<L>>;
+Value<T, Out> with_rows_given(Run<Context>& run, Value<T, Out>&& value, const L& layer,
+                              const Shape& bound) {
+  using R = std::conditional_t<Back, adjoint_t<RowsGiven<L>>, RowsGiven<L>>;
   if (!cuts_rows_of<L>(run, bound)) return std::move(value);
   return moved_over_context<R>(run, std::move(value),
                                extent_of(layer.output_shape(bound), Axis::height));

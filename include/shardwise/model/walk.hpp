@@ -35,10 +35,10 @@ struct WalkVisitor {
   template <Layout L>
   constexpr void output(const Shape&) {}
   ///@}
-  /// Operand J of the merge Op, which has the layout L, if tokens are cut over `context`; Returns
-  /// says whether its gradient goes back.
+  /// Operand J of the merge Op, which has the layout L, if tokens or rows are cut over `context`;
+  /// `first` is the shape of operand 0. Returns says whether its gradient goes back.
   template <class Op, std::size_t J, Layout L, bool Returns>
-  constexpr void over_context(const Shape&) {}
+  constexpr void over_context(const Shape& /*first*/, const Shape&) {}
   ///@{
   /// The input of the layer L, which has the layout In, if ranks along `context` have different
   /// rows of it, and its output, which has the layout Out; Returns as for `redistribution`.
@@ -208,7 +208,7 @@ struct Walk<L, S, E> {
       using Taken = operand_t<Op, J, In>;
       visitor.template redistribution<Redistribute<slot_layout<slot>, Taken>, returns, void>(
           shapes[slot]);
-      visitor.template over_context<Op, J, Taken, returns>(shapes[slot]);
+      visitor.template over_context<Op, J, Taken, returns>(shapes[Part::slots[0]], shapes[slot]);
       return visitor.position();
     };
     ((operands[Js] = bring_operand(std::integral_constant<std::size_t, Js>{})), ...);

@@ -49,6 +49,13 @@ constexpr bool is_images(const Shape& x) {
 constexpr std::size_t plane_of(const Shape& x) { return x.elements(2, x.rank()); }
 
 /// The shape of one number for each plane of x, with the axes of x.
+constexpr Shape number_of_each_plane(const Shape& x) {
+  Shape y{x[0], x[1]};
+  for (std::size_t i = 2; i < x.rank(); ++i) y.append({x[i].axis, 1});
+  return y;
+}
+
+/// The same for the input of a layer.
 /// throws   shape_error if x is not images, or has empty planes
 constexpr Shape one_of_each_plane(const Shape& x) {
   if (x.rank() == 0) return x;
@@ -59,9 +66,7 @@ constexpr Shape one_of_each_plane(const Shape& x) {
                        ", but the layer pools the planes of images [batch, channel, (depth,) "
                        "(height,) width], which must have elements"});
   }
-  Shape y{x[0], x[1]};
-  for (std::size_t i = 2; i < x.rank(); ++i) y.append({x[i].axis, 1});
-  return y;
+  return number_of_each_plane(x);
 }
 
 }  // namespace shardwise::detail
