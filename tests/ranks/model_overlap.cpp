@@ -14,6 +14,7 @@
 
 #include "ranks/model_mesh.hpp"
 #include "shardwise/comm/begins_collectives.hpp"
+#include "shardwise/testing/calls.hpp"
 #include "shardwise/train/overlapped_sums.hpp"
 #include "support/messages.hpp"
 
@@ -42,12 +43,14 @@ class Late {
  public:
   Late(ThreadCommunicator& ranks, const Move& move)
       : ranks_(&ranks), given_(move.in.begin(), move.in.end()), move_(move) {
+    if constexpr (scatters) counts_.assign(move.counts.begin(), move.counts.end());
     ++seen.begun;
     std::ranges::fill(bytes(), nothing);
   }
   Late(Late&& other) noexcept
       : ranks_(std::exchange(other.ranks_, nullptr)),
         given_(std::move(other.given_)),
+        counts_(std::move(other.counts_)),
         move_(other.move_) {}
   Late& operator=(Late&&) = delete;
   ~Late() { finish(); }
@@ -57,15 +60,18 @@ class Late {
     if (ranks_ == nullptr) return;
     if (!std::ranges::all_of(bytes(), [](std::byte b) { return b == nothing; })) ++seen.touched;
     move_.in = given_;
+    if constexpr (scatters) move_.counts = counts_;
     move_.on(*std::exchange(ranks_, nullptr));
   }
 
  private:
+  static constexpr bool scatters = Move::operation != Operation::all_reduce;
   static constexpr std::byte nothing{0xff};
   std::span<std::byte> bytes() const { return std::as_writable_bytes(move_.out); }
 
   ThreadCommunicator* ranks_;
   std::vector<T> given_;
+  std::vector<std::size_t> counts_{};
   Move move_;
 };
 
@@ -209,6 +215,7 @@ TEST_CASE("the bits are those of sums after backward") {
 
 TEST_CASE("the bits are the same where each rank keeps a share of the moments") {
   check_bits<double>(AdamW{.learning_rate = 0.01}, Keep::state_over_data, false);
+  check_bits<Mixed>(Sgd{.learning_rate = 0.1, .momentum = 0.9}, Keep::state_over_data, true);
 }
 
 TEST_CASE("sums are under way while other layers go backward, each as soon as it can") {
@@ -235,7 +242,6 @@ TEST_CASE("ranks that add themselves make the same calls in another order") {
     on_mesh({.replica = 2, .data = 2}, [&](Ranks& ranks) {
       using On = Trainer<double, Sgd, Counting>;
       On plain(ranks, Sgd{}, Keep::whole, 100), over(ranks, Sgd{}, Keep::whole, 100);
-      On cut(ranks, Sgd{}, Keep::state_over_data, 100);
       const auto calls_of = [&](On& trainer, SumsMeanwhile* sums) {
         trainer.model.set_sums_in_shares(in_shares);
         for (const MeshAxis axis : {data, replica}) ranks.along(axis).clear();
@@ -253,16 +259,76 @@ TEST_CASE("ranks that add themselves make the same calls in another order") {
       CHECK(calls_of(over, &over.sums) == calls);
       CHECK(over.told == plain.told);
       CHECK(over.values() == plain.values());
-
-      const auto calls_of_cut = calls_of(cut, &cut.sums);
-      const Shape in{{Axis::batch, 7}, {Axis::feature, 6}};
-      CHECK(
-          plan_step(cut.model, {in}, CrossEntropy{}, {.overlap = &cut.sums}, Keep::state_over_data)
-              .settle == over.model.plan({in}).settle);
-      CHECK(calls_of_cut.size() == calls.size() + 2);  // the gathers of two groups
-      CHECK(cut.values() == plain.values());
     });
   }
+}
+
+TEST_CASE("the sums of a rank's share are planned, and half as many bytes as whole sums") {
+  const Shape in{{Axis::batch, 7}, {Axis::feature, 6}};
+  const auto settle_of = [&](auto& trainer, SumsMeanwhile* sums, Keep keep) {
+    return plan_step(trainer.model, {in}, CrossEntropy{}, {.overlap = sums}, keep).settle;
+  };
+  for (const mesh& sizes : {mesh{.data = 3}, mesh{.replica = 2, .data = 2, .tensor = 2}}) {
+    CAPTURE(sizes);
+    // Of a group that `tensor` splits, the ranks with fewer gradients may have fewer buckets.
+    const std::size_t bucket_bytes = sizes.tensor > 1 ? default_bucket_bytes : 100;
+    on_mesh(sizes, [&](Ranks& ranks) {
+      using On = Trainer<double, Sgd, Counting>;
+      On cut(ranks, Sgd{}, Keep::state_over_data, bucket_bytes);
+      for (const bool in_shares : {false, true}) {
+        cut.model.set_sums_in_shares(in_shares);
+        for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+        const StepOptions options{.clip_norm = 0.5, .overlap = &cut.sums};
+        cut.step(1, options);
+        const Plan plan =
+            plan_step(cut.model, {in}, CrossEntropy{}, options, Keep::state_over_data);
+        collectives all;
+        for (const collectives* part : {&plan.loss, &plan.settle, &plan.finish, &plan.update})
+          for (const Collective& one : *part) all.add(one);
+        for (const MeshAxis axis : {data, replica}) {
+          const std::vector<CountedCall> mine = ranks.along(axis).log();
+          auto planned = planned_calls<Counting>(all, ranks.sizes(), axis);
+          if (ranks.sizes()[axis] == 1) continue;
+          REQUIRE(mine.size() == planned.size());
+          auto counted = counted_calls(static_cast<Counting&>(ranks), mine);
+          const auto by_size = [](const CountedCall& call) {
+            return std::pair(call.operation, call.elements);
+          };
+          std::ranges::sort(planned, {}, by_size);
+          std::ranges::sort(counted, {}, by_size);
+          CHECK(difference_from_plan(name(axis), planned, counted) == "");
+        }
+      }
+      cut.model.set_sums_in_shares(false);
+      const collectives whole = settle_of(cut, nullptr, Keep::whole);
+      CHECK(settle_of(cut, &cut.sums, Keep::whole) == whole);
+      const collectives of_share = settle_of(cut, &cut.sums, Keep::state_over_data);
+      if (sizes.data == 3)
+        CHECK(2 * of_share.bytes_sent(sizes) == whole.bytes_sent(sizes));
+      else
+        CHECK(of_share.size() == settle_of(cut, nullptr, Keep::state_over_data).size());
+    });
+  }
+}
+
+TEST_CASE("gradients that are settled before the end of a step are whole on every rank") {
+  on_mesh_of<Beginning>({.data = 3, .tensor = 2}, [](auto& ranks) {
+    using On = Trainer<Mixed, Sgd, Beginning>;
+    On plain(ranks, Sgd{}, Keep::whole, 100), over(ranks, Sgd{}, Keep::state_over_data, 100);
+    const auto gradients_of = [](On& trainer, SumsMeanwhile* sums) {
+      Step step(trainer.optimizer, 7, {.overlap = sums});
+      trainer.add(step, 7);
+      trainer.model.settle_gradients();
+      const auto gradients = trainer.model.run().parameters.gradients();
+      const std::vector<float> all(gradients.begin(), gradients.end());
+      trainer.told.push_back(gradient_norm(trainer.model));
+      step.finish();
+      return all;
+    };
+    CHECK(gradients_of(over, &over.sums) == gradients_of(plain, nullptr));
+    CHECK(over.told == plain.told);
+    CHECK(over.values() == plain.values());
+  });
 }
 
 TEST_CASE("a step that fails leaves no sum under way") {

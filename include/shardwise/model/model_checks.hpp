@@ -197,7 +197,8 @@ inline void require_may_go_backward(std::string (*model)(), bool has_gone_forwar
                           flight == 0 ? "" : ", in the same flight; this is flight ",
                           flight == 0 ? "" : std::to_string(flight)});
   }
-  if (gradients == GradientState::summed_over_samples) {
+  if (gradients == GradientState::summed_over_samples ||
+      gradients == GradientState::share_summed_over_samples) {
     throw argument_error({model(),
                           ": backward after the batch that completed the samples of its Step, "
                           "whose gradients are summed over ranks already. Let the batch that "

@@ -39,7 +39,9 @@ enum class GradientState : std::uint8_t {
   none,      ///< no batch ran backward
   summands,  ///< after a backward; a gradient with an owed reduction is one summand on each rank
   summed_over_samples,  ///< these, summed over ranks that have other samples; nothing may be added
-  whole                 ///< settled; nothing may be added
+  share_summed_over_samples,  ///< the same for what the rank's optimizer updates, if that is a
+                              ///< share
+  whole                       ///< settled; nothing may be added
 };
 
 /// The purpose of a forward.

@@ -159,6 +159,24 @@ constexpr void add_settling_of_owed_shares(collectives& list, std::size_t owed,
     list.add(all_reduce(elements, sending.gradients).split_over(MeshAxis::data));
 }
 
+/// The collectives of a step that begins its sums in backward, where each rank along `data` gets
+/// the sums of its share, as those of a step whose ranks get whole sums, `whole`, and of one that
+/// sums after backward, `after`: each bucket of the first is scattered along `data` and summed
+/// along the other axes in shares. Sums over `tensor` come after backward.
+constexpr collectives settling_meanwhile(const collectives& whole, const collectives& after) {
+  collectives list;
+  for (const Collective& entry : whole) {
+    Collective scatter = entry;
+    scatter.operation = Operation::reduce_scatter;
+    if (entry.axis == MeshAxis::data && entry.operation != Operation::all_gather) list.add(scatter);
+    for (const MeshAxis axis : share_axes)
+      if (entry.axis == axis) list.add(entry.split_over(MeshAxis::data));
+  }
+  for (const Collective& entry : after)
+    if (std::ranges::find(sample_axes, entry.axis) == sample_axes.end()) list.add(entry);
+  return list;
+}
+
 /// Calls add(bucket) for each bucket of `gradients`, in the dtype in which they are sent.
 template <class Context, class Gradient, class Add>
 void settle_in_buckets(Run<Context>& run, std::span<Gradient> gradients, Add&& add) {
@@ -289,10 +307,14 @@ void sum_bucket_over_samples(Run<Context>& run, std::span<Reduce> numbers) {
 template <class Context>
 void settle_model(Run<Context>& run, Shares* shares) {
   const bool over_samples = run.gradients == GradientState::summands;
-  if (!over_samples) shares = nullptr;
+  const bool has_share = run.gradients == GradientState::share_summed_over_samples;
+  if (!over_samples && !has_share) shares = nullptr;
   run.gradients = GradientState::whole;
   const auto here = in_phase<Phase::settle>(run);
   if constexpr (MeshCommunicator<typename Context::communicator>) {
+    if (has_share && (shares == nullptr || !shares->are_cut()))
+      for (const Holding holding : holdings)
+        gather_share(run, name_of_gradients, run.parameters.of(holding));
     if (over_samples && sample_ranks(run.all_ranks.sizes()) > 1) {
       run.parameters.collect(run.backend);
       if (shares != nullptr && shares->are_cut()) {
@@ -323,13 +345,13 @@ void settle_model(Run<Context>& run, Shares* shares) {
 /// Those over the stages of a pipeline that share parameters come last, so that the copies of these
 /// stages get the same bits. If shares are given that are cut, only the gradients of these shares
 /// are whole afterwards. Gradients that are summed over samples already are not summed over these
-/// again, and are then whole for all ranks.
+/// again, and are then whole for all ranks; if only those of each rank's share are, and no shares
+/// are given, ranks gather them.
 /// throws   argument_error if stages share parameters and others of the rank are missing
 template <class Context, std::size_t N>
 void settle(const Runs<Context, N>& runs) {
   const GradientState gradients = runs.first().gradients;
-  if (gradients != GradientState::summands && gradients != GradientState::summed_over_samples)
-    return;
+  if (gradients == GradientState::none || gradients == GradientState::whole) return;
   if constexpr (MeshCommunicator<typename Context::communicator>)
     if (runs.first().sharing_stages != nullptr) require_all_stages(runs, "settle_gradients");
   for (std::size_t i = 0; i < N; ++i) settle_model(*runs.of[i], runs.shares[i]);

@@ -15,6 +15,7 @@
 #include "shardwise/model/keep.hpp"
 #include "shardwise/model/parameter_memory.hpp"
 #include "shardwise/model/run.hpp"
+#include "shardwise/redistribute/packed.hpp"
 
 namespace shardwise::detail {
 
@@ -24,6 +25,13 @@ struct Share {
   Interval mine;           ///< those that the rank updates
   std::size_t before = 0;  ///< elements that it updates in the shares before
 };
+
+/// The share of a group that the rank at `along` updates, as elements of a model's values. It may
+/// begin and end inside a parameter.
+inline Interval share_of(const Interval& group, Place along) {
+  const Interval mine = block_of(group.size, along);
+  return {group.offset + mine.offset, mine.size};
+}
 
 /// What a rank updates: a share of each group of parameters, by Holding; or all elements, which are
 /// then the first share.
@@ -44,6 +52,13 @@ struct Shares {
           overlap({0, block_of(all.size, {rank, ranks}).size}, piece).size;
     return sum;
   }
+
+  /// Sets `counts` to how many of some elements are in each rank's share of `all`.
+  void count_elements(const Interval& all, const Interval& elements) {
+    const int ranks = static_cast<int>(counts.size());
+    for (int rank = 0; rank < ranks; ++rank)
+      counts[static_cast<std::size_t>(rank)] = overlap(share_of(all, {rank, ranks}), elements).size;
+  }
 };
 
 /// The same Keep, if all ranks have it.
@@ -59,13 +74,6 @@ Keep agreed_keep(Run<Context>& run, Keep keep) {
   }
   require_kept_by_model(keep, run.keep);
   return keep;
-}
-
-/// The share of a group that the rank at `along` updates, as elements of a model's values. It may
-/// begin and end inside a parameter.
-inline Interval share_of(const Interval& group, Place along) {
-  const Interval mine = block_of(group.size, along);
-  return {group.offset + mine.offset, mine.size};
 }
 
 /// What the optimizer of this rank updates.
@@ -90,24 +98,30 @@ Shares shares_of(const Run<Context>& run, [[maybe_unused]] Keep keep) {
   return {{Share{all, all}}};
 }
 
+/// Of these numbers, which ranks along `data` hold alike, each has its share; all get the others.
+template <class Context, class T>
+void gather_share(Run<Context>& run, std::string (*name)(), std::span<T> all) {
+  if (all.empty()) return;
+  const Place along = run.all_ranks.place()[MeshAxis::data];
+  const Counts counts(run.pool, along.size, [&](int rank) {
+    return block_of(all.size(), {rank, along.size}).size;
+  });
+  const Interval mine = block_of(all.size(), along);
+  observed(run, name, shardwise::all_gather(all.size(), dtype_v<T>).over(MeshAxis::data), [&] {
+    const std::span<const T> block = all.subspan(mine.offset, mine.size);
+    run.all_ranks.along(MeshAxis::data).all_gather(block, all, counts);
+  });
+}
+
 /// Gives the new values of each rank to the others along `data`.
 template <class Context>
-void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] Shares& shares) {
+void gather_shares([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const Shares& shares) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    using T = typename Context::precision::parameter;
     if (!shares.are_cut()) return;
-    for (const Share& one : shares.of) {
-      if (shares.count(one.all, {0, one.all.size}) == 0) continue;
-      const std::span<T> values = run.parameters.values();
-      const std::span<const T> mine = values.subspan(one.mine.offset, one.mine.size);
-      observed(
+    for (const Share& one : shares.of)
+      gather_share(
           run, [] { return std::string("updated parameters"); },
-          shardwise::all_gather(one.all.size, dtype_v<T>).over(MeshAxis::data),
-          [&] {
-            run.all_ranks.along(MeshAxis::data)
-                .all_gather(mine, values.subspan(one.all.offset, one.all.size), shares.counts);
-          });
-    }
+          run.parameters.values().subspan(one.all.offset, one.all.size));
   }
 }
 

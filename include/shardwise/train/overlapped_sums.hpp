@@ -20,6 +20,7 @@
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/settle.hpp"
+#include "shardwise/model/shares.hpp"
 #include "shardwise/train/step.hpp"
 
 namespace shardwise {
@@ -34,10 +35,14 @@ namespace shardwise {
 ///
 /// Where the communicator `BeginsCollectives` or `StartsAllReduce`, the messages along the first of
 /// these axes that has several ranks are under way while the rank computes; along the others a sum
-/// is made when the first is. On other communicators, such as ThreadCommunicator, and with
-/// `set_sums_in_shares`, each sum is made at once where it begins, which saves no time. An
-/// optimizer with `Keep::state_over_data` then gets the whole sums, not those of its share alone,
-/// which sends twice as much. The batch that completes the samples of a step is its last one.
+/// is made when the first is. On other communicators, such as ThreadCommunicator, the first is made
+/// where it begins, and with `set_sums_in_shares` those along all axes, which saves no time. The
+/// batch that completes the samples of a step is its last one.
+///
+/// With an optimizer that has `Keep::state_over_data` each bucket is scattered along `data`: a rank
+/// gets those of its sums that are in its share, and they are summed along the other axes there.
+/// That is half of the bytes. Ranks that only `StartsAllReduce` scatter where it begins. Between
+/// the last `add` of a step and its `finish`, settle_gradients then gathers what other ranks have.
 ///
 /// Every rank makes one, before its first step, and the model outlives it. Keeps memory for the
 /// sums that are under way, and allocates nothing after the first steps.
@@ -73,8 +78,9 @@ class OverlappedSums final : public SumsMeanwhile {
 
   ///@{
   /// For Step, see SumsMeanwhile.
-  void begin() override {
+  void begin(detail::Shares& shares) override {
     if (sample_ranks(run_.all_ranks.sizes()) == 1) return;
+    shares_ = shares.are_cut() ? &shares : nullptr;
     set_buckets();
     write_ = run_.write();
     run_.parameters.collect_in_parts(true);
@@ -98,7 +104,8 @@ class OverlappedSums final : public SumsMeanwhile {
       if (bucket.missing > 0) begin_sum(bucket);
     for (const std::size_t number : begun_) end_sum(buckets_[number]);
     discard();
-    run_.gradients = GradientState::summed_over_samples;
+    run_.gradients = shares_ == nullptr ? GradientState::summed_over_samples
+                                        : GradientState::share_summed_over_samples;
   }
   void discard() noexcept override {
     if (run_.listener != this) return;
@@ -110,16 +117,28 @@ class OverlappedSums final : public SumsMeanwhile {
   ///@}
 
  private:
-  using Sum = decltype(detail::begun(std::declval<Group&>(),
-                                     std::declval<const moves::AllReduce<Reduce>&>()));
+  template <class Move>
+  using Begun = decltype(detail::begun(std::declval<Group&>(), std::declval<const Move&>()));
 
   /// Some gradients, which are summed together.
   struct Bucket {
     Interval elements;        ///< of the model's gradients
     std::size_t missing = 0;  ///< of these, what backward has not written yet
+    Interval all{};           ///< the group of gradients of which these are some
+    Interval mine{};          ///< those of which the rank gets the sums
     Buffer memory{};          ///< for what is sent, if that has another dtype
+    Buffer memory_of_sums{};  ///< for the sums, if they are not those of all elements
     std::span<Reduce> sent{};
-    std::optional<Sum> sum{};
+    std::span<Reduce> sums{};
+    std::optional<Begun<moves::AllReduce<Reduce>>> sum{};
+    std::optional<Begun<moves::ReduceScatter<Reduce>>> sum_of_share{};
+
+    /// Calls f(sum) for the sum that is under way, if one is.
+    template <class F>
+    void with_sum(F f) {
+      if (sum) f(*sum);
+      if (sum_of_share) f(*sum_of_share);
+    }
   };
 
   /// The buckets of `settle`, all of their gradients missing.
@@ -128,15 +147,20 @@ class OverlappedSums final : public SumsMeanwhile {
     begun_.clear();
     for (const Holding holding : holdings) {
       const Interval group = run_.parameters.elements_of(holding);
-      detail::for_each_bucket(group.size, sizeof(Reduce), run_.bucket_bytes,
-                              [&](std::size_t first, std::size_t count) {
-                                buckets_.push_back({{group.offset + first, count}, count});
-                              });
+      const auto add = [&](std::size_t first, std::size_t count) {
+        Bucket bucket{{group.offset + first, count}, count, group};
+        bucket.mine = bucket.elements;
+        if (shares_ != nullptr)
+          bucket.mine =
+              overlap(bucket.elements, shares_->of[static_cast<std::size_t>(holding)].mine);
+        buckets_.push_back(std::move(bucket));
+      };
+      detail::for_each_bucket(group.size, sizeof(Reduce), run_.bucket_bytes, add);
     }
   }
 
-  std::span<Gradient> gradients(const Bucket& bucket) const {
-    return run_.parameters.gradients().subspan(bucket.elements.offset, bucket.elements.size);
+  std::span<Gradient> gradients(const Interval& elements) const {
+    return run_.parameters.gradients().subspan(elements.offset, elements.size);
   }
 
   void begin_sum(Bucket& bucket) {
@@ -144,64 +168,78 @@ class OverlappedSums final : public SumsMeanwhile {
     bucket.missing = 0;
     begun_.push_back(static_cast<std::size_t>(&bucket - buckets_.data()));
     run_.parameters.collect_part(run_.backend, bucket.elements, write_);
-    bucket.sent = to_send(bucket);
-    if (goes_in_background()) {
-      begin_along(first_axis(), bucket);
+    bucket.sent = bucket.sums = to_send(bucket);
+    if (shares_ != nullptr) {
+      bucket.sums = memory_for(bucket.memory_of_sums, bucket.mine.size);
+      shares_->count_elements(bucket.all, bucket.elements);
+      begin_along(MeshAxis::data, bucket,
+                  moves::ReduceScatter<Reduce>{bucket.sent, bucket.sums, shares_->counts},
+                  bucket.sum_of_share);
+    } else if (is_along_one_axis_at_a_time()) {
+      begin_along(first_axis(), bucket, moves::AllReduce<Reduce>{bucket.sent, bucket.sums},
+                  bucket.sum);
     } else {
-      detail::sum_bucket_over_samples(run_, bucket.sent);
+      detail::sum_bucket_over_samples(run_, bucket.sums);
     }
   }
 
   void end_sum(Bucket& bucket) {
-    if (goes_in_background()) {
-      bucket.sum->finish();
-      bucket.sum.reset();
+    bucket.with_sum([&](auto& sum) {
+      sum.finish();
       for (const MeshAxis axis : sample_axes)
         if (axis != first_axis())
-          detail::reduce_along(run_, axis, detail::name_of_gradients, bucket.sent);
-    }
-    if constexpr (!std::same_as<Gradient, Reduce>)
-      run_.backend.for_each(bucket.sent.size(), detail::RoundTo<Gradient, Reduce>{
-                                                    bucket.sent.data(), gradients(bucket).data()});
+          detail::reduce_along(run_, axis, detail::name_of_gradients, bucket.sums);
+    });
+    bucket.sum.reset();
+    bucket.sum_of_share.reset();
+    const std::span<Gradient> to = gradients(bucket.mine);
+    if (static_cast<const void*>(to.data()) != bucket.sums.data())
+      run_.backend.for_each(to.size(),
+                            detail::RoundTo<Gradient, Reduce>{bucket.sums.data(), to.data()});
   }
 
   void progress(Bucket& bucket) {
-    if (bucket.sum) bucket.sum->progress();
+    bucket.with_sum([](auto& sum) { sum.progress(); });
+  }
+
+  std::span<Reduce> memory_for(Buffer& buffer, std::size_t elements) {
+    buffer = run_.pool.take(elements * sizeof(Reduce));
+    return {static_cast<Reduce*>(buffer.data()), elements};
   }
 
   std::span<Reduce> to_send(Bucket& bucket) {
-    const std::span<Gradient> from = gradients(bucket);
+    const std::span<Gradient> from = gradients(bucket.elements);
     if constexpr (std::same_as<Gradient, Reduce>) {
       return from;
     } else {
-      bucket.memory = run_.pool.take(from.size() * sizeof(Reduce));
-      const std::span<Reduce> sent(static_cast<Reduce*>(bucket.memory.data()), from.size());
+      const std::span<Reduce> sent = memory_for(bucket.memory, from.size());
       run_.backend.for_each(from.size(),
                             detail::RoundTo<Reduce, Gradient>{from.data(), sent.data()});
       return sent;
     }
   }
 
-  void begin_along(MeshAxis axis, Bucket& bucket) {
-    const moves::AllReduce<Reduce> sum{bucket.sent, bucket.sent};
-    detail::observed(run_, detail::name_of_gradients,
-                     all_reduce(bucket.sent.size(), dtype_v<Reduce>).over(axis),
-                     [&] { bucket.sum.emplace(detail::begun(run_.all_ranks.along(axis), sum)); });
+  template <class Move>
+  void begin_along(MeshAxis axis, const Bucket& bucket, const Move& sum,
+                   std::optional<Begun<Move>>& under_way) {
+    const Collective entry{Move::operation, bucket.sent.size(), dtype_v<Reduce>};
+    detail::observed(run_, detail::name_of_gradients, entry.over(axis),
+                     [&] { under_way.emplace(detail::begun(run_.all_ranks.along(axis), sum)); });
   }
 
-  /// Whether messages are under way while the rank computes.
-  bool goes_in_background() const {
-    return !std::same_as<Sum, detail::MadeAtOnce> &&
-           !(run_.sums_in_shares && detail::sums_over_axes(run_.all_ranks.sizes()));
+  /// Or in shares, which is not in the background.
+  bool is_along_one_axis_at_a_time() const {
+    return !(run_.sums_in_shares && detail::sums_over_axes(run_.all_ranks.sizes()));
   }
 
-  /// Along which they are. It has several ranks.
+  /// Along which sums are under way. It has several ranks.
   MeshAxis first_axis() const {
     return *std::ranges::find_if(sample_axes,
                                  [&](MeshAxis axis) { return run_.all_ranks.sizes()[axis] > 1; });
   }
 
   Run<Context>& run_;
+  detail::Shares* shares_ = nullptr;  // of the optimizer of the step, if they are cut
   std::vector<Bucket> buckets_{};
   std::vector<std::size_t> begun_{};  // numbers of buckets, in the order in which they began
   Write write_ = Write::replace;      // how the batch adds to the gradients

@@ -37,8 +37,8 @@ class SumsMeanwhile : public detail::GradientListener {
   virtual ~SumsMeanwhile() = default;
 
   /// Before the last batch of the step: each sum begins when the backward has written its
-  /// gradients.
-  virtual void begin() = 0;
+  /// gradients. If these shares are cut, each rank gets the sums of its own. They outlive the step.
+  virtual void begin(detail::Shares& shares) = 0;
   /// After its backward: waits for all sums.
   virtual void end() = 0;
   /// In place of end(), if the step is discarded.
@@ -281,7 +281,7 @@ class Step {
       detail::require_room(model.run().samples_backward, samples, samples_);
       set_batch(samples);
       if (model.run().samples_backward + samples == samples_) sums = options_.overlap;
-      if (sums != nullptr) sums->begin();
+      if (sums != nullptr) sums->begin(optimizer_.shares());
       const double value = detail::loss_and_gradients(model, x, target, loss, {samples, samples_},
                                                       under_way_.loss_scale, segments);
       if (sums != nullptr) sums->end();
@@ -380,8 +380,8 @@ template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
                const StepOptions& options, Keep keep) {
   Plan plan = model.plan(in, keep);
-  if (options.overlap != nullptr && keep == Keep::state_over_data)
-    plan.settle = model.plan(in, Keep::whole).settle;
+  if (options.overlap != nullptr && keep == Keep::state_over_data && plan.sizes.data > 1)
+    plan.settle = detail::settling_meanwhile(model.plan(in, Keep::whole).settle, plan.settle);
   plan.loss = loss_plan<typename M::ends::wanted>(loss, model.layers().output_shape(in),
                                                   dtype_v<typename M::dtype>, plan.sizes);
   const auto reduce_number = [&](Dtype dtype, bool along_data) {
