@@ -123,6 +123,11 @@ void check_way(NcclCommunicator& nccl, const Counts& counts) {
   { const auto sum = nccl.start_all_reduce(whole, std::span(out)); }
   nccl.wait();
   check(equal(out, reduced<T>(Reduction::sum, counts.size(), 0, all)), "start_all_reduce", rank);
+  std::fill(part.begin(), part.end(), T(9.0F));
+  { const auto sum = nccl.start_reduce_scatter(whole, std::span(part), counts); }
+  nccl.wait();
+  check(equal(part, reduced<T>(Reduction::sum, counts.size(), begin, part.size())),
+        "start_reduce_scatter", rank);
 
   for (int root = 0; root < nccl.size(); ++root) {
     out = whole;

@@ -30,8 +30,8 @@ namespace shardwise {
 /// means **ordered on the rank's stream**: a call returns when it is enqueued, and what is enqueued
 /// on the stream after it finds its result. Only barrier, split and wait wait on the host.
 ///
-/// start_all_reduce uses a second stream, the communication stream, which a group shares with the
-/// groups that split makes; events order the two streams. The calls of all these groups run one
+/// A sum that is started uses a second stream, the communication stream, which a group shares with
+/// the groups that split makes; events order the two streams. The calls of all these groups run one
 /// after another, in the order in which they are made. Before you call a group that was made
 /// separately, end what was started. All calls can be captured into a CUDA graph. A sum that is
 /// started in a capture has to end in it, and a sum that was started before has to end before.
@@ -114,16 +114,19 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   /// The stream on which its calls are ordered. It belongs to the caller.
   cudaStream_t stream() const { return group().settings().stream; }
 
-  /// As `StartsAllReduce` says: the rank's stream waits for the sum after the returned object is
-  /// destroyed. The call is watched like all others.
+  ///@{
+  /// As `StartsAllReduce` and `StartsReduceScatter` say: the rank's stream waits for the sum after
+  /// the returned object is destroyed. The call is watched like all others.
   template <Element T>
   detail::nccl::StartedCall start_all_reduce(moves::In<T> in, std::span<T> out) {
-    const moves::AllReduce<T> m{in, out};
-    m.check(rank(), size());
-    const Call call = m.call(rank());
-    detail::nccl::agree(group(), call);
-    return group().start(call, moved(m));
+    return start(moves::AllReduce<T>{in, out});
   }
+  template <Element T>
+  detail::nccl::StartedCall start_reduce_scatter(moves::In<T> in, std::span<T> out,
+                                                 moves::Counts counts) {
+    return start(moves::ReduceScatter<T>{in, out, counts});
+  }
+  ///@}
 
   /// Waits on the host. The new group has the same stream and time-out.
   NcclCommunicator split(int color, int key);
@@ -181,6 +184,13 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   }
 
   template <class Move>
+  detail::nccl::StartedCall start(const Move& m) {
+    const Call call = this->checked_call(m);
+    detail::nccl::agree(group(), call);
+    return group().start(call, moved(m));
+  }
+
+  template <class Move>
   void move(const Call& call, const Move& m) {
     detail::nccl::agree(group(), call);
     group().issue(call, moved(m));
@@ -215,7 +225,7 @@ class NcclCommunicator : public Collectives<NcclCommunicator> {
   std::shared_ptr<GroupHandle> handle_;
 };
 
-static_assert(StartsAllReduce<NcclCommunicator>);
+static_assert(StartsReduceScatter<NcclCommunicator>);
 
 template <detail::nccl::HostRanks C>
 NcclCommunicator::NcclCommunicator(C& ranks, NcclOptions options)

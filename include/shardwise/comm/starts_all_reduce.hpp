@@ -1,7 +1,8 @@
 #pragma once
-// An optional feature of communicators: an all-reduce that overlaps with other work of the rank.
+// An optional feature of communicators: sums that overlap with other work of the rank.
 
 #include <concepts>
+#include <cstddef>
 #include <span>
 
 #include "shardwise/comm/communicator.hpp"
@@ -31,6 +32,20 @@ template <class C>
 concept StartsAllReduce = Communicator<C> &&
     requires(C& c, std::span<const float> in, std::span<float> out) {
   { c.start_all_reduce(in, out) } -> std::move_constructible;
+};
+
+/// One that also has
+///
+///     template <class T>
+///     auto start_reduce_scatter(std::span<const T> in, std::span<T> out,
+///                               std::span<const std::size_t> counts);
+///
+/// which does the same with `reduce_scatter(in, out, counts)`.
+template <class C>
+concept StartsReduceScatter = StartsAllReduce<C> &&
+    requires(C& c, std::span<const float> in, std::span<float> out,
+             std::span<const std::size_t> counts) {
+  { c.start_reduce_scatter(in, out, counts) } -> std::move_constructible;
 };
 
 }  // namespace shardwise

@@ -41,7 +41,7 @@ namespace shardwise {
 ///
 /// With an optimizer that has `Keep::state_over_data` each bucket is scattered along `data`: a rank
 /// gets those of its sums that are in its share, and they are summed along the other axes there.
-/// That is half of the bytes. Ranks that only `StartsAllReduce` scatter where it begins. Between
+/// That is half of the bytes. Between
 /// the last `add` of a step and its `finish`, settle_gradients then gathers what other ranks have.
 ///
 /// Every rank makes one, before its first step, and the model outlives it. Keeps memory for the

@@ -30,19 +30,27 @@ class StartedSum {
   std::optional<Sum> sum_;
 };
 
-template <class C, class Move>
-inline constexpr bool is_started = false;
+///@{
+/// The sum, over ranks that can start it.
 template <StartsAllReduce C, class T>
-inline constexpr bool is_started<C, moves::AllReduce<T>> = true;
+auto started(C& ranks, const moves::AllReduce<T>& m) {
+  return StartedSum(ranks.start_all_reduce(m.in, m.out));
+}
+template <StartsReduceScatter C, class T>
+auto started(C& ranks, const moves::ReduceScatter<T>& m) {
+  return StartedSum(ranks.start_reduce_scatter(m.in, m.out, m.counts));
+}
+///@}
 
-/// Begins `m`, one of the types of `shardwise::moves` that `BeginsCollectives` names. Returns a
-/// `CollectiveUnderWay`. Where ranks have none of the two features it is made at once.
+/// Begins `m`, one of the types of `shardwise::moves` that `BeginsCollectives` names; a reduction
+/// has to be a sum. Returns a `CollectiveUnderWay`. Where ranks can neither begin nor start it, it
+/// is made at once.
 template <Communicator C, class Move>
 auto begun(C& ranks, const Move& m) {
   if constexpr (BeginsCollectives<C>) {
     return m.begun_on(ranks);
-  } else if constexpr (is_started<C, Move>) {
-    return StartedSum(ranks.start_all_reduce(m.in, m.out));
+  } else if constexpr (requires { started(ranks, m); }) {
+    return started(ranks, m);
   } else {
     m.on(ranks);
     return MadeAtOnce{};
