@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -33,6 +35,7 @@
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage.hpp"
+#include "shardwise/pipeline/stage_sums.hpp"
 #include "shardwise/pipeline/step.hpp"
 #include "support/count_allocations.hpp"
 #include "support/error_of.hpp"
@@ -547,6 +550,50 @@ TEST_CASE("stages evaluate as one rank") {
   });
 }
 
+namespace {
+
+/// Counts the batches that it was given.
+struct Counts : Passes {
+  static inline std::atomic<std::size_t> begun{0};
+
+  template <class Frame, class X, class Y>
+  void forward(Frame& frame, X x, Y y) const {
+    ++begun;
+    Passes::forward(frame, x, y);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the first stage evaluates few batches more than the last one") {
+  struct Few : Sequential<Counts, Linear<split::none, 6, 5>> {};
+  constexpr std::array behind_count{CutPlace{1}};
+  constexpr std::size_t batches = 9;
+  Counts::begun = 0;
+  on_mesh({.pipeline = 2}, [&](testing::on_meshes::Ranks& ranks) {
+    using Counted = Context<double, Reference, testing::on_meshes::Ranks>;
+    on_pipeline_stage<Counted, behind_count>(Few{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
+      const MicroBatches few(std::vector<std::size_t>(batches, 1), stage.place());
+      auto& line = stage.of_rank().gradient_line();
+      line.clear();
+      std::size_t called = 0;
+      evaluate_pipeline(stage, few.inputs, [&](std::size_t batch, const auto&) {
+        if (batch == 0)
+          while (Counts::begun < 4) std::this_thread::yield();
+        for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+        CHECK(Counts::begun <= std::min(batches, 2 * (batch / 2 + 2)));
+        ++called;
+      });
+      CHECK(called == (stage.is_last ? batches : 0));
+      const auto& log = line.log();
+      const auto bytes = std::count_if(log.begin(), log.end(), [](const CountedCall& call) {
+        return call.operation == Operation::send && call.dtype == Dtype::uint8;
+      });
+      CHECK(bytes == (stage.is_last ? 3 : 0));  // of 5 turns, but for the last two
+    });
+  });
+}
+
 TEST_CASE("a pipeline has the bits of a Step with the same batches and segments, in bf16") {
   check_bits_of_steps<Text, in_text, bf16>(
       rule,
@@ -699,6 +746,16 @@ TEST_CASE("ranks of a pipeline that are given different steps are all told") {
   });
   CHECK(errors[0] == errors[1]);
   CHECK(contains(errors[0], "and with options whose hash is"));
+  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    errors[static_cast<std::size_t>(ranks.rank())] = error_of([&] {
+      on_pipeline_stage<Ctx, in_blocks>(
+          Net{}, ranks, Seed{5}, shape_of(1), [](auto&) {},
+          ranks.rank() == 0 ? Keep::whole : Keep::all_over_data);
+    });
+  });
+  CHECK(errors[0] == errors[1]);
+  CHECK(contains(errors[0], "ranks disagree on seed, shape and Keep of the pipeline: rank 0 has"));
+  CHECK(contains(errors[0], ", and Keep::whole, rank 1 has"));
   run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
     on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), [](auto& stage) {
       const Shape wide{{Axis::batch, 2}, {Axis::feature, 7}};
@@ -1019,14 +1076,16 @@ static_assert(messages_of(2).outputs == collectives{sent(3 * 6), sent(1 * 6)});
 static_assert(messages_of(2).bytes_sent({.pipeline = 4, .data = 2, .tensor = 2}) ==
               8 * (4 * 6 * 2 + 4 * 6));
 
-/// Whether the sends in the log of each rank are planned.
-std::string difference(const collectives& planned, const mesh& sizes, Counting& stage,
-                       std::span<const CountedCall> log) {
-  std::vector<CountedCall> sends;
-  std::copy_if(log.begin(), log.end(), std::back_inserter(sends),
-               [](const CountedCall& call) { return call.operation == Operation::send; });
+/// Whether the calls of this operation in the log of each rank are planned. `group` are ranks that
+/// make such calls.
+template <class Group>
+std::string difference(const collectives& planned, const mesh& sizes, Group& group,
+                       std::span<const CountedCall> log, Operation operation = Operation::send) {
+  std::vector<CountedCall> calls;
+  std::copy_if(log.begin(), log.end(), std::back_inserter(calls),
+               [=](const CountedCall& call) { return call.operation == operation; });
   return difference_from_plan("", planned_calls<Counting>(planned, sizes, MeshAxis::pipeline),
-                              counted_calls(stage, sends));
+                              counted_calls(group, calls));
 }
 
 }  // namespace
@@ -1054,6 +1113,45 @@ TEST_CASE("stages send each other the messages of the plan") {
     on_pipeline_stage<Counted, in_uneven, Ends<Invariant, Invariant>, 2>(Uneven{}, ranks, Seed{5},
                                                                          shape_of(1), use);
   });
+}
+
+TEST_CASE("stages sum by themselves and together what their plans say") {
+  const mesh sizes{.pipeline = 4, .data = 2, .tensor = 2};
+  for (const Keep keep : {Keep::whole, Keep::state_over_data})
+    on_mesh(sizes, [&](testing::on_meshes::Ranks& ranks) {
+      using Counted = Context<double, Reference, testing::on_meshes::Ranks>;
+      on_pipeline_stage<Counted, in_tied>(Tied{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
+        auto& model = stage.model();
+        model.set_bucket_bytes(112);  // as many buckets at both places along tensor
+        Optimizer optimizer(model, rule, keep);
+        const MicroBatches batches({3}, stage.place());
+        LossScaler scaler(DynamicLossScale{.initial = 2});
+        const StepOptions options{.clip_norm = 1e6, .scaler = &scaler};
+        auto& rank = stage.of_rank();
+        auto& sharing = rank.sharing_line({});
+        rank.line().clear();
+        sharing.clear();
+        for (const MeshAxis axis : mesh_axes) rank.ranks().along(axis).clear();
+        train_pipeline_step(stage, gpipe(4, 1), batches.inputs, batches.targets, CrossEntropy{},
+                            optimizer, options);
+        Plan plan = plan_step(model, stage.input_shape(shape_of(3)), CrossEntropy{}, options, keep);
+        if (!stage.is_last) plan.loss = {};
+        check_counts(rank.ranks(), plan);
+        const StageSums sums =
+            plan_stage_sums<in_tied>(Tied{}, shape_of(3), sizes, options, keep, model.sending());
+        collectives of_all = sums.loss;
+        for (const Collective& one : sums.finish) of_all.add(one);
+        auto& all = static_cast<Counting&>(rank.all_ranks());
+        CHECK(difference(of_all, sizes, all, rank.line().log(), Operation::all_reduce) == "");
+        CHECK(sums.sharing == 2);
+        CHECK(!sums.shared.empty());
+        if (model.run().sharing_stages == nullptr) return;
+        mesh of_stage = sizes;
+        of_stage.pipeline = 1;
+        auto& here = static_cast<Counting&>(rank.ranks());
+        CHECK(difference(sums.shared, of_stage, here, sharing.log(), Operation::all_reduce) == "");
+      });
+    });
 }
 
 TEST_CASE("a wrong label is told on the last stage, and ends the step on all stages") {

@@ -152,6 +152,8 @@ class ModelBase {
 
   /// What each rank keeps of the parameters.
   Keep keep() const { return run_.keep; }
+  /// Which stage of a pipeline it is, if it is one.
+  const StageOfPipeline& stage() const { return run_.stage; }
 
   /// The dtypes and the bucket size of the model's messages.
   Sending sending() const {

@@ -3,12 +3,10 @@
 
 #include <cstddef>
 
-#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/shape.hpp"
-#include "shardwise/core/type_set.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/local_shape.hpp"
 #include "shardwise/model/keep.hpp"
@@ -16,7 +14,7 @@
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/plan.hpp"
 #include "shardwise/model/shared.hpp"
-#include "shardwise/model/shared_parameters.hpp"
+#include "shardwise/model/shared_of_stages.hpp"
 #include "shardwise/model/walk.hpp"
 
 namespace shardwise {
@@ -32,21 +30,14 @@ struct ParameterCounter : WalkVisitor {
   Place place;
   ParameterLayout memory{1};
   std::size_t elements = 0;
-  std::size_t largest_layer = 0;      ///< elements of the parameters that one layer owns
-  GrowingList<const void*> shared{};  ///< tags of what stages share, until it is counted
-
-  /// Reads what the stage shares, if these are the layers of one.
-  template <class L>
-  constexpr void begin([[maybe_unused]] const L& layers) {
-    if constexpr (LayersOfStage<L>)
-      for (const SharedByStages& one : layers.shared_by_stages()) shared.add(one.tag);
-  }
+  std::size_t largest_layer = 0;  ///< elements of the parameters that one layer owns
+  SharedOfStages shared{};
 
   template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape&) {}
   template <class L, Layout In, bool Returns>
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {
-    const bool is_of_stages = is_first_of_stages<L>();
+    const bool is_of_stages = shared.begins_with<L>();
     if (borrows_parameters<L> && !is_of_stages) return;
     const std::size_t before = elements;
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
@@ -58,26 +49,13 @@ struct ParameterCounter : WalkVisitor {
     });
     if (elements - before > largest_layer) largest_layer = elements - before;
   }
-
- private:
-  /// Whether L is the first layer here that uses what several stages share.
-  template <class L>
-  constexpr bool is_first_of_stages() {
-    if constexpr (is_shared<L>)
-      for (const void*& tag : shared)
-        if (tag == &identity_of<typename L::shared_tag>) {
-          tag = nullptr;
-          return true;
-        }
-    return false;
-  }
 };
 
 /// Counts the parameters of all layers of a model.
 template <class E, class L>
 constexpr void count_parameters(ParameterCounter& counter, const L& model,
                                 const shapes_t<typename E::offered>& in) {
-  counter.begin(model);
+  counter.shared.begin(model);
   walk<E, Train>(model, in, counter);
 }
 

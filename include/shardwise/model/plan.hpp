@@ -21,6 +21,7 @@
 #include "shardwise/model/sequential.hpp"
 #include "shardwise/model/settle.hpp"
 #include "shardwise/model/shared.hpp"
+#include "shardwise/model/shared_of_stages.hpp"
 #include "shardwise/model/walk.hpp"
 
 namespace shardwise {
@@ -67,6 +68,13 @@ constexpr void for_each_parameter(const L& layer, const Shape& in, F&& f) {
   }
 }
 
+/// Elements of parameters, by how the ranks along `tensor` hold them.
+struct HeldElements {
+  std::size_t owed = 0;              ///< of gradients that are summands
+  std::size_t alike = 0;             ///< of the others that all ranks hold
+  GrowingList<std::size_t> split{};  ///< of those that are split, at each place
+};
+
 /// Lists the collectives of forward, and in the same order their adjoints, which backward calls in
 /// reverse order.
 struct PlanVisitor : WalkVisitor {
@@ -74,7 +82,8 @@ struct PlanVisitor : WalkVisitor {
                         Keep kept = Keep::whole)
       : sending(sent), trains(is_trained), sizes(of_ranks), keep(kept) {
     if (sample_ranks(sizes) == 1) return;  // nothing settles over samples
-    for (int place = 0; place < sizes.tensor; ++place) split.add(0);
+    for (HeldElements* held : {&own, &of_stages})
+      for (int place = 0; place < sizes.tensor; ++place) held->split.add(0);
   }
   constexpr PlanVisitor(const Sending& sent, bool is_trained, int ranks)
       : PlanVisitor(sent, is_trained, mesh{.tensor = ranks}) {}
@@ -85,9 +94,9 @@ struct PlanVisitor : WalkVisitor {
   Keep keep = Keep::whole;  ///< of model and optimizer
   collectives forward{};
   collectives returning{};
-  std::size_t owed = 0;              ///< elements of gradients that are summands along `tensor`
-  std::size_t alike = 0;             ///< of the others that all ranks along `tensor` hold
-  GrowingList<std::size_t> split{};  ///< of those that are split, at each place along `tensor`
+  HeldElements own{};        ///< parameters of these layers alone
+  HeldElements of_stages{};  ///< those that stages of a pipeline share
+  SharedOfStages shared{};   ///< which these are
 
   template <class R, bool Returns, class X>
   constexpr void redistribution(const Shape& shape) {
@@ -138,10 +147,12 @@ struct PlanVisitor : WalkVisitor {
     using Exchanges = exchanges_t<L, In>;
     using Indices = std::make_index_sequence<std::tuple_size_v<Exchanges>>;
     collectives gathered;  // whole parameters
+    const bool is_of_stages = shared.begins_with<L>();
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       using Use = typename decltype(use)::type;
       add_gathering(gathered, spec.shape.elements(), ShardedLayout<typename Use::stored>);
-      if (!borrows_parameters<L>) count<Use>(spec.shape);
+      if (is_of_stages || !borrows_parameters<L>)
+        count<Use>(is_of_stages ? of_stages : own, spec.shape);
     });
     for (const Collective& entry : gathered) forward.add(entry);
     if (Returns) add_reducing(gathered);
@@ -161,26 +172,26 @@ struct PlanVisitor : WalkVisitor {
   /// The collectives of the gradients of the parameters so far.
   constexpr collectives settling() const {
     collectives list;
-    if (keep == Keep::all_over_data && sizes.data > 1) {
-      add_settling_of_stored(list, {owed}, sending, sizes);
-      add_settling_of_stored(list, {alike}, sending, sizes);
-      add_settling_of_stored(list, split, sending, sizes);
-      add_settling_of_owed_shares(list, owed, sending, sizes);
-      return list;
+    const bool is_cut = keep != Keep::whole && sizes.data > 1;
+    const auto add = [&](const GrowingList<std::size_t>& here) {
+      if (is_cut && keep == Keep::all_over_data) {
+        add_settling_of_stored(list, here, sending, sizes);
+      } else if (is_cut) {
+        add_settling_of_shares(list, here, sending, sizes);
+      } else if (sample_ranks(sizes) > 1) {
+        add_settling_over_samples(list, here, sending, sizes);
+      }
+    };
+    for (const HeldElements* held : {&own, &of_stages}) add({held->owed});
+    for (const HeldElements* held : {&own, &of_stages}) add({held->alike});
+    for (const HeldElements* held : {&own, &of_stages}) add(held->split);
+    for (const HeldElements* held : {&own, &of_stages}) {
+      if (is_cut) {
+        add_settling_of_owed_shares(list, held->owed, sending, sizes);
+      } else {
+        for (const Collective& entry : detail::settling(held->owed, sending)) list.add(entry);
+      }
     }
-    if (keep != Keep::whole && sizes.data > 1) {
-      add_settling_of_shares(list, {owed}, sending, sizes);
-      add_settling_of_shares(list, {alike}, sending, sizes);
-      add_settling_of_shares(list, split, sending, sizes);
-      add_settling_of_owed_shares(list, owed, sending, sizes);
-      return list;
-    }
-    if (sample_ranks(sizes) > 1) {
-      add_settling_over_samples(list, owed, sending, sizes);
-      add_settling_over_samples(list, alike, sending, sizes);
-      add_settling_over_samples(list, split, sending, sizes);
-    }
-    for (const Collective& entry : detail::settling(owed, sending)) list.add(entry);
     return list;
   }
 
@@ -188,15 +199,17 @@ struct PlanVisitor : WalkVisitor {
   constexpr collectives updating() const {
     collectives list;
     if (sizes.data == 1) return list;
-    std::size_t of_all_places = 0;
-    for (const std::size_t elements : split) of_all_places += elements;
     const auto add = [&](std::size_t elements, bool is_split) {
       const Collective entry = all_gather(elements, sending.parameters).over(MeshAxis::data);
       if (elements > 0) list.add(is_split ? entry.split_over(MeshAxis::tensor) : entry);
     };
-    add(owed, false);
-    add(alike, false);
-    add(of_all_places, sizes.tensor > 1);
+    for (const HeldElements* held : {&own, &of_stages}) add(held->owed, false);
+    for (const HeldElements* held : {&own, &of_stages}) add(held->alike, false);
+    for (const HeldElements* held : {&own, &of_stages}) {
+      std::size_t of_all_places = 0;
+      for (const std::size_t elements : held->split) of_all_places += elements;
+      add(of_all_places, sizes.tensor > 1);
+    }
     return list;
   }
 
@@ -246,13 +259,13 @@ struct PlanVisitor : WalkVisitor {
   }
 
   template <class Use>
-  constexpr void count(const Shape& shape) {
-    if (owes_reduction<Use>) owed += shape.elements();
+  constexpr void count(HeldElements& held, const Shape& shape) const {
+    if (owes_reduction<Use>) held.owed += shape.elements();
     if (sample_ranks(sizes) == 1) return;
-    if (holding_of<Use> == Holding::alike) alike += shape.elements();
+    if (holding_of<Use> == Holding::alike) held.alike += shape.elements();
     if constexpr (holding_of<Use> == Holding::split)
       for (int rank = 0; rank < sizes.tensor; ++rank)
-        split[static_cast<std::size_t>(rank)] +=
+        held.split[static_cast<std::size_t>(rank)] +=
             local_shape<typename Use::stored>(shape, {rank, sizes.tensor}).elements();
   }
 };
@@ -266,6 +279,7 @@ template <class E, class Use, class L>
 constexpr Plan plan_of(const L& model, const mesh& sizes, const shapes_t<typename E::offered>& in,
                        const Sending& sending = {}, Keep keep = Keep::whole) {
   detail::PlanVisitor visitor(sending, Use::trains, sizes, keep);
+  visitor.shared.begin(model);
   detail::walk<E, Use>(model, in, visitor);
   Plan plan;
   plan.sizes = sizes;

@@ -151,7 +151,7 @@ class MemoryVisitor : public WalkVisitor {
   /// Before the walk through these layers.
   template <class L>
   constexpr void begin(const L& layers) {
-    parameters_.begin(layers);
+    parameters_.shared.begin(layers);
   }
   constexpr RankMemory result() const {
     return {parameters_.elements, values_.saved, values_.recomputed};

@@ -67,13 +67,6 @@ constexpr void add_bucket_over_samples(collectives& list, const Collective& sum,
   }
 }
 
-/// The collectives that add over samples gradients of which each rank holds all `elements`.
-constexpr void add_settling_over_samples(collectives& list, std::size_t elements,
-                                         const Sending& sending, const mesh& sizes) {
-  for (const Collective& entry : settling(elements, sending))
-    add_bucket_over_samples(list, entry, sending, sizes);
-}
-
 /// The elements of each bucket at all places together, where the rank at a place has as many
 /// gradients as `here` says. for_each(elements, f) calls f(count) for each bucket of a rank. A rank
 /// that has fewer gradients than others may have fewer buckets.
@@ -105,8 +98,8 @@ constexpr GrowingList<std::size_t> sizes_of_shares(std::size_t elements, int ran
   return sizes;
 }
 
-/// The same of gradients that are split over `tensor`; the rank at each place holds as many as
-/// `here` says.
+/// The collectives that add gradients over samples. The rank at each place along `tensor` holds as
+/// many as `here` says, or all the same if it says one number.
 constexpr void add_settling_over_samples(collectives& list, const GrowingList<std::size_t>& here,
                                          const Sending& sending, const mesh& sizes) {
   for (const std::size_t elements : buckets_of(here, sending)) {

@@ -83,8 +83,8 @@ struct PriceVisitor : PlanVisitor {
     for (const collectives* part : {&forward, &returning})
       for (const Collective& entry : *part)
         sum += critical_path(entry, sizes, cost.wires.compares_calls).on(cost.wires[entry.axis]);
-    sum += of_gradients(owed, MeshAxis::tensor, cost.wires);
-    const std::size_t here = owed + alike + (split.empty() ? 0 : split[0]);
+    sum += of_gradients(own.owed, MeshAxis::tensor, cost.wires);
+    const std::size_t here = own.owed + own.alike + (own.split.empty() ? 0 : own.split[0]);
     for (const MeshAxis axis : sample_axes) sum += of_gradients(here, axis, cost.wires);
     return sum;
   }

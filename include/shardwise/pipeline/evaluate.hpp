@@ -89,10 +89,28 @@ void evaluate_stage(Stage& stage, const std::vector<typename Stage::input_view>&
   }
 }
 
+/// Lets the first stage be at most two turns ahead of the last one, so that few outputs are under
+/// way, however many batches there are. Called at the begin and at the end of each of `turns`
+/// turns, where sends are buffered.
+template <class Rank>
+void begin_turn(Rank& rank, std::size_t turn) {
+  auto& line = rank.gradient_line();
+  if (line.size() == 1 || line.rank() != 0 || turn < 2) return;
+  std::uint8_t done = 0;
+  line.receive(std::span(&done, 1), line.size() - 1, static_cast<int>(turn - 2));
+}
+template <class Rank>
+void end_turn(Rank& rank, std::size_t turn, std::size_t turns) {
+  auto& line = rank.gradient_line();
+  if (line.size() == 1 || line.rank() + 1 != line.size() || turn + 2 >= turns) return;
+  const std::uint8_t done = 1;
+  line.send(std::span(&done, 1), 0, static_cast<int>(turn));
+}
+
 /// Runs all batches forward, after `check` on each rank, and calls f(stage, number of the batch,
 /// output) on the last stage. A rank with several stages takes a batch for each rank through one
-/// stage, and then through the next one, so that no rank waits; if sends meet their receives, one
-/// batch at a time.
+/// stage, and then through the next one, so that no rank waits: a turn. If sends meet their
+/// receives, it takes one batch at a time.
 template <class Stages, class Check, class F>
 void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_view>& x,
                      BatchSegments segments, Check&& check, F&& f) {
@@ -108,15 +126,19 @@ void evaluate_stages(Stages& stages, const std::vector<typename Stages::input_vi
                         GivenSegments(segments)};
   for (const auto& one : x) given.samples += samples_of(one);
   require_agreed(gathered(rank.all_ranks(), given), "what a pipeline evaluates");
-  const auto together =
-      sends_of<std::remove_cvref_t<decltype(rank.all_ranks())>>() == Sends::meeting
-          ? std::size_t{1}
-          : static_cast<std::size_t>(rank.line().size());
-  for (std::size_t first = 0; first < x.size(); first += together)
+  constexpr bool are_buffered =
+      sends_of<std::remove_cvref_t<decltype(rank.all_ranks())>>() == Sends::buffered;
+  const std::size_t together =
+      are_buffered ? static_cast<std::size_t>(rank.line().size()) : std::size_t{1};
+  const std::size_t turns = (x.size() + together - 1) / together;
+  for (std::size_t turn = 0; turn < turns; ++turn) {
+    if constexpr (are_buffered) begin_turn(rank, turn);
     stages.for_each([&](auto& stage) {
-      for (std::size_t i = first; i < std::min(first + together, x.size()); ++i)
+      for (std::size_t i = turn * together; i < std::min((turn + 1) * together, x.size()); ++i)
         evaluate_stage(stage, x, segments, i, f);
     });
+    if constexpr (are_buffered) end_turn(rank, turn, turns);
+  }
 }
 
 /// A number of the last stage, on every rank; others pass 0.
@@ -133,12 +155,14 @@ Number from_last_stage(Stages& stages, Number number) {
 /// nothing, drops nothing. `stages` is a PipelineStage, or PipelineChunks. Calls f(number of the
 /// batch, output) for each batch on the ranks of the last stage; the output is a view that is valid
 /// during the call. f may call what the ranks of the last stage call together. Each stage goes on
-/// to the next batch while later ones compute. Every rank of the mesh calls it, between two steps,
-/// with the same shapes; the elements of `x` are read on the first stage. `segments` are the
+/// to the next batch while later ones compute, the first one at most to 3 P - 1 batches behind that
+/// of the last one, for P ranks along `pipeline`. Every rank of the mesh calls it, between two
+/// steps, with the same shapes; the elements of `x` are read on the first stage. `segments` are the
 /// sequences of each batch, as Model::forward says, the same on every rank: a list for each, or
 /// none at all.
 /// sends    an all-reduce of one int32 and an all-gather of 24 bytes of each rank; along `pipeline`
-///          a message for each batch from each stage to the next; Model::evaluate
+///          a message for each batch from each stage to the next, and where sends are buffered a
+///          byte for each P batches from the last rank to the first; Model::evaluate
 /// throws   before anything else is sent, on every rank: collective_error if ranks were given
 ///          batches of other sizes or other segments, argument_error for another number of lists
 ///          than of batches and for segments that overlap or leave their sample; as

@@ -35,11 +35,12 @@ struct GivenPipeline {
   std::uint64_t seed;
   std::uint32_t elements;
   std::uint32_t shape;  // a hash
+  Keep keep;
 
   friend bool operator==(const GivenPipeline&, const GivenPipeline&) = default;
   friend std::string to_string(const GivenPipeline& given) {
     return sentence({"the seed ", given.seed, " and inputs of ", given.elements,
-                     " elements whose shape has the hash ", given.shape});
+                     " elements whose shape has the hash ", given.shape, ", and ", given.keep});
   }
 };
 

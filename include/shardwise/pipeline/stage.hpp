@@ -260,13 +260,13 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 /// With `keep` = Keep::all_over_data, ranks along `data` store shares of the parameters of each
 /// stage, see Model.
 ///
-/// sends    an all-gather of 16 bytes of each rank; what makes the groups of ranks of a stage, see
+/// sends    an all-gather of 24 bytes of each rank; what makes the groups of ranks of a stage, see
 ///          `MeshRanks`, with several stages on a rank one more along `pipeline`, and one of those
 ///          stages that share parameters
 /// throws   argument_error if the mesh does not have a rank along `pipeline` for every `Chunks`
 ///          stages or, with several on a rank, has only one such rank; and if parameters of two
-///          owners are shared by unlike sets of stages; collective_error if ranks have another seed
-///          or shape; as Model
+///          owners are shared by unlike sets of stages; collective_error if ranks have another
+///          seed, shape or Keep; as Model
 template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, std::size_t Chunks = 1,
           class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
@@ -288,8 +288,8 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
     throw argument_error("pipeline: one rank has all stages; give it a Model of all layers");
   detail::require_agreed(
       gathered(ranks, detail::GivenPipeline{seed.value, static_cast<std::uint32_t>(in.elements()),
-                                            detail::digest(in)}),
-      "seed and shape of the pipeline");
+                                            detail::digest(in), keep}),
+      "seed, shape and Keep of the pipeline");
   detail::PipelineRank rank(ranks, Chunks, keep);
   const auto number = static_cast<std::size_t>(ranks.place()[MeshAxis::pipeline].rank);
   const auto run = [&]<std::size_t Rank>(std::integral_constant<std::size_t, Rank>) {

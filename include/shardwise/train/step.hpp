@@ -370,7 +370,9 @@ double train_step(M& model, typename M::input_view x, const Target& target, cons
 ///@{
 /// The collectives of one training step of `model` with `loss` for inputs of shape `in`, by an
 /// optimizer with this Keep; it is the model's if it is left out. With the option `overlap` those
-/// of `settle` over samples are made in the backward of the last batch, in another order.
+/// of `settle` over samples are made in the backward of the last batch, in another order. Of a
+/// stage of a pipeline those of its own ranks, for one micro-batch, as if it had the loss; what
+/// stages sum together is in `plan_stage_sums`.
 template <class M, class Chosen>
 Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen& loss,
                const StepOptions& options = {}) {
@@ -384,13 +386,13 @@ Plan plan_step(const M& model, const typename M::input_shapes& in, const Chosen&
     plan.settle = detail::settling_meanwhile(model.plan(in, Keep::whole).settle, plan.settle);
   plan.loss = loss_plan<typename M::ends::wanted>(loss, model.layers().output_shape(in),
                                                   dtype_v<typename M::dtype>, plan.sizes);
-  const auto reduce_number = [&](Dtype dtype, bool along_data) {
-    const Collective entry = all_reduce(1, dtype);
+  const auto reduce = [&](std::size_t numbers, Dtype dtype, bool along_data) {
+    const Collective entry = all_reduce(numbers, dtype);
     if (along_data && plan.sizes.data > 1) plan.finish.add(entry.over(MeshAxis::data));
     plan.finish.add(entry);
   };
-  if (options.scaler != nullptr) reduce_number(Dtype::uint8, keep != Keep::whole);
-  if (options.clip_norm) reduce_number(Dtype::float64, true);
+  if (options.scaler != nullptr) reduce(1, Dtype::uint8, keep != Keep::whole);
+  if (options.clip_norm) reduce(model.stage().count, Dtype::float64, true);
   return plan;
 }
 ///@}

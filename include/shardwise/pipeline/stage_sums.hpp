@@ -1,0 +1,96 @@
+#pragma once
+// What the stages of a pipeline sum together at the end of a step, known before it runs.
+
+#include <cstddef>
+#include <set>
+
+#include "shardwise/core/dtype.hpp"
+#include "shardwise/core/growing_list.hpp"
+#include "shardwise/core/mesh.hpp"
+#include "shardwise/core/shape.hpp"
+#include "shardwise/model/collectives.hpp"
+#include "shardwise/model/keep.hpp"
+#include "shardwise/model/parameter_layout.hpp"
+#include "shardwise/model/sending.hpp"
+#include "shardwise/model/settle.hpp"
+#include "shardwise/pipeline/stage_sharing.hpp"
+#include "shardwise/train/step.hpp"
+
+namespace shardwise {
+
+/// The all-reduces along `pipeline` in one step, in the order in which they are called.
+struct StageSums {
+  collectives loss;    ///< so that all ranks know it
+  collectives shared;  ///< of the gradients of parameters that stages share
+  int sharing = 1;     ///< the number of ranks that have such stages, which alone make these
+  collectives finish;  ///< whether gradients overflowed, and their norm
+
+  /// Bytes that all ranks together send, see `Collective::bytes_sent`.
+  std::size_t bytes_sent(mesh sizes) const {
+    const std::size_t by_all = loss.bytes_sent(sizes) + finish.bytes_sent(sizes);
+    sizes.pipeline = sharing;
+    return by_all + shared.bytes_sent(sizes);
+  }
+};
+
+namespace detail {
+
+/// Adds the sums over stages of a group of gradients; the rank at each place along `tensor` holds
+/// as many as `here` says, or all the same if it says one number. If they are cut, each rank along
+/// `data` has its share.
+inline void add_settling_over_stages(collectives& list, const GrowingList<std::size_t>& here,
+                                     bool are_cut, const Sending& sending, const mesh& sizes) {
+  GrowingList<std::size_t> of_ranks = here;
+  if (are_cut) {
+    of_ranks = {};
+    for (const std::size_t elements : here)
+      for (const std::size_t share : sizes_of_shares(elements, sizes.data)) of_ranks.add(share);
+  }
+  for (const std::size_t elements : buckets_of(of_ranks, sending)) {
+    Collective sum = all_reduce(elements, sending.gradients).over(MeshAxis::pipeline);
+    if (are_cut) sum = sum.split_over(MeshAxis::data);
+    list.add(here.size() > 1 ? sum.split_over(MeshAxis::tensor) : sum);
+  }
+}
+
+}  // namespace detail
+
+/// The sums over stages in one step of `whole`, which is cut at the places of `Cut`, for inputs of
+/// shape `in` on a mesh of these sizes. `keep` is that of the optimizer, `sending` that of the
+/// models of the stages. What a stage sums by itself is in its `plan_step`.
+template <auto Cut, class E = Ends<Invariant, Invariant>, class L>
+StageSums plan_stage_sums(const L& whole, const Shape& in, const mesh& sizes,
+                          const StepOptions& options = {}, Keep keep = Keep::whole,
+                          const Sending& sending = {}) {
+  StageSums sums;
+  const auto number = [](std::size_t count, Dtype dtype) {
+    return all_reduce(count, dtype).over(MeshAxis::pipeline);
+  };
+  sums.loss.add(number(1, Dtype::float64));
+  if (options.scaler != nullptr) sums.finish.add(number(1, Dtype::uint8));
+  if (options.clip_norm) sums.finish.add(number(Cut.size() + 1, Dtype::float64));
+
+  const auto stages = detail::stage_sharing<E>(whole, in, Cut, 0, Place{}).stages;
+  if (stages.empty()) return sums;
+  std::set<std::size_t> ranks;
+  for (const std::size_t stage : stages)
+    ranks.insert(stage % static_cast<std::size_t>(sizes.pipeline));
+  sums.sharing = static_cast<int>(ranks.size());
+  for (const Holding holding : holdings) {
+    if (!is_on_stages(holding)) continue;
+    detail::GrowingList<std::size_t> here;
+    for (int place = 0; place < (is_split(holding) ? sizes.tensor : 1); ++place) {
+      here.add(0);
+      for (const SharedByStages& one :
+           detail::stage_sharing<E>(whole, in, Cut, *stages.begin(), Place{place, sizes.tensor})
+               .here)
+        for (const ParameterSlot& slot : one.slots)
+          if (slot.holding == holding) here[here.size() - 1] += slot.size;
+    }
+    detail::add_settling_over_stages(sums.shared, here, keep != Keep::whole && sizes.data > 1,
+                                     sending, sizes);
+  }
+  return sums;
+}
+
+}  // namespace shardwise
