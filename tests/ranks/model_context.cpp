@@ -196,6 +196,78 @@ TEST_CASE("rows of a program's own memory are cut by tokens, too") {
   });
 }
 
+namespace {
+
+/// Neither the token in front nor the mask is that of a rank's part.
+struct Lined : Sequential<ClassToken<3>, Dropout<1, 4>, FlattenFrom<Axis::sequence>> {};
+using OfSamples = Ends<Invariant, CutOverContext<Axis::batch>>;
+inline const Shape streams{{Axis::batch, 4}, {Axis::sequence, 5}, {Axis::feature, 3}};
+
+/// What a model gives, and the gradient of its input, with the plan of both.
+template <class Net>
+std::pair<Numbers, Numbers> given(Ranks& ranks, std::span<const Segment> segments = {}) {
+  const MeshPlace& place = ranks.place();
+  Model<Net, OnMesh, OfSamples, TrainWithInputGradient> model(Net{}, ranks, Seed{5}, streams);
+  if constexpr (std::same_as<Net, Lined>)
+    model.set("0.weight", made<Invariant>(3, {{Axis::feature, 3}}, place).view());
+  for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
+  const auto y = model.forward(made<Whole>(1, streams, place).view(), segments);
+  using Given = SamplesOverMesh<Invariant, Axis::batch>;
+  const auto dx = model.backward(made<Given>(2, y.global(), place).view());
+  model.discard_step();
+  Plan sent =
+      plan_of<OfSamples, TrainWithInputGradient>(Net{}, ranks.sizes(), streams, {Dtype::float64});
+  sent.settle = {};
+  check_counts(ranks, sent);
+  return {whole(ranks, y), whole(ranks, dx)};
+}
+
+}  // namespace
+
+TEST_CASE("the last token of a sample and its gradient are on one rank, wherever the sample ends") {
+  // Of the samples the last one is empty, and the others end after 5, 3 and 1 tokens.
+  const std::vector<Segment> segments{{0, 2, 0}, {2, 3, 0}, {5, 3, 0}, {10, 1, 0}};
+  Numbers y(4 * 3), dx(4 * 5 * 3);
+  for (std::size_t i = 0; i < 9; ++i) {
+    const std::size_t at = std::array<std::size_t, 3>{4, 7, 10}[i / 3] * 3 + i % 3;
+    y[i] = witness::made(1, static_cast<std::int64_t>(at));
+    dx[at] = witness::made(2, static_cast<std::int64_t>(i));
+  }
+  for (const mesh& sizes : contexts) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes,
+            [&](Ranks& ranks) { CHECK(given<LastRows>(ranks, segments) == std::pair(y, dx)); });
+  }
+}
+
+TEST_CASE("a token in front, a mask and lines of whole samples are those of one rank") {
+  std::pair<Numbers, Numbers> one;
+  on_mesh({}, [&](Ranks& ranks) { one = given<Lined>(ranks); });
+  for (std::size_t i = 0; i < one.first.size(); ++i) {
+    const std::size_t at = i % 18;
+    const auto n = static_cast<std::int64_t>(at < 3 ? at : i / 18 * 15 + at - 3);
+    const double kept = witness::made(at < 3 ? 3 : 1, n) * 4 / 3;
+    CHECK((one.first[i] == 0 || one.first[i] == doctest::Approx(kept)));
+  }
+  for (const mesh& sizes : contexts) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [&](Ranks& ranks) { CHECK(given<Lined>(ranks) == one); });
+  }
+}
+
+namespace {
+
+/// Does not say what it reads.
+struct Unsaid : KeepsLayout {
+  static constexpr Saves saves = Saves::nothing;
+  template <class Frame, class X, class Y>
+  void forward(Frame&, const X& x, const Y& y) const {
+    for (std::size_t i = 0; i < x.size(); ++i) y.data()[i] = x[i];
+  }
+};
+
+}  // namespace
+
 TEST_CASE("what cannot be cut by tokens is refused on every rank before it sends anything") {
   on_mesh({.context = 2, .tensor = 2}, [](Ranks& ranks) {
     const MeshPlace& place = ranks.place();
@@ -206,12 +278,22 @@ TEST_CASE("what cannot be cut by tokens is refused on every rank before it sends
         Model<Bare, OnMesh, Ends<Sharded<Axis::sequence>, Sharded<Axis::sequence>>, ForwardOnly>;
     check_mentions(message_of<argument_error>([&] { InShards(ranks, Seed{1}); }),
                    {"a halo goes along one axis only"});
-    using Ended = Sequential<Embedding<vocabulary, wide>, To<Invariant>, LastRows>;
+    using Ended = Sequential<Embedding<vocabulary, wide>, To<Invariant>, Unsaid>;
     check_mentions(message_of<argument_error>([&] {
                      Model<Ended, OnMesh, Ends<Invariant, Invariant>, ForwardOnly>(
                          Ended{}, ranks, Seed{1}, text(dynamic));
                    }),
                    {"2: ", "may read several tokens of a sample"});
+    using Line = Model<Lined, OnMesh, OfSamples, ForwardOnly>;
+    Shape other = streams;
+    other[1].units = dynamic;
+    check_mentions(message_of<argument_error>([&] { Line(Lined{}, ranks, Seed{1}, other); }),
+                   {"0: ClassToken<3>", "different tokens", "their number is not known"});
+    other[1].units = 6;
+    Line line(Lined{}, ranks, Seed{1}, other);
+    check_mentions(
+        message_of<argument_error>([&] { line.evaluate(made<Whole>(1, streams, place).view()); }),
+        {"different tokens", "it must have as many as the shape"});
     const Shape few{{Axis::batch, 3}, {Axis::sequence, 12}};
     const auto too_long = filled<std::int32_t, Ids>(few, place, [](std::size_t) { return 1; });
     check_mentions(message_of<shape_error>([&] { model.evaluate(too_long.view()); }),

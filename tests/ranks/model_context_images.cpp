@@ -17,7 +17,6 @@
 #include "shardwise/data/row_batch.hpp"
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/model/describe.hpp"
-#include "shardwise/redistribute/mesh.hpp"
 #include "shardwise/shardwise.hpp"
 #include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/adamw.hpp"
@@ -62,21 +61,6 @@ const std::vector<mesh> meshes_of_rows{{},
                                        {.context = 4, .tensor = 3},
                                        {.data = 2, .context = 2, .tensor = 2}};
 
-}  // namespace
-
-TEST_CASE("a convolutional network learns from rows of images what PyTorch learns on one rank") {
-  for (const mesh& sizes : meshes_of_rows) {
-    CAPTURE(to_string(sizes));
-    on_mesh(sizes, [](Ranks& ranks) {
-      Model<Classifier, OnMesh, OfImages> model(Classifier{}, ranks, Seed{1}, images);
-      check_learns_as_pytorch<Images>(model);
-      CHECK(replicas_are_equal(model, ranks));
-    });
-  }
-}
-
-namespace {
-
 struct Excited : Sequential<Conv2d<split::output, 2, 6, padded>, Silu,
                             Join<ScaleChannels<activations::Sigmoid>, Identity,
                                  Sequential<GlobalAveragePool, Conv2d<split::output, 6, 4, 1>, Relu,
@@ -84,31 +68,45 @@ struct Excited : Sequential<Conv2d<split::output, 2, 6, padded>, Silu,
                             Conv2d<split::input, 6, 4, padded>, GlobalMaxPool, Flatten,
                             Linear<split::none, 4, 5>> {};
 
-}  // namespace
+/// Over 2 ranks along `context` the 4 rows of patches are blocks of the 12 tokens.
+struct Seen
+    : Sequential<
+          Conv2d<split::output, 2, 6, 2>, PlanesToTokens, ClassToken<6>, PositionEmbedding<13, 6>,
+          Residual<Sequential<LayerNorm<6>,
+                              Join<Attend<AttentionForm{.causal = false}>, HeadLinear<6, 2, 3>,
+                                   HeadLinear<6, 2, 3>, HeadLinear<6, 2, 3>>,
+                              RowParallelLinear<6, 6>>>,
+          FirstRows, ColumnParallelLinear<6, 5>> {};
 
-TEST_CASE("factors of channels and largest elements are those of PyTorch where rows are cut") {
-  const Learned learned{{2.432401523310284, 1.8662590150293217, 1.8205225335296682},
-                        {2.0674595838013752, 1.0988252956021787, 1.2770143063127872}};
+template <class Net>
+void check_learns_on_rows(const Learned& learned) {
   for (const mesh& sizes : meshes_of_rows) {
     CAPTURE(to_string(sizes));
     on_mesh(sizes, [&](Ranks& ranks) {
-      Model<Excited, OnMesh, OfImages> model(Excited{}, ranks, Seed{1}, images);
+      Model<Net, OnMesh, OfImages> model(Net{}, ranks, Seed{1}, images);
       check_learns_as_pytorch<Images>(model, learned);
       CHECK(replicas_are_equal(model, ranks));
     });
   }
 }
 
-namespace {
+}  // namespace
 
-/// The whole tensor, on every rank.
-template <class V>
-Numbers whole(Ranks& ranks, const V& view) {
-  Tensor<double, Invariant> all(view.global(), place_for<Invariant>(ranks.place()));
-  Pool pool;
-  redistribute(ranks, pool, view, all.view());
-  return Numbers(all.data(), all.data() + all.size());
+TEST_CASE("a convolutional network learns from rows of images what PyTorch learns on one rank") {
+  check_learns_on_rows<Classifier>({});
 }
+
+TEST_CASE("factors of channels and largest elements are those of PyTorch where rows are cut") {
+  check_learns_on_rows<Excited>({{2.432401523310284, 1.8662590150293217, 1.8205225335296682},
+                                 {2.0674595838013752, 1.0988252956021787, 1.2770143063127872}});
+}
+
+TEST_CASE("a vision transformer learns from rows of images what PyTorch learns") {
+  check_learns_on_rows<Seen>({{2.108357291763773, 2.4860127488175867, 1.9576036292794385},
+                              {1.6580104189247917, 2.1744251494227265, 1.3878255808230162}});
+}
+
+namespace {
 
 struct Largest : Sequential<To<Sharded<Axis::width>>, GlobalMaxPool> {};
 struct Scaled : Graph<2, At<ScaleChannels<>, 0, 1>> {};
@@ -273,8 +271,12 @@ struct Pixels
     : Sequential<Dropout<1, 5>, Conv2d<split::output, 2, 6, kernel(3, {.padding = 1, .grain = 2})>,
                  GroupNorm<3, 6>, Gelu, Dropout<1, 4>, ChannelDropout<1, 6>,
                  Conv2d<split::input, 6, 3, kernel(3, {.stride = 2, .padding = 1})>> {};
+/// Gives tokens, one more than there are pixels.
+struct Tokens : Sequential<Conv2d<split::output, 2, 6, padded>, Dropout<1, 5>, PlanesToTokens,
+                           Dropout<1, 4>, ClassToken<6>, Dropout<1, 3>, RowParallelLinear<6, 3>> {};
 struct Volumes : Sequential<Conv3d<split::output, 1, 4, padded>, Relu, Dropout<1, 4>, MaxPool3d<2>,
                             Conv3d<split::input, 4, 2, padded>> {};
+struct Voxels : Sequential<Conv3d<split::output, 1, 4, padded>, PlanesToTokens, LayerNorm<4>> {};
 
 /// Losses of three steps, and the weights behind them, if ranks have different rows of the output.
 template <class Net, class Output, class Target>
@@ -298,15 +300,17 @@ Numbers losses_of_pixels(Ranks& ranks, const Shape& in) {
 
 }  // namespace
 
-TEST_CASE("losses of pixels are those of one rank where rows are cut") {
+TEST_CASE("losses of pixels and tokens are those of one rank where rows are cut") {
   using Cut = CutOverContext<Axis::height>;
   using InShards = CutOverContext<Axis::height, Sharded<Axis::channel>>;
   const Shape volumes{
       {Axis::batch, 3}, {Axis::channel, 1}, {Axis::depth, 4}, {Axis::height, 7}, {Axis::width, 4}};
-  Numbers flat, deep;
+  Numbers flat, deep, seen, inside;
   on_mesh({}, [&](Ranks& ranks) {
     flat = losses_of_pixels<Pixels, Cut, Invariant>(ranks, seven_rows);
     deep = losses_of_pixels<Volumes, Cut, Images>(ranks, volumes);
+    seen = losses_of_pixels<Tokens, Invariant, Whole>(ranks, seven_rows);
+    inside = losses_of_pixels<Voxels, Invariant, Invariant>(ranks, volumes);
   });
   CHECK(flat[2] > 0.1);
   CHECK(deep[2] > 0.1);
@@ -317,6 +321,10 @@ TEST_CASE("losses of pixels are those of one rank where rows are cut") {
       CHECK(largest_difference(in_shards, flat) < 1e-13);
       const auto of_volumes = losses_of_pixels<Volumes, Cut, Images>(ranks, volumes);
       CHECK(largest_difference(of_volumes, deep) < 1e-13);
+      const auto of_tokens = losses_of_pixels<Tokens, Invariant, Whole>(ranks, seven_rows);
+      CHECK(largest_difference(of_tokens, seen) < 1e-13);
+      const auto of_voxels = losses_of_pixels<Voxels, Invariant, Invariant>(ranks, volumes);
+      CHECK(largest_difference(of_voxels, inside) < 1e-13);
     });
   }
 }
@@ -383,7 +391,7 @@ TEST_CASE("a merge of rows draws the random numbers of one rank, and refuses oth
     check_mentions(message_of<argument_error>([&] {
                      model.forward({x.view(), x.view()});
                    }),
-                   {"OfTwo", "images must have as many rows"});
+                   {"OfTwo", "it must have as many as the shape"});
   });
 }
 
@@ -516,7 +524,7 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
                    {"1: ", "Unsaid", "the layer may read several of them", "context=2,tensor=2"});
     using Twice = Sequential<Conv2d<split::height, 2, 6, padded>>;
     check_mentions(refusal(std::type_identity<Twice>{}, images),
-                   {"its rows are split along tensor, too"});
+                   {"they are split along tensor, too"});
     check_mentions(refusal(std::type_identity<Sequential<MaxPool2d<2>>>{}, {}),
                    {"MaxPool2d", "Give the Model the shape of its input"});
     check_mentions(
@@ -546,7 +554,7 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
     taller[2].units = 7;
     check_mentions(
         message_of<argument_error>([&] { model.evaluate(made<Images>(1, taller, place).view()); }),
-        {"images must have as many rows"});
+        {"it must have as many as the shape"});
     check_mentions(message_of<shape_error>([&] {
                      detail::require_cut_of_batch(name_of<Pixels>, taller,
                                                   detail::slice_of_batch(images, place));

@@ -14,6 +14,7 @@
 #include "shardwise/comm/counting.hpp"
 #include "shardwise/comm/thread_mesh.hpp"
 #include "shardwise/observe/tracer.hpp"
+#include "shardwise/redistribute/mesh.hpp"
 #include "shardwise/shardwise.hpp"
 #include "shardwise/testing/calls.hpp"
 #include "shardwise/train/held_alike.hpp"
@@ -105,6 +106,15 @@ inline Tensor<std::int32_t, Invariant> labels(std::size_t count, std::int64_t fi
 /// Row `row` has class (7 row + 3 + step) mod 5, as in make_mesh.py.
 inline Tensor<std::int32_t, Invariant> labels_of_step(std::int64_t step, const MeshPlace& place) {
   return labels(7, 3 * step, place);  // 7 * 3 is 1 modulo 5
+}
+
+/// The elements of a whole tensor, on every rank.
+template <class V>
+Numbers whole(Ranks& ranks, const V& view) {
+  Tensor<double, Invariant> all(view.global(), place_for<Invariant>(ranks.place()));
+  Pool pool;
+  redistribute(ranks, pool, view, all.view());
+  return Numbers(all.data(), all.data() + all.size());
 }
 
 /// The numbers of calls and elements along each axis are those of the plan.

@@ -34,6 +34,29 @@ class Excited(torch.nn.Module):
         return self.last(torch.nn.functional.adaptive_max_pool2d(x, 1).flatten(1))
 
 
+class Seen(torch.nn.Module):
+    """A vision transformer of one block, on patches of 2 x 2 pixels that overlap."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches = torch.nn.Conv2d(2, 6, 2)
+        self.token, self.position = torch.nn.Embedding(1, 6), torch.nn.Embedding(13, 6)
+        self.norm = torch.nn.LayerNorm(6)
+        self.q, self.k, self.v = (torch.nn.Linear(6, 6) for _ in range(3))
+        self.out = torch.nn.Linear(6, 6)
+        self.last = torch.nn.Linear(6, 5)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.weight.expand(len(x), 1, 6), x], 1) + self.position.weight
+        n = self.norm(x)
+        q, k, v = (one(n).reshape(len(x), 13, 2, 3).transpose(1, 2)
+                   for one in (self.q, self.k, self.v))
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        x = x + self.out(y.transpose(1, 2).reshape(len(x), 13, 6))
+        return self.last(x[:, 0])
+
+
 def print_steps(network):
     with torch.no_grad():
         for number, parameter in enumerate(network.parameters()):
@@ -52,6 +75,7 @@ def print_steps(network):
 
 
 print_steps(Excited())
+print_steps(Seen())
 network = torch.nn.Sequential(
     torch.nn.Conv2d(2, 6, 3, padding=1), torch.nn.BatchNorm2d(6), torch.nn.ReLU(),
     torch.nn.Conv2d(6, 4, 2), torch.nn.ReLU(), torch.nn.Conv2d(4, 3, 3, padding=1),

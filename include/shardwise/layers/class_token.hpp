@@ -30,9 +30,11 @@ inline constexpr bool takes_class_token =
     std::same_as<L, Invariant> || std::same_as<L, Sharded<Axis::batch>> ||
     std::same_as<L, Sharded<Axis::feature>>;
 
-/// Row r of y: the token in front of each sample, and the sample's `here` rows behind it.
+/// Row r of y: the token in front of each sample, if `before` is 1 and not 0, and the sample's
+/// `here` rows behind it.
 template <class T>
 struct WithClassToken {
+  std::size_t before;
   std::size_t here;
   std::size_t columns;
   const T* token;
@@ -40,22 +42,24 @@ struct WithClassToken {
   T* y;
 
   constexpr TakenRow<T> operator()(std::size_t r) const {
-    const std::size_t sample = r / (here + 1), row = r % (here + 1);
-    const T* const from = row == 0 ? token : x + (sample * here + row - 1) * columns;
+    const std::size_t sample = r / (here + before), row = r % (here + before);
+    const T* const from = row < before ? token : x + (sample * here + row - before) * columns;
     return {from, T(0), y + r * columns};
   }
 };
 
-/// Row r of dx: that of dy, in which a row stands in front of the `here` rows of each sample.
+/// Row r of dx: that of dy, in which `before` rows stand in front of the `here` rows of each
+/// sample.
 template <class T>
 struct WithoutClassToken {
+  std::size_t before;
   std::size_t here;
   std::size_t columns;
   const T* dy;
   T* dx;
 
   constexpr TakenRow<T> operator()(std::size_t r) const {
-    return {dy + (r + r / here + 1) * columns, T(0), dx + r * columns};
+    return {dy + (r + (r / here + 1) * before) * columns, T(0), dx + r * columns};
   }
 };
 
@@ -72,7 +76,8 @@ struct WithoutClassToken {
 /// Any other layout becomes the preferred one among these, or Invariant: a split sequence would be
 /// cut anew. W begins as zeros.
 /// saves    nothing
-/// sends    nothing
+/// sends    nothing; along `context` tokens from ranks to those behind them, and their gradients
+///          back
 /// throws   shape_error if x is not [batch, sequence, N]
 /// source   Devlin et al. 2019, section 3; Dosovitskiy et al. 2021, section 3.1
 template <std::size_t N>
@@ -95,6 +100,7 @@ class ClassToken : public Sized<N> {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
+  using rows_taken = Haloed<Axis::sequence, Window{.before = 1}>;
 
   template <Layout Wanted>
   using desired_input_layout =
@@ -133,9 +139,10 @@ class ClassToken : public Sized<N> {
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
     const auto [token] = frame.parameters();
-    detail::for_each_in_rows(frame.backend(), y.rows(), y.columns(),
-                             detail::WithClassToken<T>{x.local()[1].extent(), y.columns(),
-                                                       token.data(), x.data(), y.data()});
+    detail::for_each_in_rows(
+        frame.backend(), y.rows(), y.columns(),
+        detail::WithClassToken<T>{before(frame), x.local()[1].extent(), y.columns(), token.data(),
+                                  x.data(), y.data()});
   }
 
   template <class Frame, class DY, class DX>
@@ -143,19 +150,26 @@ class ClassToken : public Sized<N> {
     using T = typename Frame::dtype;
     const auto [gradient] = frame.gradients();
     const std::size_t columns = dy.columns(), rows = dy.local()[1].extent();
-    detail::put_column_sums(
-        frame.backend(),
-        detail::SummedRows<T>{dy.local()[0].extent(), columns, rows * columns, dy.data()},
-        frame.write(), gradient.data());
+    const std::size_t samples = dy.local()[0].extent() * before(frame);
+    detail::put_column_sums(frame.backend(),
+                            detail::SummedRows<T>{samples, columns, rows * columns, dy.data()},
+                            frame.write(), gradient.data());
     if constexpr (Frame::input_gradient) {
-      detail::for_each_in_rows(
-          frame.backend(), dx.rows(), columns,
-          detail::WithoutClassToken<T>{rows - 1, columns, dy.data(), dx.data()});
+      detail::for_each_in_rows(frame.backend(), dx.rows(), columns,
+                               detail::WithoutClassToken<T>{before(frame), dx.local()[1].extent(),
+                                                            columns, dy.data(), dx.data()});
     }
   }
   ///@}
 
  private:
+  /// Rows that the rank has in front of those of its input: 0 if another rank along `context` has
+  /// them.
+  template <class Frame>
+  static constexpr std::size_t before(const Frame& frame) {
+    return frame.rows_begin().out == 0 ? 1 : 0;
+  }
+
   init::Rule rule_ = init::zeros;
 };
 

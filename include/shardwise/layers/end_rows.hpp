@@ -80,6 +80,8 @@ struct EndRows {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
+  using rows_taken = Sharded<Axis::sequence>;
+  using rows_given = Redistribute<Partial, Sharded<Axis::batch>>;
 
   template <Layout Wanted>
   using desired_input_layout = std::conditional_t<std::same_as<Wanted, Partial>, Invariant, Wanted>;
@@ -102,7 +104,7 @@ struct EndRows {
   template <class Frame, class X, class Y>
   void forward(Frame& frame, const X& x, const Y& y) const {
     using T = typename Frame::dtype;
-    const Buffer memory = rows_taken(frame, x);
+    const Buffer memory = rows_of(frame, x);
     const auto* const taken = static_cast<const std::size_t*>(memory.data());
     for_each_in_rows(frame.backend(), y.rows(), y.columns(),
                      EndRow<T>{y.columns(), taken, x.data(), y.data()});
@@ -111,7 +113,7 @@ struct EndRows {
   template <class Frame, class DY, class DX>
   void backward(Frame& frame, Nothing, const DY& dy, const DX& dx) const {
     using T = typename Frame::dtype;
-    const Buffer memory = rows_taken(frame, dx);
+    const Buffer memory = rows_of(frame, dx);
     const auto* const taken = static_cast<const std::size_t*>(memory.data());
     for_each_in_rows(
         frame.backend(), dx.rows(), dx.columns(),
@@ -122,7 +124,7 @@ struct EndRows {
  private:
   /// The rank's row of each of its samples.
   template <class Frame, class X>
-  static Buffer rows_taken(Frame& frame, const X& x) {
+  static Buffer rows_of(Frame& frame, const X& x) {
     const TokenRows rows = frame.token_rows(x);
     Buffer memory = frame.take(rows.samples * sizeof(std::size_t));
     frame.backend().for_each(rows.samples, EndRowOf{End, rows, frame.sequences(x.global()),

@@ -182,11 +182,15 @@ struct KeepsLayout {
 ///                                              along the rows it is `Haloed<Axis::height, W>`:
 ///                                              the layer is given all rows that its block of the
 ///                                              output reads, and `frame.rows_begin()`. With
-///                                              `Sharded<Axis::batch>` it is given whole images,
-///                                              of other samples than those of other ranks
-///     using rows_given = Partial;              its output is one row, to which each rank along
-///                                              `context` gives a summand; with Invariant each
-///                                              gives all of it
+///                                              `Sharded<Axis::batch>` it is given whole samples,
+///                                              others than those of other ranks. With
+///                                              Axis::sequence in place of height the same of
+///                                              tokens
+///     using rows_given = Redistribute<Partial, Sharded<Axis::height>>;  what then becomes of its
+///                                              output over `context`: here each rank gives a
+///                                              summand
+///     static constexpr bool keeps_rows(const Shape& in, int ranks);  whether it takes and gives
+///                                              blocks of rows nevertheless
 ///     static constexpr bool random = true;     draws random numbers: `frame.random()`
 ///     static constexpr bool in_place = true;   y may be x and dx may be dy, the same memory
 ///     static constexpr bool backward_in_parts = true;  backward is the two functions below

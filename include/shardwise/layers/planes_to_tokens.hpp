@@ -35,7 +35,8 @@ struct SwappedAxes {
 /// layout   Sharded<channel> -> Sharded<feature>;   L -> L for Invariant, Replicated, Partial,
 ///          Sharded<batch>;   any other split becomes one of these, as for Flatten
 /// saves    nothing
-/// sends    nothing
+/// sends    nothing; along `context`, if its ranks do not divide the rows of an image, which then
+///          goes to one of them, two all-to-alls, and back
 /// throws   shape_error if x does not begin with batch and channel, or has no axis of space
 /// source   Dosovitskiy et al. 2021, section 3.1
 struct PlanesToTokens : detail::WholePlanes {
@@ -43,6 +44,12 @@ struct PlanesToTokens : detail::WholePlanes {
   /// As `Layer` says.
   static constexpr Saves saves = Saves::nothing;
   static constexpr bool keeps_features = true;
+  using rows_taken = Sharded<Axis::batch>;
+  using rows_given = Redistribute<Sharded<Axis::batch>, Sharded<Axis::sequence>>;
+  static constexpr bool keeps_rows(const Shape& x, int ranks) {
+    if (x[2].axis != Axis::height) return false;  // tokens of an image are not in the order of rows
+    return x[2].extent() % static_cast<std::size_t>(ranks) == 0 || x.elements(3, x.rank()) == 1;
+  }
 
   constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() == 0) return x;

@@ -82,7 +82,7 @@ std::uint64_t sample_elements([[maybe_unused]] const Run<Context>& run,
                               [[maybe_unused]] const Shape& in,
                               [[maybe_unused]] const Shape& bound) {
   if constexpr (draws_random<L>) {
-    const Shape whole = whole_input<L>(run, in, bound);
+    const Shape whole = of_whole_batch(run, in, bound);
     if (whole.rank() > 0 && whole[0].axis == Axis::batch) return whole.elements(1, whole.rank());
     if constexpr (MeshCommunicator<typename Context::communicator>) {
       if (run.trains() && sample_ranks(run.all_ranks.sizes()) > 1)
@@ -147,7 +147,7 @@ class Bound {
   Value<T, Out> forward(Run<Ctx>& run, Value<X, typename E::offered>&& offered) {
     Value<X, In> x = taken(run, std::move(offered));
     if constexpr (is_sized && detail::checks_locally<typename Ctx::communicator>())
-      detail::require_as_bound(detail::whole_input<L>(run, x.global(), parameters_.in),
+      detail::require_as_bound(detail::of_whole_batch(run, x.global(), parameters_.in),
                                parameters_.in);
     const Shape out_shape = detail::output_shape_here(run, layer_, x.global(), parameters_.in);
     if constexpr (detail::passes_forward<L>) {
@@ -168,7 +168,7 @@ class Bound {
       if (run.saves()) keep_output(run, in.global(), y);
       if (run.finds_non_finite())
         detail::require_finite(run.backend, run.pool, run.all_ranks, y.view().span(), "the output");
-      if constexpr (gives_one_row) {
+      if constexpr (gives_rows) {
         return detail::with_rows_given<L, false>(run, std::move(y), layer_, parameters_.in);
       } else {
         return y;
@@ -179,7 +179,7 @@ class Bound {
   /// Writes the gradients of parameters, and converts the gradient of the input back.
   input_gradient_t<T, E, S> backward(Run<Ctx>& run, Value<T, dual_t<Out>>&& given) {
     Value<T, dual_t<Out>> dy = std::move(given);  // to release its memory with this call
-    if constexpr (gives_one_row)
+    if constexpr (gives_rows)
       dy = detail::with_rows_given<L, true>(run, std::move(dy), layer_, parameters_.in);
     [[maybe_unused]] detail::Kept& kept = kept_of(run);
     if constexpr (detail::only_reshapes<L>) {
@@ -305,27 +305,18 @@ class Bound {
   }
 
   static constexpr bool may_cut_rows = detail::may_cut_rows<L, Ctx>;
-  static constexpr bool gives_one_row = may_cut_rows && detail::gives_one_row<L>;
-  static constexpr bool moves_rows = may_cut_rows && detail::moves_rows<L>;
+  static constexpr bool gives_rows = may_cut_rows && detail::GivesRows<L>;
 
   /// The input in the layer's layout, and over `context` with the rows that the layer reads.
   Value<X, In> taken(Run<Ctx>& run, Value<X, typename E::offered>&& offered) const {
-    if constexpr (may_cut_rows) {
-      return detail::with_rows_taken<L>(run, converted<In>(run, std::move(offered)),
-                                        parameters_.in);
-    } else {
-      return converted<In>(run, std::move(offered));
-    }
+    return detail::with_rows_taken<L, false>(run, converted<In>(run, std::move(offered)),
+                                             parameters_.in);
   }
 
   /// The gradient of the input as it was offered.
   auto sent_back(Run<Ctx>& run, Value<T, dual_t<In>>&& dx) const {
-    using To = dual_t<typename E::offered>;
-    if constexpr (moves_rows) {
-      return converted<To>(run, detail::without_rows_taken<L>(run, std::move(dx), parameters_.in));
-    } else {
-      return converted<To>(run, std::move(dx));
-    }
+    return converted<dual_t<typename E::offered>>(
+        run, detail::with_rows_taken<L, true>(run, std::move(dx), parameters_.in));
   }
 
   static std::unique_ptr<detail::OwnKept> own_kept() {
@@ -366,7 +357,7 @@ class Bound {
     layer_.backward_input(at.frame, dy, dx.writable());
     at.whole.begin_gradients();
     auto sum = detail::moved_while<dual_t<typename E::offered>>(
-        run, detail::without_rows_taken<L>(run, std::move(dx), parameters_.in),
+        run, detail::with_rows_taken<L, true>(run, std::move(dx), parameters_.in),
         [&] { layer_.backward_parameters(at.frame, x.view(), dy); });
     at.whole.end_gradients(at.frame.added_how());
     return sum;

@@ -61,8 +61,7 @@ class BoundMerge {
     require_runs_over_context<Op, typename Operands::taken...>(binder.run, in[0], out);
     (require_no_halo_of_tokens<typename Operands::taken>(binder.run), ...);
     bound_.in = in[0];
-    for (std::size_t j = 0; j < arity; ++j)
-      if (in[j].has(Axis::height)) rows_[j] = extent_of(in[j], Axis::height);
+    for (std::size_t j = 0; j < arity; ++j) operands_[j] = in[j];
     bound_.rows = rows_begin<Op>(binder.run, in[0], out);
   }
 
@@ -128,7 +127,8 @@ class BoundMerge {
       if (run.flight->slice.context.size > 1)
         for_over_context<Op, J>(first, axis_over_context(value.global()), [&]<class R>() {
           using Move = std::conditional_t<Back, adjoint_t<R>, R>;
-          value = moved_over_context<Move>(run, std::move(value), rows_[J]);
+          value = moved_over_context<Move>(run, std::move(value),
+                                           run.flight->slice.of(operands_[J]).units);
         });
     }
     return value;
@@ -210,8 +210,8 @@ class BoundMerge {
   }
 
   [[no_unique_address]] Op op_;
-  BoundParameters<0> bound_{};             // its first operand
-  std::array<std::size_t, arity> rows_{};  // of whole images of each operand; 0 if it has no height
+  BoundParameters<0> bound_{};           // its first operand
+  std::array<Shape, arity> operands_{};  // as it was bound to them
   std::uint64_t ordinal_;
   std::size_t kept_;  // the number of what it keeps of its first operand, in each flight
 };

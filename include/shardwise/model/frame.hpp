@@ -183,9 +183,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   /// share the layer. On a mesh the two differ in the batch, and along `context` in the sequence,
   /// or in the height; then `shape` is that of the layer's input.
   Shape of_whole_batch(const Shape& shape) const {
-    const Shape whole = detail::of_whole_batch(run_, shape);
-    if (!run_.flight->slice.cuts_rows() || !bound_.in.has(Axis::height)) return whole;
-    return detail::with_extent_of(whole, Axis::height, detail::extent_of(bound_.in, Axis::height));
+    return detail::of_whole_batch(run_, shape, bound_.in);
   }
 
   /// Where the rank's rows begin in whole images; 0 without a mesh.
@@ -205,7 +203,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   template <PlainLayout OverContext = Sharded<Axis::sequence>, class V>
   TokenRows token_rows(const V& view) const {
     if constexpr (is_on_mesh) {
-      return detail::over_whole_batch<OverContext>(shardwise::token_rows(view), run_.flight->slice);
+      return detail::over_whole_batch<OverContext>(shardwise::token_rows(view), slice());
     } else {
       return shardwise::token_rows(view);
     }

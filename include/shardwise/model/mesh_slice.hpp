@@ -100,25 +100,37 @@ struct SliceOfBatch {
   std::size_t units = 0;      ///< tokens or rows of each whole sample, if they are cut
   Place context{};            ///< of the rank along `context`
   double share = 1;           ///< its elements by those of the batch
+  /// Whether tensors have as many tokens as layers were bound to, else as the first input.
+  bool is_as_bound = false;
 
   /// Whether ranks have different tokens of a sample.
   constexpr bool cuts_tokens() const { return context.size > 1 && cut == Axis::sequence; }
   /// Whether ranks have different rows of an image, and of a tensor without rows different samples.
   constexpr bool cuts_rows() const { return context.size > 1 && cut == Axis::height; }
-  /// The rank's slice of a tensor of this shape.
-  constexpr SliceOfBatch of(const Shape& shape) const {
+  /// The rank's slice of a tensor, in a model that was bound to this shape of it.
+  constexpr SliceOfBatch of(const Shape& bound) const {
     SliceOfBatch slice = *this;
-    if (!cuts_rows() || shape.has(Axis::height)) return slice;
-    const Interval mine = block_of(samples, context);
-    slice.first += mine.offset;
-    slice.share = whole == 0 ? 0 : static_cast<double>(mine.size) / static_cast<double>(whole);
-    slice.cut = Axis::batch;
+    if (context.size == 1 || cut == Axis::batch || bound.rank() == 0) return slice;
+    slice.cut = axis_over_context(bound);
+    if (slice.cut == Axis::batch) {
+      const Interval mine = block_of(samples, context);
+      slice.first += mine.offset;
+      slice.share = share_of(mine.size, whole);
+    } else if (slice.cut == Axis::height || is_as_bound) {
+      slice.units = extent_of(bound, slice.cut);
+      slice.share = share_of(samples * block_of(slice.units, context).size, whole * slice.units);
+    }
     return slice;
   }
   /// The tokens of each sample that the rank has, if they lie over `context` as L says.
   template <PlainLayout L = Sharded<Axis::sequence>>
   constexpr Interval held() const {
     return local_block<L>({{Axis::sequence, units}}, context);
+  }
+
+ private:
+  static constexpr double share_of(std::size_t part, std::size_t all) {
+    return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
   }
 };
 
@@ -202,8 +214,8 @@ inline Shape with_extent_of(Shape shape, Axis axis, std::size_t extent) {
   return shape;
 }
 
-/// The shape, over the whole batch, of a tensor that has this shape over the slice; if it has rows,
-/// of one that has those of the first input.
+/// The shape, over the whole batch, of a tensor that has this shape over the slice, which is that
+/// of the tensor.
 inline Shape over_whole_batch(const Shape& shape, const SliceOfBatch& slice) {
   const Shape samples = with_extent_of(shape, Axis::batch, slice.whole);
   return slice.cuts_tokens() || slice.cuts_rows() ? with_extent_of(samples, slice.cut, slice.units)

@@ -247,10 +247,8 @@ class ModelBase {
     placed([&] {
       if constexpr (is_on_mesh) {
         batch.slice = detail::slice_of_batch(first, run_.all_ranks.place());
-        if (batch.slice.cuts_rows() && !knows_rows_)
-          detail::refuse_rows(run_.all_ranks.sizes(), first, detail::unknown_rows);
-        if (batch.slice.cuts_rows() && batch.slice.units != rows_of_inputs_)
-          detail::refuse_rows(run_.all_ranks.sizes(), first, detail::other_rows);
+        batch.slice.is_as_bound = run_.counts_tokens_as_bound;
+        require_rows_as_bound(batch.slice, first);
       }
       batch.sequences.set(run_.backend, run_.pool, segments);
     });
@@ -278,8 +276,8 @@ class ModelBase {
   ///@{
   /// The model is bound to inputs of which the first has this shape.
   void set_inputs(const Shape& first) {
-    if (detail::axis_over_context(first) == Axis::height)
-      rows_of_inputs_ = detail::extent_of(first, Axis::height);
+    if (const Axis cut = detail::axis_over_context(first); cut != Axis::batch)
+      rows_of_inputs_ = detail::extent_of(first, cut);
   }
   template <std::size_t N>
   void set_inputs(const std::array<Shape, N>& shapes) {
@@ -289,19 +287,21 @@ class ModelBase {
 
   ///@{
   /// The outputs have these shapes, where ranks along `context` may have different rows of them.
-  /// throws   argument_error for images with different numbers of rows
+  /// throws   argument_error for different numbers of rows, or of tokens where layers change it
   void set_outputs(const Shape& shape) { set_outputs(std::array{shape}); }
   template <std::size_t N>
   void set_outputs(const std::array<Shape, N>& shapes) {
     knows_rows_ = true;
     for (const Shape& shape : shapes) {
-      if (detail::axis_over_context(shape) != Axis::height) continue;
-      const std::size_t rows = detail::extent_of(shape, Axis::height);
-      if (rows_of_outputs_ != 0 && rows_of_outputs_ != rows)
+      const Axis cut = detail::axis_over_context(shape);
+      if (cut != Axis::height && !(cut == Axis::sequence && run_.counts_tokens_as_bound)) continue;
+      if (cut_output_.rank() > 0 &&
+          (detail::axis_over_context(cut_output_) != cut ||
+           detail::extent_of(cut_output_, cut) != detail::extent_of(shape, cut)))
         detail::refuse_rows(run_.all_ranks.sizes(), shape,
                             "another output of the model has another number of them. Give outputs "
                             "of one size, or context one rank");
-      rows_of_outputs_ = rows;
+      cut_output_ = shape;
     }
   }
   ///@}
@@ -392,11 +392,18 @@ class ModelBase {
     e.add_place(name_.text(), name_.is_composition ? " / " : ": ");
   }
 
+  /// throws   argument_error for an input of which each rank has some rows or tokens, if the number
+  ///          of all must be that of the bound model, and is not
+  void require_rows_as_bound(const detail::SliceOfBatch& slice, const Shape& first) const {
+    if (!slice.cuts_rows() && !(slice.cuts_tokens() && slice.is_as_bound)) return;
+    if (!knows_rows_) detail::refuse_rows(run_.all_ranks.sizes(), first, detail::unknown_rows);
+    if (slice.units != rows_of_inputs_)
+      detail::refuse_rows(run_.all_ranks.sizes(), first, detail::other_rows);
+  }
+
   /// The slice of a batch in the outputs.
   detail::SliceOfBatch slice_of_outputs(const detail::FlightState& batch) const {
-    detail::SliceOfBatch slice = batch.slice;
-    if (slice.cuts_rows()) slice.units = rows_of_outputs_;
-    return slice;
+    return batch.slice.of(cut_output_);
   }
 
   /// A view of another rank's part would be read past its end.
@@ -437,11 +444,11 @@ class ModelBase {
  private:
   detail::ModelName name_;
   std::size_t outputs_;
-  bool knows_rows_ = false;          // whether the next number is known
-  std::size_t rows_of_inputs_ = 0;   // if they are images, and cut by rows
-  std::size_t rows_of_outputs_ = 0;  // if they are images, and cut by rows
-  detail::Flights flights_{};        // the first parts of each are the model's outputs
-  detail::BatchPlace next_{};        // of the batch that begins next
+  bool knows_rows_ = false;         // whether the next number is known
+  std::size_t rows_of_inputs_ = 0;  // or tokens of each sample, if they are cut
+  Shape cut_output_{};              // one of which ranks have different rows or tokens
+  detail::Flights flights_{};       // the first parts of each are the model's outputs
+  detail::BatchPlace next_{};       // of the batch that begins next
 };
 
 }  // namespace shardwise

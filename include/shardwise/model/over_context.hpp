@@ -72,12 +72,6 @@ constexpr void for_over_context([[maybe_unused]] Axis first, [[maybe_unused]] Ax
   }
 }
 
-/// The units of an axis that all ranks along `context` have together; `rows` are those of an image.
-constexpr std::size_t units_over_context(const SliceOfBatch& slice, Axis axis, std::size_t rows) {
-  if (axis == Axis::sequence) return slice.units;
-  return axis == Axis::batch ? slice.samples : rows;
-}
-
 /// Calls f with the position of the axis that L cuts, if it cuts one.
 template <PlainLayout L, class F>
 void at_cut(const Shape& shape, F&& f) {
@@ -86,9 +80,9 @@ void at_cut(const Shape& shape, F&& f) {
 
 /// The value after R over the ranks along `context`. Along `tensor` its layout stays; to the ranks
 /// along `tensor` it becomes a tensor of other tokens, rows or samples than those of their slice.
-/// `rows` are those of whole images.
+/// `units` are the tokens or rows of a whole sample.
 template <class R, class Context, class T, PlainLayout L>
-Value<T, L> moved_over_context(Run<Context>& run, Value<T, L>&& value, std::size_t rows = 0) {
+Value<T, L> moved_over_context(Run<Context>& run, Value<T, L>&& value, std::size_t units) {
   const SliceOfBatch& slice = run.flight->slice;
   const Place& along = slice.context;
   Shape all = value.view().local(), global = value.global();
@@ -96,7 +90,8 @@ Value<T, L> moved_over_context(Run<Context>& run, Value<T, L>&& value, std::size
     at_cut<typename R::from>(all, f);
     at_cut<typename R::to>(all, f);
   };
-  at_cuts([&](std::size_t i) { all[i].units = units_over_context(slice, all[i].axis, rows); });
+  at_cuts(
+      [&](std::size_t i) { all[i].units = all[i].axis == Axis::batch ? slice.samples : units; });
   if (stays_in_place<R>(all, along.size)) return std::move(value);
   const Shape after = local_shape<typename R::to>(all, along);
   at_cuts([&](std::size_t i) { global[i].units = after[i].units; });

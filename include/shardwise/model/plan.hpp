@@ -115,17 +115,16 @@ struct PlanVisitor : WalkVisitor {
   }
 
   template <class L, Layout In, bool Returns>
-  constexpr void rows_taken(const Shape& shape) {
-    if constexpr (moves_rows<L>) {
-      if (axis_over_context(shape) == Axis::height)
-        add_over_context<RowsTaken<L>, In, Returns>(shape);
-    }
+  constexpr void rows_taken(const Shape& in) {
+    if constexpr (may_move_rows<L>())
+      for_rows_taken<L>(in, sizes.context,
+                        [&]<class R>() { add_over_context<R, In, Returns>(in); });
   }
   template <class L, Layout Out, bool Returns>
-  constexpr void rows_given(const Shape& shape) {
-    if constexpr (gives_one_row<L>) {
-      if (axis_over_context(shape) == Axis::height)
-        add_over_context<RowsGiven<L>, Out, Returns>(shape);
+  constexpr void rows_given(const Shape& in, const Shape& out) {
+    if constexpr (GivesRows<L>) {
+      if (takes_rows<L>(axis_over_context(in)) && !keeps_rows<L>(in, sizes.context))
+        add_over_context<typename L::rows_given, Out, Returns>(out);
     }
   }
 
@@ -280,7 +279,7 @@ constexpr Plan plan_of(const L& model, const mesh& sizes, const shapes_t<typenam
                        const Sending& sending = {}, Keep keep = Keep::whole) {
   detail::PlanVisitor visitor(sending, Use::trains, sizes, keep);
   visitor.shared.begin(model);
-  detail::walk<E, Use>(model, in, visitor);
+  detail::walk<detail::ends_along_tensor_t<E>, Use>(model, in, visitor);
   Plan plan;
   plan.sizes = sizes;
   plan.forward = visitor.forward;

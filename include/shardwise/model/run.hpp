@@ -98,6 +98,7 @@ struct Run {
   std::uint64_t first_sample = 0;                 ///< samples of this step before this batch
   std::uint16_t batch = 0;                        ///< batches of this step before this one
   std::uint64_t samples_backward = 0;             ///< samples of this step that ran backward
+  bool counts_tokens_as_bound = false;            ///< whether layers change the number of tokens
   GivenAlike given{};                             ///< for this batch, if it is compared
   GivenAlike given_to_all{};                      ///< the same without the rank's slice of it
   ComparedSteps compared_steps{};                 ///< in which `given` is compared
@@ -186,11 +187,12 @@ struct Run {
 namespace detail {
 
 /// The shape, over all ranks of the model, of a tensor that has this shape over the ranks that
-/// share the layers.
+/// share the layers, where a layer was bound to `bound`.
 template <class Context>
-Shape of_whole_batch([[maybe_unused]] const Run<Context>& run, const Shape& shape) {
+Shape of_whole_batch([[maybe_unused]] const Run<Context>& run, const Shape& shape,
+                     [[maybe_unused]] const Shape& bound) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    return over_whole_batch(shape, run.flight->slice);
+    return over_whole_batch(shape, run.flight->slice.of(bound));
   } else {
     return shape;
   }

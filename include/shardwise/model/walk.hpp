@@ -41,11 +41,12 @@ struct WalkVisitor {
   constexpr void over_context(const Shape& /*first*/, const Shape&) {}
   ///@{
   /// The input of the layer L, which has the layout In, if ranks along `context` have different
-  /// rows of it, and its output, which has the layout Out; Returns as for `redistribution`.
+  /// rows or tokens of it, and its output, which has the layout Out; Returns as for
+  /// `redistribution`.
   template <class L, Layout In, bool Returns>
   constexpr void rows_taken(const Shape&) {}
   template <class L, Layout Out, bool Returns>
-  constexpr void rows_given(const Shape&) {}
+  constexpr void rows_given(const Shape& /*in*/, const Shape& /*out*/) {}
   ///@}
   /// Several parts read the value.
   constexpr void fork() {}
@@ -93,7 +94,7 @@ struct Walk {
     visitor.template rows_taken<L, In, S::input_gradient>(in);
     const Shape out = layer.output_shape(in);
     visitor.template layer<L, In, goes_backward<L, S, E>>(layer, in, out);
-    visitor.template rows_given<L, output_layout_at_t<L, E>, goes_backward<L, S, E>>(out);
+    visitor.template rows_given<L, output_layout_at_t<L, E>, goes_backward<L, S, E>>(in, out);
     return out;
   }
 };
