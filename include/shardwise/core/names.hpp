@@ -19,19 +19,21 @@ constexpr std::string_view raw_type_name() {
   return text.substr(begin, end - begin);
 }
 
-inline void replace_all(std::string& text, std::string_view what, std::string_view by) {
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what))
-    text.replace(at, what.size(), by);
-}
-
 /// The name without the namespaces of this library and its parts, and with the word `dynamic` for
 /// sizes that are given at run time.
 inline std::string readable_name(std::string_view raw) {
+  struct Replacement {
+    std::string_view what, by;
+  };
+  constexpr Replacement replacements[] = {{"shardwise::activations::", ""},
+                                          {"shardwise::", ""},
+                                          {"(anonymous namespace)::", ""},
+                                          {"{anonymous}::", ""},
+                                          {"18446744073709551615", "dynamic"}};
   std::string text(raw);
-  for (const std::string_view prefix :
-       {"shardwise::activations::", "shardwise::", "(anonymous namespace)::", "{anonymous}::"})
-    replace_all(text, prefix, "");
-  replace_all(text, "18446744073709551615", "dynamic");
+  for (const auto& [what, by] : replacements)
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what))
+      text.replace(at, what.size(), by);
   return text;
 }
 

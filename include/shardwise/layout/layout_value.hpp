@@ -42,11 +42,10 @@ struct LayoutValue {
 inline std::string to_string(const LayoutValue& layout) {
   constexpr std::string_view names[] = {"Invariant", "Replicated", "Partial",
                                         "Sharded",   "Haloed",     "HaloedPartial"};
-  std::string text(names[static_cast<std::size_t>(layout.kind)]);
-  if (!layout.cuts()) return text;
-  text += '<' + std::string(name(layout.axis));
-  if (layout.has_halo()) text += ", " + to_string(layout.window);
-  return text + '>';
+  const std::string_view kind = names[static_cast<std::size_t>(layout.kind)];
+  if (!layout.cuts()) return std::string(kind);
+  if (!layout.has_halo()) return sentence({kind, "<", name(layout.axis), ">"});
+  return sentence({kind, "<", name(layout.axis), ", ", layout.window, ">"});
 }
 
 /// A layout along each axis of a mesh.

@@ -108,12 +108,12 @@ struct Window {
 /// "kernel 3 stride 2 dilation 1 padding 1+1", or "repeats 2" for an upsampling.
 inline std::string to_string(const Window& window) {
   if (window.repeats == dynamic) return "repeats dynamic";
-  if (window.repeats > 1) return "repeats " + std::to_string(window.repeats);
-  return "kernel " + std::to_string(window.kernel) + " stride " + std::to_string(window.stride) +
-         " dilation " + std::to_string(window.dilation) + " padding " +
-         std::to_string(window.before) + '+' + std::to_string(window.after) +
-         (window.ceil_mode ? " in ceil mode" : "") +
-         (window.is_transposed ? " transposed, " + std::to_string(window.added) + " added" : "");
+  if (window.repeats > 1) return detail::sentence({"repeats ", window.repeats});
+  std::string text = detail::sentence({"kernel ", window.kernel, " stride ", window.stride,
+                                       " dilation ", window.dilation, " padding ", window.before,
+                                       "+", window.after, window.ceil_mode ? " in ceil mode" : ""});
+  if (window.is_transposed) detail::append(text, {" transposed, ", window.added, " added"});
+  return text;
 }
 
 }  // namespace shardwise

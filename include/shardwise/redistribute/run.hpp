@@ -33,19 +33,20 @@ inline constexpr bool reaches_tensors = AloneByType<C> || DeviceBackend<B> == Ta
 
 namespace detail {
 
-inline void require_meeting_views(const Shape& in, Place in_place, const Shape& out,
-                                  Place out_place, Place ranks, std::string_view what) {
-  const std::string place = "rank " + std::to_string(ranks.rank);
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_views(const LayoutValue& from,
+                                                                const LayoutValue& to,
+                                                                const Shape& in, Place in_place,
+                                                                const Shape& out, Place out_place,
+                                                                Place ranks) {
   if (!(in == out)) {
-    throw shape_error({place, ", ", what, ": the input is a tensor ", in, " and the output ", out,
+    throw shape_error({"rank ", ranks.rank, ", ", from, " -> ", to, ": the input is a tensor ", in,
+                       " and the output ", out,
                        "; a redistribution changes the layout alone, so they must be equal"});
   }
-  if (!(in_place == ranks) || !(out_place == ranks)) {
-    throw argument_error({place, ", ", what,
-                          ": the views were made for another rank or number of ranks (input ",
-                          in_place.rank, " of ", in_place.size, ", output ", out_place.rank, " of ",
-                          out_place.size, ") than the communicator's ", ranks.size, " ranks"});
-  }
+  throw argument_error({"rank ", ranks.rank, ", ", from, " -> ", to,
+                        ": the views were made for another rank or number of ranks (input ",
+                        in_place.rank, " of ", in_place.size, ", output ", out_place.rank, " of ",
+                        out_place.size, ") than the communicator's ", ranks.size, " ranks"});
 }
 
 template <Layout From, Layout To>
@@ -86,9 +87,8 @@ void redistribute([[maybe_unused]] B& backend, C& ranks, Pool& pool, View<const 
   if constexpr (detail::checks_locally<C>()) {
     if (!(in.global() == out.global()) || !(in.place() == place_of(ranks)) ||
         !(out.place() == place_of(ranks))) {
-      detail::require_meeting_views(in.global(), in.place(), out.global(), out.place(),
-                                    place_of(ranks),
-                                    layout_name<From>() + " -> " + layout_name<To>());
+      detail::refuse_views(detail::layout_value<From>, detail::layout_value<To>, in.global(),
+                           in.place(), out.global(), out.place(), place_of(ranks));
     }
   }
   if constexpr (R::movement != Movement::all_reduce && detail::checks_locally<C>()) {

@@ -12,31 +12,29 @@
 
 namespace shardwise::detail {
 
-inline std::string prefix(Operation operation) { return std::string(name(operation)) + ": "; }
-
 inline void check_elements(Operation operation, const char* buffer, std::size_t actual,
                            std::size_t expected) {
   if (actual == expected) return;
   throw shape_error(
-      {prefix(operation), buffer, " has ", actual, " elements and must have ", expected});
+      {name(operation), ": ", buffer, " has ", actual, " elements and must have ", expected});
 }
 
 inline void check_counts(Operation operation, std::size_t counts, int ranks) {
   if (counts == static_cast<std::size_t>(ranks)) return;
-  throw shape_error({prefix(operation), counts, " counts are given for ", ranks,
+  throw shape_error({name(operation), ": ", counts, " counts are given for ", ranks,
                      " ranks; give one for each rank"});
 }
 
 inline void check_rank(Operation operation, const char* role, int rank, int ranks) {
   if (rank >= 0 && rank < ranks) return;
-  throw argument_error({prefix(operation), role, " ", rank,
+  throw argument_error({name(operation), ": ", role, " ", rank,
                         " is no rank of this group; its ranks are 0 to ", ranks - 1});
 }
 
 inline void check_partner(Operation operation, const char* role, int partner, int rank, int ranks) {
   check_rank(operation, role, partner, ranks);
   if (partner == rank)
-    throw argument_error({prefix(operation), role, " ", partner,
+    throw argument_error({name(operation), ": ", role, " ", partner,
                           " is the calling rank itself; messages go to other ranks"});
 }
 
@@ -53,7 +51,7 @@ template <class T>
 void check_overlap(Operation operation, std::span<const T> in, std::span<T> out,
                    const T* allowed = nullptr) {
   if (in.data() == allowed || !overlaps(in, out)) return;
-  throw argument_error({prefix(operation), "input and output overlap; use two buffers",
+  throw argument_error({name(operation), ": input and output overlap; use two buffers",
                         allowed != nullptr ? ", or work exactly in place" : ""});
 }
 

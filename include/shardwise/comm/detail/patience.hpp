@@ -59,7 +59,7 @@ class Patience {
 /// "60 s", "1500 ms"
 inline std::string duration_text(Patience::Duration duration) {
   const auto ms = duration.count();
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+  return ms % 1000 == 0 ? sentence({ms / 1000, " s"}) : sentence({ms, " ms"});
 }
 
 /// The call in which a rank waits.
@@ -72,7 +72,8 @@ struct WaitPlace {
   std::string describe() const {
     std::string text = to_string(*call);
     if (number != 0) append(text, {", collective ", number});
-    return text + " of " + ranks_text(group);
+    append(text, {" of ", ranks_text(group)});
+    return text;
   }
 };
 

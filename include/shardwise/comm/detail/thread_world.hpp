@@ -156,9 +156,9 @@ class ThreadWorld {
       if (event == Patience::Event::none || all_gone()) continue;
       const bool ends = event == Patience::Event::timeout;
       print_warning(text_or_empty([&] {
-        return ends ? lost_text(timeout_) +
-                          "; a thread cannot be ended, so the process ends with exit code " +
-                          std::to_string(lost_rank_exit_code)
+        return ends ? sentence({lost_text(timeout_),
+                                "; a thread cannot be ended, so the process ends with exit code ",
+                                lost_rank_exit_code})
                     : lost_text(Patience::warning_after(timeout_));
       }));
       if (ends) std::_Exit(lost_rank_exit_code);
@@ -240,8 +240,9 @@ class ThreadWorld {
 
   void declare_deadlock() {
     deadlock_ = true;
-    abort_all(text_or_empty(
-        [&] { return "no rank can go on, each waits for another: " + all_states(); }));
+    abort_all(text_or_empty([&] {
+      return sentence({"no rank can go on, each waits for another: ", all_states()});
+    }));
   }
 
   /// One line for all ranks that wait now; after the time-out, the waits of all ranks fail.
@@ -249,10 +250,11 @@ class ThreadWorld {
     const bool too_long = event == Patience::Event::timeout;
     if (too_long ? aborted() : ranks_[static_cast<std::size_t>(rank)].warned) return;
     const Patience::Duration time = too_long ? timeout_ : Patience::warning_after(timeout_);
-    const std::string text = text_or_empty(
-        [&] { return waited_text(rank, time, wait.missing()) + ": " + all_states(); });
+    const std::string text = text_or_empty([&] {
+      return sentence({waited_text(rank, time, wait.missing()), ": ", all_states()});
+    });
     if (wait.done()) return;  // and then the text may name no rank
-    if (too_long) return abort_all(text_or_empty([&] { return text + timeout_advice; }));
+    if (too_long) return abort_all(text_or_empty([&] { return sentence({text, timeout_advice}); }));
     for (Rank& other : ranks_) other.warned = true;
     print_warning(text);
   }
@@ -266,7 +268,7 @@ class ThreadWorld {
       if (rank.gone)
         all += rank.how;
       else if (rank.asleep_in != nullptr)
-        all += "waits in " + rank.asleep_in->place.describe();
+        append(all, {"waits in ", rank.asleep_in->place.describe()});
       else
         all += "waits for no rank";
     }
