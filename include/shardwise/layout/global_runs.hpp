@@ -72,6 +72,8 @@ constexpr GlobalRuns in_longer_samples(const GlobalRuns& runs, std::size_t here,
 /// f for one piece of a run.
 template <class F>
 struct OnPiece {
+  static constexpr bool is_loop = true;
+
   GlobalRuns runs;
   std::size_t pieces;   // of each run
   std::uint64_t fours;  // blocks of four elements in a piece

@@ -167,6 +167,8 @@ struct LossOutput {
 /// Loss and gradient of a row whose logits are all on this rank.
 template <class T>
 struct WholeRow {
+  static constexpr bool is_loop = true;
+
   LossOutput<T> out;
 
   constexpr void operator()(std::size_t row) const {

@@ -50,10 +50,22 @@ void in_widest_vectors(const F& f) {
 
 #endif
 
+/// Whether each iteration is a loop, so that no vector has elements of several iterations.
+template <class F>
+inline constexpr bool is_loop = false;
+template <class F>
+requires(F::is_loop) inline constexpr bool is_loop<F> = true;
+
 /// Calls f(i) for every i in [0, n), in any order.
 template <class F>
 void independent_loop(std::size_t n, const F& f) {
-  in_widest_vectors([&] { plain_loop(n, f); });
+  in_widest_vectors([&] {
+    if constexpr (is_loop<F>) {
+      for (std::size_t i = 0; i < n; ++i) f(i);
+    } else {
+      plain_loop(n, f);
+    }
+  });
 }
 
 }  // namespace shardwise::detail

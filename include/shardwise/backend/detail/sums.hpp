@@ -71,6 +71,8 @@ struct StoreSum {
 /// out[c] (+)= the sum of column c, in the order of the rows, for a block of neighbouring columns.
 template <class V, Real T>
 struct SumsOfBlock {
+  static constexpr bool is_loop = true;
+
   SummedRows<V> of;
   StoreSum<T> put;
 
