@@ -97,6 +97,7 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
     explicit Events(B& backend) : ready(backend), done(backend) {}
     Event ready;  // when the rank's buffers may be read and written
     Event done;   // when it has read and written those of others
+    detail::Offer message;
   };
 
   using AllEvents = std::vector<std::shared_ptr<Events>>;
@@ -234,11 +235,18 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
 
   template <class T>
   void move(const Call& call, const moves::Send<T>& m) {
-    events_of(rank()).ready.record();
+    Events& mine = events_of(rank());
+    mine.ready.record();
+    mine.message.make();
     const detail::OfNoStep records;
     threads_.send(detail::bytes_of(detail::DeviceMessage{m.in.data(), call}), m.to);
     detail::Acknowledgement reply;
-    threads_.receive(detail::writable_bytes_of(reply), m.to);
+    try {
+      threads_.receive(detail::writable_bytes_of(reply), m.to);
+    } catch (...) {
+      if (!mine.message.take_back()) backend_->wait_for(events_of(m.to).done);
+      throw;
+    }
     if (!reply.accepted) detail::refuse_message(call, reply.call);
     backend_->wait_for(events_of(m.to).done);
   }
@@ -250,9 +258,14 @@ class DeviceThreadCommunicator : public Collectives<DeviceThreadCommunicator<B>>
     threads_.receive(detail::writable_bytes_of(message), m.from);
     const bool accepted = detail::is_same_message(message.call, call);
     if (accepted) {
-      backend_->wait_for(events_of(m.from).ready);
-      copy(static_cast<const T*>(message.data), m.out);
-      events_of(rank()).done.record();
+      Events& sender = events_of(m.from);
+      const bool copied = sender.message.take([&] {
+        backend_->wait_for(sender.ready);
+        copy(static_cast<const T*>(message.data), m.out);
+        events_of(rank()).done.record();
+      });
+      // The sender has failed, so that this throws.
+      if (!copied) threads_.receive(detail::writable_bytes_of(message), m.from);
     }
     threads_.send(detail::bytes_of(detail::Acknowledgement{accepted, call}), m.from);
     if (!accepted) detail::refuse_message(message.call, call);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,6 +48,7 @@ class Logged : public testing::Far {
   void for_each(std::size_t n, F f) {
     log.push_back("loop");
     if (fails) throw backend_error("no loop");
+    if (before_loop) before_loop();
     Far::for_each(n, f);
   }
 
@@ -54,6 +56,7 @@ class Logged : public testing::Far {
   int reached = 0;
   bool fails = false;
   bool is_cut_off = false;
+  std::function<void()> before_loop{};
   std::vector<std::string> log;
 };
 
@@ -135,6 +138,36 @@ TEST_CASE("a sender goes on behind its receiver's copy") {
     if (ranks.rank() == 0) ranks.template send<float>(in, 2, 5);
     if (ranks.rank() == 2) ranks.receive(in, 0, 5);
   });
+  CHECK(log == std::vector<std::string>{"record ready", "wait for done"});
+}
+
+TEST_CASE("a sender waits for a copy that its receiver has begun, also when another rank fails") {
+  const auto memory = std::make_shared<testing::FarMemory>();
+  std::vector<std::string> log;
+  const auto job = [&] {
+    run_ranks(3, [&](ThreadCommunicator& threads) {
+      Logged backend(memory);
+      DeviceThreadCommunicator<Logged> ranks(threads, backend);
+      Pool pool(backend.memory());
+      const Buffer data = pool.take(30 * sizeof(float));
+      const std::span numbers(static_cast<float*>(data.data()), 30);
+      float none = 0;
+      backend.before_loop = [&] {
+        threads.send<float>({&none, 1}, 2);
+        CHECK_THROWS_AS(threads.receive<float>({&none, 1}, 2), error);  // all know it now
+      };
+      try {
+        if (ranks.rank() == 0) ranks.send<float>(numbers, 1);
+        if (ranks.rank() == 1) ranks.receive(numbers, 0);
+        if (ranks.rank() == 2) threads.receive<float>({&none, 1}, 1);
+      } catch (const error&) {
+        if (ranks.rank() == 0) log = backend.log;
+        throw;
+      }
+      if (ranks.rank() == 2) throw backend_error("the cause");
+    });
+  };
+  CHECK_THROWS_AS(job(), error);
   CHECK(log == std::vector<std::string>{"record ready", "wait for done"});
 }
 

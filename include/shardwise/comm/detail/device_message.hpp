@@ -1,6 +1,7 @@
 #pragma once
 // The records that two thread ranks exchange about a message whose data stays on a device.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,6 +23,45 @@ struct DeviceMessage {
 struct Acknowledgement {
   bool accepted = false;
   Call call{};
+};
+
+/// Whether a rank's message may be copied. A sender that fails while it waits for its receiver
+/// takes the message back, or waits until the copy that has begun is ordered.
+class Offer {
+ public:
+  /// By the sender, before each message.
+  void make() { state_.store(State::made); }
+
+  /// By the receiver: calls copy() and returns true, unless the message was taken back.
+  template <class F>
+  bool take(F&& copy) {
+    State state = State::made;
+    if (!state_.compare_exchange_strong(state, State::taken)) return false;
+    const Ended at_end{state_};
+    copy();
+    return true;
+  }
+
+  /// By the sender: whether no copy was begun, and none will be.
+  bool take_back() {
+    State state = State::made;
+    if (state_.compare_exchange_strong(state, State::ended)) return true;
+    state_.wait(State::taken);
+    return false;
+  }
+
+ private:
+  enum class State : std::uint8_t { ended, made, taken };
+
+  struct Ended {
+    std::atomic<State>& state;
+    ~Ended() {
+      state.store(State::ended);
+      state.notify_all();
+    }
+  };
+
+  std::atomic<State> state_{State::ended};
 };
 
 template <class T>
