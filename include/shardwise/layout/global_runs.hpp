@@ -19,6 +19,8 @@ struct GlobalRuns {
   std::size_t between = 1;   ///< runs from one gap to the next
   std::uint64_t gap = 0;     ///< elements that follow beyond the stride
 
+  /// Elements of all runs.
+  constexpr std::size_t size() const { return count * length; }
   /// The first global element of run `run`.
   constexpr std::uint64_t begin(std::size_t run) const {
     return first + run * stride + (gap == 0 ? 0 : run / between * gap);
@@ -28,26 +30,26 @@ struct GlobalRuns {
   constexpr std::uint64_t global(std::size_t i) const { return begin(i / length) + i % length; }
 };
 
-/// The runs of the part that the rank at `place` holds of a tensor of this shape in layout L;
+/// The runs of the part that the rank at `place` holds of a tensor of this shape in this layout;
 /// global elements count from `first` on.
-template <Layout L>
-constexpr GlobalRuns global_runs(const Shape& whole, const place_t<L>& place,
+constexpr GlobalRuns global_runs(const LayoutValue& layout, const Shape& whole, Place place,
                                  std::uint64_t first = 0) {
-  if constexpr (SplitLayout<L>) {
-    const std::size_t axis = split_position<L>(whole);
-    const std::size_t inner = whole.elements(axis + 1, whole.rank());
-    const Interval block = local_block<L>(whole, place);
-    return {whole.elements(0, axis), block.size * inner, first + block.offset * inner,
-            whole[axis].extent() * inner};
-  } else {
-    return {1, local_shape<L>(whole, place).elements(), first, 0};
-  }
+  if (!layout.cuts()) return {1, whole.elements(), first, 0};
+  const std::size_t axis = split_position(layout, whole);
+  const std::size_t inner = whole.elements(axis + 1, whole.rank());
+  const Interval block = held_interval(layout, whole[axis], place);
+  return {whole.elements(0, axis), block.size * inner, first + block.offset * inner,
+          whole[axis].extent() * inner};
 }
 
 /// Those of a view.
 template <class T, Layout L, class E>
 constexpr GlobalRuns global_runs(const View<T, L, E>& view, std::uint64_t first = 0) {
-  return global_runs<L>(view.global(), view.place(), first);
+  if constexpr (PlainLayout<L>) {
+    return global_runs(layout_value<L>, view.global(), view.place(), first);
+  } else {
+    return {1, view.size(), first, 0};
+  }
 }
 
 /// The same runs, without gaps so far, if each sample, of `here` elements, is a part of one of

@@ -1,6 +1,7 @@
 #pragma once
 // What a model gives its layers when it binds them: places of parameters, names and ordinals.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -81,23 +82,31 @@ using parameter_of =
     Parameter<typename Context::precision::parameter, typename Context::precision::gradient,
               typename Use::stored, typename Use::used>;
 
-/// Lists parameter `number` of the layer with this path.
-template <class Use, class Context>
-void list(Binder<Context>& binder, const std::string& path, const ParameterSpec& spec,
-          const ParameterSlot& slot, std::uint64_t ordinal, std::uint64_t number) {
-  binder.parameters.add({sentence({path, spec.name}), spec, slot, ordinal, number,
-                         global_runs<typename Use::stored>(spec.shape, binder.run.place()),
-                         &identity_of<parameter_of<Context, Use>>});
+/// A ParameterUse as a value: for code that is compiled once for all of them.
+struct UseValue {
+  LayoutValue stored;
+  Holding holding;
+  const void* type;  ///< `identity_of` the type of its Parameter
+};
+template <class Context, class Use>
+inline constexpr UseValue use_value{layout_value<typename Use::stored>, holding_of<Use>,
+                                    &identity_of<parameter_of<Context, Use>>};
+
+/// Lists parameter `number` of the layer with this path, if its part on this rank has these runs.
+template <class Context>
+void list(Binder<Context>& binder, const UseValue& use, const std::string& path,
+          const ParameterSpec& spec, const GlobalRuns& runs, const ParameterSlot& slot,
+          std::uint64_t ordinal, std::uint64_t number) {
+  binder.parameters.add({sentence({path, spec.name}), spec, slot, ordinal, number, runs, use.type});
 }
 
 /// Reserves memory for parameter `number` of a layer, and lists it.
-template <class Use, class Context>
-ParameterSlot reserve(Binder<Context>& binder, const ParameterSpec& spec, std::uint64_t ordinal,
-                      std::uint64_t number) {
-  const Shape local = local_shape<typename Use::stored>(spec.shape, binder.run.place());
-  const ParameterSlot slot =
-      binder.run.parameters.reserve(local.elements(), holding_of<Use>, spec.decays);
-  list<Use>(binder, binder.path, spec, slot, ordinal, number);
+template <class Context>
+ParameterSlot reserve(Binder<Context>& binder, const UseValue& use, const ParameterSpec& spec,
+                      std::uint64_t ordinal, std::uint64_t number) {
+  const GlobalRuns runs = global_runs(use.stored, spec.shape, binder.run.place());
+  const ParameterSlot slot = binder.run.parameters.reserve(runs.size(), use.holding, spec.decays);
+  list(binder, use, binder.path, spec, runs, slot, ordinal, number);
   return slot;
 }
 
@@ -110,19 +119,21 @@ struct OwnParameters<Context, std::tuple<Uses...>> {
   using types =
       decltype((TypeSet<>{} | ... | TypeSet<parameter_of<Context, Uses>>{}));  ///< as shown
 
+  static constexpr std::array<UseValue, sizeof...(Uses)> values{use_value<Context, Uses>...};
+
   /// Reserves memory for all of them.
   static void reserve(Binder<Context>& binder, BoundParameters<sizeof...(Uses)>& bound,
                       std::uint64_t ordinal) {
-    std::size_t i = 0;
-    ((bound.slots[i] = detail::reserve<Uses>(binder, bound.specs[i], ordinal, i), ++i), ...);
+    for (std::size_t i = 0; i < bound.slots.size(); ++i)
+      bound.slots[i] = detail::reserve(binder, values[i], bound.specs[i], ordinal, i);
   }
 
   /// Lists those that several stages have, which have their memory.
   static void list(Binder<Context>& binder, const SharedByStages& shared) {
-    std::size_t i = 0;
-    ((detail::list<Uses>(binder, shared.path, shared.specs[i], shared.slots[i], shared.ordinal, i),
-      ++i),
-     ...);
+    for (std::size_t i = 0; i < shared.specs.size(); ++i)
+      detail::list(binder, values[i], shared.path, shared.specs[i],
+                   global_runs(values[i].stored, shared.specs[i].shape, binder.run.place()),
+                   shared.slots[i], shared.ordinal, i);
   }
 };
 
