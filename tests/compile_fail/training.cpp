@@ -8,6 +8,7 @@
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/model/prefetched_parameters.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/overlapped_sums.hpp"
@@ -59,6 +60,10 @@ using Net = Model<Linear<split::none, 8, 4>, Context<float, Reference, SingleRan
 
 #if CASE == 10  // expect: OverlappedSums sums over the ranks of a mesh that have other samples, and
 OverlappedSums<Net> sums_of(Net& model) { return OverlappedSums<Net>(model); }
+#endif
+
+#if CASE == 11  // expect: PrefetchedParameters gathers over the ranks of a mesh along `data`, and
+PrefetchedParameters<Net> prefetched_by(Net& model) { return PrefetchedParameters<Net>(model); }
 #endif
 
 #if CASE != 3

@@ -349,7 +349,7 @@ TEST_CASE("ranks that keep a share of the moments come to the bits of those that
         testing::steps_on_mesh(backend, ranks, Keep::whole));
 }
 
-TEST_CASE("gradients that are summed while backward goes on have the bits of those after it") {
+TEST_CASE("what is under way while layers run gives the bits of what is waited for") {
   for (const mesh& sizes :
        {mesh{.data = 2, .tensor = 2}, mesh{.replica = 2, .data = 2}, mesh{.data = 3}}) {
     if (testing::World::get().size() != sizes.size()) continue;
@@ -358,6 +358,8 @@ TEST_CASE("gradients that are summed while backward goes on have the bits of tho
     const std::vector<double> plain = testing::steps_on_mesh(backend, ranks, Keep::whole);
     for (const Keep keep : {Keep::whole, Keep::state_over_data})
       CHECK(testing::steps_on_mesh<true>(backend, ranks, keep) == plain);
+    CHECK(testing::steps_on_mesh<true>(backend, ranks, Keep::all_over_data) ==
+          testing::steps_on_mesh(backend, ranks, Keep::all_over_data));
   }
 }
 

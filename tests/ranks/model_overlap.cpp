@@ -16,6 +16,7 @@
 #include "shardwise/comm/begins_collectives.hpp"
 #include "shardwise/testing/calls.hpp"
 #include "shardwise/train/overlapped_sums.hpp"
+#include "support/late_ranks.hpp"
 #include "support/messages.hpp"
 
 using namespace shardwise;
@@ -26,81 +27,15 @@ using testing::check_mentions;
 using testing::message_of;
 using namespace testing::on_meshes;
 
-/// What became of the sums of this rank.
-struct Seen {
-  int begun = 0;
-  int progressed = 0;  // calls of progress(), of all sums that were under way
-  int touched = 0;     // while they were under way
-};
-thread_local Seen seen;
-
-/// A collective of what `in` was when it began. It is made at its end; until then its memory has
-/// NaNs, which whoever reads it gets.
-template <class Move>
-class Late {
-  using T = typename decltype(Move::out)::element_type;
-
- public:
-  Late(ThreadCommunicator& ranks, const Move& move)
-      : ranks_(&ranks), given_(move.in.begin(), move.in.end()), move_(move) {
-    if constexpr (scatters) counts_.assign(move.counts.begin(), move.counts.end());
-    ++seen.begun;
-    std::ranges::fill(bytes(), nothing);
-  }
-  Late(Late&& other) noexcept
-      : ranks_(std::exchange(other.ranks_, nullptr)),
-        given_(std::move(other.given_)),
-        counts_(std::move(other.counts_)),
-        move_(other.move_) {}
-  Late& operator=(Late&&) = delete;
-  ~Late() { finish(); }
-
-  void progress() { ++seen.progressed; }
-  void finish() {
-    if (ranks_ == nullptr) return;
-    if (!std::ranges::all_of(bytes(), [](std::byte b) { return b == nothing; })) ++seen.touched;
-    move_.in = given_;
-    if constexpr (scatters) move_.counts = counts_;
-    move_.on(*std::exchange(ranks_, nullptr));
-  }
-
- private:
-  static constexpr bool scatters = Move::operation != Operation::all_reduce;
-  static constexpr std::byte nothing{0xff};
-  std::span<std::byte> bytes() const { return std::as_writable_bytes(move_.out); }
-
-  ThreadCommunicator* ranks_;
-  std::vector<T> given_;
-  std::vector<std::size_t> counts_{};
-  Move move_;
-};
-
-class LateRanks : public BeginningCollectives<LateRanks> {
- public:
-  explicit LateRanks(ThreadCommunicator inner) : inner_(std::move(inner)) {}
-  int rank() const { return inner_.rank(); }
-  int size() const { return inner_.size(); }
-  LateRanks split(int color, int key) { return LateRanks(inner_.split(color, key)); }
-
-  template <class Move>
-  void move(const Call&, const Move& move) {
-    move.on(inner_);
-  }
-  template <class Move>
-  Late<Move> begin(const Call&, const Move& move) {
-    return Late<Move>(inner_, move);
-  }
-
- private:
-  ThreadCommunicator inner_;
-};
+using testing::late;
+using testing::LateRanks;
 using Beginning = CountingCommunicator<LateRanks>;
 static_assert(BeginsCollectives<Beginning> && !BeginsCollectives<ThreadCommunicator>);
 
 template <class C, class F>
 void on_mesh_of(const mesh& sizes, F&& f) {
   run_ranks(sizes.size(), [&](ThreadCommunicator& world) {
-    seen = {};
+    late = {};
     MeshRanks<C> ranks(C(LateRanks(world)), sizes);
     f(ranks);
   });
@@ -177,11 +112,11 @@ void check_bits(const Rule& rule, Keep keep, bool scales) {
       overlapping.overlap = &over.sums;
       for (const std::size_t batches : {1U, 3U, 5U, 1U}) {
         plain.step(batches, options);
-        CHECK(seen.begun == 0);
+        CHECK(late.begun == 0);
         over.step(batches, overlapping);
-        CHECK((seen.begun > 2) == (sample_ranks(sizes) > 1));
-        CHECK(seen.touched == 0);
-        seen = {};
+        CHECK((late.begun > 2) == (sample_ranks(sizes) > 1));
+        CHECK(late.touched == 0);
+        late = {};
         CHECK(over.told == plain.told);
         CHECK(over.values() == plain.values());
       }
@@ -227,11 +162,11 @@ TEST_CASE("sums are under way while other layers go backward, each as soon as it
   on_mesh_of<Beginning>({.data = 2}, [](auto& ranks) {
     Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, Keep::whole, 100);
     for (const std::size_t batches : {1U, 3U}) {
-      seen = {};
+      late = {};
       trainer.step(batches, {.overlap = &trainer.sums});
-      CHECK(seen.begun == 2 + 4 + 5 + 4);
-      CHECK(seen.progressed == 2 + 6 + 11);
-      CHECK(seen.touched == 0);
+      CHECK(late.begun == 2 + 4 + 5 + 4);
+      CHECK(late.progressed == 2 + 6 + 11);
+      CHECK(late.touched == 0);
     }
   });
 }
@@ -340,7 +275,7 @@ TEST_CASE("a step that fails leaves no sum under way") {
       Step step(over.optimizer, 11, overlapping);
       over.add(step, 7);
       CHECK_THROWS_AS(over.add(step, 4, std::numeric_limits<double>::infinity()), numeric_error);
-      CHECK(seen.begun == 0);
+      CHECK(late.begun == 0);
     }
     {
       Step step(over.optimizer, 7, overlapping);
@@ -370,7 +305,7 @@ TEST_CASE("a step that fails leaves no sum under way") {
     plain.step(3, {});
     CHECK(over.told == plain.told);
     CHECK(over.values() == plain.values());
-    CHECK(seen.touched == 0);
+    CHECK(late.touched == 0);
 
     const std::string message =
         message_of<argument_error>([&] { Step step(plain.optimizer, 7, overlapping); });

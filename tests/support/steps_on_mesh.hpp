@@ -17,6 +17,7 @@
 #include "shardwise/layout/tensor.hpp"
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/parameter_count.hpp"
+#include "shardwise/model/prefetched_parameters.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/optimizer.hpp"
@@ -35,23 +36,29 @@ struct InThreeGroups
                             shardwise::To<shardwise::Invariant>> {};
 
 /// The losses and norms of three steps of two batches, and then the rank's parameters. If they
-/// overlap, gradients are summed in buckets of 5 while backward goes on.
+/// overlap, gradients are summed in buckets of 5 while backward goes on, or parameters are gathered
+/// ahead if ranks store shares of them.
 template <bool Overlap = false, class B, class Ranks>
 std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep) {
   using namespace shardwise;
   using M = Model<InThreeGroups, Context<float, B, Ranks>>;
-  M model(InThreeGroups{}, ranks, Seed{5}, {}, backend);
+  const bool stores_share = keep == Keep::all_over_data;
+  M model(InThreeGroups{}, ranks, Seed{5}, {}, backend, stores_share ? keep : Keep::whole);
   Optimizer optimizer(model, AdamW{}, keep);
   const Shape rows{{Axis::batch, 7}, {Axis::feature, 6}};
-  if (keep != Keep::whole)
+  if (keep == Keep::state_over_data)
     CHECK(optimizer.moments().size() ==
           AdamW{}.moments() * updated_parameters_of_rank<typename M::ends>(
                                   model.layers(), ranks.place(), rows, keep));
   StepOptions options{.clip_norm = 0.5};
   std::conditional_t<Overlap, std::optional<OverlappedSums<M>>, Nothing> sums;
+  std::conditional_t<Overlap, std::optional<PrefetchedParameters<M>>, Nothing> prefetched;
   if constexpr (Overlap) {
     model.set_bucket_bytes(20);
-    options.overlap = &sums.emplace(model);
+    if (stores_share)
+      prefetched.emplace(model);
+    else
+      options.overlap = &sums.emplace(model);
   }
   std::vector<double> told;
   for (std::int64_t number = 0; number < 3; ++number) {

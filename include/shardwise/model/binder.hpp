@@ -30,6 +30,7 @@ struct Binder {
   detail::KeptByParts& kept;                   ///< of its first flight, to be filled
   std::string path{};                          ///< prefix of a parameter's name: "3.1."
   std::uint64_t next_ordinal = 0;              ///< of the next layer with parameters or randomness
+  std::size_t recomputed = 0;  ///< identifies the Recompute that is bound; 0 for none
   std::span<SharedByStages> shared_by_stages{};  ///< of which this model is one
 
   /// Reserves memory for parameters that several stages have, before any layer does: in the order
@@ -40,6 +41,14 @@ struct Binder {
       for (std::size_t i = 0; i < one.specs.size(); ++i)
         one.slots[i] =
             run.parameters.reserve(one.slots[i].size, one.slots[i].holding, one.specs[i].decays);
+  }
+
+  /// The next layer of a model on a mesh uses these parameters; returns its number. The places must
+  /// stay where they are.
+  template <std::size_t N>
+  std::size_t add_layer(const std::array<ParameterSlot, N>& slots) {
+    run.of_layers.add({slots.data(), N, recomputed});
+    return run.of_layers.size() - 1;
   }
 
   /// Those with this tag that this layer owns; null if no other stage has them.

@@ -138,6 +138,8 @@ class Bound {
         state_(make_state(binder)),
         kept_(binder.kept.add(own_kept())) {
     if constexpr (can_leave_parameters) binder.kept.add();
+    if constexpr (MeshCommunicator<typename Ctx::communicator> && parameter_count > 0)
+      parameters_.number = binder.add_layer(parameters_.slots);
     const Shape out = in.rank() > 0 ? layer.output_shape(in) : Shape{};
     detail::require_runs_over_context<L, In>(binder.run, in, out);
     parameters_.rows = detail::rows_begin<L>(binder.run, in, out);

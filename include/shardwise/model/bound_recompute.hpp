@@ -29,7 +29,7 @@ class Bound<L, S, E> {
   using parameter_types = typename Block::parameter_types;
 
   Bound(const L& layer, const Shape& in, Binder<Ctx>& binder)
-      : kept_(binder.kept.add()), block_(layer, in, binder), kept_end_(binder.kept.size()) {}
+      : kept_(binder.kept.add()), block_(bind(layer, in, binder)), kept_end_(binder.kept.size()) {}
 
   Output forward(Run<Ctx>& run, input_values_t<L, T, typename E::offered>&& offered) {
     Input x = converted<In>(run, std::move(offered));
@@ -67,6 +67,10 @@ class Bound<L, S, E> {
   }
 
  private:
+  Block bind(const L& layer, const Shape& in, Binder<Ctx>& binder) const {
+    const detail::SetMeanwhile inside(binder.recomputed, kept_);
+    return Block(layer, in, binder);
+  }
   detail::SavedValue& saved(Run<Ctx>& run) const { return run.flight->parts[kept_].saved; }
 
   std::size_t kept_;  // the number of what it keeps, in each flight; behind it is the block's

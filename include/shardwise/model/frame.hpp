@@ -33,6 +33,7 @@ struct BoundParameters {
   std::array<ParameterSpec, N> specs{};  ///< its name and global shape
   SharedUse shared{};                    ///< the number of this use, if several layers share them
   RowsBegin rows{};                      ///< of the rank
+  std::size_t number = 0;                ///< on a mesh, of the layer in `Run::of_layers`
 };
 
 /// A layer's part of the rank's run. `Setting` has what is known at compile time: `context`,
@@ -230,9 +231,10 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   }
 
   ///@{
-  /// For the call of a layer: the places of its parameters, where these are whole, and how their
-  /// gradients are added to what the rank stores.
+  /// For the call of a layer: the places of its parameters, its number in `Run::of_layers`, where
+  /// the parameters are whole, and how their gradients are added to what the rank stores.
   std::span<const ParameterSlot> slots() const { return bound_.slots; }
+  std::size_t number() const { return bound_.number; }
   void read_from(const Whole& whole) {
     if constexpr (may_gather) whole_ = &whole;
   }

@@ -433,6 +433,7 @@ class Model : public ModelBase<Ctx> {
 
   output_view run_forward(Pass pass, const input_view& x) {
     this->begin_forward(pass, x);
+    const detail::PrefetchedPass ahead(run_.prefetcher, false);
     return this->placed([&] {
       return this->template keep_outputs<output_layout>(detail::converted_all<typename E::wanted>(
           run_, bound_.forward(run_, detail::values_of(detail::slice_of(x)))));
@@ -440,6 +441,7 @@ class Model : public ModelBase<Ctx> {
   }
 
   input_gradients_t<dtype, E, Use> run_backward(const output_gradient_view& dy) {
+    const detail::PrefetchedPass ahead(run_.prefetcher, true);
     return this->placed([&] {
       return bound_.backward(run_, detail::converted_all<duals_t<Gives>, true>(
                                        run_, detail::values_of(detail::slice_of(dy))));

@@ -2,7 +2,9 @@
 // The number of a model's parameters on each rank, known before it runs.
 
 #include <cstddef>
+#include <tuple>
 
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/mesh.hpp"
 #include "shardwise/core/names.hpp"
 #include "shardwise/core/partition.hpp"
@@ -30,7 +32,7 @@ struct ParameterCounter : WalkVisitor {
   Place place;
   ParameterLayout memory{1};
   std::size_t elements = 0;
-  std::size_t largest_layer = 0;  ///< elements of the parameters that one layer owns
+  GrowingList<std::size_t> uses{};  ///< elements of the parameters that each layer uses
   SharedOfStages shared{};
 
   template <class R, bool Returns, class X>
@@ -38,16 +40,31 @@ struct ParameterCounter : WalkVisitor {
   template <class L, Layout In, bool Returns>
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {
     const bool is_of_stages = shared.begins_with<L>();
-    if (borrows_parameters<L> && !is_of_stages) return;
-    const std::size_t before = elements;
+    constexpr bool has_parameters = std::tuple_size_v<parameters_t<L, In>> != 0;
+    const bool owns = !borrows_parameters<L> || is_of_stages;
+    std::size_t used = 0;
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       using Use = typename decltype(use)::type;
       const std::size_t here = local_shape<typename Use::stored>(spec.shape, place).elements();
+      used += here;
+      if (!owns) return;
       elements += here;
       memory.reserve(here, is_of_stages ? on_stages(holding_of<Use>) : holding_of<Use>,
                      spec.decays);
     });
-    if (elements - before > largest_layer) largest_layer = elements - before;
+    if (has_parameters) uses.add(used);
+  }
+
+  /// The most elements that a rank which stores shares gathers for a backward at a time: of the
+  /// parameters of a layer and their gradients, and of those of so many layers before it.
+  constexpr std::size_t gathered(std::size_t ahead) const {
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      std::size_t here = 2 * uses[i];
+      for (std::size_t j = 1; j <= ahead && j <= i; ++j) here += uses[i - j];
+      if (here > most) most = here;
+    }
+    return most;
   }
 };
 

@@ -272,7 +272,8 @@ struct StateMemory {
   std::size_t of_batch = 0;    ///< gradients of one batch, if layers compute in another dtype
   std::size_t moments = 0;     ///< of the optimizer
   /// While a layer runs backward, with Keep::all_over_data: of its whole parameters and their
-  /// gradients, in the layer with the most.
+  /// gradients, and of the parameters that PrefetchedParameters gather ahead of it, where these are
+  /// the most.
   std::size_t gathered = 0;
 
   /// All of them.
@@ -288,7 +289,7 @@ namespace detail {
 /// Of the counted parameters; the optimizer keeps the moments of `updated` elements.
 template <class P>
 constexpr StateMemory state_of(const ParameterCounter& counter, std::size_t updated,
-                               std::size_t moments) {
+                               std::size_t moments, std::size_t layers_ahead = 0) {
   using Memory = ParameterMemory<P>;
   constexpr std::size_t compute = sizeof(typename Memory::compute);
   const std::size_t size = counter.memory.size();
@@ -298,7 +299,7 @@ constexpr StateMemory state_of(const ParameterCounter& counter, std::size_t upda
           size * sizeof(typename Memory::gradient),
           Memory::collects && !is_share ? size * compute : 0,
           updated * moments * sizeof(accumulate_t<typename Memory::parameter>),
-          is_share ? 2 * counter.largest_layer * compute : 0};
+          is_share ? counter.gathered(layers_ahead) * compute : 0};
 }
 
 }  // namespace detail
@@ -316,11 +317,12 @@ constexpr StateMemory state_of_rank(const L& model, Place place,
 }
 
 /// The same for the rank at `place` of a mesh, with an optimizer that has this Keep: there gaps are
-/// only between the groups of parameters, and moments of a share have none.
+/// only between the groups of parameters, and moments of a share have none. `layers_ahead` is that
+/// of the model's PrefetchedParameters.
 template <class E, class P, class L>
 constexpr StateMemory state_of_rank(const L& model, const MeshPlace& place,
                                     const shapes_t<typename E::offered>& in, std::size_t moments,
-                                    Keep keep = Keep::whole) {
+                                    Keep keep = Keep::whole, std::size_t layers_ahead = 0) {
   using Dtypes = typename detail::precision_of<P>::type;
   ParameterLayout empty = ParameterMemory<Dtypes>::empty_layout();
   empty.make_dense();
@@ -330,7 +332,7 @@ constexpr StateMemory state_of_rank(const L& model, const MeshPlace& place,
   const bool is_cut = keep == Keep::state_over_data && place[MeshAxis::data].size > 1;
   const std::size_t updated =
       is_cut ? updated_parameters_of_rank<E>(model, place, in, keep) : counter.memory.size();
-  return detail::state_of<Dtypes>(counter, updated, moments);
+  return detail::state_of<Dtypes>(counter, updated, moments, layers_ahead);
 }
 
 }  // namespace shardwise

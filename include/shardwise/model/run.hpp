@@ -14,6 +14,7 @@
 #include "shardwise/backend/detail/changing.hpp"
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/comm/mesh_communicator.hpp"
+#include "shardwise/core/growing_list.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/tensor_memory.hpp"
@@ -26,6 +27,7 @@
 #include "shardwise/model/mesh_slice.hpp"
 #include "shardwise/model/observer.hpp"
 #include "shardwise/model/parameter_memory.hpp"
+#include "shardwise/model/prefetcher.hpp"
 #include "shardwise/model/sending.hpp"
 #include "shardwise/model/shared_parameters.hpp"
 #include "shardwise/model/value.hpp"
@@ -84,7 +86,10 @@ struct Run {
   ParameterMemory<typename Context::precision> parameters{};  ///< and their gradients
   SharedParameters shared{};                                  ///< those that several layers use
   Keep keep = Keep::whole;                                    ///< what the rank keeps of parameters
-  Seed seed{};             ///< of initial weights and dropout masks
+  detail::GrowingList<detail::ParametersOfLayer>
+      of_layers{};                           ///< on a mesh, in the order of forward
+  detail::Prefetcher* prefetcher = nullptr;  ///< of these; null if layers gather for themselves
+  Seed seed{};                               ///< of initial weights and dropout masks
   std::uint64_t step = 1;  ///< selects random numbers of layers; 0 is for initial weights
   /// The step number for loops on a device.
   detail::Changing<typename Context::backend, std::uint32_t> step_there{backend, pool, 1};
@@ -231,24 +236,26 @@ class InNumberedPart {
   [[no_unique_address]] Observation<typename Context::observer> seen_;
 };
 
-/// Sets a flag of the run while it lives.
+/// Sets a variable while it lives.
+template <class T>
 class SetMeanwhile {
  public:
-  SetMeanwhile(bool& flag, bool now) noexcept : flag_(flag), before_(std::exchange(flag, now)) {}
+  SetMeanwhile(T& variable, T now) noexcept
+      : variable_(variable), before_(std::exchange(variable, now)) {}
   SetMeanwhile(const SetMeanwhile&) = delete;
   SetMeanwhile& operator=(const SetMeanwhile&) = delete;
-  ~SetMeanwhile() { flag_ = before_; }
+  ~SetMeanwhile() { variable_ = before_; }
 
  private:
-  bool& flag_;
-  bool before_;
+  T& variable_;
+  T before_;
 };
 
 /// Sets Run::postpones while it lives, for a communicator that can start a sum.
 template <bool CanStart>
-class Postponing : SetMeanwhile {
+class Postponing : SetMeanwhile<bool> {
  public:
-  using SetMeanwhile::SetMeanwhile;
+  using SetMeanwhile<bool>::SetMeanwhile;
 };
 template <>
 class Postponing<false> {

@@ -29,19 +29,33 @@ Counts stored_counts(Run<Context>& run, const ParameterSlot& slot) {
   });
 }
 
-/// whole = all elements of a parameter or of its gradient. `stored` are those of this rank.
-template <class Context, class T>
-void gather_stored(Run<Context>& run, const ParameterSlot& slot, const T* stored, T* whole) {
+/// Calls gather(mine, whole) for a parameter that is not empty, or for its gradient: it gathers all
+/// elements of it, or begins that. `stored` are those of this rank.
+template <class Context, class T, class Gather>
+void gather_stored_by(Run<Context>& run, const ParameterSlot& slot, const T* stored, T* whole,
+                      Gather&& gather) {
   if (slot.size == 0) return;
   const MarkedGiven without_slice(run.given_to_all);
-  const Counts counts = stored_counts(run, slot);
   const std::span<const T> mine(stored, run.parameters.stored(slot).size);
   observed(
       run, [] { return std::string("parameters"); },
       shardwise::all_gather(slot.size, dtype_v<T>).over(MeshAxis::data),
-      [&] {
-        run.all_ranks.along(MeshAxis::data).all_gather(mine, std::span(whole, slot.size), counts);
-      });
+      [&] { gather(mine, std::span(whole, slot.size)); });
+}
+
+/// whole = all elements of a parameter or of its gradient. `stored` are those of this rank.
+template <class Context, class T>
+void gather_stored(Run<Context>& run, const ParameterSlot& slot, const T* stored, T* whole) {
+  gather_stored_by(run, slot, stored, whole, [&](std::span<const T> mine, std::span<T> all) {
+    run.all_ranks.along(MeshAxis::data).all_gather(mine, all, stored_counts(run, slot));
+  });
+}
+
+/// Elements of so many parameters together.
+inline std::size_t elements_of(const ParameterSlot* slots, std::size_t count) {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += slots[i].size;
+  return sum;
 }
 
 /// to[i] = from[i], rounded to Via before.
@@ -85,17 +99,21 @@ void reduce_to_stored(Run<Context>& run, const ParameterSlot& slot,
 }
 
 /// The parameters of a layer during one call of it, gathered from the ranks along `data`, and
-/// memory for their gradients. Empty where each rank stores all of them, as all do if `OnMesh` is
-/// false.
-template <class Context, bool OnMesh>
+/// memory for their gradients. Empty where each rank stores all of them. `Gathers` is false for a
+/// layer without parameters, and for ranks that are no mesh.
+template <class Context, bool Gathers>
 class WholeParameters {
   using T = typename Context::dtype;
 
  public:
-  /// Gathers the parameters of the layer with this frame.
+  /// Gathers the parameters of the layer with this frame, or takes them from who did so before.
   WholeParameters(Run<Context>& run, const auto& frame)
       : run_(run), slots_(frame.slots()), is_last_(frame.adds_last()) {
     if (!run.parameters.stores_share()) return;
+    if (run.prefetcher != nullptr) {
+      values_ = run.prefetcher->take(frame.number());
+      return;
+    }
     values_ = room();
     for (std::size_t i = 0; i < slots_.size(); ++i)
       gather_stored(run, slots_[i], run.parameters.used(slots_[i]), at(values_, i));
@@ -127,14 +145,9 @@ class WholeParameters {
   ///@}
 
  private:
-  std::size_t elements_before(std::size_t end) const {
-    std::size_t sum = 0;
-    for (std::size_t i = 0; i < end; ++i) sum += slots_[i].size;
-    return sum;
-  }
-  Buffer room() { return run_.pool.take(elements_before(slots_.size()) * sizeof(T)); }
+  Buffer room() { return run_.pool.take(elements_of(slots_.data(), slots_.size()) * sizeof(T)); }
   T* at(const Buffer& memory, std::size_t i) const {
-    return static_cast<T*>(memory.data()) + elements_before(i);
+    return static_cast<T*>(memory.data()) + elements_of(slots_.data(), i);
   }
 
   Run<Context>& run_;
@@ -147,7 +160,10 @@ class WholeParameters {
 template <class Context>
 class WholeParameters<Context, false> {
  public:
-  WholeParameters(Run<Context>&, const auto& /*frame*/) {}
+  WholeParameters([[maybe_unused]] Run<Context>& run, const auto& /*frame*/) {
+    if constexpr (MeshCommunicator<typename Context::communicator>)
+      if (run.prefetcher != nullptr) run.prefetcher->progress();
+  }
   void begin_gradients() {}
   void end_gradients(Write) {}
 };
