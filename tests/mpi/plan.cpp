@@ -229,19 +229,23 @@ void check_sums_of_tree(MpiCommunicator& ranks, std::size_t n) {
   }
   ranks.reduce_scatter<T>(data, block, counts);
   ranks.all_reduce<T>(data, data);
-  CHECK(std::memcmp(begun.data(), expected.data(), n * sizeof(T)) == 0);
-  CHECK(std::memcmp(begun_block.data(), block.data(), block.size() * sizeof(T)) == 0);
-  CHECK(std::memcmp(gathered.data(), expected.data(), n * sizeof(T)) == 0);
-  CHECK(std::memcmp(data.data(), expected.data(), n * sizeof(T)) == 0);
   const std::size_t begin = detail::offset(counts, ranks.rank());
-  CHECK(std::memcmp(block.data(), expected.data() + begin, block.size() * sizeof(T)) == 0);
+  const auto check_bits = [&](const std::vector<T>& sums, std::size_t first) {
+    if (!sums.empty())
+      CHECK(std::memcmp(sums.data(), expected.data() + first, sums.size() * sizeof(T)) == 0);
+  };
+  check_bits(begun, 0);
+  check_bits(begun_block, begin);
+  check_bits(gathered, 0);
+  check_bits(data, 0);
+  check_bits(block, begin);
 
   std::ranges::fill(data, T{});
   ranks.all_gather<T>(block, data, counts);
-  CHECK(std::memcmp(data.data(), expected.data(), n * sizeof(T)) == 0);
+  check_bits(data, 0);
   if (rank != 5) std::ranges::fill(data, T{});
   ranks.broadcast(std::span(data), 5);
-  CHECK(std::memcmp(data.data(), expected.data(), n * sizeof(T)) == 0);
+  check_bits(data, 0);
 }
 
 /// The largest and the smallest number of each element, whose order does not matter.
