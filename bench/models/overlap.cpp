@@ -6,6 +6,9 @@
 // Thread ranks begin no sums: over the line theirs are made at the end, and then, without a line,
 // at once where backward has come to.
 //
+// The same for the parameters that processes gather where each stores a share of them: the line
+// then takes half of a step for the gathers, and they are made by each layer or ahead of it.
+//
 //     mpiexec -n 2 bench_models_overlap [--rounds=N]    ranks that are processes
 //     bench_models_overlap [--rounds=N]                 ranks that are threads
 
@@ -14,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -22,6 +26,7 @@
 
 #include "shardwise/backend/onednn/onednn.hpp"
 #include "shardwise/comm/begins_collectives.hpp"
+#include "shardwise/comm/call.hpp"
 #include "shardwise/comm/check_level.hpp"
 #include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/mesh_ranks.hpp"
@@ -30,6 +35,7 @@
 #include "shardwise/layers/elementwise.hpp"
 #include "shardwise/layers/linear.hpp"
 #include "shardwise/model/model.hpp"
+#include "shardwise/model/prefetched_parameters.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/overlapped_sums.hpp"
@@ -52,8 +58,9 @@ struct Line {
   using Clock = std::chrono::steady_clock;
 
   double seconds_per_byte = 0;
-  bool leaves_out = false;      // whether sums are not made at all
-  Clock::time_point free_at{};  // when the sums before are through
+  sw::Operation operation = sw::Operation::all_reduce;  // that takes time on it
+  bool leaves_out = false;                              // whether sums are not made at all
+  Clock::time_point free_at{};                          // when the sums before are through
 
   /// When a sum that begins now is through.
   Clock::time_point through(std::size_t bytes) {
@@ -121,7 +128,7 @@ class OverLine : public sw::BeginningCollectives<OverLine<Inner>> {
   template <class Move>
   void move(const sw::Call& call, const Move& move) {
     const std::size_t bytes = call.mine * sw::size_of(call.dtype);
-    if (call.operation != sw::Operation::all_reduce || bytes < 10000) return move.on(inner_);
+    if (call.operation != line_->operation || bytes < 10000) return move.on(inner_);
     if (line_->leaves_out) return;
     const auto through = line_->through(bytes);
     move.on(inner_);
@@ -141,11 +148,12 @@ template <class Ranks>
 struct Trained {
   using Model = sw::Model<Net, sw::Context<float, sw::OneDnn, Ranks>>;
 
-  explicit Trained(Ranks& ranks)
-      : model(ranks, sw::Seed{1}),
+  explicit Trained(Ranks& ranks, sw::Keep keep = sw::Keep::whole)
+      : model(ranks, sw::Seed{1}, keep),
         x({{sw::Axis::batch, rows}, {sw::Axis::feature, features}}, ranks.place()),
         labels({{sw::Axis::batch, rows}}, sw::place_for<sw::Invariant>(ranks.place())) {
     model.set_bucket_bytes(bucket_bytes);
+    if (keep == sw::Keep::whole) sums.emplace(model);
     const auto values = bench::random_values<float>(
         x.size(), static_cast<unsigned>(ranks.place()[sw::MeshAxis::data].rank));
     std::copy(values.begin(), values.end(), x.data());
@@ -160,7 +168,7 @@ struct Trained {
 
   Model model;
   sw::Optimizer<sw::Sgd, Model> optimizer{model, sw::Sgd{.learning_rate = 1e-3}};
-  sw::OverlappedSums<Model> sums{model};
+  std::optional<sw::OverlappedSums<Model>> sums{};
   sw::Tensor<float, sw::SamplesOverMesh<sw::Invariant>> x;
   sw::Tensor<std::int32_t, sw::Invariant> labels;
 };
@@ -178,9 +186,17 @@ template <class Inner, class Ranks>
 void require_equal(Inner& world, Trained<Ranks>& plain, Trained<Ranks>& over) {
   for (int i = 0; i < 3; ++i) {
     plain.step();
-    over.step(&over.sums);
+    over.step(&*over.sums);
   }
   bench::require_on_all(world, plain.values() == over.values(), "sums in backward");
+}
+
+/// The time that the line takes for each byte, if it takes half of these steps for so many.
+template <class Inner>
+double seconds_per_byte(Inner& world, const bench::Run& step, std::size_t bytes) {
+  const double seconds = bench::seconds_together(world, 10, step);
+  const auto nanoseconds = bench::of_first(world, static_cast<std::int64_t>(seconds * 1e9));
+  return 0.5e-9 * static_cast<double>(nanoseconds) / static_cast<double>(bytes);
 }
 
 template <class Inner>
@@ -190,7 +206,7 @@ std::vector<bench::Timing> at_once(Inner& world, int rounds) {
   require_equal(world, plain, over);
   return bench::interleave(world,
                            {{"sums after backward", [&] { plain.step(); }},
-                            {"sums in backward", [&] { over.step(&over.sums); }}},
+                            {"sums in backward", [&] { over.step(&*over.sums); }}},
                            rounds, 1e-3);
 }
 
@@ -203,15 +219,13 @@ std::vector<bench::Timing> over_line(Inner& world, int rounds) {
   require_equal(world, plain, over);
 
   line.leaves_out = true;
-  const bench::Run without = [&] { plain.step(); };
-  const double seconds = bench::seconds_together(world, 10, without);
-  const auto nanoseconds = bench::of_first(world, static_cast<std::int64_t>(seconds * 1e9));
-  const double slow = 0.5e-9 * static_cast<double>(nanoseconds) /
-                      static_cast<double>(plain.model.values().size_bytes());
-  const auto with = [&](bool leaves_out, double seconds_per_byte, sw::SumsMeanwhile* sums) {
-    return [&, leaves_out, seconds_per_byte, sums] {
+  const std::size_t bytes = plain.model.values().size_bytes();
+  const double slow = seconds_per_byte(
+      world, [&] { plain.step(); }, bytes);
+  const auto with = [&](bool leaves_out, double time, sw::SumsMeanwhile* sums) {
+    return [&, leaves_out, time, sums] {
       line.leaves_out = leaves_out;
-      line.seconds_per_byte = seconds_per_byte;
+      line.seconds_per_byte = time;
       (sums == nullptr ? plain : over).step(sums);
     };
   };
@@ -219,11 +233,11 @@ std::vector<bench::Timing> over_line(Inner& world, int rounds) {
                                        "sums over the line", "in backward, over the line"};
   const auto times =
       bench::in_turns(world,
-                      {with(true, 0, nullptr), with(false, 0, nullptr), with(false, 0, &over.sums),
-                       with(false, slow, nullptr), with(false, slow, &over.sums)},
+                      {with(true, 0, nullptr), with(false, 0, nullptr), with(false, 0, &*over.sums),
+                       with(false, slow, nullptr), with(false, slow, &*over.sums)},
                       rounds, 1e-3);
   auto timings = bench::timings_of(names, times);
-  const double line_takes = slow * static_cast<double>(plain.model.values().size_bytes());
+  const double line_takes = slow * static_cast<double>(bytes);
   const auto of = [&](std::size_t slower, std::size_t faster) {
     return [&times, slower, faster](std::size_t i) { return times[slower][i] - times[faster][i]; };
   };
@@ -232,6 +246,47 @@ std::vector<bench::Timing> over_line(Inner& world, int rounds) {
   timings[4].also = {
       {"exposed of the line's time", of_line.median}, {"10 %", of_line.p10}, {"90 %", of_line.p90},
       {"and of the sums' own", of_all.median},        {"10 %", of_all.p10},  {"90 %", of_all.p90}};
+  return timings;
+}
+
+template <class Inner>
+std::vector<bench::Timing> gathers_over_line(Inner& world, std::size_t layers_ahead, int rounds) {
+  using Ranks = sw::MeshRanks<OverLine<Inner>>;
+  Ranks ranks(OverLine<Inner>(world), {.data = 2});
+  Line& line = ranks.line();
+  line.operation = sw::Operation::all_gather;
+  Trained<Ranks> plain(ranks, sw::Keep::all_over_data), ahead(ranks, sw::Keep::all_over_data);
+  const sw::PrefetchedParameters prefetched(ahead.model, layers_ahead);
+  for (int i = 0; i < 3; ++i) {
+    plain.step();
+    ahead.step();
+  }
+  bench::require_on_all(world, plain.values() == ahead.values(), "gathers ahead");
+
+  const std::size_t bytes = 2 * plain.model.values().size_bytes();  // for forward and backward
+  const double slow = seconds_per_byte(
+      world, [&] { plain.step(); }, bytes);
+  const auto with = [&](double time, Trained<Ranks>& trained) {
+    return [&line, &trained, time] {
+      line.seconds_per_byte = time;
+      trained.step();
+    };
+  };
+  const std::vector<std::string> names{"gathers", "gathers ahead", "gathers over the line",
+                                       "ahead, over the line"};
+  const auto times = bench::in_turns(
+      world, {with(0, plain), with(0, ahead), with(slow, plain), with(slow, ahead)}, rounds, 1e-3);
+  auto timings = bench::timings_of(names, times);
+  const auto exposed_of = [&](std::size_t over, std::size_t without) {
+    return exposed(
+        times[0].size(), [&](std::size_t i) { return times[over][i] - times[without][i]; },
+        [&](std::size_t) { return slow * static_cast<double>(bytes); });
+  };
+  for (const std::size_t one : {2U, 3U}) {
+    const bench::Spread part = exposed_of(one, one - 2);
+    timings[one].also = {
+        {"exposed of the line's time", part.median}, {"10 %", part.p10}, {"90 %", part.p90}};
+  }
   return timings;
 }
 
@@ -245,6 +300,8 @@ int main(int argc, char** argv) {
     bench::Program program(argc, argv);
     if (processes.size() == 2) {
       program.add("processes", [&] { return over_line(processes, program.rounds()); });
+      program.add("processes/gathers",
+                  [&] { return gathers_over_line(processes, 1, program.rounds()); });
     } else {
       program.add("threads", [&] {
         return bench::on_threads(2, [&](auto& all) { return over_line(all, program.rounds()); });
