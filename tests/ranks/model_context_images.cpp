@@ -108,6 +108,49 @@ TEST_CASE("a vision transformer learns from rows of images what PyTorch learns")
 
 namespace {
 
+/// Saves halos, factors of channels and keys of all tokens. Sizes are those of blocks of a Pool.
+struct Held
+    : Sequential<
+          Conv2d<split::output, 4, 8, padded>, Silu,
+          Join<ScaleChannels<>, Identity, GlobalAveragePool>, Conv2d<split::input, 8, 8, padded>,
+          PlanesToTokens,
+          Recompute<
+              Residual<Sequential<ColumnParallelLinear<8, 8>, Relu, RowParallelLinear<8, 8>>>>,
+          Residual<Sequential<Join<Attend<AttentionForm{.causal = false}>, HeadLinear<8, 4, 2>,
+                                   HeadLinear<8, 4, 2>, HeadLinear<8, 4, 2>>,
+                              RowParallelLinear<8, 8>>>> {};
+
+// Of 7 images of 2 channels with 5 rows of 4 pixels, rank 0 of 3 has 2 rows, and reads 3 of them;
+// SiLU saves its input, 3 channels of those rows on 2 ranks along `tensor`.
+using Few = Sequential<Conv2d<split::output, 2, 6, padded>, Silu>;
+constexpr RankMemory of_few = memory_of<Few, mesh{.context = 3, .tensor = 2},
+                                        CutOverContext<Axis::height>, CutOverContext<Axis::height>>(
+    Shape{{Axis::batch, 7}, {Axis::channel, 2}, {Axis::height, 5}, {Axis::width, 4}})[0];
+static_assert(of_few == RankMemory{3 * 18 + 3, 7 * 2 * 3 * 4 + 7 * 3 * 2 * 4});
+
+}  // namespace
+
+TEST_CASE("the pool holds what memory_of says that a forward saves of rows and tokens") {
+  using ToTokens = Ends<CutOverContext<Axis::height>, CutOverContext<Axis::sequence>>;
+  const Shape blocks{{Axis::batch, 32}, {Axis::channel, 4}, {Axis::height, 5}, {Axis::width, 4}};
+  for (const mesh& sizes : {mesh{}, mesh{.context = 2, .tensor = 2}, mesh{.context = 3},
+                            mesh{.context = 5}, mesh{.data = 2, .context = 2, .tensor = 2}}) {
+    CAPTURE(to_string(sizes));
+    on_mesh(sizes, [&](Ranks& ranks) {
+      Model<Held, OnMesh, ToTokens> model(Held{}, ranks, Seed{1}, blocks);
+      const auto x = made<Images>(1, blocks, ranks.place());
+      const Pool& pool = model.run().pool;
+      const std::size_t before = pool.lent();
+      const auto y = model.forward(x.view());
+      const RankMemory memory = memory_of_rank<ToTokens>(Held{}, ranks.place(), blocks);
+      CHECK(pool.lent() - before == (memory.saved + y.size()) * sizeof(double));
+      model.discard_step();
+    });
+  }
+}
+
+namespace {
+
 struct Largest : Sequential<To<Sharded<Axis::width>>, GlobalMaxPool> {};
 struct Scaled : Graph<2, At<ScaleChannels<>, 0, 1>> {};
 inline const Shape nine_rows{
@@ -305,12 +348,14 @@ TEST_CASE("losses of pixels and tokens are those of one rank where rows are cut"
   using InShards = CutOverContext<Axis::height, Sharded<Axis::channel>>;
   const Shape volumes{
       {Axis::batch, 3}, {Axis::channel, 1}, {Axis::depth, 4}, {Axis::height, 7}, {Axis::width, 4}};
+  Shape even = volumes;
+  even[3].units = 6;
   Numbers flat, deep, seen, inside;
   on_mesh({}, [&](Ranks& ranks) {
     flat = losses_of_pixels<Pixels, Cut, Invariant>(ranks, seven_rows);
     deep = losses_of_pixels<Volumes, Cut, Images>(ranks, volumes);
     seen = losses_of_pixels<Tokens, Invariant, Whole>(ranks, seven_rows);
-    inside = losses_of_pixels<Voxels, Invariant, Invariant>(ranks, volumes);
+    inside = losses_of_pixels<Voxels, Invariant, Invariant>(ranks, even);
   });
   CHECK(flat[2] > 0.1);
   CHECK(deep[2] > 0.1);
@@ -323,7 +368,7 @@ TEST_CASE("losses of pixels and tokens are those of one rank where rows are cut"
       CHECK(largest_difference(of_volumes, deep) < 1e-13);
       const auto of_tokens = losses_of_pixels<Tokens, Invariant, Whole>(ranks, seven_rows);
       CHECK(largest_difference(of_tokens, seen) < 1e-13);
-      const auto of_voxels = losses_of_pixels<Voxels, Invariant, Invariant>(ranks, volumes);
+      const auto of_voxels = losses_of_pixels<Voxels, Invariant, Invariant>(ranks, even);
       CHECK(largest_difference(of_voxels, inside) < 1e-13);
     });
   }
