@@ -125,7 +125,7 @@ class Shape {
 
   /// Whether all extents are known, and the number of elements and of their bytes does not
   /// overflow. All other code relies on this, so check it before you allocate memory for a tensor.
-  constexpr bool countable() const {
+  [[gnu::noinline]] constexpr bool countable() const {
     constexpr std::size_t most = static_cast<std::size_t>(-1) / 16;
     std::size_t product = 1;
     for (std::size_t i = 0; i < rank_; ++i) {

@@ -14,6 +14,13 @@ namespace shardwise {
 
 namespace detail {
 
+template <class Value>
+[[noreturn, gnu::noinline, gnu::cold]] void refuse_axis(const Value& layout, Axis axis,
+                                                        const Shape& global) {
+  throw shape_error(
+      {"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis ", name(axis)});
+}
+
 // Always inlined, so that a view of a known layout costs as much as without values.
 
 /// The position of an axis that `layout` cuts, along its mesh axis or along one of several.
@@ -21,10 +28,7 @@ template <class Value>
 [[gnu::always_inline]] constexpr std::size_t split_position(const Value& layout, Axis axis,
                                                             const Shape& global) {
   const std::size_t position = global.find(axis);
-  if (position == global.rank()) {
-    throw shape_error(
-        {"a tensor ", global, " cannot be laid out as ", layout, ": it has no axis ", name(axis)});
-  }
+  if (position == global.rank()) refuse_axis(layout, axis, global);
   return position;
 }
 [[gnu::always_inline]] constexpr std::size_t split_position(const LayoutValue& layout,

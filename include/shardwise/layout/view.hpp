@@ -27,6 +27,11 @@ View<T, M, E> relabelled(const View<T, L, E>& view) {
   return {view.data_, view.global_, view.local(), view.place_};
 }
 
+[[noreturn, gnu::noinline, gnu::cold]] inline void refuse_uncountable(const Shape& global) {
+  throw shape_error({"a tensor ", global,
+                     " has extents that are not known or more elements than can be counted"});
+}
+
 /// Whether a rank's part may have another shape than the tensor.
 template <class L>
 inline constexpr bool has_own_local = SplitLayout<L> || MeshLayout<L>;
@@ -55,10 +60,7 @@ class View {
   /// fit E.
   View(T* data, const Shape& global, const place_t<L>& place)
       : data_(data), global_(global), local_(local_shape<L>(global, place)), place_(place) {
-    if (!global.countable()) {
-      throw shape_error({"a tensor ", global,
-                         " has extents that are not known or more elements than can be counted"});
-    }
+    if (!global.countable()) detail::refuse_uncountable(global);
     if constexpr (!std::same_as<E, Extents<>>) {
       if (!E::admits(global)) {
         throw shape_error({"a view of extents ", E::pattern(), " cannot show a tensor ", global,
