@@ -64,10 +64,12 @@ constexpr std::uint32_t mixed(std::uint32_t a, std::uint32_t b) {
 /// The mark of the calls that this thread makes now.
 inline constinit thread_local Mark current_mark{};
 
-/// While it lives, calls of this thread have the mark of a phase.
+/// While it lives, calls of this thread have the mark of a phase. Not inlined at the many places of
+/// a program that enter a phase or a part.
 class MarkedPhase {
  public:
-  MarkedPhase(std::uint32_t step, std::uint16_t batch, Phase phase, const GivenAlike& given)
+  [[gnu::noinline]] MarkedPhase(std::uint32_t step, std::uint16_t batch, Phase phase,
+                                const GivenAlike& given)
       : before_(current_mark) {
     Mark& mark = current_mark;
     if (!mark.is_callers) mark.step = step;
@@ -80,7 +82,7 @@ class MarkedPhase {
   }
   MarkedPhase(const MarkedPhase&) = delete;
   MarkedPhase& operator=(const MarkedPhase&) = delete;
-  ~MarkedPhase() { current_mark = before_; }
+  [[gnu::noinline]] ~MarkedPhase() { current_mark = before_; }
 
  private:
   Mark before_;
@@ -103,7 +105,7 @@ class MarkedGiven {
 /// While it lives, calls of this thread have the mark of part `number` of a composition.
 class MarkedPart {
  public:
-  MarkedPart(std::size_t number, std::string (*name)())
+  [[gnu::noinline]] MarkedPart(std::size_t number, std::string (*name)())
       : digest_before_(current_mark.path_digest), part_before_(current_mark.part) {
     Mark& mark = current_mark;
     if (mark.depth < Mark::most_numbers) mark.path[mark.depth] = static_cast<std::uint16_t>(number);
@@ -113,7 +115,7 @@ class MarkedPart {
   }
   MarkedPart(const MarkedPart&) = delete;
   MarkedPart& operator=(const MarkedPart&) = delete;
-  ~MarkedPart() {
+  [[gnu::noinline]] ~MarkedPart() {
     --current_mark.depth;
     current_mark.path_digest = digest_before_;
     current_mark.part = part_before_;

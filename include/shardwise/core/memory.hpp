@@ -241,7 +241,7 @@ class Pool {
     return block;
   }
 
-  static void give_back(Store& store) noexcept {
+  [[gnu::noinline]] static void give_back(Store& store) noexcept {
     for (Block* block : store.free) {
       while (block != nullptr) {
         Block* const next = block->next;

@@ -204,6 +204,8 @@ class ModelBase {
     }
   }
 
+  [[gnu::noinline]] ~ModelBase() = default;
+
   /// Calls f(); adds the model to the place of an error.
   template <class F>
   decltype(auto) placed(F&& f) const {

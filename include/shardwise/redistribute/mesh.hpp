@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -142,7 +143,8 @@ void redistribute(B& backend, M& ranks, Pool& pool, View<const T, From> in, View
     constexpr detail::MeshLayoutValue from = detail::layout_value<From>;
     constexpr detail::MeshLayoutValue to = detail::layout_value<To>;
     const bool in_place = detail::may_work_in_place(from, to) && in.data() == out.data();
-    const bool overlap = !in_place && detail::overlaps(in.span(), out.span());
+    const bool overlap =
+        !in_place && detail::overlaps(std::as_bytes(in.span()), std::as_bytes(out.span()));
     if (overlap || !(in.global() == out.global()) || !(in.place() == place_for<From>(place)) ||
         !(out.place() == place_for<To>(place)))
       detail::refuse_mesh_views(in.global(), out.global(), overlap, place,

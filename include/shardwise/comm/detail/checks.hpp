@@ -38,21 +38,25 @@ inline void check_partner(Operation operation, const char* role, int partner, in
                           " is the calling rank itself; messages go to other ranks"});
 }
 
-/// Whether `in` and `out` share an element.
-template <class T>
-bool overlaps(std::span<const T> in, std::span<T> out) {
+/// Whether two pieces of memory share a byte.
+inline bool overlaps(std::span<const std::byte> in, std::span<const std::byte> out) {
   if (in.empty() || out.empty()) return false;
-  const std::less<const T*> before;
+  const std::less<const std::byte*> before;
   return before(in.data(), out.data() + out.size()) && before(out.data(), in.data() + in.size());
+}
+
+inline void check_overlap(Operation operation, std::span<const std::byte> in,
+                          std::span<const std::byte> out, const void* allowed) {
+  if (in.data() == allowed || !overlaps(in, out)) return;
+  throw argument_error({name(operation), ": input and output overlap; use two buffers",
+                        allowed != nullptr ? ", or work exactly in place" : ""});
 }
 
 /// `in` and `out` may share no element, unless `in` begins exactly at `allowed`.
 template <class T>
 void check_overlap(Operation operation, std::span<const T> in, std::span<T> out,
                    const T* allowed = nullptr) {
-  if (in.data() == allowed || !overlaps(in, out)) return;
-  throw argument_error({name(operation), ": input and output overlap; use two buffers",
-                        allowed != nullptr ? ", or work exactly in place" : ""});
+  check_overlap(operation, std::as_bytes(in), std::as_bytes(out), allowed);
 }
 
 /// The offset of the block of rank r.
