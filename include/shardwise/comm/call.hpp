@@ -103,7 +103,7 @@ struct Call {
 namespace detail {
 
 /// For example "all_reduce(sum, float32, 640 elements)", "barrier()".
-inline std::string text_without_mark(const Call& call) {
+[[gnu::cold]] inline std::string text_without_mark(const Call& call) {
   if (call.operation == Operation::barrier || call.operation == Operation::split ||
       call.operation == Operation::recorded)
     return sentence({name(call.operation), "()"});

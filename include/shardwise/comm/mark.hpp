@@ -149,7 +149,7 @@ inline std::string batch_or_phase(const Mark& mark) {
 }
 
 /// The place in the model: "0/3: RowParallelLinear, backward"; empty outside of models.
-inline std::string place_in_model(const Mark& mark) {
+[[gnu::cold]] inline std::string place_in_model(const Mark& mark) {
   std::string text;
   for (std::size_t i = 0; i < mark.numbers(); ++i) append(text, {i == 0 ? "" : "/", mark.path[i]});
   if (mark.depth > Mark::most_numbers) text += "/...";

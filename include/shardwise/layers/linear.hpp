@@ -97,7 +97,7 @@ class Linear : public detail::ProductLayouts<S, Axis::feature>,
   static constexpr bool backward_in_parts = true;
   static constexpr bool token_by_token = true;
 
-  constexpr Shape output_shape(const Shape& x) const {
+  [[gnu::noinline]] constexpr Shape output_shape(const Shape& x) const {
     if (x.rank() > 0) check_input(x);
     return x.with_back({Axis::feature, out() / unit_, unit_, readers_});
   }

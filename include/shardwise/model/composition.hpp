@@ -127,7 +127,8 @@ class Graph : detail::NumberedParts<std::index_sequence_for<Parts...>, Parts...>
                                                          std::index_sequence<Is...>,
                                                          std::index_sequence<Os...>) const {
     auto shapes = detail::slots_from<slot_count>(in);
-    ((shapes[inputs + Is] = detail::part_shape<Parts>(layer<Is>(), shapes)), ...);
+    ((shapes[inputs + Is] = detail::part_shape<Parts>(detail::as_dynamic(layer<Is>()), shapes)),
+     ...);
     return {shapes[wires.output_slot(Os)]...};
   }
 

@@ -112,7 +112,7 @@ class Mismatch {
     return ranks_text(of_world);
   }
 
-  std::string text_of_calls(Relation<std::size_t> agree) const {
+  [[gnu::cold]] std::string text_of_calls(Relation<std::size_t> agree) const {
     std::string text = text_of_places();
     const bool same_place = text.empty();
     const auto by_text = groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
@@ -132,7 +132,7 @@ class Mismatch {
 
   /// For example "rank 1 was given another seed than ranks 0, 2"; empty if all were given the same,
   /// or if ranks are in different batches or phases, for which they are given different things.
-  std::string text_of_given() const {
+  [[gnu::cold]] std::string text_of_given() const {
     if (!alike(&Mark::step) || !alike(&Mark::batch) || !alike(&Mark::phase)) return {};
     const auto comparing = groups_of_equal(ranks_.size(), [&](std::size_t q, std::size_t r) {
       return compares_given(q) == compares_given(r);
@@ -198,7 +198,7 @@ class Mismatch {
   }
 
   /// Empty if all ranks are at the same place.
-  std::string text_of_places() const {
+  [[gnu::cold]] std::string text_of_places() const {
     auto groups = groups_of_places();
     if (groups.size() < 2) return {};
     sort_few(groups, [&](const SomeRanks& a, const SomeRanks& b) { return is_before(a[0], b[0]); });
@@ -211,7 +211,7 @@ class Mismatch {
   }
 
   /// "rank 1 is at step 12, the others at step 11".
-  std::string text_of_positions(GrowingList<SomeRanks> groups) const {
+  [[gnu::cold]] std::string text_of_positions(GrowingList<SomeRanks> groups) const {
     sort_few(groups, [](const SomeRanks& a, const SomeRanks& b) { return has_more(b, a); });
     const bool same_step = alike(&Mark::step);
     const bool same_batch = alike(&Mark::batch);
@@ -245,7 +245,7 @@ class Mismatch {
   }
 
   /// The fewer ones are wrong.
-  std::string cause(const SomeRanks& ahead, const SomeRanks& behind) const {
+  [[gnu::cold]] std::string cause(const SomeRanks& ahead, const SomeRanks& behind) const {
     if (behind.size() > ahead.size())
       return left_out(ahead.size() == 1 ? "it" : names(ahead), behind);
     if (behind.size() < ahead.size())
