@@ -17,9 +17,12 @@ concept Words = requires(const T& value, void (&take)(std::string_view)) {
   take(value);
 };
 
-/// A whole number; a single character is none.
+/// A whole number; a single character is none. std::is_integral would make three classes for each
+/// length of a literal.
 template <class T>
-concept Whole = std::is_integral_v<T> && !std::same_as<T, char>;
+concept Whole = !std::same_as<T, char> && requires(const T& value) {
+  value % 1;
+};
 
 /// A type that a sentence can contain: text, numbers, and types with their own `to_string`.
 template <class T>
@@ -33,7 +36,7 @@ class Piece {
   Piece(const char* words) noexcept : what_{.object = words}, add_(add_words) {}
   template <Whole T>
   Piece(T number) noexcept {
-    if constexpr (std::is_signed_v<T>) {
+    if constexpr (static_cast<T>(-1) < T{}) {
       what_.number = number;
       add_ = add_number;
     } else {
