@@ -171,6 +171,21 @@ TEST_CASE("sums are under way while other layers go backward, each as soon as it
   });
 }
 
+TEST_CASE("the sum along a second axis begins when the next layer has gone backward") {
+  // As above, in two sums of each bucket. The 2 buckets of the last layer go on along the second
+  // axis with the row-parallel layer, its 4 with the column-parallel one, the 5 of that one with
+  // Owns, and the last 4 at the end. Those that are along the second axis already are let go on.
+  for (const Keep keep : {Keep::whole, Keep::state_over_data})
+    on_mesh_of<Beginning>({.replica = 2, .data = 2}, [&](auto& ranks) {
+      Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, keep, 100);
+      seen = {};
+      trainer.step(3, {.overlap = &trainer.sums});
+      CHECK(seen.begun == 2 * (2 + 4 + 5 + 4));
+      CHECK(seen.progressed == 2 + 6);
+      CHECK(seen.touched == 0);
+    });
+}
+
 TEST_CASE("ranks that add themselves make the same calls in another order") {
   for (const bool in_shares : {false, true}) {
     CAPTURE(in_shares);

@@ -33,11 +33,12 @@ namespace shardwise {
 ///     OverlappedSums sums(model);  // once, beside the optimizer
 ///     train_step(model, x, labels, CrossEntropy{}, optimizer, {.overlap = &sums});
 ///
-/// Where the communicator `BeginsCollectives` or `StartsAllReduce`, the messages along the first of
-/// these axes that has several ranks are under way while the rank computes; along the others a sum
-/// is made when the first is. On other communicators, such as ThreadCommunicator, the first is made
-/// where it begins, and with `set_sums_in_shares` those along all axes, which saves no time. The
-/// batch that completes the samples of a step is its last one.
+/// Where the communicator `BeginsCollectives` or `StartsAllReduce`, messages are under way while
+/// the rank computes. A bucket is summed along one of these axes after the other: along the second
+/// when the next layer has gone backward, which first waits for the first sum, and so on. On other
+/// communicators, such as ThreadCommunicator, each sum is made where it begins, and with
+/// `set_sums_in_shares` those along all axes at once, which saves no time. The batch that completes
+/// the samples of a step is its last one.
 ///
 /// With an optimizer that has `Keep::state_over_data` each bucket is scattered along `data`: a rank
 /// gets those of its sums that are in its share, and they are summed along the other axes there.
@@ -87,7 +88,7 @@ class OverlappedSums final : public SumsMeanwhile {
     run_.listener = this;
   }
   void written(std::span<const ParameterSlot> parameters) override {
-    for (const std::size_t number : begun_) progress(buckets_[number]);
+    for (const std::size_t number : begun_) move_on(buckets_[number]);
     for (const ParameterSlot& slot : parameters) {
       const Interval elements{run_.parameters.position(slot), slot.size};
       for (Bucket& bucket : buckets_) {
@@ -102,6 +103,10 @@ class OverlappedSums final : public SumsMeanwhile {
     const auto here = detail::in_phase<Phase::settle>(run_);
     for (Bucket& bucket : buckets_)
       if (bucket.missing > 0) begin_sum(bucket);
+    for (bool more = true; more;) {
+      more = false;
+      for (const std::size_t number : begun_) more |= begin_next(buckets_[number]);
+    }
     for (const std::size_t number : begun_) end_sum(buckets_[number]);
     discard();
     run_.gradients = shares_ == nullptr ? GradientState::summed_over_samples
@@ -126,6 +131,7 @@ class OverlappedSums final : public SumsMeanwhile {
     std::size_t missing = 0;  ///< of these, what backward has not written yet
     Interval all{};           ///< the group of gradients of which these are some
     Interval mine{};          ///< those of which the rank gets the sums
+    std::size_t axes = 0;     ///< of sample_axes along which sums have begun
     Buffer memory{};          ///< for what is sent, if that has another dtype
     Buffer memory_of_sums{};  ///< for the sums, if they are not those of all elements
     std::span<Reduce> sent{};
@@ -169,37 +175,54 @@ class OverlappedSums final : public SumsMeanwhile {
     begun_.push_back(static_cast<std::size_t>(&bucket - buckets_.data()));
     run_.parameters.collect_part(run_.backend, bucket.elements, write_);
     bucket.sent = bucket.sums = to_send(bucket);
-    if (shares_ != nullptr) {
-      bucket.sums = memory_for(bucket.memory_of_sums, bucket.mine.size);
-      shares_->count_elements(bucket.all, bucket.elements);
-      begin_along(MeshAxis::data, bucket,
-                  moves::ReduceScatter<Reduce>{bucket.sent, bucket.sums, shares_->counts},
-                  bucket.sum_of_share);
-    } else if (is_along_one_axis_at_a_time()) {
-      begin_along(first_axis(), bucket, moves::AllReduce<Reduce>{bucket.sent, bucket.sums},
-                  bucket.sum);
-    } else {
+    if (shares_ != nullptr) bucket.sums = memory_for(bucket.memory_of_sums, bucket.mine.size);
+    if (shares_ == nullptr && run_.sums_in_shares &&
+        detail::sums_over_axes(run_.all_ranks.sizes())) {
       detail::sum_bucket_over_samples(run_, bucket.sums);
+      bucket.axes = sample_axes.size();
+    } else {
+      begin_next(bucket);
     }
   }
 
-  void end_sum(Bucket& bucket) {
-    bucket.with_sum([&](auto& sum) {
-      sum.finish();
-      for (const MeshAxis axis : sample_axes)
-        if (axis != first_axis())
-          detail::reduce_along(run_, axis, detail::name_of_gradients, bucket.sums);
-    });
+  /// Ends the sum that is under way, and begins the one along the next axis that has several ranks.
+  /// Does nothing and returns false if there is none. All ranks call it at the same points of a
+  /// backward, whether or not their sums are through: others of their calls may go to the same
+  /// ranks.
+  bool begin_next(Bucket& bucket) {
+    while (bucket.axes < sample_axes.size()) {
+      const MeshAxis axis = sample_axes[bucket.axes++];
+      if (run_.all_ranks.sizes()[axis] == 1) continue;
+      const auto here = detail::in_phase<Phase::settle>(run_);
+      finish(bucket);
+      if (shares_ != nullptr && axis == MeshAxis::data) {
+        shares_->count_elements(bucket.all, bucket.elements);
+        begin_along(axis, moves::ReduceScatter<Reduce>{bucket.sent, bucket.sums, shares_->counts},
+                    bucket.sum_of_share);
+      } else {
+        begin_along(axis, moves::AllReduce<Reduce>{bucket.sums, bucket.sums}, bucket.sum);
+      }
+      return true;
+    }
+    return false;
+  }
+
+  void move_on(Bucket& bucket) {
+    if (!begin_next(bucket)) bucket.with_sum([](auto& sum) { sum.progress(); });
+  }
+
+  void finish(Bucket& bucket) {
+    bucket.with_sum([](auto& sum) { sum.finish(); });
     bucket.sum.reset();
     bucket.sum_of_share.reset();
+  }
+
+  void end_sum(Bucket& bucket) {
+    finish(bucket);
     const std::span<Gradient> to = gradients(bucket.mine);
     if (static_cast<const void*>(to.data()) != bucket.sums.data())
       run_.backend.for_each(to.size(),
                             detail::RoundTo<Gradient, Reduce>{bucket.sums.data(), to.data()});
-  }
-
-  void progress(Bucket& bucket) {
-    bucket.with_sum([](auto& sum) { sum.progress(); });
   }
 
   std::span<Reduce> memory_for(Buffer& buffer, std::size_t elements) {
@@ -220,22 +243,10 @@ class OverlappedSums final : public SumsMeanwhile {
   }
 
   template <class Move>
-  void begin_along(MeshAxis axis, const Bucket& bucket, const Move& sum,
-                   std::optional<Begun<Move>>& under_way) {
-    const Collective entry{Move::operation, bucket.sent.size(), dtype_v<Reduce>};
+  void begin_along(MeshAxis axis, const Move& sum, std::optional<Begun<Move>>& under_way) {
+    const Collective entry{Move::operation, sum.in.size(), dtype_v<Reduce>};
     detail::observed(run_, detail::name_of_gradients, entry.over(axis),
                      [&] { under_way.emplace(detail::begun(run_.all_ranks.along(axis), sum)); });
-  }
-
-  /// Or in shares, which is not in the background.
-  bool is_along_one_axis_at_a_time() const {
-    return !(run_.sums_in_shares && detail::sums_over_axes(run_.all_ranks.sizes()));
-  }
-
-  /// Along which sums are under way. It has several ranks.
-  MeshAxis first_axis() const {
-    return *std::ranges::find_if(sample_axes,
-                                 [&](MeshAxis axis) { return run_.all_ranks.sizes()[axis] > 1; });
   }
 
   Run<Context>& run_;
