@@ -403,3 +403,10 @@ TEST_CASE("a pipeline of processes trains as one of threads, on 2 stages of 2 ra
   REQUIRE(here.size() == there.size());
   for (std::size_t i = 0; i < here.size(); ++i) CHECK(std::abs(here[i] - there[i]) < 1e-13);
 }
+
+TEST_CASE("stages whose parameters are gathered ahead have the bits of those that wait for them") {
+  if (testing::World::get().lacks(4)) return;
+  MeshRanks<MpiCommunicator> ranks(MpiCommunicator(MPI_COMM_WORLD), {.pipeline = 2, .data = 2});
+  CHECK(testing::pipeline_steps(ranks, Keep::all_over_data, true) ==
+        testing::pipeline_steps(ranks, Keep::all_over_data));
+}

@@ -5,11 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/layout/tensor.hpp"
+#include "shardwise/model/keep.hpp"
+#include "shardwise/model/prefetched_parameters.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/known_schedules.hpp"
 #include "shardwise/pipeline/stage.hpp"
@@ -24,14 +28,20 @@ namespace testing {
 
 inline constexpr std::array after_relu{shardwise::CutPlace{2}};
 
-/// The losses of three steps of three micro-batches by ZB-H1, and then the rank's parameters.
+/// The losses of three steps of three micro-batches by ZB-H1, and then the rank's parameters, which
+/// are gathered ahead if that is said.
 template <class Ranks>
-std::vector<double> pipeline_steps(Ranks& ranks) {
+std::vector<double> pipeline_steps(Ranks& ranks, shardwise::Keep keep = shardwise::Keep::whole,
+                                   bool gathers_ahead = false) {
   using namespace shardwise;
   std::vector<double> told;
   const Shape in{{Axis::batch, 1}, {Axis::feature, 6}};
   on_pipeline_stage<Context<double, Reference, Ranks>, after_relu>(
-      InThreeGroups{}, ranks, Seed{5}, in, [&](auto& stage) {
+      InThreeGroups{}, ranks, Seed{5}, in,
+      [&](auto& stage) {
+        using M = std::remove_reference_t<decltype(stage.model())>;
+        std::optional<PrefetchedParameters<M>> prefetched;
+        if (gathers_ahead) prefetched.emplace(stage.model());
         Optimizer optimizer(stage.model(), AdamW{});
         std::deque<Tensor<double, SamplesOverMesh<Invariant>>> rows;
         std::deque<Tensor<std::int32_t, Invariant>> classes;
@@ -54,7 +64,8 @@ std::vector<double> pipeline_steps(Ranks& ranks) {
                                              optimizer));
         const auto values = stage.model().values();
         told.insert(told.end(), values.begin(), values.end());
-      });
+      },
+      keep);
   return told;
 }
 
