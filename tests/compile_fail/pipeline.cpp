@@ -12,6 +12,8 @@ struct Block : Residual<Sequential<LayerNorm<8>, Linear<split::none, 8, 8>>> {};
 struct Net : Sequential<ColumnParallelLinear<6, 8>, Relu, Repeat<3, Block>> {};
 struct Fork : Composition<At<Relu, 0>, At<Relu, 0>, At<Sum, 1, 2>> {};
 
+struct Outputs : Graph<1, Output<Relu, 0>, At<Relu, 0>> {};
+
 using Ranks = MeshRanks<ThreadCommunicator>;
 
 template <class Layers, CutPlace... Places>
@@ -24,16 +26,17 @@ void make(Ranks& ranks) {
 void cuts(Ranks& ranks) {
 #if CASE == 0
   make<Net, CutPlace{2}, CutPlace{2, 2}>(ranks);
-#elif CASE == 1  // expect: A pipeline cuts a Sequential. Put the layers into one
+#elif CASE == 1  // expect: A pipeline cuts a Sequential or a Graph. Put the layers into one
   make<Relu, CutPlace{1}>(ranks);
-#elif CASE == \
-    2  // expect: A pipeline cuts a Sequential, in which each part reads the part before it
-  make<Fork, CutPlace{1}>(ranks);
+#elif CASE == 2  // expect: Only one value goes from the parts before a cut to those behind it
+  make<Fork, CutPlace{2}>(ranks);
 #elif CASE == 3  // expect: The places of a cut are in the order of the layers
   make<Net, CutPlace{2, 1}, CutPlace{2}>(ranks);
 #elif CASE == 4  // expect: A cut inside a part needs a Repeat with more blocks
   make<Net, CutPlace{2, 3}>(ranks);
 #elif CASE == 5  // expect: A cut lies between a layer and the activation that this layer applies
   make<Net, CutPlace{1}>(ranks);
+#elif CASE == 6  // expect: A pipeline cuts a model of one output
+  make<Outputs, CutPlace{1}>(ranks);
 #endif
 }

@@ -363,7 +363,7 @@ void check_bits_of_steps(const Rule& update, const Inputs& inputs,
       double loss = 0;
       for (std::size_t k = 0; k < x.size(); ++k)
         loss += step.add(x[k].view(), labels(x[k].global()[0].units, 0, ranks.place()).view(),
-                         CrossEntropy{}, detail::segments_of(segments, k, {}).list);
+                         CrossEntropy{}, detail::segments_of(segments, k, x[k]).list);
       step.finish();
       one.losses.push_back(loss);
     }

@@ -49,6 +49,16 @@ auto global_shapes(const Tensors& tensors) {
   return with_tensors(tensors, [](const auto&... one) { return std::array{one.global()...}; });
 }
 
+/// The global shape of one view or value, or an array of those of several.
+template <class Tensors>
+auto shapes_of_each(const Tensors& tensors) {
+  if constexpr (is_tuple<Tensors>) {
+    return global_shapes(tensors);
+  } else {
+    return tensors.global();
+  }
+}
+
 /// Samples in a batch: the extent of the outermost axis of the first tensor.
 template <class Views>
 std::size_t samples_of(const Views& views) {

@@ -15,16 +15,19 @@
 #include "shardwise/core/shape.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/model/sequence_table.hpp"
+#include "shardwise/model/values.hpp"
 
 namespace shardwise::detail {
 
 /// A list of segments for each batch; empty if each sample of all of them is one sequence.
 using BatchSegments = std::span<const std::vector<Segment>>;
 
-/// The segments of batch `number`, which has this shape.
-inline SegmentsOf segments_of(BatchSegments all, std::size_t number, const Shape& batch) {
-  if (all.empty()) return {{}, batch};
-  return {all[number], batch};
+/// The segments of batch `number`, whose input is `x`.
+template <class Input>
+SegmentsOf segments_of(BatchSegments all, std::size_t number, const Input& x) {
+  const Shape first = global_shapes(x)[0];
+  if (all.empty()) return {{}, first};
+  return {all[number], first};
 }
 
 /// The number of all segments, and a hash of their rows and positions.
@@ -61,7 +64,7 @@ void require_segments(Pool& pool, BatchSegments all, const std::vector<Input>& x
                           "one if each of its samples is one sequence, or none at all"});
   for (std::size_t k = 0; k < x.size(); ++k) {
     if (all[k].empty()) continue;
-    const Shape& batch = x[k].global();
+    const Shape batch = global_shapes(x[k])[0];
     const Buffer places = pool.take_on_host(rows_of_tokens(batch) * sizeof(TokenPlace));
     try {
       find_places(all[k], batch, static_cast<TokenPlace*>(places.data()));

@@ -1,5 +1,5 @@
 #pragma once
-// The places where a pipeline cuts a Sequential into stages.
+// The places where a pipeline cuts a Sequential or a Graph into stages.
 
 #include <cstddef>
 #include <type_traits>
@@ -13,10 +13,10 @@
 
 namespace shardwise {
 
-/// A place where a pipeline cuts a Sequential: before this part, or before this block of this part,
-/// which is a Repeat.
+/// A place where a pipeline cuts a Sequential or a Graph: before this part, or before this block of
+/// this part, which is a Repeat.
 struct CutPlace {
-  std::size_t part = 0;   ///< of the Sequential, counted from 0
+  std::size_t part = 0;   ///< counted from 0
   std::size_t block = 0;  ///< of the Repeat, counted from 0
 
   friend constexpr bool operator==(const CutPlace&, const CutPlace&) = default;
@@ -55,23 +55,41 @@ consteval bool all_places(F is_good) {
   return true;
 }
 
+/// Whether only one value goes from the parts of L before a place to those behind it, besides the
+/// inputs of L.
+template <class L, CutPlace Place>
+consteval bool is_crossed_once() {
+  const bool is_inside = Place.block > 0;  // of a part whose value is made behind the place
+  const std::size_t behind = Place.part + (is_inside ? 1 : 0);
+  const std::size_t others = is_inside || Place.part == 0 ? Place.part : Place.part - 1;
+  for (std::size_t part = 0; part < others; ++part) {
+    const std::size_t slot = L::inputs + part;
+    if (L::wires.count[slot] > 0 && L::wires.last[slot].part >= behind) return false;
+  }
+  return true;
+}
+
 /// The error for a cut that L does not have.
 template <class L, class E, auto Cut>
 consteval bool must_be_cut() {
-  static_assert(ListsParts<L>, "A pipeline cuts a Sequential. Put the layers into one.");
-  constexpr bool is_chain = []<std::size_t... Is>(std::index_sequence<Is...>) {
-    return L::inputs == 1 && (... && (Is == 0 || L::wires.follows_alone(Is)));
-  }
-  (std::make_index_sequence<L::size>{});
-  static_assert(is_chain,
-                "A pipeline cuts a Sequential, in which each part reads the part before it. Put "
-                "other compositions into a Sequential as its parts.");
+  static_assert(ListsParts<L>, "A pipeline cuts a Sequential or a Graph. Put the layers into one.");
+  static_assert(L::outputs == 1,
+                "A pipeline cuts a model of one output. Concatenate the outputs, or train without "
+                "a pipeline.");
   constexpr bool is_sorted = all_places<Cut>([](std::size_t i) {
     return (i == 0 ? CutPlace{} : Cut[i == 0 ? 0 : i - 1]) < Cut[i] && Cut[i].part < L::size;
   });
   static_assert(is_sorted,
                 "The places of a cut are in the order of the layers, each after the one before, "
                 "behind the first layer and before the end of the last part.");
+  constexpr bool is_crossed_by_one = []<std::size_t... Is>(std::index_sequence<Is...>) {
+    return (... && is_crossed_once<L, Cut[Is]>());
+  }
+  (std::make_index_sequence<Cut.size()>{});
+  static_assert(is_crossed_by_one,
+                "Only one value goes from the parts before a cut to those behind it, besides the "
+                "model's inputs, which every stage may read. Cut where branches have met, or put "
+                "them into one part.");
   constexpr bool has_blocks = []<std::size_t... Is>(std::index_sequence<Is...>) {
     return all_places<Cut>([](std::size_t i) {
       return Cut[i].block == 0 ||

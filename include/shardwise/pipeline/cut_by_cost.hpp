@@ -30,13 +30,15 @@ using UncutList = GrowingList<Uncut>;
 template <std::size_t Index, class E, class L>
 constexpr void add_uncut(UncutList& list, const L& whole, std::uint64_t cost) {
   using Part = typename L::template layer_type<Index>;
-  if constexpr (static_times_of < Part >> 0) {
+  constexpr bool is_cut_inside = static_times_of < Part >> 1;
+  if constexpr (Index > 0 &&
+                (is_applied_before<L, E, Index>() || !is_crossed_once<L, CutPlace{Index}>())) {
+    list[list.size() - 1].cost += cost;
+  } else if constexpr (!is_cut_inside || !is_crossed_once<L, CutPlace{Index, 1}>()) {
+    list.add({{Index, 0}, cost});
+  } else {
     const std::size_t times = whole.template layer<Index>().times();
     for (std::size_t block = 0; block < times; ++block) list.add({{Index, block}, cost / times});
-  } else if (is_applied_before<L, E, Index>()) {
-    list[list.size() - 1].cost += cost;
-  } else {
-    list.add({{Index, 0}, cost});
   }
 }
 
@@ -89,7 +91,8 @@ constexpr GrowingList<CutPlace> balanced(const UncutList& list, std::size_t stag
 /// throws   argument_error if there are fewer places than the cut needs; errors of layers that do
 ///          not take an input of shape `in`
 template <std::size_t Stages, class L, class E = Ends<Invariant, Invariant>>
-constexpr std::array<CutPlace, Stages - 1> cut_by_cost(const Shape& in, const L& whole = L()) {
+constexpr std::array<CutPlace, Stages - 1> cut_by_cost(const shapes_t<typename E::offered>& in,
+                                                       const L& whole = L()) {
   detail::UncutList list;
   const auto counts = detail::part_counts<E>(whole, in);
   [&]<std::size_t... Is>(std::index_sequence<Is...>) {

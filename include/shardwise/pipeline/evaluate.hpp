@@ -19,7 +19,7 @@
 #include "shardwise/model/agree.hpp"
 #include "shardwise/model/host_ranks.hpp"
 #include "shardwise/model/stages.hpp"
-#include "shardwise/model/value.hpp"
+#include "shardwise/model/values.hpp"
 #include "shardwise/pipeline/batch_segments.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
 #include "shardwise/pipeline/stage_messages.hpp"
@@ -59,7 +59,8 @@ void require_targets(Stages& stages, const std::vector<typename Stages::input_vi
   stages.for_each([&]<class Stage>([[maybe_unused]] Stage& stage) {
     if constexpr (Stage::is_last)
       for (std::size_t i = 0; i < x.size(); ++i)
-        check(stage.model().layers().output_shape(stage.input_shape(x[i].global())), targets[i]);
+        check(stage.model().layers().output_shape(stage.input_shape(shapes_of_each(x[i]))),
+              targets[i]);
   });
 }
 
@@ -70,16 +71,15 @@ void evaluate_stage(Stage& stage, const std::vector<typename Stage::input_view>&
   using M = typename Stage::model_type;
   M& model = stage.model();
   StageMessages messages(stage, x.size());
-  const SegmentsOf of_batch = segments_of(segments, number, x[number].global());
-  [[maybe_unused]] Value<typename M::dtype, typename M::input_layout>
-      in{};  // its memory may be the output's
+  const SegmentsOf of_batch = segments_of(segments, number, x[number]);
+  [[maybe_unused]] ValueFromBefore<M> in{};  // its memory may be the output's
   const auto output = [&] {
     if constexpr (Stage::is_first) {
-      return model.evaluate(x[number], of_batch);
+      return model.evaluate(stage.input_of(x[number]), of_batch);
     } else {
-      in = {model.run().pool, stage.input_shape(x[number].global()), stage.place()};
+      in = {model.run().pool, stage.shape_from_before(shapes_of_each(x[number])), stage.place()};
       messages.receive(in.writable().span(), -1, number, Phase::evaluate);
-      return model.evaluate(in.view(), of_batch);
+      return model.evaluate(stage.input_of(x[number], in.view()), of_batch);
     }
   }();
   if constexpr (Stage::is_last) {

@@ -37,7 +37,8 @@ namespace detail {
 /// The message at place `Place` of `whole` for a micro-batch of shape `in`: the value there, or its
 /// gradient, which is as large.
 template <CutPlace Place, class E, class L>
-constexpr Collective message_at(const L& whole, const mesh& sizes, const Shape& in, Dtype dtype) {
+constexpr Collective message_at(const L& whole, const mesh& sizes,
+                                const shapes_t<typename E::offered>& in, Dtype dtype) {
   const Shape shape = shape_at<Place>(whole, in);
   const Collective message = split_by_samples(
       Collective{Operation::send, shape.elements(), dtype}.over(MeshAxis::pipeline), shape, sizes,
@@ -60,14 +61,14 @@ constexpr Collective message_at(const L& whole, const mesh& sizes, const Shape& 
 template <auto Cut, class E = Ends<Invariant, Invariant>, class L>
 constexpr MessagePlan plan_messages(const L& whole, const mesh& sizes,
                                     const PipelineSchedule& schedule,
-                                    std::span<const Shape> micro_batches, int rank,
-                                    Dtype dtype = Dtype::float32) {
+                                    std::span<const shapes_t<typename E::offered>> micro_batches,
+                                    int rank, Dtype dtype = Dtype::float32) {
   MessagePlan plan;
   for (const PipelineAction& action : schedule.of(rank)) {
     const StageMessage message = given_by(schedule, rank, action);
     if (!message.exists()) continue;
     const auto cut = static_cast<std::size_t>(message.is_gradient() ? message.to : message.from);
-    const Shape& in = micro_batches[static_cast<std::size_t>(message.micro_batch)];
+    const auto& in = micro_batches[static_cast<std::size_t>(message.micro_batch)];
     collectives& list = message.is_gradient() ? plan.gradients : plan.outputs;
     [&]<std::size_t... Is>(std::index_sequence<Is...>) {
       ((Is == cut ? list.add(detail::message_at<Cut[Is], E>(whole, sizes, in, dtype)) : void()),

@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of a Sequential count and cost, for pipelines.
+// What the parts of a Sequential or a Graph count and cost, for pipelines.
 
 #include <array>
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace shardwise::detail {
 
-/// Numbers of each part of a Sequential.
+/// Numbers of each part of a Sequential or a Graph.
 template <std::size_t Parts>
 struct PartCounts {
   std::array<std::uint64_t, Parts> ordinals{};  ///< layers with parameters or random numbers
@@ -61,9 +61,9 @@ struct PartCounter : WalkVisitor {
   }
 };
 
-/// The numbers of the parts of a Sequential, for an input of this shape.
+/// The numbers of the parts of a Sequential or a Graph, for inputs of these shapes.
 template <class E, class L>
-constexpr PartCounts<L::size> part_counts(const L& whole, const Shape& in) {
+constexpr PartCounts<L::size> part_counts(const L& whole, const shapes_t<typename E::offered>& in) {
   PartCounter<L::size> counter;
   walk<E, Train>(whole, in, counter);
   return counter.counts;

@@ -3,6 +3,7 @@
 // each other messages.
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -28,6 +29,23 @@ inline std::uint32_t digest(const Shape& shape) {
     hash = mixed(mixed(hash, static_cast<std::uint32_t>(dim.axis)),
                  static_cast<std::uint32_t>(dim.extent()));
   return hash;
+}
+
+/// Of several shapes.
+template <std::size_t N>
+std::uint32_t digest(const std::array<Shape, N>& shapes) {
+  std::uint32_t hash = 0;
+  for (const Shape& shape : shapes) hash = mixed(hash, digest(shape));
+  return hash;
+}
+
+/// The elements of tensors of these shapes.
+inline std::size_t elements_of(const Shape& shape) { return shape.elements(); }
+template <std::size_t N>
+std::size_t elements_of(const std::array<Shape, N>& shapes) {
+  std::size_t sum = 0;
+  for (const Shape& shape : shapes) sum += shape.elements();
+  return sum;
 }
 
 /// What a rank was given for a pipeline.

@@ -21,6 +21,7 @@
 #include "shardwise/model/model.hpp"
 #include "shardwise/model/stages.hpp"
 #include "shardwise/model/value.hpp"
+#include "shardwise/model/values.hpp"
 #include "shardwise/pipeline/cut.hpp"
 #include "shardwise/pipeline/rank.hpp"
 #include "shardwise/pipeline/stage_layers.hpp"
@@ -31,13 +32,17 @@ namespace shardwise {
 
 namespace detail {
 
+/// What the model M of a stage, which is not the first one, is given by the stage before.
+template <class M>
+using ValueFromBefore = Value<typename M::dtype, nth_layout_t<typename M::input_layout, 0>>;
+
 /// What one micro-batch under way keeps on a stage besides what is in its flight of the model M.
 template <class M>
 struct MicroBatchUnderWay {
   bool is_free = true;  ///< whether there is none
   std::size_t number = 0;
-  Value<typename M::dtype, typename M::input_layout> input{};  ///< unless it is the caller's
-  loss_gradient_t<M> gradient{};                               ///< on the last stage, of the loss
+  ValueFromBefore<M> input{};     ///< unless the stage is the first one
+  loss_gradient_t<M> gradient{};  ///< on the last stage, of the loss
   values_t<typename M::dtype, duals_t<typename M::output_layout>> dy{};  ///< in backward
 };
 
@@ -49,18 +54,35 @@ inline constexpr StageRange stage_range{
 
 template <class L, class E, auto Cut, std::size_t Stage>
 struct stage_ends {
-  template <bool IsEnd, std::size_t Number, class End>
-  static consteval auto layout() {
-    if constexpr (IsEnd) {
-      return std::type_identity<End>{};
+  using Inputs = StageInputs<L, stage_range<L, Cut, Stage>>;
+
+  template <std::size_t... Ks>
+  static consteval auto offered(std::index_sequence<Ks...>) {
+    using In = typename E::offered;
+    if constexpr (Stage == 0) {
+      return std::type_identity<ends_layout_t<nth_layout_t<In, Inputs::numbers[Ks]>...>>{};
     } else {
-      return layout_at_cut<L, E, Cut[Number]>{};
+      return std::type_identity<ends_layout_t<typename layout_at_cut<L, E, Cut[Stage - 1]>::type,
+                                              nth_layout_t<In, Inputs::numbers[Ks]>...>>{};
     }
   }
-  using offered = typename decltype(layout<Stage == 0, Stage - 1, typename E::offered>())::type;
-  using wanted = typename decltype(layout<Stage == Cut.size(), Stage, typename E::wanted>())::type;
-  using type = Ends<offered, wanted>;
+  static consteval auto wanted() {
+    if constexpr (Stage == Cut.size()) {
+      return std::type_identity<typename E::wanted>{};
+    } else {
+      return layout_at_cut<L, E, Cut[Stage]>{};
+    }
+  }
+  using type = Ends<typename decltype(offered(typename Inputs::Numbers{}))::type,
+                    typename decltype(wanted())::type>;
 };
+
+/// What the model of a stage is used for: of its inputs only the value from the stage before has a
+/// gradient.
+template <class Inputs>
+using stage_use = std::conditional_t<
+    Inputs::is_first, Train,
+    std::conditional_t<Inputs::count == 1, TrainWithInputGradient, TrainWithGradientOf<0>>>;
 
 }  // namespace detail
 
@@ -70,6 +92,7 @@ struct stage_ends {
 template <class Architecture, class Ctx, auto Cut, class E, std::size_t Stage>
 class PipelineStage {
   static constexpr detail::StageRange range = detail::stage_range<Architecture, Cut, Stage>;
+  using Inputs = detail::StageInputs<Architecture, range>;
   using Ranks = typename Ctx::communicator;
 
  public:
@@ -83,14 +106,17 @@ class PipelineStage {
   /// The model of the stage.
   using model_type =
       Model<layers, Ctx, typename detail::stage_ends<Architecture, E, Cut, Stage>::type,
-            std::conditional_t<is_first, Train, TrainWithInputGradient>>;
-  /// The model's input, a view on every stage; other stages than the first read its shape only.
+            detail::stage_use<Inputs>>;
+  /// The input of the whole model, a view or a std::tuple of several, on every stage; a stage reads
+  /// the elements of those that its own layers read, and of others the shape only.
   using input_view = input_views_t<Architecture, typename Ctx::dtype,
                                    detail::layout_at_end_t<Ranks, typename E::offered>>;
+  /// Its shape, or an array of several.
+  using input_shapes = shapes_t<typename E::offered>;
 
   /// A collective of all ranks of the mesh; each makes its own stages.
   PipelineStage(const Architecture& whole, detail::PipelineRank<Ranks>& rank, Seed seed,
-                const Shape& in)
+                const input_shapes& in)
       : whole_(whole),
         rank_(rank),
         sharing_(sharing_for(whole, in, rank.all_ranks().place())),
@@ -119,8 +145,37 @@ class PipelineStage {
   auto& line() { return rank_.line(); }
   /// The place of the rank in views of this stage.
   const MeshPlace& place() const { return rank_.ranks().place(); }
-  /// The shape of the stage's input for a batch of this shape.
-  Shape input_shape(const Shape& in) const { return detail::shape_at<range.begin>(whole_, in); }
+  /// The shape of the input of the stage's model for a batch of this shape; an array if it has
+  /// several inputs: of the value from the stage before, and then of the inputs that it reads.
+  auto input_shape(const input_shapes& in) const {
+    const auto all = detail::slots_from<Architecture::inputs>(in);
+    if constexpr (is_first) {
+      return in_order(
+          all, [] { return std::tuple{}; }, typename Inputs::Numbers{});
+    } else {
+      return in_order(
+          all, [&] { return std::tuple{shape_from_before(in)}; }, typename Inputs::Numbers{});
+    }
+  }
+  /// The shape of the value that the stage before gives for a batch of this shape.
+  Shape shape_from_before(const input_shapes& in) const requires(!is_first) {
+    return detail::shape_at<range.begin>(whole_, in);
+  }
+  /// The input of the stage's model: of a batch x, and on others than the first stage of `before`,
+  /// a view of the value from the stage before.
+  typename model_type::input_view input_of(const input_view& x) const requires(is_first) {
+    return detail::with_tensors(x, [&](const auto&... each) {
+      return in_order(
+          std::tie(each...), [] { return std::tuple{}; }, typename Inputs::Numbers{});
+    });
+  }
+  template <class View>
+  typename model_type::input_view input_of(const input_view& x, const View& before) const {
+    return detail::with_tensors(x, [&](const auto&... each) {
+      return in_order(
+          std::tie(each...), [&] { return std::tuple{before}; }, typename Inputs::Numbers{});
+    });
+  }
 
   ///@{
   /// For `train_pipeline_step`: what it keeps from step to step.
@@ -130,13 +185,27 @@ class PipelineStage {
   ///@}
 
  private:
-  static detail::StageSharing sharing_for(const Architecture& whole, const Shape& in,
+  static detail::StageSharing sharing_for(const Architecture& whole, const input_shapes& in,
                                           const MeshPlace& place) {
     return detail::stage_sharing<E>(whole, in, Cut, Stage, place[MeshAxis::tensor]);
   }
 
+  /// What first() gives, and then those of `all` that the stage reads; one by itself, and several
+  /// as a std::tuple or, of shapes, as a std::array.
+  template <class All, class First, std::size_t... Ks>
+  static auto in_order(const All& all, First first, std::index_sequence<Ks...>) {
+    auto each = std::tuple_cat(first(), std::tuple{std::get<Inputs::numbers[Ks]>(all)...});
+    if constexpr (Inputs::count == 1) {
+      return std::get<0>(each);
+    } else if constexpr (std::same_as<std::tuple_element_t<0, decltype(each)>, Shape>) {
+      return std::apply([](const auto&... one) { return std::array{one...}; }, each);
+    } else {
+      return each;
+    }
+  }
+
   /// Looks at all layers of the whole.
-  static layers layers_for(const Architecture& whole, const Shape& in,
+  static layers layers_for(const Architecture& whole, const input_shapes& in,
                            const std::vector<SharedByStages>& shared) {
     try {
       return layers(whole, detail::ordinals_before<range.begin, E>(whole, in), shared);
@@ -170,12 +239,13 @@ class PipelineChunks : detail::OfStage<Stages, Stages>... {
   using First = std::tuple_element_t<0, std::tuple<Stages...>>;
 
  public:
-  /// The model's input, a view on every rank; ranks other than the first read its shape only.
+  /// The input of the whole model, as of a PipelineStage.
   using input_view = typename First::input_view;
 
   /// A collective of all ranks of the mesh; each makes its own stages.
   template <class Architecture, class Rank>
-  PipelineChunks(const Architecture& whole, Rank& rank, Seed seed, const Shape& in)
+  PipelineChunks(const Architecture& whole, Rank& rank, Seed seed,
+                 const typename First::input_shapes& in)
       : detail::OfStage<Stages, Stages>{Stages(whole, rank, seed, in)}... {}
 
   /// One of its stages.
@@ -228,9 +298,10 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 
 }  // namespace detail
 
-/// Cuts the Sequential `whole` into stages at the places of `Cut`, a std::array of CutPlace in the
-/// order of the layers, makes the stage of this rank, and calls f(stage). A rank constructs only
-/// the layers of its stage. Every rank calls it, with equal arguments:
+/// Cuts `whole`, a Sequential or a Graph of one output, into stages at the places of `Cut`, a
+/// std::array of CutPlace in the order of the layers, makes the stage of this rank, and calls
+/// f(stage). A rank constructs only the layers of its stage. Every rank calls it, with equal
+/// arguments:
 ///
 ///     constexpr std::array cut{CutPlace{1, 12}};  // before block 12 of part 1, a Repeat
 ///     on_pipeline_stage<Ctx, cut>(Gpt{}, ranks, Seed{1}, shape, [&](auto& stage) {
@@ -240,10 +311,12 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 ///     });
 ///
 /// `Ctx` names MeshRanks, `E` the layouts at the two ends of the whole model. `in` is the shape of
-/// its input, with any batch. Between two stages a value has the layout in which the layer in front
-/// of the cut gives it, but is never a summand, forward or backward. All stages are in the program
-/// of every rank; layers of one type with the same layouts are compiled once for all of them.
-/// Each of several stages whose layers use the parameters of one owner, see `Owns`, has these
+/// its input, with any batch, or an array of several. Of a Graph one value goes from the parts
+/// before a cut to those behind it, besides its inputs: each stage may read these, of which its
+/// ranks then have the elements. Between two stages a value has the layout in which the layer in
+/// front of the cut gives it, but is never a summand, forward or backward. All stages are in the
+/// program of every rank; layers of one type with the same layouts are compiled once for all of
+/// them. Each of several stages whose layers use the parameters of one owner, see `Owns`, has these
 /// parameters under the owner's name, with the same numbers. Their gradients are summed over these
 /// stages once a step.
 ///
@@ -270,7 +343,7 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, std::size_t Chunks = 1,
           class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
-                       const Shape& in, F&& f, Keep keep = Keep::whole) {
+                       const shapes_t<typename E::offered>& in, F&& f, Keep keep = Keep::whole) {
   static_assert(std::same_as<E, detail::ends_along_tensor_t<E>>,
                 "the stages of a pipeline take no CutOverContext: name plain layouts in the Ends, "
                 "and give the ranks along `context` to another axis if the model takes images.");
@@ -287,7 +360,8 @@ void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ra
   if (size == 1 && Chunks > 1)
     throw argument_error("pipeline: one rank has all stages; give it a Model of all layers");
   detail::require_agreed(
-      gathered(ranks, detail::GivenPipeline{seed.value, static_cast<std::uint32_t>(in.elements()),
+      gathered(ranks, detail::GivenPipeline{seed.value,
+                                            static_cast<std::uint32_t>(detail::elements_of(in)),
                                             detail::digest(in), keep}),
       "seed, shape and Keep of the pipeline");
   detail::PipelineRank rank(ranks, Chunks, keep);

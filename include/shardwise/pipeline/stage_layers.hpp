@@ -17,8 +17,11 @@
 #include "shardwise/core/sentence.hpp"
 #include "shardwise/core/shape.hpp"
 #include "shardwise/layers/stream.hpp"
+#include "shardwise/layout/layouts.hpp"
 #include "shardwise/model/composition.hpp"
+#include "shardwise/model/extents.hpp"
 #include "shardwise/model/kinds.hpp"
+#include "shardwise/model/part.hpp"
 #include "shardwise/model/repeat.hpp"
 #include "shardwise/model/shared_parameters.hpp"
 #include "shardwise/model/wiring.hpp"
@@ -38,7 +41,7 @@ class BlocksOfRepeat : public Repeat<Count, Block> {
   constexpr explicit BlocksOfRepeat(const Block& block) : Repeat<Count, Block>(block) {}
 };
 
-/// The parts of a Sequential between two places.
+/// The parts of a Sequential or a Graph between two places.
 struct StageRange {
   CutPlace begin{};
   CutPlace end{};
@@ -67,11 +70,77 @@ struct PartOfStage {
   using type = decltype(of(std::declval<const L&>()));
 };
 
+/// Whether a part of L reads a slot, of so many parts from `First` on.
+template <class L, std::size_t First, std::size_t Slot, std::size_t... Is>
+consteval bool is_read_from(std::index_sequence<Is...>) {
+  return (... || reads<L, First + Is, Slot>());
+}
+
+/// The inputs of a stage of L: if it is not the first one, the value at the place where it begins,
+/// and then those inputs of L that its parts read.
+template <class L, StageRange Range>
+struct StageInputs {
+  static constexpr bool is_first = Range.begin == CutPlace{};
+  static constexpr bool begins_inside = Range.begin.block > 0;  ///< of a Repeat
+
+  template <std::size_t... Ks>
+  static consteval std::array<bool, L::inputs> inputs_read(std::index_sequence<Ks...>) {
+    constexpr std::size_t skipped = begins_inside ? 1 : 0;
+    return {is_read_from<L, Range.begin.part + skipped, Ks>(
+        std::make_index_sequence<Range.parts() - skipped>{})...};
+  }
+  /// Whether its parts read each input of L.
+  static constexpr std::array<bool, L::inputs> read =
+      inputs_read(std::make_index_sequence<L::inputs>{});
+
+  /// Those that they read before this one.
+  static constexpr std::size_t read_before(std::size_t input) {
+    std::size_t number = 0;
+    for (std::size_t k = 0; k < input; ++k)
+      if (read[k]) ++number;
+    return number;
+  }
+  static constexpr std::size_t given = read_before(L::inputs);  ///< inputs of L
+  static constexpr std::size_t count = given + (is_first ? 0 : 1);
+
+  /// Their numbers in L.
+  static constexpr std::array<std::size_t, given> numbers = [] {
+    std::array<std::size_t, given> list{};
+    for (std::size_t k = 0; k < L::inputs; ++k)
+      if (read[k]) list[read_before(k)] = k;
+    return list;
+  }();
+  using Numbers = std::make_index_sequence<given>;  ///< of these
+
+  /// The slot in the stage of what part `part` of L reads from this slot of L.
+  static constexpr std::size_t slot(std::size_t part, std::size_t of_whole) {
+    if (begins_inside && part == Range.begin.part) return 0;
+    if (of_whole < L::inputs) return count - given + read_before(of_whole);
+    const std::size_t writer = of_whole - L::inputs;
+    return writer < Range.begin.part ? 0 : count + writer - Range.begin.part;
+  }
+};
+
+/// Part Index of a stage with its slots there.
+template <class L, StageRange Range, std::size_t Index, class Operands>
+struct part_at;
+template <class L, StageRange Range, std::size_t Index, std::size_t... Js>
+struct part_at<L, Range, Index, std::index_sequence<Js...>> {
+  using Part = PartOfStage<L, Range, Index>;
+  using type =
+      At<typename Part::type, StageInputs<L, Range>::slot(
+                                  Part::number, L::template part_type<Part::number>::slots[Js])...>;
+};
+
 template <class L, StageRange Range, class Indices>
 struct stage_parts;
 template <class L, StageRange Range, std::size_t... Is>
 struct stage_parts<L, Range, std::index_sequence<Is...>> {
-  using type = Composition<At<typename PartOfStage<L, Range, Is>::type, Is>...>;
+  using type =
+      Graph<StageInputs<L, Range>::count,
+            typename part_at<L, Range, Is,
+                             std::make_index_sequence<
+                                 L::template part_type<Range.begin.part + Is>::arity>>::type...>;
 };
 template <class L, StageRange Range>
 using stage_parts_t = typename stage_parts<L, Range, std::make_index_sequence<Range.parts()>>::type;
@@ -106,10 +175,10 @@ class StageLayers : public stage_parts_t<L, Range> {
   std::vector<SharedByStages> shared_;
 };
 
-/// The number of layers with parameters or random numbers before a place of `whole`, for an input
-/// of this shape.
+/// The number of layers with parameters or random numbers before a place of `whole`, for inputs of
+/// these shapes.
 template <CutPlace Place, class E, class L>
-constexpr std::uint64_t ordinals_before(const L& whole, const Shape& in) {
+constexpr std::uint64_t ordinals_before(const L& whole, const shapes_t<typename E::offered>& in) {
   const PartCounts<L::size> counts = part_counts<E>(whole, in);
   std::uint64_t ordinals = 0;
   for (std::size_t part = 0; part < Place.part; ++part) ordinals += counts.ordinals[part];
@@ -119,25 +188,34 @@ constexpr std::uint64_t ordinals_before(const L& whole, const Shape& in) {
   return ordinals;
 }
 
-/// The shape of what part Number of `whole` gives for an input of this shape.
+/// The shape of what part Number of `whole` gives, for the shapes in the slots before it.
 /// throws   as the part, with its place
 template <std::size_t Number, class L>
-constexpr Shape shape_behind(const L& whole, const Shape& in) {
+constexpr Shape shape_behind(const L& whole, const std::array<Shape, L::slot_count>& slots) {
   using Part = typename L::template layer_type<Number>;
   try {
-    return whole.template layer<Number>().output_shape(in);
+    return part_shape<typename L::template part_type<Number>>(whole.template layer<Number>(),
+                                                              slots);
   } catch (error& e) {
     e.add_place(sentence({Number, ": ", name_of<Part>()}), IsComposition<Part> ? " / " : ": ");
     throw;
   }
 }
 
-/// The shape of the value at a place of `whole`, for inputs of this shape. Blocks keep the shape.
+/// The shape of the value at a place of `whole` where it is cut, for inputs of these shapes. Blocks
+/// keep the shape.
 template <CutPlace Place, class L>
-constexpr Shape shape_at(const L& whole, Shape in) {
-  [&]<std::size_t... Is>(std::index_sequence<Is...>) { ((in = shape_behind<Is>(whole, in)), ...); }
+constexpr Shape shape_at(const L& whole, const shapes_of<L::inputs>& in) {
+  auto slots = slots_from<L::slot_count>(in);
+  [&]<std::size_t... Is>(std::index_sequence<Is...>) {
+    ((slots[L::inputs + Is] = shape_behind<Is>(whole, slots)), ...);
+  }
   (std::make_index_sequence<Place.part>{});
-  return in;
+  if constexpr (Place.block > 0) {
+    return slots[first_slot<L, Place.part>];
+  } else {
+    return slots[L::inputs + Place.part - 1];
+  }
 }
 
 /// The layout of the value at a place of L between the ends E: that in which the part in front of
@@ -151,8 +229,9 @@ consteval auto stream_at_cut() {
     return std::type_identity<
         input_layout_at_t<Blocks, typename L::template ends_of<Place.part, Offered, Wanted>>>{};
   } else {
-    using Given = typename L::template slot_layout<Place.part, Offered, Wanted>;
-    return std::type_identity<stream_t<Given, slot_wanted_t<L, Wanted, Place.part>>>{};
+    constexpr std::size_t slot = L::inputs + Place.part - 1;
+    using Given = typename L::template slot_layout<slot, Offered, Wanted>;
+    return std::type_identity<stream_t<Given, slot_wanted_t<L, Wanted, slot>>>{};
   }
 }
 template <class L, class E, CutPlace Place>

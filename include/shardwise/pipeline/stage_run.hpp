@@ -11,7 +11,7 @@
 
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
-#include "shardwise/model/value.hpp"
+#include "shardwise/model/values.hpp"
 #include "shardwise/pipeline/batch_segments.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/stage.hpp"
@@ -27,7 +27,6 @@ template <class Stage, class Rule, class Inputs>
 class StageRun {
   using M = typename Stage::model_type;
   using T = typename M::dtype;
-  using Input = typename M::input_layout;
   using OutputGradient = duals_t<typename M::output_layout>;
 
  public:
@@ -64,7 +63,7 @@ class StageRun {
     flight.is_free = false;
     step_.set_batch(samples_of(inputs_.x[batch]));
     const auto y = model().forward(Flight{number}, input(flight),
-                                   segments_of(inputs_.segments, batch, inputs_.x[batch].global()));
+                                   segments_of(inputs_.segments, batch, inputs_.x[batch]));
     if constexpr (Stage::is_last) {
       auto& run = model().run();
       const auto here = in_phase<Phase::loss>(run);
@@ -81,14 +80,14 @@ class StageRun {
   }
 
   typename M::input_view input(UnderWay& flight) {
+    const auto& x = inputs_.x[flight.number];
     if constexpr (Stage::is_first) {
-      return inputs_.x[flight.number];
+      return stage_.input_of(x);
     } else {
-      flight.input =
-          Value<T, Input>(model().run().pool, stage_.input_shape(inputs_.x[flight.number].global()),
-                          stage_.place());
+      flight.input = {model().run().pool, stage_.shape_from_before(shapes_of_each(x)),
+                      stage_.place()};
       messages_.receive(flight.input.writable().span(), -1, flight.number, Phase::forward);
-      return flight.input.view();
+      return stage_.input_of(x, flight.input.view());
     }
   }
 
@@ -109,9 +108,9 @@ class StageRun {
     if constexpr (Stage::is_last) {
       flight.dy = scaled<T>(model().run(), std::move(flight.gradient), inputs_.options.scale());
     } else {
-      const Shape& x = inputs_.x[flight.number].global();
-      flight.dy = Value<T, OutputGradient>(
-          model().run().pool, model().layers().output_shape(stage_.input_shape(x)), stage_.place());
+      const Shape y = model().layers().output_shape(
+          stage_.input_shape(shapes_of_each(inputs_.x[flight.number])));
+      flight.dy = Value<T, OutputGradient>(model().run().pool, y, stage_.place());
       messages_.receive(flight.dy.writable().span(), 1, flight.number, Phase::backward);
     }
   }
@@ -125,7 +124,8 @@ class StageRun {
     if constexpr (Stage::is_first) {
       go();
     } else {
-      messages_.send(go().span(), -1, flights_[number].number, Phase::backward);
+      const auto dx = with_tensors(go(), [](const auto& before, const auto&...) { return before; });
+      messages_.send(dx.span(), -1, flights_[number].number, Phase::backward);
     }
   }
 

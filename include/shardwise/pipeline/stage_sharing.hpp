@@ -121,7 +121,8 @@ struct SharingFinder : WalkVisitor {
 /// What stage `number` of `whole`, which is cut at these places, shares with other stages.
 /// throws   as SharingFinder::of_stage
 template <class E, class L>
-StageSharing stage_sharing([[maybe_unused]] const L& whole, [[maybe_unused]] const Shape& in,
+StageSharing stage_sharing([[maybe_unused]] const L& whole,
+                           [[maybe_unused]] const shapes_t<typename E::offered>& in,
                            [[maybe_unused]] std::span<const CutPlace> cut,
                            [[maybe_unused]] std::size_t number,
                            [[maybe_unused]] Place along_tensor) {

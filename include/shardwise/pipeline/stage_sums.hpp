@@ -59,9 +59,9 @@ inline void add_settling_over_stages(collectives& list, const GrowingList<std::s
 /// shape `in` on a mesh of these sizes. `keep` is that of the optimizer, `sending` that of the
 /// models of the stages. What a stage sums by itself is in its `plan_step`.
 template <auto Cut, class E = Ends<Invariant, Invariant>, class L>
-StageSums plan_stage_sums(const L& whole, const Shape& in, const mesh& sizes,
-                          const StepOptions& options = {}, Keep keep = Keep::whole,
-                          const Sending& sending = {}) {
+StageSums plan_stage_sums(const L& whole, const shapes_t<typename E::offered>& in,
+                          const mesh& sizes, const StepOptions& options = {},
+                          Keep keep = Keep::whole, const Sending& sending = {}) {
   StageSums sums;
   const auto number = [](std::size_t count, Dtype dtype) {
     return all_reduce(count, dtype).over(MeshAxis::pipeline);

@@ -12,7 +12,7 @@
 #include "shardwise/comm/mark.hpp"
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/sentence.hpp"
-#include "shardwise/model/value.hpp"
+#include "shardwise/model/values.hpp"
 #include "shardwise/pipeline/batch_segments.hpp"
 #include "shardwise/pipeline/schedule.hpp"
 #include "shardwise/pipeline/schedule_run.hpp"
@@ -69,7 +69,7 @@ struct GivenPipelineStep {
 template <class Input>
 std::uint32_t digest(const std::vector<Input>& x) {
   std::uint32_t hash = 0;
-  for (const Input& one : x) hash = mixed(hash, digest(one.global()));
+  for (const Input& one : x) hash = mixed(hash, digest(shapes_of_each(one)));
   return hash;
 }
 
@@ -167,7 +167,7 @@ void require_step(Stage& stage, const PipelineSchedule& schedule, const Inputs& 
       throw argument_error({"pipeline: micro-batch ", k, " has no samples; leave it out"});
     if constexpr (Stage::is_last)
       require_target(inputs.loss,
-                     stage.model().layers().output_shape(stage.input_shape(x[k].global())),
+                     stage.model().layers().output_shape(stage.input_shape(shapes_of_each(x[k]))),
                      inputs.targets[k]);
   }
 }

@@ -1,0 +1,198 @@
+// A model of several inputs in stages trains, evaluates and is saved as on one rank: later stages
+// read inputs, too, such as token ids and records.
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "ranks/model_mesh.hpp"
+#include "shardwise/checkpoint/weights.hpp"
+#include "shardwise/pipeline/cut_by_cost.hpp"
+#include "shardwise/pipeline/evaluate.hpp"
+#include "shardwise/pipeline/known_schedules.hpp"
+#include "shardwise/pipeline/message_plan.hpp"
+#include "shardwise/pipeline/stage.hpp"
+#include "shardwise/pipeline/step.hpp"
+#include "support/error_of.hpp"
+#include "support/file_tensors.hpp"
+#include "support/largest_difference.hpp"
+#include "support/messages.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace shardwise;
+using testing::contains;
+using testing::error_of;
+using testing::largest_difference;
+using namespace testing::on_meshes;
+
+namespace {
+
+using Ctx = Context<double, Reference, MeshRanks<ThreadCommunicator>>;
+using E = Ends<Layouts<Invariant, Invariant, Invariant>, Invariant>;
+
+struct Block : Residual<Sequential<LayerNorm<6>, ColumnParallelLinear<6, 7>, Gelu, Dropout<1, 4>,
+                                   RowParallelLinear<7, 6>>> {};
+// begin: graph
+struct Seer : Graph<3,                       // ids, image, record
+                    At<Embedding<5, 6>, 0>,  // gives slot 3
+                    At<Sequential<Conv2d<split::output, 1, 2, kernel(2)>, Relu,  //
+                                  Flatten, RowParallelLinear<18, 6>>,
+                       1>,
+                    At<Sum, 3, 4>, At<Repeat<2, Block>, 5>,  // gives slot 6
+                    At<Linear<split::none, 3, 4>, 2>,        // reads the record
+                    At<Embedding<5, 2>, 0>,                  // reads the ids again
+                    At<Concat<Axis::feature>, 6, 7, 8>,      //
+                    At<Linear<split::output, 12, 5>, 9>> {};
+constexpr std::array cut{CutPlace{3, 1}};  // behind the first block; the last stage reads records
+// end: graph
+constexpr std::array in_four{CutPlace{3}, CutPlace{3, 1}, CutPlace{4}};
+
+constexpr std::array<Shape, 3> shapes_of(std::size_t samples) {
+  return {Shape{{Axis::batch, samples}},
+          Shape{{Axis::batch, samples}, {Axis::channel, 1}, {Axis::height, 4}, {Axis::width, 4}},
+          Shape{{Axis::batch, samples}, {Axis::feature, 3}}};
+}
+
+// All places that one value crosses.
+static_assert(cut_by_cost<6, Seer, E>(shapes_of(1)) ==
+              std::array{CutPlace{1}, CutPlace{3}, CutPlace{3, 1}, CutPlace{4}, CutPlace{7}});
+constexpr std::array two{shapes_of(2), shapes_of(1)};
+static_assert(plan_messages<in_four, E>(Seer{}, {.pipeline = 4}, gpipe(4, 2), two, 1)
+                  .bytes_sent({.pipeline = 4}) == 2 * 4 * 3 * 6);
+
+/// Batches whose samples follow each other. On ranks without the first stage images are NaN.
+struct Batches {
+  Batches(const std::vector<std::size_t>& sizes, const MeshPlace& place, bool has_images) {
+    std::size_t first = 0;
+    for (const std::size_t size : sizes) {
+      const auto shapes = shapes_of(size);
+      const auto number = [=](std::int64_t of, std::size_t each) {
+        return [=](std::size_t i) {
+          return witness::made(of, static_cast<std::int64_t>(first * each + i));
+        };
+      };
+      const auto id = [=](std::size_t i) {
+        return static_cast<std::int32_t>((first + i) * (first + i) % 5);
+      };
+      const auto none = [](std::size_t) { return std::numeric_limits<double>::quiet_NaN(); };
+      ids.push_back(filled<std::int32_t, Whole>(shapes[0], place, id));
+      images.push_back(has_images ? filled<double, Whole>(shapes[1], place, number(3, 16))
+                                  : filled<double, Whole>(shapes[1], place, none));
+      records.push_back(filled<double, Whole>(shapes[2], place, number(4, 3)));
+      classes.push_back(labels(size, static_cast<std::int64_t>(first), place));
+      inputs.emplace_back(std::as_const(ids.back()).view(), std::as_const(images.back()).view(),
+                          std::as_const(records.back()).view());
+      targets.push_back(std::as_const(classes.back()).view());
+      first += size;
+    }
+  }
+
+  std::deque<Tensor<std::int32_t, Whole>> ids{};
+  std::deque<Tensor<double, Whole>> images{}, records{};
+  std::deque<Tensor<std::int32_t, Invariant>> classes{};
+  std::vector<std::tuple<View<const std::int32_t, Whole>, View<const double, Whole>,
+                         View<const double, Whole>>>
+      inputs{};
+  std::vector<View<const std::int32_t, Invariant>> targets{};
+};
+
+constexpr Sgd rule{.learning_rate = 0.1, .momentum = 0.9};
+constexpr StepOptions clipped{.clip_norm = 0.3};
+
+struct Result {
+  std::vector<double> losses{};  // of two steps, and in evaluation
+  std::map<std::string, std::vector<double>> parameters{};
+};
+
+template <class M>
+void collect(M& model, Result& result) {
+  std::vector<std::string> names;
+  model.visit_parameters([&](auto& p) { names.push_back(p.name); });
+  for (const std::string& name : names) {
+    const auto whole = model.gather(name);
+    result.parameters[name].assign(whole.data(), whole.data() + whole.size());
+  }
+}
+
+/// Saves its weights at first.
+Result on_one_rank(const std::filesystem::path& file) {
+  Result result;
+  run_mesh({}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    Model<Seer, Ctx, E> model(Seer{}, ranks, Seed{5}, shapes_of(7));
+    save_weights(file, model);
+    Optimizer optimizer(model, rule);
+    const Batches all({7}, ranks.place(), true);
+    for (int step = 0; step < 2; ++step)
+      result.losses.push_back(
+          train_step(model, all.inputs[0], all.targets[0], CrossEntropy{}, optimizer, clipped));
+    result.losses.push_back(evaluate_loss(model, all.inputs[0], all.targets[0], CrossEntropy{}));
+    collect(model, result);
+  });
+  return result;
+}
+
+/// Does the same with a stage, or with the stages of a rank.
+template <class Stages, class Optimizers>
+void check(Stages& stages, Optimizers& optimizer, const PipelineSchedule& schedule,
+           const Result& one) {
+  const Place here = stages.all_ranks().place()[MeshAxis::pipeline];
+  Batches batches({2, 1, 3, 1}, stages.place(), here.rank == 0);
+  Result many;
+  for (int step = 0; step < 2; ++step)
+    many.losses.push_back(train_pipeline_step(stages, schedule, batches.inputs, batches.targets,
+                                              CrossEntropy{}, optimizer, clipped));
+  many.losses.push_back(
+      evaluate_pipeline_loss(stages, batches.inputs, batches.targets, CrossEntropy{}));
+  stages.for_each([&](auto& stage) { collect(stage.model(), many); });
+  CHECK(largest_difference(many.losses, one.losses) < 1e-13);
+  for (const auto& one_of : many.parameters) {
+    INFO(one_of.first);
+    CHECK(largest_difference(one_of.second, one.parameters.at(one_of.first)) < 1e-13);
+  }
+  if (here.rank == 1) std::get<2>(batches.inputs[1]) = std::get<2>(batches.inputs[0]);
+  CHECK(contains(error_of([&] { evaluate_pipeline(stages, batches.inputs, [](auto...) {}); }),
+                 "ranks disagree on what a pipeline evaluates"));
+}
+
+}  // namespace
+
+TEST_CASE("stages that read inputs train, evaluate and are saved as one rank") {
+  const testing::TemporaryFolder folder("shardwise_pipeline_inputs");
+  const auto file = folder.path() / "one.safetensors";
+  const auto of_stages = folder.path() / "stages.safetensors";
+  const Result one = on_one_rank(file);
+  const auto saved = testing::bytes_of(file);
+  for (const mesh& sizes : {mesh{.pipeline = 2}, mesh{.pipeline = 2, .data = 2, .tensor = 2}}) {
+    CAPTURE(to_string(sizes));
+    for (const PipelineSchedule& schedule : {one_f_one_b(2, 4), zero_bubble_h1(2, 4)})
+      run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
+        on_pipeline_stage<Ctx, cut, E>(Seer{}, ranks, Seed{5}, shapes_of(1), [&](auto& stage) {
+          Optimizer optimizer(stage.model(), rule, Keep::state_over_data);
+          save_weights(of_stages, stage.model());
+          check(stage, optimizer, schedule, one);
+        });
+      });
+    CHECK((saved == testing::bytes_of(of_stages)));
+    run_mesh(sizes, [&](MeshRanks<ThreadCommunicator>& ranks) {
+      on_pipeline_stage<Ctx, in_four, E, 2>(
+          Seer{}, ranks, Seed{5}, shapes_of(1), [&](auto& chunks) {
+            PipelineOptimizer optimizer(chunks, rule);
+            save_weights(of_stages, chunks);
+            check(chunks, optimizer, interleaved_one_f_one_b(2, 4, 2), one);
+          });
+    });
+    CHECK((saved == testing::bytes_of(of_stages)));
+  }
+}
