@@ -37,11 +37,11 @@
 #include "shardwise/pipeline/stage.hpp"
 #include "shardwise/pipeline/stage_sums.hpp"
 #include "shardwise/pipeline/step.hpp"
+#include "shardwise/train/overlapped_sums.hpp"
 #include "support/count_allocations.hpp"
 #include "support/error_of.hpp"
 #include "support/file_tensors.hpp"
 #include "support/messages.hpp"
-#include "support/no_sums.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace shardwise;
@@ -125,6 +125,52 @@ Result on_one_rank(std::size_t samples, std::optional<double> norm = {}) {
       result.losses.push_back(train_step(model, batch.inputs[0], batch.targets[0], CrossEntropy{},
                                          optimizer, {.clip_norm = norm}));
     collect(model, result.parameters);
+  });
+  return result;
+}
+
+/// OverlappedSums of a model, and how often a step begins and ends them.
+template <class M>
+struct WatchedSums final : SumsMeanwhile {
+  explicit WatchedSums(M& of) : model(of), sums(of) {}
+
+  void begin(detail::Shares& shares) override {
+    ++begun;
+    sums.begin(shares);
+  }
+  void written(std::span<const ParameterSlot>) override {}
+  void end() override {
+    ++ended;
+    sums.end();
+    is_summed = is_summed && model.run().gradients != GradientState::summands;
+  }
+  void discard() noexcept override { sums.discard(); }
+  bool is_of(const void* run) const override { return sums.is_of(run); }
+
+  M& model;
+  OverlappedSums<M> sums;
+  int begun = 0, ended = 0;
+  bool is_summed = true;  // after each step
+};
+
+/// Parameters of this rank after steps whose sums begin in backward, or do not.
+template <auto Cut, class Layers>
+Parameters train_summing(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& schedule,
+                         const std::vector<std::size_t>& sizes, Keep keep, bool in_backward) {
+  Parameters result;
+  on_pipeline_stage<Ctx, Cut>(Layers{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
+    auto& model = stage.model();
+    model.set_bucket_bytes(100);
+    Optimizer optimizer(model, rule, keep);
+    WatchedSums sums(model);
+    const MicroBatches batches(sizes, stage.place());
+    for (int step = 0; step < steps; ++step)
+      train_pipeline_step(stage, schedule, batches.inputs, batches.targets, CrossEntropy{},
+                          optimizer, {.clip_norm = 0.25, .overlap = in_backward ? &sums : nullptr});
+    CHECK(sums.begun == (in_backward ? steps : 0));
+    CHECK(sums.ended == sums.begun);
+    CHECK(sums.is_summed);
+    collect(model, result);
   });
   return result;
 }
@@ -594,6 +640,17 @@ TEST_CASE("the first stage evaluates few batches more than the last one") {
   });
 }
 
+TEST_CASE("stages that sum in their last backward train with the bits of others") {
+  for (const PipelineSchedule& schedule : {one_f_one_b(4, 3), zero_bubble_h1(4, 3)})
+    for (const Keep keep : {Keep::whole, Keep::state_over_data})
+      run_mesh({.pipeline = 4, .data = 2, .tensor = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+        const auto train_so = [&](bool in_backward) {
+          return train_summing<in_tied, Tied>(ranks, schedule, {3, 1, 4}, keep, in_backward);
+        };
+        CHECK(train_so(true) == train_so(false));
+      });
+}
+
 TEST_CASE("a pipeline has the bits of a Step with the same batches and segments, in bf16") {
   check_bits_of_steps<Text, in_text, bf16>(
       rule,
@@ -830,9 +887,11 @@ TEST_CASE("a step that one rank refuses is begun by none") {
     if (is_last) batches.targets.push_back(whole[0]);
     CHECK(contains(error_of(step), is_last ? "shape_error: " : "collective_error: rank 2: "));
     batches.targets = whole;
-    testing::NoSums sums;
+    std::remove_cvref_t<decltype(stage.model())> other_model(
+        stage.model().layers(), stage.of_rank().ranks(), Seed{5}, stage.input_shape(shape_of(1)));
+    OverlappedSums sums(other_model);
     options.overlap = &sums;
-    CHECK(contains(error_of(step), "pipeline: the schedule decides when a stage goes backward"));
+    CHECK(contains(error_of(step), "its option overlap is of another model"));
     options.overlap = nullptr;
     Step other(optimizer, 8);
     CHECK(contains(error_of(step), "another step of this model is under way"));
@@ -899,6 +958,25 @@ TEST_CASE("gradients that overflow in some stages make all stages skip the step"
     on_two_stages<apart>(Small{}, ranks, Seed{5}, [&](auto& chunks) {
       PipelineOptimizer optimizer(chunks, rule, Keep::state_over_data);
       check(chunks, optimizer, interleaved_one_f_one_b(2, 2, 2));
+    });
+  });
+}
+
+TEST_CASE("sums in backward are refused where a rank has several stages") {
+  run_mesh({.pipeline = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) {
+    on_two_stages<apart>(Small{}, ranks, Seed{5}, [&](auto& chunks) {
+      PipelineOptimizer optimizer(chunks, rule);
+      const MicroBatches batches({3, 4}, chunks.place());
+      chunks.for_each([&](auto& stage) {
+        OverlappedSums sums(stage.model());
+        CHECK(contains(error_of([&] {
+                         train_pipeline_step(chunks, interleaved_one_f_one_b(2, 2, 2),
+                                             batches.inputs, batches.targets, CrossEntropy{},
+                                             optimizer, {.overlap = &sums});
+                       }),
+                       "pipeline: the option overlap sums the gradients of one model, and each "
+                       "rank has several stages"));
+      });
     });
   });
 }

@@ -10,7 +10,7 @@ namespace testing {
 
 /// Sums nothing, and is of any model.
 struct NoSums final : shardwise::SumsMeanwhile {
-  void begin() override {}
+  void begin(shardwise::detail::Shares&) override {}
   void written(std::span<const shardwise::ParameterSlot>) override {}
   void end() override {}
   void discard() noexcept override {}

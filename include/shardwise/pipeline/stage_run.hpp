@@ -36,6 +36,12 @@ class StageRun {
     for (UnderWay& flight : flights_) flight = {};
   }
 
+  StageRun(const StageRun&) = delete;
+  StageRun& operator=(const StageRun&) = delete;
+  ~StageRun() {
+    if (inputs_.options.overlap != nullptr) inputs_.options.overlap->discard();
+  }
+
   void run(const PipelineAction& action) {
     const auto batch = static_cast<std::size_t>(action.micro_batch);
     if (action.work == PipelineWork::forward) {
@@ -45,8 +51,11 @@ class StageRun {
     }
   }
 
-  /// The step of the model.
-  Step<M, Rule>& step() { return step_; }
+  /// The step of the model, after all actions.
+  Step<M, Rule>& step() {
+    if (inputs_.options.overlap != nullptr) inputs_.options.overlap->end();
+    return step_;
+  }
 
   /// The sum of the losses of the micro-batches on the last stage, else 0.
   double loss() const { return loss_; }
@@ -93,6 +102,9 @@ class StageRun {
 
   void backward(PipelineWork work, std::size_t number) {
     UnderWay& flight = flights_[number];
+    if (work != PipelineWork::backward_input && ++ended_ == inputs_.x.size() &&
+        inputs_.options.overlap != nullptr)
+      inputs_.options.overlap->begin(step_.shares());
     if (work == PipelineWork::backward_parameters) {
       model().backward_parameters(Flight{number});
     } else {
@@ -150,6 +162,7 @@ class StageRun {
   StageMessages<Stage> messages_{stage_, inputs_.x.size()};
   Step<M, Rule> step_;
   double loss_ = 0;
+  std::size_t ended_ = 0;  // micro-batches that need no further backward behind this action
   std::vector<UnderWay>& flights_ = stage_.under_way();
 };
 

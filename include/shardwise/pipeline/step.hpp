@@ -84,6 +84,10 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// the first stage, those of `targets` on the last, and are not compared. `segments` are the
 /// sequences of each micro-batch, as Model::forward says, the same on every rank: a list for each,
 /// or none at all.
+/// With the option `overlap`, an OverlappedSums of the stage's model begins its sums in the last
+/// action of the stage that completes the gradients of a micro-batch: its last backward, or in a
+/// schedule with two parts its last backward_parameters, which begins at once what layers without
+/// such a part have written.
 /// `time_of(schedule).most_in_flight` says how many flights the model of each stage gets, or the
 /// models of all stages of a rank. `layer_losses()` of a stage's model are those of its own layers.
 /// After the first steps with a schedule, steps allocate no memory.
@@ -95,10 +99,11 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 ///          steps, or, with the message of that rank, if another rank refuses its step;
 ///          argument_error for a schedule that the stages cannot run, as `require_to_run` says, and
 ///          for other numbers of ranks, micro-batches or lists of segments, an empty micro-batch,
-///          segments that overlap or leave their sample, another model's optimizer, and a step that
-///          is under way; as the loss for the shape of a target. Later
-///          numeric_error for a loss that is not finite; as `Step`: parameters are then as before,
-///          and the run ends, because the other stages wait for the messages of this one
+///          the option overlap on ranks with several stages or of another model, segments that
+///          overlap or leave their sample, another model's optimizer, and a step that is under way;
+///          as the loss for the shape of a target. Later numeric_error for a loss that is not
+///          finite; as `Step`: parameters are then as before, and the run ends, because the other
+///          stages wait for the messages of this one
 ///@{
 template <class Stage, class Target, class Chosen, class Rule>
 double train_pipeline_step(Stage& stage, const PipelineSchedule& schedule,

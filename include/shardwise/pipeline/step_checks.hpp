@@ -76,6 +76,7 @@ std::uint32_t digest(const std::vector<Input>& x) {
 /// A hash of the options of a step, with the scale of its loss.
 inline std::uint32_t digest(const StepOptions& options) {
   std::uint32_t hash = mixed(options.clip_norm ? 1 : 0, options.scaler == nullptr ? 0 : 1);
+  hash = mixed(hash, options.overlap == nullptr ? 0 : 1);
   hash = mixed(hash, static_cast<std::uint32_t>(options.norm));
   for (const double number : {options.clip_norm.value_or(0), options.scale()}) {
     const auto bits = std::bit_cast<std::uint64_t>(number);
@@ -154,10 +155,11 @@ void require_step(Stage& stage, const PipelineSchedule& schedule, const Inputs& 
                   const Optimizer<Rule, typename Stage::model_type>& optimizer) {
   require_own(stage.model(), optimizer, "train_pipeline_step");
   require_between_steps(stage.model(), "train_pipeline_step");
-  if (inputs.options.overlap != nullptr)
+  if (inputs.options.overlap != nullptr && stage.of_rank().stages() > 1)
     throw argument_error(
-        "pipeline: the schedule decides when a stage goes backward, and no backward is the last "
-        "one of all its layers; leave the option overlap out");
+        "pipeline: the option overlap sums the gradients of one model, and each rank has several "
+        "stages; leave it out, or give each rank one stage");
+  require_own_sums(stage.model(), inputs.options.overlap);
   require_good(stage.of_rank(), schedule);
   const auto& x = inputs.x;
   require_micro_batches(schedule, x.size(), inputs.targets.size());

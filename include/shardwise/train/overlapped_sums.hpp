@@ -62,16 +62,12 @@ class OverlappedSums final : public SumsMeanwhile {
  public:
   /// sends    nothing
   /// throws   argument_error for a model that was made with Keep::all_over_data, whose layers sum
-  ///          gradients along `data` in each backward, and for a stage of a pipeline
+  ///          gradients along `data` in each backward
   explicit OverlappedSums(M& model) : run_(model.run()) {
     if (run_.keep == Keep::all_over_data)
       throw argument_error(
           "OverlappedSums: the model was made with Keep::all_over_data, so each of its layers sums "
           "its gradients along `data` in its own backward already. Leave the option overlap out");
-    if (run_.all_stages != nullptr)
-      throw argument_error(
-          "OverlappedSums: the model is a stage of a pipeline, whose schedule decides when it goes "
-          "backward. Leave the option overlap out");
   }
   OverlappedSums(const OverlappedSums&) = delete;
   OverlappedSums& operator=(const OverlappedSums&) = delete;
