@@ -32,8 +32,8 @@ namespace shardwise {
 ///                                                    out as operand<J, Sharded<Axis::sequence>>
 ///     using rows_taken = Sharded<Axis::height>;      as for a Layer, of rows of operand 0; along
 ///                                                    `context` the others are laid out as
-///                                                    operand<J, Sharded<Axis::height>>; no other
-///                                                    layout
+///                                                    operand<J, Sharded<Axis::height>>; with
+///                                                    Invariant it does not run there
 ///     static constexpr bool in_place = true;         y may be the memory of any operand
 ///     static constexpr bool random = true;           draws random numbers: `frame.random()`
 ///     static constexpr bool passes_gradient = true;  each dx is dy: there is no backward

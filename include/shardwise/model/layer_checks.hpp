@@ -126,6 +126,13 @@ consteval bool must_run() {
 /// is needed, backward from DY to a tuple DX.
 template <class Op, class Frame, class X, class Y, class DY, class DX, bool Backward>
 consteval bool merge_must_run() {
+  if constexpr (requires { typename Op::rows_taken; }) {
+    using Taken = typename Op::rows_taken;
+    static_assert(std::same_as<Taken, Sharded<Axis::height>> || std::same_as<Taken, Invariant>,
+                  "The merge Op says that it takes other rows than those of the rank. A merge is "
+                  "given its rank's rows of the first operand: name Sharded<Axis::height> as "
+                  "rows_taken, and by `operand` what it reads of the others.");
+  }
   static_assert(
       requires(const Op& op, Frame& frame, const X& x, const Y& y) { op.forward(frame, x, y); },
       "The merge Op lacks `template <class Frame, class X, class Y> void forward(Frame&, const X& "
