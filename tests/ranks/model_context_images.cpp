@@ -17,6 +17,7 @@
 #include "shardwise/data/row_batch.hpp"
 #include "shardwise/data/sampler.hpp"
 #include "shardwise/model/describe.hpp"
+#include "shardwise/model/describe_graph.hpp"
 #include "shardwise/shardwise.hpp"
 #include "shardwise/train/accuracy.hpp"
 #include "shardwise/train/adamw.hpp"
@@ -594,7 +595,6 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
         message_of<argument_error>([&] { any.evaluate(made<Images>(1, images, place).view()); }),
         {"Give the Model the shape of its input with it"});
     Model<Classifier, OnMesh, OfImages> model(Classifier{}, ranks, Seed{1}, images);
-    check_mentions(describe(model, images), {"Classifier on [batch 7"});
     Shape taller = images;
     taller[2].units = 7;
     check_mentions(
@@ -614,5 +614,23 @@ TEST_CASE("what cannot run on rows of images is refused on every rank before it 
                      Model<Classifier, OnMesh, Uncut>(Classifier{}, ranks, Seed{1}, images);
                    }),
                    {"name CutOverContext<Axis::batch> in the Ends"});
+  });
+}
+
+TEST_CASE("a description shows the rows, tokens and samples that the rank has") {
+  on_mesh({.data = 2, .context = 3}, [](Ranks& ranks) {
+    const MeshPlace& place = ranks.place();
+    Model<Seen, OnMesh, OfImages> model(Seen{}, ranks, Seed{1}, images);
+    const auto in_parts = [&](std::size_t all, MeshAxis axis) {
+      return std::to_string(block_of(all, place[axis]).size);
+    };
+    const std::size_t samples = block_of(7, place[data]).size;
+    const std::string of_slice = "[batch " + std::to_string(samples);
+    const std::string head =
+        "Seen on " + of_slice + ", channel 2, height " + in_parts(5, context) + ", width 4]";
+    const std::string tokens = of_slice + ", sequence " + in_parts(13, context) + ", feature 6]";
+    const std::string of_end = "[batch " + in_parts(samples, context) + ", feature 5]";
+    check_mentions(describe(model, images), {head, tokens, of_end});
+    check_mentions(describe_graph(model, images), {head, tokens, of_end});
   });
 }

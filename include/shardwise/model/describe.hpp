@@ -24,7 +24,7 @@ class Describer : public WalkVisitor {
   static constexpr std::size_t columns = 7;
   using Row = std::array<std::string, columns>;
 
-  Describer(Place place, const Sending& sending, bool trains)
+  Describer(const PlaceInSlice& place, const Sending& sending, bool trains)
       : place_(place), sending_(sending), trains_(trains) {
     add({"layer", "layout", "output here", "parameters", "here", "forward sends",
          "backward sends"});
@@ -34,11 +34,11 @@ class Describer : public WalkVisitor {
   void redistribution(const Shape& shape) {
     using To = typename R::to;
     if constexpr (!std::is_same_v<typename R::from, To>) {
-      PlanVisitor calls(sending_, trains_, place_.size);
-      calls.redistribution<R, Returns, X>(shape);
+      PlanVisitor calls(sending_, trains_, place_.tensor.size);
+      calls.redistribution<R, Returns, X>(place_.part(shape));
       Row row{};
       row[1] = layout_name<typename R::from>() + " -> " + layout_name<To>();
-      row[2] = to_string(local_shape<To>(shape, place_));
+      row[2] = to_string(place_.here<To>(shape));
       add(std::move(row), calls);
     }
   }
@@ -51,7 +51,7 @@ class Describer : public WalkVisitor {
     row[0] = path_.with(name_of<L>());
     row[1] = layout_name<In>();
     if (!std::is_same_v<In, Out>) row[1] += " -> " + layout_name<Out>();
-    row[2] = to_string(local_shape<Out>(out, place_));
+    row[2] = to_string(place_.here<Out>(out));
     if (facts.parameters > 0) {
       row[3] = std::to_string(facts.parameters);
       row[4] = std::to_string(facts.parameters_here);
@@ -64,8 +64,8 @@ class Describer : public WalkVisitor {
     Row row{};
     row[0] = path_.with(name_of<Op>());
     row[1] = layout_name<In>();
-    row[2] = to_string(local_shape<typename Op::template output_layout<In>>(out, place_));
-    add(std::move(row), PlanVisitor(sending_, trains_, place_.size));
+    row[2] = to_string(place_.here<typename Op::template output_layout<In>>(out));
+    add(std::move(row), PlanVisitor(sending_, trains_, place_.tensor.size));
   }
 
   /// The calls of forward before the composition.
@@ -76,7 +76,7 @@ class Describer : public WalkVisitor {
   /// A row for the calls that backward makes again in a block that is recomputed.
   template <bool Returns, class L>
   void close(std::size_t before) {
-    PlanVisitor again(sending_, trains_, place_.size);
+    PlanVisitor again(sending_, trains_, place_.tensor.size);
     for (std::size_t i = before; i < forward_.size(); ++i) again.forward.add(forward_[i]);
     again.close<Returns, L>(0);
     if (again.returning.empty()) return;
@@ -110,8 +110,8 @@ class Describer : public WalkVisitor {
 
  private:
   void add(Row row, const PlanVisitor& calls) {
-    row[5] = listed(calls.forward, {.tensor = place_.size});
-    row[6] = listed(calls.returning, {.tensor = place_.size});
+    row[5] = listed(calls.forward, {.tensor = place_.tensor.size});
+    row[6] = listed(calls.returning, {.tensor = place_.tensor.size});
     add(row);
     for (const Collective& call : calls.forward) forward_.add(call);
   }
@@ -119,7 +119,7 @@ class Describer : public WalkVisitor {
     for (const std::string& cell : row) cells_.add(cell);
   }
 
-  Place place_;
+  PlaceInSlice place_;
   Sending sending_;
   bool trains_;
   GrowingList<std::string> cells_;  // row after row
@@ -156,15 +156,14 @@ std::string state_line([[maybe_unused]] M& model,
   }
 }
 
-/// `whole` is the place of the rank among all ranks, `place` that among those that share layers.
-/// `state` is a line, or empty.
+/// `in` is what ranks along `context` and `tensor` have together; `state` is a line, or empty.
 template <class E, class Use, class L, class AnyPlace>
-std::string described(const L& architecture, const AnyPlace& whole, Place place,
+std::string described(const L& architecture, const AnyPlace& place,
                       const shapes_t<typename E::offered>& in, const Sending& sending,
                       const Plan& plan, const std::string& state = "") {
-  Describer describer(place, sending, Use::trains);
+  Describer describer(place_in_slice(place), sending, Use::trains);
   walk<E, Use>(architecture, in, describer);
-  return heading<L>(whole, in, sending) + '\n' + describer.table() + state + totals(plan) + '\n';
+  return heading<L>(place, in, sending) + '\n' + describer.table() + state + totals(plan) + '\n';
 }
 
 }  // namespace detail
@@ -177,7 +176,7 @@ std::string described(const L& architecture, const AnyPlace& whole, Place place,
 template <class E, class Use, class L>
 std::string describe(const L& architecture, Place place, const shapes_t<typename E::offered>& in,
                      const Sending& sending = {}) {
-  return detail::described<E, Use>(architecture, place, place, in, sending,
+  return detail::described<E, Use>(architecture, place, in, sending,
                                    plan_of<E, Use>(architecture, place.size, in, sending));
 }
 
@@ -186,15 +185,13 @@ std::string describe(const L& architecture, Place place, const shapes_t<typename
 /// the memory of parameters, gradients and moments, see state_of_rank. This is not a collective:
 /// one rank may call it alone. On a mesh the rows are those of the rank's slice of the batch, and
 /// of the ranks that share it, with what they send along `tensor`; the last lines are those of all
-/// ranks. Where ranks along `context` have different rows of images, the slice has whole images:
-/// those that these ranks have together.
+/// ranks.
 /// throws   argument_error for a Keep other than `whole` of a model that is on no mesh
 template <class M>
 std::string describe(M& model, const typename M::input_shapes& in, Keep keep) {
   return detail::described<typename M::ends, typename M::use>(
-      model.layers(), model.run().place_at_ends(), model.run().place(),
-      detail::shapes_here(model.run(), in), model.sending(), model.plan(in, keep),
-      detail::state_line(model, in, keep));
+      model.layers(), model.run().place_at_ends(), detail::shapes_here(model.run(), in),
+      model.sending(), model.plan(in, keep), detail::state_line(model, in, keep));
 }
 template <class M>
 std::string describe(M& model, const typename M::input_shapes& in) {

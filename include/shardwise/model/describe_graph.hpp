@@ -60,29 +60,29 @@ class GraphDrawer : public WalkVisitor {
     bool is_forked = false;  ///< whether several parts read it
   };
 
-  GraphDrawer(Place place, const Sending& sending, bool trains)
+  GraphDrawer(const PlaceInSlice& place, const Sending& sending, bool trains)
       : place_(place), sending_(sending), trains_(trains) {}
 
   template <Layout L>
   void input(const Shape& shape) {
     here_ = {};
-    here_.node = add_node("input\n" + to_string(local_shape<L>(shape, place_)), ", shape=ellipse");
+    here_.node = add_node("input\n" + to_string(place_.here<L>(shape)), ", shape=ellipse");
     give(layout_name<L>());
   }
   template <Layout L>
   void output(const Shape& shape) {
-    connect(add_node("output\n" + to_string(local_shape<L>(shape, place_)), ", shape=ellipse"));
+    connect(add_node("output\n" + to_string(place_.here<L>(shape)), ", shape=ellipse"));
   }
 
   template <class R, bool Returns, class X>
   void redistribution(const Shape& shape) {
     if constexpr (!std::is_same_v<typename R::from, typename R::to>) {
       if (skipped_ > 0) return;
-      PlanVisitor calls(sending_, trains_, place_.size);
-      calls.redistribution<R, Returns, X>(shape);
+      PlanVisitor calls(sending_, trains_, place_.tensor.size);
+      calls.redistribution<R, Returns, X>(place_.part(shape));
       here_.layout = layout_name<typename R::to>();
       here_.way += " -> " + here_.layout;
-      here_.sent += sent_lines(calls, place_.size);
+      here_.sent += sent_lines(calls, place_.tensor.size);
     }
   }
 
@@ -91,13 +91,12 @@ class GraphDrawer : public WalkVisitor {
     using Out = typename L::template output_layout<In>;
     if (skipped_ > 0) return;
     const LayerFacts facts = facts_of<L, In, Returns>(layer, in, out, place_, sending_, trains_);
-    std::string text =
-        path_.with(name_of<L>()) + "\ngives " + to_string(local_shape<Out>(out, place_));
+    std::string text = path_.with(name_of<L>()) + "\ngives " + to_string(place_.here<Out>(out));
     if (facts.parameters > 0) {
       text += '\n' + std::to_string(facts.parameters_here) + " of " +
               std::to_string(facts.parameters) + " parameters here";
     }
-    const std::string sent = sent_lines(facts.calls, place_.size);
+    const std::string sent = sent_lines(facts.calls, place_.tensor.size);
     connect(add_node(text + sent, sent.empty() ? "" : sends_style));
     give(layout_name<Out>());
   }
@@ -236,7 +235,7 @@ class GraphDrawer : public WalkVisitor {
 
   std::string indent() const { return std::string(2 * (outer_boxed_.size() + 1), ' '); }
 
-  Place place_;
+  PlaceInSlice place_;
   Sending sending_;
   bool trains_;
   NumberedPath path_;
@@ -253,12 +252,12 @@ class GraphDrawer : public WalkVisitor {
 
 /// As `described`.
 template <class E, class Use, class L, class AnyPlace>
-std::string drawn(const L& architecture, const AnyPlace& whole, Place place,
+std::string drawn(const L& architecture, const AnyPlace& place,
                   const shapes_t<typename E::offered>& in, const Sending& sending,
                   const Plan& plan) {
-  GraphDrawer drawer(place, sending, Use::trains);
+  GraphDrawer drawer(place_in_slice(place), sending, Use::trains);
   walk<E, Use>(architecture, in, drawer);
-  return drawer.graph(heading<L>(whole, in, sending) + '\n' + totals(plan));
+  return drawer.graph(heading<L>(place, in, sending) + '\n' + totals(plan));
 }
 
 }  // namespace detail
@@ -271,7 +270,7 @@ std::string drawn(const L& architecture, const AnyPlace& whole, Place place,
 template <class E, class Use, class L>
 std::string describe_graph(const L& architecture, Place place,
                            const shapes_t<typename E::offered>& in, const Sending& sending = {}) {
-  return detail::drawn<E, Use>(architecture, place, place, in, sending,
+  return detail::drawn<E, Use>(architecture, place, in, sending,
                                plan_of<E, Use>(architecture, place.size, in, sending));
 }
 
@@ -280,8 +279,8 @@ std::string describe_graph(const L& architecture, Place place,
 template <class M>
 std::string describe_graph(M& model, const typename M::input_shapes& in, Keep keep) {
   return detail::drawn<typename M::ends, typename M::use>(
-      model.layers(), model.run().place_at_ends(), model.run().place(),
-      detail::shapes_here(model.run(), in), model.sending(), model.plan(in, keep));
+      model.layers(), model.run().place_at_ends(), detail::shapes_here(model.run(), in),
+      model.sending(), model.plan(in, keep));
 }
 template <class M>
 std::string describe_graph(M& model, const typename M::input_shapes& in) {

@@ -52,6 +52,29 @@ class NumberedPath {
   std::vector<std::size_t> lengths_;
 };
 
+/// Where a rank is among those that have the same samples of a batch: `context`, along which they
+/// have different tokens or rows, and `tensor`.
+struct PlaceInSlice {
+  Place context{};
+  Place tensor{};
+
+  /// What it and the ranks along `tensor` have of a tensor between layers.
+  Shape part(const Shape& all) const {
+    const Axis cut = axis_over_context(all);
+    if (context.size == 1 || !all.has(cut) || !all[all.find(cut)].known()) return all;
+    return with_extent_of(all, cut, block_of(extent_of(all, cut), context).size);
+  }
+  /// What it has.
+  template <Layout L>
+  Shape here(const Shape& all) const {
+    return local_shape<L>(part(all), tensor);
+  }
+};
+inline PlaceInSlice place_in_slice(const MeshPlace& place) {
+  return {place[MeshAxis::context], place[MeshAxis::tensor]};
+}
+inline PlaceInSlice place_in_slice(const Place& place) { return {{}, place}; }
+
 /// The collectives of a layer, and its parameters over all ranks and on the rank at `place`.
 struct LayerFacts {
   PlanVisitor calls;
@@ -60,10 +83,12 @@ struct LayerFacts {
 };
 
 template <class L, Layout In, bool Returns>
-LayerFacts facts_of(const L& layer, const Shape& in, const Shape& out, Place place,
-                    const Sending& sending, bool trains) {
-  LayerFacts facts{PlanVisitor(sending, trains, place.size), 0, 0};
-  ParameterCounter here(place);
+LayerFacts facts_of(const L& layer, const Shape& all_in, const Shape& out,
+                    const PlaceInSlice& place, const Sending& sending, bool trains) {
+  // Exchanges do not depend on the number of rows, and a block may have too few for a window.
+  const Shape in = axis_over_context(all_in) == Axis::height ? all_in : place.part(all_in);
+  LayerFacts facts{PlanVisitor(sending, trains, place.tensor.size), 0, 0};
+  ParameterCounter here(place.tensor);
   ParameterCounter alone({0, 1});
   facts.calls.layer<L, In, Returns>(layer, in, out);
   here.layer<L, In, Returns>(layer, in, out);
@@ -73,22 +98,24 @@ LayerFacts facts_of(const L& layer, const Shape& in, const Shape& out, Place pla
   return facts;
 }
 
-inline std::string listed(const Shape& in) { return to_string(in); }
+inline std::string listed(const PlaceInSlice& place, const Shape& in) {
+  return to_string(place.part(in));
+}
 template <std::size_t N>
-std::string listed(const std::array<Shape, N>& in) {
+std::string listed(const PlaceInSlice& place, const std::array<Shape, N>& in) {
   std::string text;
-  for (const Shape& one : in) text += (text.empty() ? "" : " and ") + to_string(one);
+  for (const Shape& one : in) text += (text.empty() ? "" : " and ") + listed(place, one);
   return text;
 }
 
 ///@{
-/// The shapes of inputs as the ranks see them that share the layers of a run.
+/// The shapes of inputs that the ranks along `context` and `tensor` have together.
 template <class Context>
 Shape shapes_here([[maybe_unused]] const Run<Context>& run, const Shape& in) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    const Shape here = slice_shape(in, run.all_ranks.place());
-    const std::size_t height = in.find(Axis::height);  // where rows are cut, of whole images
-    return height == in.rank() ? here : with_extent_of(here, Axis::height, in[height].units);
+    MeshLayoutValue layout = layout_value<SamplesOverMesh<Invariant>>;
+    layout[MeshAxis::context] = {};
+    return local_shape(layout, in, run.all_ranks.place());
   } else {
     return in;
   }
@@ -103,7 +130,8 @@ std::array<Shape, N> shapes_here(const Run<Context>& run, std::array<Shape, N> i
 /// "Mlp on [batch 64, feature 784] float32, rank 0 of 4"; on a mesh the place along each axis.
 template <class L, class AnyPlace, class Shapes>
 std::string heading(const AnyPlace& place, const Shapes& in, const Sending& sending) {
-  return sentence({name_of<L>(), " on ", listed(in), " ", name(sending.values), ", ", place});
+  return sentence({name_of<L>(), " on ", listed(place_in_slice(place), in), " ",
+                   name(sending.values), ", ", place});
 }
 
 /// The collectives that reduce gradients and update parameters, and all bytes of a step: lines, the
