@@ -43,6 +43,8 @@ struct NpyStart {
 
 /// Longer headers are rejected, as in NumPy.
 inline constexpr std::uint64_t longest_npy_header = 10'000;
+/// Shapes of more axes are rejected: NumPy has no such arrays (NPY_MAXDIMS).
+inline constexpr std::size_t most_npy_axes = 64;
 
 namespace detail {
 
@@ -131,6 +133,8 @@ class NpyLiteral {
     expect('(');
     shape_.emplace();
     while (!take(')')) {
+      if (shape_->size() == most_npy_axes)
+        fail("has a shape of more than " + std::to_string(most_npy_axes) + " axes");
       shape_->push_back(number());
       if (take(',')) continue;
       expect(')');

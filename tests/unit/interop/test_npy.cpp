@@ -56,6 +56,12 @@ std::string with_shape(const std::string& shape) {
   return with_header("{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + ", }\n");
 }
 
+std::string repeated(const char* text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
 std::string with_descr(const std::string& descr) {
   return with_header("{'descr': " + descr + ", 'fortran_order': False, 'shape': (1,), }\n");
 }
@@ -142,6 +148,7 @@ TEST_CASE("headers of other writers that are good") {
        with_header(" {\t'descr' :'<f4',\n'fortran_order': False, 'shape' : ( 1 , ) }  \n"), ""},
       {"Python 2", with_shape("(1L,)"), ""},
       {"more axes", with_shape("(1, 1, 1)"), ""},
+      {"as many axes as can be", with_shape("(1" + repeated(", 1", 63) + ")"), ""},
       {"no comma behind several", with_shape("(1, 1)"), ""},
   };
   const TemporaryFolder folder("npy_good");
@@ -193,6 +200,7 @@ TEST_CASE("hostile files") {
       {"order that is a number", with_header("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}"),
        "neither True nor False"},
       {"a negative extent", with_shape("(-1,)"), "no number"},
+      {"too many axes", with_shape("(1" + repeated(", 1", 64) + ")"), "more than 64 axes"},
       {"an extent in hex", with_shape("(0x1,)"), "has no ')'"},
       {"an extent with a leading zero", with_shape("(01,)"), "no number"},
       {"an extent with a point", with_shape("(1.0,)"), "has no ')'"},
