@@ -28,10 +28,8 @@ class Tensor {
 
   ///@{
   /// A view of this rank's part. Valid as long as the tensor.
-  View<T, L, E> view() noexcept { return {memory_.data(), view_.global(), view_.place()}; }
-  View<const T, L, E> view() const noexcept {
-    return {memory_.data(), view_.global(), view_.place()};
-  }
+  View<T, L, E> view() noexcept { return view_.in_memory(memory_.data()); }
+  View<const T, L, E> view() const noexcept { return view_.in_memory(memory_.data()); }
   ///@}
 
   ///@{

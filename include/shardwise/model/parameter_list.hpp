@@ -14,7 +14,6 @@
 #include "shardwise/core/philox.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/core/type_set.hpp"
-#include "shardwise/layers/initializer.hpp"
 #include "shardwise/layers/layer.hpp"
 #include "shardwise/layout/global_runs.hpp"
 #include "shardwise/layout/tensor.hpp"
