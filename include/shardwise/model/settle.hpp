@@ -166,7 +166,7 @@ constexpr collectives settling_meanwhile(const collectives& whole, const collect
       if (entry.axis == axis) list.add(entry.split_over(MeshAxis::data));
   }
   for (const Collective& entry : after)
-    if (std::ranges::find(sample_axes, entry.axis) == sample_axes.end()) list.add(entry);
+    if (entry.axis == MeshAxis::tensor) list.add(entry);
   return list;
 }
 
