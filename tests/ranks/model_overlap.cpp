@@ -178,11 +178,11 @@ TEST_CASE("the sum along a second axis begins when the next layer has gone backw
   for (const Keep keep : {Keep::whole, Keep::state_over_data})
     on_mesh_of<Beginning>({.replica = 2, .data = 2}, [&](auto& ranks) {
       Trainer<double, Sgd, Beginning> trainer(ranks, Sgd{}, keep, 100);
-      seen = {};
+      late = {};
       trainer.step(3, {.overlap = &trainer.sums});
-      CHECK(seen.begun == 2 * (2 + 4 + 5 + 4));
-      CHECK(seen.progressed == 2 + 6);
-      CHECK(seen.touched == 0);
+      CHECK(late.begun == 2 * (2 + 4 + 5 + 4));
+      CHECK(late.progressed == 2 + 6);
+      CHECK(late.touched == 0);
     });
 }
 
