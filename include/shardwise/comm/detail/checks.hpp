@@ -12,8 +12,8 @@
 
 namespace shardwise::detail {
 
-inline void check_elements(Operation operation, const char* buffer, std::size_t actual,
-                           std::size_t expected) {
+[[gnu::noinline]] inline void check_elements(Operation operation, const char* buffer,
+                                             std::size_t actual, std::size_t expected) {
   if (actual == expected) return;
   throw shape_error(
       {name(operation), ": ", buffer, " has ", actual, " elements and must have ", expected});
@@ -45,8 +45,8 @@ inline bool overlaps(std::span<const std::byte> in, std::span<const std::byte> o
   return before(in.data(), out.data() + out.size()) && before(out.data(), in.data() + in.size());
 }
 
-inline void check_overlap(Operation operation, std::span<const std::byte> in,
-                          std::span<const std::byte> out, const void* allowed) {
+[[gnu::noinline]] inline void check_overlap(Operation operation, std::span<const std::byte> in,
+                                            std::span<const std::byte> out, const void* allowed) {
   if (in.data() == allowed || !overlaps(in, out)) return;
   throw argument_error({name(operation), ": input and output overlap; use two buffers",
                         allowed != nullptr ? ", or work exactly in place" : ""});

@@ -108,13 +108,9 @@ class ThreadGroup {
       all_copied &= epoch[r].copied();
     }
     if (agreed && all_copied) return read(epoch);
-    std::string mismatch;
-    if (agreed)
-      read(epoch);
-    else
-      mismatch = describe_mismatch(rank, epoch);
+    if (!agreed) throw_mismatch(rank, call, epoch);
+    read(epoch);
     depart(rank, call);
-    if (!agreed) throw collective_error(mismatch);
   }
 
   /// The data of all ranks as pointers to T. Valid until this rank's next call.
@@ -201,6 +197,13 @@ class ThreadGroup {
       world_->wake();
     else
       world_->wait(world_rank(rank), wait);
+  }
+
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_mismatch(int rank, const Call& call,
+                                                             const Epoch& epoch) {
+    const std::string mismatch = describe_mismatch(rank, epoch);
+    depart(rank, call);
+    throw collective_error(mismatch);
   }
 
   std::string describe_mismatch(int rank, const Epoch& epoch) const noexcept try {
