@@ -52,22 +52,20 @@ class WrappedCommunicator
         result_of(Call{.operation = Operation::split}, [&] { return inner_.split(color, key); }));
   }
 
-  ///@{
-  /// As `StartsAllReduce` and `StartsReduceScatter` say, if `Inner` has it; around() sees the call
-  /// that begins it.
+  /// As `StartsAllReduce` says, if `Inner` has it; around() sees the call that begins it.
   template <Element T>
   requires StartsAllReduce<Inner>
   [[nodiscard]] auto start_all_reduce(moves::In<T> in, std::span<T> out) {
     return result_of(moves::AllReduce<T>{in, out}.call(rank()),
                      [&] { return inner_.start_all_reduce(in, out); });
   }
+  /// The same of `StartsReduceScatter`.
   template <Element T>
   requires StartsReduceScatter<Inner>
   [[nodiscard]] auto start_reduce_scatter(moves::In<T> in, std::span<T> out, moves::Counts counts) {
     return result_of(moves::ReduceScatter<T>{in, out, counts}.call(rank()),
                      [&] { return inner_.start_reduce_scatter(in, out, counts); });
   }
-  ///@}
 
   /// As `ReadsPeers` says, if `Inner` has it.
   template <class T, class F>

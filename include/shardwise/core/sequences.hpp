@@ -22,8 +22,8 @@ struct Segment {
 /// The segments of a batch, and the shape of the tensor whose rows they count: a model's input, or
 /// in a stage of a pipeline that of the whole model.
 struct SegmentsOf {
-  std::span<const Segment> list;
-  Shape batch;
+  std::span<const Segment> list;  ///< the same on every rank
+  Shape batch;                    ///< [batch, sequence, ...]
 };
 
 /// The place of a row in its sequence.

@@ -161,14 +161,15 @@ class PipelineStage {
   Shape shape_from_before(const input_shapes& in) const requires(!is_first) {
     return detail::shape_at<range.begin>(whole_, in);
   }
-  /// The input of the stage's model: of a batch x, and on others than the first stage of `before`,
-  /// a view of the value from the stage before.
+  /// The input of the stage's model, if this is the first stage: of a batch x.
   typename model_type::input_view input_of(const input_view& x) const requires(is_first) {
     return detail::with_tensors(x, [&](const auto&... each) {
       return in_order(
           std::tie(each...), [] { return std::tuple{}; }, typename Inputs::Numbers{});
     });
   }
+  /// The same on other stages: of a batch x, and of `before`, a view of the value from the stage
+  /// before.
   template <class View>
   typename model_type::input_view input_of(const input_view& x, const View& before) const {
     return detail::with_tensors(x, [&](const auto&... each) {
