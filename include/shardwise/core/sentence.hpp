@@ -17,11 +17,12 @@ concept Words = requires(const T& value, void (&take)(std::string_view)) {
   take(value);
 };
 
-/// A whole number; a single character is none. std::is_integral would make three classes for each
-/// length of a literal.
+/// A whole number; a single character is none, and neither is an enumerator. std::is_integral would
+/// make three classes for each length of a literal.
 template <class T>
 concept Whole = !std::same_as<T, char> && requires(const T& value) {
   value % 1;
+  requires !std::is_enum_v<T>;
 };
 
 /// A type that a sentence can contain: text, numbers, and types with their own `to_string`.

@@ -17,6 +17,7 @@ using detail::sentence;
 namespace {
 
 enum class Color { red };
+enum Code { failed };  // as those of CUDA and of NCCL
 
 template <class T>
 concept SaysSo = detail::Sayable<T>;
@@ -24,6 +25,7 @@ concept SaysSo = detail::Sayable<T>;
 static_assert(SaysSo<int> && SaysSo<double> && SaysSo<std::string_view> && SaysSo<Shape>);
 static_assert(!SaysSo<char>);   // would be a number
 static_assert(!SaysSo<Color>);  // has no words
+static_assert(!SaysSo<Code>);
 static_assert(!SaysSo<error>);  // so {e} copies an error
 
 }  // namespace
