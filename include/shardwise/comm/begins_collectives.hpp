@@ -30,8 +30,8 @@ concept CollectiveUnderWay = std::move_constructible<U> && requires(U& under_way
 ///     begin_all_gather(in, out, counts)
 ///
 /// on spans of any `Element`. Each begins the collective of that name and returns a
-/// `CollectiveUnderWay`. Other than a sum that is started (comm/starts_all_reduce.hpp), it goes on
-/// only when the rank calls progress() or finish(), or waits in another call. Until finish() has
+/// `CollectiveUnderWay`. Unlike a sum that is started (comm/starts_all_reduce.hpp), it goes on only
+/// when the rank calls progress() or finish(), or waits in another call. Until finish() has
 /// returned, do not write to `in`, and do not read or write `out`; `counts` may change. An object
 /// that is destroyed before waits, too, and its errors are lost: that is for a rank that already
 /// throws one.

@@ -86,8 +86,8 @@ double train_stages(const PipelineSchedule& schedule, const Inputs& inputs,
 /// or none at all.
 /// With the option `overlap`, an OverlappedSums of the stage's model begins its sums in the last
 /// action of the stage that completes the gradients of a micro-batch: its last backward, or in a
-/// schedule with two parts its last backward_parameters, which begins at once what layers without
-/// such a part have written.
+/// schedule with two parts its last backward_parameters. There only sums of what layers write in
+/// this part begin; those of other layers, such as norms and the block of a Recompute, follow it.
 /// `time_of(schedule).most_in_flight` says how many flights the model of each stage gets, or the
 /// models of all stages of a rank. `layer_losses()` of a stage's model are those of its own layers.
 /// After the first steps with a schedule, steps allocate no memory.

@@ -41,9 +41,9 @@ namespace shardwise {
 /// the samples of a step is its last one.
 ///
 /// With an optimizer that has `Keep::state_over_data` each bucket is scattered along `data`: a rank
-/// gets those of its sums that are in its share, and they are summed along the other axes there.
-/// That is half of the bytes. Between
-/// the last `add` of a step and its `finish`, settle_gradients then gathers what other ranks have.
+/// gets the sums of its own share, which are then summed along the other axes. Ranks send half of
+/// the bytes of whole sums. Between the last `add` of a step and its `finish`, gradients of other
+/// shares are no sums; settle_gradients gathers these sums from the ranks that have them.
 ///
 /// Every rank makes one, before its first step, and the model outlives it. Keeps memory for the
 /// sums that are under way, and allocates nothing after the first steps.
