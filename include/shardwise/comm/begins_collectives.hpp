@@ -16,7 +16,7 @@ namespace shardwise {
 
 /// A collective that is under way. `progress()` lets it go on as far as it can without a wait.
 /// `finish()` waits until it is made, and throws what the collective would, or what one would that
-/// this rank has begun before.
+/// this rank has begun before. An error is thrown once, by the first call that waits for it.
 template <class U>
 concept CollectiveUnderWay = std::move_constructible<U> && requires(U& under_way) {
   under_way.progress();
@@ -64,7 +64,8 @@ concept BeginsCollectives = Communicator<C> &&
 ///     template <class Move>
 ///     auto begin(const Call& call, const Move& m);
 ///
-/// for the types of `shardwise::moves` of the operations that can be begun. It may be private if
+/// for the types of `shardwise::moves` of the operations that can be begun. It returns a
+/// `CollectiveUnderWay`, and copies the counts that `call` and `m` refer to. It may be private if
 /// `BeginningCollectives<Self>` is a friend.
 template <class Self>
 class BeginningCollectives : public Collectives<Self> {
