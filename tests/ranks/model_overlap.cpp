@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
@@ -52,6 +53,11 @@ using Mixed = Precision<fp16, float, float, bf16>;
 
 constexpr std::size_t sizes_of_batches[] = {7, 4, 1, 2, 5};
 
+/// Each sample has two tokens, which ranks along `context` cut.
+Shape shape_of(std::size_t samples) {
+  return {{Axis::batch, samples}, {Axis::sequence, 2}, {Axis::feature, 6}};
+}
+
 template <class P, class Rule, class C>
 struct Trainer {
   using M = Model<Deep, Context<P, Reference, MeshRanks<C>>>;
@@ -62,14 +68,17 @@ struct Trainer {
   }
 
   void add(Step<M, Rule>& step, std::size_t samples, double factor = 1) {
-    const Shape shape{{Axis::batch, samples}, {Axis::feature, 6}};
+    const Shape shape = shape_of(samples);
     ++number;
     const auto x = filled<typename M::dtype, Whole>(shape, ranks.place(), [&](std::size_t i) {
       const double value = factor * witness::made(number, static_cast<std::int64_t>(i));
       return static_cast<typename M::dtype>(static_cast<accumulate_t<typename M::dtype>>(value));
     });
-    told.push_back(
-        step.add(x.view(), labels(samples, number, ranks.place()).view(), CrossEntropy{}));
+    const auto targets =
+        filled<std::int32_t, Whole>({shape[0], shape[1]}, ranks.place(), [&](std::size_t row) {
+          return witness::made_label(static_cast<std::int64_t>(row) + number, 5);
+        });
+    told.push_back(step.add(x.view(), targets.view(), CrossEntropy{}));
   }
   void step(std::size_t batches, const StepOptions& options) {
     std::size_t samples = 0;
@@ -93,10 +102,15 @@ struct Trainer {
 };
 
 /// Of 1 to 8 ranks.
-const std::vector<mesh> overlap_meshes{{.data = 1}, {.data = 2},
-                                       {.data = 3}, {.data = 2, .tensor = 2},
-                                       {.data = 5}, {.data = 2, .tensor = 3},
-                                       {.data = 7}, {.replica = 2, .data = 2, .tensor = 2}};
+const std::vector<mesh> overlap_meshes{{.data = 1},
+                                       {.data = 2},
+                                       {.data = 3},
+                                       {.data = 2, .tensor = 2},
+                                       {.data = 5},
+                                       {.data = 2, .tensor = 3},
+                                       {.data = 7},
+                                       {.replica = 2, .data = 2, .tensor = 2},
+                                       {.replica = 2, .data = 2, .context = 2}};
 
 /// Steps of 1, 3 and 5 batches: losses, norms and parameters have the bits of plain sums.
 template <class P, class Rule>
@@ -214,7 +228,7 @@ TEST_CASE("ranks that add themselves make the same calls in another order") {
 }
 
 TEST_CASE("the sums of a rank's share are planned, and half as many bytes as whole sums") {
-  const Shape in{{Axis::batch, 7}, {Axis::feature, 6}};
+  const Shape in = shape_of(7);
   const auto settle_of = [&](auto& trainer, SumsMeanwhile* sums, Keep keep) {
     return plan_step(trainer.model, {in}, CrossEntropy{}, {.overlap = sums}, keep).settle;
   };
