@@ -144,6 +144,9 @@ class Bound {
     detail::require_runs_over_context<L, In>(binder.run, in, out);
     parameters_.rows = detail::rows_begin<L>(binder.run, in, out);
   }
+  /// It stays where it is: a Prefetcher refers to the places of its parameters.
+  Bound(const Bound&) = delete;
+  Bound& operator=(const Bound&) = delete;
 
   /// Converts the input from the offered layout to the layer's, and saves what backward needs.
   Value<T, Out> forward(Run<Ctx>& run, Value<X, typename E::offered>&& offered) {
