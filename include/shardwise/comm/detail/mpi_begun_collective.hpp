@@ -19,6 +19,9 @@ namespace shardwise::detail::mpi {
 /// messages have a tag of their own, so that those of several may come in any order.
 class BegunCollective final : InBackground {
  public:
+  /// Those of a group that have tags of their own.
+  static constexpr std::uint64_t most_under_way = 16384;
+
   /// All have to outlive it; `agreement` is null unless calls are compared.
   BegunCollective(Exchange& exchange, Agreement* agreement)
       : exchange_(exchange),
@@ -145,7 +148,6 @@ class BegunCollective final : InBackground {
   }
 
   static constexpr int first_tag = 2;  // after those of exchanges and of messages
-  static constexpr std::uint64_t most_under_way = 16384;
 
   int tag() const { return first_tag + static_cast<int>(number_ % most_under_way); }
   MessageWait wait() const { return exchange_.wait_in(call_, number_); }

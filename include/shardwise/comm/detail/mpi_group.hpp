@@ -72,9 +72,12 @@ class MpiGroup {
     exchange_.gather_bytes(&mine, bytes_.data(), sizeof mine);
   }
 
-  /// Begins such a collective. Its memory is used again when it is done.
+  /// Begins such a collective. Its memory is used again when it is done. Waits for the one that has
+  /// its tag, if as many are under way as there are tags.
   template <class Move>
   BegunCollective& begin(const Call& call, const Move& m) {
+    if (exchange_.number() >= BegunCollective::most_under_way)
+      finish_begun(exchange_.number() + 1 - BegunCollective::most_under_way);
     const auto idle = std::ranges::find_if(begun_, [](const auto& one) { return one->is_idle(); });
     BegunCollective& begun =
         idle != begun_.end()
