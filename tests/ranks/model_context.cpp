@@ -44,12 +44,12 @@ using Windowed = Join<Attend<AttentionForm{.readers = 3, .window = 3}>, TurnedHe
 using BothWays = Join<Attend<AttentionForm{.causal = false, .dropped = 1, .of = 10}>, Heads<heads>,
                       Heads<heads>, Heads<heads>>;
 
-struct Reader
-    : Sequential<Embedding<vocabulary, wide>, PositionEmbedding<9, wide>,
-                 Residual<Sequential<RmsNorm<wide>, Windowed, RowParallelLinear<wide, wide>>>,
-                 Residual<Sequential<LayerNorm<wide>, BothWays, RowParallelLinear<wide, wide>,
-                                     Dropout<1, 10>>>,
-                 LayerNorm<wide>, ColumnParallelLinear<wide, vocabulary>> {};
+struct Reader : Sequential<Embedding<vocabulary, wide>, PositionEmbedding<9, wide>,
+                           Residual<Sequential<RmsNorm<wide>, Windowed, Dropout<1, 10>,
+                                               RowParallelLinear<wide, wide>>>,
+                           Residual<Sequential<LayerNorm<wide>, BothWays,
+                                               RowParallelLinear<wide, wide>, Dropout<1, 10>>>,
+                           LayerNorm<wide>, ColumnParallelLinear<wide, vocabulary>> {};
 
 template <class C>
 using ReaderIn = Model<Reader, C, Ends<Replicated, Sharded<Axis::feature>>>;

@@ -173,4 +173,5 @@ static_assert(channels.begin(2) == 42 && channels.begin(3) == 52);
 constexpr GlobalRuns columns = in_longer_samples(GlobalRuns{6, 2, 1, 4}, 12, 20, 8);
 static_assert(columns.begin(0) == 9 && columns.begin(2) == 17 && columns.begin(3) == 29);
 static_assert(in_longer_samples(GlobalRuns{3, 0, 0, 12}, 4, 10, 2).count == 0);
+static_assert(in_longer_samples(GlobalRuns{0, 2, 1, 4}, 0, 20, 8).count == 0);  // no tokens
 }  // namespace runs

@@ -57,7 +57,7 @@ constexpr GlobalRuns global_runs(const View<T, L, E>& view, std::uint64_t first 
 /// lies within one.
 constexpr GlobalRuns in_longer_samples(const GlobalRuns& runs, std::size_t here,
                                        std::uint64_t whole, std::uint64_t offset) {
-  if (runs.length == 0) return {};
+  if (runs.size() == 0) return {};
   const std::uint64_t first = runs.first / here * whole + runs.first % here + offset;
   if (runs.length < here)
     return {runs.count,
