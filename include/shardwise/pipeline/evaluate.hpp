@@ -89,8 +89,8 @@ void evaluate_stage(Stage& stage, const std::vector<typename Stage::input_view>&
   }
 }
 
-/// Lets the first stage be at most two turns ahead of the last one, so that few outputs are under
-/// way, however many batches there are. Called at the begin and at the end of each of `turns`
+/// Lets the first stage be at most one turn ahead of the last one, so that few outputs are under
+/// way, however many batches there are. Called at the beginning and at the end of each of `turns`
 /// turns, where sends are buffered.
 template <class Rank>
 void begin_turn(Rank& rank, std::size_t turn) {
@@ -155,9 +155,9 @@ Number from_last_stage(Stages& stages, Number number) {
 /// nothing, drops nothing. `stages` is a PipelineStage, or PipelineChunks. Calls f(number of the
 /// batch, output) for each batch on the ranks of the last stage; the output is a view that is valid
 /// during the call. f may call what the ranks of the last stage call together. Each stage goes on
-/// to the next batch while later ones compute, the first one at most to 3 P - 1 batches behind that
-/// of the last one, for P ranks along `pipeline`. Every rank of the mesh calls it, between two
-/// steps, with the same shapes; the elements of `x` are read on the first stage. `segments` are the
+/// to the next batch while later ones compute; the first one is at most 2 P - 1 batches ahead of
+/// the last one, for P ranks along `pipeline`. Every rank of the mesh calls it, between two steps,
+/// with the same shapes; the elements of `x` are read on the first stage. `segments` are the
 /// sequences of each batch, as Model::forward says, the same on every rank: a list for each, or
 /// none at all.
 /// sends    an all-reduce of one int32 and an all-gather of 24 bytes of each rank; along `pipeline`
