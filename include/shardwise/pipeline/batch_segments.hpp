@@ -30,7 +30,7 @@ SegmentsOf segments_of(BatchSegments all, std::size_t number, const Input& x) {
   return {all[number], first};
 }
 
-/// The number of all segments, and a hash of their rows and positions.
+/// The number of all segments, and a hash of their rows and positions; 0 for none.
 struct GivenSegments {
   std::uint32_t count = 0;
   std::uint32_t hash = 0;
@@ -44,6 +44,7 @@ struct GivenSegments {
         for (const std::size_t number : {one.row, one.rows, one.position})
           hash = mixed(hash, static_cast<std::uint32_t>(number));
     }
+    if (count == 0) hash = 0;  // as many empty lists say what none at all says
   }
 
   friend bool operator==(const GivenSegments&, const GivenSegments&) = default;
