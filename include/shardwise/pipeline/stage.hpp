@@ -345,9 +345,11 @@ template <class Ctx, auto Cut, class E = Ends<Invariant, Invariant>, std::size_t
           class Architecture, class F>
 void on_pipeline_stage(const Architecture& whole, typename Ctx::communicator& ranks, Seed seed,
                        const shapes_t<typename E::offered>& in, F&& f, Keep keep = Keep::whole) {
-  static_assert(std::same_as<E, detail::ends_along_tensor_t<E>>,
-                "the stages of a pipeline take no CutOverContext: name plain layouts in the Ends, "
-                "and give the ranks along `context` to another axis if the model takes images.");
+  static_assert(
+      std::same_as<E, detail::ends_along_tensor_t<E>>,
+      "the stages of a pipeline take no CutOverContext: name plain layouts in the Ends, "
+      "and give the ranks along `context` to another axis if the model takes images or its "
+      "output has no tokens.");
   static_assert(detail::must_be_cut<Architecture, E, Cut>());
   constexpr std::size_t stages = Cut.size() + 1;
   static_assert(Chunks > 0 && stages % Chunks == 0,
