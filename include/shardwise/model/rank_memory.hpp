@@ -26,8 +26,9 @@ constexpr Shape input_shape(batch samples) {
 
 /// The memory of one rank for a model in training, in elements: its parameters, their gradients,
 /// and the values that layers save for backward. A rank needs more: this does not count the moments
-/// of an optimizer (see state_of_rank), the few numbers for each row or channel of normalisations,
-/// and memory within a step: values that no layer saves, also gathered ones, their gradients,
+/// of an optimizer (see state_of_rank), what layers save besides inputs and outputs, such as a few
+/// numbers for each row or channel of a normalisation, or a tap for each output of a MaxPool2d, and
+/// memory within a step: values that no layer saves, also gathered ones, their gradients,
 /// weights packed by a backend, and the model's Pool.
 struct RankMemory {
   std::size_t parameters = 0;  ///< and as many gradients
