@@ -171,14 +171,20 @@ TEST_CASE("of largest elements that are equal the first of the whole plane gets 
         const std::size_t at = i % 18, first = 3 + 2 * (i / 18);
         return at >= first && at % 2 == 1 ? -2.0 : -3.0;
       });
+      for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
       const auto y = model.forward(x.view());
-      CHECK(whole(ranks, y) == Numbers(6, -2.0));
       const auto dy = filled<double, Images>(
           y.global(), place, [](std::size_t p) { return 1.0 + static_cast<double>(p); });
+      const auto dx = model.backward(dy.view());
+      Plan sent = plan_of<Ends<Cut, Cut>, TrainWithInputGradient>(Largest{}, sizes, nine_rows,
+                                                                  {Dtype::float64});
+      sent.settle = {};
+      check_counts(ranks, sent);
+      CHECK(whole(ranks, y) == Numbers(6, -2.0));
       Numbers expected(6 * 18);
       for (std::size_t p = 0; p < 6; ++p)
         expected[p * 18 + 3 + 2 * p] = 1.0 + static_cast<double>(p);
-      CHECK(whole(ranks, model.backward(dy.view())) == expected);
+      CHECK(whole(ranks, dx) == expected);
       model.discard_step();
     });
   }

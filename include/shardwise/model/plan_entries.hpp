@@ -42,13 +42,16 @@ constexpr void add_redistribution(collectives& list, const Shape& shape, Dtype d
 template <class One, class R>
 constexpr void add_exchange(collectives& list, const Shape& shape, Dtype dtype, const mesh& sizes,
                             Axis cut) {
-  add_redistribution<R>(list, shape, One::dtype(dtype), sizes, cut);
+  const bool is_of_all_rows = is_over_rows<One> && cut == Axis::height;
+  mesh splitting = sizes;  // each rank along `context` has all of these numbers
+  if (is_of_all_rows) splitting.context = 1;
+  add_redistribution<R>(list, shape, One::dtype(dtype), splitting, cut);
   if constexpr (is_over_rows<One>) {
     Collective entry = all_reduce(shape.elements(), One::dtype(dtype)).over(MeshAxis::context);
     for (const MeshAxis axis : {MeshAxis::data, MeshAxis::replica})
       if (sizes[axis] > 1) entry = entry.split_over(axis);
     if (SplitLayout<typename R::to> && sizes.tensor > 1) entry = entry.split_over(MeshAxis::tensor);
-    if (sizes.context > 1 && cut == Axis::height) list.add(entry);
+    if (sizes.context > 1 && is_of_all_rows) list.add(entry);
   }
   if constexpr (adds_samples<One>) {
     const Collective entry = all_reduce(shape.elements(), One::dtype(dtype));
