@@ -176,7 +176,7 @@ TEST_CASE("what is written to values() is what forward uses") {
 
 TEST_CASE("what a stage shares with others counts once, of however many owners") {
   detail::ParameterCounter counter({0, 1});
-  counter.begin(SharesMuch{});
+  counter.shared.begin(SharesMuch{});
   const auto count = [&](auto layer) {
     counter.layer<decltype(layer), Invariant, true>(layer, Shape{{Axis::feature, 2}}, {});
   };
