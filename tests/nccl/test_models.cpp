@@ -37,8 +37,7 @@ TEST_CASE_TEMPLATE("nccl: steps of a model that starts sums", T, float, double, 
   }
 }
 
-TEST_CASE(
-    "nccl: ranks of a mesh that keep all moments, or a share of them, and sum beside backward") {
+TEST_CASE("nccl: ranks of a mesh that keep all, or a share of it, and sum beside backward") {
   run_nccl_ranks(4, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
     const mesh sizes{.data = 2, .tensor = 2};
     MeshRanks<ThreadCommunicator> near_ranks(threads, sizes);
@@ -50,6 +49,8 @@ TEST_CASE(
       CHECK(steps_on_mesh(gpu, ranks, keep) == expected);
       CHECK(steps_on_mesh<true>(gpu, ranks, keep) == expected);  // sums beside backward
     }
+    for (const Keep keep : {Keep::gradients_over_data, Keep::all_over_data})
+      CHECK(steps_on_mesh(gpu, ranks, keep) == steps_on_mesh(near, near_ranks, keep));
   });
   CHECK(nothing_is_left());
 }

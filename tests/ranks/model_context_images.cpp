@@ -261,8 +261,7 @@ Numbers weights_of(Net& model) {
 Trained trained(Ranks& ranks, Keep keep = Keep::whole) {
   const MeshPlace& place = ranks.place();
   using Net = Model<Windows, OnMesh, OfImages, TrainWithInputGradient>;
-  Net model(Windows{}, ranks, Seed{5}, seven_rows,
-            keep == Keep::all_over_data ? keep : Keep::whole);
+  Net model(Windows{}, ranks, Seed{5}, seven_rows, cuts_gradients(keep) ? keep : Keep::whole);
   Optimizer optimizer(model, Sgd{.learning_rate = 0.05, .momentum = 0.9}, keep);
   Shape few = seven_rows;
   few[0].units = 2;
@@ -275,7 +274,7 @@ Trained trained(Ranks& ranks, Keep keep = Keep::whole) {
                                      labels(2, n, place).view(), CrossEntropy{}));
     result.norms.push_back(*step.finish().norm);
   }
-  if (keep != Keep::all_over_data) CHECK(replicas_are_equal(model, ranks));
+  if (!cuts_parameters(keep)) CHECK(replicas_are_equal(model, ranks));
   result.weights = weights_of(model);
   const auto x = made<Images>(50, seven_rows, place);
   result.evaluated = evaluate_loss(model, x.view(), labels(5, 0, place).view(), CrossEntropy{});
@@ -309,7 +308,9 @@ TEST_CASE("windows, branches, means and masks are those of one rank where rows a
       CHECK(many.correct == one.correct);
       if (sizes.data == 1) return;
       CHECK(trained(ranks, Keep::state_over_data).weights == many.weights);
-      CHECK(largest_difference(trained(ranks, Keep::all_over_data).weights, one.weights) < 1e-13);
+      const Numbers all = trained(ranks, Keep::all_over_data).weights;
+      CHECK(largest_difference(all, one.weights) < 1e-13);
+      CHECK(trained(ranks, Keep::gradients_over_data).weights == all);
     });
   }
 }

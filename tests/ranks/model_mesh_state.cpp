@@ -1,4 +1,4 @@
-// Ranks along `data` that keep a share of the moments, or of parameters and gradients too: the bits
+// Ranks along `data` that keep a share of the moments, or of gradients and parameters too: the bits
 // are those of ranks that keep all of them.
 
 #include <doctest/doctest.h>
@@ -46,7 +46,10 @@ struct Deep : Sequential<Owns<Table, Linear<split::none, 6, 6>>, Gelu,
                          Borrows<Table, Linear<split::none, 6, 6>>> {};
 using Again = Model<Deep, OnMesh>;
 
-constexpr std::array keeps{Keep::whole, Keep::state_over_data, Keep::all_over_data};
+constexpr std::array keeps{Keep::whole, Keep::state_over_data, Keep::gradients_over_data,
+                           Keep::all_over_data};
+/// Those with which layers sum their gradients of a batch into shares.
+constexpr std::array keeps_of_gradients{Keep::gradients_over_data, Keep::all_over_data};
 
 /// Of all parameters that the rank's group along `data` has. A collective.
 template <class M>
@@ -156,13 +159,13 @@ void check_sums_in_shares(Ranks& ranks, const Rule& rule, const Shape& in) {
   }
 }
 
-/// Steps of one batch have the bits of Keep::whole, too, if ranks store shares; those of several
-/// batches differ by rounding.
+/// Steps of one batch have the bits of Keep::whole, too, if ranks keep shares of the gradients;
+/// those of several batches differ by rounding. Returns losses, norms and parameters.
 template <class M, class Rule>
-void check_stored_shares(Ranks& ranks, const Rule& rule, const Shape& in, StepOptions options,
-                         double rounding, bool scales = false) {
+Numbers check_shares_of_gradients(Ranks& ranks, const Rule& rule, Keep keep, const Shape& in,
+                                  StepOptions options, double rounding, bool scales = false) {
   Trainer<M, Rule> whole(ranks, rule, Keep::whole, in);
-  Trainer<M, Rule> cut(ranks, rule, Keep::all_over_data, in);
+  Trainer<M, Rule> cut(ranks, rule, keep, in);
   cut.model.set_bucket_bytes(100);
   const DynamicLossScale too_large{.initial = 1 << 20, .interval = 2};
   LossScaler of_whole(too_large), of_cut(too_large);
@@ -182,6 +185,9 @@ void check_stored_shares(Ranks& ranks, const Rule& rule, const Shape& in, StepOp
   }
   CHECK(of_cut.state() == of_whole.state());
   CHECK((scales ? of_cut.skipped() > 0 && of_cut.skipped() < 5 : of_cut.skipped() == 0));
+  Numbers result = cut.told;
+  for (const auto value : values_of(cut.model)) result.push_back(static_cast<double>(value));
+  return result;
 }
 
 /// The largest share of each group, added up.
@@ -203,6 +209,19 @@ void train_with_shares(Ranks& ranks) {
   train_step(model, x.view(), labels(7, 0, ranks.place()).view(), CrossEntropy{}, optimizer);
 }
 // end: cut
+
+// begin: gradients
+void train_with_shares_of_gradients(Ranks& ranks) {
+  Network model(Convolutional{}, ranks, Seed{1}, images, Keep::gradients_over_data);
+  Optimizer optimizer(model, AdamW{});
+  Step step(optimizer, 2 * 7);
+  for (const std::int64_t batch : {20, 21}) {
+    const auto x = made<Whole>(batch, images, ranks.place());
+    step.add(x.view(), labels(7, batch, ranks.place()).view(), CrossEntropy{});
+  }
+  step.finish();
+}
+// end: gradients
 
 // begin: all
 void train_with_stored_shares(Ranks& ranks) {
@@ -261,6 +280,29 @@ static_assert(state_with(Keep::all_over_data) == StateMemory{.parameters = 4 * s
                                                              .moments = 8 * stored,
                                                              .gathered = 2 * 2 * largest});
 // end: stored
+// begin: summed
+static_assert(state_with(Keep::gradients_over_data) ==
+              StateMemory{.parameters = 4 * here,
+                          .copies = 2 * here,
+                          .gradients = 4 * stored,
+                          .moments = 8 * ((split / 4 + 2) / 3 + 4),
+                          .gathered = 2 * largest});
+// end: summed
+constexpr Plan summed_plan() {
+  return plan<Digits, sizes>(batch{64}, {}, Keep::gradients_over_data);
+}
+static_assert(summed_plan().forward == plan<Digits, sizes>(batch{64}).forward);
+static_assert(summed_plan().backward ==
+              collectives{reduce_scatter(512 * 10).over(data).split_over(tensor),
+                          reduce_scatter(10).over(data),
+                          reduce_scatter(784 * 512).over(data).split_over(tensor),
+                          reduce_scatter(512).over(data).split_over(tensor)});
+static_assert(summed_plan().settle.empty());
+static_assert(summed_plan().update ==
+              plan<Digits, sizes>(batch{64}, {}, Keep::state_over_data).update);
+static_assert(summed_plan().bytes_sent() == plan<Digits, sizes>(batch{64}).bytes_sent());
+static_assert(
+    plan<Digits, mesh{.tensor = 4}>(batch{64}, {}, Keep::gradients_over_data).backward.empty());
 constexpr Plan stored_plan() { return plan<Digits, sizes>(batch{64}, {}, Keep::all_over_data); }
 static_assert(stored_plan().forward ==
               collectives{all_gather(784 * 512).over(data).split_over(tensor),
@@ -289,21 +331,29 @@ TEST_CASE("steps have the bits of an optimizer that keeps all moments") {
       check_bits<Network>(ranks, AdamW{.weight_decay = 0.1, .decay = Decay::chosen}, images,
                           {.clip_norm = 0.5, .norm = Norm::infinity});
       check_bits<Half>(ranks, AdamW{}, rows, {.clip_norm = 0.5}, true);
-      check_stored_shares<Network>(ranks, Sgd{.learning_rate = 0.05, .momentum = 0.9}, images,
-                                   {.clip_norm = 0.5}, 1e-13);
-      check_stored_shares<Network>(ranks, AdamW{.weight_decay = 0.1, .decay = Decay::chosen},
-                                   images, {.clip_norm = 0.5, .norm = Norm::infinity}, 1e-2);
-      check_stored_shares<Half>(ranks, AdamW{}, rows, {.clip_norm = 0.5}, 1e-2, true);
+      std::vector<Numbers> results;
+      for (const Keep keep : keeps_of_gradients) {
+        results.push_back(
+            check_shares_of_gradients<Network>(ranks, Sgd{.learning_rate = 0.05, .momentum = 0.9},
+                                               keep, images, {.clip_norm = 0.5}, 1e-13));
+        results.push_back(check_shares_of_gradients<Network>(
+            ranks, AdamW{.weight_decay = 0.1, .decay = Decay::chosen}, keep, images,
+            {.clip_norm = 0.5, .norm = Norm::infinity}, 1e-2));
+        results.push_back(check_shares_of_gradients<Half>(ranks, AdamW{}, keep, rows,
+                                                          {.clip_norm = 0.5}, 1e-2, true));
+      }
+      for (std::size_t i = 0; i < 3; ++i) CHECK(results[i] == results[i + 3]);
     });
   }
 }
 
 TEST_CASE("layers that gather their parameters again, or share them, train as on whole ones") {
-  for (const mesh& sizes : std::vector<mesh>{{.data = 3, .tensor = 2}, {.replica = 2, .data = 2}}) {
+  const auto check = [](const mesh& sizes, Keep keep) {
     CAPTURE(to_string(sizes));
-    on_mesh(sizes, [](Ranks& ranks) {
+    CAPTURE(to_string(keep));
+    on_mesh(sizes, [&](Ranks& ranks) {
       Trainer<Again, Sgd> whole(ranks, Sgd{}, Keep::whole, rows);
-      Trainer<Again, Sgd> cut(ranks, Sgd{}, Keep::all_over_data, rows);
+      Trainer<Again, Sgd> cut(ranks, Sgd{}, keep, rows);
       std::size_t reserved = 0;
       for (int step = 0; step < 4; ++step) {
         for (auto* trainer : {&whole, &cut}) {
@@ -321,13 +371,28 @@ TEST_CASE("layers that gather their parameters again, or share them, train as on
       const auto y = whole.model.evaluate(x.view()), z = cut.model.evaluate(x.view());
       for (std::size_t i = 0; i < y.size(); ++i)
         CHECK(z[i] == doctest::Approx(y[i]).epsilon(1e-13));
+      Numbers slopes;
+      for (auto* trainer : {&whole, &cut}) {
+        trainer->model.forward(x.view());
+        trainer->model.backward(x.view());
+        trainer->model.settle_gradients();
+        trainer->model.visit_parameters([](auto& one) { one.gradient[2] *= 2; });
+        const auto slope = trainer->model.gather_gradient("0.weight");
+        slopes.insert(slopes.end(), slope.data(), slope.data() + slope.size());
+        trainer->model.discard_step();
+      }
+      for (std::size_t i = 0; i < 36; ++i)
+        CHECK(slopes[i + 36] == doctest::Approx(slopes[i]).epsilon(1e-13));
       const auto gathered = cut.model.gather("0.weight");
       CHECK(gathered[7] == whole.model.gather("0.weight")[7]);
       whole.model.set("0.weight", gathered.view());
       cut.model.set("0.weight", whole.model.gather("3.0.weight").view());
       CHECK(cut.model.gather("0.weight")[7] == whole.model.gather("3.0.weight")[7]);
     });
-  }
+  };
+  for (const Keep keep : keeps_of_gradients)
+    for (const mesh& sizes : {mesh{.data = 3, .tensor = 2}, mesh{.replica = 2, .data = 2}})
+      check(sizes, keep);
 }
 
 TEST_CASE("gradients that are summed over two axes in shares have the bits of plain sums") {
@@ -352,7 +417,8 @@ TEST_CASE("a NaN in any group of one rank's gradients skips the step on all rank
         Step step(optimizer, 7, {.clip_norm = 0.5, .scaler = &scaler});
         step.add(made<Whole>(20, images, ranks.place()).view(), labels(7, 0, ranks.place()).view(),
                  CrossEntropy{});
-        const std::size_t last = model.run().parameters.elements_of(holding).end() - 1;
+        const std::size_t last =
+            model.run().parameters.gradient_layout().elements_of(holding).end() - 1;
         if (ranks.rank() == 3) model.gradients()[last] = std::nan("");
         CHECK(step.finish().skipped);
         CHECK(values_of(model) == before);
@@ -365,6 +431,7 @@ TEST_CASE("a NaN in any group of one rank's gradients skips the step on all rank
 
 TEST_CASE("what the page on meshes shows makes a step") {
   on_mesh({.data = 3, .tensor = 2}, train_with_shares);
+  on_mesh({.data = 3, .tensor = 2}, train_with_shares_of_gradients);
   on_mesh({.data = 3, .tensor = 2}, train_with_stored_shares);
 }
 
@@ -421,32 +488,36 @@ TEST_CASE("a query and a description tell the bytes that a rank allocates for it
                  " bytes of parameters and " + std::to_string(asked.gradients + asked.of_batch) +
                  " bytes of gradients, and an optimizer keeps the moments of " +
                  std::to_string(updated) + " parameters",
-             keep != Keep::state_over_data || ranks.sizes().data == 1 ? " to settle\n"
-                                                                      : " bytes to update\n"});
+             gathers_updated(keep) && ranks.sizes().data > 1 ? " bytes to update\n"
+                                                             : " to settle\n"});
       }
     });
   }
 }
 
-TEST_CASE("a step takes memory for the whole parameters of one layer at a time") {
+TEST_CASE("a step takes memory for the whole parameters or gradients of one layer at a time") {
   on_mesh({.data = 2}, [](Ranks& ranks) {
     std::vector<std::size_t> beyond;  // the state, in bytes of the model's pool
-    for (const Keep keep : {Keep::whole, Keep::all_over_data}) {
+    const std::size_t layer = 42 * sizeof(double);
+    for (const Keep keep : {Keep::whole, Keep::gradients_over_data, Keep::all_over_data}) {
       Trainer<Again, Sgd> trainer(ranks, Sgd{}, keep, rows);
       for (int i = 0; i < 3; ++i) trainer.step(2);
       const StateMemory asked = state_of_rank<Again::ends, double>(
           trainer.model.layers(), ranks.place(), rows, Sgd{}.moments(), keep);
-      CHECK(asked.gathered == (keep == Keep::whole ? 0 : 2 * 42 * sizeof(double)));
+      CHECK(asked.gathered == layer * beyond.size());
       Pool pool;
       const Buffer state[] = {pool.take(asked.parameters), pool.take(asked.gradients)};
       beyond.push_back(trainer.model.run().pool.reserved() - pool.reserved());
     }
     Pool pool;
-    const Buffer one_layer[] = {pool.take(42 * sizeof(double)), pool.take(42 * sizeof(double))};
-    const Buffer initial[] = {pool.take(36 * sizeof(double)), pool.take(6 * sizeof(double))};
-    const Buffer message[] = {pool.take(36 * sizeof(double)), pool.take(2 * sizeof(std::size_t))};
+    const Buffer gradients = pool.take(layer);
+    const Buffer sent[] = {pool.take(36 * sizeof(double)), pool.take(6 * sizeof(double)),
+                           pool.take(36 * sizeof(double)), pool.take(2 * sizeof(std::size_t))};
     CHECK(beyond[1] > beyond[0]);
     CHECK(beyond[1] - beyond[0] <= pool.reserved());
+    const Buffer parameters = pool.take(layer);
+    CHECK(beyond[2] > beyond[1]);
+    CHECK(beyond[2] - beyond[0] <= pool.reserved());
   });
 }
 
@@ -454,8 +525,8 @@ TEST_CASE("a step sends what is planned") {
   for (const mesh& sizes : cut_meshes) {
     CAPTURE(to_string(sizes));
     on_mesh(sizes, [](Ranks& ranks) {
-      for (const Keep keep : {Keep::state_over_data, Keep::all_over_data}) {
-        const bool updates = keep == Keep::state_over_data;
+      for (const Keep keep : keeps) {
+        if (keep == Keep::whole) continue;
         Trainer<Network, Sgd> trainer(ranks, Sgd{.momentum = 0.9}, keep, images);
         LossScaler scaler = LossScaler::fixed(8);
         const StepOptions options{.clip_norm = 0.5, .scaler = &scaler};
@@ -465,8 +536,9 @@ TEST_CASE("a step sends what is planned") {
           for (const MeshAxis axis : mesh_axes) ranks.along(axis).clear();
           trainer.step(1, options);
           const Plan plan = plan_step(trainer.model, images, CrossEntropy{}, options);
-          CHECK(plan.update.size() == (updates ? 3 : 0));
-          if (updates) CHECK(plan.settle.size() > std::exchange(calls, plan.settle.size()));
+          CHECK(plan.update.size() == (gathers_updated(keep) ? 3 : 0));
+          if (!cuts_gradients(keep))
+            CHECK(plan.settle.size() > std::exchange(calls, plan.settle.size()));
           check_counts(ranks, plan);
         }
       }
@@ -531,13 +603,16 @@ TEST_CASE("ranks that are to keep different things are all told") {
 
 TEST_CASE("an optimizer of a model that stores shares can keep nothing else") {
   on_mesh({.data = 2}, [](Ranks& ranks) {
-    for (const Keep keep : {Keep::whole, Keep::all_over_data}) {
+    const auto check = [&](Keep keep, Keep other) {
       Half model(ranks, Seed{1}, keep);
-      const Keep other = keep == Keep::whole ? Keep::all_over_data : Keep::state_over_data;
       check_mentions(message_of<argument_error>([&] { Optimizer(model, AdamW{}, other); }),
                      {"Optimizer: " + to_string(other), "made with " + to_string(keep),
                       "Give the Keep to the Model"});
-    }
+    };
+    check(Keep::whole, Keep::all_over_data);
+    check(Keep::all_over_data, Keep::state_over_data);
+    check(Keep::state_over_data, Keep::gradients_over_data);
+    check(Keep::gradients_over_data, Keep::all_over_data);
   });
 }
 

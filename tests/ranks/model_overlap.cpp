@@ -345,9 +345,11 @@ TEST_CASE("a step that fails leaves no sum under way") {
 TEST_CASE("the program of the page trains, and a model whose layers sum themselves is refused") {
   on_mesh({.data = 2}, [](Ranks& ranks) {
     train(ranks, std::vector<Numbers>(2, Numbers(4 * 6, 0.5)));
-    Net model(ranks, Seed{1}, Keep::all_over_data);
-    const std::string message =
-        message_of<argument_error>([&] { const OverlappedSums sums(model); });
-    check_mentions(message, {"OverlappedSums: the model was made with Keep::all_over_data"});
+    for (const Keep keep : {Keep::gradients_over_data, Keep::all_over_data}) {
+      Net model(ranks, Seed{1}, keep);
+      const std::string message =
+          message_of<argument_error>([&] { const OverlappedSums sums(model); });
+      check_mentions(message, {"OverlappedSums: the model was made with " + to_string(keep)});
+    }
   });
 }

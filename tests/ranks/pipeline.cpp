@@ -248,8 +248,7 @@ void train_chunks(MeshRanks<ThreadCommunicator>& ranks, const PipelineSchedule& 
     });
     result.flights.push_back(0);
   };
-  on_two_stages<Cut>(Layers{}, ranks, Seed{5}, use,
-                     keep == Keep::all_over_data ? keep : Keep::whole);
+  on_two_stages<Cut>(Layers{}, ranks, Seed{5}, use, cuts_gradients(keep) ? keep : Keep::whole);
 }
 
 /// With the parameters of all stages, the losses of each rank, and the flights of each stage.
@@ -501,9 +500,10 @@ void check_two_on_each_rank(const mesh& on, const std::vector<std::size_t>& size
   const Result all =
       on_pipeline<Cut, Layers, 2>(on, schedules[0], sizes, norm, Keep::all_over_data);
   check_near(one, all);
-  for (const PipelineSchedule& schedule : schedules)
-    CHECK(on_pipeline<Cut, Layers, 2>(on, schedule, sizes, norm, Keep::all_over_data).parameters ==
-          all.parameters);
+  for (const Keep keep : {Keep::gradients_over_data, Keep::all_over_data})
+    for (const PipelineSchedule& schedule : schedules)
+      CHECK(on_pipeline<Cut, Layers, 2>(on, schedule, sizes, norm, keep).parameters ==
+            all.parameters);
 }
 
 }  // namespace
@@ -718,8 +718,8 @@ TEST_CASE("backward in two parts leaves the gradients of linear layers to the se
 TEST_CASE("backward in two parts writes the same gradients where ranks store shares") {
   using Mixed = Context<Precision<bf16, float>, Reference, MeshRanks<ThreadCommunicator>>;
   struct Linears : Sequential<ColumnParallelLinear<6, 7>, RowParallelLinear<7, 5>> {};
-  run_mesh({.data = 2}, [](MeshRanks<ThreadCommunicator>& ranks) {
-    Model<Linears, Mixed> model(ranks, Seed{5}, Keep::all_over_data);
+  const auto check = [](MeshRanks<ThreadCommunicator>& ranks, Keep keep) {
+    Model<Linears, Mixed> model(ranks, Seed{5}, keep);
     const auto x = filled<bf16, Whole>(shape_of(3), ranks.place(),
                                        [](std::size_t i) { return bf16(0.25F * float(i % 7)); });
     const auto dy = filled<bf16, Whole>({{Axis::batch, 3}, {Axis::feature, 5}}, ranks.place(),
@@ -739,21 +739,27 @@ TEST_CASE("backward in two parts writes the same gradients where ranks store sha
     };
     const auto whole = gradients(false);
     CHECK(gradients(true) == whole);
-  });
+  };
+  for (const Keep keep : {Keep::gradients_over_data, Keep::all_over_data})
+    run_mesh({.data = 2}, [&](MeshRanks<ThreadCommunicator>& ranks) { check(ranks, keep); });
 }
 
 TEST_CASE("after the second step of a pipeline nothing is allocated") {
-  run_mesh({.pipeline = 2, .data = 2}, [](MeshRanks<ThreadCommunicator>& ranks) {
-    on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), [](auto& stage) {
-      Optimizer optimizer(stage.model(), rule, Keep::state_over_data);
+  const auto check = [](MeshRanks<ThreadCommunicator>& ranks, Keep keep) {
+    const auto train_stage = [](auto& stage) {
+      Optimizer optimizer(stage.model(), rule);
       const MicroBatches batches({2, 2, 2, 2}, stage.place());
       for (const PipelineSchedule& schedule : {one_f_one_b(2, 4), zero_bubble_h1(2, 4)})
         CHECK(testing::allocated_after_second([&] {
                 train_pipeline_step(stage, schedule, batches.inputs, batches.targets,
                                     CrossEntropy{}, optimizer);
               }) == 0);
-    });
-  });
+    };
+    on_pipeline_stage<Ctx, in_blocks>(Net{}, ranks, Seed{5}, shape_of(1), train_stage, keep);
+  };
+  for (const Keep keep : {Keep::state_over_data, Keep::gradients_over_data})
+    run_mesh({.pipeline = 2, .data = 2},
+             [&](MeshRanks<ThreadCommunicator>& ranks) { check(ranks, keep); });
 }
 
 TEST_CASE("steps that do not fit the pipeline are refused on all ranks") {
@@ -1195,10 +1201,10 @@ TEST_CASE("stages send each other the messages of the plan") {
 
 TEST_CASE("stages sum by themselves and together what their plans say") {
   const mesh sizes{.pipeline = 4, .data = 2, .tensor = 2};
-  for (const Keep keep : {Keep::whole, Keep::state_over_data})
+  for (const Keep keep : {Keep::whole, Keep::state_over_data, Keep::gradients_over_data})
     on_mesh(sizes, [&](testing::on_meshes::Ranks& ranks) {
       using Counted = Context<double, Reference, testing::on_meshes::Ranks>;
-      on_pipeline_stage<Counted, in_tied>(Tied{}, ranks, Seed{5}, shape_of(1), [&](auto& stage) {
+      const auto check = [&](auto& stage) {
         auto& model = stage.model();
         model.set_bucket_bytes(112);  // as many buckets at both places along tensor
         Optimizer optimizer(model, rule, keep);
@@ -1228,7 +1234,9 @@ TEST_CASE("stages sum by themselves and together what their plans say") {
         of_stage.pipeline = 1;
         auto& here = static_cast<Counting&>(rank.ranks());
         CHECK(difference(sums.shared, of_stage, here, sharing.log(), Operation::all_reduce) == "");
-      });
+      };
+      on_pipeline_stage<Counted, in_tied>(Tied{}, ranks, Seed{5}, shape_of(1), check,
+                                          cuts_gradients(keep) ? keep : Keep::whole);
     });
 }
 

@@ -109,22 +109,23 @@ void check_gpt(C& ranks) {
         }) == 0);
 }
 
-/// On a mesh, where each rank along `data` keeps a share of the moments; without and with sums in
-/// backward.
-void check_share(MeshRanks<ThreadCommunicator>& ranks) {
+/// On a mesh, where each rank along `data` keeps a share of the moments, and perhaps of the
+/// gradients; without and with sums in backward.
+void check_share(MeshRanks<ThreadCommunicator>& ranks, Keep keep) {
   using M = Model<Classifier, Context<bf16, Reference, MeshRanks<ThreadCommunicator>>>;
-  M model(ranks, Seed{1});
+  M model(ranks, Seed{1}, keep);
   const Shape rows{{Axis::batch, 6}};
   Tensor<bf16, M::input_layout> x({rows[0], {Axis::feature, 9}}, ranks.place());
   Tensor<std::int32_t, M::input_layout> labels(rows, ranks.place());
-  Optimizer optimizer(model, AdamW{}, Keep::state_over_data);
+  Optimizer optimizer(model, AdamW{});
   model.set_bucket_bytes(64);
-  OverlappedSums sums(model);
   StepOptions options{.clip_norm = 1.0};
   const auto step = [&] {
     train_step(model, x.view(), labels.view(), CrossEntropy{0.1}, optimizer, options);
   };
   CHECK(allocated_after_second(step) == 0);
+  if (cuts_gradients(keep)) return;
+  OverlappedSums sums(model);
   options.overlap = &sums;
   CHECK(allocated_after_second(step) == 0);
 }
@@ -152,5 +153,7 @@ TEST_CASE("nothing is allocated after the second step") {
       check_gpt<bf16>(ranks);
     });
   }
-  run_mesh({.data = 2, .tensor = 2}, check_share);
+  for (const Keep keep : {Keep::state_over_data, Keep::gradients_over_data})
+    run_mesh({.data = 2, .tensor = 2},
+             [&](MeshRanks<ThreadCommunicator>& ranks) { check_share(ranks, keep); });
 }

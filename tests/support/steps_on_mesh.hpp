@@ -42,11 +42,10 @@ template <bool Overlap = false, class B, class Ranks>
 std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep) {
   using namespace shardwise;
   using M = Model<InThreeGroups, Context<float, B, Ranks>>;
-  const bool stores_share = keep == Keep::all_over_data;
-  M model(InThreeGroups{}, ranks, Seed{5}, {}, backend, stores_share ? keep : Keep::whole);
+  M model(InThreeGroups{}, ranks, Seed{5}, {}, backend, cuts_gradients(keep) ? keep : Keep::whole);
   Optimizer optimizer(model, AdamW{}, keep);
   const Shape rows{{Axis::batch, 7}, {Axis::feature, 6}};
-  if (keep == Keep::state_over_data)
+  if (gathers_updated(keep))
     CHECK(optimizer.moments().size() ==
           AdamW{}.moments() * updated_parameters_of_rank<typename M::ends>(
                                   model.layers(), ranks.place(), rows, keep));
@@ -55,7 +54,7 @@ std::vector<double> steps_on_mesh(B& backend, Ranks& ranks, shardwise::Keep keep
   std::conditional_t<Overlap, std::optional<PrefetchedParameters<M>>, Nothing> prefetched;
   if constexpr (Overlap) {
     model.set_bucket_bytes(20);
-    if (stores_share)
+    if (cuts_parameters(keep))
       prefetched.emplace(model);
     else
       options.overlap = &sums.emplace(model);

@@ -149,7 +149,7 @@ std::vector<TensorPart> moment_parts(Run<Context>& run, O& optimizers, const Ten
         file.name = optimizer_prefix + file.name + ".moment" + std::to_string(i);
         auto* const first = kept.size == 0 ? nullptr : moments + i;
         add_parts(parts, file, parameter.value, first, count,
-                  optimizer.keep() == Keep::whole ? std::nullopt : std::optional(kept));
+                  cuts_moments(optimizer.keep()) ? std::optional(kept) : std::nullopt);
       }
     });
     reach(optimizer.model().backend(), parts);

@@ -192,7 +192,7 @@ class Bound {
     } else {
       if constexpr (can_leave_parameters) {
         if ((run.leaves_parameters || (can_postpone && run.postpones)) &&
-            !run.parameters.stores_share())
+            !run.parameters.stores_share_of_gradients())
           return backward_input(run, kept, std::move(dy));
       }
       if constexpr (detail::sums_meanwhile<L, S, E>()) {

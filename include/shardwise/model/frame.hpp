@@ -54,7 +54,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   static constexpr std::size_t parameter_count = std::tuple_size_v<Parameters>;  ///< of the layer
   /// The views of its parameters.
   using Bound = BoundParameters<parameter_count>;
-  /// Whole parameters, if ranks store shares of them.
+  /// Whole parameters and gradients, if ranks store shares of them.
   using Whole = detail::WholeParameters<Ctx, MeshCommunicator<typename Ctx::communicator> &&
                                                  (parameter_count > 0)>;
 
@@ -111,7 +111,7 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
   template <std::size_t Index>
   dtype* gradient_data() const {
     if constexpr (may_gather) {
-      if (run_.parameters.stores_share()) return whole_->gradient(Index);
+      if (run_.parameters.stores_share_of_gradients()) return whole_->gradient(Index);
     }
     return run_.parameters.written(bound_.slots[Index]);
   }
@@ -128,7 +128,9 @@ class Frame : public Exchanger<typename Setting::context, Exchanges> {
 
   /// Whether gradients replace the old values or are added to them.
   Write write() const {
-    if (are_gathered()) return Write::replace;
+    if constexpr (may_gather) {
+      if (run_.parameters.stores_share_of_gradients()) return Write::replace;
+    }
     return run_.shared.adds(bound_.shared) ? Write::add : run_.parameters.written_how(run_.write());
   }
 

@@ -16,11 +16,26 @@ enum class Keep : std::uint8_t {
   /// of it. The ranks then gather the new parameters.
   /// source   ZeRO, stage 1: Rajbhandari et al. 2020
   state_over_data,
+  /// The rank also keeps only the gradients of that share. Each layer sums its gradients of a batch
+  /// along `data` when it has run backward. The model is made with it.
+  /// source   ZeRO, stage 2: Rajbhandari et al. 2020
+  gradients_over_data,
   /// The model has only that share of the parameters and of their gradients, too. Each layer
   /// gathers its parameters when it runs. The model is made with it.
   /// source   ZeRO, stage 3: Rajbhandari et al. 2020; fully sharded data parallelism
   all_over_data
 };
+
+///@{
+/// What of it is cut over the ranks along `data`: the moments of an optimizer, the gradients that a
+/// rank keeps from batch to batch, and the parameters that it stores.
+constexpr bool cuts_moments(Keep keep) { return keep != Keep::whole; }
+constexpr bool cuts_gradients(Keep keep) { return keep >= Keep::gradients_over_data; }
+constexpr bool cuts_parameters(Keep keep) { return keep == Keep::all_over_data; }
+///@}
+
+/// Whether a rank stores parameters that others update, so that it gets them after each update.
+constexpr bool gathers_updated(Keep keep) { return cuts_moments(keep) && !cuts_parameters(keep); }
 
 /// "Keep::state_over_data".
 inline std::string to_string(Keep keep) {
@@ -29,6 +44,8 @@ inline std::string to_string(Keep keep) {
       return "Keep::whole";
     case Keep::state_over_data:
       return "Keep::state_over_data";
+    case Keep::gradients_over_data:
+      return "Keep::gradients_over_data";
     default:
       return "Keep::all_over_data";
   }
@@ -47,11 +64,12 @@ inline void require_whole(const char* who, Keep keep) {
 /// Throws argument_error for an optimizer that is to keep other parameters than its model has.
 inline void require_kept_by_model(Keep optimizer, Keep model) {
   if (optimizer == model) return;
-  if (optimizer != Keep::all_over_data && model != Keep::all_over_data) return;
+  if (!cuts_gradients(optimizer) && !cuts_gradients(model)) return;
   throw argument_error({"Optimizer: ", optimizer, " for a model that was made with ", model,
-                        ": a model has a share of its parameters only if it is made with "
-                        "Keep::all_over_data, and its optimizer can then keep nothing else. Give "
-                        "the Keep to the Model, and leave it out here"});
+                        ": a model has a share of its gradients or parameters only if it is made "
+                        "with Keep::gradients_over_data or Keep::all_over_data, and its optimizer "
+                        "can then keep nothing else. Give the Keep to the Model, and leave it out "
+                        "here"});
 }
 
 }  // namespace detail

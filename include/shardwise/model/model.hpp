@@ -99,8 +99,8 @@ class Model : public ModelBase<Ctx> {
   using output_gradient_view = views_t<const dtype, duals_t<output_layout>>;
   ///@}
 
-  /// A model whose sizes are all in its type. `keep` is the same on every rank; with
-  /// Keep::all_over_data each rank along `data` of a mesh stores a share of the parameters.
+  /// A model whose sizes are all in its type. `keep` is the same on every rank; as it says, each
+  /// rank along `data` of a mesh stores a share of the gradients, and of the parameters.
   /// throws   argument_error for a Keep other than `whole` on ranks that are no mesh
   Model(communicator& ranks, Seed seed, Keep keep = Keep::whole)
       : Model(detail::architecture_by_type<Architecture>(), ranks, seed, {}, keep, Backend()) {}
@@ -302,7 +302,8 @@ class Model : public ModelBase<Ctx> {
     this->discard_step();
   }
 
-  /// The gradients of all parameters in `values()`, in the same order, in the backend's memory.
+  /// The gradients of all parameters, in the order of `values()`, in the backend's memory: with a
+  /// Keep that cuts gradients those of the rank's share.
   /// Call it again after each backward: if the dtypes differ, an old span may hold the gradients of
   /// an earlier batch.
   std::span<gradient_dtype> gradients() requires(Use::trains) {
@@ -310,18 +311,21 @@ class Model : public ModelBase<Ctx> {
     return run_.parameters.gradients();
   }
 
-  /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp. With
-  /// Keep::all_over_data a collective, whose views are valid during the call only: f gets the whole
-  /// part that ranks along `data` have together, and the rank stores what f made of its share.
-  /// sends    with Keep::all_over_data, of each parameter, an all-gather along `data` of the value
-  ///          and, in training, one of the gradient
+  /// Calls f(Parameter&) for every parameter in model order; see parameter.hpp. Where ranks store
+  /// shares of values or of gradients, see Keep, a collective, whose views of these are valid
+  /// during the call only: f gets the whole part that ranks along `data` have together, and the
+  /// rank stores what f made of its share. sends    of each parameter, an all-gather along `data`
+  /// of the value with Keep::all_over_data,
+  ///          and one of the gradient, in training, with a Keep that cuts gradients
   template <class F>
   void visit_parameters(F&& f) {
     parameters_.visit(ParameterTypes{}, f);
   }
 
-  /// The same without sending. With Keep::all_over_data, views begin at the first of the elements
-  /// `run().parameters.stored(parameter.slot)` and reach too far: f reads and writes these only.
+  /// The same without sending. Where ranks store shares, views begin at the first of the elements
+  /// `run().parameters.stored(parameter.slot)`, of gradients
+  /// `run().parameters.gradient_layout().stored(parameter.slot)`, and reach too far: f reads and
+  /// writes these only.
   template <class F>
   void visit_stored(F&& f) {
     parameters_.visit(ParameterTypes{}, f, detail::Shown::as_stored);
@@ -336,8 +340,9 @@ class Model : public ModelBase<Ctx> {
   }
 
   /// The whole parameter `name`, on every rank. A collective: every rank calls it.
-  /// sends    an all-gather of the parameter, if it is split; with Keep::all_over_data also as
-  ///          visit_parameters for this one
+  /// sends    an all-gather of the parameter, if it is split; before it as visit_parameters for
+  /// this
+  ///          one
   /// throws   argument_error for an unknown name, with the known ones
   Tensor<parameter_dtype, Invariant> gather(const std::string& name) {
     return parameters_.template gather<parameter_dtype>(name, detail::ValueOf{}, ParameterTypes{});

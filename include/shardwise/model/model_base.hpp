@@ -198,7 +198,7 @@ class ModelBase {
     if constexpr (is_on_mesh) {
       detail::require_mesh_of_models(name_.text, run_.all_ranks.sizes());
       run_.parameters.make_dense();
-      if (keep == Keep::all_over_data) run_.parameters.store_share(ranks.place()[MeshAxis::data]);
+      run_.parameters.store_shares(keep, ranks.place()[MeshAxis::data]);
     } else {
       detail::require_whole("Model", keep);
     }

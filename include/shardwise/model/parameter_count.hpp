@@ -55,13 +55,15 @@ struct ParameterCounter : WalkVisitor {
     if (has_parameters) uses.add(used);
   }
 
-  /// The most elements that a rank which stores shares gathers for a backward at a time: of the
-  /// parameters of a layer and their gradients, and of those of so many layers before it.
-  constexpr std::size_t gathered(std::size_t ahead) const {
+  /// The most elements, besides those that it stores, that a rank has for a backward at a time: of
+  /// the gradients of a layer if it stores a share of these; if it stores a share of the
+  /// parameters, of those of the layer and of so many layers before it.
+  constexpr std::size_t gathered(bool has_gradient_share, std::size_t ahead) const {
     std::size_t most = 0;
     for (std::size_t i = 0; i < uses.size(); ++i) {
-      std::size_t here = 2 * uses[i];
-      for (std::size_t j = 1; j <= ahead && j <= i; ++j) here += uses[i - j];
+      std::size_t here = has_gradient_share ? uses[i] : 0;
+      if (memory.stores_share())
+        for (std::size_t j = 0; j <= ahead && j <= i; ++j) here += uses[i - j];
       if (here > most) most = here;
     }
     return most;
@@ -95,7 +97,7 @@ constexpr std::size_t updated_parameters_of_rank(const L& model, const MeshPlace
                                                  Keep keep = Keep::whole) {
   detail::ParameterCounter counter(place[MeshAxis::tensor]);
   detail::count_parameters<E>(counter, model, in);
-  if (keep == Keep::whole) return counter.elements;
+  if (!cuts_moments(keep)) return counter.elements;
   std::size_t elements = 0;
   for (const Holding holding : holdings)
     elements += block_of(counter.memory.elements_of(holding).size, place[MeshAxis::data]).size;

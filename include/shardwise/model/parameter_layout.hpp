@@ -83,6 +83,12 @@ class ParameterLayout {
 
   /// Leaves in memory, of each group, only the share of the rank at `along`.
   constexpr void store_share(Place along) { along_ = along; }
+  /// The same order with only that share in memory.
+  constexpr ParameterLayout share_at(Place along) const {
+    ParameterLayout share = *this;
+    share.store_share(along);
+    return share;
+  }
   /// Whether other ranks have the rest of each group.
   constexpr bool stores_share() const { return along_.size > 1; }
   /// The place that store_share was given.

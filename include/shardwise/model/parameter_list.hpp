@@ -47,7 +47,7 @@ struct ListedParameter {
   const void* type;       ///< `identity_of` the type of its Parameter
 };
 
-/// What to do for a visitor where ranks store shares of parameters.
+/// What to do for a visitor where ranks store shares of parameters or of gradients.
 enum class Shown : std::uint8_t {
   whole,     ///< gather the value and the gradient, and store what the visitor made of the share
   made,      ///< give memory without numbers for the value, and store what the visitor wrote there
@@ -71,16 +71,16 @@ ShownMemory<Context> shown_memory(Run<Context>& run, const ParameterSlot& slot,
                                   [[maybe_unused]] Shown how) {
   ShownMemory<Context> memory{run.parameters.value(slot), run.parameters.gradient_of(slot)};
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    if (!run.parameters.stores_share() || how == Shown::as_stored) return memory;
-    const auto gather = [&](auto*& part, Buffer& whole) {
+    const auto gather = [&](const ParameterLayout& layout, auto*& part, Buffer& whole) {
+      if (!layout.stores_share() || how == Shown::as_stored) return;
       whole = run.pool.take(slot.size * sizeof(*part));
       auto* const all = static_cast<std::remove_reference_t<decltype(part)>>(whole.data());
-      if (how == Shown::whole) gather_stored(run, slot, std::as_const(part), all);
+      if (how == Shown::whole) gather_stored(run, layout, slot, std::as_const(part), all);
       part = all;
     };
-    gather(memory.value, memory.values);
+    gather(run.parameters, memory.value, memory.values);
     if (how == Shown::whole && memory.gradient != nullptr)
-      gather(memory.gradient, memory.gradients);
+      gather(run.parameters.gradient_layout(), memory.gradient, memory.gradients);
   }
   return memory;
 }
@@ -90,13 +90,15 @@ template <class Context>
 void store_shown([[maybe_unused]] Run<Context>& run, [[maybe_unused]] const ParameterSlot& slot,
                  [[maybe_unused]] const ShownMemory<Context>& memory) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    const Interval mine = run.parameters.stored(slot);
-    const auto store = [&]<class N>(const N* whole, const Buffer& gathered, N* to) {
+    const auto store = [&]<class N>(const ParameterLayout& layout, const N* whole,
+                                    const Buffer& gathered, N* to) {
       if (gathered.data() == nullptr) return;
+      const Interval mine = layout.stored(slot);
       run.backend.for_each(mine.size, RoundTo<N, N>{whole + mine.offset, to});
     };
-    store(memory.value, memory.values, run.parameters.value(slot));
-    store(memory.gradient, memory.gradients, run.parameters.gradient_of(slot));
+    store(run.parameters, memory.value, memory.values, run.parameters.value(slot));
+    store(run.parameters.gradient_layout(), memory.gradient, memory.gradients,
+          run.parameters.gradient_of(slot));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "shardwise/core/partition.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "shardwise/layers/layer.hpp"
+#include "shardwise/model/keep.hpp"
 #include "shardwise/model/parameter_layout.hpp"
 #include "shardwise/model/precision.hpp"
 
@@ -43,8 +44,9 @@ struct Collect {
 /// when they are needed or when another batch is added. So in a step of one batch, an optimizer's
 /// read is the only further pass over them.
 ///
-/// Where memory has only a share of each parameter, layers get whole ones from WholeParameters,
-/// which also adds to the gradients.
+/// Memory may have only a share of the parameters or of the gradients, as a Keep says. Where it has
+/// a share of the parameters, layers get whole ones from WholeParameters; where it has a share of
+/// the gradients, layers give them to WholeParameters, which adds to the share.
 template <class P>
 class ParameterMemory : public ParameterLayout {
  public:
@@ -67,26 +69,40 @@ class ParameterMemory : public ParameterLayout {
 
   ParameterMemory() : ParameterLayout(empty_layout()) {}
 
+  /// Leaves in memory, of what this Keep cuts, only the share of the rank at `along`. Called before
+  /// memory is allocated.
+  void store_shares(Keep keep, Place along) {
+    if (cuts_parameters(keep)) store_share(along);
+    if (cuts_gradients(keep)) gradient_layout_.store_share(along);
+  }
+
   /// Allocates all reserved memory, and fills it with zeros.
   template <class Backend>
   void allocate(Backend& backend, Pool& pool, bool trains) {
-    const auto take = [&](auto*& memory, Buffer& buffer) {
-      buffer = pool.take(size() * sizeof(*memory));
+    const auto take = [&](auto*& memory, Buffer& buffer, std::size_t elements) {
+      buffer = pool.take(elements * sizeof(*memory));
       memory = static_cast<std::remove_reference_t<decltype(memory)>>(buffer.data());
-      detail::fill(backend, memory, size(), std::remove_reference_t<decltype(*memory)>{});
+      detail::fill(backend, memory, elements, std::remove_reference_t<decltype(*memory)>{});
     };
-    take(values_, value_memory_);
-    if constexpr (copies) take(used_, copy_memory_);
+    take(values_, value_memory_, size());
+    if constexpr (copies) take(used_, copy_memory_, size());
+    gradient_layout_ = share_at(gradient_layout_.along());
     collected_ = size();
     if (!trains) return;
-    take(gradients_, gradient_memory_);
-    if (collects && !stores_share()) take(of_batch_, batch_memory_);
+    take(gradients_, gradient_memory_, gradient_layout_.size());
+    if (collects && !stores_share_of_gradients()) take(of_batch_, batch_memory_, size());
   }
+
+  /// The order of the gradients: that of the parameters, where a rank has a share of both or of
+  /// none. Valid after memory is allocated.
+  const ParameterLayout& gradient_layout() const { return gradient_layout_; }
+  /// Whether other ranks have the rest of the gradients of each group.
+  bool stores_share_of_gradients() const { return gradient_layout_.stores_share(); }
 
   /// All parameters.
   std::span<parameter> values() const { return {values_, size()}; }
   /// All gradients, valid after they are collected; empty in a model that only goes forward.
-  std::span<gradient> gradients() const { return {gradients_, size()}; }
+  std::span<gradient> gradients() const { return {gradients_, gradient_layout_.size()}; }
 
   ///@{
   /// The gradients with an owed reduction, those that are split over the ranks, and those of any
@@ -94,7 +110,7 @@ class ParameterMemory : public ParameterLayout {
   std::span<gradient> owing() const { return of(Holding::owing); }
   std::span<gradient> split() const { return of(Holding::split); }
   std::span<gradient> of(Holding holding) const {
-    const Interval here = elements_of(holding);
+    const Interval here = gradient_layout_.elements_of(holding);
     return {gradients_ + here.offset, here.size};
   }
   ///@}
@@ -104,7 +120,7 @@ class ParameterMemory : public ParameterLayout {
   /// gradients.
   parameter* value(const ParameterSlot& slot) const { return values_ + position(slot); }
   gradient* gradient_of(const ParameterSlot& slot) const {
-    return gradients_ == nullptr ? nullptr : gradients_ + position(slot);
+    return gradients_ == nullptr ? nullptr : gradients_ + gradient_layout_.position(slot);
   }
   ///@}
 
@@ -117,7 +133,7 @@ class ParameterMemory : public ParameterLayout {
   }
 
   ///@{
-  /// Where a layer writes its gradient, and how.
+  /// Where a layer writes its gradient, and how, if the rank stores all gradients.
   compute* written(const ParameterSlot& slot) const {
     if constexpr (collects)
       return of_batch_ + position(slot);
@@ -159,13 +175,15 @@ class ParameterMemory : public ParameterLayout {
   template <class Backend>
   void begin_part(Backend& backend, Write write) {
     begin_batch(backend, write);
-    if (write == Write::replace) detail::fill(backend, gradients_, size(), gradient{});
-    if (collects && !stores_share()) detail::fill(backend, of_batch_, size(), compute{});
+    if (write == Write::replace)
+      detail::fill(backend, gradients_, gradient_layout_.size(), gradient{});
+    if (collects && !stores_share_of_gradients())
+      detail::fill(backend, of_batch_, size(), compute{});
   }
   template <class Backend>
   void end_batch([[maybe_unused]] Backend& backend, [[maybe_unused]] Write write) {
     if constexpr (collects) {
-      if (stores_share() || collects_in_parts_) return;
+      if (stores_share_of_gradients() || collects_in_parts_) return;
       collected_ = 0;
       if (write == Write::add) collect_to(backend, size(), write);
     }
@@ -199,8 +217,8 @@ class ParameterMemory : public ParameterLayout {
   ///@}
 
   ///@{
-  /// The number of collected gradients, from the first on; the others are still in `of_batch()`, at
-  /// the same positions.
+  /// The number of parameters whose gradients are collected, from the first on; the gradients of
+  /// the others are still in `of_batch()`, at the positions of their parameters.
   std::size_t collected() const { return collected_; }
   const compute* of_batch() const requires collects { return of_batch_; }
   ///@}
@@ -219,6 +237,7 @@ class ParameterMemory : public ParameterLayout {
     }
   }
 
+  ParameterLayout gradient_layout_ = empty_layout();
   std::size_t collected_ = 0;
   bool collects_in_parts_ = false;
   std::uint64_t copied_version_ = 0;

@@ -145,16 +145,17 @@ struct PlanVisitor : WalkVisitor {
   constexpr void layer(const L& layer, const Shape& in, const Shape&) {
     using Exchanges = exchanges_t<L, In>;
     using Indices = std::make_index_sequence<std::tuple_size_v<Exchanges>>;
-    collectives gathered;  // whole parameters
+    collectives used;  // whole parameters
     const bool is_of_stages = shared.begins_with<L>();
     for_each_parameter<L, In>(layer, in, [&](const ParameterSpec& spec, auto use) {
       using Use = typename decltype(use)::type;
-      add_gathering(gathered, spec.shape.elements(), ShardedLayout<typename Use::stored>);
+      add_used(used, spec.shape.elements(), ShardedLayout<typename Use::stored>);
       if (is_of_stages || !borrows_parameters<L>)
         count<Use>(is_of_stages ? of_stages : own, spec.shape);
     });
-    for (const Collective& entry : gathered) forward.add(entry);
-    if (Returns) add_reducing(gathered);
+    if (cuts_parameters(keep))
+      for (const Collective& entry : used) forward.add(entry);
+    if (Returns && cuts_gradients(keep)) add_reducing(used);
     if constexpr (Indices::size() > 0) {
       if (trains || !exchanges_in_training_only<L>) {
         const auto shapes = layer.exchange_shapes(in);
@@ -165,15 +166,15 @@ struct PlanVisitor : WalkVisitor {
                                            Indices{});
       }
     }
-    if (Returns) add_reversed(gathered);
+    if (Returns && cuts_parameters(keep)) add_reversed(used);
   }
 
   /// The collectives of the gradients of the parameters so far.
   constexpr collectives settling() const {
     collectives list;
-    const bool is_cut = keep != Keep::whole && sizes.data > 1;
+    const bool is_cut = cuts_moments(keep) && sizes.data > 1;
     const auto add = [&](const GrowingList<std::size_t>& here) {
-      if (is_cut && keep == Keep::all_over_data) {
+      if (is_cut && cuts_gradients(keep)) {
         add_settling_of_stored(list, here, sending, sizes);
       } else if (is_cut) {
         add_settling_of_shares(list, here, sending, sizes);
@@ -237,9 +238,9 @@ struct PlanVisitor : WalkVisitor {
     list.add(entry);
   }
 
-  /// Adds the call by which ranks gather a parameter of which each stores a share.
-  constexpr void add_gathering(collectives& list, std::size_t elements, bool is_split) const {
-    if (keep != Keep::all_over_data || sizes.data == 1 || elements == 0) return;
+  /// Adds the call by which ranks gather a parameter of which each has a share.
+  constexpr void add_used(collectives& list, std::size_t elements, bool is_split) const {
+    if (sizes.data == 1 || elements == 0) return;
     const Collective entry = all_gather(elements, sending.values).over(MeshAxis::data);
     list.add(is_split && sizes.tensor > 1 ? entry.split_over(MeshAxis::tensor) : entry);
   }
@@ -285,7 +286,7 @@ constexpr Plan plan_of(const L& model, const mesh& sizes, const shapes_t<typenam
   plan.forward = visitor.forward;
   for (std::size_t i = visitor.returning.size(); i-- > 0;) plan.backward.add(visitor.returning[i]);
   if (Use::trains) plan.settle = visitor.settling();
-  if (keep == Keep::state_over_data) plan.update = visitor.updating();
+  if (Use::trains && gathers_updated(keep)) plan.update = visitor.updating();
   return plan;
 }
 

@@ -30,7 +30,7 @@ namespace detail {
 
 /// Throws argument_error for a model whose parameters cannot be prefetched so.
 inline void require_prefetches(Keep keep, std::size_t layers, bool are_prefetched) {
-  if (keep != Keep::all_over_data)
+  if (!cuts_parameters(keep))
     throw argument_error({"PrefetchedParameters: the model was made with ", keep,
                           ", so each rank has all of its parameters and gathers none. Make it with "
                           "Keep::all_over_data, or leave PrefetchedParameters out"});
@@ -143,9 +143,9 @@ class PrefetchedParameters final : public detail::Prefetcher {
     T* whole = static_cast<T*>(slot.values.data());
     for (const ParameterSlot& one : std::span(layer.slots, layer.count)) {
       detail::gather_stored_by(
-          run_, one, run_.parameters.used(one), whole,
+          run_, run_.parameters, one, run_.parameters.used(one), whole,
           [&](std::span<const T> mine, std::span<T> all) {
-            const detail::Counts counts = detail::stored_counts(run_, one);
+            const detail::Counts counts = detail::stored_counts(run_, run_.parameters, one);
             slot.gathers.push_back(
                 detail::begun(run_.all_ranks.along(MeshAxis::data), Move{mine, all, counts}));
           });

@@ -64,9 +64,9 @@ struct StateMemory {
   std::size_t gradients = 0;   ///< the sums over the batches of a step
   std::size_t of_batch = 0;    ///< gradients of one batch, if layers compute in another dtype
   std::size_t moments = 0;     ///< of the optimizer
-  /// While a layer runs backward, with Keep::all_over_data: of its whole parameters and their
-  /// gradients, and of the parameters that PrefetchedParameters gather ahead of it, where these are
-  /// the most.
+  /// While a layer runs backward, where these are the most: with Keep::gradients_over_data of its
+  /// gradients, and with Keep::all_over_data also of its whole parameters and of those that
+  /// PrefetchedParameters gather ahead of it.
   std::size_t gathered = 0;
 
   /// All of them.
@@ -79,20 +79,22 @@ struct StateMemory {
 
 namespace detail {
 
-/// Of the counted parameters; the optimizer keeps the moments of `updated` elements.
+/// Of the counted parameters, whose gradients have this order; the optimizer keeps the moments of
+/// `updated` elements.
 template <class P>
-constexpr StateMemory state_of(const ParameterCounter& counter, std::size_t updated,
-                               std::size_t moments, std::size_t layers_ahead = 0) {
+constexpr StateMemory state_of(const ParameterCounter& counter, const ParameterLayout& of_gradients,
+                               std::size_t updated, std::size_t moments,
+                               std::size_t layers_ahead = 0) {
   using Memory = ParameterMemory<P>;
   constexpr std::size_t compute = sizeof(typename Memory::compute);
   const std::size_t size = counter.memory.size();
-  const bool is_share = counter.memory.stores_share();
+  const bool is_share = of_gradients.stores_share();
   return {size * sizeof(typename Memory::parameter),
           Memory::copies ? size * compute : 0,
-          size * sizeof(typename Memory::gradient),
+          of_gradients.size() * sizeof(typename Memory::gradient),
           Memory::collects && !is_share ? size * compute : 0,
           updated * moments * sizeof(accumulate_t<typename Memory::parameter>),
-          is_share ? counter.gathered(layers_ahead) * compute : 0};
+          counter.gathered(is_share, layers_ahead) * compute};
 }
 
 }  // namespace detail
@@ -106,7 +108,7 @@ constexpr StateMemory state_of_rank(const L& model, Place place,
   using Dtypes = typename detail::precision_of<P>::type;
   detail::ParameterCounter counter(place, ParameterMemory<Dtypes>::empty_layout());
   detail::count_parameters<E>(counter, model, in);
-  return detail::state_of<Dtypes>(counter, counter.memory.size(), moments);
+  return detail::state_of<Dtypes>(counter, counter.memory, counter.memory.size(), moments);
 }
 
 /// The same for the rank at `place` of a mesh, with an optimizer that has this Keep: there gaps are
@@ -119,13 +121,15 @@ constexpr StateMemory state_of_rank(const L& model, const MeshPlace& place,
   using Dtypes = typename detail::precision_of<P>::type;
   ParameterLayout empty = ParameterMemory<Dtypes>::empty_layout();
   empty.make_dense();
-  if (keep == Keep::all_over_data) empty.store_share(place[MeshAxis::data]);
+  if (cuts_parameters(keep)) empty.store_share(place[MeshAxis::data]);
   detail::ParameterCounter counter(place[MeshAxis::tensor], empty);
   detail::count_parameters<E>(counter, model, in);
-  const bool is_cut = keep == Keep::state_over_data && place[MeshAxis::data].size > 1;
+  const Place of_gradients = cuts_gradients(keep) ? place[MeshAxis::data] : Place{};
+  const bool is_cut = gathers_updated(keep) && place[MeshAxis::data].size > 1;
   const std::size_t updated =
       is_cut ? updated_parameters_of_rank<E>(model, place, in, keep) : counter.memory.size();
-  return detail::state_of<Dtypes>(counter, updated, moments, layers_ahead);
+  return detail::state_of<Dtypes>(counter, counter.memory.share_at(of_gradients), updated, moments,
+                                  layers_ahead);
 }
 
 }  // namespace shardwise

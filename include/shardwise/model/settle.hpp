@@ -132,8 +132,8 @@ constexpr void add_settling_of_shares(collectives& list, const GrowingList<std::
   }
 }
 
-/// The same where each rank along `data` stores only its share, which is summed over `data`
-/// already.
+/// The same where each rank along `data` stores only the gradients of its share, which are summed
+/// over `data` already.
 constexpr void add_settling_of_stored(collectives& list, const GrowingList<std::size_t>& here,
                                       const Sending& sending, const mesh& sizes) {
   GrowingList<std::size_t> stored;
@@ -228,7 +228,7 @@ void sum_share_over_samples(Run<Context>& run, Shares& shares, const Share& shar
     sum_over_other_samples(run, name_of_gradients, sum);
     run.backend.for_each(
         mine, RoundTo<Gradient, Reduce>{
-                  sum.data(), run.parameters.gradients().data() + share.mine.offset + first});
+                  sum.data(), run.parameters.gradients().data() + share.gradients.offset + first});
   };
   for_each_bucket_of_shares(share.all.size, ranks.size(), sizeof(Reduce), run.bucket_bytes,
                             sum_bucket);
@@ -248,9 +248,9 @@ void sum_over_sharing_ranks(Run<Context>& run, std::span<Reduce> numbers) {
 template <class Context>
 auto settled_here(const Run<Context>& run, const Shares* shares, Holding holding) {
   const bool is_cut = shares != nullptr && shares->are_cut();
-  const Interval group = is_cut ? shares->of[static_cast<std::size_t>(holding)].mine
-                                : run.parameters.elements_of(holding);
-  return run.parameters.gradients().subspan(group.offset, group.size);
+  if (!is_cut) return run.parameters.of(holding);
+  const Interval mine = shares->of[static_cast<std::size_t>(holding)].gradients;
+  return run.parameters.gradients().subspan(mine.offset, mine.size);
 }
 
 /// Sums the gradients of parameters that stages of a pipeline share: first those of the stages that
@@ -310,12 +310,13 @@ void settle_model(Run<Context>& run, Shares* shares) {
         gather_share(run, name_of_gradients, run.parameters.of(holding));
     if (over_samples && sample_ranks(run.all_ranks.sizes()) > 1) {
       run.parameters.collect(run.backend);
-      if (shares != nullptr && shares->are_cut()) {
+      const bool has_summed_share = run.parameters.stores_share_of_gradients();
+      if (!has_summed_share && shares != nullptr && shares->are_cut()) {
         for (const Share& share : shares->of) sum_share_over_samples(run, *shares, share);
       } else {
         for (const Holding holding : holdings)
           settle_in_buckets(run, run.parameters.of(holding), [&](auto bucket) {
-            if (run.parameters.stores_share()) {
+            if (has_summed_share) {
               sum_over_other_samples(run, name_of_gradients, bucket);
             } else {
               sum_bucket_over_samples(run, bucket);

@@ -23,6 +23,7 @@ namespace shardwise::detail {
 struct Share {
   Interval all;            ///< the elements, of which this is a share
   Interval mine;           ///< those that the rank updates
+  Interval gradients;      ///< the gradients of these in the model's gradients
   std::size_t before = 0;  ///< elements that it updates in the shares before
 };
 
@@ -81,13 +82,16 @@ template <class Context>
 Shares shares_of(const Run<Context>& run, [[maybe_unused]] Keep keep) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
     const Place along = run.all_ranks.place()[MeshAxis::data];
-    if (keep == Keep::state_over_data && along.size > 1) {
+    if (gathers_updated(keep) && along.size > 1) {
       Shares shares;
       std::size_t before = 0;
       for (const Holding holding : holdings) {
         const Interval all = run.parameters.elements_of(holding);
+        const Interval mine = share_of(all, along);
+        const Interval gradients =
+            cuts_gradients(keep) ? run.parameters.gradient_layout().elements_of(holding) : mine;
         Share& one = shares.of[static_cast<std::size_t>(holding)];
-        one = {all, share_of(all, along), before};
+        one = {all, mine, gradients, before};
         before += one.mine.size;
       }
       shares.counts.resize(static_cast<std::size_t>(along.size));
@@ -95,7 +99,7 @@ Shares shares_of(const Run<Context>& run, [[maybe_unused]] Keep keep) {
     }
   }
   const Interval all{0, run.parameters.size()};
-  return {{Share{all, all}}};
+  return {{Share{all, all, all}}};
 }
 
 /// Of these numbers, which ranks along `data` hold alike, each has its share; all get the others.

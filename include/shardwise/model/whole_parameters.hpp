@@ -1,6 +1,6 @@
 #pragma once
-// Whole parameters on ranks that store a share of each: gathered while they are used, and their
-// gradients reduced to shares.
+// Whole parameters on ranks that store a share of them, gathered while they are used; and gradients
+// of whole parameters on ranks that store a share of these, reduced to it.
 
 #include <concepts>
 #include <cstddef>
@@ -20,23 +20,22 @@
 
 namespace shardwise::detail {
 
-/// How many elements of a parameter each rank along `data` stores.
+/// How many elements of a parameter, or of its gradient, each rank along `data` stores: `layout` is
+/// that of the parameters, or that of the gradients.
 template <class Context>
-Counts stored_counts(Run<Context>& run, const ParameterSlot& slot) {
+Counts stored_counts(Run<Context>& run, const ParameterLayout& layout, const ParameterSlot& slot) {
   const int ranks = run.all_ranks.sizes().data;
-  return Counts(run.pool, ranks, [&](int rank) {
-    return run.parameters.stored(slot, {rank, ranks}).size;
-  });
+  return Counts(run.pool, ranks, [&](int rank) { return layout.stored(slot, {rank, ranks}).size; });
 }
 
 /// Calls gather(mine, whole) for a parameter that is not empty, or for its gradient: it gathers all
 /// elements of it, or begins that. `stored` are those of this rank.
 template <class Context, class T, class Gather>
-void gather_stored_by(Run<Context>& run, const ParameterSlot& slot, const T* stored, T* whole,
-                      Gather&& gather) {
+void gather_stored_by(Run<Context>& run, const ParameterLayout& layout, const ParameterSlot& slot,
+                      const T* stored, T* whole, Gather&& gather) {
   if (slot.size == 0) return;
   const MarkedGiven without_slice(run.given_to_all);
-  const std::span<const T> mine(stored, run.parameters.stored(slot).size);
+  const std::span<const T> mine(stored, layout.stored(slot).size);
   observed(
       run, [] { return std::string("parameters"); },
       shardwise::all_gather(slot.size, dtype_v<T>).over(MeshAxis::data),
@@ -45,10 +44,12 @@ void gather_stored_by(Run<Context>& run, const ParameterSlot& slot, const T* sto
 
 /// whole = all elements of a parameter or of its gradient. `stored` are those of this rank.
 template <class Context, class T>
-void gather_stored(Run<Context>& run, const ParameterSlot& slot, const T* stored, T* whole) {
-  gather_stored_by(run, slot, stored, whole, [&](std::span<const T> mine, std::span<T> all) {
-    run.all_ranks.along(MeshAxis::data).all_gather(mine, all, stored_counts(run, slot));
-  });
+void gather_stored(Run<Context>& run, const ParameterLayout& layout, const ParameterSlot& slot,
+                   const T* stored, T* whole) {
+  gather_stored_by(
+      run, layout, slot, stored, whole, [&](std::span<const T> mine, std::span<T> all) {
+        run.all_ranks.along(MeshAxis::data).all_gather(mine, all, stored_counts(run, layout, slot));
+      });
 }
 
 /// Elements of so many parameters together.
@@ -87,10 +88,11 @@ void reduce_to_stored(Run<Context>& run, const ParameterSlot& slot,
                          RoundTwice<Reduce, Gradient, Compute>{whole.data(), to_send});
     sent = {to_send, whole.size()};
   }
-  const std::size_t mine = run.parameters.stored(slot).size;
+  const ParameterLayout& layout = run.parameters.gradient_layout();
+  const std::size_t mine = layout.stored(slot).size;
   const Buffer sums = run.pool.take(mine * sizeof(Reduce));
   const std::span<Reduce> sum(static_cast<Reduce*>(sums.data()), mine);
-  const Counts counts = stored_counts(run, slot);
+  const Counts counts = stored_counts(run, layout, slot);
   observed(run, name_of_gradients,
            shardwise::reduce_scatter(sent.size(), dtype_v<Reduce>).over(MeshAxis::data),
            [&] { run.all_ranks.along(MeshAxis::data).reduce_scatter(sent, sum, counts); });
@@ -99,7 +101,7 @@ void reduce_to_stored(Run<Context>& run, const ParameterSlot& slot,
 }
 
 /// The parameters of a layer during one call of it, gathered from the ranks along `data`, and
-/// memory for their gradients. Empty where each rank stores all of them. `Gathers` is false for a
+/// memory for their gradients: each where ranks store a share of it. `Gathers` is false for a
 /// layer without parameters, and for ranks that are no mesh.
 template <class Context, bool Gathers>
 class WholeParameters {
@@ -116,19 +118,19 @@ class WholeParameters {
     }
     values_ = room();
     for (std::size_t i = 0; i < slots_.size(); ++i)
-      gather_stored(run, slots_[i], run.parameters.used(slots_[i]), at(values_, i));
+      gather_stored(run, run.parameters, slots_[i], run.parameters.used(slots_[i]), at(values_, i));
   }
   WholeParameters(const WholeParameters&) = delete;
   WholeParameters& operator=(const WholeParameters&) = delete;
 
   /// Makes room for the gradients, before the layer's backward.
   void begin_gradients() {
-    if (run_.parameters.stores_share()) gradients_ = room();
+    if (run_.parameters.stores_share_of_gradients()) gradients_ = room();
   }
   /// Sums the gradients that the layer has written, and stores this rank's share of them, or adds
   /// it. Where the rank stores all of them, the listener of the backward hears of it.
   void end_gradients(Write write) {
-    if (!run_.parameters.stores_share()) {
+    if (!run_.parameters.stores_share_of_gradients()) {
       if (run_.listener != nullptr && is_last_) run_.listener->written(slots_);
       return;
     }

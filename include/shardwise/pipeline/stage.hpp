@@ -331,8 +331,8 @@ struct stages_of_rank<Architecture, Ctx, Cut, E, Rank, Ranks, std::index_sequenc
 ///                                  CrossEntropy{}, optimizer);
 ///     });
 ///
-/// With `keep` = Keep::all_over_data, ranks along `data` store shares of the parameters of each
-/// stage, see Model.
+/// Ranks along `data` store of the gradients and parameters of each stage what `keep` says, see
+/// Model.
 ///
 /// sends    an all-gather of 24 bytes of each rank; what makes the groups of ranks of a stage, see
 ///          `MeshRanks`, with several stages on a rank one more along `pipeline`, and one of those

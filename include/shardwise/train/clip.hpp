@@ -129,13 +129,13 @@ template <class Context>
 void put_norm_of_shares(Run<Context>& run, Norm norm, double* out) {
   std::array<Interval, holdings.size()> shares{};
   const Place along =
-      run.parameters.stores_share() ? Place{} : run.all_ranks.place()[MeshAxis::data];
+      run.parameters.stores_share_of_gradients() ? Place{} : run.all_ranks.place()[MeshAxis::data];
   std::size_t count = 0;
   for (const Holding holding : holdings) {
     if (!is_split(holding) && run.place().rank != 0) continue;
     if (is_on_stages(holding) && !run.stage.counts_shared) continue;
     Interval& one = shares[static_cast<std::size_t>(holding)];
-    one = share_of(run.parameters.elements_of(holding), along);
+    one = share_of(run.parameters.gradient_layout().elements_of(holding), along);
     count += one.size;
   }
   put_norm_of(run.backend, count, run.parameters.gradients().data(), norm, out, [&](auto term) {
@@ -208,9 +208,9 @@ double clip_all(const Runs<Context, N>& runs, double max_norm, Norm norm) {
   const double factor = clip_factor(found, max_norm);
   if (factor == 1) return found;
   for (Run<Context>* one : runs.of) {
-    G* const gradients = one->parameters.gradients().data();
-    one->backend.for_each(one->parameters.size(),
-                          Scale<G, G>{gradients, gradients, static_cast<accumulate_t<G>>(factor)});
+    const std::span<G> all = one->parameters.gradients();
+    one->backend.for_each(
+        all.size(), Scale<G, G>{all.data(), all.data(), static_cast<accumulate_t<G>>(factor)});
   }
   return found;
 }

@@ -83,9 +83,9 @@ void add_moments(HeldAlike& held, M& model, Optimizer<Rule, M>& optimizer) {
   if (count == 0) return;
   model.visit_stored([&](auto& parameter) {
     const Place shard =
-        optimizer.keep() == Keep::whole
-            ? shard_held<std::remove_cvref_t<decltype(parameter.value)>>(model.run())
-            : share_held(model.run());
+        cuts_moments(optimizer.keep())
+            ? share_held(model.run())
+            : shard_held<std::remove_cvref_t<decltype(parameter.value)>>(model.run());
     const std::span moments(optimizer.moments_of(parameter.slot),
                             count * optimizer.kept_of(parameter.slot).size);
     held.add(model.run(), "the moments of " + parameter.name, shard, moments);

@@ -145,10 +145,10 @@ bool take_out_scale(Run<Context>& run, const Shares& shares, double loss_scale) 
   run.parameters.collect(run.backend);
   bool overflowed = false;
   for (const Share& share : shares.of) {
-    if (share.mine.size == 0) continue;
-    const ScaleAndCheck<G> scale{run.parameters.gradients().data() + share.mine.offset,
+    if (share.gradients.size == 0) continue;
+    const ScaleAndCheck<G> scale{run.parameters.gradients().data() + share.gradients.offset,
                                  static_cast<A>(1 / loss_scale)};
-    if (reduced(run.backend, run.pool, share.mine.size, A(0), scale, Plus{}) != 0)
+    if (reduced(run.backend, run.pool, share.gradients.size, A(0), scale, Plus{}) != 0)
       overflowed = true;
   }
   return overflowed;

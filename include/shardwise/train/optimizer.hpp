@@ -117,7 +117,9 @@ struct UpdateElement {
 /// parameters that ranks along `data` hold alike, keeps the moments of that share only, and gathers
 /// the other parameters. A `Step` then gives each rank the sums of gradients of its share only.
 /// Results have the same bits as with `Keep::whole`; `updated_parameters_of_rank` tells the size of
-/// shares. Of a model that was made with `Keep::all_over_data`, each rank updates what it stores.
+/// shares. So it is with a model that was made with `Keep::gradients_over_data`, but for the bits
+/// of steps of several batches. Of one that was made with `Keep::all_over_data`, each rank updates
+/// what it stores.
 /// sends    nothing with Keep::whole; else `plan_step(model, in, loss, options, keep).update` in
 /// each step
 template <class Rule, class M>
@@ -139,9 +141,8 @@ class Optimizer {
   /// On a mesh all ranks make it, with the same `keep`; it is the model's if it is left out.
   /// sends    on a mesh an all-gather of one byte of each rank
   /// throws   argument_error for options of the rule, for a Keep other than `whole` of a model that
-  ///          is on no mesh, and for Keep::all_over_data unless the model has it, or another one if
-  ///          it has; collective_error on every rank if they are given different ones;
-  ///          memory_error
+  ///          is on no mesh, and for another one than the model's if one of the two cuts gradients;
+  ///          collective_error on every rank if they are given different ones; memory_error
   Optimizer(M& model, const Rule& rule) : Optimizer(model, rule, model.keep()) {}
   Optimizer(M& model, const Rule& rule, Keep keep)
       : model_(&model),
@@ -266,7 +267,7 @@ class Optimizer {
   }
 
   /// Updates the values [first, last), as far as this rank does. `gradients` has the gradients of
-  /// all values.
+  /// the model.
   template <class Given, class Run>
   void apply(std::size_t first, std::size_t last, const Given* gradients, Run& run) {
     for (const detail::Share& one : shares_.of) {
@@ -289,7 +290,7 @@ class Optimizer {
     const auto& memory = model_->run().parameters;
     detail::UpdateElement<typename M::precision, decltype(update.here()), Given> loop{
         update.here(), rule_.moments(), moments_.data() + place_of_moments(in, first),
-        memory.values().data() + first, gradients + first};
+        memory.values().data() + first, gradients + in.gradients.offset + (first - in.mine.offset)};
     if constexpr (Memory::copies) loop.copies = memory.rounded_copies() + first;
     run(last - first, loop);
   }

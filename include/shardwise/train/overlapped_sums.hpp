@@ -61,13 +61,14 @@ class OverlappedSums final : public SumsMeanwhile {
 
  public:
   /// sends    nothing
-  /// throws   argument_error for a model that was made with Keep::all_over_data, whose layers sum
-  ///          gradients along `data` in each backward
+  /// throws   argument_error for a model that was made with a Keep that cuts gradients, whose
+  /// layers
+  ///          sum gradients along `data` in each backward
   explicit OverlappedSums(M& model) : run_(model.run()) {
-    if (run_.keep == Keep::all_over_data)
-      throw argument_error(
-          "OverlappedSums: the model was made with Keep::all_over_data, so each of its layers sums "
-          "its gradients along `data` in its own backward already. Leave the option overlap out");
+    if (cuts_gradients(run_.keep))
+      throw argument_error({"OverlappedSums: the model was made with ", run_.keep,
+                            ", so each of its layers sums its gradients along `data` in its own "
+                            "backward already. Leave the option overlap out"});
   }
   OverlappedSums(const OverlappedSums&) = delete;
   OverlappedSums& operator=(const OverlappedSums&) = delete;
