@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -11,11 +12,13 @@
 #include "nccl/ranks.hpp"
 #include "nccl/stand_in.hpp"
 #include "shardwise/backend/reference.hpp"
+#include "shardwise/comm/mesh_ranks.hpp"
 #include "shardwise/train/adamw.hpp"
 #include "shardwise/train/cross_entropy.hpp"
 #include "shardwise/train/mean_squared_error.hpp"
 #include "shardwise/train/sgd.hpp"
 #include "shardwise/train/training_graph.hpp"
+#include "unit/far_train/launches_on_mesh.hpp"
 #include "unit/far_train/machine.hpp"
 #include "unit/far_train/ten_steps.hpp"
 
@@ -56,6 +59,28 @@ TEST_CASE("nccl: launches over NCCL of layers in 16 bits, with rows of each rank
   check_launches(
       TenSteps<ByFeature, Precision<bf16, float>, Ends<Invariant, Batch>, Sgd, MeanSquaredError>{
           Sgd{.momentum = 0.9}, {}});
+}
+
+TEST_CASE("nccl: launches over NCCL on a mesh whose ranks keep shares, with two losses") {
+  run_nccl_ranks(4, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator& threads) {
+    const mesh sizes{.data = 2, .tensor = 2};
+    const StepOptions options{.clip_norm = 0.2};
+    using P = Precision<bf16, float>;
+    MeshRanks<Threads> near_ranks(Threads(threads), sizes);
+    Reference near;
+    const Bits expected =
+        OnMesh<P, Reference, MeshRanks<Threads>>(near, near_ranks, Keep::whole, options).called();
+    MeshRanks<NcclCommunicator> ranks(nccl, sizes);
+    for (const Keep keep : {Keep::whole, Keep::state_over_data}) {
+      HostGpu gpu(nccl.stream());
+      OnMesh<P, HostGpu, MeshRanks<NcclCommunicator>> training(gpu, ranks, keep, options);
+      const Bits launched = training.launched();
+      if (keep == Keep::whole) CHECK(launched == expected);
+      CHECK(std::equal(launched.begin(), launched.begin() + 12, expected.begin()));
+    }
+    CHECK(ranks.close());
+  });
+  CHECK(nothing_is_left());
 }
 
 TEST_CASE(

@@ -48,6 +48,7 @@ using FarCommunicator = shardwise::DeviceThreadCommunicator<Far>;
 #include "shardwise/backend/reference.hpp"
 #include "shardwise/comm/call.hpp"
 #include "shardwise/comm/collectives.hpp"
+#include "shardwise/comm/gathered.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/core/tensor_memory.hpp"
 #include "support/enqueued_kernel.hpp"
@@ -269,6 +270,11 @@ class FarCommunicator : public shardwise::Collectives<FarCommunicator> {
     FarCommunicator part(ranks_.split(color, key), *memory_);
     part.far_ = far_;
     return part;
+  }
+  /// In memory of the host.
+  template <class T>
+  std::vector<T> gathered(const T& mine) {
+    return shardwise::gathered(ranks_, mine);
   }
 
  private:

@@ -78,7 +78,7 @@ class StageRun {
       const auto here = in_phase<Phase::loss>(run);
       const std::size_t size = samples_of(inputs_.x[batch]);
       const double value = loss_of(run, y, inputs_.targets[batch], inputs_.loss,
-                                   {size, inputs_.samples}, flight.gradient, false);
+                                   {size, inputs_.samples}, flight.gradient);
       if (!std::isfinite(value))
         throw numeric_error({"pipeline: the loss of micro-batch ", batch, " is ", value,
                              "; try a smaller learning rate, or one stage, which names the layer"});

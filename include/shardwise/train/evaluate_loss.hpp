@@ -22,7 +22,7 @@ double evaluated_part_of_output(M& model, typename M::output_view prediction, co
   auto& run = model.run();
   const auto here = in_phase<Phase::loss>(run);
   loss_gradient_t<M> gradient;  // every loss writes it
-  return loss_of(run, prediction, target, loss, share, gradient, false);
+  return loss_of(run, prediction, target, loss, share, gradient);
 }
 
 /// A batch's part of the loss of all batches, in evaluation.

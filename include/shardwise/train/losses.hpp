@@ -103,40 +103,55 @@ void require_target(const std::tuple<Ls...>& losses,
   }
 }
 
-/// The part of the rank's run that `loss` has, for a prediction of this shape in the layout L.
-template <Layout L, class Context, Loss Chosen>
-auto loss_frame(Run<Context>& run, const Chosen& loss, const Shape& prediction, BatchShare share,
-                bool is_recorded) {
-  return LossFrame<Context, typename Chosen::template exchanges<L>>(
-      run, loss.template exchange_shapes<L>(prediction), share, is_recorded);
+/// The share of this rank's slice of a prediction, which must be that of a mesh, in its step.
+template <class Context, class T, Layout L>
+BatchShare share_of_slice(const Run<Context>& run, const View<const T, L>& prediction,
+                          BatchShare share) {
+  const auto here = slice_of(prediction);
+  BatchShare mine{samples_of(here), share.of_step, sample_ranks(run.all_ranks.sizes()) > 1};
+  if (const Axis cut = axis_over_context(prediction.global()); cut != Axis::batch) {
+    mine.tokens = extent_of(here.global(), cut);
+    mine.of_tokens = extent_of(prediction.global(), cut);
+  }
+  return mine;
+}
+
+/// The result of `loss` for a prediction, on a mesh for this rank's slice of it, which has this
+/// share of the step; writes the gradient. A loss that `is_recorded` reads nothing from a device.
+template <class Context, class T, Layout L, class Target, Loss Chosen>
+auto loss_of_slice(Run<Context>& run, const View<const T, L>& prediction, const Target& target,
+                   const Chosen& loss, BatchShare share,
+                   Value<accumulate_t<T>, dual_t<L>>& gradient, bool is_recorded) {
+  const auto result_of = [&]<Layout Here>(const View<const T, Here>& here, const auto& given,
+                                          auto there) {
+    LossFrame<Context, typename Chosen::template exchanges<Here>> frame(
+        run, loss.template exchange_shapes<Here>(here.global()), share, is_recorded);
+    return loss(frame, here, given, there);
+  };
+  gradient = {run.pool, prediction.global(), prediction.place()};
+  if constexpr (MeshCommunicator<typename Context::communicator>) {
+    return with_slice_of_target(run, prediction.global(), target, [&](const auto& of_slice) {
+      return result_of(slice_of(prediction), of_slice, slice_of(gradient.writable()));
+    });
+  } else {
+    return result_of(prediction, target, gradient.writable());
+  }
 }
 
 /// The result of `loss` for a prediction; writes the gradient.
 template <class Context, class T, Layout L, class Target, Loss Chosen>
 auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target& target,
-             const Chosen& loss, BatchShare share, Value<accumulate_t<T>, dual_t<L>>& gradient,
-             bool is_recorded) {
-  gradient = {run.pool, prediction.global(), prediction.place()};
+             const Chosen& loss, BatchShare share, Value<accumulate_t<T>, dual_t<L>>& gradient) {
   if constexpr (MeshCommunicator<typename Context::communicator>) {
-    const auto here = slice_of(prediction);
-    const SliceOfBatch slice = run.flight->slice.of(prediction.global());
-    BatchShare mine{samples_of(here), share.of_step, sample_ranks(run.all_ranks.sizes()) > 1};
-    if (const Axis cut = axis_over_context(prediction.global()); cut != Axis::batch) {
-      mine.tokens = extent_of(here.global(), cut);
-      mine.of_tokens = extent_of(prediction.global(), cut);
-    }
-    const double sum = sum_of_slices(run, slice, [&] {
-      auto frame =
-          loss_frame<along_t<L, MeshAxis::tensor>>(run, loss, here.global(), mine, is_recorded);
-      return with_slice_of_target(run, prediction.global(), target, [&](const auto& of_slice) {
-        return static_cast<double>(loss(frame, here, of_slice, slice_of(gradient.writable())));
-      });
+    const BatchShare mine = share_of_slice(run, prediction, share);
+    const double sum = sum_of_slices(run, run.flight->slice.of(prediction.global()), [&] {
+      return static_cast<double>(
+          loss_of_slice(run, prediction, target, loss, mine, gradient, false));
     });
     if (samples_of(prediction) * mine.of_tokens == 0) throw_for_no_samples();
     return sum;
   } else {
-    auto frame = loss_frame<L>(run, loss, prediction.global(), share, is_recorded);
-    return loss(frame, prediction, target, gradient.writable());
+    return loss_of_slice(run, prediction, target, loss, share, gradient, false);
   }
 }
 
@@ -144,15 +159,14 @@ auto loss_of(Run<Context>& run, const View<const T, L>& prediction, const Target
 template <class Context, class... Predictions, class... Targets, class... Ls, class... Gradients>
 double loss_of(Run<Context>& run, const std::tuple<Predictions...>& predictions,
                const std::tuple<Targets...>& targets, const std::tuple<Ls...>& losses,
-               BatchShare share, std::tuple<Gradients...>& gradients, bool is_recorded) {
+               BatchShare share, std::tuple<Gradients...>& gradients) {
   static_assert(sizeof...(Targets) == sizeof...(Ls),
                 "a model with several outputs takes a target for each: std::tuple{labels.view(), "
                 "boxes.view()}.");
   return [&]<std::size_t... Ks>(std::index_sequence<Ks...>) {
     double sum = 0;
     ((sum += static_cast<double>(loss_of(run, std::get<Ks>(predictions), std::get<Ks>(targets),
-                                         std::get<Ks>(losses), share, std::get<Ks>(gradients),
-                                         is_recorded))),
+                                         std::get<Ks>(losses), share, std::get<Ks>(gradients)))),
      ...);
     return sum;
   }

@@ -87,18 +87,23 @@ auto at_slice(Run<Context>& run, const SliceOfBatch& slice, F&& f) {
   }
 }
 
+/// What ranks that have other samples sum to agree on the loss of a batch: the loss of the slice,
+/// the samples of the batch, their last digits and the square of these.
+using NumbersOfSlice = std::array<double, 4>;
+
+inline std::string name_of_slices() { return "loss of the slices"; }
+
 /// numbers = their reduction over the ranks that have other samples; they are on the host.
 template <class Context, class T, std::size_t N>
 void reduce_slices(Run<Context>& run, std::array<T, N>& numbers, Reduction reduction) {
-  const auto name = [] { return std::string("loss of the slices"); };
   if constexpr (DeviceBackend<typename Context::backend>) {
     const Buffer memory = run.pool.take(sizeof(numbers));
     auto* const there = static_cast<T*>(memory.data());
     to_device(run.backend, numbers.data(), N, there);
-    reduce_over_samples(run, name, std::span(there, N), reduction);
+    reduce_over_samples(run, name_of_slices, std::span(there, N), reduction);
     to_host(run.backend, there, N, numbers.data());
   } else {
-    reduce_over_samples(run, name, std::span<T>(numbers), reduction);
+    reduce_over_samples(run, name_of_slices, std::span<T>(numbers), reduction);
   }
 }
 
@@ -132,7 +137,7 @@ double sum_of_slices(Run<Context>& run, const SliceOfBatch& slice, F&& of_slice)
   const std::size_t samples = slice.whole;
   constexpr double refused = -std::numeric_limits<double>::infinity();
   std::string refusal;
-  std::array<double, 4> numbers{0, 0, 0, refused};
+  NumbersOfSlice numbers{0, 0, 0, refused};
   try {
     const double number = at_slice(run, slice, of_slice);
     const auto low = static_cast<double>(samples % 4096);  // so that sums of squares are exact

@@ -166,7 +166,6 @@ class Optimizer {
   void step() {
     begin_update();
     update_values([this](std::size_t n, const auto& loop) { model_->backend().for_each(n, loop); });
-    detail::gather_shares(model_->run(), shares_);
     ++steps_;
   }
 
@@ -180,7 +179,7 @@ class Optimizer {
   ///@{
   /// `end_step` in three parts; the second can be recorded. begin_update stores the update of the
   /// next step where loops find it, update_values calls run(n, loop) for the loops that change
-  /// values, and end_update counts the step.
+  /// values and gathers what other ranks have changed, and end_update counts the step.
   void begin_update() {
     update_.set(model_->backend(), rule_.template update<A>(steps_ + 1));
     if (detail::decays_chosen(rule_))
@@ -193,6 +192,7 @@ class Optimizer {
     apply(0, memory.collected(), memory.gradients().data(), run);
     if constexpr (Memory::collects)
       apply(memory.collected(), memory.size(), memory.of_batch(), run);
+    detail::gather_shares(model_->run(), shares_);
   }
   void end_update() {
     ++steps_;

@@ -6,16 +6,18 @@
 
 #include "shardwise/core/dtype.hpp"
 #include "shardwise/train/clip.hpp"
+#include "shardwise/train/recorded_loss.hpp"
 
 namespace shardwise::detail {
 
 /// The results of recorded steps.
 struct RecordedSteps {
-  double loss = 0;           ///< the sum of terms of the last step
+  double loss = 0;           ///< of the last step
   double norm = 0;           ///< the norm of its gradients, if they are clipped
   double factor = 1;         ///< the factor that clips them
   std::uint64_t count = 0;   ///< steps that have changed parameters
   bool has_stopped = false;  ///< a loss or norm was not finite: this and later steps do not count
+  RecordedLoss computed{};   ///< the loss of a step under way
 };
 
 /// Stores the loss of a step.

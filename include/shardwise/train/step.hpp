@@ -205,15 +205,15 @@ void require_fitting_target(M& model, const typename M::input_view& x, const Tar
 /// Runs the model forward, and returns the result of `loss` for its output; writes the gradient of
 /// the output to `gradient`.
 template <class M, class Target, class Chosen>
-auto forward_to_loss(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
-                     BatchShare share, loss_gradient_t<M>& gradient, bool is_recorded,
-                     std::span<const Segment> segments = {}) {
+double forward_to_loss(M& model, typename M::input_view x, const Target& target, const Chosen& loss,
+                       BatchShare share, loss_gradient_t<M>& gradient,
+                       std::span<const Segment> segments) {
   require_fitting_target(model, x, target, loss);
-  if (!is_recorded) note_given(model, x, target);
+  note_given(model, x, target);
   const auto prediction = model.forward(x, segments);
   auto& run = model.run();
   const auto here = in_phase<Phase::loss>(run);
-  return loss_of(run, prediction, target, loss, share, gradient, is_recorded);
+  return loss_of(run, prediction, target, loss, share, gradient);
 }
 
 /// Returns the loss of one batch, and adds its gradients times `scale`.
@@ -222,7 +222,7 @@ double loss_and_gradients(M& model, typename M::input_view x, const Target& targ
                           const Chosen& loss, BatchShare share, double scale,
                           std::span<const Segment> segments) {
   loss_gradient_t<M> gradient;
-  const double value = forward_to_loss(model, x, target, loss, share, gradient, false, segments);
+  const double value = forward_to_loss(model, x, target, loss, share, gradient, segments);
   if (!std::isfinite(value)) {
     model.find_non_finite(x);
     throw numeric_error({"the loss is ", value,

@@ -13,8 +13,9 @@
 #include "shardwise/core/error.hpp"
 #include "shardwise/core/memory.hpp"
 #include "shardwise/core/tensor_memory.hpp"
-#include "shardwise/train/loss.hpp"
+#include "shardwise/train/losses.hpp"
 #include "shardwise/train/optimizer.hpp"
+#include "shardwise/train/recorded_loss.hpp"
 #include "shardwise/train/recorded_steps.hpp"
 #include "shardwise/train/step.hpp"
 
@@ -24,8 +25,9 @@ namespace detail {
 
 /// Whether collectives of C run as work of a backend, without agreement of ranks on the host.
 template <class C>
-concept RecordableRanks =
-    !MeshCommunicator<C> && (AloneByType<C> || requires { requires C::can_be_recorded; });
+concept RecordableRanks = AloneByType<C> || requires {
+  requires C::can_be_recorded;
+};
 
 /// The error for models whose steps cannot be recorded.
 template <class M>
@@ -34,8 +36,7 @@ consteval bool must_record() {
                 "a TrainingGraph is for backends that record their work, like Cuda. Call "
                 "train_step with others.");
   static_assert(RecordableRanks<typename M::communicator>,
-                "a TrainingGraph is for one rank, or for ranks over NCCL of one axis: the "
-                "collectives of other "
+                "a TrainingGraph is for one rank, or for ranks over NCCL: the collectives of other "
                 "ranks meet on the host, which no recording holds. Call train_step.");
   static_assert(!M::use::input_gradient,
                 "a TrainingGraph shows nobody the gradient of the input: make the Model with "
@@ -83,6 +84,8 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 ///     double last = step.loss();             // waits for the device; not needed in each step
 ///
 /// A launch gives the same bits as train_step, including dropout's masks and the optimizer's steps.
+/// The ranks may be a mesh, the optimizer may have any Keep, and a model with several outputs takes
+/// tuples of losses and targets, all as train_step.
 /// `optimizer.steps()` and `model.step()` count it at once. The first two launches call train_step,
 /// which makes plans and takes memory, and they throw as train_step does; then the step is
 /// recorded. Between launches a program may run, change and save the model, while no step of it is
@@ -92,9 +95,9 @@ void launch_collectives([[maybe_unused]] C& ranks, Launch&& launch) {
 /// launch; destroy it before their `close()`, which waits for it. If NCCL's watchdog ends a launch,
 /// the parameters are undefined.
 ///
-/// Gradients are clipped according to the options. Loss scalers, several batches, batches with
-/// segments, and losses of several outputs cannot be recorded: use a Step for them. Your own loss
-/// can be recorded if it returns a sum of its frame divided by a number.
+/// Gradients are clipped according to the options. Loss scalers, several batches and batches with
+/// segments cannot be recorded: use a Step for them. Your own loss can be recorded if it returns a
+/// sum of its frame divided by a number.
 template <class M, class Rule, class Chosen, class Target>
 class TrainingGraph {
   static_assert(detail::must_be_loss<Chosen, tensors_of<typename M::output_layout>>() &&
@@ -102,8 +105,8 @@ class TrainingGraph {
 
  public:
   /// x and target are in the device's memory. Runs nothing on the device yet.
-  /// throws   argument_error for another model's optimizer, a loss scaler, sums that overlap, and a
-  ///          norm to clip to that is not above 0; memory_error
+  /// throws   argument_error for another model's optimizer, a loss scaler, sums that overlap, a
+  ///          stage of a pipeline, and a norm to clip to that is not above 0; memory_error
   TrainingGraph(M& model, Optimizer<Rule, M>& optimizer, const Chosen& loss,
                 typename M::input_view x, const Target& target, const StepOptions& options = {})
       : model_(model),
@@ -123,6 +126,11 @@ class TrainingGraph {
       throw argument_error(
           "TrainingGraph: a recording has its own order of calls: leave the option overlap out, or "
           "call train_step with it");
+    }
+    if (model.stage().count > 1) {
+      throw argument_error(
+          "TrainingGraph: this model is a stage of a pipeline, whose steps send to other stages: "
+          "call train_pipeline_step with it");
     }
     if (options.clip_norm) detail::check_clip_norm(*options.clip_norm, "TrainingGraph");
     start_again();
@@ -189,25 +197,24 @@ class TrainingGraph {
     detail::to_host(model_.backend(), there(), 1, &steps);
     if constexpr (requires { model_.ranks().check(); }) model_.ranks().check();
     if (steps.has_stopped) refuse(steps);
-    known_ = Known{steps.loss / divisor_, {}};
+    known_ = Known{steps.loss, {}};
     if (options_.clip_norm) known_->norm = steps.norm;
     return *known_;
   }
 
   /// Subtracts the steps that changed nothing from the counts, and throws.
   [[noreturn]] void refuse(const Steps& steps) {
-    const double loss = steps.loss / divisor_;
     const std::uint64_t undone = launched_ - steps.count;
     optimizer_.set_steps(optimizer_.steps() - undone);
     model_.set_step(model_.step() - undone);
     start_again();
-    if (std::isfinite(loss)) {
+    if (std::isfinite(steps.loss)) {
       throw numeric_error({"the norm of all gradients was ", steps.norm,
                            " in the first of the last ", undone,
                            " launches, and they changed nothing, though its loss was finite: "
                            "a gradient overflowed on its way back. Try a smaller learning rate"});
     }
-    throw numeric_error({"the loss was ", loss, " in the first of the last ", undone,
+    throw numeric_error({"the loss was ", steps.loss, " in the first of the last ", undone,
                          " launches, and they changed nothing. A label that is no class does that, "
                          "and an output that is too large: train_step says which, given the same "
                          "batch"});
@@ -237,10 +244,9 @@ class TrainingGraph {
   /// The work that is recorded.
   void step() {
     put_gradients();
-    if (options_.clip_norm)
-      clip();
-    else
-      detail::settle(detail::runs_of(model_));
+    const detail::Runs<typename M::context, 1> runs{{&model_.run()}, {&optimizer_.shares()}};
+    detail::settle(runs);
+    if (options_.clip_norm) clip(runs);
     optimizer_.update_values([this](std::size_t n, const auto& loop) {
       using Loop = std::remove_cvref_t<decltype(loop)>;
       model_.backend().for_each(n, detail::UnlessStopped<Loop>{there(), loop});
@@ -253,31 +259,26 @@ class TrainingGraph {
     model_.backward(detail::views_of(detail::scaled<T>(model_.run(), std::move(gradient), 1)));
   }
 
-  void clip() {
-    using G = typename M::gradient_dtype;
-    model_.settle_gradients();
+  void put_loss(detail::loss_gradient_t<M>& gradient) {
+    const std::size_t samples = detail::samples_of(x_);
+    const auto prediction = model_.forward(x_);
     auto& run = model_.run();
+    const auto here = detail::in_phase<Phase::loss>(run);
+    const double* const loss = detail::put_loss_of(
+        run, prediction, target_, loss_, {samples, samples}, gradient, &there()->computed);
+    run.backend.for_each(1, detail::NoteLoss{loss, there()});
+  }
+
+  void clip(const detail::Runs<typename M::context, 1>& runs) {
+    using G = typename M::gradient_dtype;
+    auto& run = model_.run();
+    run.parameters.collect(run.backend);
     const Buffer memory = run.pool.take(sizeof(double));
     double* const norm = static_cast<double*>(memory.data());
-    detail::put_norms(detail::runs_of(model_), options_.norm, std::span(norm, 1));
+    detail::put_norms(runs, options_.norm, std::span(norm, 1));
     run.backend.for_each(1, detail::NoteNorm{norm, options_.norm, *options_.clip_norm, there()});
     const auto gradients = model_.gradients();
     run.backend.for_each(gradients.size(), detail::CutDown<G>{gradients.data(), there()});
-  }
-
-  void put_loss(detail::loss_gradient_t<M>& gradient) {
-    const std::size_t samples = detail::samples_of(x_);
-    const auto value =
-        detail::forward_to_loss(model_, x_, target_, loss_, {samples, samples}, gradient, true);
-    constexpr bool is_read = std::same_as<decltype(value), const double>;
-    static_assert(!is_read || !RecordingBackend<typename M::backend_type>,
-                  "this loss reads a number from the device in each step, which no recording "
-                  "holds. Let it return `auto`, and what frame.sum or frame.sum_of_ranks gives, "
-                  "over a number.");
-    if constexpr (!is_read) {
-      model_.backend().for_each(1, detail::NoteLoss{value.data(), there()});
-      divisor_ = value.divisor();
-    }
   }
 
   M& model_;
@@ -288,7 +289,6 @@ class TrainingGraph {
   StepOptions options_;
   int plain_steps_ = 0;
   Buffer memory_;               // of the results of recorded steps
-  double divisor_ = 1;          // of the loss's recorded sum
   std::uint64_t launched_ = 0;  // recorded steps since `memory_` was cleared
   std::optional<Known> known_;  // of the last step, if the host has read it
   Pool::Kept kept_;

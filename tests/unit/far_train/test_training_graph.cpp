@@ -291,6 +291,11 @@ TEST_CASE("what a launch refuses, it refuses before it does anything") {
           TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view(),
                         {.clip_norm = 0});
         }).find("the norm to cut down to is 0") != std::string::npos);
+  t.model.run().stage.count = 2;
+  CHECK(message_of([&] {
+          TrainingGraph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
+        }).find("this model is a stage of a pipeline") != std::string::npos);
+  t.model.run().stage.count = 1;
 
   TrainingGraph graph(t.model, t.optimizer, CrossEntropy{}, t.x.view(), t.labels.view());
   CHECK(message_of([&] { graph.loss(); }).find("no loss yet") != std::string::npos);
