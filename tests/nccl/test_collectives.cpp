@@ -1,19 +1,21 @@
-// Every collective of NcclCommunicator gives what the contract says, on a stand-in for NCCL: each
-// dtype, rank count and way to cut, in place too. Values are small integers, so sums are exact.
+// NcclCommunicator keeps the contract of communicators, on a stand-in for NCCL: each dtype and rank
+// count.
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nccl/ranks.hpp"
 #include "nccl/stand_in.hpp"
+#include "shardwise/comm/call.hpp"
+#include "shardwise/comm/collectives.hpp"
 #include "shardwise/comm/describe_mesh.hpp"
+#include "shardwise/comm/moves.hpp"
+#include "unit/comm/check_collectives.hpp"
 
 using namespace shardwise;
 using namespace std::chrono_literals;
@@ -24,40 +26,44 @@ using testing::soon;
 
 namespace {
 
-using Counts = std::vector<std::size_t>;
+using comm_test::check_everything;
+using comm_test::Counts;
 
-template <class T>
-T value(std::size_t rank, std::size_t i) {
-  return static_cast<T>(static_cast<float>((3 * rank + 5 * i + rank * i) % 7));
-}
+/// Waits for each call, so that its result is there at return, but for what it starts.
+class Waiting : public Collectives<Waiting> {
+ public:
+  explicit Waiting(NcclCommunicator ranks) : ranks_(std::move(ranks)) {}
 
-template <class T>
-std::vector<T> values(std::size_t rank, std::size_t begin, std::size_t n) {
-  std::vector<T> result(n);
-  for (std::size_t i = 0; i < n; ++i) result[i] = value<T>(rank, begin + i);
-  return result;
-}
+  int rank() const { return ranks_.rank(); }
+  int size() const { return ranks_.size(); }
+  Waiting split(int color, int key) { return Waiting(ranks_.split(color, key)); }
+  void wait() { ranks_.wait(); }
 
-template <class T>
-std::vector<T> reduced(Reduction how, std::size_t ranks, std::size_t begin, std::size_t n) {
-  std::vector<T> result(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    auto all = static_cast<float>(value<T>(0, begin + i));
-    for (std::size_t r = 1; r < ranks; ++r) {
-      const auto next = static_cast<float>(value<T>(r, begin + i));
-      all = how == Reduction::sum   ? all + next
-            : how == Reduction::max ? std::max(all, next)
-                                    : std::min(all, next);
-    }
-    result[i] = static_cast<T>(all);
+  template <Element T>
+  auto start_all_reduce(moves::In<T> in, std::span<T> out) {
+    return ranks_.start_all_reduce(in, out);
   }
-  return result;
-}
+  template <Element T>
+  auto start_reduce_scatter(moves::In<T> in, std::span<T> out, moves::Counts counts) {
+    return ranks_.start_reduce_scatter(in, out, counts);
+  }
+
+ private:
+  friend Collectives<Waiting>;
+
+  template <class Move>
+  void move(const Call&, const Move& m) {
+    m.on(ranks_);
+    wait();
+  }
+
+  NcclCommunicator ranks_;
+};
 
 template <class T>
-bool equal(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](T x, T y) { return static_cast<float>(x) == static_cast<float>(y); });
+void check_contract(NcclCommunicator& ranks) {
+  Waiting waiting(ranks);
+  check_everything<T>(waiting);
 }
 
 void check(bool right, const char* what, int rank) {
@@ -66,117 +72,12 @@ void check(bool right, const char* what, int rank) {
   CHECK(right);
 }
 
-std::vector<Counts> ways_to_cut(std::size_t ranks) {
-  std::vector<Counts> ways(4, Counts(ranks));
-  for (std::size_t r = 0; r < ranks; ++r) {
-    ways[0][r] = 3;
-    ways[1][r] = r + 1;
-    ways[2][r] = r % 2 == 0 ? 0 : 4;
-    ways[3][r] = 0;
-  }
-  return ways;
-}
-
-template <class T>
-void check_way(NcclCommunicator& nccl, const Counts& counts) {
-  const int rank = nccl.rank();
-  const auto me = static_cast<std::size_t>(rank);
-  const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  const std::size_t begin = std::accumulate(
-      counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(me), std::size_t{0});
-  std::vector<T> gathered;
-  for (std::size_t r = 0; r < counts.size(); ++r) {
-    const std::vector<T> block = values<T>(r, 0, counts[r]);
-    gathered.insert(gathered.end(), block.begin(), block.end());
-  }
-
-  const std::vector<T> mine = values<T>(me, 0, counts[me]);
-  const std::vector<T> whole = values<T>(me, 0, all);
-  std::vector<T> out(all, T(9.0F));
-  std::vector<T> part(counts[me], T(9.0F));
-  nccl.all_gather(mine, std::span(out), counts);
-  nccl.wait();
-  check(equal(out, gathered), "all_gather", rank);
-
-  std::fill(out.begin(), out.end(), T(9.0F));
-  std::copy(mine.begin(), mine.end(), out.begin() + static_cast<std::ptrdiff_t>(begin));
-  nccl.all_gather(std::span<const T>(out).subspan(begin, mine.size()), std::span(out), counts);
-  nccl.wait();
-  check(equal(out, gathered), "all_gather in place", rank);
-
-  for (const Reduction how : {Reduction::sum, Reduction::max, Reduction::min}) {
-    nccl.reduce_scatter(whole, std::span(part), counts, how);
-    nccl.all_reduce(whole, std::span(out), how);
-    nccl.wait();
-    check(equal(part, reduced<T>(how, counts.size(), begin, part.size())), "reduce_scatter", rank);
-    check(equal(out, reduced<T>(how, counts.size(), 0, all)), "all_reduce", rank);
-  }
-  out = whole;
-  nccl.all_reduce(out, std::span(out));
-  nccl.wait();
-  check(equal(out, reduced<T>(Reduction::sum, counts.size(), 0, all)), "all_reduce in place", rank);
-  out = whole;
-  { const auto sum = nccl.start_all_reduce(out, std::span(out)); }
-  nccl.wait();
-  check(equal(out, reduced<T>(Reduction::sum, counts.size(), 0, all)), "started in place", rank);
-  std::fill(out.begin(), out.end(), T(9.0F));
-  { const auto sum = nccl.start_all_reduce(whole, std::span(out)); }
-  nccl.wait();
-  check(equal(out, reduced<T>(Reduction::sum, counts.size(), 0, all)), "start_all_reduce", rank);
-  std::fill(part.begin(), part.end(), T(9.0F));
-  { const auto sum = nccl.start_reduce_scatter(whole, std::span(part), counts); }
-  nccl.wait();
-  check(equal(part, reduced<T>(Reduction::sum, counts.size(), begin, part.size())),
-        "start_reduce_scatter", rank);
-
-  for (int root = 0; root < nccl.size(); ++root) {
-    out = whole;
-    nccl.broadcast(std::span(out), root);
-    nccl.wait();
-    check(equal(out, values<T>(static_cast<std::size_t>(root), 0, all)), "broadcast", rank);
-
-    const bool is_root = rank == root;
-    std::fill(out.begin(), out.end(), T(9.0F));
-    nccl.gather(mine, is_root ? std::span(out) : std::span<T>(), counts, root);
-    nccl.wait();
-    check(!is_root || equal(out, gathered), "gather", rank);
-
-    std::fill(part.begin(), part.end(), T(9.0F));
-    nccl.scatter(is_root ? std::span<const T>(whole) : std::span<const T>(), std::span(part),
-                 counts, root);
-    nccl.wait();
-    check(equal(part, values<T>(static_cast<std::size_t>(root), begin, part.size())), "scatter",
-          rank);
-  }
-}
-
-/// Rank q sends (q + 2r) % 3 elements to rank r.
-template <class T>
-void check_all_to_all(NcclCommunicator& nccl) {
-  const auto ranks = static_cast<std::size_t>(nccl.size());
-  const auto me = static_cast<std::size_t>(nccl.rank());
-  Counts sent, received;
-  std::vector<T> in, expected;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    sent.push_back((me + 2 * r) % 3);
-    received.push_back((r + 2 * me) % 3);
-    for (const T x : values<T>(me, 10 * r, sent[r])) in.push_back(x);
-    for (const T x : values<T>(r, 10 * me, received[r])) expected.push_back(x);
-  }
-  std::vector<T> out(expected.size(), T(9.0F));
-  nccl.all_to_all(in, sent, std::span(out), received);
-  nccl.wait();
-  check(equal(out, expected), "all_to_all", nccl.rank());
-}
-
 template <class T>
 void check_dtype() {
   for (const int ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
     run_nccl_ranks(ranks, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
-      for (const Counts& counts : ways_to_cut(static_cast<std::size_t>(ranks)))
-        check_way<T>(nccl, counts);
-      check_all_to_all<T>(nccl);
+      check_contract<T>(nccl);
       check(nccl.close(), "close", -1);
     });
     CHECK(stand_in::alive == 0);
@@ -258,9 +159,9 @@ TEST_CASE("nccl: a mesh has a group along each axis, is described, and closes al
     check(ranks.along(tensor).gathered(rank) == std::vector{rank / 2 * 2, rank / 2 * 2 + 1},
           "ranks along tensor", rank);
     check(ranks.along(replica).gathered(rank) == std::vector{rank}, "ranks along replica", rank);
-    check_way<float>(ranks.along(tensor), {2, 3});
-    check_way<float>(ranks.along(data), {1, 0, 2});
-    check_way<bf16>(ranks, {1, 2, 3, 4, 5, 0});
+    check_contract<float>(ranks.along(tensor));
+    check_contract<float>(ranks.along(data));
+    check_contract<bf16>(ranks);
     check(describe(ranks, rank < 3 ? "a" : "b").find("data 1: a 2, b 3\n") != std::string::npos,
           "describe", rank);
     check(ranks.close(), "close", rank);
@@ -301,7 +202,7 @@ TEST_CASE("nccl: a failure of one group of a mesh fails all its groups") {
 TEST_CASE("nccl: NCCL may take its time for every call") {
   stand_in::progress_turns = 3;
   run_nccl_ranks(2, 20s, [&](NcclCommunicator& nccl, ThreadCommunicator&) {
-    check_way<float>(nccl, {2, 3});
+    check_contract<float>(nccl);
     NcclCommunicator part = nccl.split(0, 0);
     part.barrier();
     check(part.close() && nccl.close(), "close", -1);

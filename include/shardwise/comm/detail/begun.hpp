@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shardwise/comm/begins_collectives.hpp"
+#include "shardwise/comm/call.hpp"
 #include "shardwise/comm/communicator.hpp"
 #include "shardwise/comm/moves.hpp"
 #include "shardwise/comm/starts_all_reduce.hpp"
@@ -18,10 +19,12 @@ struct MadeAtOnce {
   void finish() {}
 };
 
-/// A sum that was started, see `StartsAllReduce`. finish() lets the work that follows wait for it.
+/// A sum that was started, see `StartsAllReduce`, or nothing. finish() lets the work that follows
+/// wait for it.
 template <class Sum>
 class StartedSum {
  public:
+  StartedSum() = default;
   explicit StartedSum(Sum sum) : sum_(std::move(sum)) {}
   void progress() {}
   void finish() { sum_.reset(); }
@@ -30,21 +33,29 @@ class StartedSum {
   std::optional<Sum> sum_;
 };
 
+/// The sum that start() starts; another reduction is made at once.
+template <class C, class Move, class Start>
+auto started_sum(C& ranks, const Move& m, Start start) {
+  using Started = StartedSum<decltype(start())>;
+  if (m.reduction == Reduction::sum) return Started(start());
+  m.on(ranks);
+  return Started();
+}
+
 ///@{
-/// The sum, over ranks that can start it.
+/// The reduction, over ranks that can start sums.
 template <StartsAllReduce C, class T>
 auto started(C& ranks, const moves::AllReduce<T>& m) {
-  return StartedSum(ranks.start_all_reduce(m.in, m.out));
+  return started_sum(ranks, m, [&] { return ranks.start_all_reduce(m.in, m.out); });
 }
 template <StartsReduceScatter C, class T>
 auto started(C& ranks, const moves::ReduceScatter<T>& m) {
-  return StartedSum(ranks.start_reduce_scatter(m.in, m.out, m.counts));
+  return started_sum(ranks, m, [&] { return ranks.start_reduce_scatter(m.in, m.out, m.counts); });
 }
 ///@}
 
-/// Begins `m`, one of the types of `shardwise::moves` that `BeginsCollectives` names; a reduction
-/// has to be a sum. Returns a `CollectiveUnderWay`. Where ranks can neither begin nor start it, it
-/// is made at once.
+/// Begins `m`, one of the types of `shardwise::moves` that `BeginsCollectives` names. Returns a
+/// `CollectiveUnderWay`. Where ranks can neither begin nor start it, it is made at once.
 template <Communicator C, class Move>
 auto begun(C& ranks, const Move& m) {
   if constexpr (BeginsCollectives<C>) {
