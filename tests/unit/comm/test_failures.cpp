@@ -17,40 +17,22 @@
 
 #include "shardwise/comm/single_rank.hpp"
 #include "shardwise/comm/thread_ranks.hpp"
+#include "support/messages.hpp"
 
 using namespace shardwise;
+using testing::check_mentions;
+using testing::contains;
+using testing::message_of;
 
 namespace {
 
 using Counts = std::vector<std::size_t>;
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-/// The message of the Error that f throws; "nothing" or "another error: ..." if it does not.
-template <class Error, class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  } catch (const std::exception& e) {
-    return std::string("another error: ") + e.what();
-  }
-  return "nothing";
-}
-
 /// Every rank makes its call; each must get a collective_error in which all the words stand.
 void check_mismatch(int ranks, const std::vector<std::string>& words,
                     const std::function<void(ThreadCommunicator&)>& call) {
   run_ranks(ranks, [&](ThreadCommunicator& c) {
-    const std::string what = message<collective_error>([&] { call(c); });
-    CAPTURE(what);
-    for (const std::string& word : words) {
-      CAPTURE(word);
-      CHECK(has(what, word));
-    }
+    check_mentions(message_of<collective_error>([&] { call(c); }), words);
     mark_step(0);
     c.barrier();  // who catches it on every rank may go on
   });
@@ -150,11 +132,11 @@ TEST_CASE("a message of another step or batch is told; its ranks may be at diffe
         if (sends) return c.send(std::span<const float>(data), 1);
         const auto receive = [&] { c.receive(std::span(data), 0); };
         if (step == 3 && batch == 0) return receive();
-        const std::string what = message<collective_error>(receive);
+        const std::string what = message_of<collective_error>(receive);
         CAPTURE(what);
-        CHECK(
-            has(what, "rank 0 called send(float32, 2 elements, to 1, tag 0) at step 3, 1: Stage"));
-        CHECK(has(what, "at step " + std::to_string(step)));
+        CHECK(contains(what,
+                       "rank 0 called send(float32, 2 elements, to 1, tag 0) at step 3, 1: Stage"));
+        CHECK(contains(what, "at step " + std::to_string(step)));
       });
 }
 
@@ -225,15 +207,15 @@ TEST_CASE("in a group made by split, ranks are called by their numbers in the jo
     ThreadCommunicator pair = world.split(world.rank() / 2, -world.rank());
     const bool first = world.rank() % 2 == 0;
     const std::string what =
-        message<collective_error>([&] { first ? pair.barrier() : void(pair.split(0, 0)); });
-    CHECK(has(what, "rank " + std::to_string(world.rank() / 2 * 2) + " called barrier()"));
-    CHECK(has(what, "rank " + std::to_string(world.rank() / 2 * 2 + 1) + " called split()"));
+        message_of<collective_error>([&] { first ? pair.barrier() : void(pair.split(0, 0)); });
+    CHECK(contains(what, "rank " + std::to_string(world.rank() / 2 * 2) + " called barrier()"));
+    CHECK(contains(what, "rank " + std::to_string(world.rank() / 2 * 2 + 1) + " called split()"));
     throw collective_error(what);
   });
 }
 
 TEST_CASE("a message that does not fit names both sides") {
-  const std::string what = message<collective_error>([] {
+  const std::string what = message_of<collective_error>([] {
     run_ranks(2, [](ThreadCommunicator& c) {
       std::vector<float> data(3);
       std::vector<double> wide(4);
@@ -241,8 +223,8 @@ TEST_CASE("a message that does not fit names both sides") {
       if (c.rank() == 1) c.receive(std::span(wide), 0, 6);
     });
   });
-  CHECK(has(what, "rank 0 called send(float32, 3 elements, to 1, tag 5)"));
-  CHECK(has(what, "rank 1 called receive(float64, 4 elements, from 0, tag 6)"));
+  CHECK(contains(what, "rank 0 called send(float32, 3 elements, to 1, tag 5)"));
+  CHECK(contains(what, "rank 1 called receive(float64, 4 elements, from 0, tag 6)"));
 }
 
 TEST_CASE("a rank sees its own mistakes before anybody waits") {
@@ -284,26 +266,27 @@ TEST_CASE("run_ranks carries any exception out, with its rank") {
       });
     };
   };
-  CHECK(message<shape_error>(in_rank_1([] { throw shape_error("bad shape"); })) ==
+  CHECK(message_of<shape_error>(in_rank_1([] { throw shape_error("bad shape"); })) ==
         "rank 1: bad shape");
   const auto ours = in_rank_1([] { throw numeric_error("loss is NaN"); });
-  CHECK(message<numeric_error>(ours) == "rank 1: loss is NaN");
-  CHECK(message<rank_error>(in_rank_1([] { throw std::out_of_range("too far"); })) ==
+  CHECK(message_of<numeric_error>(ours) == "rank 1: loss is NaN");
+  CHECK(message_of<rank_error>(in_rank_1([] { throw std::out_of_range("too far"); })) ==
         "rank 1: too far");
-  CHECK(has(message<rank_error>(in_rank_1([] { throw 42; })), "rank 1: "));
+  CHECK(contains(message_of<rank_error>(in_rank_1([] { throw 42; })), "rank 1: "));
   try {
     in_rank_1([] { throw 42; })();
   } catch (const rank_error& e) {
     CHECK(e.rank() == 1);
     CHECK_THROWS_AS(std::rethrow_exception(e.cause()), int);
   }
-  CHECK(has(message<argument_error>([] { run_ranks(0, [](ThreadCommunicator&) {}); }), "0 ranks"));
+  CHECK(contains(message_of<argument_error>([] { run_ranks(0, [](ThreadCommunicator&) {}); }),
+                 "0 ranks"));
   CHECK_THROWS_AS(run_ranks(-3, [](ThreadCommunicator&) {}), argument_error);
 }
 
 TEST_CASE("docs/how-to/debug-a-hang.md shows what comes out of run_ranks") {
   const auto comes_out = [](int of_rank, auto body) {  // the other ranks keep theirs
-    return message<error>([&] {
+    return message_of<error>([&] {
       run_ranks(3, [&](ThreadCommunicator& c) {
         try {
           body(c);
@@ -340,14 +323,14 @@ TEST_CASE("docs/how-to/debug-a-hang.md shows what comes out of run_ranks") {
 
 TEST_CASE("peers are told which rank threw what, and in which collective they waited") {
   std::array<std::string, 3> told;
-  const std::string cause = message<rank_error>([&] {
+  const std::string cause = message_of<rank_error>([&] {
     run_ranks(3, [&](ThreadCommunicator& c) {
       c.barrier();
       if (c.rank() == 2) throw std::runtime_error("bad luck");
       std::vector<float> data(5);
       auto& mine = told[static_cast<std::size_t>(c.rank())];
-      mine = message<peer_error>([&] { work(data, c); });
-      CHECK(has(message<peer_error>([&] { c.barrier(); }), "bad luck"));
+      mine = message_of<peer_error>([&] { work(data, c); });
+      CHECK(contains(message_of<peer_error>([&] { c.barrier(); }), "bad luck"));
       CHECK_THROWS_AS(c.send(std::span<const float>(data), 2), peer_error);
       CHECK_THROWS_AS(c.receive(std::span(data), 2), peer_error);
     });
@@ -361,7 +344,7 @@ TEST_CASE("peers are told which rank threw what, and in which collective they wa
 
 TEST_CASE("a rank that returns early concerns only those who wait for it") {
   std::atomic<int> finished = 0;
-  const std::string what = message<peer_error>([&] {
+  const std::string what = message_of<peer_error>([&] {
     run_ranks(4, [&](ThreadCommunicator& world) {
       ThreadCommunicator pair = world.split(world.rank() / 2, 0);
       if (world.rank() == 3) return;
@@ -371,7 +354,7 @@ TEST_CASE("a rank that returns early concerns only those who wait for it") {
       if (world.rank() == 2) pair.barrier();
     });
   });
-  CHECK(has(what, "rank 2: in barrier(), collective 1 of ranks 2, 3: rank 3 has returned"));
+  CHECK(contains(what, "rank 2: in barrier(), collective 1 of ranks 2, 3: rank 3 has returned"));
   CHECK(finished >= 1);
 
   // What was sent before leaving still arrives; what was not never will.
@@ -381,12 +364,13 @@ TEST_CASE("a rank that returns early concerns only those who wait for it") {
     data = {0};
     c.receive(std::span(data), 0);
     CHECK(data[0] == 7);
-    CHECK(has(message<peer_error>([&] { c.receive(std::span(data), 0); }), "rank 0 has returned"));
+    CHECK(contains(message_of<peer_error>([&] { c.receive(std::span(data), 0); }),
+                   "rank 0 has returned"));
   });
 }
 
 TEST_CASE("an exception inside a wait that nobody else joins reaches a nested run") {
-  const std::string what = message<shape_error>([] {
+  const std::string what = message_of<shape_error>([] {
     run_ranks(2, [](ThreadCommunicator& outer) {
       run_ranks(2, [&](ThreadCommunicator& inner) {
         if (outer.rank() == 1 && inner.rank() == 0) throw shape_error("inner");
@@ -414,12 +398,7 @@ TEST_CASE("ranks that wait for each other are told so") {
                               }),
                     collective_error);
     CHECK(told.size() == 2);
-    for (const std::string& what : told)
-      for (const std::string& word : words) {
-        CAPTURE(what);
-        CAPTURE(word);
-        CHECK(has(what, word));
-      }
+    for (const std::string& what : told) check_mentions(what, words);
   };
   check_deadlock(2, {"rank 0 waits in receive(", "rank 1 waits in all_reduce("},
                  [](ThreadCommunicator& c) {
@@ -485,8 +464,8 @@ TEST_CASE("a thread that cannot be started is an error, and the others end" *
     setrlimit(RLIMIT_AS, &limit);
     std::atomic<int> started = 0;
     const std::string what =
-        message<rank_error>([&] { run_ranks(1000, [&](ThreadCommunicator&) { ++started; }); });
-    _exit(has(what, "could not start its thread") && started == 0 ? 0 : 1);
+        message_of<rank_error>([&] { run_ranks(1000, [&](ThreadCommunicator&) { ++started; }); });
+    _exit(contains(what, "could not start its thread") && started == 0 ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);

@@ -18,15 +18,15 @@
 
 #include "shardwise/comm/thread_ranks.hpp"
 #include "shardwise/comm/timeout.hpp"
+#include "support/messages.hpp"
 
 using namespace shardwise;
 using namespace std::chrono_literals;
+using testing::check_mentions;
+using testing::contains;
+using testing::message_of;
 
 namespace {
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 /// A program in a process of its own.
 class OwnProcess {
@@ -59,10 +59,9 @@ class OwnProcess {
       errors.append(piece.data(), static_cast<std::size_t>(got));
     int status = 0;
     waitpid(child_, &status, 0);
-    CAPTURE(errors);
     CHECK(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 70);  // as run_ranks promises
-    for (const std::string& line : lines) CHECK(has(errors, line));
+    check_mentions(errors, lines);
   }
 
  private:
@@ -82,12 +81,8 @@ TEST_CASE("each rank that waits for too long is told who does not come, and wher
   const auto body = [&](ThreadCommunicator& c) {
     std::vector<float> data(4);
     if (c.rank() == 2) return waiting.wait(2), waiting.wait(1);
-    std::string& mine = told[static_cast<std::size_t>(c.rank())];
-    try {
-      c.rank() == 0 ? c.barrier() : c.receive(std::span(data), 2);
-    } catch (const peer_error& e) {
-      mine = e.what();
-    }
+    told[static_cast<std::size_t>(c.rank())] = message_of<peer_error>(
+        [&] { c.rank() == 0 ? c.barrier() : c.receive(std::span(data), 2); });
     CHECK_THROWS_AS(c.barrier(), peer_error);
     --waiting;
     waiting.notify_all();
@@ -98,12 +93,13 @@ TEST_CASE("each rank that waits for too long is told who does not come, and wher
       "1 waits in receive(float32, 4 elements, from 2, tag 0) of ranks 0, 1, 2; rank 2 waits for "
       "no "
       "rank; a rank that does not come has stopped, computes without end, or makes another call";
-  CHECK(has(told[0], "in barrier(), collective 1 of ranks 0, 1, 2: rank "));
-  CHECK(has(told[1], "in receive(float32, 4 elements, from 2, tag 0) of ranks 0, 1, 2: rank "));
+  CHECK(contains(told[0], "in barrier(), collective 1 of ranks 0, 1, 2: rank "));
+  CHECK(
+      contains(told[1], "in receive(float32, 4 elements, from 2, tag 0) of ranks 0, 1, 2: rank "));
   for (const std::string& what : {told[0], told[1]}) {
     CAPTURE(what);
-    CHECK((has(what, "rank 0 has waited 2 s for ranks 1, 2: " + all) ||
-           has(what, "rank 1 has waited 2 s for rank 2: " + all)));
+    CHECK((contains(what, "rank 0 has waited 2 s for ranks 1, 2: " + all) ||
+           contains(what, "rank 1 has waited 2 s for rank 2: " + all)));
   }
 }
 
