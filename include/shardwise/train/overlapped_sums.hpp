@@ -62,8 +62,7 @@ class OverlappedSums final : public SumsMeanwhile {
  public:
   /// sends    nothing
   /// throws   argument_error for a model that was made with a Keep that cuts gradients, whose
-  /// layers
-  ///          sum gradients along `data` in each backward
+  ///          layers sum gradients along `data` in each backward
   explicit OverlappedSums(M& model) : run_(model.run()) {
     if (cuts_gradients(run_.keep))
       throw argument_error({"OverlappedSums: the model was made with ", run_.keep,
